@@ -1,0 +1,107 @@
+"""One Slurm job as a source saw it, and the words Slurm has for its state."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+
+class JobState(StrEnum):
+    """Slurm's job states (squeue(1), "JOB STATE CODES"), and UNKNOWN for a word not yet invented."""
+
+    PENDING = "PENDING"
+    CONFIGURING = "CONFIGURING"
+    RUNNING = "RUNNING"
+    COMPLETING = "COMPLETING"
+    STAGE_OUT = "STAGE_OUT"
+    SIGNALING = "SIGNALING"
+    SUSPENDED = "SUSPENDED"
+    STOPPED = "STOPPED"
+    RESIZING = "RESIZING"
+    REQUEUED = "REQUEUED"
+    REQUEUE_FED = "REQUEUE_FED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    NODE_FAIL = "NODE_FAIL"
+    BOOT_FAIL = "BOOT_FAIL"
+    DEADLINE = "DEADLINE"
+    PREEMPTED = "PREEMPTED"
+    REVOKED = "REVOKED"
+    LAUNCH_FAILED = "LAUNCH_FAILED"
+    RECONFIG_FAIL = "RECONFIG_FAIL"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the job waits in the queue."""
+        return self in _PENDING
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether Slurm says that the job has ended for good."""
+        return self in _TERMINAL
+
+
+_PENDING: Final = frozenset(
+    {
+        JobState.PENDING,
+        JobState.REQUEUED,
+        JobState.REQUEUE_FED,
+        JobState.REQUEUE_HOLD,
+        JobState.RESV_DEL_HOLD,
+        JobState.SPECIAL_EXIT,
+    }
+)
+_TERMINAL: Final = frozenset(
+    {
+        JobState.COMPLETED,
+        JobState.FAILED,
+        JobState.CANCELLED,
+        JobState.TIMEOUT,
+        JobState.OUT_OF_MEMORY,
+        JobState.NODE_FAIL,
+        JobState.BOOT_FAIL,
+        JobState.DEADLINE,
+        JobState.PREEMPTED,
+        JobState.REVOKED,
+        JobState.LAUNCH_FAILED,
+        JobState.RECONFIG_FAIL,
+    }
+)
+_FIRST_WORD: Final = re.compile(r"[A-Z_]+", re.ASCII)
+
+
+def job_state(text: str) -> JobState:
+    """Read a state as squeue, scontrol or sacct print it; `CANCELLED by 123` and `COMPLETED+` too."""
+    match = _FIRST_WORD.match(text.strip().upper())
+    word = match[0] if match else ""
+    return JobState(word) if word in JobState.__members__ else JobState.UNKNOWN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobRecord:
+    """What one source says of one job. Times are on Slurm's own clock; `source` names the command.
+
+    `exit_code` and `signal` are the two halves of Slurm's `code:signal`, None where not yet known.
+    """
+
+    job_id: int
+    name: str
+    state: JobState
+    source: str
+    reason: str = ""
+    partition: str = ""
+    nodes: str = ""
+    submitted: datetime | None = None
+    started: datetime | None = None
+    ended: datetime | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    restarts: int = 0

@@ -1,0 +1,104 @@
+"""Strategies, estimates and the plan that a dry run prints and a launch submits."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+
+
+class Mode(StrEnum):
+    """How a strategy spends its time. Backfill and checkpoint come with the timeline of holes."""
+
+    DIRECT = "direct"
+
+
+class Source(StrEnum):
+    """How rv knows when a strategy would start."""
+
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Estimate:
+    """When a strategy would start; `start_in` is None exactly where the source is unknown."""
+
+    source: Source
+    start_in: timedelta | None = None
+
+
+UNKNOWN_START = Estimate(source=Source.UNKNOWN)
+STARTS_NOW = Estimate(source=Source.IDLE, start_in=timedelta(0))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Strategy:
+    """One concrete way to serve a request. Memory and CPUs are per node; a node has one task.
+
+    `gpu` is the canonical model ("a100-80"), `gres` what Slurm is asked for per node
+    ("gpu:a100:4", "" without GPUs). `name_pattern` is an extended regular expression that the
+    node's nvidia-smi name must match, "" where the catalogue has none. `vram_mib` is what a node
+    must have to be fit. `node_names` are the nodes that could serve it, best first.
+    """
+
+    id: str
+    family: str
+    template: str
+    mode: Mode
+    gpu: str
+    gres: str
+    gpus: int
+    nodes: int
+    gpus_per_node: int
+    partition: str
+    walltime: timedelta
+    memory_mib: int
+    cpus_per_task: int
+    mig_profile: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    exclude_nodes: tuple[str, ...] = ()
+    node_names: tuple[str, ...] = ()
+    name_pattern: str = ""
+    vram_mib: int = 0
+    strict_gpu: bool = False
+    extra: tuple[tuple[str, str], ...] = ()
+    estimate: Estimate = UNKNOWN_START
+    cost: float | None = None
+    covered_by: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exclusion:
+    """Something that cannot serve the request, and the sentence that says why."""
+
+    what: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Submission:
+    """One Slurm job to be: its number in the race, from 1, and the strategies it carries."""
+
+    number: int
+    strategies: tuple[Strategy, ...]
+
+    @property
+    def strategy(self) -> Strategy:
+        """The strategy whose layout and needs the job has; merged ones share them."""
+        return self.strategies[0]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Ranked strategies, excluded ones with reasons, and the jobs they compile to, in waves.
+
+    `waves` holds the numbers of the submissions sent together, first wave first.
+    `notes` are sentences for the user, such as a layout pinned by the command.
+    """
+
+    strategies: tuple[Strategy, ...]
+    excluded: tuple[Exclusion, ...]
+    submissions: tuple[Submission, ...]
+    waves: tuple[tuple[int, ...], ...]
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,67 @@
+"""What the user asked for."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from rv.models.command import Command
+
+DEFAULT_WALLTIME: Final = timedelta(hours=2, minutes=59)
+"""Just under three hours: short jobs are backfilled soonest (the findings' site default)."""
+
+DEFAULT_MAX_SUBMISSIONS: Final = 12
+
+
+class NodeLimit(StrEnum):
+    """Which layouts the user allows."""
+
+    ANY = "any"
+    SINGLE = "single-node"
+    MULTI = "multi-node"
+
+
+class Layouts(StrEnum):
+    """How many multi-node layouts to enumerate: the narrowest useful one, or every divisor."""
+
+    AUTO = "auto"
+    ALL = "all"
+
+
+class Fanout(StrEnum):
+    """How submissions are sent: in waves, or each strategy at once and unmerged."""
+
+    AUTO = "auto"
+    EACH = "each"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """GPUs, time and limits of one launch. Memory and CPUs are per node; None means rv chooses.
+
+    `types` are the words the user typed, not yet resolved against the catalogue.
+    `command` None means a shell in the allocation.
+    """
+
+    gpus: int = 1
+    types: tuple[str, ...] = ()
+    min_vram_mib: int | None = None
+    walltime: timedelta = DEFAULT_WALLTIME
+    walltime_given: bool = False
+    memory_mib: int | None = None
+    cpus: int | None = None
+    mig: bool = False
+    partitions: tuple[str, ...] = ()
+    account: str = ""
+    qos: str = ""
+    exclude_nodes: tuple[str, ...] = ()
+    node_limit: NodeLimit = NodeLimit.ANY
+    layouts: Layouts = Layouts.AUTO
+    strict_gpu: bool = False
+    command: Command | None = None
+    name: str = ""
+    sbatch: tuple[tuple[str, str], ...] = ()
+    fanout: Fanout = Fanout.AUTO
+    max_submissions: int = DEFAULT_MAX_SUBMISSIONS
+    widen_after: timedelta = timedelta(seconds=15)
+    wait_timeout: timedelta | None = None

@@ -1,0 +1,168 @@
+"""What a cluster is at one moment. Every time in here is on Slurm's own clock, without a zone."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from rv.models.job import JobState
+
+NO_LIMIT: Final = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuGroup:
+    """The GPUs of one GRES type on one node. `type` is "" where the site left GRES untyped."""
+
+    type: str
+    total: int
+    used: int
+
+    @property
+    def free(self) -> int:
+        """How many are not allocated; never negative, whatever the controller printed."""
+        return max(0, self.total - self.used)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """One node. `states` are Slurm's words for it, such as {"IDLE", "DRAIN"}; memory in MiB."""
+
+    name: str
+    states: frozenset[str]
+    cpus: int
+    cpus_used: int
+    memory_mib: int
+    memory_used_mib: int
+    gpus: tuple[GpuGroup, ...] = ()
+    features: frozenset[str] = frozenset()
+    partitions: tuple[str, ...] = ()
+    weight: int = 1
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Partition:
+    """One partition and its limits; None where it sets none. An empty allow list means everybody."""
+
+    name: str
+    nodes: tuple[str, ...]
+    state: str = "UP"
+    is_default: bool = False
+    hidden: bool = False
+    root_only: bool = False
+    needs_reservation: bool = False
+    exclusive: bool = False
+    max_time: timedelta | None = NO_LIMIT
+    default_time: timedelta | None = NO_LIMIT
+    max_nodes: int | None = NO_LIMIT
+    min_nodes: int = 0
+    max_cpus_per_node: int | None = NO_LIMIT
+    max_memory_per_cpu_mib: int | None = NO_LIMIT
+    max_memory_per_node_mib: int | None = NO_LIMIT
+    allow_accounts: frozenset[str] = frozenset()
+    deny_accounts: frozenset[str] = frozenset()
+    allow_qos: frozenset[str] = frozenset()
+    deny_qos: frozenset[str] = frozenset()
+    allow_groups: frozenset[str] = frozenset()
+    qos: str = ""
+    priority_tier: int = 1
+    preempt_mode: str = "OFF"
+    billing_weights: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Limits of a QOS or an association, by TRES name (`cpu`, `mem` in MiB, `gres/gpu`, …)."""
+
+    per_job: tuple[tuple[str, int], ...] = ()
+    per_user: tuple[tuple[str, int], ...] = ()
+    group: tuple[tuple[str, int], ...] = ()
+    max_wall: timedelta | None = NO_LIMIT
+    max_jobs_per_user: int | None = NO_LIMIT
+    max_submit_per_user: int | None = NO_LIMIT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Qos:
+    """One quality of service and what it limits."""
+
+    name: str
+    limits: Limits = Limits()
+    flags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Association:
+    """One (account, partition) that the user may charge, with the QOS it may use."""
+
+    account: str
+    partition: str = ""
+    qos: tuple[str, ...] = ()
+    default_qos: str = ""
+    is_default: bool = False
+    limits: Limits = Limits()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueuedJob:
+    """One job in the queue, anybody's. `gpus` counts those it holds or asks for, all nodes."""
+
+    job_id: str
+    user: str
+    partition: str
+    state: JobState
+    account: str = ""
+    qos: str = ""
+    nodes: tuple[str, ...] = ()
+    planned_nodes: tuple[str, ...] = ()
+    start: datetime | None = None
+    end: datetime | None = None
+    cpus: int = 0
+    gpus: int = 0
+    gpu_type: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reservation:
+    """A reservation of nodes between two times, and who may use it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    start: datetime
+    end: datetime
+    users: tuple[str, ...] = ()
+    accounts: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClusterConfig:
+    """The few settings of slurm.conf that rv's promises depend on."""
+
+    name: str = ""
+    version: str = ""
+    min_job_age: timedelta = timedelta(seconds=300)
+    message_timeout: timedelta = timedelta(seconds=10)
+    accounting: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Snapshot:
+    """A cluster at `taken_at`, as `user` may see it. `notes` says what could not be read, and why.
+
+    `groups` are the user's Unix groups; `associations` is None where nobody could be asked
+    (no slurmdbd), which is not the same as a user without any.
+    """
+
+    taken_at: datetime
+    user: str
+    groups: frozenset[str] = frozenset()
+    config: ClusterConfig = ClusterConfig()
+    partitions: tuple[Partition, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    jobs: tuple[QueuedJob, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
+    qos: tuple[Qos, ...] = ()
+    associations: tuple[Association, ...] | None = None
+    notes: tuple[str, ...] = field(default=())

@@ -1,0 +1,51 @@
+"""The one door to processes and sockets: run a shell script on the cluster, write and read files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completed:
+    """What came back from a script. Output is untrusted text; undecodable bytes are replaced."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+    timed_out: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StagedFile:
+    """A file to write: its contents and permission bits."""
+
+    contents: bytes
+    mode: int = 0o600
+
+
+class Transport(Protocol):
+    """Where Slurm's commands run. All paths are absolute paths on that machine."""
+
+    def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+        """Run bash text with Slurm's environment scrubbed; a timeout is reported, not raised."""
+
+    def create_tree(self, root: str, files: Mapping[str, StagedFile]) -> None:
+        """Create `root` (0700, it must not exist) with `files` by relative path; all or nothing."""
+
+    def write(self, path: str, contents: bytes) -> None:
+        """Replace one file atomically."""
+
+    def read(self, path: str, *, offset: int = 0) -> bytes | None:
+        """Read a file from `offset` on, None where there is none."""
+
+    def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Read the small files under `root` that match the glob patterns `names`."""
+
+    def directories(self, root: str) -> tuple[str, ...]:
+        """Name the directories in `root`, none where it does not exist."""
+
+    def remove(self, root: str) -> None:
+        """Delete a tree; no error where it is gone."""
+
+    def interactive(self, argv: Sequence[str]) -> int:
+        """Run a program on the user's terminal and return its exit code."""
