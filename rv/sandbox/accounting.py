@@ -1,0 +1,92 @@
+"""Fill the accounting database of a new sandbox: cluster, QOS, accounts and users."""
+
+import pwd
+from collections.abc import Iterable, Iterator
+
+from rv.errors import Kind, RvError
+from rv.sandbox import daemons, ports, processes
+from rv.sandbox.profile import Pairs, Profile, Qos
+from rv.sandbox.records import Record
+from rv.sandbox.slurmconf import slurmdbd_port
+from rv.sandbox.tools import path_of
+
+
+def start(record: Record, base: int) -> None:
+    """Start slurmdbd and wait until it answers."""
+    daemons.start(record, daemons.SLURMDBD)
+    port = slurmdbd_port(base)
+    daemons.wait_for(record, daemons.SLURMDBD, lambda: ports.listening(port))
+
+
+def fill(record: Record, profile: Profile, user: str) -> None:
+    """Everything that does not count GPUs."""
+    qos = [each for each in profile.qos if not each.counts_gpus]
+    sacctmgr(record, [["add", "cluster", profile.cluster]])
+    sacctmgr(record, [_add_qos(each) for each in qos])
+    sacctmgr(record, [["add", "account", ",".join(profile.accounts)]])
+    add_users(record, profile, (user, *profile.users))
+
+
+def fill_gpu_limits(record: Record, profile: Profile) -> None:
+    """The QOS that count GPUs: Slurm silently drops such limits until a controller has run once."""
+    sacctmgr(record, [_add_qos(each) for each in profile.qos if each.counts_gpus])
+
+
+def add_users(record: Record, profile: Profile, users: Iterable[str]) -> None:
+    """Let local users submit."""
+    accounts = ",".join(profile.accounts)
+    qos = ",".join(("normal", *profile.grants))
+    for user in dict.fromkeys(users):
+        check_user(user)
+        limits = [f"account={accounts}", f"defaultaccount={profile.accounts[0]}"]
+        granted = [f"qos={qos}", "defaultqos=normal"] if profile.grants else []
+        sacctmgr(record, [["add", "user", user, *limits, *granted]])
+
+
+def check_user(user: str) -> None:
+    """Refuse a user that this machine does not have."""
+    try:
+        pwd.getpwnam(user)
+    except KeyError as error:
+        raise RvError(
+            Kind.SANDBOX, f"no user {user!r} on this machine", hint="see `getent passwd`"
+        ) from error
+
+
+def _add_qos(qos: Qos) -> list[str]:
+    return ["add", "qos", qos.name, *_qos_settings(qos)]
+
+
+def _qos_settings(qos: Qos) -> Iterator[str]:
+    tres = {
+        "MaxTRESPerJob": qos.max_tres_per_job,
+        "MaxTRESPerUser": qos.max_tres_per_user,
+        "GrpTRES": qos.grp_tres,
+    }
+    yield from (f"{key}={_tres(pairs)}" for key, pairs in tres.items() if pairs)
+    single = {
+        "MaxWall": qos.max_wall,
+        "MaxJobsPerUser": qos.max_jobs_per_user,
+        "MaxSubmitJobsPerUser": qos.max_submit_per_user,
+        "Priority": qos.priority,
+        "Flags": ",".join(qos.flags) or None,
+    }
+    yield from (f"{key}={value}" for key, value in single.items() if value is not None)
+    yield from (f"{key}={value}" for key, value in qos.options)
+
+
+def _tres(pairs: Pairs) -> str:
+    return ",".join(f"{key}={value}" for key, value in pairs)
+
+
+def sacctmgr(record: Record, commands: list[list[str]]) -> None:
+    """Make changes; one that is made already is fine."""
+    for command in commands:
+        argv = [path_of("sacctmgr"), "-i", *command]
+        done = processes.run(argv, env=daemons.environment(record))
+        if done.returncode and "already exist" not in done.stdout + done.stderr:
+            raise RvError(
+                Kind.SANDBOX,
+                f"sacctmgr {' '.join(command)}: {done.complaint}",
+                hint=f"rv sandbox down --name {record.name}, then up again",
+            )

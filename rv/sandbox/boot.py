@@ -1,0 +1,186 @@
+"""The order in which a cluster starts, and starts again."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.sandbox import accounting, daemons, database, ports, processes, slurmconf, smi, tools
+from rv.sandbox.layout import Layout
+from rv.sandbox.profile import Profile
+from rv.sandbox.records import Record
+
+UP_STATES: Final = ("idle", "mix", "alloc", "resv", "comp", "plnd", "drain", "drng", "maint")
+
+
+def boot(record: Record, profile: Profile, user: str, progress: Callable[[str], None]) -> None:
+    """Start a cluster from nothing."""
+    tools.require(accounting=profile.accounting)
+    layout = record.layout
+    _make(layout)
+    with ports.reserved(slurmconf.port_count(profile)) as base:
+        _configure(record, profile, base, user)
+        daemons.start(record, daemons.MUNGED)
+        if profile.accounting:
+            _account(record, profile, base, user, progress)
+        progress(f"starting slurmctld and {len(profile.node_names)} slurmd")
+        _start_slurm(record, profile.node_names, base)
+
+
+def _make(layout: Layout) -> None:
+    """Create the folders; the short one lies in a world-writable place and must be ours."""
+    try:
+        layout.make()
+    except OSError as error:
+        raise RvError(
+            Kind.SANDBOX,
+            f"cannot write {error.filename}: {error.strerror}",
+            hint="rv sandbox up --directory DIR puts it elsewhere",
+        ) from error
+
+
+def _configure(record: Record, profile: Profile, base: int, user: str) -> None:
+    layout = record.layout
+    files = {
+        layout.slurm_conf: (slurmconf.slurm_conf(profile, layout, base=base, user=user), 0o644),
+        layout.gres_conf: (slurmconf.gres_conf(profile, layout), 0o644),
+        layout.slurmdbd_conf: (slurmconf.slurmdbd_conf(layout, base=base, user=user), 0o600),
+    }
+    for path, (text, mode) in files.items():
+        path.touch(mode=mode)
+        path.chmod(mode)
+        path.write_text(text, encoding="utf-8")
+    key = layout.munge / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(secrets.token_bytes(128))
+    for number in range(slurmconf.fake_device_count(profile)):
+        (layout.devices / f"gpu{number}").symlink_to("/dev/null")
+    smi.install(profile, layout, f"{processes.MARKER}={record.identity}")
+
+
+def _account(
+    record: Record, profile: Profile, base: int, user: str, progress: Callable[[str], None]
+) -> None:
+    """Bring accounting up, from a saved database where there is one."""
+    template = database.template_path(profile, user)
+    known = database.restore(template, record)
+    if not known:
+        progress("making the accounting database (once; the next start is faster)")
+        database.create(record)
+    database.start(record)
+    _munge_answers(record)
+    accounting.start(record, base)
+    if known:
+        return
+    accounting.fill(record, profile, user)
+    if any(qos.counts_gpus for qos in profile.qos):
+        _teach_gpus(record, profile, base)
+    daemons.stop(record, daemons.SLURMDBD, grace=10)
+    daemons.stop(record, daemons.MARIADBD, grace=20)
+    database.save(template, record)
+    database.start(record)
+    accounting.start(record, base)
+
+
+def _munge_answers(record: Record) -> None:
+    socket = str(record.layout.munge_socket)
+    daemons.wait_for(record, daemons.MUNGED, lambda: ports.answering(socket))
+
+
+def _teach_gpus(record: Record, profile: Profile, base: int) -> None:
+    """Run a controller once, without the QOS it would miss, so that gres/gpu becomes known."""
+    conf = record.layout.slurm_conf
+    full = conf.read_text(encoding="utf-8")
+    bare = "\n".join(line for line in full.splitlines() if not line.startswith("PartitionName="))
+    conf.write_text(bare, encoding="utf-8")
+    _start_controller(record, base)
+    accounting.fill_gpu_limits(record, profile)
+    daemons.stop(record, daemons.SLURMCTLD, grace=10)
+    conf.write_text(full, encoding="utf-8")
+    for path in record.layout.state.iterdir():
+        path.unlink()
+
+
+def _start_controller(record: Record, base: int) -> None:
+    daemons.start(record, daemons.SLURMCTLD)
+    port = slurmconf.slurmctld_port(base)
+    daemons.wait_for(record, daemons.SLURMCTLD, lambda: ports.listening(port))
+
+
+def _start_slurm(record: Record, nodes: Sequence[str], base: int) -> None:
+    _munge_answers(record)
+    _start_controller(record, base)
+    for node in nodes:
+        daemons.start(record, f"slurmd.{node}")
+    wait_for_nodes(record, nodes)
+
+
+def wait_for_nodes(record: Record, nodes: Sequence[str]) -> None:
+    """Wait until Slurm says that these nodes are up."""
+
+    def all_up() -> bool:
+        states = node_states(record)
+        return all(is_up(states.get(node, "")) for node in nodes)
+
+    if not processes.wait_until(all_up, timeout=daemons.PATIENCE, pause=0.03):
+        states = node_states(record)
+        late = next(node for node in nodes if not is_up(states.get(node, "")))
+        words = daemons.last_words(record, f"slurmd.{late}")
+        raise daemons.DaemonDied(
+            Kind.SANDBOX,
+            f"node {late} did not come up ({states.get(late, 'unknown')}): {words}",
+            hint=f"rv sandbox down --name {record.name}, then up again",
+        )
+
+
+def node_states(record: Record) -> dict[str, str]:
+    """Slurm's short word for each node's state; empty when the controller does not answer."""
+    argv = [tools.path_of("sinfo"), "-a", "-h", "-N", "-o", "%N %t"]
+    done = processes.run(argv, env=daemons.environment(record), timeout=15)
+    rows = (line.split() for line in done.stdout.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 2}  # noqa: PLR2004
+
+
+def is_up(state: str) -> bool:
+    """Whether a node of this state answers (`*` means that it does not)."""
+    return state.rstrip("-+$@^!") in UP_STATES
+
+
+def roles(record: Record) -> list[str]:
+    """Every daemon this sandbox has, in starting order."""
+    has_database = record.layout.database.exists()
+    nodes = sorted(path.name for path in record.layout.nodes.iterdir())
+    first = [daemons.MUNGED, *([daemons.MARIADBD, daemons.SLURMDBD] if has_database else [])]
+    return [*first, daemons.SLURMCTLD, *(f"slurmd.{node}" for node in nodes)]
+
+
+def restart(record: Record, wanted: Sequence[str]) -> None:
+    """Start daemons that ended, and wait until they answer."""
+    base = base_port(record)
+    for role in wanted:
+        if role == daemons.MARIADBD:
+            database.start(record)
+        elif role == daemons.SLURMDBD:
+            accounting.start(record, base)
+        elif role == daemons.SLURMCTLD:
+            _start_controller(record, base)
+        else:
+            daemons.start(record, role)
+    nodes = [role.removeprefix("slurmd.") for role in wanted if role.startswith("slurmd.")]
+    wait_for_nodes(record, nodes)
+
+
+def base_port(record: Record) -> int:
+    """The first port, as the configuration has it."""
+    for line in record.layout.slurm_conf.read_text(encoding="utf-8").splitlines():
+        if line.startswith("SlurmctldPort="):
+            return int(line.partition("=")[2])
+    raise RvError(
+        Kind.SANDBOX, f"no port in {record.layout.slurm_conf}", hint="rv sandbox down, then up"
+    )
+
+
+def add_users(record: Record, profile: Profile, users: Sequence[str]) -> None:
+    """Let more local users submit."""
+    if profile.accounting:
+        accounting.add_users(record, profile, users)

@@ -1,0 +1,132 @@
+"""Start one daemon of a sandbox, know when it answers, and say why it did not."""
+
+import os
+import re
+from collections.abc import Callable
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.sandbox import processes, records
+from rv.sandbox.records import Record
+from rv.sandbox.tools import path_of
+
+PATIENCE: Final = 30.0
+MUNGED: Final = "munged"
+MARIADBD: Final = "mariadbd"
+SLURMDBD: Final = "slurmdbd"
+SLURMCTLD: Final = records.CONTROLLER
+# From the measurements: half the memory of the defaults, the same start time.
+SMALL_MARIADB: Final = (
+    "--innodb-buffer-pool-size=8M",
+    "--innodb-log-file-size=4M",
+    "--innodb-log-buffer-size=1M",
+    "--performance-schema=off",
+    "--key-buffer-size=64K",
+    "--aria-pagecache-buffer-size=128K",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+    "--skip-name-resolve",
+    "--max-connections=30",
+    "--innodb-use-native-aio=0",
+    "--table-open-cache=200",
+    "--innodb-read-io-threads=1",
+    "--innodb-write-io-threads=1",
+    "--innodb-lock-wait-timeout=900",
+    "--innodb-fast-shutdown=1",
+)
+
+
+class DaemonDied(RvError):
+    """A daemon that ended before it answered."""
+
+
+def environment(record: Record) -> dict[str, str]:
+    """The environment of this sandbox's daemons and of the commands put to them."""
+    layout = record.layout
+    return processes.environment(
+        {
+            "SLURM_CONF": str(layout.slurm_conf),
+            "MYSQL_UNIX_PORT": str(layout.database_socket),
+            processes.MARKER: record.identity,
+        }
+    )
+
+
+def command(record: Record, role: str) -> list[str]:
+    """The command line of a role."""
+    layout = record.layout
+    if role.startswith("slurmd."):
+        return [path_of("slurmd"), "-D", "-N", role.removeprefix("slurmd.")]
+    if role == MUNGED:
+        return [
+            path_of(role),
+            "--foreground",
+            "--force",
+            f"--key-file={layout.munge / 'key'}",
+            f"--socket={layout.munge_socket}",
+            f"--pid-file={layout.munge / 'pid'}",
+            f"--log-file={layout.munge / 'log'}",
+            f"--seed-file={layout.munge / 'seed'}",
+            "--num-threads=4",
+        ]
+    if role == MARIADBD:
+        return [
+            path_of(role),
+            "--no-defaults",
+            *(["--user=root"] if os.getuid() == 0 else []),
+            f"--datadir={layout.database}",
+            f"--socket={layout.database_socket}",
+            f"--pid-file={layout.state / 'mariadbd.pid'}",
+            "--skip-networking",
+            *SMALL_MARIADB,
+        ]
+    return [path_of(role), "-D"]
+
+
+def start(record: Record, role: str) -> None:
+    """Start a daemon and write it down."""
+    log = record.layout.logs / role
+    process = processes.spawn(command(record, role), env=environment(record), log=log)
+    records.note(record.layout, role, process)
+
+
+def live(record: Record, role: str) -> bool:
+    """Whether the recorded process of a role runs."""
+    process = records.process_of(record.layout, role)
+    return process is not None and process.live
+
+
+def stop(record: Record, role: str, *, grace: float = 0) -> None:
+    """End a daemon and nothing below it."""
+    process = records.process_of(record.layout, role)
+    if process:
+        processes.end([process], grace=grace)
+    records.erase(record.layout, role)
+
+
+def wait_for(record: Record, role: str, ready: Callable[[], bool]) -> None:
+    """Wait until a daemon answers, or say why it never will."""
+
+    def settled() -> bool:
+        return ready() or not live(record, role)
+
+    answered = processes.wait_until(settled, timeout=PATIENCE)
+    if answered and live(record, role):
+        return
+    what = "ended at once" if answered else f"did not answer in {PATIENCE:.0f} s"
+    raise DaemonDied(
+        Kind.SANDBOX,
+        f"{role} {what}: {last_words(record, role)}",
+        hint=f"rv sandbox down --name {record.name}, then up again",
+    )
+
+
+def last_words(record: Record, role: str) -> str:
+    """The line of a daemon's log that says most about its end."""
+    try:
+        log = (record.layout.logs / role).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "no log"
+    lines = [re.sub(r"^\S*\d{2}:\d{2}:\d{2}\S*\s*", "", line) for line in log.splitlines() if line]
+    telling = [line for line in lines if re.search(r"fatal|\berror\b", line, re.IGNORECASE)]
+    return next(reversed(telling or lines), "its log is empty").strip()

@@ -1,0 +1,125 @@
+"""Where a sandbox keeps what: paths, and who may see them.
+
+As root the cluster serves every local user, so what jobs and clients read (configuration, munge's
+socket, spool, the fake nvidia-smi) is open to all while the database, the munge key, the state
+and the logs are not. An ordinary user's sandbox is closed to everybody else.
+"""
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# sun_path holds 108 bytes, the last one a NUL.
+SOCKET_LIMIT: Final = 107
+# slurmstepd's socket: SPOOL/NODE/NODE_JOBID.STEPID, both numbers up to ten digits.
+STEP_DIGITS: Final = 22
+ROOT_HOME: Final = Path("/var/lib/rv-sandbox")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layout:
+    """The paths of one sandbox.
+
+    Attributes:
+        directory: everything, except what must have a short path.
+        run: sockets and spool; inside `directory` unless that is too deep for a socket.
+    """
+
+    directory: Path
+    run: Path
+
+    @property
+    def slurm_conf(self) -> Path:
+        return self.directory / "slurm.conf"
+
+    @property
+    def slurmdbd_conf(self) -> Path:
+        return self.directory / "slurmdbd.conf"
+
+    @property
+    def gres_conf(self) -> Path:
+        return self.directory / "gres.conf"
+
+    @property
+    def bin(self) -> Path:
+        return self.directory / "bin"
+
+    @property
+    def nodes(self) -> Path:
+        return self.directory / "nodes"
+
+    @property
+    def devices(self) -> Path:
+        return self.directory / "dev"
+
+    @property
+    def records(self) -> Path:
+        return self.directory / "processes"
+
+    @property
+    def logs(self) -> Path:
+        return self.directory / "log"
+
+    @property
+    def state(self) -> Path:
+        return self.directory / "state"
+
+    @property
+    def munge(self) -> Path:
+        return self.directory / "munge"
+
+    @property
+    def database(self) -> Path:
+        return self.directory / "mysql"
+
+    @property
+    def spool(self) -> Path:
+        return self.run / "spool"
+
+    @property
+    def munge_socket(self) -> Path:
+        return self.run / "munge.sock"
+
+    @property
+    def database_socket(self) -> Path:
+        return self.run / "db" / "my.sock"
+
+    def make(self) -> None:
+        """Create the folders with their modes, whatever the umask."""
+        opened = 0o755 if os.getuid() == 0 else 0o700
+        for path in (self.directory, self.run, self.bin, self.nodes, self.devices, self.spool):
+            path.mkdir(parents=True, exist_ok=True)
+            path.chmod(opened)
+        closed = (self.records, self.logs, self.state, self.munge, self.database_socket.parent)
+        for path in closed:
+            path.mkdir(exist_ok=True)
+            path.chmod(0o700)
+
+
+def default_directory(state_root: Path, name: str) -> Path:
+    """Under the state folder; for a root whose home is closed to others, where they can reach it."""
+    if os.getuid() == 0 and not reachable(state_root):
+        return ROOT_HOME / f"{name}-{short_digest(state_root)}"
+    return state_root / name
+
+
+def reachable(path: Path) -> bool:
+    """Whether every local user can pass through this folder, or will once it is made."""
+    existing = [folder for folder in (path, *path.parents) if folder.exists()]
+    return all(folder.stat().st_mode & 0o001 for folder in existing)
+
+
+def short_digest(path: Path) -> str:
+    """Eight letters that stand for a path."""
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:8]
+
+
+def run_directory(directory: Path, longest_node: int) -> Path:
+    """Inside the sandbox when every socket path fits there, else a short one of its own."""
+    inside = directory / "run"
+    needed = len("/spool/") + 2 * longest_node + 1 + STEP_DIGITS
+    if len(os.fsencode(inside)) + needed <= SOCKET_LIMIT:
+        return inside
+    return Path("/tmp") / f"rv-{os.getuid()}-{short_digest(directory)}"  # noqa: S108 - made 0700, owner checked

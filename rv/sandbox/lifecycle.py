@@ -1,0 +1,197 @@
+"""Bring a sandbox up and down, whatever state the last `up` or the last boot left it in."""
+
+import contextlib
+import dataclasses
+import os
+import pwd
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.sandbox import boot, daemons, processes, records, schema, smi
+from rv.sandbox.layout import Layout, default_directory, reachable, run_directory
+from rv.sandbox.profile import Profile
+from rv.sandbox.records import Record
+
+Progress = Callable[[str], None]
+ATTEMPTS: Final = 3
+
+
+def up(
+    name: str,
+    profile: str | Profile | None,
+    *,
+    directory: Path | None,
+    users: tuple[str, ...],
+    progress: Progress,
+) -> Record:
+    """Bring a sandbox up, or back up; a healthy one is left alone."""
+    records.check_name(name)
+    with records.locked(name):
+        record = records.read(name)
+        wanted = _profile(profile, record)
+        if record and record.ready and record.boot == processes.boot_id():
+            _refuse_other(record, wanted, directory)
+            heal(record, progress)
+        else:
+            if record:
+                progress(f"recovering sandbox {name}: its last start was cut off")
+                _clear(record)
+            record = _boot(_new_record(name, profile, wanted, directory), wanted, progress)
+        return _with_users(record, wanted, users)
+
+
+def _profile(profile: str | Profile | None, record: Record | None) -> Profile:
+    if isinstance(profile, Profile):
+        return profile
+    return schema.load_profile(profile or (record.profile if record else "small"))
+
+
+def _refuse_other(record: Record, wanted: Profile, directory: Path | None) -> None:
+    """An `up` that asks for something else than what runs must not pretend that it did it."""
+    other = wanted.digest != record.digest
+    moved = directory is not None and directory.resolve() != Path(record.directory)
+    if other or moved:
+        what = f"with profile {record.profile}" if other else f"in {record.directory}"
+        raise RvError(
+            Kind.SANDBOX,
+            f"sandbox {record.name} is up {what} already",
+            hint=f"rv sandbox down --name {record.name} first, or choose another --name",
+        )
+
+
+def _new_record(
+    name: str, profile: str | Profile | None, wanted: Profile, directory: Path | None
+) -> Record:
+    place = (directory or default_directory(records.state_root(), name)).resolve()
+    if place.exists() and any(place.iterdir()):
+        raise RvError(
+            Kind.SANDBOX,
+            f"{place} is not empty, and no sandbox of mine",
+            hint="choose another --directory, or empty this one",
+        )
+    longest = max(map(len, wanted.node_names))
+    return Record(
+        name=name,
+        identity=secrets.token_hex(8),
+        directory=str(place),
+        run=str(run_directory(place, longest)),
+        boot=processes.boot_id(),
+        profile=profile if isinstance(profile, str) else wanted.cluster,
+        digest=wanted.digest,
+        cluster_name=wanted.cluster,
+    )
+
+
+def _boot(record: Record, profile: Profile, progress: Progress) -> Record:
+    """Start everything; a start that lost its ports to somebody else is tried again."""
+    for attempt in range(1, ATTEMPTS + 1):
+        records.write(record)
+        try:
+            boot.boot(record, profile, user_name(), progress)
+        except daemons.DaemonDied as error:
+            _clear(record)
+            if attempt == ATTEMPTS or "in use" not in error.message:
+                raise
+        except BaseException:
+            _clear(record)
+            raise
+        else:
+            return _mark_ready(record)
+    raise AssertionError
+
+
+def _mark_ready(record: Record) -> Record:
+    ready = dataclasses.replace(record, ready=True, up_at=time.time())
+    records.write(ready)
+    return ready
+
+
+def user_name() -> str:
+    """Who brings it up: SlurmUser, and the first user with an account."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError as error:
+        raise RvError(
+            Kind.SANDBOX,
+            f"uid {os.getuid()} has no name on this machine, which Slurm needs",
+            hint="run as a user of /etc/passwd",
+        ) from error
+
+
+def heal(record: Record, progress: Progress) -> None:
+    """Start again what has ended since."""
+    gone = [role for role in records.processes(record.layout) if not daemons.live(record, role)]
+    gone += [role for role in boot.roles(record) if role not in records.processes(record.layout)]
+    restart = [role for role in boot.roles(record) if role in gone]
+    if restart:
+        progress(f"starting again: {', '.join(restart)}")
+        boot.restart(record, restart)
+
+
+def _with_users(record: Record, profile: Profile, users: tuple[str, ...]) -> Record:
+    new = [user for user in users if user not in record.users and user != user_name()]
+    if not new:
+        return record
+    boot.add_users(record, profile, new)
+    known = dataclasses.replace(record, users=(*record.users, *new))
+    records.write(known)
+    return known
+
+
+def down(name: str) -> bool:
+    """End a sandbox and remove all of it; False when there was none."""
+    records.check_name(name)
+    with records.locked(name):
+        record = records.read(name)
+        if record is None:
+            return False
+        _clear(record)
+        return True
+
+
+def _clear(record: Record) -> None:
+    """End every process, remove every file, and at last the record."""
+    layout = record.layout
+    if record.boot == processes.boot_id():
+        _end_all(record)
+    with contextlib.suppress(FileNotFoundError):
+        _remove(layout)
+    records.forget(record.name)
+
+
+def _end_all(record: Record) -> None:
+    """Controllers first, so that no new job starts, then whatever is left, to the last one."""
+    known = records.processes(record.layout)
+    first = [p for role, p in known.items() if role == daemons.SLURMCTLD or "slurmd." in role]
+    processes.end(first)
+
+    def none_left() -> bool:
+        left = processes.marked(record.identity)
+        processes.end(left)
+        return not left
+
+    if not processes.wait_until(none_left, timeout=20):
+        left = ", ".join(str(process.pid) for process in processes.marked(record.identity))
+        raise RvError(
+            Kind.SANDBOX,
+            f"processes of sandbox {record.name} do not end: {left}",
+            hint="they belong to another user or hang in the kernel; rv sandbox down again later",
+        )
+
+
+def _remove(layout: Layout) -> None:
+    for path in dict.fromkeys((layout.run, layout.directory)):
+        if path.is_symlink() or not path.exists():
+            continue
+        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():
+            raise RvError(
+                Kind.SANDBOX, f"cannot remove {path}", hint="remove it by hand, then down again"
+            )
+    with contextlib.suppress(OSError):
+        layout.directory.parent.rmdir() if layout.directory.parent.name == "rv-sandbox" else None

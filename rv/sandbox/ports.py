@@ -1,0 +1,60 @@
+"""Free ports on loopback, held until the daemons that were promised them listen."""
+
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from rv.errors import Kind, RvError
+
+# Below the ports that Linux hands out by itself, above those that services are known for.
+FIRST: Final = 17000
+LAST: Final = 32000
+ATTEMPTS: Final = 200
+
+
+@contextmanager
+def reserved(count: int) -> Iterator[int]:
+    """Reserve `count` consecutive ports and yield the first.
+
+    A port is bound without SO_REUSEADDR, so that a second sandbox starting at the same moment
+    cannot have it, and gets the option afterwards, so that a Slurm daemon (which sets it) can
+    listen on it while it is still held here.
+    """
+    for _ in range(ATTEMPTS):
+        base = random.randrange(FIRST, LAST - count)  # noqa: S311 - any port will do
+        with ExitStack() as held:
+            if all(_hold(held, base + offset) for offset in range(count)):
+                yield base
+                return
+    raise RvError(
+        Kind.SANDBOX,
+        f"no {count} free ports in a row between {FIRST} and {LAST}",
+        hint="rv sandbox status lists the sandboxes that run; rv sandbox down ends one",
+    )
+
+
+def _hold(held: ExitStack, port: int) -> bool:
+    """Bind on every address, as the daemons do: one free on loopback only would fail them."""
+    holder = held.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+    try:
+        holder.bind(("", port))
+    except OSError:
+        return False
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    return True
+
+
+def listening(port: int) -> bool:
+    """Whether something accepts connections on a loopback port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def answering(path: str) -> bool:
+    """Whether something accepts connections on a Unix socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(path) == 0

@@ -1,0 +1,175 @@
+"""What is written down about sandboxes, so that the next command finds them.
+
+One record a sandbox in the user's state folder, and one small file a process in the sandbox's own
+folder, written in the moment it starts. Reading them costs a few file reads: `find` is called by
+every rv command that has no cluster yet.
+"""
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.sandbox.layout import Layout
+from rv.sandbox.processes import Process, boot_id
+
+NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+CONTROLLER: Final = "slurmctld"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """One sandbox, from the first moment of its `up` to the last of its `down`.
+
+    Attributes:
+        identity: the value of RV_SANDBOX in the environment of all its processes.
+        boot: the machine's boot that it runs in.
+        digest: the profile's content.
+        ready: `up` came to its end.
+        up_at: when that was, for "the most recent".
+    """
+
+    name: str
+    identity: str
+    directory: str
+    run: str
+    boot: str
+    profile: str
+    digest: str
+    cluster_name: str
+    ready: bool = False
+    up_at: float = 0
+    users: tuple[str, ...] = ()
+
+    @property
+    def layout(self) -> Layout:
+        """Its paths."""
+        return Layout(directory=Path(self.directory), run=Path(self.run))
+
+    @property
+    def live(self) -> bool:
+        """Whether it can take jobs: it came up in this boot and its controller runs."""
+        if not self.ready or self.boot != boot_id():
+            return False
+        controller = process_of(self.layout, CONTROLLER)
+        return controller is not None and controller.live
+
+
+def state_root() -> Path:
+    """The folder of the records."""
+    import platformdirs
+
+    return platformdirs.user_state_path("rv") / "sandbox"
+
+
+def check_name(name: str) -> None:
+    """Refuse names that make no good file name."""
+    if not NAME.fullmatch(name):
+        raise RvError(
+            Kind.SANDBOX,
+            f"{name!r} is no name for a sandbox",
+            hint="small letters, digits, - and _, at most 32",
+        )
+
+
+@contextmanager
+def locked(name: str) -> Iterator[None]:
+    """Have the sandbox to oneself; the lock's file goes with the sandbox, hence the inode check."""
+    path = state_root() / f"{name}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if _same_file(handle, path):
+                yield
+                if not _path(name).exists():
+                    path.unlink(missing_ok=True)
+                return
+        finally:
+            os.close(handle)
+
+
+def _same_file(handle: int, path: Path) -> bool:
+    try:
+        return os.fstat(handle).st_ino == path.stat().st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _path(name: str) -> Path:
+    return state_root() / f"{name}.json"
+
+
+def read(name: str) -> Record | None:
+    """The record of that name; None when there is none."""
+    return _load(_path(name))
+
+
+def read_all() -> list[Record]:
+    """All records, the most recently brought up first."""
+    found = filter(None, map(_load, state_root().glob("*.json")))
+    return sorted(found, key=lambda record: record.up_at, reverse=True)
+
+
+def _load(path: Path) -> Record | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return Record(**(content | {"users": tuple(content["users"])}))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def write(record: Record) -> None:
+    """Write a record durably: it must survive the machine, to be recovered after it."""
+    _write_atomically(_path(record.name), json.dumps(dataclasses.asdict(record), indent=1))
+
+
+def forget(name: str) -> None:
+    """Remove a record, the last act of `down`."""
+    _path(name).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        state_root().joinpath(name).rmdir()
+
+
+def note(layout: Layout, role: str, process: Process) -> None:
+    """Write down a process under its role, such as slurmctld or slurmd.a1."""
+    _write_atomically(layout.records / role, f"{process.pid} {process.started}\n")
+
+
+def erase(layout: Layout, role: str) -> None:
+    """Forget a process that was ended on purpose."""
+    (layout.records / role).unlink(missing_ok=True)
+
+
+def process_of(layout: Layout, role: str) -> Process | None:
+    """The process recorded for a role, dead or alive."""
+    try:
+        pid, started = (layout.records / role).read_text(encoding="ascii").split()
+        return Process(pid=int(pid), started=int(started))
+    except (OSError, ValueError):
+        return None
+
+
+def processes(layout: Layout) -> dict[str, Process]:
+    """All recorded processes by role."""
+    roles = sorted(p.name for p in layout.records.glob("*") if not p.name.startswith("."))
+    found = ((role, process_of(layout, role)) for role in roles)
+    return {role: process for role, process in found if process}
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with fresh.open("w", encoding="utf-8") as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    fresh.replace(path)

@@ -1,0 +1,92 @@
+"""The fake nvidia-smi: what each fake node says about its GPUs, and how to make it lie.
+
+The program is POSIX sh over flat files, because a node check runs it in every job: no interpreter
+to start. Faults are files too, so they take effect at the next call.
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.sandbox.layout import Layout
+from rv.sandbox.profile import NodeGroup, Profile
+
+SCRIPT: Final = Path(__file__).parent / "nvidia-smi.sh"
+
+
+class Fault(StrEnum):
+    """What a node's nvidia-smi can be told to do wrong."""
+
+    WRONG_MODEL = "wrong-model"
+    MISSING_GPU = "missing-gpu"
+    ERROR = "error"
+    HANG = "hang"
+
+
+def install(profile: Profile, layout: Layout, marker: str) -> None:
+    """Write the programs and each node's GPUs."""
+    fake = any(gres.count and not gres.files for group in profile.nodes for gres in group.gres)
+    if fake:
+        _write(layout.bin / "nvidia-smi", SCRIPT.read_text(encoding="utf-8"), 0o755)
+    _write(layout.bin / "task-prolog", _prolog(layout, marker), 0o755)
+    for group in profile.nodes:
+        for name in group.names:
+            folder = layout.nodes / name
+            folder.mkdir(exist_ok=True)
+            folder.chmod(layout.nodes.stat().st_mode & 0o777)
+            _write(folder / "gpus", "".join(_rows(group, name)), 0o644)
+
+
+def _prolog(layout: Layout, marker: str) -> str:
+    """Slurm runs it before each task and takes the `export` lines into the task's environment.
+
+    With `--export=NONE` PATH may be unset, hence the default.
+    """
+    default = "${PATH:-/usr/local/bin:/usr/bin:/bin}"
+    return f'#!/bin/sh\necho "export PATH={layout.bin}:{default}"\necho "export {marker}"\n'
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(mode)
+
+
+def _rows(group: NodeGroup, node: str) -> Iterator[str]:
+    """One line a GPU: index|uuid|product|MiB|MIG profile|number of slices."""
+    index = 0
+    for gres in group.gres:
+        left = gres.count
+        for _ in range(gres.physical):
+            slices = min(left, gres.slices) if gres.mig else 0
+            left -= slices or 1
+            unique = uuid.uuid5(uuid.NAMESPACE_DNS, f"{node}.{index}")
+            mig = gres.mig or ""
+            yield f"{index}|{unique}|{gres.product}|{gres.memory}|{mig}|{slices}\n"
+            index += 1
+
+
+def set_fault(layout: Layout, node: str, fault: Fault | None) -> None:
+    """Make a node's nvidia-smi lie from its next call on, or be honest again."""
+    folder = layout.nodes / node
+    if not (folder / "gpus").is_file():
+        names = ", ".join(sorted(path.name for path in layout.nodes.glob("*")))
+        raise RvError(Kind.SANDBOX, f"no node {node!r} in this sandbox", hint=f"nodes: {names}")
+    path = folder / "fault"
+    if fault is None:
+        path.unlink(missing_ok=True)
+        return
+    fresh = folder / f"fault.{os.getpid()}"
+    _write(fresh, f"{fault.value}\n", 0o644)
+    fresh.replace(path)
+
+
+def faults(layout: Layout) -> dict[str, str]:
+    """The nodes that lie now."""
+    return {
+        path.parent.name: path.read_text(encoding="utf-8").strip()
+        for path in sorted(layout.nodes.glob("*/fault"))
+    }
