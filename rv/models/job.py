@@ -90,6 +90,8 @@ class JobRecord:
     """What one source says of one job. Times are on Slurm's own clock; `source` names the command.
 
     `exit_code` and `signal` are the two halves of Slurm's `code:signal`, None where not yet known.
+    `started` is None while the job waits: what Slurm plans for it is `planned_start`. `ended` is
+    None until it ended. `excluded_nodes` is a host list, known to scontrol only.
     """
 
     job_id: int
@@ -105,3 +107,5 @@ class JobRecord:
     exit_code: int | None = None
     signal: int | None = None
     restarts: int = 0
+    planned_start: datetime | None = None
+    excluded_nodes: str = ""

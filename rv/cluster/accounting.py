@@ -1,0 +1,75 @@
+"""QOS and associations, from sacctmgr's `-P` tables, read by column name."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rv.cluster import words
+from rv.cluster.tres import parse_tres
+from rv.models.snapshot import Association, Limits, Qos
+
+QOS_LINE: Final = (
+    "sacctmgr -P show qos format=Name,Flags,MaxTRES,MaxTRESPU,GrpTRES,MaxWall,MaxJobsPU,MaxSubmitPU"
+)
+ASSOCIATIONS_LINE: Final = (
+    'sacctmgr -P show user where name="$me" withassoc format='
+    "Cluster,User,DefaultAccount,Account,Partition,QOS,DefaultQOS,"
+    "MaxTRES,GrpTRES,MaxWall,MaxJobs,MaxSubmit"
+)
+
+
+def parse_qos(text: str) -> tuple[Qos, ...]:
+    """Read every QOS and its limits."""
+    return tuple(
+        Qos(
+            name=row["Name"],
+            limits=_limits(row, per_user="MaxTRESPU", jobs="MaxJobsPU", submit="MaxSubmitPU"),
+            flags=frozenset(words.words(row.get("Flags", ""))),
+        )
+        for row in _rows(text)
+        if row.get("Name")
+    )
+
+
+def parse_associations(text: str, cluster: str = "") -> tuple[Association, ...]:
+    """Read the user's associations with `cluster` (every cluster's where it is "").
+
+    Limits include those a user inherits from the account, except the account's group limits.
+    """
+    return tuple(
+        _association(row)
+        for row in _rows(text)
+        if row.get("Account") and _is_here(row.get("Cluster", ""), cluster)
+    )
+
+
+def _is_here(row_cluster: str, cluster: str) -> bool:
+    return not cluster or not row_cluster or row_cluster.lower() == cluster.lower()
+
+
+def _association(row: dict[str, str]) -> Association:
+    return Association(
+        account=row["Account"],
+        partition=row.get("Partition", ""),
+        qos=words.words(row.get("QOS", "")),
+        default_qos=row.get("Def QOS", ""),
+        is_default=row.get("Def Acct", "") == row["Account"],
+        limits=_limits(row, per_user="", jobs="MaxJobs", submit="MaxSubmit"),
+    )
+
+
+def _limits(row: dict[str, str], *, per_user: str, jobs: str, submit: str) -> Limits:
+    return Limits(
+        per_job=parse_tres(row.get("MaxTRES", "")),
+        per_user=parse_tres(row.get(per_user, "")),
+        group=parse_tres(row.get("GrpTRES", "")),
+        max_wall=words.duration(row.get("MaxWall", "")),
+        max_jobs_per_user=words.number(row.get(jobs, "")),
+        max_submit_per_user=words.number(row.get(submit, "")),
+    )
+
+
+def _rows(text: str) -> Iterator[dict[str, str]]:
+    """Return the rows below the header; a row of another length is no row of this table."""
+    lines = [line.split("|") for line in text.split("\n") if "|" in line]
+    header = lines[0] if lines else []
+    return (dict(zip(header, row, strict=True)) for row in lines[1:] if len(row) == len(header))

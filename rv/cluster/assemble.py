@@ -1,0 +1,99 @@
+"""From the frames of a probe to a snapshot. Pure: no clock, no files, no processes."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from rv.cluster import words
+from rv.cluster.accounting import parse_associations, parse_qos
+from rv.cluster.frames import Frame
+from rv.cluster.nodes import parse_nodes
+from rv.cluster.partitions import parse_partitions
+from rv.cluster.queued import parse_queued
+from rv.cluster.reservations import parse_reservations
+from rv.cluster.settings import parse_clock, parse_config
+from rv.cluster.text import last_line
+from rv.errors import Kind, RvError
+from rv.models.snapshot import Association, Snapshot
+
+_NEEDED: Final = ("config", "nodes", "partitions", "queue")
+_NOTHING: Final = Frame(exit_code=1, stdout="", stderr="was not asked")
+_NO_SLURM: Final = 127
+
+
+def build_snapshot(frames: Mapping[str, Frame], sentinel: str) -> Snapshot:
+    """Return what the frames say; raises `RvError(UNREACHABLE)` where Slurm did not answer."""
+    _require_slurm(frames)
+    config = parse_config(frames["config"].stdout)
+    taken_at = parse_clock(frames["config"].stdout) or words.time(_text(frames, "clock"))
+    if taken_at is None:
+        raise _silent("it did not say what time it is")
+    associations, notes = _accounts(frames, config.name)
+    return Snapshot(
+        taken_at=taken_at,
+        user=_text(frames, "user").strip(),
+        groups=_groups(_text(frames, "groups")),
+        config=config,
+        partitions=parse_partitions(frames["partitions"].stdout),
+        nodes=parse_nodes(frames["nodes"].stdout),
+        jobs=parse_queued(frames["queue"].stdout, sentinel),
+        reservations=parse_reservations(_text(frames, "reservations")),
+        qos=parse_qos(_text(frames, "qos")),
+        associations=associations,
+        notes=(*_unread(frames, "reservations"), *notes),
+    )
+
+
+def no_slurm() -> RvError:
+    """Return the error for a machine without Slurm's commands."""
+    return RvError(
+        Kind.UNREACHABLE,
+        "no Slurm commands on PATH",
+        hint="rv sandbox up starts a cluster here; --cluster names one to reach",
+    )
+
+
+def _silent(why: str) -> RvError:
+    return RvError(
+        Kind.UNREACHABLE,
+        f"Slurm's controller does not answer: {why}",
+        hint="try again in a minute; rv doctor says what is wrong",
+    )
+
+
+def _require_slurm(frames: Mapping[str, Frame]) -> None:
+    for name in _NEEDED:
+        frame = frames.get(name, _NOTHING)
+        if frame.exit_code == _NO_SLURM:
+            raise no_slurm()
+        if not frame.is_good:
+            raise _silent(_why(frame))
+
+
+def _why(frame: Frame) -> str:
+    if frame.exit_code in {124, 137}:
+        return "no answer in time"
+    return last_line(frame.stderr) or f"exit code {frame.exit_code}"
+
+
+def _text(frames: Mapping[str, Frame], name: str) -> str:
+    frame = frames.get(name, _NOTHING)
+    return frame.stdout if frame.is_good else ""
+
+
+def _groups(text: str) -> frozenset[str]:
+    """Read `id -Gnz`: names end with NUL, because directory services have names with spaces."""
+    return frozenset(name for name in text.strip("\n").split("\0") if name)
+
+
+def _accounts(
+    frames: Mapping[str, Frame], cluster: str
+) -> tuple[tuple[Association, ...] | None, tuple[str, ...]]:
+    notes = _unread(frames, "qos") + _unread(frames, "associations")
+    if not frames.get("associations", _NOTHING).is_good:
+        return None, notes
+    return parse_associations(frames["associations"].stdout, cluster), notes
+
+
+def _unread(frames: Mapping[str, Frame], name: str) -> tuple[str, ...]:
+    frame = frames.get(name, _NOTHING)
+    return () if frame.is_good else (f"{name} could not be read: {_why(frame)}",)

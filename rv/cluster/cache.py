@@ -1,0 +1,78 @@
+"""Answers of a cluster, shared by all rv processes of a user on this machine for a short while."""
+
+import hashlib
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """A script's output as it came, the sentinel that frames it, and when (seconds, our clock)."""
+
+    text: str
+    sentinel: str
+    at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SnapshotCache:
+    """Keeps answers in `directory`, one file (0600) for each kind of answer of the cluster `key`.
+
+    A cache that cannot be read or written is an empty one: it never makes a command fail.
+    """
+
+    directory: Path
+    key: str
+    clock: Callable[[], float] = time.time
+
+    def load(self, kind: str, max_age: timedelta) -> Answer | None:
+        """Return the stored answer, None where there is none or it is older than `max_age`."""
+        answer = self._read(kind)
+        if answer is None or not 0 <= self.clock() - answer.at < max_age.total_seconds():
+            return None
+        return answer
+
+    def store(self, kind: str, text: str, sentinel: str) -> None:
+        """Keep an answer, in place of the one before, for readers at any moment."""
+        head = json.dumps({"at": self.clock(), "sentinel": sentinel})
+        with suppress(OSError):
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._replace(kind, f"{head}\n{text}".encode("utf-8", "surrogatepass"))
+
+    def forget(self) -> None:
+        """Drop the stored queue, after something that changed it."""
+        with suppress(OSError):
+            self._path("probe").unlink(missing_ok=True)
+
+    def _path(self, kind: str) -> Path:
+        name = hashlib.sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        return self.directory / f"{name}.{kind}"
+
+    def _read(self, kind: str) -> Answer | None:
+        try:
+            path = self._path(kind)
+            if path.stat().st_uid != os.geteuid():
+                return None
+            head, _, text = path.read_bytes().decode("utf-8", "surrogatepass").partition("\n")
+            about = json.loads(head)
+            return Answer(text=text, sentinel=str(about["sentinel"]), at=float(about["at"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _replace(self, kind: str, contents: bytes) -> None:
+        path = self._path(kind)
+        descriptor, temporary = tempfile.mkstemp(dir=self.directory, prefix=".new-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(contents)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise

@@ -1,0 +1,63 @@
+"""Which environment variables Slurm's commands may see, and which of the caller's go with a job."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_SLURM: Final = re.compile(
+    r"(?:SLURM|SLURMD|SLURMCTLD|SLURMDBD|SBATCH|SALLOC|SRUN|SQUEUE|SACCT|SACCTMGR|SINFO|SCANCEL"
+    r"|SCONTROL|SPRIO|SSHARE|SSTAT|SREPORT|SDIAG|SCRON|SCRONTAB|SATTACH|STRIGGER|SBCAST|SGATHER"
+    r"|SMAP|SVIEW)_.*",
+    re.DOTALL,
+)
+# Each of these changes what a child bash does before its first line, or cannot be set in bash.
+_BASH: Final = re.compile(r"(?:BASH.*|ENV|SHELLOPTS|E?UID|PPID|CDPATH|GLOBIGNORE|IFS)", re.DOTALL)
+_SESSION: Final = re.compile(
+    r"PWD|OLDPWD|SHLVL|_|PS[0-4]|PROMPT_COMMAND|HOSTNAME|HOST|TMPDIR|TMP|TEMP|MAIL|KRB5CCNAME"
+    r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION_.*|XDG_SEAT|XDG_VTNR"
+    r"|DBUS_SESSION_BUS_ADDRESS|SSH_.*|TERM|TERM_.*|TERMCAP|COLORTERM|LC_TERMINAL.*|COLUMNS|LINES"
+    r"|WINDOWID|TMUX.*|STY|GPG_TTY|GPG_AGENT_INFO|VSCODE_.*|INVOCATION_ID|JOURNAL_STREAM"
+    r"|SYSTEMD_EXEC_PID"
+)
+_DEVICES: Final = re.compile(
+    r"(?:CUDA|NVIDIA|ROCR|HIP)_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK"
+)
+_RANKS: Final = re.compile(
+    r"MASTER_(?:ADDR|PORT)|(?:LOCAL_|GROUP_|ROLE_|NODE_)?RANK|(?:LOCAL_|GROUP_|ROLE_)?WORLD_SIZE"
+    r"|NNODES|PET_.*|TORCHELASTIC_.*|PMIX?_.*|OMPI_COMM_WORLD_.*|MPI_LOCALN?RANK.*|RV_.*"
+    r"|OMP_NUM_THREADS"
+)
+_IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_STAYS: Final = (_SLURM, _BASH, _SESSION, _DEVICES, _RANKS)
+
+
+def scrubbed_environment(environ: Mapping[str, str], clusters: str = "") -> dict[str, str]:
+    """Return what Slurm's commands run with: the caller's variables without Slurm's own.
+
+    SLURM_CONF stays; SLURM_CLUSTERS is set where the configuration names `clusters`. Output is in
+    the C locale with ISO times, and nothing runs before a script's first line.
+    """
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name == "SLURM_CONF" or not (_SLURM.fullmatch(name) or _BASH.fullmatch(name))
+    }
+    kept |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
+    if clusters:
+        kept["SLURM_CLUSTERS"] = clusters
+    return kept
+
+
+def caller_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return which of the caller's variables go with a job.
+
+    Left behind are Slurm's variables (the job has its own), what belongs to this login session or
+    this machine (terminal, X11, ssh, temporary folders, ticket caches), GPU numbers, ranks and
+    rendezvous of a surrounding job, OMP_NUM_THREADS (rv sets it from the CPUs the job gets),
+    exported bash functions, and names that a shell cannot assign.
+    """
+    return {
+        name: value
+        for name, value in environ.items()
+        if _IDENTIFIER.fullmatch(name) and not any(form.fullmatch(name) for form in _STAYS)
+    }

@@ -1,0 +1,84 @@
+"""Many commands, one script: how their outputs are framed, and how the frames are read back.
+
+Every frame line carries a sentinel that the caller drew at random for this script, so no job
+name, however hostile, can begin or end a frame.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frame:
+    """One command's exit code and output; 124 is a command that was stopped after its time."""
+
+    exit_code: int
+    stdout: str
+    stderr: str = ""
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the command succeeded."""
+        return self.exit_code == 0
+
+
+_RUN_ALL = """\
+d=$(mktemp -d 2>/dev/null || mktemp -d -p /dev/shm 2>/dev/null || mktemp -d -p "$HOME") || exit 1
+trap 'rm -rf -- "$d"' EXIT
+me=$(id -un)
+ask() { timeout --foreground -k 1 "$2" bash -c "$3" >"$d/$1.out" 2>"$d/$1.err" </dev/null; echo $? >"$d/$1.rc"; }
+export me
+"""
+
+
+def framing_script(commands: Mapping[str, str], sentinel: str, seconds: int) -> str:
+    """Return bash text that runs `commands` (by frame name) side by side and frames the answers.
+
+    Names are plain words; a command may use `$me`, the user's name. One that hangs is stopped
+    after `seconds`.
+    """
+    asked = "".join(f"ask {name} {seconds} {_quoted(line)} &\n" for name, line in commands.items())
+    return f"""\
+{_RUN_ALL}{asked}wait
+for n in {" ".join(commands)}; do
+  printf '\\n{sentinel} begin %s %s\\n' "$n" "$(cat "$d/$n.rc")"
+  cat "$d/$n.out"
+  printf '\\n{sentinel} stderr\\n'
+  tail -c 2000 "$d/$n.err"
+  printf '\\n{sentinel} end\\n'
+done
+echo '{sentinel} done'
+"""
+
+
+def parse_frames(text: str, sentinel: str) -> dict[str, Frame] | None:
+    """Read the frames by name; None where the answer was cut off before its last line."""
+    start = f"\n{sentinel} begin "
+    *chunks, last = f"\n{text}".split(f"\n{sentinel} end\n")
+    frames: dict[str, Frame] = {}
+    for chunk in chunks:
+        _, found, body = chunk.partition(start)  # a login banner may stand above the first
+        name_and_code, _, output = body.partition("\n")
+        name, _, code = name_and_code.partition(" ")
+        if found:
+            stdout, _, stderr = output.partition(f"\n{sentinel} stderr\n")
+            frames[name] = Frame(exit_code=_code(code), stdout=stdout, stderr=stderr)
+    return frames if last.startswith(f"{sentinel} done") else None
+
+
+def write_frames(frames: Mapping[str, Frame], sentinel: str) -> str:
+    """Write frames as the script would, for keeping some of them."""
+    parts = [
+        f"\n{sentinel} begin {name} {frame.exit_code}\n{frame.stdout}"
+        f"\n{sentinel} stderr\n{frame.stderr}\n{sentinel} end\n"
+        for name, frame in frames.items()
+    ]
+    return "".join((*parts, f"{sentinel} done\n"))
+
+
+def _code(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 4 else 1
+
+
+def _quoted(line: str) -> str:
+    return "'" + line.replace("'", "'\\''") + "'"

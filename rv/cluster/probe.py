@@ -1,0 +1,125 @@
+"""One round trip that asks a cluster everything a plan needs."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from rv.cluster.accounting import ASSOCIATIONS_LINE, QOS_LINE
+from rv.cluster.assemble import build_snapshot
+from rv.cluster.cache import Answer, SnapshotCache
+from rv.cluster.frames import Frame, framing_script, parse_frames, write_frames
+from rv.cluster.queued import squeue_line
+from rv.cluster.text import last_line
+from rv.errors import Kind, RvError
+from rv.models.snapshot import Snapshot
+from rv.transport import Transport
+
+SHARED_FOR: Final = timedelta(seconds=30)
+"""How long one snapshot serves all of a user's rv processes."""
+
+_ACCOUNTS_FOR: Final = timedelta(minutes=10)
+_NO_ACCOUNTS_FOR: Final = timedelta(minutes=1)
+_COMMAND_SECONDS: Final = 8
+_ACCOUNTS: Final = {"qos": QOS_LINE, "associations": ASSOCIATIONS_LINE}
+
+
+def new_sentinel() -> str:
+    """Draw a sentinel for one script. It begins with a letter: squeue reads digits as a width."""
+    return f"rv{secrets.token_hex(8)}"
+
+
+def probe_script(sentinel: str, *, with_accounts: bool = True) -> str:
+    """Return the bash text of one probe; its rows and frames carry `sentinel`."""
+    commands = {
+        "config": "scontrol show config",
+        "nodes": "scontrol show node -d -o",
+        "partitions": "scontrol show partition -o",
+        "reservations": "scontrol show reservation -o",
+        "queue": squeue_line(sentinel),
+        "clock": "date +%Y-%m-%dT%H:%M:%S",
+        "user": "id -un",
+        "groups": "id -Gnz",
+    }
+    if with_accounts:
+        commands |= _ACCOUNTS
+    return framing_script(commands, sentinel, _COMMAND_SECONDS)
+
+
+def take_snapshot(
+    transport: Transport,
+    cache: SnapshotCache | None = None,
+    *,
+    max_age: timedelta = SHARED_FOR,
+    timeout: float = 30.0,
+) -> Snapshot:
+    """Return the cluster as it is, or as it was at most `max_age` ago; `timeout` is in seconds.
+
+    Raises `RvError(UNREACHABLE)` where there is no Slurm or its controller does not answer. What
+    else could not be read is a note of the snapshot.
+    """
+    accounts = _stored_accounts(cache)
+    stored = _stored_probe(cache, max_age)
+    if stored is not None and accounts is not None:
+        return build_snapshot(stored.frames | accounts, stored.sentinel)
+    answer = _ask(transport, timeout, with_accounts=accounts is None)
+    snapshot = build_snapshot(answer.frames | (accounts or {}), answer.sentinel)
+    if cache is not None:
+        cache.store("probe", answer.text, answer.sentinel)
+        if accounts is None:
+            kept = write_frames(_only_accounts(answer.frames), answer.sentinel)
+            cache.store("accounts", kept, answer.sentinel)
+    return snapshot
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Framed:
+    text: str
+    sentinel: str
+    frames: dict[str, Frame]
+
+
+def _ask(transport: Transport, timeout: float, *, with_accounts: bool) -> _Framed:
+    sentinel = new_sentinel()
+    completed = transport.run(probe_script(sentinel, with_accounts=with_accounts), timeout=timeout)
+    frames = parse_frames(completed.stdout, sentinel)
+    if frames is None:
+        why = last_line(completed.stderr) or f"exit code {completed.returncode}"
+        if completed.timed_out:
+            why = f"no answer within {timeout:g} s"
+        raise RvError(
+            Kind.UNREACHABLE,
+            f"the cluster could not be asked: {why}",
+            hint="try again in a minute; rv doctor says what is wrong",
+        )
+    return _Framed(text=completed.stdout, sentinel=sentinel, frames=frames)
+
+
+def _framed(answer: Answer | None) -> _Framed | None:
+    frames = parse_frames(answer.text, answer.sentinel) if answer else None
+    if answer is None or frames is None:
+        return None
+    return _Framed(text=answer.text, sentinel=answer.sentinel, frames=frames)
+
+
+def _stored_probe(cache: SnapshotCache | None, max_age: timedelta) -> _Framed | None:
+    return _framed(cache.load("probe", max_age)) if cache else None
+
+
+def _stored_accounts(cache: SnapshotCache | None) -> dict[str, Frame] | None:
+    """Return fresh accounting frames; those of a database that did not answer age sooner."""
+    if cache is None:
+        return None
+    for max_age in (_NO_ACCOUNTS_FOR, _ACCOUNTS_FOR):
+        framed = _framed(cache.load("accounts", max_age))
+        frames = _only_accounts(framed.frames) if framed else {}
+        if len(frames) == len(_ACCOUNTS) and (
+            max_age is _NO_ACCOUNTS_FOR or all(frame.is_good for frame in frames.values())
+        ):
+            return frames
+    return None
+
+
+def _only_accounts(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+    return {name: frame for name, frame in frames.items() if name in _ACCOUNTS}
