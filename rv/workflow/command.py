@@ -1,0 +1,168 @@
+"""Read what the user wants run: its launcher, its script, its local files.
+
+Pure: the caller says which files exist. The line stays as typed but for two things: a leading
+`*.py` gets its python, and a script that exists nowhere but among the payloads gets its path.
+The job script must export RV_PYTHON and RV_PAYLOADS.
+"""
+
+import difflib
+import shlex
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.models.command import Command, Launcher, Pins
+from rv.workflow.launchers import Launch, is_prefix, read_launch, word_set
+from rv.workflow.shellwords import SimpleCommand, Word, simple_commands
+
+_STEADY: Final = word_set(
+    "module ml source . export set unset ulimit umask echo printf mkdir nvidia-smi hostname date"
+    " true : sleep which conda for python python3"
+)
+"""Programs behind which the working directory and its scripts are taken to be what they were."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """What a command is read against.
+
+    `is_file` answers for a path as typed, from the working directory, and never raises
+    (`os.path.isfile`); `payloads` are the bundled scripts' names without `.py`; `nearby` are
+    file names to suggest for a missing one.
+    """
+
+    is_file: Callable[[str], bool]
+    payloads: Collection[str] = ()
+    nearby: Sequence[str] = ()
+
+
+def from_words(words: Sequence[str], around: Surroundings) -> Command:
+    """Read an argv: every word reaches the program as it is.
+
+    Raises `RvError(USAGE)` for an empty command and for a missing script.
+    """
+    if not words or not words[0].strip():
+        raise _empty()
+    return _read(" ".join(_quoted(words)), around)
+
+
+def from_line(text: str, around: Surroundings) -> Command:
+    """Read shell text, such as `--run "cd src && torchrun train.py"`; it stays the user's own.
+
+    A text that is the name of a file (`my script.py`) is that file.
+    Raises `RvError(USAGE)` for empty or unbalanced text and for a missing script.
+    """
+    if text.endswith(".py") and around.is_file(text):
+        return from_words([text], around)
+    return _read(text, around)
+
+
+def _quoted(words: Sequence[str]) -> Iterator[str]:
+    """Quote for bash; the value of a leading `X=Y` apart, or bash would see no assignment."""
+    leading = True
+    for word in words:
+        name, equals, value = word.partition("=")
+        leading = leading and bool(equals) and is_prefix(word)
+        yield f"{name}={shlex.quote(value)}" if leading else shlex.quote(word)
+
+
+def _empty() -> RvError:
+    return RvError(Kind.USAGE, "the command is empty", hint='write --run "python train.py"')
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Script:
+    """A script to write into the line, with its interpreter and where it came from."""
+
+    word: Word
+    text: str
+    payload: str = ""
+
+
+def _read(text: str, around: Surroundings) -> Command:
+    if "\0" in text:
+        raise RvError(Kind.USAGE, "the command holds a NUL byte, which no shell can run")
+    commands = simple_commands(text)
+    if not commands:
+        raise _empty()
+    launches = [read_launch(command.words) for command in commands]
+    scripts = list(_scripts(text, launches, around))
+    return Command(
+        line=_rewritten(text, scripts),
+        launcher=_launcher(launches),
+        pins=_merged([launch.pins for launch in launches]),
+        payload=next((script.payload for script in scripts if script.payload), ""),
+        local_files=_local_files(commands, around.is_file),
+    )
+
+
+def _launcher(launches: Sequence[Launch]) -> Launcher:
+    kinds = (launch.launcher for launch in launches)
+    return next((kind for kind in kinds if kind is not Launcher.PLAIN), Launcher.PLAIN)
+
+
+def _merged(pins: Sequence[Pins]) -> Pins:
+    """Join the pins of several commands of a line; the first number counts."""
+    processes = (pin.processes_per_node for pin in pins)
+    nodes = (pin.nodes for pin in pins)
+    return Pins(
+        processes_per_node=next((number for number in processes if number), None),
+        nodes=next((number for number in nodes if number), None),
+        flags=tuple(dict.fromkeys(flag for pin in pins for flag in pin.flags)),
+    )
+
+
+def _scripts(text: str, launches: Sequence[Launch], around: Surroundings) -> Iterator[_Script]:
+    """Find each command's script, as long as what ran before can neither `cd` nor make files."""
+    steady = True
+    for launch in launches:
+        word = launch.script
+        if word is not None:
+            payload = _payload(word, around) if steady and not word.dynamic else ""
+            script = f'"$RV_PAYLOADS/{payload}.py"' if payload else text[word.start : word.end]
+            prefixed = f"{launch.interpreter} {script}".lstrip(" ")
+            yield _Script(word=word, text=prefixed, payload=payload)
+        steady = steady and (word is not None or launch.program in _STEADY or not launch.program)
+
+
+def _payload(script: Word, around: Surroundings) -> str:
+    """Name the payload that stands in for a script, empty where it is a file; raise for neither."""
+    name = script.value
+    if around.is_file(name) or "://" in name:
+        return ""
+    stem = name.removesuffix(".py")
+    if stem in around.payloads:
+        return stem
+    raise _missing(name, around)
+
+
+def _missing(name: str, around: Surroundings) -> RvError:
+    bundled = sorted(f"{payload}.py" for payload in around.payloads)
+    near = difflib.get_close_matches(name, [*around.nearby, *bundled], n=1)
+    where = "" if name.startswith("/") else " in the current directory"
+    otherwise = f"go to its folder; bundled scripts: {', '.join(bundled) or 'none'}"
+    hint = f"did you mean {near[0]}?" if near else otherwise
+    return RvError(Kind.USAGE, f"no {name}{where}", hint=hint)
+
+
+def _rewritten(text: str, scripts: Sequence[_Script]) -> str:
+    for script in sorted(scripts, key=lambda script: script.word.start, reverse=True):
+        text = text[: script.word.start] + script.text + text[script.word.end :]
+    return text
+
+
+def _local_files(
+    commands: Sequence[SimpleCommand], is_file: Callable[[str], bool]
+) -> tuple[str, ...]:
+    names = (name for command in commands for name in _mentioned(command))
+    return tuple(dict.fromkeys(n for n in names if not n.startswith("/") and is_file(n)))
+
+
+def _mentioned(command: SimpleCommand) -> Iterator[str]:
+    """Name what may be files: each argument, and what follows `=` in `--config=conf.yaml`."""
+    for at, word in enumerate([*command.words, *command.redirected]):
+        local = "/" in word.value or word.value.endswith(".py") or is_prefix(word.value)
+        if word.value and not word.dynamic and (at > 0 or local):
+            yield word.value
+            yield from filter(None, [word.value.partition("=")[2]])

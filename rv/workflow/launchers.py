@@ -1,0 +1,294 @@
+"""What starts what in one simple command: through wrappers and launchers to the script.
+
+Each program is a row of a table; a new launcher is a new row. Pure: no file is looked at.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rv.models.command import Launcher, Pins
+from rv.workflow.shellwords import Word
+
+RV_PYTHON: Final = '"$RV_PYTHON"'
+"""The environment's python, else python3: the job script exports it (`env` runs no functions)."""
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Write a set of words as one line of text."""
+    return frozenset(text.split())
+
+
+_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+_PYTHON: Final = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*t?)?", re.ASCII)
+_KEYWORDS: Final = word_set("if then elif else while until do ! {")
+_FREE: Final = Pins()
+_NOT_A_NUMBER: Final = frozenset({"auto", "gpu", "cpu", "xpu"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """How one simple command runs.
+
+    `program` is the last program recognised on the way; `script` the `*.py` that a Python would
+    run; `interpreter` what must be written before that script, empty where something else runs it.
+    """
+
+    program: str = ""
+    launcher: Launcher = Launcher.PLAIN
+    pins: Pins = _FREE
+    script: Word | None = None
+    interpreter: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Wrapper:
+    """A program that runs its operands; `valued` options take the next word."""
+
+    subcommand: str = ""
+    valued: frozenset[str] = frozenset()
+    operands: int = 0
+    interpreter: str = RV_PYTHON
+    launcher: Launcher = Launcher.PLAIN
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Starter:
+    """A program that starts ranks of a Python script; all options but `flags` take a value."""
+
+    launcher: Launcher
+    subcommand: str = ""
+    flags: frozenset[str]
+    processes: str
+    nodes: str
+    fixing: tuple[str, ...]
+
+
+_SRUN: Final = _Wrapper(
+    valued=word_set(
+        "-n --ntasks -N --nodes -c --cpus-per-task -t --time -p --partition -w --nodelist -x"
+        " --exclude -J --job-name -o --output -e --error -i --input -G --gpus -A --account -q --qos"
+        " -C --constraint -D --chdir -m --distribution -r --relative -T --threads --mem --gres"
+        " --mem-per-cpu --mem-per-gpu --cpus-per-gpu --gpus-per-node --gpus-per-task --gpu-bind"
+        " --cpu-bind --ntasks-per-node --ntasks-per-gpu --export --mpi --jobid --het-group"
+    ),
+    launcher=Launcher.MPI,
+)
+_MPIRUN: Final = _Wrapper(
+    valued=word_set(
+        "-n -np --np -c -N -x -H -host --host -hostfile --hostfile -machinefile --machinefile -f"
+        " -map-by --map-by -bind-to --bind-to -rank-by --rank-by -ppn -npernode --npernode"
+        " -wdir --wdir -genv -env -prefix --prefix"
+    ),
+    launcher=Launcher.MPI,
+)
+_CONDA: Final = _Wrapper(
+    subcommand="run",
+    valued=word_set("-n --name -p --prefix --cwd -e"),
+    interpreter="python",
+)
+_WRAPPERS: Final = {
+    "time": _Wrapper(valued=word_set("-f --format -o --output")),
+    "nohup": _Wrapper(),
+    "setsid": _Wrapper(),
+    "command": _Wrapper(),
+    "exec": _Wrapper(valued=word_set("-a")),
+    "nice": _Wrapper(valued=word_set("-n --adjustment")),
+    "ionice": _Wrapper(valued=word_set("-c -n --class --classdata")),
+    "stdbuf": _Wrapper(valued=word_set("-i -o -e --input --output --error")),
+    "timeout": _Wrapper(valued=word_set("-k -s --kill-after --signal"), operands=1),
+    "numactl": _Wrapper(
+        valued=word_set("-i -N -m -C -p --interleave --cpunodebind --membind --physcpubind")
+    ),
+    "env": _Wrapper(valued=word_set("-u --unset -C --chdir")),
+    "uv": _Wrapper(
+        subcommand="run",
+        valued=word_set(
+            "--with --with-editable --with-requirements --extra --group --only-group --env-file"
+            " --package --project --directory --python -p --index --index-url --config-file"
+        ),
+        interpreter="",
+    ),
+    "poetry": _Wrapper(subcommand="run", valued=word_set("-C --directory"), interpreter="python"),
+    "pdm": _Wrapper(subcommand="run", valued=word_set("-p --project"), interpreter="python"),
+    "pipenv": _Wrapper(subcommand="run", interpreter="python"),
+    "pixi": _Wrapper(
+        subcommand="run", valued=word_set("-e --environment --manifest-path"), interpreter="python"
+    ),
+    "conda": _CONDA,
+    "mamba": _CONDA,
+    "micromamba": _CONDA,
+    "srun": _SRUN,
+    "mpirun": _MPIRUN,
+    "mpiexec": _MPIRUN,
+    "orterun": _MPIRUN,
+}
+_TORCHRUN: Final = _Starter(
+    launcher=Launcher.TORCHRUN,
+    flags=word_set("--standalone --no_python --module -m --run_path --use_env -h --help"),
+    processes="--nproc_per_node",
+    nodes="--nnodes",
+    fixing=("--standalone", "--rdzv", "--node_rank", "--master_addr"),
+)
+_ACCELERATE: Final = _Starter(
+    launcher=Launcher.ACCELERATE,
+    flags=word_set(
+        "--cpu --multi_gpu --tpu --ipex --quiet -q --module -m --no_python --debug --use_xpu"
+        " --use_deepspeed --use_fsdp --use_megatron_lm --use_parallelism_config --use_mps_device"
+        " --tpu_cluster --no_tpu_cluster --tpu_use_sudo --same_network --downcast_bf16"
+        " --enable_cpu_affinity --dynamo_use_fullgraph --dynamo_use_dynamic"
+        " --dynamo_use_regional_compilation -h --help"
+    ),
+    processes="--num_processes",
+    nodes="--num_machines",
+    fixing=("--multi_gpu", "--machine_rank", "--main_process_ip"),
+)
+_DEEPSPEED: Final = _Starter(
+    launcher=Launcher.DEEPSPEED,
+    flags=word_set(
+        "--module --no_python --no_local_rank --no_ssh --no_ssh_check --force_multi --save_pid"
+        " --elastic_training --bind_cores_to_rank -h --help"
+    ),
+    processes="--num_gpus",
+    nodes="--num_nodes",
+    fixing=("--node_rank", "--master_addr", "--hostfile", "-H", "--include", "-i"),
+)
+_STARTERS: Final = {
+    "torchrun": _TORCHRUN,
+    "torch.distributed.run": _TORCHRUN,
+    "torch.distributed.launch": _TORCHRUN,
+    "accelerate": replace(_ACCELERATE, subcommand="launch"),
+    "accelerate-launch": _ACCELERATE,
+    "accelerate.commands.launch": _ACCELERATE,
+    "deepspeed": _DEEPSPEED,
+    "deepspeed.launcher.runner": _DEEPSPEED,
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Option:
+    name: str
+    value: str
+    typed: str
+
+
+def read_launch(words: Sequence[Word]) -> Launch:
+    """Walk through wrappers and launchers; the outermost launcher is the one that counts."""
+    launch, interpreter = Launch(), RV_PYTHON
+    while words := _at_program(words):
+        program, rest = words[0].value.rpartition("/")[2], words[1:]
+        launch = replace(launch, program=program)
+        if (wrapper := _WRAPPERS.get(program)) and _has(rest, wrapper.subcommand):
+            words = _behind(wrapper, rest)
+            launch = _launched_by(launch, wrapper.launcher)
+            interpreter = wrapper.interpreter if wrapper.subcommand else interpreter
+        elif (starter := _STARTERS.get(program)) and _has(rest, starter.subcommand):
+            options, words = _options(rest[bool(starter.subcommand) :], starter.flags)
+            launch = _launched_by(replace(launch, pins=_pins(starter, options)), starter.launcher)
+            names = {option.name for option in options}
+            if "--no_python" not in names:
+                return launch if names & {"-m", "--module"} else _with_script(launch, words)
+        elif _PYTHON.fullmatch(program):
+            module, words = _python_operand(rest)
+            if not module:
+                return _with_script(launch, words)
+            if not words or words[0].value not in _STARTERS:
+                return launch
+        else:
+            return _with_script(replace(launch, interpreter=interpreter), words)
+    return launch
+
+
+def _at_program(words: Sequence[Word]) -> Sequence[Word]:
+    at = 0
+    while at < len(words) and is_prefix(words[at].value):
+        at += 1
+    return words[at:]
+
+
+def is_prefix(value: str) -> bool:
+    """Tell whether the shell takes this word, `X=Y` or a keyword, to stand before a program."""
+    return value in _KEYWORDS or _ASSIGNMENT.match(value) is not None
+
+
+def _has(words: Sequence[Word], subcommand: str) -> bool:
+    return not subcommand or (bool(words) and words[0].value == subcommand)
+
+
+def _launched_by(launch: Launch, launcher: Launcher) -> Launch:
+    return launch if launch.launcher is not Launcher.PLAIN else replace(launch, launcher=launcher)
+
+
+def _with_script(launch: Launch, words: Sequence[Word]) -> Launch:
+    if words and words[0].value.endswith(".py"):
+        return replace(launch, script=words[0])
+    return replace(launch, interpreter="")
+
+
+def _behind(wrapper: _Wrapper, words: Sequence[Word]) -> Sequence[Word]:
+    at = 1 if wrapper.subcommand else 0
+    while at < len(words) and words[at].value.startswith("-"):
+        value = words[at].value
+        at += 2 if value in wrapper.valued else 3 if value in {"--mca", "-mca"} else 1
+        if value == "--":
+            break
+    return words[at + wrapper.operands :]
+
+
+def _python_operand(words: Sequence[Word]) -> tuple[bool, Sequence[Word]]:
+    """Give (is it a module?, the words from the module or script on, none where there is none)."""
+    at = 0
+    while at < len(words):
+        value = words[at].value
+        if not value.startswith("-") or value == "-":
+            return False, words[at:]
+        letter = "" if value.startswith("--") else next((c for c in value if c in "cmWX"), "")
+        ends = letter and value.endswith(letter)
+        if letter == "c" or (letter == "m" and not ends):
+            return True, ()
+        if letter == "m":
+            return True, words[at + 1 :]
+        at += 2 if ends or value == "--check-hash-based-pycs" else 1
+    return False, ()
+
+
+def _options(words: Sequence[Word], flags: frozenset[str]) -> tuple[list[_Option], Sequence[Word]]:
+    """Read a launcher's own options up to its first operand, `-` and `_` being the same in them."""
+    options, at = list[_Option](), 0
+    while at < len(words) and words[at].value.startswith("-"):
+        word = words[at].value
+        at += 1
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        name = "--" + name[2:].replace("-", "_") if name.startswith("--") else name
+        typed, glued = word, len(name) > 2 and not name.startswith("--")
+        if not equals and not glued and name not in flags and at < len(words):
+            value = words[at].value
+            typed = f"{word} {value}"
+            at += 1
+        options.append(_Option(name=name, value=value, typed=typed))
+    return options, words[at:]
+
+
+def _pins(starter: _Starter, options: Sequence[_Option]) -> Pins:
+    """Read what the options fix; a value that is not a plain number pins without a number."""
+    counted = [o for o in options if o.name in {starter.processes, starter.nodes}]
+    counted = [o for o in counted if o.value not in _NOT_A_NUMBER]
+    numbers = {o.name: _number(o.value) for o in counted}
+    fixing = [o for o in options if o.name.startswith(starter.fixing)]
+    processes, nodes = numbers.get(starter.processes), numbers.get(starter.nodes)
+    if any(o.name == "--standalone" for o in fixing):
+        nodes = 1
+    if starter.launcher is Launcher.ACCELERATE and processes and nodes:
+        processes //= nodes  # accelerate counts the processes of all machines
+    flags = tuple(o.typed for o in options if o in counted or o in fixing)
+    return Pins(processes_per_node=processes or None, nodes=nodes, flags=flags)
+
+
+def _number(value: str) -> int | None:
+    """Read `4`, and `2:2` as 2; a range such as `1:2` fixes no number."""
+    low, _, high = value.partition(":")
+    same = value.isascii() and low.isdecimal() and (high or low) == low and len(low) < 10
+    return int(low) or None if same else None
