@@ -29,7 +29,9 @@ class Transport(Protocol):
     def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
         """Run bash text with Slurm's environment scrubbed; a timeout is reported, not raised."""
 
-    def create_tree(self, root: str, files: Mapping[str, StagedFile]) -> None:
+    def create_tree(
+        self, root: str, files: Mapping[str, StagedFile], directories: Sequence[str] = ()
+    ) -> None:
         """Create `root` (0700, it must not exist) with `files` by relative path; all or nothing."""
 
     def write(self, path: str, contents: bytes) -> None:

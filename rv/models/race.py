@@ -1,0 +1,178 @@
+"""A race: what was staged, what its directory says, and what is true of it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from rv.models.job import JobState
+
+
+class RaceState(StrEnum):
+    """The documented states of a race, in `rv ps` and in JSON.
+
+    STAGED: nothing is known to have been submitted yet. PENDING: waiting, or starting. RUNNING:
+    the command runs. COMPLETED, FAILED: it ended by itself, with an exit code. LOST: its job
+    claimed the race and then its node failed or lost touch. ENDED: it is over and nobody knows
+    why. DECLINED: every node was found unfit. REFUSED: Slurm took none of its jobs. UNKNOWN: no
+    source says anything now. The others are Slurm's words for what it did to the job.
+    """
+
+    STAGED = "STAGED"
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PREEMPTED = "PREEMPTED"
+    DEADLINE = "DEADLINE"
+    LOST = "LOST"
+    ENDED = "ENDED"
+    DECLINED = "DECLINED"
+    REFUSED = "REFUSED"
+    UNKNOWN = "UNKNOWN"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more can happen to the race."""
+        return self not in _OPEN
+
+
+_OPEN: Final = frozenset(
+    {RaceState.STAGED, RaceState.PENDING, RaceState.RUNNING, RaceState.UNKNOWN}
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One submission of a race as it was staged; cost is what the whole walltime would cost."""
+
+    number: int
+    name: str
+    strategy: str
+    gpu: str = ""
+    gpus: int = 0
+    nodes: int = 1
+    partition: str = ""
+    walltime: timedelta = timedelta(0)
+    cost: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Race:
+    """What was written down before the first sbatch. `submitted_at` is seconds since the epoch.
+
+    `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers.
+    """
+
+    race_id: str
+    directory: str
+    cluster: str
+    name: str
+    command: str
+    payload: str
+    is_shell: bool
+    submitted_at: float
+    min_job_age: timedelta
+    message_timeout: timedelta
+    entries: tuple[Entry, ...]
+    waves: tuple[tuple[int, ...], ...]
+
+    @property
+    def job_names(self) -> tuple[str, ...]:
+        """The names of its jobs, by which they can always be found."""
+        return tuple(entry.name for entry in self.entries)
+
+    def entry(self, number: int) -> Entry | None:
+        """The submission of that number."""
+        return next((entry for entry in self.entries if entry.number == number), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """Who won: the job and its restart, the submission, and where it runs."""
+
+    job_id: int
+    restart: int
+    submission: int
+    nodes: str
+    host: str
+    started_at: float
+
+    @property
+    def owner(self) -> str:
+        """The first line of the claim."""
+        return f"{self.job_id}.{self.restart}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """What the winner wrote when its command ended; `signal` is what ended it, "" by itself."""
+
+    owner: str
+    code: int
+    signal: str
+    ended_at: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Marks:
+    """What the race directory holds. Numbers are those of submissions.
+
+    `job_ids` were learned at submission; `refused` has Slurm's words; `absent_since` says when a
+    healthy controller first did not know a job any more.
+    """
+
+    claim: Claim | None = None
+    ended: Ended | None = None
+    lost: str = ""
+    stopped: bool = False
+    job_ids: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    refused: tuple[tuple[int, str], ...] = ()
+    declined: tuple[tuple[str, str], ...] = ()
+    exhausted: tuple[tuple[int, str], ...] = ()
+    again: tuple[int, ...] = ()
+    warnings: tuple[tuple[str, str], ...] = ()
+    absent_since: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobStatus:
+    """One submission's job as far as known; `job_id` 0 where none was ever seen."""
+
+    number: int
+    name: str
+    strategy: str
+    job_id: int
+    state: JobState
+    reason: str = ""
+    nodes: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RaceStatus:
+    """What is true of a race; `why` is the evidence in a sentence, times seconds since the epoch.
+
+    `exit_code` is the command's own (128+n for a signal), None where it is not known.
+    """
+
+    race: Race
+    state: RaceState
+    jobs: tuple[JobStatus, ...] = ()
+    claim: Claim | None = None
+    exit_code: int | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    why: str = ""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def live_jobs(self) -> tuple[JobStatus, ...]:
+        """Jobs that Slurm still has in its queue."""
+        return tuple(
+            job
+            for job in self.jobs
+            if job.state is not JobState.UNKNOWN and not job.state.is_terminal
+        )

@@ -1,0 +1,150 @@
+"""The race directory: its names, its record, and the marks that jobs leave in it. Pure.
+
+Everything that a job wrote is read as untrusted text: what does not parse is as good as absent.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from rv.models.race import Claim, Ended, Entry, Marks, Race
+
+RECORD: Final = "race.json"
+FOLDERS: Final = (
+    "absent",
+    "again",
+    "checkpoints",
+    "claims",
+    "declined",
+    "exhausted",
+    "jobs",
+    "output",
+    "payloads",
+    "results",
+    "warnings",
+)
+MARKS: Final = (
+    "claim",
+    "ended",
+    "lost",
+    "stop",
+    "jobs/*.id",
+    "jobs/*.refused",
+    "declined/*",
+    "exhausted/*",
+    "again/*",
+    "warnings/*",
+    "absent/*",
+)
+
+
+def record_text(race: Race) -> str:
+    """Write a race down as JSON, durations in seconds."""
+    return json.dumps(dataclasses.asdict(race), indent=1, default=_seconds)
+
+
+def _seconds(value: object) -> float:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    raise TypeError(type(value).__name__)
+
+
+def read_record(text: str, directory: str) -> Race | None:
+    """Read a race's record; None for what is not one, such as a half-pruned directory."""
+    try:
+        data: dict[str, Any] = json.loads(text)
+        entries = tuple(_entry(item) for item in data.pop("entries"))
+        waves = tuple(tuple(int(n) for n in wave) for wave in data.pop("waves"))
+        for key in ("min_job_age", "message_timeout"):
+            data[key] = timedelta(seconds=data[key])
+        return Race(**{**data, "directory": directory, "entries": entries, "waves": waves})
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return None
+
+
+def _entry(item: dict[str, Any]) -> Entry:
+    return Entry(**{**item, "walltime": timedelta(seconds=item["walltime"])})
+
+
+def read_marks(files: Mapping[str, bytes]) -> Marks:
+    """Read the marks from the files matched by `MARKS`."""
+    texts = {name: data.decode("utf-8", errors="replace") for name, data in files.items()}
+    return Marks(
+        claim=_claim(texts.get("claim", "")),
+        ended=_ended(texts.get("ended", "")),
+        lost=texts.get("lost", "").strip(),
+        stopped="stop" in texts,
+        job_ids=tuple((n, _integers(text)) for n, text in _numbered(texts, "jobs/", ".id")),
+        refused=tuple((n, text.strip()) for n, text in _numbered(texts, "jobs/", ".refused")),
+        declined=_named(texts, "declined/"),
+        exhausted=tuple((n, text.strip()) for n, text in _numbered(texts, "exhausted/", "")),
+        again=tuple(number for number, _ in _numbered(texts, "again/", "")),
+        warnings=_named(texts, "warnings/"),
+        absent_since=tuple(
+            (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "")
+        ),
+    )
+
+
+def _numbered(texts: Mapping[str, str], folder: str, suffix: str) -> Iterator[tuple[int, str]]:
+    for name, text in sorted(texts.items()):
+        if name.startswith(folder) and name.endswith(suffix):
+            stem = name[len(folder) : len(name) - len(suffix)]
+            if stem.isascii() and stem.isdigit():
+                yield int(stem), text
+
+
+def _named(texts: Mapping[str, str], folder: str) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (name.removeprefix(folder), text.strip())
+        for name, text in sorted(texts.items())
+        if name.startswith(folder)
+    )
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(
+        int(line) for line in text.split() if line.isascii() and line.isdigit() and len(line) < 19
+    )
+
+
+def _fields(text: str) -> tuple[str, dict[str, str]]:
+    first, *rest = text.splitlines() or [""]
+    return first.strip(), dict(line.split("=", 1) for line in rest if "=" in line)
+
+
+def _claim(text: str) -> Claim | None:
+    owner, fields = _fields(text)
+    job_id, _, restart = owner.partition(".")
+    if not (_integers(job_id) and _integers(restart)):
+        return None
+    return Claim(
+        job_id=int(job_id),
+        restart=int(restart),
+        submission=next(iter(_integers(fields.get("submission", ""))), 0),
+        nodes=fields.get("nodes", ""),
+        host=fields.get("host", ""),
+        started_at=_float(fields.get("started", ""), default=0.0),
+    )
+
+
+def _ended(text: str) -> Ended | None:
+    owner, fields = _fields(text)
+    code = _integers(fields.get("code", ""))
+    if not owner or not code:
+        return None
+    return Ended(
+        owner=owner,
+        code=code[0],
+        signal=fields.get("signal", ""),
+        ended_at=_float(fields.get("ended", ""), default=0.0),
+    )
+
+
+def _float(text: str, *, default: float) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return default

@@ -1,0 +1,125 @@
+"""Gather what the sources say of races: marks, the queue, then single questions for the vanished."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from rv.cluster.jobs import (
+    parse_sacct,
+    parse_show_jobs,
+    sacct_script,
+    show_jobs_script,
+)
+from rv.cluster.probe import new_sentinel
+from rv.models.job import JobRecord
+from rv.models.race import Marks, Race, RaceStatus
+from rv.race.directory import MARKS, RECORD, read_marks, read_record
+from rv.race.queue import Queue
+from rv.race.truth import Evidence, resolve, unaccounted
+from rv.transport import Transport
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """One look at a race: its status, its marks, and whether a controller answered."""
+
+    status: RaceStatus
+    marks: Marks
+    reachable: bool
+
+
+def load_races(root: str, cluster: str, transport: Transport) -> tuple[Race, ...]:
+    """Read the records of this cluster's races, newest first."""
+    races = (load_race(f"{root}/{name}", transport) for name in transport.directories(root))
+    ours = [race for race in races if race is not None and race.cluster == cluster]
+    return tuple(sorted(ours, key=lambda race: -race.submitted_at))
+
+
+def load_race(directory: str, transport: Transport) -> Race | None:
+    """Read one race's record; None where there is none."""
+    text = transport.read(f"{directory}/{RECORD}")
+    return read_record(text.decode("utf-8", errors="replace"), directory) if text else None
+
+
+def load_marks(race: Race, transport: Transport) -> Marks:
+    """Read the marks that a race's jobs have left so far."""
+    return read_marks(transport.read_tree(race.directory, MARKS))
+
+
+def observe(
+    races: Sequence[Race], queue: Queue, max_age: timedelta, now: float
+) -> tuple[Observation, ...]:
+    """Look at races, with one squeue for all and one more round trip for vanished jobs."""
+    transport = queue.transport
+    marks = {race.race_id: load_marks(race, transport) for race in races}
+    records = queue.records(max_age)
+    vanished = {
+        race.race_id: unaccounted(race, marks[race.race_id], records or ()) for race in races
+    }
+    extra = _ask_singly(races, marks, vanished, transport) if records is not None else ()
+    observations = []
+    for race in races:
+        known = _names(extra)
+        missing = [n for n in vanished[race.race_id] if race.entry(n).name not in known]  # type: ignore[union-attr]
+        if records is not None:
+            marks[race.race_id] = _note_absent(race, marks[race.race_id], missing, now, transport)
+        evidence = Evidence(records=_believable(race, (*(records or ()), *extra)), now=now)
+        status = resolve(race, marks[race.race_id], evidence)
+        observations.append(
+            Observation(status=status, marks=marks[race.race_id], reachable=records is not None)
+        )
+    return tuple(observations)
+
+
+def _names(records: Iterable[JobRecord]) -> frozenset[str]:
+    return frozenset(record.name for record in records)
+
+
+def _believable(race: Race, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
+    names = frozenset(race.job_names)
+    return tuple(record for record in records if record.name in names)
+
+
+def _ask_singly(
+    races: Sequence[Race],
+    marks: Mapping[str, Marks],
+    vanished: Mapping[str, Sequence[int]],
+    transport: Transport,
+) -> tuple[JobRecord, ...]:
+    """Ask the controller by id, then accounting by name, for jobs that left the queue."""
+    wanted = [(race, number) for race in races for number in vanished[race.race_id]]
+    if not wanted:
+        return ()
+    names = {race.entry(number).name for race, number in wanted}  # type: ignore[union-attr]
+    ids = sorted(
+        {i for race, n in wanted for i in dict(marks[race.race_id].job_ids).get(n, ())}
+    )
+    shown = _ask(show_jobs_script(ids, mark := new_sentinel()), mark, parse_show_jobs, transport)
+    found = tuple(record for record in shown if record.name in names)
+    names -= _names(found)
+    if not names:
+        return found
+    # A day's margin: accounting's clock and zone need not be ours.
+    oldest = min(race.submitted_at for race, _ in wanted) - 86400
+    since = datetime.fromtimestamp(oldest)  # noqa: DTZ006 - sacct takes the site's local time
+    script = sacct_script(sorted(names), since, mark := new_sentinel())
+    accounted = _ask(script, mark, parse_sacct, transport)
+    return (*found, *reversed([record for record in accounted if record.name in names]))
+
+
+def _ask(script, sentinel, parse, transport):  # type: ignore[no-untyped-def]
+    completed = transport.run(script, timeout=40)
+    return parse(completed.stdout, sentinel) or ()
+
+
+def _note_absent(
+    race: Race, marks: Marks, missing: Sequence[int], now: float, transport: Transport
+) -> Marks:
+    """Write down when a healthy controller first did not know a job, and forget what came back."""
+    since = dict(marks.absent_since)
+    for number in missing:
+        if number not in since:
+            since[number] = now
+            transport.write(f"{race.directory}/absent/{number}", f"{now:.0f}\n".encode())
+    kept = tuple((number, at) for number, at in since.items() if number in missing)
+    return replace(marks, absent_since=kept)

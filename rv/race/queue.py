@@ -1,0 +1,60 @@
+"""The user's queue: one squeue for all of a user's rv processes on this machine."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from rv.cluster.cache import Answer, SnapshotCache
+from rv.cluster.jobs import parse_queue, queue_script
+from rv.cluster.probe import new_sentinel
+from rv.models.job import JobRecord
+from rv.transport import Transport
+
+_ASK_TIMEOUT_S = 25.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Queue:
+    """Answers about the user's jobs, at most so old as the caller can bear."""
+
+    transport: Transport
+    cache: SnapshotCache
+
+    def records(self, max_age: timedelta) -> tuple[JobRecord, ...] | None:
+        """The records of rv's jobs; None where no controller answered.
+
+        A younger answer of another rv process serves too; two that ask at once ask once.
+        """
+        stored = self.cache.load("queue", max_age)
+        if stored is None:
+            with _one_at_a_time(self.cache.directory / "queue.lock"):
+                stored = self.cache.load("queue", max_age) or self._ask()
+        return parse_queue(stored.text, stored.sentinel) if stored else None
+
+    def _ask(self) -> Answer | None:
+        sentinel = new_sentinel()
+        completed = self.transport.run(queue_script(sentinel), timeout=_ASK_TIMEOUT_S)
+        if parse_queue(completed.stdout, sentinel) is None:
+            return None
+        self.cache.store("queue", completed.stdout, sentinel)
+        return Answer(text=completed.stdout, sentinel=sentinel, at=self.cache.clock())
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold a lock file where one can be had; without one, everybody may ask."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,138 @@
+"""Stage a race: everything it needs is on the shared disk before the first sbatch."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.models.command import Command
+from rv.models.plan import Plan, Submission
+from rv.models.race import Entry, Race
+from rv.models.snapshot import ClusterConfig
+from rv.race.directory import FOLDERS, RECORD, record_text
+from rv.render.script import RaceFacts, ReadTemplate, job_name, render
+from rv.transport import StagedFile, Transport
+
+_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+_LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link'
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """Where a race is launched from. `environment` goes with the job; paths are the cluster's."""
+
+    cluster: str
+    race_root: str
+    workdir: str
+    slurm_path: str
+    environment: Mapping[str, str]
+    config: ClusterConfig
+    now: float
+
+
+def new_race_id() -> str:
+    """Draw an id: eight letters and digits that cannot be mistaken for one another."""
+    return "".join(secrets.choice(_ALPHABET) for _ in range(8))
+
+
+def scripts(
+    plan: Plan, facts: RaceFacts, read_template: ReadTemplate
+) -> tuple[tuple[Submission, str], ...]:
+    """Render every submission of a plan."""
+    return tuple((s, render(s, facts, read_template)) for s in plan.submissions)
+
+
+def race_facts(
+    plan: Plan, command: Command | None, title: str, around: Surroundings
+) -> RaceFacts:
+    """Name a new race and its directory."""
+    race_id = new_race_id()
+    return RaceFacts(
+        race_id=race_id,
+        race_dir=str(PurePosixPath(around.race_root) / race_id),
+        nonce=secrets.token_hex(16),
+        workdir=around.workdir,
+        slurm_path=around.slurm_path,
+        numbers=tuple(s.number for s in plan.submissions),
+        command=command,
+        title=title,
+    )
+
+
+def stage(
+    plan: Plan,
+    facts: RaceFacts,
+    around: Surroundings,
+    payloads: Mapping[str, bytes],
+    read_template: ReadTemplate,
+    transport: Transport,
+) -> Race:
+    """Write the race directory, whole or not at all, and prove that hard links work there.
+
+    Raises `RvError(STAGE)` for a disk that is full, read-only or without hard links.
+    """
+    race = _race(plan, facts, around)
+    rendered = scripts(plan, facts, read_template)
+    files = {
+        RECORD: StagedFile(contents=record_text(race).encode()),
+        "nonce": StagedFile(contents=facts.nonce.encode()),
+        "environment": StagedFile(contents=_environment(around.environment)),
+    }
+    files |= {f"jobs/{s.number}.sh": StagedFile(contents=text.encode()) for s, text in rendered}
+    files |= {f"payloads/{name}": StagedFile(contents=data) for name, data in payloads.items()}
+    transport.create_tree(facts.race_dir, files, FOLDERS)
+    _require_hard_links(facts.race_dir, transport)
+    return race
+
+
+def _require_hard_links(race_dir: str, transport: Transport) -> None:
+    from rv.render.quote import shell
+
+    tested = transport.run(f"RV_STAGED={shell(race_dir)}; {_LINK_TEST}", timeout=30)
+    if tested.returncode != 0:
+        transport.remove(race_dir)
+        raise RvError(
+            Kind.STAGE,
+            f"the file system has no hard links, on {PurePosixPath(race_dir).parent}",
+            hint="a race needs them to have one winner: name another disk with RV_RACE_ROOT=/path",
+        )
+
+
+def _environment(variables: Mapping[str, str]) -> bytes:
+    pairs = (f"{name}={value}\0" for name, value in sorted(variables.items()) if "\0" not in value)
+    return "".join(pairs).encode("utf-8", "surrogateescape")
+
+
+def _race(plan: Plan, facts: RaceFacts, around: Surroundings) -> Race:
+    command = facts.command
+    return Race(
+        race_id=facts.race_id,
+        directory=facts.race_dir,
+        cluster=around.cluster,
+        name=facts.title,
+        command=command.line if command else "",
+        payload=command.payload if command else "",
+        is_shell=command is None,
+        submitted_at=around.now,
+        min_job_age=around.config.min_job_age,
+        message_timeout=around.config.message_timeout,
+        entries=tuple(_entry(facts.race_id, submission) for submission in plan.submissions),
+        waves=plan.waves,
+    )
+
+
+def _entry(race_id: str, submission: Submission) -> Entry:
+    strategy = submission.strategy
+    return Entry(
+        number=submission.number,
+        name=job_name(race_id, submission.number),
+        strategy=strategy.id,
+        gpu=strategy.gpu,
+        gpus=strategy.gpus,
+        nodes=strategy.nodes,
+        partition=strategy.partition,
+        walltime=strategy.walltime,
+        cost=strategy.cost,
+    )

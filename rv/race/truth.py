@@ -1,0 +1,228 @@
+"""What is true of a race, from its marks and from what Slurm says. Pure.
+
+The order of belief is that of the design: the race directory, the queue, `scontrol show job`,
+accounting. Absence is never failure and never success: FAILED needs a terminal record or the
+winner's own word.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rv.models.job import JobRecord, JobState
+from rv.models.race import Claim, Ended, Entry, JobStatus, Marks, Race, RaceState, RaceStatus
+
+STAGED_GRACE_S: Final = 120.0
+"""How long a race may sit without any known job before it counts as never submitted."""
+
+_RACE_STATE: Final[Mapping[JobState, RaceState]] = {
+    JobState.COMPLETED: RaceState.COMPLETED,
+    JobState.CANCELLED: RaceState.CANCELLED,
+    JobState.REVOKED: RaceState.CANCELLED,
+    JobState.TIMEOUT: RaceState.TIMEOUT,
+    JobState.OUT_OF_MEMORY: RaceState.OUT_OF_MEMORY,
+    JobState.PREEMPTED: RaceState.PREEMPTED,
+    JobState.DEADLINE: RaceState.DEADLINE,
+    JobState.NODE_FAIL: RaceState.LOST,
+    JobState.BOOT_FAIL: RaceState.LOST,
+}
+_BY_SLURM: Final = frozenset(
+    {
+        RaceState.CANCELLED,
+        RaceState.TIMEOUT,
+        RaceState.OUT_OF_MEMORY,
+        RaceState.PREEMPTED,
+        RaceState.DEADLINE,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evidence:
+    """What Slurm said: every record of the race's jobs, live ones first, at `now` (epoch)."""
+
+    records: Sequence[JobRecord]
+    now: float
+
+
+def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
+    """Decide the state of a race."""
+    jobs = tuple(_job(race, entry, marks, evidence) for entry in race.entries)
+    warnings = tuple(f"{node}: {text}" for node, text in (*marks.declined, *marks.warnings))
+    if marks.claim is None:
+        state, why = _unclaimed(race, marks, jobs, evidence.now)
+        return RaceStatus(race=race, state=state, jobs=jobs, why=why, warnings=warnings)
+    state, code, why = _claimed(race, marks, marks.claim, evidence)
+    ended = _ending(marks.claim, marks.ended)
+    return RaceStatus(
+        race=race,
+        state=state,
+        jobs=jobs,
+        claim=marks.claim,
+        exit_code=code,
+        started_at=marks.claim.started_at or None,
+        ended_at=ended.ended_at if ended else None,
+        why=why,
+        warnings=warnings,
+    )
+
+
+def unaccounted(race: Race, marks: Marks, queue: Sequence[JobRecord]) -> tuple[int, ...]:
+    """Number the submissions whose job is known by id but not in the queue, and still matters."""
+    if marks.claim and _ending(marks.claim, marks.ended):
+        return ()
+    seen = {record.name for record in queue}
+    ids = dict(marks.job_ids)
+    wanted = [marks.claim.submission] if marks.claim else list(ids)
+    return tuple(
+        number
+        for number in wanted
+        if (entry := race.entry(number)) is not None and entry.name not in seen
+    )
+
+
+def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
+    """The winner's own last word; another instance's does not count."""
+    return ended if ended and ended.owner == claim.owner else None
+
+
+def _of(records: Sequence[JobRecord], entry: Entry, job_id: int = 0) -> JobRecord | None:
+    """The record of a submission: by name always, by id where known, a live one before others."""
+    mine = [
+        r for r in records if r.name == entry.name and (job_id == 0 or r.job_id == job_id)
+    ]
+    living = [r for r in mine if not r.state.is_terminal and r.state is not JobState.UNKNOWN]
+    return (living or mine or [None])[0]
+
+
+def _job(race: Race, entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
+    claim = marks.claim
+    winner_id = claim.job_id if claim and claim.submission == entry.number else 0
+    record = _of(evidence.records, entry, winner_id)
+    ids = dict(marks.job_ids).get(entry.number, ())
+    state = record.state if record else JobState.UNKNOWN
+    reason = record.reason if record else ""
+    if record is None and entry.number in dict(marks.refused):
+        state, reason = JobState.LAUNCH_FAILED, dict(marks.refused)[entry.number]
+    return JobStatus(
+        number=entry.number,
+        name=entry.name,
+        strategy=entry.strategy,
+        job_id=record.job_id if record else (ids[-1] if ids else 0),
+        state=state,
+        reason=reason,
+        nodes=record.nodes if record else "",
+    )
+
+
+def _claimed(
+    race: Race, marks: Marks, claim: Claim, evidence: Evidence
+) -> tuple[RaceState, int | None, str]:
+    entry = race.entry(claim.submission)
+    record = _of(evidence.records, entry, claim.job_id) if entry else None
+    ended = _ending(claim, marks.ended)
+    if ended is not None:
+        return _by_own_word(marks, ended, record)
+    if marks.lost:
+        return RaceState.LOST, None, marks.lost
+    if record is None or record.state is JobState.UNKNOWN:
+        return _vanished(race, marks, claim, evidence.now)
+    if record.state.is_terminal:
+        return _by_record(claim, record)
+    if record.state.is_pending or record.restarts > claim.restart:
+        where = f"Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
+        return RaceState.LOST, None, where
+    return RaceState.RUNNING, None, ""
+
+
+def _by_own_word(
+    marks: Marks, ended: Ended, record: JobRecord | None
+) -> tuple[RaceState, int, str]:
+    """The exit file, and Slurm's word for why where a signal ended the command."""
+    note = f"the node was out of touch meanwhile: {marks.lost}" if marks.lost else ""
+    if ended.code == 0 and not ended.signal:
+        return RaceState.COMPLETED, 0, note
+    by_slurm = _RACE_STATE.get(record.state) if record else None
+    if by_slurm in _BY_SLURM:
+        return by_slurm, ended.code, f"Slurm says {by_slurm}"
+    if ended.signal:
+        return RaceState.CANCELLED, ended.code, "the job was ended by Slurm (SIGTERM)"
+    return RaceState.FAILED, ended.code, note or f"the command ended with code {ended.code}"
+
+
+def _by_record(claim: Claim, record: JobRecord) -> tuple[RaceState, int | None, str]:
+    """Slurm's terminal record where the winner left no word of its own."""
+    state = _RACE_STATE.get(record.state, RaceState.FAILED)
+    code = 128 + record.signal if record.signal else record.exit_code
+    if state is RaceState.COMPLETED:
+        return state, 0, "no exit file; Slurm says COMPLETED"
+    if state is RaceState.LOST:
+        return state, None, f"Slurm says {record.state} for job {claim.job_id} on {claim.nodes}"
+    return state, code if code else None, f"Slurm says {record.state}"
+
+
+def _vanished(
+    race: Race, marks: Marks, claim: Claim, now: float
+) -> tuple[RaceState, int | None, str]:
+    since = dict(marks.absent_since).get(claim.submission)
+    if since is not None and now - since > race.min_job_age.total_seconds():
+        return (
+            RaceState.ENDED,
+            None,
+            f"job {claim.job_id} started on {claim.nodes}, left no exit file, and Slurm has not"
+            f" known it for {round(now - since)} s: cause unknown",
+        )
+    return RaceState.UNKNOWN, None, f"Slurm does not know job {claim.job_id} now"
+
+
+def _unclaimed(
+    race: Race, marks: Marks, jobs: Sequence[JobStatus], now: float
+) -> tuple[RaceState, str]:
+    if any(not job.state.is_terminal and job.state is not JobState.UNKNOWN for job in jobs):
+        return RaceState.PENDING, _pending_reason(jobs)
+    if marks.stopped:
+        return RaceState.CANCELLED, "stopped by rv"
+    if not marks.job_ids and not any(job.job_id for job in jobs):
+        return _never_submitted(race, marks, now)
+    if marks.again:
+        return RaceState.PENDING, "a declined job waits to be submitted again"
+    if all(_is_settled(race, job, marks, now) for job in jobs if _was_tried(job, marks)):
+        return _ended_unclaimed(marks, jobs)
+    return RaceState.UNKNOWN, "Slurm does not know its jobs now"
+
+
+def _was_tried(job: JobStatus, marks: Marks) -> bool:
+    return bool(job.job_id) or job.number in dict(marks.refused)
+
+
+def _is_settled(race: Race, job: JobStatus, marks: Marks, now: float) -> bool:
+    if job.state.is_terminal or job.number in dict(marks.exhausted):
+        return True
+    since = dict(marks.absent_since).get(job.number)
+    return since is not None and now - since > race.min_job_age.total_seconds()
+
+
+def _pending_reason(jobs: Sequence[JobStatus]) -> str:
+    reasons = sorted({job.reason for job in jobs if job.state.is_pending and job.reason})
+    return ", ".join(reason for reason in reasons if reason != "None")
+
+
+def _never_submitted(race: Race, marks: Marks, now: float) -> tuple[RaceState, str]:
+    if marks.refused and len(marks.refused) == len(race.entries):
+        return RaceState.REFUSED, marks.refused[0][1]
+    if now - race.submitted_at > STAGED_GRACE_S:
+        return RaceState.CANCELLED, "it was never submitted"
+    return RaceState.STAGED, "nothing is known to be submitted yet"
+
+
+def _ended_unclaimed(marks: Marks, jobs: Sequence[JobStatus]) -> tuple[RaceState, str]:
+    if marks.exhausted:
+        nodes = "; ".join(f"{node}: {why}" for node, why in marks.declined)
+        return RaceState.DECLINED, f"every node was found unfit: {nodes}"
+    tried = [job for job in jobs if job.state is not JobState.LAUNCH_FAILED]
+    states = {_RACE_STATE.get(job.state, RaceState.FAILED) for job in tried if job.state.is_terminal}
+    if len(states) == 1 and (only := states.pop()) in _BY_SLURM:
+        return only, "no job started the command"
+    if any(job.state.is_terminal for job in tried):
+        return RaceState.FAILED, "every job ended without starting the command"
+    return RaceState.ENDED, "its jobs are gone and none started the command: cause unknown"

@@ -1,0 +1,1 @@
+"""From a submission to the text of its job script. Pure."""

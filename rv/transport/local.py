@@ -1,0 +1,159 @@
+"""The transport for a login node or the sandbox: Slurm's commands run on this machine."""
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from rv.errors import Kind, RvError
+from rv.transport import Completed, StagedFile
+
+_STORAGE_ERRORS = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "permission denied",
+}
+
+
+class LocalTransport:
+    """Runs bash here, with `environment` as the whole environment of every Slurm command."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+
+    def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+        """Run bash text in a session of its own, so that a timeout ends all that it started."""
+        process = subprocess.Popen(
+            ["/bin/bash", "--noprofile", "--norc", "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self._environment,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(stdin.encode(), timeout=timeout)
+        except subprocess.TimeoutExpired:
+            return self._abandon(process)
+        return Completed(
+            returncode=process.returncode, stdout=_decode(out), stderr=_decode(err), timed_out=False
+        )
+
+    def _abandon(self, process: "subprocess.Popen[bytes]") -> Completed:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        return Completed(returncode=124, stdout=_decode(out), stderr=_decode(err), timed_out=True)
+
+    def create_tree(
+        self, root: str, files: Mapping[str, StagedFile], directories: Sequence[str] = ()
+    ) -> None:
+        """Build the tree beside `root` and rename it into place, so that nobody sees half of it."""
+        final = Path(root)
+        with _storage(final):
+            final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            building = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+            try:
+                for name in directories:
+                    (building / name).mkdir(mode=0o700, parents=True)
+                for name, file in files.items():
+                    _write_new(building / name, file)
+                building.rename(final)
+            except BaseException:
+                shutil.rmtree(building, ignore_errors=True)
+                raise
+
+    def write(self, path: str, contents: bytes) -> None:
+        """Replace a file by a temporary one beside it."""
+        final = Path(path)
+        with _storage(final):
+            handle, temporary = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
+            try:
+                with os.fdopen(handle, "wb") as file:
+                    file.write(contents)
+                Path(temporary).replace(final)
+            except BaseException:
+                Path(temporary).unlink(missing_ok=True)
+                raise
+
+    def read(self, path: str, *, offset: int = 0) -> bytes | None:
+        """Open and read: on NFS an open fetches what other nodes wrote, a stat may not."""
+        try:
+            with Path(path).open("rb") as file:
+                file.seek(offset)
+                return file.read()
+        except OSError:
+            return None
+
+    def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Read what matches the glob patterns; what vanishes meanwhile is left out."""
+        top = Path(root)
+        found: dict[str, bytes] = {}
+        for pattern in names:
+            for path in top.glob(pattern):
+                contents = self.read(str(path))
+                if contents is not None:
+                    found[str(path.relative_to(top))] = contents
+        return found
+
+    def directories(self, root: str) -> tuple[str, ...]:
+        """Name the directories in `root` that are not hidden."""
+        try:
+            entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+        except OSError:
+            return ()
+        return tuple(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+
+    def remove(self, root: str) -> None:
+        """Delete a tree of our own making."""
+        shutil.rmtree(root, ignore_errors=True)
+
+    def interactive(self, argv: Sequence[str]) -> int:
+        """Hand the terminal to a program; it gets Ctrl-C, rv only waits for it."""
+        previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return subprocess.run(
+                list(argv),
+                env={**self._environment, "TERM": os.environ.get("TERM", "dumb")},
+                check=False,
+                preexec_fn=_default_interrupt,
+            ).returncode
+        finally:
+            signal.signal(signal.SIGINT, previous)
+
+
+def _default_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")
+
+
+def _write_new(path: Path, file: StagedFile) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(file.contents)
+        os.fchmod(handle, file.mode)
+
+
+@contextmanager
+def _storage(path: Path) -> Iterator[None]:
+    """Say in one line what is wrong with the disk under a race."""
+    try:
+        yield
+    except OSError as error:
+        why = _STORAGE_ERRORS.get(error.errno or 0, error.strerror or "I/O error")
+        raise RvError(
+            Kind.STAGE,
+            f"cannot write the race directory: {why}, on {path}",
+            hint="name a writable shared directory with RV_RACE_ROOT=/path",
+        ) from error
