@@ -13,24 +13,31 @@ _UNIT_PART: Final = re.compile(r"(\d+(?:\.\d+)?)([dhms])", re.ASCII)
 _SLURM_FORM: Final = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?", re.ASCII)
 _MEMORY_FORM: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.ASCII | re.IGNORECASE)
 _MIB_PER: Final = {"": 1.0, "k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
+_MOST_MIB: Final = 1 << 40
 _LONGEST: Final = timedelta(days=3650)
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read `90m`, `2h`, `1d12h`, `45s`, and Slurm's own `30`, `30:00`, `2:59:00`, `1-12`, `1-12:30`.
+    """Read `90m`, `2h`, `1d12h`, `45s`, and Slurm's `30`, `30:00`, `2:59:00`, `1-12`, `1-12:30`.
 
     As in Slurm a bare number is minutes and `a:b` is minutes and seconds.
     Raises `RvError(USAGE)` for anything else, for zero, and for more than ten years.
     """
     word = text.strip().lower()
     seconds = _unit_seconds(word) if _UNIT_FORM.fullmatch(word) else _slurm_seconds(word)
-    if seconds is None or not 0 < seconds <= _LONGEST.total_seconds():
+    duration = timedelta(seconds=min(seconds or 0, _LONGEST.total_seconds() + 1))
+    if not timedelta(0) < duration <= _LONGEST:
         raise RvError(
             Kind.USAGE,
-            f"{text!r} is not a duration",
+            f"{_start(text)!r} is not a duration",
             hint="write 90m, 2h, 1d12h or 2:59:00",
         )
-    return timedelta(seconds=seconds)
+    return duration
+
+
+def _start(text: str) -> str:
+    """Cut what may be a page of text to what fits into one line of error."""
+    return text if len(text) <= 40 else text[:40] + "…"
 
 
 def _unit_seconds(word: str) -> float:
@@ -38,17 +45,18 @@ def _unit_seconds(word: str) -> float:
 
 
 def _slurm_seconds(word: str) -> float | None:
+    """Read Slurm's forms, as floats: `int()` raises on thousands of digits."""
     match = _SLURM_FORM.fullmatch(word)
     if match is None:
         return None
     days, *fields = match.groups()
-    numbers = [int(field) for field in fields if field is not None]
+    numbers = [float(field) for field in fields if field is not None]
     if days is not None:  # D-H[:M[:S]]
-        hours, minutes, seconds = (numbers + [0, 0])[:3]
-        return int(days) * 86400 + hours * 3600 + minutes * 60 + seconds
+        hours, minutes, seconds = [*numbers, 0.0, 0.0][:3]
+        return float(days) * 86400 + hours * 3600 + minutes * 60 + seconds
     if len(numbers) == 1:
         return numbers[0] * 60
-    hours, minutes, seconds = ([0] + numbers)[-3:]
+    hours, minutes, seconds = [0.0, *numbers][-3:]
     return hours * 3600 + minutes * 60 + seconds
 
 
@@ -58,10 +66,12 @@ def parse_memory_mib(text: str) -> int:
     Raises `RvError(USAGE)` for anything else and for zero.
     """
     match = _MEMORY_FORM.fullmatch(text.strip())
-    mib = math.ceil(float(match[1]) * _MIB_PER[match[2].lower()]) if match else 0
-    if not 0 < mib <= 1 << 40:
-        raise RvError(Kind.USAGE, f"{text!r} is not an amount of memory", hint="write 32G or 500M")
-    return mib
+    amount = float(match[1]) * _MIB_PER[match[2].lower()] if match else 0
+    if not 0 < amount <= _MOST_MIB:
+        raise RvError(
+            Kind.USAGE, f"{_start(text)!r} is not an amount of memory", hint="write 32G or 500M"
+        )
+    return math.ceil(amount)
 
 
 def slurm_time(duration: timedelta) -> str:
@@ -85,7 +95,8 @@ def short_duration(duration: timedelta) -> str:
 
 def short_memory(mib: int) -> str:
     """Write memory for people: `32G`, `1.5T`, `500M`."""
-    for unit, size in (("T", 1024 * 1024), ("G", 1024)):
-        if mib >= size:
-            return f"{mib / size:.4g}{unit}"
-    return f"{mib}M"
+    amount, unit = float(mib), "M"
+    for larger in "GT":
+        if float(f"{amount:.4g}") >= 1024:
+            amount, unit = amount / 1024, larger
+    return f"{amount:.4g}{unit}" if amount < 9999.5 else f"{amount:.0f}{unit}"
