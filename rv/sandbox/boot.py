@@ -1,5 +1,6 @@
 """The order in which a cluster starts, and starts again."""
 
+import re
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -91,8 +92,7 @@ def _teach_gpus(record: Record, profile: Profile, base: int) -> None:
     """Run a controller once, without the QOS it would miss, so that gres/gpu becomes known."""
     conf = record.layout.slurm_conf
     full = conf.read_text(encoding="utf-8")
-    bare = "\n".join(line for line in full.splitlines() if not line.startswith("PartitionName="))
-    conf.write_text(bare, encoding="utf-8")
+    conf.write_text(re.sub(r" (QOS|AllowQos)=\S+", "", full), encoding="utf-8")
     _start_controller(record, base)
     accounting.fill_gpu_limits(record, profile)
     daemons.stop(record, daemons.SLURMCTLD, grace=10)
