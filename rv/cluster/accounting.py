@@ -10,11 +10,19 @@ from rv.models.snapshot import Association, Limits, Qos
 QOS_LINE: Final = (
     "sacctmgr -P show qos format=Name,Flags,MaxTRES,MaxTRESPU,GrpTRES,MaxWall,MaxJobsPU,MaxSubmitPU"
 )
-ASSOCIATIONS_LINE: Final = (
-    'sacctmgr -P show user where name="$me" withassoc format='
-    "Cluster,User,DefaultAccount,Account,Partition,QOS,DefaultQOS,"
-    "MaxTRES,GrpTRES,MaxWall,MaxJobs,MaxSubmit"
+# Names of QOS and of TRES are looked up in the database, one after the other: asked for in two
+# commands side by side, a first answer takes 0.28 s in place of 0.36 s (22.05, loopback).
+_ASK_USER: Final = (
+    'sacctmgr -P show user where name="$me" withassoc format=Cluster,Account,Partition,'
 )
+ASSOCIATIONS_LINE: Final = f"{_ASK_USER}DefaultAccount,QOS,DefaultQOS"
+ASSOCIATION_LIMITS_LINE: Final = f"{_ASK_USER}MaxTRES,GrpTRES,MaxWall,MaxJobs,MaxSubmit"
+ACCOUNTS: Final = {
+    "qos": QOS_LINE,
+    "associations": ASSOCIATIONS_LINE,
+    "association_limits": ASSOCIATION_LIMITS_LINE,
+}
+"""The frames of a probe that come from the database, and their commands."""
 
 
 def parse_qos(text: str) -> tuple[Qos, ...]:
@@ -30,13 +38,16 @@ def parse_qos(text: str) -> tuple[Qos, ...]:
     )
 
 
-def parse_associations(text: str, cluster: str = "") -> tuple[Association, ...]:
+def parse_associations(
+    text: str, limits_text: str = "", cluster: str = ""
+) -> tuple[Association, ...]:
     """Read the user's associations with `cluster` (every cluster's where it is "").
 
     Limits include those a user inherits from the account, except the account's group limits.
     """
+    limits = {_key(row): row for row in _rows(limits_text)}
     return tuple(
-        _association(row)
+        _association(row, limits.get(_key(row), {}))
         for row in _rows(text)
         if row.get("Account") and _is_here(row.get("Cluster", ""), cluster)
     )
@@ -46,14 +57,18 @@ def _is_here(row_cluster: str, cluster: str) -> bool:
     return not cluster or not row_cluster or row_cluster.lower() == cluster.lower()
 
 
-def _association(row: dict[str, str]) -> Association:
+def _key(row: dict[str, str]) -> tuple[str, str, str]:
+    return row.get("Cluster", ""), row.get("Account", ""), row.get("Partition", "")
+
+
+def _association(row: dict[str, str], limits: dict[str, str]) -> Association:
     return Association(
         account=row["Account"],
         partition=row.get("Partition", ""),
         qos=words.words(row.get("QOS", "")),
         default_qos=row.get("Def QOS", ""),
         is_default=row.get("Def Acct", "") == row["Account"],
-        limits=_limits(row, per_user="", jobs="MaxJobs", submit="MaxSubmit"),
+        limits=_limits(limits, per_user="", jobs="MaxJobs", submit="MaxSubmit"),
     )
 
 

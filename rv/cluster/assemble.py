@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from rv.cluster import words
-from rv.cluster.accounting import parse_associations, parse_qos
+from rv.cluster.accounting import ACCOUNTS, parse_associations, parse_qos
 from rv.cluster.frames import Frame
 from rv.cluster.nodes import parse_nodes
 from rv.cluster.partitions import parse_partitions
@@ -88,12 +88,16 @@ def _groups(text: str) -> frozenset[str]:
 def _accounts(
     frames: Mapping[str, Frame], cluster: str
 ) -> tuple[tuple[Association, ...] | None, tuple[str, ...]]:
-    notes = _unread(frames, "qos") + _unread(frames, "associations")
+    notes = _unread(frames, *ACCOUNTS)
     if not frames.get("associations", _NOTHING).is_good:
         return None, notes
-    return parse_associations(frames["associations"].stdout, cluster), notes
+    limits = _text(frames, "association_limits")
+    return parse_associations(frames["associations"].stdout, limits, cluster), notes
 
 
-def _unread(frames: Mapping[str, Frame], name: str) -> tuple[str, ...]:
-    frame = frames.get(name, _NOTHING)
-    return () if frame.is_good else (f"{name} could not be read: {_why(frame)}",)
+def _unread(frames: Mapping[str, Frame], *names: str) -> tuple[str, ...]:
+    bad = [name for name in names if not frames.get(name, _NOTHING).is_good]
+    if not bad:
+        return ()
+    listed = ", ".join(name.replace("_", " ") for name in bad)
+    return (f"could not read {listed}: {_why(frames.get(bad[0], _NOTHING))}",)

@@ -26,18 +26,23 @@ _RUN_ALL = """\
 d=$(mktemp -d 2>/dev/null || mktemp -d -p /dev/shm 2>/dev/null || mktemp -d -p "$HOME") || exit 1
 trap 'rm -rf -- "$d"' EXIT
 me=$(id -un)
-ask() { timeout --foreground -k 1 "$2" bash -c "$3" >"$d/$1.out" 2>"$d/$1.err" </dev/null; echo $? >"$d/$1.rc"; }
 export me
+ask() {
+  timeout --foreground -k 1 "$2" bash -c "$3" >"$d/$1.out" 2>"$d/$1.err" </dev/null
+  echo $? >"$d/$1.rc"
+}
 """
 
 
-def framing_script(commands: Mapping[str, str], sentinel: str, seconds: int) -> str:
-    """Return bash text that runs `commands` (by frame name) side by side and frames the answers.
+def framing_script(commands: Mapping[str, tuple[int, str]], sentinel: str) -> str:
+    """Return bash text that runs `commands` side by side and frames their answers by name.
 
-    Names are plain words; a command may use `$me`, the user's name. One that hangs is stopped
-    after `seconds`.
+    Each has the seconds after which it is stopped, and its shell text, which may use `$me`, the
+    user's name. Frame names are plain words.
     """
-    asked = "".join(f"ask {name} {seconds} {_quoted(line)} &\n" for name, line in commands.items())
+    asked = "".join(
+        f"ask {name} {seconds} {_quoted(line)} &\n" for name, (seconds, line) in commands.items()
+    )
     return f"""\
 {_RUN_ALL}{asked}wait
 for n in {" ".join(commands)}; do

@@ -24,16 +24,16 @@ _SACCT: Final = (
 )  # fmt: skip
 _JOB: Final = re.compile(r"JobId=(\d{1,10}) (?:.*? )?JobName=(.*?) (UserId=.*)", re.ASCII)
 _ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
-_SHOW_ONE: Final = """\
+# Only the first record of an answer is marked, so a newline in a job's name adds no record.
+_SHOW_ONE: Final = r"""
 show() {
-  out=$(timeout --foreground -k 1 10 scontrol show job -d -o "$1" 2>/dev/null </dev/null) && {
-    printf '@S@ job %s\\n' "$out"
-    return 0
-  }
-  err=$(timeout --foreground -k 1 10 scontrol show job -d -o "$1" 2>&1 >/dev/null </dev/null)
-  case $err in *'Invalid job id'*) return 0 ;; esac
-  printf '%s\\n' "$err" >&2
-  return 1
+  out=$(timeout --foreground -k 1 12 scontrol show job -d -o "$1" 2>&1 </dev/null)
+  case $?/$out in
+    0/JobId=*) printf '@S@ job %s\n' "$out" ;;
+    0/*) printf '@S@ job JobId=%s\n' "${out#*$'\n'JobId=}" ;;
+    */*'Invalid job id'*) ;;
+    *) printf '%s\n' "$out" >&2; return 1 ;;
+  esac
 }
 """
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rv.cluster.accounting import ASSOCIATIONS_LINE, QOS_LINE
+from rv.cluster.accounting import ACCOUNTS
 from rv.cluster.assemble import build_snapshot
 from rv.cluster.cache import Answer, SnapshotCache
 from rv.cluster.frames import Frame, framing_script, parse_frames, write_frames
@@ -21,8 +21,9 @@ SHARED_FOR: Final = timedelta(seconds=30)
 
 _ACCOUNTS_FOR: Final = timedelta(minutes=10)
 _NO_ACCOUNTS_FOR: Final = timedelta(minutes=1)
-_COMMAND_SECONDS: Final = 8
-_ACCOUNTS: Final = {"qos": QOS_LINE, "associations": ASSOCIATIONS_LINE}
+# A dead controller is reported after 9 s, a silent one after its MessageTimeout, 10 s by default.
+_CONTROLLER_SECONDS: Final = 12
+_DATABASE_SECONDS: Final = 5
 
 
 def new_sentinel() -> str:
@@ -42,9 +43,10 @@ def probe_script(sentinel: str, *, with_accounts: bool = True) -> str:
         "user": "id -un",
         "groups": "id -Gnz",
     }
+    timed = {name: (_CONTROLLER_SECONDS, line) for name, line in commands.items()}
     if with_accounts:
-        commands |= _ACCOUNTS
-    return framing_script(commands, sentinel, _COMMAND_SECONDS)
+        timed |= {name: (_DATABASE_SECONDS, line) for name, line in ACCOUNTS.items()}
+    return framing_script(timed, sentinel)
 
 
 def take_snapshot(
@@ -114,7 +116,7 @@ def _stored_accounts(cache: SnapshotCache | None) -> dict[str, Frame] | None:
     for max_age in (_NO_ACCOUNTS_FOR, _ACCOUNTS_FOR):
         framed = _framed(cache.load("accounts", max_age))
         frames = _only_accounts(framed.frames) if framed else {}
-        if len(frames) == len(_ACCOUNTS) and (
+        if len(frames) == len(ACCOUNTS) and (
             max_age is _NO_ACCOUNTS_FOR or all(frame.is_good for frame in frames.values())
         ):
             return frames
@@ -122,4 +124,4 @@ def _stored_accounts(cache: SnapshotCache | None) -> dict[str, Frame] | None:
 
 
 def _only_accounts(frames: Mapping[str, Frame]) -> dict[str, Frame]:
-    return {name: frame for name, frame in frames.items() if name in _ACCOUNTS}
+    return {name: frame for name, frame in frames.items() if name in ACCOUNTS}
