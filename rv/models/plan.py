@@ -70,10 +70,14 @@ class Strategy:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exclusion:
-    """Something that cannot serve the request, and the sentence that says why."""
+    """Something that cannot serve the request, and the sentence that says why.
+
+    `by_limit` where a limit of the site (QOS, account, partition) speaks, not its machines.
+    """
 
     what: str
     reason: str
+    by_limit: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

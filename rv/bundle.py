@@ -1,0 +1,91 @@
+"""Where the data that travels with rv lies: templates, strategies and payload scripts.
+
+In a wheel `templates/` and `strategies/` are mapped to `rv/_bundle/`; in a checkout they lie beside
+`rv/`. This module is the only code that knows, and the only one that knows where users keep theirs.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+
+class Kind(StrEnum):
+    """The bundled folders that users may override, by their name at the top of the repository."""
+
+    TEMPLATES = "templates"
+    STRATEGIES = "strategies"
+
+
+def user_config_dir() -> Path:
+    """Return the folder that may hold the user's own `templates/` and `strategies/`."""
+    import platformdirs
+
+    return platformdirs.user_config_path("rv")
+
+
+def bundled(kind: Kind) -> Traversable:
+    """Return the folder of `kind` that came with rv, from the wheel or else from the checkout."""
+    installed = files("rv") / "_bundle" / kind.value
+    if installed.is_dir():
+        return installed
+    return Path(__file__).parents[1] / kind.value
+
+
+def folders(kind: Kind, user_config: Path | None = None) -> tuple[Traversable, ...]:
+    """Return the folders of `kind` in the order searched: the user's, where there is one, first."""
+    own: tuple[Traversable, ...] = ()
+    if user_config is not None and (user_config / kind.value).is_dir():
+        own = (user_config / kind.value,)
+    return (*own, bundled(kind))
+
+
+def find(kind: Kind, name: str, user_config: Path | None = None) -> Traversable | None:
+    """Return the file `name` of `kind`, the user's first; None where neither is."""
+    if not name or "/" in name or name.startswith("."):
+        return None
+    for folder in folders(kind, user_config):
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def entries(kind: Kind, suffix: str, user_config: Path | None = None) -> tuple[Traversable, ...]:
+    """Return the files of `kind` whose names end in `suffix`, sorted by name.
+
+    A file of the user's replaces the bundled one of the same name.
+    """
+    found: dict[str, Traversable] = {}
+    for folder in reversed(folders(kind, user_config)):
+        found.update((file.name, file) for file in _files(folder, suffix))
+    return tuple(found[name] for name in sorted(found))
+
+
+def payload(name: str) -> Traversable | None:
+    """Return the bundled payload script called `name` (`check.py` or `check`), or None."""
+    wanted = name.removesuffix(".py")
+    for script in _payloads():
+        if script.name.removesuffix(".py") == wanted:
+            return script
+    return None
+
+
+def payload_names() -> tuple[str, ...]:
+    """Return the file names of the bundled payload scripts, sorted."""
+    return tuple(sorted(script.name for script in _payloads()))
+
+
+def payload_files() -> dict[str, bytes]:
+    """Return the text of every payload script and of the helpers they share, by file name."""
+    return {file.name: file.read_bytes() for file in _files(files("rv") / "payloads", ".py")}
+
+
+def _payloads() -> Iterator[Traversable]:
+    folder = files("rv") / "payloads"
+    if folder.is_dir():
+        yield from (file for file in _files(folder, ".py") if not file.name.startswith("_"))
+
+
+def _files(folder: Traversable, suffix: str) -> Iterator[Traversable]:
+    return (entry for entry in folder.iterdir() if entry.name.endswith(suffix) and entry.is_file())

@@ -1,0 +1,182 @@
+"""The GPU models rv knows, and how words of a site are recognised as one of them."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from rv import bundle
+from rv.planner.documents import Document, read_document
+
+FILE: Final = "gpus.yaml"
+TOLERANCE: Final = 0.93
+"""nvidia-smi shows up to 7 % less than the card's name says: a 48 GB A40 reports 46068 MiB."""
+
+_MODEL_KEYS: Final = ("words", "name", "vram_mib", "least_mib", "rank", "refines", "aliases")
+_SEPARATORS: Final = re.compile(r"[_.\s]+")
+_MIG: Final = re.compile(r"(?:^|[-_.: ])(\d+)g[._](\d+)gb(?:\+[a-z0-9.+]*)?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuModel:
+    """One GPU model. `vram_mib` is None for a type that no table knows.
+
+    `pattern` is an extended regular expression for nvidia-smi's product name; `least_mib` the
+    least memory a card of this name may have; `rank` is higher for a better model.
+    """
+
+    name: str
+    words: tuple[str, ...] = ()
+    pattern: str = ""
+    vram_mib: int | None = None
+    least_mib: int = 0
+    rank: int = 0
+    refines: str = ""
+
+    def has_vram(self, wanted_mib: int) -> bool:
+        """Whether its memory is what a person means by `wanted_mib` (`40G` takes 40 GB cards)."""
+        return self.vram_mib is not None and self.vram_mib >= int(wanted_mib * TOLERANCE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MigProfile:
+    """A MIG slice: so many compute slices and so much memory, named as NVIDIA does (`1g.10gb`)."""
+
+    slices: int
+    memory_gb: int
+
+    @property
+    def name(self) -> str:
+        """NVIDIA's name of it."""
+        return f"{self.slices}g.{self.memory_gb}gb"
+
+    @property
+    def vram_mib(self) -> int:
+        """Its nominal memory."""
+        return self.memory_gb * 1024
+
+
+def mig_profile(text: str) -> MigProfile | None:
+    """Read a GRES type such as `1g.10gb` or `nvidia_a100_3g.40gb`; None where it is no slice."""
+    match = _MIG.search(text)
+    return MigProfile(slices=int(match[1]), memory_gb=int(match[2])) if match else None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Catalogue:
+    """Models by name, what users' words mean (in order of preference), and words that mean none.
+
+    Compared by identity, so that what it recognised can be cached.
+    """
+
+    models: Mapping[str, GpuModel]
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    vague: frozenset[str] = frozenset()
+
+    def recognise(self, texts: Iterable[str]) -> GpuModel | None:
+        """Return the one model that the texts speak of; None where they name none, or several.
+
+        A broad model (a100) gives way to one that refines it (a100-80).
+        """
+        found = {name for text in texts for name in _recognised(self, normal(text))}
+        broad = {self.models[name].refines for name in found}
+        narrow = found - broad
+        return self.models[narrow.pop()] if len(narrow) == 1 else None
+
+    def is_vague(self, text: str) -> bool:
+        """Whether a GRES type names no model at all ("" and words such as `nvidia`)."""
+        return normal(text) in self.vague or not text
+
+    def meanings(self, word: str) -> tuple[str, ...]:
+        """Return the models a user's word may mean, best first; empty where it means none."""
+        text = normal(word)
+        if text in self.aliases:
+            return self.aliases[text]
+        if text in self.models:
+            return (text,)
+        model = self.recognise((text,))
+        return (model.name,) if model else ()
+
+
+def normal(text: str) -> str:
+    """Write a word of a site in the catalogue's way: lower case, with dashes."""
+    return _SEPARATORS.sub("-", text.strip().lower())
+
+
+@lru_cache(maxsize=4096)
+def _recognised(catalogue: Catalogue, text: str) -> frozenset[str]:
+    patterns = _patterns(catalogue)
+    return frozenset(name for name, pattern in patterns if pattern.search(text))
+
+
+@lru_cache(maxsize=8)
+def _patterns(catalogue: Catalogue) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple(
+        (name, re.compile(rf"(?<![a-z0-9])(?:{'|'.join(model.words)})(?![a-z0-9])"))
+        for name, model in catalogue.models.items()
+        if model.words
+    )
+
+
+def load_catalogue(user_config: Path | None = None) -> Catalogue:
+    """Load the bundled models with the user's laid over them.
+
+    `user_config` is the folder that holds the user's `strategies/`. Raises `RvError(CONFIG)`.
+    """
+    models: dict[str, GpuModel] = {}
+    aliases: dict[str, tuple[str, ...]] = {}
+    vague: set[str] = set()
+    documents = []
+    for folder in reversed(bundle.folders(bundle.Kind.STRATEGIES, user_config)):
+        if not (folder / FILE).is_file():
+            continue
+        document = read_document(folder / FILE)
+        document.check_keys((), ("models", "aliases", "vague"))
+        documents.append(document)
+        for name in document.mapping(("models",)):
+            models[name] = _model(document, name)
+            spelled = (normal(alias) for alias in document.words(("models", name, "aliases")))
+            aliases.update((alias, (name,)) for alias in spelled)
+        for word in document.mapping(("aliases",)):
+            aliases[normal(word)] = document.words(("aliases", word))
+        vague.update(map(normal, document.words(("vague",))))
+    for document in documents:
+        _check_names(document, models)
+    return Catalogue(models=models, aliases=aliases, vague=frozenset(vague))
+
+
+def _model(document: Document, name: str) -> GpuModel:
+    path = ("models", name)
+    document.check_keys(path, _MODEL_KEYS)
+    if name != normal(name):
+        document.fail(path, f"a model is named in lower case with dashes, not {name!r}")
+    words = document.words((*path, "words"))
+    for word in words:
+        try:
+            re.compile(word)
+        except re.error as error:
+            document.fail((*path, "words"), f"{word!r} is no regular expression: {error}")
+    vram = document.whole((*path, "vram_mib")) or None
+    return GpuModel(
+        name=name,
+        words=words,
+        pattern=document.text_at((*path, "name")),
+        vram_mib=vram,
+        least_mib=document.whole((*path, "least_mib"), vram or 0),
+        rank=document.whole((*path, "rank")),
+        refines=document.text_at((*path, "refines")),
+    )
+
+
+def _check_names(document: Document, models: Mapping[str, GpuModel]) -> None:
+    paths = [("aliases", word) for word in document.mapping(("aliases",))]
+    for path in paths:
+        for name in document.words(path):
+            if name not in models:
+                document.fail(path, f"alias of {name!r}, which is no model")
+    for name in document.mapping(("models",)):
+        refined = models[name].refines
+        if refined and refined not in models:
+            document.fail(("models", name, "refines"), f"{refined!r} is no model")

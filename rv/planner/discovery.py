@@ -1,0 +1,115 @@
+"""Find the GPU models of a cluster: from GRES types, then node features, then partition names."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from rv.models.snapshot import GpuGroup, Node, Partition
+from rv.planner.catalogue import Catalogue, GpuModel, MigProfile, mig_profile
+from rv.planner.nodes import lost_because
+from rv.planner.pools import Pool, Slot
+
+UNNAMED: Final = "gpu"
+"""The model of GPUs that nothing names."""
+
+_Key = tuple[str, str, str]
+
+
+def discover(
+    partitions: Iterable[Partition],
+    nodes: Mapping[str, Node],
+    catalogue: Catalogue,
+    excluded: frozenset[str],
+) -> tuple[Pool, ...]:
+    """Return one pool for each model and GRES type of each partition, not yet told apart."""
+    reader = _Reader(catalogue)
+    pools: list[Pool] = []
+    for partition in partitions:
+        members = (nodes[name] for name in partition.nodes if name in nodes)
+        pools.extend(_pools(partition, members, reader, excluded))
+    return tuple(pools)
+
+
+def cpu_pool(
+    partition: Partition, nodes: Mapping[str, Node], excluded: frozenset[str], *, gpu_nodes: bool
+) -> Pool:
+    """Return a partition's nodes for a job without GPUs; those with GPUs only if asked for."""
+    members = (nodes[name] for name in partition.nodes if name in nodes)
+    slots = tuple(
+        Slot(node=node, total=0, free=0, all_gpus=0, lost=lost_because(node, excluded))
+        for node in members
+        if gpu_nodes or not node.gpus
+    )
+    return Pool(partition=partition, model=GpuModel(name="cpu"), slots=slots)
+
+
+def _pools(
+    partition: Partition,
+    members: Iterable[Node],
+    reader: "_Reader",
+    excluded: frozenset[str],
+) -> Iterator[Pool]:
+    slots: dict[_Key, list[Slot]] = {}
+    models: dict[_Key, tuple[GpuModel, MigProfile | None]] = {}
+    for node in members:
+        lost = lost_because(node, excluded) if node.gpus else ""
+        all_gpus = sum(group.total for group in node.gpus)
+        for group in _by_type(node.gpus):
+            model, mig = reader.model(group.type, node.features, partition.name)
+            key = (group.type, model.name, mig.name if mig else "")
+            models[key] = (model, mig)
+            slots.setdefault(key, []).append(
+                Slot(node=node, total=group.total, free=group.free, all_gpus=all_gpus, lost=lost)
+            )
+    for key, (model, mig) in models.items():
+        yield Pool(
+            partition=partition,
+            model=model,
+            gres_type=key[0],
+            mig=mig,
+            pattern=model.pattern,
+            slots=tuple(slots[key]),
+        )
+
+
+def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:
+    if len({group.type for group in groups}) == len(groups):
+        return tuple(group for group in groups if group.total > 0)
+    sums: dict[str, tuple[int, int]] = {}
+    for group in groups:
+        total, used = sums.get(group.type, (0, 0))
+        sums[group.type] = (total + group.total, used + group.used)
+    return tuple(GpuGroup(type=t, total=total, used=used) for t, (total, used) in sums.items())
+
+
+class _Reader:
+    """Reads models from evidence, each distinct evidence once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
+        self._known: dict[tuple[str, frozenset[str], str], tuple[GpuModel, MigProfile | None]] = {}
+
+    def model(
+        self, gres_type: str, features: frozenset[str], partition: str
+    ) -> tuple[GpuModel, MigProfile | None]:
+        """Return the model of a GRES type on a node with these features, and its MIG profile."""
+        key = (gres_type, features, partition)
+        if key not in self._known:
+            mig = mig_profile(gres_type)
+            model = _slice_model(mig) if mig else self._read(gres_type, features, partition)
+            self._known[key] = (model, mig)
+        return self._known[key]
+
+    def _read(self, gres_type: str, features: frozenset[str], partition: str) -> GpuModel:
+        model = self._catalogue.recognise((gres_type,))
+        if model is None and not self._catalogue.is_vague(gres_type):
+            return GpuModel(name=gres_type)
+        for evidence in (tuple(sorted(features)), (partition,)):
+            more = self._catalogue.recognise(evidence)
+            if more and (model is None or more.refines == model.name):
+                model = more
+        return model or GpuModel(name=UNNAMED)
+
+
+def _slice_model(profile: MigProfile) -> GpuModel:
+    # nvidia-smi names the card, not the slice: there is no pattern to hold it to.
+    return GpuModel(name=profile.name, vram_mib=profile.vram_mib, least_mib=profile.vram_mib)

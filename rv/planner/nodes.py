@@ -1,0 +1,54 @@
+"""Which nodes can serve a job at all, and which could start one now."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from rv.models.snapshot import Node
+
+_LOST: Final = {
+    "DOWN": "down",
+    "DRAIN": "drained",
+    "DRAINED": "drained",
+    "DRAINING": "drained",
+    "ERROR": "down",
+    "FAIL": "failing",
+    "FAILING": "failing",
+    "MAINT": "in maintenance",
+    "RESERVED": "reserved",
+    "NOT_RESPONDING": "not responding",
+    "NO_RESPOND": "not responding",
+    "POWERED_DOWN": "powered down",
+    "POWER_DOWN": "powered down",
+    "POWERING_DOWN": "powered down",
+    "INVAL": "misconfigured",
+    "INVALID_REG": "misconfigured",
+    "REBOOT_REQUESTED": "rebooting",
+    "REBOOT_ISSUED": "rebooting",
+    "FUTURE": "not there yet",
+    "UNKNOWN": "in an unknown state",
+    "UNK": "in an unknown state",
+}
+_BUSY: Final = frozenset(
+    {"PLANNED", "COMPLETING", "POWERING_UP", "POWER_UP", "ALLOCATED", "BLOCKED", "PERFCTRS"}
+)
+_OPEN: Final = frozenset({"IDLE", "MIXED"})
+
+
+def lost_because(node: Node, excluded: frozenset[str]) -> str:
+    """Say why no job can be sent to a node ("drained"); "" where one can."""
+    if node.name in excluded:
+        return "excluded"
+    words = [_LOST[state] for state in sorted(node.states) if state in _LOST]
+    return words[0] if words else ""
+
+
+def is_open(node: Node) -> bool:
+    """Whether Slurm may start jobs on the node now, room permitting."""
+    return bool(node.states & _OPEN) and not node.states & _BUSY
+
+
+def count_losses(reasons: Iterable[str]) -> str:
+    """Count the reasons of lost nodes, as in "2 drained, 1 down"."""
+    counts = Counter(reasons)
+    return ", ".join(f"{counts[reason]} {reason}" for reason in sorted(counts))

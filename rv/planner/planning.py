@@ -1,0 +1,142 @@
+"""From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rv.models.plan import Exclusion, Plan, Strategy
+from rv.models.request import Request
+from rv.models.snapshot import Snapshot
+from rv.planner.build import Builder
+from rv.planner.catalogue import Catalogue
+from rv.planner.discovery import cpu_pool, discover
+from rv.planner.families import Family, Serves
+from rv.planner.layouts import Layout, Spread, layouts, spread
+from rv.planner.limits import Owner
+from rv.planner.names import check_names, chosen_partitions
+from rv.planner.pools import Pool, told_apart
+from rv.planner.rank import rank
+from rv.planner.reasons import Unfit
+from rv.planner.select import select
+from rv.planner.waves import compile_jobs
+
+
+@dataclass(slots=True)
+class _Draft:
+    """What has been found so far: the one mutable thing of the planner, never seen outside."""
+
+    strategies: list[Strategy] = field(default_factory=list)
+    excluded: list[Exclusion] = field(default_factory=list)
+    owners: dict[str, tuple[Owner, ...]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def leave_out(self, what: str, reason: str, *, by_limit: bool = False) -> None:
+        self.excluded.append(Exclusion(what=what, reason=reason, by_limit=by_limit))
+
+
+def plan(
+    request: Request, snapshot: Snapshot, catalogue: Catalogue, families: Sequence[Family]
+) -> Plan:
+    """Return every strategy that can serve the request, ranked, and every reason against others.
+
+    A plan without strategies is returned, not raised: see `require_feasible`. Raises
+    `RvError(USAGE)` for names that the cluster or the catalogue does not have, and
+    `RvError(INFEASIBLE)` for GPU types that are not among this cluster's.
+    """
+    check_names(request, snapshot)
+    enabled = [family for family in families if family.enabled]
+    draft = _Draft()
+    pools = _pools(request, snapshot, catalogue, draft)
+    multi = [family for family in enabled if family.serves is Serves.MULTI_NODE]
+    wanted = spread(request, min((family.min_gpus_per_node for family in multi), default=2))
+    draft.notes.extend(wanted.notes)
+    builder = Builder(request, snapshot)
+    for pool in pools:
+        _plan_pool(pool, wanted, enabled, builder, draft, request)
+    return _finished(draft, request, builder, {p.model.name: p.model.rank for p in pools})
+
+
+def _finished(draft: _Draft, request: Request, builder: Builder, quality: dict[str, int]) -> Plan:
+    ranked = rank(draft.strategies, quality)
+    compiled = compile_jobs(ranked, request, draft.owners, builder.usage)
+    return Plan(
+        strategies=ranked,
+        excluded=tuple(sorted(draft.excluded, key=lambda found: (found.what, found.reason))),
+        submissions=compiled.submissions,
+        waves=compiled.waves,
+        notes=tuple(dict.fromkeys((*draft.notes, *compiled.notes))),
+    )
+
+
+def _pools(
+    request: Request, snapshot: Snapshot, catalogue: Catalogue, draft: _Draft
+) -> tuple[Pool, ...]:
+    partitions = chosen_partitions(request, snapshot)
+    nodes = {node.name: node for node in snapshot.nodes}
+    avoided = frozenset(request.exclude_nodes)
+    if not request.gpus:
+        plain = [cpu_pool(p, nodes, avoided, gpu_nodes=False) for p in partitions]
+        every = [cpu_pool(p, nodes, avoided, gpu_nodes=True) for p in partitions]
+        return tuple(pool for pool in plain if pool.slots) or tuple(p for p in every if p.slots)
+    found, mixed = told_apart(discover(partitions, nodes, catalogue, avoided))
+    for pool in mixed:
+        draft.leave_out(pool.label, "no feature tells its GPUs from the MIG slices beside them")
+    served = {pool.partition.name for pool in (*found, *mixed)}
+    for name in request.partitions:
+        if name not in served:
+            draft.leave_out(name, "the partition has no GPUs")
+    chosen, excluded = select(found, request, catalogue)
+    draft.excluded.extend(excluded)
+    return chosen
+
+
+def _plan_pool(
+    pool: Pool,
+    wanted: Spread,
+    families: Sequence[Family],
+    builder: Builder,
+    draft: _Draft,
+    request: Request,
+) -> None:
+    try:
+        builder.access.check_partition(pool.partition, request)
+        charges = builder.access.charges(pool.partition, request)
+    except Unfit as unfit:
+        draft.leave_out(pool.label, unfit.reason, by_limit=unfit.by_limit)
+        return
+    possible, reasons = layouts(pool, wanted)
+    refused = [(layout, Unfit(reason)) for layout, reason in reasons]
+    before = len(draft.strategies)
+    for layout in possible:
+        serving = [family for family in families if family.serves is _serves(pool, layout)]
+        if not serving:
+            kind = _serves(pool, layout).value
+            refused.append((str(layout), Unfit(f"no strategy family for {kind} is enabled")))
+        for index, family in enumerate(serving):
+            try:
+                built = builder.build(
+                    pool, layout, family, charges, f"/{family.name}" if index else ""
+                )
+            except Unfit as unfit:
+                refused.append((str(layout), unfit))
+                continue
+            draft.strategies.append(built.strategy)
+            draft.owners[built.strategy.id] = built.order
+            draft.notes.extend(built.notes)
+    _leave_out(pool, refused, draft, whole=len(draft.strategies) == before)
+
+
+def _serves(pool: Pool, layout: Layout) -> Serves:
+    if pool.mig:
+        return Serves.MIG
+    return Serves.SINGLE_NODE if layout.nodes == 1 else Serves.MULTI_NODE
+
+
+def _leave_out(pool: Pool, refused: list[tuple[str, Unfit]], draft: _Draft, *, whole: bool) -> None:
+    """Name the pool once where all its layouts fail for one reason, else layout by layout."""
+    if whole and len({unfit.reason for _, unfit in refused}) == 1:
+        unfit = refused[0][1]
+        draft.leave_out(pool.label, unfit.reason, by_limit=unfit.by_limit)
+        return
+    for layout, unfit in refused:
+        what = f"{pool.model.name}/{layout}/{pool.place}" if layout else pool.label
+        draft.leave_out(what, unfit.reason, by_limit=unfit.by_limit)

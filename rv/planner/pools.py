@@ -1,0 +1,150 @@
+"""The GPUs of a cluster as pools: one model, as one GRES type, in one partition."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rv.models.snapshot import Node, Partition
+from rv.planner.catalogue import GpuModel, MigProfile
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Slot:
+    """One node's share in a pool: its GPUs of the pool's type, and of all types, in all.
+
+    `lost` says why the node cannot be used ("drained"), and is "" where it can.
+    """
+
+    node: Node
+    total: int
+    free: int
+    all_gpus: int
+    lost: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """GPUs that one job can ask for by partition, GRES type and constraint.
+
+    `label` is unique ("a100-80/gpu-a100-80"); `usable` holds the largest nodes' shares first.
+    `pattern` is what nvidia-smi must call the GPU, "" where the pool holds several models.
+    """
+
+    partition: Partition
+    model: GpuModel
+    gres_type: str = ""
+    constraint: str = ""
+    mig: MigProfile | None = None
+    pattern: str = ""
+    slots: tuple[Slot, ...] = ()
+    suffix: str = ""
+    usable: tuple[Slot, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Sort the shares once: every layout asks for them."""
+        usable = sorted((s for s in self.slots if not s.lost), key=lambda slot: -slot.total)
+        object.__setattr__(self, "usable", tuple(usable))
+
+    @property
+    def label(self) -> str:
+        """A stable, readable name of the pool."""
+        return f"{self.model.name}/{self.place}"
+
+    @property
+    def place(self) -> str:
+        """The partition, and what tells the pool from its like there."""
+        return f"{self.partition.name}{self.suffix}"
+
+    @property
+    def largest(self) -> int:
+        """The most GPUs that a node of the pool has, usable now or not."""
+        return max((slot.total for slot in self.slots), default=0)
+
+    def gres(self, count: int) -> str:
+        """What Slurm is asked for on each node, "" without GPUs."""
+        typed = f"gpu:{self.gres_type}" if self.gres_type else "gpu"
+        return f"{typed}:{count}" if count else ""
+
+    def with_at_least(self, count: int, *, lost_too: bool = False) -> tuple[Slot, ...]:
+        """Return the shares of at least `count` GPUs, of usable nodes or of all."""
+        slots = self.slots if lost_too else self.usable
+        return tuple(slot for slot in slots if slot.total >= count)
+
+
+def told_apart(pools: Iterable[Pool]) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:
+    """Give each pool the constraint that tells it from its like in the partition.
+
+    Returns the pools that a job can ask for, and those it cannot: whole GPUs of an untyped GRES
+    that no feature tells from MIG slices. Models that no feature tells apart become one pool of
+    the lesser memory.
+    """
+    groups: dict[tuple[str, str], list[Pool]] = {}
+    by_partition: dict[str, list[Pool]] = {}
+    for pool in pools:
+        groups.setdefault((pool.partition.name, pool.gres_type), []).append(pool)
+        by_partition.setdefault(pool.partition.name, []).append(pool)
+    found: list[Pool] = []
+    refused: list[Pool] = []
+    for (partition, gres_type), group in groups.items():
+        # A GRES without a type is served by GPUs of any type.
+        rivals = group if gres_type else by_partition[partition]
+        for pool in _separated(group, rivals):
+            mixed = not gres_type and not pool.constraint and any(p.mig for p in rivals)
+            (refused if mixed else found).append(pool)
+    return tuple(_labelled(found)), tuple(_labelled(refused))
+
+
+def _separated(group: list[Pool], rivals: list[Pool]) -> list[Pool]:
+    if len(rivals) == 1:
+        return group
+    marked = {id(p): _distinguishing(p, [r for r in rivals if r is not p]) for p in group}
+    apart = [_replaced(pool, constraint=marked[id(pool)]) for pool in group if marked[id(pool)]]
+    rest = [pool for pool in group if not marked[id(pool)]]
+    if not rest:
+        return apart
+    # Without a constraint Slurm may give any of the rivals' whole GPUs: promise the least of them.
+    whole = [pool for pool in rivals if not pool.mig]
+    least = min(whole or rest, key=lambda pool: (pool.model.vram_mib or 0, pool.model.name))
+    slots = tuple(slot for pool in whole or rest for slot in pool.slots)
+    pattern = least.pattern if len(whole) < 2 else ""
+    merged = _replaced(least, gres_type=group[0].gres_type, slots=slots, pattern=pattern)
+    return [*(pool for pool in apart if pool.model.name != least.model.name), merged]
+
+
+def _distinguishing(pool: Pool, others: list[Pool]) -> str:
+    common = frozenset.intersection(*(slot.node.features for slot in pool.slots))
+    elsewhere = {f for other in others for slot in other.slots for f in slot.node.features}
+    own = sorted(common - elsewhere)
+    # Of several the one that names the model is what a person would have written.
+    stem = pool.model.name.split("-")[0]
+    return min(own, key=lambda name: (stem not in name.lower(), name), default="")
+
+
+def _labelled(pools: list[Pool]) -> list[Pool]:
+    counts: dict[str, int] = {}
+    for pool in pools:
+        counts[pool.label] = counts.get(pool.label, 0) + 1
+    return [
+        pool if counts[pool.label] == 1 else _replaced(pool, suffix=f"/{pool.gres_type or 'gpu'}")
+        for pool in pools
+    ]
+
+
+def _replaced(
+    pool: Pool,
+    *,
+    constraint: str | None = None,
+    gres_type: str | None = None,
+    slots: tuple[Slot, ...] | None = None,
+    pattern: str | None = None,
+    suffix: str | None = None,
+) -> Pool:
+    return Pool(
+        partition=pool.partition,
+        model=pool.model,
+        gres_type=pool.gres_type if gres_type is None else gres_type,
+        constraint=pool.constraint if constraint is None else constraint,
+        mig=pool.mig,
+        pattern=pool.pattern if pattern is None else pattern,
+        slots=pool.slots if slots is None else slots,
+        suffix=pool.suffix if suffix is None else suffix,
+    )
