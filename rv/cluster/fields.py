@@ -11,8 +11,8 @@ def fields(line: str) -> dict[str, str]:
     """Split a record at its keys. The first of two equal keys wins: free text comes last."""
     found: dict[str, str] = {}
     keys = list(_KEY.finditer(line))
-    ends = [key.start() for key in keys[1:]] + [len(line)]
-    for key, end in zip(keys, ends, strict=True):
+    ends = [*(key.start() for key in keys[1:]), len(line)]
+    for key, end in zip(keys, ends, strict=False):
         found.setdefault(key[1], line[key.end() : end].strip())
     return found
 

@@ -68,7 +68,7 @@ def parse_frames(text: str, sentinel: str) -> dict[str, Frame] | None:
         if found:
             stdout, _, stderr = output.partition(f"\n{sentinel} stderr\n")
             frames[name] = Frame(exit_code=_code(code), stdout=stdout, stderr=stderr)
-    return frames if last.startswith(f"{sentinel} done") else None
+    return frames if last.lstrip("\n").startswith(f"{sentinel} done") else None
 
 
 def write_frames(frames: Mapping[str, Frame], sentinel: str) -> str:

@@ -24,24 +24,20 @@ def expand(text: str) -> tuple[str, ...]:
 
 
 def _all_names(text: str) -> Iterator[str]:
-    left = LIMIT
     for piece in _PIECE.finditer(text):
-        if left <= 0:
-            return
-        pools = _pools(piece[0], left)
-        left -= sum(map(len, pools))
-        yield from map("".join, product(*pools))
+        yield from map("".join, product(*_pools(piece[0])))
 
 
-def _pools(piece: str, most: int) -> list[list[str]]:
-    """Return the choices at each part of a piece; all pools together hold about `most` strings."""
+def _pools(piece: str) -> list[list[str]]:
+    """Return the choices at each part of a piece, only as many as the first `LIMIT` names need."""
     pools: list[list[str]] = []
-    for part in _PART.finditer(piece):
-        inside = part[1]
-        pool = [part[0]] if inside is None else list(islice(_choices(inside), max(1, most)))
-        most -= len(pool)
+    most = LIMIT
+    for part in reversed(list(_PART.finditer(piece))):
+        choices = iter([part[0]]) if part[1] is None else _choices(part[1])
+        pool = list(islice(choices, most))
+        most = -(-most // max(1, len(pool)))
         pools.append(pool)
-    return pools
+    return pools[::-1]
 
 
 def _choices(inside: str) -> Iterator[str]:

@@ -1,0 +1,189 @@
+"""What the watcher asks about its own jobs, on what a real 22.05 answered."""
+
+import subprocess
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rv.cluster import jobs
+from rv.models.job import JobState
+
+DATA = Path(__file__).parents[1] / "data" / "slurm"
+S = "rv0123456789abcdef"
+SINCE = datetime.fromisoformat("2026-11-21T04:00:00")
+PARSERS = [jobs.parse_queue, jobs.parse_show_jobs, jobs.parse_sacct]
+
+
+def captured(name: str) -> str:
+    return (DATA / "22.05" / f"{name}.txt").read_text()
+
+
+def test_queue() -> None:
+    """Only rv's jobs; a plan is no start, and a limit is no end."""
+    found = {job.job_id: job for job in jobs.parse_queue(captured("own_queue"), S) or ()}
+    assert sorted(found) == [3, 12, 13, 14, 15, 16]
+    assert (found[3].state, found[3].nodes, found[3].ended) == (JobState.RUNNING, "wolf[1-2]", None)
+    requeued = found[14]
+    assert (requeued.state, requeued.reason, requeued.restarts, requeued.started) == (
+        JobState.PENDING,
+        "BeginTime",
+        1,
+        None,
+    )
+    assert requeued.planned_start == datetime.fromisoformat("2026-11-21T09:16:19")
+    assert (found[13].state, found[13].started is not None, found[13].ended is not None) == (
+        JobState.COMPLETED,
+        True,
+        True,
+    )
+
+
+def test_show_jobs() -> None:
+    """Exit code, signal, restarts and excluded nodes; an id unknown to the controller is absent."""
+    found = {job.job_id: job for job in jobs.parse_show_jobs(captured("own_show_jobs"), S) or ()}
+    assert sorted(found) == [3, 12, 13, 14, 15, 16]
+    assert (found[15].name, found[15].exit_code, found[15].signal) == ("rv-abc-7", 3, 0)
+    assert (found[12].exit_code, found[12].signal) == (0, 9)
+    assert (found[3].exit_code, found[3].ended) == (None, None)
+    assert (found[14].restarts, found[14].excluded_nodes, found[14].nodes) == (1, "cow1", "")
+
+
+def test_sacct() -> None:
+    """Every record of a name, newest last; `CANCELLED by 0` and REQUEUED are states."""
+    found = jobs.parse_sacct(captured("own_sacct"), S) or ()
+    by_name = [(job.job_id, job.state, job.exit_code) for job in found if job.name == "rv-abc-2"]
+    assert by_name == [
+        (4, JobState.FAILED, 3),
+        (8, JobState.FAILED, 3),
+        (16, JobState.CANCELLED, 0),
+    ]
+    assert [job.state for job in found if job.job_id == 14] == [JobState.REQUEUED]
+    submitted = [job.submitted for job in found if job.submitted]
+    assert submitted == sorted(submitted)
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        f"\n{S} end 1\n",
+        f"\n{S} end 127\n",
+        "slurm_load_jobs error",
+        f"5{S}|RUNNING|",
+        f"x {S} end 0",
+    ],
+)
+def test_a_failed_answer_is_not_an_empty_one(parse: object, text: str) -> None:
+    """An error, or an answer without its last line, is None: never "no jobs"."""
+    assert parse(text, S) is None  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_no_jobs(parse: object) -> None:
+    """A command that succeeded with nothing to say found no jobs."""
+    assert parse(f"\n{S} end 0\n", S) == ()  # type: ignore[operator]
+
+
+def test_a_job_name_forges_no_row_and_no_end() -> None:
+    """Other jobs' names with newlines and the look of rows add nothing."""
+    row = f"7{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|"
+    evil = f"8{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|evil\n9SENT|COMPLETED|0|N/A|N/A|N/A|cpu|a|None|SENT|rv-x-1|\nSENT end 1|"
+    found = jobs.parse_queue(f"{evil}\n{row}\n\n{S} end 0\n", S)
+    assert [(job.job_id, job.state) for job in found or ()] == [(7, JobState.RUNNING)]
+
+
+def test_a_shown_name_cannot_set_the_state() -> None:
+    """A name with spaces and keys stays a name."""
+    line = f"{S} job JobId=7 JobName=x JobState=COMPLETED UserId=a(1) JobState=RUNNING Restarts=2 ExitCode=0:0\n\n{S} end 0\n"
+    (job,) = jobs.parse_show_jobs(line, S) or ()
+    assert (job.state, job.restarts) == (JobState.RUNNING, 2)
+
+
+def test_unknown_words_and_missing_columns() -> None:
+    """A state not yet invented is UNKNOWN, and missing keys are empty."""
+    (job,) = (
+        jobs.parse_show_jobs(
+            f"{S} job JobId=7 JobName=rv-a-1 UserId=a(1) JobState=QUANTUM\n\n{S} end 0\n", S
+        )
+        or ()
+    )
+    assert (job.state, job.exit_code, job.nodes) == (JobState.UNKNOWN, None, "")
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_no_text_raises(parse: object) -> None:
+    """No answer crashes the watcher."""
+    pieces = [
+        S,
+        "|",
+        "\n",
+        " job JobId=",
+        "7",
+        " JobName=rv-a-1 UserId=x JobState=",
+        "RUNNING",
+        " end 0\n",
+        "rv-a-1",
+        f"|{S}|",
+        "9" * 30,
+        "²",
+    ]
+
+    @given(st.text() | st.lists(st.sampled_from(pieces)).map("".join))
+    def check(text: str) -> None:
+        parse(f"{text}\n{S} end 0\n", S)  # type: ignore[operator]
+
+    check()
+
+
+SCRIPTS = [
+    jobs.queue_script(S),
+    jobs.find_by_name_script(["rv-a-1", "x'; echo oops"], S),
+    jobs.show_jobs_script([1, 2], S),
+    jobs.show_jobs_script([], S),
+    jobs.sacct_script(["rv-a-1"], SINCE, S),
+]
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_are_bash_and_report_failure(script: str, tmp_path: Path) -> None:
+    """On a machine without Slurm every script ends by saying that it failed (or asked nothing)."""
+    tools = ("bash", "timeout", "id")
+    for tool in tools:
+        (tmp_path / tool).symlink_to(f"/usr/bin/{tool}")
+    done = subprocess.run(
+        ["/bin/bash", "-c", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    expected = "0" if script == SCRIPTS[3] else ("1" if "show()" in script else "127")
+    assert done.stdout.endswith(f"\n{S} end {expected}\n")
+    assert "oops" not in done.stdout.split("\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "expected"),
+    [
+        ("JobId=7 JobName=rv-a-1 UserId=a(1) JobState=RUNNING", 0, [7]),
+        ("scontrol: warning: odd\nJobId=7 JobName=rv-a-1 UserId=a(1) JobState=RUNNING", 0, [7]),
+        ("JobId=7 JobName=x\nJobId=9 JobName=rv-a-1 UserId=a(1) JobState=COMPLETED", 0, []),
+        ("slurm_load_jobs error: Invalid job id specified", 1, []),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", 1, None),
+    ],
+)
+def test_show_jobs_script(
+    answer: str, code: int, expected: list[int] | None, tmp_path: Path
+) -> None:
+    """Unknown ids are absent, a silent controller is None, and only a first record counts."""
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(f"#!/bin/bash\ncat <<'END'\n{answer}\nEND\nexit {code}\n")
+    scontrol.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-c", jobs.show_jobs_script([7], S)],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    found = jobs.parse_show_jobs(done.stdout, S)
+    assert (found if found is None else [job.job_id for job in found]) == expected

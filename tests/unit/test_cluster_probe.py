@@ -1,0 +1,279 @@
+"""The probe: frames, the snapshot made of them, errors, and what is shared for how long."""
+
+import stat
+import subprocess
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rv.cluster.assemble import build_snapshot
+from rv.cluster.cache import SnapshotCache
+from rv.cluster.frames import Frame, framing_script, parse_frames, write_frames
+from rv.cluster.probe import new_sentinel, probe_script, take_snapshot
+from rv.errors import Kind, RvError
+from rv.transport import Completed
+
+CAPTURED = (
+    (Path(__file__).parents[1] / "data" / "slurm" / "22.05" / "probe.txt").read_bytes().decode()
+)
+S = "rv0123456789abcdef"
+ACCOUNTS = {"qos", "associations", "association_limits"}
+
+
+def frames() -> dict[str, Frame]:
+    found = parse_frames(CAPTURED, S)
+    assert found is not None
+    return found
+
+
+@dataclass
+class Cluster:
+    """Answers a probe with given frames, under the sentinel that the script asks for."""
+
+    answers: dict[str, Frame]
+    scripts: list[str] = field(default_factory=list)
+
+    def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+        self.scripts.append(script)
+        sentinel = script.rsplit("echo '", 1)[1].split(" ", maxsplit=1)[0]
+        asked = {name: frame for name, frame in self.answers.items() if f"ask {name} " in script}
+        text = write_frames(asked, sentinel).replace(S, sentinel)
+        return Completed(returncode=0, stdout=text, stderr="")
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def snapshot_of(cluster: object, cache: SnapshotCache | None = None, seconds: float = 30):  # type: ignore[no-untyped-def]
+    return take_snapshot(cluster, cache, max_age=timedelta(seconds=seconds))  # type: ignore[arg-type]
+
+
+def test_snapshot() -> None:
+    """Everything a plan needs, from one captured answer of a real cluster."""
+    found = snapshot_of(Cluster(frames()))
+    assert (found.user, found.groups, found.config.name) == ("root", {"root"}, "lab")
+    assert found.taken_at.isoformat() == "2026-11-21T09:14:22"
+    assert [
+        len(part)
+        for part in (found.nodes, found.partitions, found.jobs, found.reservations, found.qos)
+    ] == [6, 3, 5, 1, 3]
+    assert found.associations is not None
+    assert [(one.account, one.is_default) for one in found.associations] == [
+        ("test", True),
+        ("root", False),
+    ]
+    assert found.associations[0].limits.per_job == (("gres/gpu", 5), ("mem", 10240))
+    assert {job.name: job.gpus for job in found.jobs} == {
+        "rv-abc-6": 0,
+        "two": 2,
+        "noc": 2,
+        "rv-abc-1": 8,
+        "held": 1,
+    }
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize("name", ["config", "nodes", "partitions", "queue"])
+def test_silent_controller(name: str) -> None:
+    """A command the plan cannot do without makes the cluster unreachable, in Slurm's words."""
+    bad = Frame(
+        exit_code=1,
+        stdout="",
+        stderr="warn\n\x1b[31mslurm_load: Unable to contact slurm controller\n",
+    )
+    with pytest.raises(RvError) as caught:
+        snapshot_of(Cluster(frames() | {name: bad}))
+    assert caught.value.kind is Kind.UNREACHABLE
+    assert caught.value.message.endswith("slurm_load: Unable to contact slurm controller")
+    assert caught.value.hint
+
+
+def test_hanging_command() -> None:
+    """A command stopped after its time is "no answer in time"."""
+    with pytest.raises(RvError, match="no answer in time"):
+        build_snapshot(frames() | {"queue": Frame(exit_code=124, stdout="")}, S)
+
+
+def test_no_slurm() -> None:
+    """Without Slurm on PATH the error names the sandbox."""
+    with pytest.raises(RvError, match="no Slurm commands on PATH") as caught:
+        build_snapshot(frames() | {"config": Frame(exit_code=127, stdout="")}, S)
+    assert "rv sandbox up" in caught.value.hint
+
+
+def test_no_database() -> None:
+    """Without slurmdbd associations are None, with a note; that is no failure."""
+    bad = Frame(exit_code=1, stdout="", stderr="sacctmgr: error: Connection refused")
+    found = snapshot_of(Cluster(frames() | dict.fromkeys(ACCOUNTS, bad)))
+    assert (found.associations, found.qos) == (None, ())
+    assert found.notes == (
+        "could not read qos, associations, association limits: sacctmgr: error: Connection refused",
+    )
+
+
+def test_no_association_is_not_no_database() -> None:
+    """A user whom the database does not know has no associations, which is known."""
+    assert (
+        snapshot_of(
+            Cluster(frames() | {"associations": Frame(exit_code=0, stdout="")})
+        ).associations
+        == ()
+    )
+
+
+@pytest.mark.parametrize("timed_out", [True, False])
+def test_cut_off_answer(timed_out: bool) -> None:
+    """Half an answer is no cluster."""
+
+    class Cut:
+        def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+            return Completed(
+                returncode=255, stdout=CAPTURED[:9000], stderr="ssh: lost\n", timed_out=timed_out
+            )
+
+    with pytest.raises(RvError, match="no answer within 30 s" if timed_out else "ssh: lost"):
+        snapshot_of(Cut())
+
+
+def test_shared_for_thirty_seconds(tmp_path: Path) -> None:
+    """Within 30 s nobody asks again; accounts are asked for every ten minutes."""
+    clock, cluster = Clock(), Cluster(frames())
+    cache = SnapshotCache(directory=tmp_path / "c", key="k", clock=clock)
+    first = snapshot_of(cluster, cache)
+    clock.now += 29
+    assert snapshot_of(cluster, cache) == first
+    assert len(cluster.scripts) == 1
+    clock.now += 2
+    assert snapshot_of(cluster, cache) == first
+    assert ["sacctmgr" in script for script in cluster.scripts] == [True, False]
+    clock.now += 600
+    snapshot_of(cluster, cache)
+    assert "sacctmgr" in cluster.scripts[-1]
+
+
+def test_a_silent_database_is_asked_again_after_a_minute(tmp_path: Path) -> None:
+    """A failed answer of the database is kept shorter than a good one."""
+    clock = Clock()
+    cluster = Cluster(frames() | dict.fromkeys(ACCOUNTS, Frame(exit_code=1, stdout="")))
+    cache = SnapshotCache(directory=tmp_path, key="k", clock=clock)
+    for wait in (0, 50, 61):
+        clock.now += wait
+        snapshot_of(cluster, cache, seconds=0)
+    assert ["sacctmgr" in script for script in cluster.scripts] == [True, False, True]
+
+
+def test_cache_is_private_and_per_cluster(tmp_path: Path) -> None:
+    """The file is 0600, and another key has another file."""
+    cache = SnapshotCache(directory=tmp_path / "c", key="k")
+    snapshot_of(Cluster(frames()), cache)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "c").iterdir()} == {0o600}
+    other = Cluster(frames())
+    snapshot_of(other, SnapshotCache(directory=tmp_path / "c", key="other"))
+    assert len(other.scripts) == 1
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"\xff\xfe", b"[]\n", b'{"at": "x"}\n', b'{"at": 1e3, "sentinel": "S"}\ncut']
+)
+def test_broken_cache_is_empty(tmp_path: Path, garbage: bytes) -> None:
+    """Whatever is in the file, the cluster is asked instead."""
+    cluster, cache = Cluster(frames()), SnapshotCache(directory=tmp_path, key="k", clock=Clock())
+    snapshot_of(cluster, cache)
+    for path in tmp_path.iterdir():
+        path.write_bytes(garbage)
+    snapshot_of(cluster, cache)
+    assert len(cluster.scripts) == 2
+
+
+def test_unwritable_cache_is_no_failure() -> None:
+    """A cache that cannot be written changes nothing."""
+    assert (
+        snapshot_of(Cluster(frames()), SnapshotCache(directory=Path("/proc/none"), key="k")).user
+        == "root"
+    )
+
+
+def test_forget(tmp_path: Path) -> None:
+    """After a submission the queue is asked again, the accounts are not."""
+    cluster, cache = Cluster(frames()), SnapshotCache(directory=tmp_path, key="k")
+    snapshot_of(cluster, cache)
+    cache.forget()
+    snapshot_of(cluster, cache)
+    assert ["sacctmgr" in script for script in cluster.scripts] == [True, False]
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["a", "b", "c"]),
+        st.builds(Frame, exit_code=st.integers(0, 255), stdout=st.text(), stderr=st.text()),
+    )
+)
+def test_frames_round_trip(given_frames: dict[str, Frame]) -> None:
+    """What is written comes back, whatever the outputs hold."""
+    assert parse_frames(write_frames(given_frames, S), S) == given_frames
+
+
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["S", " begin ", " end\n", " stderr\n", " done", "\n", "a 0"])).map(
+        "".join
+    )
+)
+def test_no_text_raises(text: str) -> None:
+    """No answer crashes the reader of frames, nor what is built of it."""
+    parse_frames(text, "S")
+    try:
+        build_snapshot(
+            frames()
+            | {
+                name: Frame(exit_code=0, stdout=text)
+                for name in ("nodes", "queue", "qos", "groups")
+            },
+            "S",
+        )
+    except RvError as error:
+        pytest.fail(error.message)
+
+
+def test_script_frames_output_code_and_errors_in_parallel(tmp_path: Path) -> None:
+    """A real bash runs the commands side by side, stops what hangs, and leaves nothing behind."""
+    commands = {
+        "slow": (1, "sleep 60"),
+        "quick": (5, "printf 'it'\"'\"'s\\n\\nfine'; echo bad >&2; exit 3"),
+        "forger": (5, "printf 'x\\nSENT end\\nSENT done\\n'"),
+        "missing": (5, "no-such-command-here"),
+    }
+    script = "echo banner\n" + framing_script(commands, S)
+    done = subprocess.run(
+        ["bash", "-c", script],
+        env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    found = parse_frames(done.stdout, S)
+    assert found is not None
+    assert found["slow"].exit_code == 124
+    assert found["quick"] == Frame(exit_code=3, stdout="it's\n\nfine", stderr="bad\n")
+    assert found["forger"].stdout == "x\nSENT end\nSENT done\n"
+    assert found["missing"].exit_code == 127
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_probe_script() -> None:
+    """Sentinels differ, start with a letter, and the script is bash."""
+    one, two = new_sentinel(), new_sentinel()
+    assert one != two
+    assert one[0].isalpha()
+    checked = subprocess.run(
+        ["bash", "-n"], input=probe_script(one), text=True, capture_output=True
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")

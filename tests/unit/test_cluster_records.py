@@ -1,0 +1,264 @@
+"""Nodes, partitions, reservations, settings, the queue and accounts, on captured output."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rv.cluster.accounting import parse_associations, parse_qos
+from rv.cluster.nodes import parse_nodes, parse_states
+from rv.cluster.partitions import parse_partitions
+from rv.cluster.queued import parse_queued, squeue_line
+from rv.cluster.reservations import parse_reservations
+from rv.cluster.settings import parse_clock, parse_config
+from rv.models.job import JobState
+
+DATA = Path(__file__).parents[1] / "data" / "slurm"
+BOTH = pytest.mark.parametrize("version", ["22.05", "24.11"])
+
+
+def captured(version: str, name: str) -> str:
+    return (DATA / version / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize(("version", "a100"), [("22.05", 0), ("24.11", 1)])
+def test_nodes(version: str, a100: int) -> None:
+    """Typed, MIG, untyped and absent GPUs; states, features, reasons of both versions."""
+    nodes = {node.name: node for node in parse_nodes(captured(version, "show_node"))}
+    assert sorted(nodes) == ["bear1", "cow1", "cow2", "elk1", "wolf1", "wolf2"]
+    assert [(gpu.type, gpu.total, gpu.used) for gpu in nodes["bear1"].gpus] == [
+        ("nvidia_a100-sxm4-80gb", 2, a100),
+        ("nvidia_a100_3g.40gb", 2, 0),
+        ("nvidia_a100_1g.10gb", 4, 3),
+    ]
+    assert [(gpu.type, gpu.total, gpu.used) for gpu in nodes["elk1"].gpus] == [("", 2, 1)]
+    assert nodes["cow1"].gpus == ()
+    assert nodes["cow2"].states == {"IDLE", "DRAIN"}
+    assert nodes["cow2"].reason == "fan: replace, ask ops"
+    assert nodes["wolf1"].features == {"ada", "l40s", "ib"}
+    assert (nodes["bear1"].cpus, nodes["bear1"].memory_mib) == (64, 500000)
+    assert nodes["cow1"].partitions[:2] == ("cpu", "cpuq")
+
+
+def test_node_reason_cannot_speak_for_the_node() -> None:
+    """A reason with keys in it changes neither state nor GPUs, and is whole (captured, 22.05)."""
+    frame = (DATA / "22.05" / "probe.txt").read_text()
+    cow2 = next(node for node in parse_nodes(frame) if node.name == "cow2")
+    assert (cow2.states, cow2.gpus) == ({"IDLE", "DRAIN"}, ())
+    assert cow2.reason == "fan: State=IDLE Gres=gpu:9, ask ops"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("MIXED+PLANNED", {"MIXED", "PLANNED"}),
+        ("DOWN*+DRAIN", {"DOWN", "NOT_RESPONDING", "DRAIN"}),
+        ("idle~", {"IDLE", "POWERED_DOWN"}),
+        ("WHAT_EVER+NEW", {"WHAT_EVER", "NEW"}),
+        ("", set()),
+    ],
+)
+def test_states(text: str, expected: set[str]) -> None:
+    """States split on +, signs become words, new words pass."""
+    assert parse_states(text) == expected
+
+
+@BOTH
+def test_partitions(version: str) -> None:
+    """Limits, lists and words for nothing, in both versions."""
+    found = {
+        partition.name: partition
+        for partition in parse_partitions(captured(version, "show_partition"))
+    }
+    assert found["gpu"].nodes == ("bear1", "wolf1", "wolf2")
+    assert found["gpu"].max_time == timedelta(days=2)
+    assert found["cpu"].is_default
+    assert not found["gpu"].is_default
+    assert found["legacy"].max_nodes == 2
+    assert found["cpu"].max_nodes is None
+    assert (found["cpuq"].qos, found["cpu"].qos) == ("pq", "")
+    assert found["vip"].allow_accounts == {"vips"}
+    assert found["cpu"].allow_accounts == frozenset()
+    assert found["denied"].deny_accounts == {"test"}
+    assert found["aqos"].allow_qos == {"high"}
+    assert found["vip"].max_time is None
+    assert [found[name].state for name in ("cpu", "pdown", "pinact", "pdrain")] == [
+        "UP",
+        "DOWN",
+        "INACTIVE",
+        "DRAIN",
+    ]
+
+
+def test_partition_by_hand() -> None:
+    """Whole-node partitions and per-CPU memory (made by hand from scontrol's source)."""
+    (one,) = parse_partitions(
+        "PartitionName=x DefaultTime=01:00:00 Hidden=YES RootOnly=YES ReqResv=YES OverSubscribe=EXCLUSIVE MaxMemPerCPU=8000 "
+        "MaxCPUsPerNode=4 Nodes=(null) PriorityTier=0 PreemptMode=REQUEUE TRESBillingWeights=CPU=1.0,GRES/gpu=2.5 State=UP\n"
+    )
+    assert (one.exclusive, one.hidden, one.root_only, one.needs_reservation) == (
+        True,
+        True,
+        True,
+        True,
+    )
+    assert (one.max_memory_per_cpu_mib, one.max_memory_per_node_mib, one.max_cpus_per_node) == (
+        8000,
+        None,
+        4,
+    )
+    assert (one.nodes, one.priority_tier, one.preempt_mode) == ((), 0, "REQUEUE")
+    assert one.billing_weights == (("cpu", 1.0), ("gres/gpu", 2.5))
+    assert one.default_time == timedelta(hours=1)
+
+
+@BOTH
+def test_reservations(version: str) -> None:
+    """A maintenance reservation and its users; `(null)` is nobody."""
+    (one,) = parse_reservations(captured(version, "show_reservation"))
+    assert (one.name, one.nodes, one.users, one.accounts) == (
+        "maint",
+        ("wolf1", "wolf2"),
+        ("root",),
+        (),
+    )
+    assert one.end - one.start == timedelta(hours=4)
+    assert "MAINT" in one.flags
+
+
+def test_no_reservations() -> None:
+    """Slurm's sentence for none is none."""
+    assert parse_reservations("No reservations in the system\n") == ()
+
+
+@BOTH
+def test_settings(version: str) -> None:
+    """The settings promises depend on, and the controller's own clock."""
+    text = captured(version, "show_config")
+    config = parse_config(text)
+    assert (config.name, config.version[:5], config.accounting) == ("lab", version, True)
+    assert (config.min_job_age, config.message_timeout) == (
+        timedelta(seconds=120),
+        timedelta(seconds=10),
+    )
+    assert parse_clock(text) == datetime.fromisoformat(text.split("as of ")[1][:19])
+
+
+def test_no_accounting() -> None:
+    """A site without slurmdbd says so in its settings."""
+    assert not parse_config("AccountingStorageType = accounting_storage/none\n").accounting
+
+
+def row(*columns: str) -> str:
+    return "|".join(columns)
+
+
+# Values as 24.11 printed them (squeue_O.txt), in the order rv asks for them.
+RUNNING = "54S|alice|test|normal|gpu|RUNNING|2026-11-21T04:19:36|2026-11-21T05:04:36|wolf1|(null)|1|1|cpu=1,mem=4G,node=1,billing=1,gres/gpu=2|N/A|gres/gpu:2|any|"
+PENDING = "56S|alice|test|normal|gpu|PENDING|2026-11-21T05:19:36|2026-11-21T05:49:36||wolf[1-2]|2|2|cpu=2,mem=40G,node=2,billing=2|gres/gpu:l40s:4|N/A|two|"
+
+
+def test_queue() -> None:
+    """Nodes held, nodes planned, GPUs by TRES, and by request where TRES has none."""
+    running, pending = parse_queued(f"{RUNNING}\n{PENDING}\n", "S")
+    assert (running.nodes, running.gpus, running.gpu_type, running.name) == (
+        ("wolf1",),
+        2,
+        "",
+        "any",
+    )
+    assert (pending.planned_nodes, pending.gpus, pending.gpu_type) == (
+        ("wolf1", "wolf2"),
+        8,
+        "l40s",
+    )
+    assert (pending.state, pending.start) == (
+        JobState.PENDING,
+        datetime.fromisoformat("2026-11-21T05:19:36"),
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["evil\n99|x|y", "a|b|c", "\x1b[31mred", "tail\n" + RUNNING.replace("54S", "1")]
+)
+def test_hostile_job_names(name: str) -> None:
+    """A newline or separator in somebody's job name neither adds nor moves nor hides a job."""
+    jobs = parse_queued(f"{RUNNING.removesuffix('any|')}{name}|\n{PENDING}\n", "S")
+    assert [(job.job_id, job.state, job.gpus) for job in jobs] == [
+        ("54", JobState.RUNNING, 2),
+        ("56", JobState.PENDING, 8),
+    ]
+    assert jobs[0].name.isprintable()
+
+
+def test_rows_are_asked_for_with_the_sentinel_first_and_the_name_last() -> None:
+    """The command's format is the one the parser reads."""
+    assert "-O 'JobArrayID:S|," in squeue_line("S")
+    assert squeue_line("S").endswith("Name:|'")
+
+
+@BOTH
+def test_qos(version: str) -> None:
+    """Columns go by name: 24.11 has two more in the middle."""
+    found = {qos.name: qos.limits for qos in parse_qos(captured(version, "sacctmgr_qos_header"))}
+    assert found["pq"].per_job == (("cpu", 8),)
+    assert found["userq"].per_user == (("gres/gpu", 2),)
+    assert found["grpq"].group == (("gres/gpu", 1),)
+    assert found["maxwall"].max_wall == timedelta(minutes=10)
+    assert found["maxsub"].max_submit_per_user == 2
+    assert found["maxjobs"].max_jobs_per_user == 1
+
+
+def test_associations() -> None:
+    """Limits join their association; other clusters of the same database are left out."""
+    text = "Cluster|Account|Partition|Def Acct|QOS|Def QOS\nlab|a||b|normal,high|high\nlab|b|gpu|b|normal|\nother|c||b||\n"
+    limits = "Cluster|Account|Partition|MaxTRES|MaxJobs\nlab|b|gpu|gres/gpu=4|7\n"
+    first, second = parse_associations(text, limits, "lab")
+    assert (first.account, first.qos, first.default_qos, first.is_default) == (
+        "a",
+        ("normal", "high"),
+        "high",
+        False,
+    )
+    assert (second.partition, second.is_default, second.limits.per_job) == (
+        "gpu",
+        True,
+        (("gres/gpu", 4),),
+    )
+    assert second.limits.max_jobs_per_user == 7
+
+
+PARSERS = [
+    parse_nodes, parse_partitions, parse_reservations, parse_config, parse_clock, parse_qos, parse_associations,
+    lambda text: parse_queued(text, "S"), lambda text: parse_associations(text, text, text),
+]  # fmt: skip
+PIECES = ["NodeName=", "PartitionName=", "ReservationName=", " State=", " Gres=gpu:", " Nodes=a[1-", "]", "StartTime=2026-11-21T04:19:35",
+          " EndTime=", "7S|", "|", "\n", "=", "Name|Account", "\u2028", "MaxTime=99999999-", "1", "\x00", " Reason="]  # fmt: skip
+
+
+@pytest.mark.parametrize("parse", PARSERS)
+def test_no_text_raises(parse: object) -> None:
+    """Unknown columns, words and bytes never crash a parser."""
+
+    @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
+    def check(text: str) -> None:
+        parse(text)  # type: ignore[operator]
+
+    check()
+
+
+def test_parsing_time_is_linear() -> None:
+    """Ten times the nodes and jobs take about ten times as long, not a hundred."""
+    node = captured("22.05", "show_node").split("\n")[1] + "\n"
+
+    def seconds(count: int) -> float:
+        start = perf_counter()
+        assert len(parse_nodes(node * count)) == count
+        assert len(parse_queued(f"{PENDING}\n" * count, "S")) == count
+        return perf_counter() - start
+
+    seconds(50)
+    assert seconds(3000) < 40 * max(seconds(300), 0.01)

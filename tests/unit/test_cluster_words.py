@@ -1,0 +1,262 @@
+"""The small words of Slurm: durations, memory, times, TRES, host lists, clean text."""
+
+from datetime import datetime, timedelta
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rv.cluster import hostlist, tres, words
+from rv.cluster.fields import fields
+from rv.cluster.gres import parse_gpus
+from rv.cluster.text import last_line, printable
+from rv.models.snapshot import GpuGroup
+
+DATA = Path(__file__).parents[1] / "data" / "slurm"
+HOUR = timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1-02:03:04", timedelta(days=1, hours=2, minutes=3, seconds=4)),
+        ("7-00:00:00", timedelta(days=7)),
+        ("2-12", timedelta(days=2, hours=12)),
+        ("20:00", timedelta(minutes=20)),
+        ("04:00:00", 4 * HOUR),
+        ("90", timedelta(minutes=90)),
+        ("00:00:10.250", timedelta(seconds=10)),
+        *(
+            (word, None)
+            for word in (
+                "UNLIMITED",
+                "NOT_SET",
+                "INVALID",
+                "Partition_Limit",
+                "NONE",
+                "",
+                "-1",
+                "²",
+            )
+        ),
+    ],
+)
+def test_duration(text: str, expected: timedelta | None) -> None:
+    """Slurm's durations, and its words for none."""
+    assert words.duration(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("8G", 8192), ("8192M", 8192), ("8000", 8000), ("1T", 1 << 20), ("2048K", 2), ("1.5G", 1536), ("4Gn", 4096), ("16GB", 16384), ("UNLIMITED", None), ("", None), ("?", None)],
+)  # fmt: skip
+def test_memory(text: str, expected: int | None) -> None:
+    """Memory is MiB, whatever unit Slurm chose."""
+    assert words.memory_mib(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "N/A",
+        "Unknown",
+        "None",
+        "",
+        "09:01:50",
+        "Tomorr 04:00",
+        "2026-13-40T00:00:00",
+        "0000-01-01T00:00:00",
+    ],
+)
+def test_no_time(text: str) -> None:
+    """What is not a full time is no time, never a guess."""
+    assert words.time(text) is None
+
+
+def test_time() -> None:
+    """A full time is read as Slurm's clock shows it."""
+    assert words.time("2026-11-21T04:19:35") == datetime(2026, 11, 21, 4, 19, 35)  # noqa: DTZ001
+
+
+def test_tres() -> None:
+    """TRES are read by name, memory in MiB; what has no amount is left out."""
+    assert tres.parse_tres("cpu=4,mem=20G,gres/gpu:a100=2,x,fs/disk=N(0)") == (
+        ("cpu", 4),
+        ("mem", 20480),
+        ("gres/gpu:a100", 2),
+    )
+
+
+def test_weights() -> None:
+    """A memory weight per GiB becomes one per MiB; other weights stay."""
+    assert tres.parse_weights("CPU=1.0,Mem=0.5G,GRES/gpu:a100=4") == (
+        ("cpu", 1.0),
+        ("mem", 0.5 / 1024),
+        ("gres/gpu:a100", 4.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("gres:gpu:nvidia_a100_1g.10gb:3", (3, {"nvidia_a100_1g.10gb"})),  # 22.05
+        ("gres/gpu:4", (4, set())),  # 24.11
+        ("gres/gpu:l40s:2,gres/shard:4", (2, {"l40s"})),
+        ("cpu=20,gres/gpu=2", (2, set())),
+        ("gres:gpu", (1, set())),
+        ("gres:gpu:h200", (1, {"h200"})),
+        ("N/A", (0, set())),
+    ],
+)
+def test_gpus_asked(text: str, expected: tuple[int, set[str]]) -> None:
+    """A request names a count and maybe a type, in the forms of either version."""
+    assert tres.gpus_asked(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("gres", "used", "expected"),
+    [
+        ("gpu:a100:4(S:0-1)", "gpu:a100:3(IDX:0,2-3)", [("a100", 4, 3)]),
+        ("gpu:2", "gpu:(null):1(IDX:0)", [("", 2, 1)]),
+        ("gpu:2", "gpu:1", [("", 2, 1)]),
+        ("gres/gpu:h200:8", "gres/gpu:h200:8", [("h200", 8, 8)]),
+        ("gpu:a:2(S:0),gpu:a:2(S:1)", "gpu:a:3(IDX:0-2)", [("a", 4, 3)]),
+        ("gpu:a:2,gpu:b_1g.5gb:7", "gpu:a:0(IDX:N/A),gpu:b_1g.5gb:3(IDX:4-6)", [("a", 2, 0), ("b_1g.5gb", 7, 3)]),
+        ("gpu:a:2,gpu:b:2", "gpu:1", [("a", 2, 1), ("b", 2, 1)]),
+        ("gpu:a:2,shard:8(S:0,1),mps:gpu:4", "gpu:a:1(IDX:0),shard:2(1/4,1/4)", [("a", 2, 1)]),
+        ("gpu:a:no_consume:4", "", [("a", 4, 0)]),
+        ("gpu:0", "gpu:0", []),
+        ("(null)", "gpu:0", []),
+        ("", "", []),
+    ],
+)  # fmt: skip
+def test_gpus_of_a_node(gres: str, used: str, expected: list[tuple[str, int, int]]) -> None:
+    """Every form of Gres and GresUsed; use of no known type counts against every type."""
+    assert parse_gpus(gres, used) == tuple(
+        GpuGroup(type=t, total=n, used=u) for t, n, u in expected
+    )
+
+
+def test_gpu_use_without_gresused() -> None:
+    """Where GresUsed is missing, AllocTRES says what is used: no GPU looks free that is not."""
+    assert parse_gpus("gpu:a:4", "", "cpu=4,gres/gpu=3")[0].free == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a[01-03,7],b-x1,c[1-2]-ib[0-1]", "a01 a02 a03 a7 b-x1 c1-ib0 c1-ib1 c2-ib0 c2-ib1"),
+        ("n[098-101]", "n098 n099 n100 n101"),
+        ("x[3-1]", ""),
+        ("(null)", ""),
+        ("None assigned", ""),
+        ("a[1-2", "a[1-2"),
+        ("a],b", "a] b"),
+    ],
+)
+def test_hostlist(text: str, expected: str) -> None:
+    """Ranges, lists, padding and suffixes; broken text stays a name."""
+    assert " ".join(hostlist.expand(text)) == expected
+
+
+@pytest.mark.parametrize("version", ["22.05", "24.11"])
+def test_hostlist_as_scontrol(version: str) -> None:
+    """What `scontrol show hostnames` printed for a list is what rv makes of it."""
+    first, *rest = (DATA / version / "scontrol_show_hostnames.txt").read_text().split("\n")
+    asked = first.removeprefix("$ scontrol show hostnames ").replace("\\", "")
+    names = tuple(line for line in rest if line and not line.startswith(("[", "$")))
+    assert hostlist.expand(asked) == names[: len(hostlist.expand(asked))] != ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a[0-999999999999999]", "a[1-99999][1-99999][1-99999]", ",".join(["a[1-99999]"] * 2000)],
+)
+def test_hostlist_is_bounded(text: str) -> None:
+    """A list that would not fit gives its first names, soon."""
+    assert len(hostlist.expand(text)) == hostlist.LIMIT
+
+
+PART = st.text("abcxyz-", min_size=1, max_size=4)
+SPAN = st.tuples(st.integers(0, 120), st.integers(0, 5), st.integers(1, 4))
+
+
+@given(st.lists(st.tuples(PART, SPAN, PART, SPAN), min_size=1, max_size=4))
+def test_hostlist_round_trip(
+    pieces: list[tuple[str, tuple[int, int, int], str, tuple[int, int, int]]],
+) -> None:
+    """Names written as ranges come back in order."""
+
+    def names(span: tuple[int, int, int]) -> list[str]:
+        low, more, width = span
+        return [str(value).zfill(width) for value in range(low, low + more + 1)]
+
+    def bracket(span: tuple[int, int, int]) -> str:
+        return f"[{names(span)[0]}-{names(span)[-1]}]"
+
+    text = ",".join(f"{a}{bracket(s)}{b}{bracket(t)}" for a, s, b, t in pieces)
+    expected = [f"{a}{x}{b}{y}" for a, s, b, t in pieces for x, y in product(names(s), names(t))]
+    assert list(hostlist.expand(text)) == expected
+
+
+def test_a_bounded_list_keeps_its_order() -> None:
+    """The names kept are the first ones, in Slurm's order."""
+    assert hostlist.expand("a[1-99999]-[1-3]")[:4] == ("a1-1", "a1-2", "a1-3", "a2-1")
+
+
+def test_fields_keep_spaces_and_the_first_of_two() -> None:
+    """Values hold spaces; a key inside free text at the end cannot replace the real one."""
+    value = fields("NodeName=a OS=Linux 6.1 #1 SMP State=IDLE AllocTRES= Reason=bad State=DOWN x=y")
+    assert (value["OS"], value["State"], value["AllocTRES"]) == ("Linux 6.1 #1 SMP", "IDLE", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain; ünïcode", "plain; ünïcode"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07x\x1b]52;c;ZXZpbA==\x1b\\y", "xy"),
+        ("a\u202eb\u2066c\u200bd", "abcd"),
+        ("a\nb\tc\u2028d\x00e\x85f", "a b c de f"),
+        ("\x9b31mz\x7f", "z"),
+    ],
+)
+def test_printable(text: str, expected: str) -> None:
+    """Nothing that moves a cursor, recolours, reorders or breaks a line survives."""
+    assert printable(text) == expected
+
+
+@given(st.text())
+def test_printable_is_always_printable(text: str) -> None:
+    """Whatever goes in, one printable line comes out, and cleaning it again changes nothing."""
+    cleaned = printable(text)
+    assert cleaned.isprintable()
+    assert printable(cleaned) == cleaned
+
+
+def test_last_line() -> None:
+    """The last line with something on it."""
+    assert last_line("one\n\x1b[1mtwo\x1b[0m\n \n") == "two"
+    assert last_line("\n") == ""
+
+
+@pytest.mark.parametrize(
+    "parse",
+    [words.number, words.time, words.duration, words.configured_seconds, words.memory_mib, words.words, words.allowed,
+     hostlist.expand, tres.parse_tres, tres.parse_weights, tres.gpus_asked, fields, last_line, lambda text: parse_gpus(text, text, text)],
+)  # fmt: skip
+def test_no_word_raises(parse: object) -> None:
+    """No text makes a parser raise."""
+    slurmish = st.lists(
+        st.sampled_from(
+            [*"[](),-=:|/ 019", "gpu", "a100", "(null)", "9" * 20, "UNLIMITED", "G", "T"]
+        )
+    ).map("".join)
+
+    @given(st.text() | slurmish)
+    def check(text: str) -> None:
+        parse(text)  # type: ignore[operator]
+
+    check()
