@@ -260,7 +260,7 @@ def check(report: Report, options: argparse.Namespace) -> None:
 
 def options_from(argv: list[str]) -> argparse.Namespace:
     """Read the flags; ranks of one launch share a folder, so each has a result of its own."""
-    rank = f".rank{os.environ.get('RANK', 0)}" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
+    rank = f".rank{os.environ.get('RANK', '0')}" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
     parser = argparse.ArgumentParser(description="Check what this job was given.")
     parser.add_argument("--quick", action="store_true", help="smaller matrices")
     parser.add_argument("--size", type=int, help="matrix size (default: by device)")
