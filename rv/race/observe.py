@@ -1,6 +1,6 @@
 """Gather what the sources say of races: marks, the queue, then single questions for the vanished."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -21,10 +21,11 @@ from rv.transport import Transport
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """One look at a race: its status, its marks, and whether a controller answered."""
+    """One look at a race: its status, its marks, Slurm's records, and whether Slurm answered."""
 
     status: RaceStatus
     marks: Marks
+    records: tuple[JobRecord, ...]
     reachable: bool
 
 
@@ -60,13 +61,18 @@ def observe(
     observations = []
     for race in races:
         known = _names(extra)
-        missing = [n for n in vanished[race.race_id] if race.entry(n).name not in known]  # type: ignore[union-attr]
+        missing = [n for n in vanished[race.race_id] if race.name_of(n) not in known]
         if records is not None:
             marks[race.race_id] = _note_absent(race, marks[race.race_id], missing, now, transport)
         evidence = Evidence(records=_believable(race, (*(records or ()), *extra)), now=now)
         status = resolve(race, marks[race.race_id], evidence)
         observations.append(
-            Observation(status=status, marks=marks[race.race_id], reachable=records is not None)
+            Observation(
+                status=status,
+                marks=marks[race.race_id],
+                records=tuple(evidence.records),
+                reachable=records is not None,
+            )
         )
     return tuple(observations)
 
@@ -90,7 +96,7 @@ def _ask_singly(
     wanted = [(race, number) for race in races for number in vanished[race.race_id]]
     if not wanted:
         return ()
-    names = {race.entry(number).name for race, number in wanted}  # type: ignore[union-attr]
+    names = {race.name_of(number) for race, number in wanted}
     ids = sorted(
         {i for race, n in wanted for i in dict(marks[race.race_id].job_ids).get(n, ())}
     )
@@ -107,7 +113,12 @@ def _ask_singly(
     return (*found, *reversed([record for record in accounted if record.name in names]))
 
 
-def _ask(script, sentinel, parse, transport):  # type: ignore[no-untyped-def]
+def _ask(
+    script: str,
+    sentinel: str,
+    parse: Callable[[str, str], tuple[JobRecord, ...] | None],
+    transport: Transport,
+) -> tuple[JobRecord, ...]:
     completed = transport.run(script, timeout=40)
     return parse(completed.stdout, sentinel) or ()
 

@@ -23,7 +23,7 @@ PARALLEL: Final = 8
 _ATTEMPTS: Final = 3
 _IN_DOUBT: Final = re.compile(
     r"timed out|unable to contact|connect|communicat|zero bytes|socket|temporarily|try again"
-    r"|slow down|protocol|authenticat|munge|not responding|pending job limit|resource",
+    r"|slow down|protocol|authenticat|munge|not responding",
     re.IGNORECASE,
 )
 # The id is written down by the shell that got it: the client may be gone by then.
@@ -155,7 +155,7 @@ def _slurm_words(text: str) -> str:
 
 def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int, Submitted]:
     """Look the doubtful ones up by name; what is found was accepted all the same."""
-    names = {race.entry(number).name: number for number in numbers if race.entry(number)}  # type: ignore[union-attr]
+    names = {race.name_of(number): number for number in numbers}
     sentinel = new_sentinel()
     completed = transport.run(find_by_name_script(names, sentinel), timeout=30)
     found = parse_queue(completed.stdout, sentinel) or ()

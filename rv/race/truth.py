@@ -129,7 +129,8 @@ def _claimed(
         return _vanished(race, marks, claim, evidence.now)
     if record.state.is_terminal:
         return _by_record(claim, record)
-    if record.state.is_pending or record.restarts > claim.restart:
+    # A queue row may be older than the claim, so that "pending" alone proves nothing.
+    if record.restarts > claim.restart:
         where = f"Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
         return RaceState.LOST, None, where
     return RaceState.RUNNING, None, ""

@@ -79,6 +79,32 @@ def omp_threads(strategy: Strategy) -> int:
     return max(1, strategy.cpus_per_task // max(1, strategy.gpus_per_node))
 
 
+def sbatch_line(strategy: Strategy) -> str:
+    """What a person would type for this strategy, without the race around it."""
+    options = {
+        "-p": strategy.partition,
+        "-A": strategy.account,
+        "-q": strategy.qos,
+        "-t": slurm_time(strategy.walltime),
+        "-N": strategy.nodes,
+        "--ntasks-per-node": 1,
+        "-c": strategy.cpus_per_task,
+        "--mem": f"{strategy.memory_mib}M",
+        "--gres": strategy.gres,
+        "-C": strategy.constraint,
+        "-x": ",".join(strategy.exclude_nodes),
+    }
+    words = [_option(name, value) for name, value in options.items() if value != ""]
+    extra = [_option(f"--{key}", value) for key, value in strategy.extra]
+    return " ".join(["sbatch", *words, *extra, "job.sh"])
+
+
+def _option(name: str, value: object) -> str:
+    if value == "":
+        return name
+    return f"{name}{'=' if name.startswith('--') else ' '}{quote.shell(value)}"
+
+
 def _template(strategy: Strategy, command: Command | None) -> str:
     """A shell, srun and mpirun start once, on the first node, whatever the layout."""
     once = command is None or command.launcher is Launcher.MPI

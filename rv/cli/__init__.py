@@ -1,0 +1,1 @@
+"""The commands: each builds a request, calls one workflow function, and hands the result to ui."""

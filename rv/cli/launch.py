@@ -1,0 +1,125 @@
+"""What `up` and `run` have in common: plan, show or start, follow, and turn the end into a code."""
+
+from typing import Final
+
+import typer
+
+from rv.cli import session
+from rv.cli.options import RequestOptions, build_request
+from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED
+from rv.models.command import Command
+from rv.models.race import Race
+from rv.ui import console
+
+_HELD: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
+
+
+def dry_run(options: RequestOptions, command: Command | None) -> None:
+    """Show what would be submitted, and submit nothing."""
+    from rv.ui.documents import plan_document
+    from rv.ui.tables import plan_text
+    from rv.workflow.launch import prepare
+
+    here = session.open_session(options.cluster)
+    _say_taken(options, command, here.target.label)
+    made = prepare(build_request(options, command), here.target, here.workdir, {}, here.now)
+    if options.json:
+        console.emit_json(plan_document(made.plan, made.names, made.scripts))
+    else:
+        console.answer(plan_text(made.plan, made.sbatch_lines))
+
+
+def launch(
+    options: RequestOptions, command: Command | None, *, detach: bool, stops_unclaimed: bool
+) -> None:
+    """Race, follow to the end, and exit with the job's own code.
+
+    `stops_unclaimed`: Ctrl-C before there is a winner cancels the race instead of leaving it.
+    """
+    from rv.cluster.environment import caller_environment
+    from rv.race.watch import GaveUp
+    from rv.ui.follow import Follower
+    from rv.workflow import launch as flow
+    from rv.workflow.shell import hold_shell
+
+    here = session.open_session(options.cluster)
+    _say_taken(options, command, here.target.label)
+    environment = caller_environment(here.environ)
+    request = build_request(options, command)
+    made = flow.prepare(request, here.target, here.workdir, environment, here.now)
+    for note in made.plan.notes:
+        console.say(note)
+    sink = Follower(json_only=options.json)
+    race = flow.start(made, here.target, sink, detached=detach)
+    if detach:
+        _detached(race, options)
+        return
+    try:
+        if command is None:
+            status = hold_shell(race, made, here.target, sink)
+        else:
+            status = flow.watch(race, made, here.target, sink, until_claim=False)
+    except GaveUp:
+        _stop(race, here)
+        console.say(f"gave up after {options.wait_timeout}: race {race.race_id} is cancelled")
+        raise typer.Exit(EXIT_GAVE_UP) from None
+    except KeyboardInterrupt:
+        _interrupted(race, here, stops_unclaimed=stops_unclaimed)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    _finish(status, sink, options, here)
+
+
+def _finish(
+    status: "RaceStatus", sink: "Follower", options: RequestOptions, here: session.Session
+) -> None:
+    from rv.ui.documents import race_document
+    from rv.workflow.outcome import exit_code
+
+    sink.finish(status)
+    if options.json:
+        console.emit_json(race_document(status))
+    raise typer.Exit(exit_code(status, here.target.transport))
+
+
+def _detached(race: Race, options: RequestOptions) -> None:
+    from rv.models.race import RaceState, RaceStatus
+    from rv.ui.documents import race_document
+
+    if options.json:
+        console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))
+    else:
+        console.answer(race.race_id)
+    console.say(_HELD.format(race=race.race_id))
+
+
+def _interrupted(race: Race, here: session.Session, *, stops_unclaimed: bool) -> None:
+    from rv.race.observe import load_marks
+
+    if stops_unclaimed and load_marks(race, here.target.transport).claim is None:
+        _stop(race, here)
+        console.say(f"stopped: race {race.race_id} is cancelled")
+    else:
+        console.say(f"detached: {_HELD.format(race=race.race_id)}")
+
+
+def _stop(race: Race, here: session.Session) -> None:
+    from rv.workflow.history import stop_race
+
+    stopped = stop_race(race, here.target)
+    if stopped.unconfirmed:
+        console.say(f"not confirmed: {stopped.unconfirmed}; rv ps will tell")
+
+
+def _say_taken(options: RequestOptions, command: Command | None, cluster: str) -> None:
+    """The first line says what rv took, so that a misread option is seen at once."""
+    what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
+    kind = f" ({options.type})" if options.type else ""
+    time = f" for {options.time}" if options.time else ""
+    run = f": {command.line}" if command else ""
+    console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rv.models.race import RaceStatus
+    from rv.ui.follow import Follower

@@ -1,0 +1,187 @@
+"""The options that `up` and `run` share, written once, and the request they make."""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from typing import Annotated, Any, Final, get_type_hints
+
+import typer
+
+from rv.errors import Kind, RvError
+from rv.models.command import Command
+from rv.models.quantities import parse_duration, parse_memory_mib
+from rv.models.request import (
+    DEFAULT_MAX_SUBMISSIONS,
+    DEFAULT_WALLTIME,
+    Fanout,
+    Layouts,
+    NodeLimit,
+    Request,
+)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+_NODES: Final = re.compile(r"[A-Za-z0-9._,\[\]-]+", re.ASCII)
+_OWNED: Final = frozenset(
+    {
+        "account", "array", "chdir", "comment", "constraint", "cpus-per-gpu", "cpus-per-task",
+        "dependency", "error", "exclude", "export", "export-file", "get-user-env", "gpus",
+        "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "help", "input", "job-name",
+        "kill-on-invalid-dep", "mem", "mem-per-cpu", "mem-per-gpu", "no-requeue", "nodes",
+        "ntasks", "ntasks-per-node", "open-mode", "output", "parsable", "partition", "qos",
+        "quiet", "requeue", "signal", "test-only", "time", "time-min", "uid", "gid", "usage",
+        "version", "wait", "wrap",
+    }
+)  # fmt: skip
+"""sbatch options that rv writes itself, or that would break the race."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RequestOptions:
+    """The shared options as typed; `typer` reads this class's annotations."""
+
+    gpu: Annotated[int, typer.Option("--gpu", "-g", min=0, help="GPUs in all.")] = 1
+    type: Annotated[str, typer.Option("--type", "-t", help="GPU types, such as a100,h200.")] = ""
+    vram: Annotated[str, typer.Option(help="Least memory of each GPU, such as 40G.")] = ""
+    time: Annotated[str, typer.Option(help="Walltime: 90m, 2h, 1d12h, 2:59:00.")] = ""
+    mem: Annotated[str, typer.Option(help="Memory a node, such as 32G.")] = ""
+    cpus: Annotated[int, typer.Option(min=0, help="CPUs a node.")] = 0
+    mig: Annotated[bool, typer.Option("--mig", help="One MIG slice.")] = False
+    partition: Annotated[str, typer.Option("--partition", "-p", help="Only these partitions.")] = ""
+    account: Annotated[str, typer.Option("--account", "-A", help="Account to charge.")] = ""
+    qos: Annotated[str, typer.Option("--qos", "-q", help="Quality of service.")] = ""
+    exclude: Annotated[str, typer.Option("--exclude", "-x", help="Nodes to leave out.")] = ""
+    single_node: Annotated[bool, typer.Option("--single-node", help="One node only.")] = False
+    multi_node: Annotated[bool, typer.Option("--multi-node", help="Several nodes only.")] = False
+    layouts: Annotated[Layouts, typer.Option(help="Every way to split over nodes, or auto.")] = (
+        Layouts.AUTO
+    )
+    strict_gpu: Annotated[
+        bool, typer.Option("--strict-gpu", help="Refuse a node with another GPU model.")
+    ] = False
+    name: Annotated[str, typer.Option("--name", "-n", help="Name of the race.")] = ""
+    fanout: Annotated[Fanout, typer.Option(help="In waves (auto), or all at once (each).")] = (
+        Fanout.AUTO
+    )
+    max_submissions: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = (
+        DEFAULT_MAX_SUBMISSIONS
+    )
+    widen_after: Annotated[str, typer.Option(help="Wait for the first job so long.")] = "15s"
+    wait_timeout: Annotated[str, typer.Option(help="Cancel when nothing has started by then.")] = ""
+    sbatch: Annotated[
+        list[str] | None, typer.Option("--sbatch", help="Another sbatch option, K=V; repeatable.")
+    ] = None
+    cluster: Annotated[str, typer.Option(help="local, or sandbox[:NAME].")] = ""
+    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
+
+
+def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the shared options: its `options` parameter becomes one for each of them."""
+    signature = inspect.signature(command)
+    hints = get_type_hints(command, include_extras=True)
+    shared = get_type_hints(RequestOptions, include_extras=True)
+    own = [p for name, p in signature.parameters.items() if name != "options"]
+
+    def wrapped(**values: Any) -> None:  # noqa: ANN401 - typer passes what the annotations say
+        options = {name: values.pop(name) for name in shared}
+        command(options=RequestOptions(**options), **values)
+
+    added = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
+            annotation=shared[field.name],
+        )
+        for field in fields(RequestOptions)
+    ]  # fmt: skip
+    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]
+    wrapped.__signature__ = signature.replace(parameters=[*keyword, *added])  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {p.name: p.annotation for p in (*keyword, *added)}
+    wrapped.__doc__ = command.__doc__
+    wrapped.__name__ = command.__name__
+    return wrapped
+
+
+def build_request(options: RequestOptions, command: Command | None) -> Request:
+    """Read the options as typed. Raises `RvError(USAGE)` for what makes no sense."""
+    if options.single_node and options.multi_node:
+        raise RvError(
+            Kind.USAGE, "--single-node and --multi-node exclude each other", hint="give one of them"
+        )
+    return Request(
+        gpus=options.gpu,
+        types=_words(options.type),
+        min_vram_mib=parse_memory_mib(options.vram) if options.vram else None,
+        walltime=parse_duration(options.time) if options.time else DEFAULT_WALLTIME,
+        walltime_given=bool(options.time),
+        memory_mib=parse_memory_mib(options.mem) if options.mem else None,
+        cpus=options.cpus or None,
+        mig=options.mig,
+        partitions=_words(options.partition),
+        account=_plain("--account", options.account),
+        qos=_plain("--qos", options.qos),
+        exclude_nodes=_nodes(options.exclude),
+        node_limit=_node_limit(options),
+        layouts=options.layouts,
+        strict_gpu=options.strict_gpu,
+        command=command,
+        name=_race_name(options.name),
+        sbatch=tuple(_extra(text) for text in options.sbatch or ()),
+        fanout=options.fanout,
+        max_submissions=options.max_submissions,
+        widen_after=_seconds(options.widen_after),
+        wait_timeout=_seconds(options.wait_timeout) if options.wait_timeout else None,
+    )
+
+
+def _seconds(text: str) -> timedelta:
+    """Waiting times are short: a bare number is seconds, unlike Slurm's minutes."""
+    return parse_duration(f"{text}s" if text.strip().isdigit() and int(text) else text)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _node_limit(options: RequestOptions) -> NodeLimit:
+    if options.single_node:
+        return NodeLimit.SINGLE
+    return NodeLimit.MULTI if options.multi_node else NodeLimit.ANY
+
+
+def _plain(option: str, text: str) -> str:
+    if text and not _NAME.fullmatch(text):
+        raise RvError(Kind.USAGE, f"{text!r} is no value for {option}", hint="see sacctmgr show assoc")
+    return text
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    from rv.cluster.hostlist import expand
+
+    if text and not _NODES.fullmatch(text):
+        raise RvError(Kind.USAGE, f"{text!r} names no nodes", hint="write --exclude a1,b[2-4]")
+    return expand(text)
+
+
+def _race_name(text: str) -> str:
+    if text and not _NAME.fullmatch(text):
+        raise RvError(
+            Kind.USAGE,
+            f"{text!r} is no name for a race",
+            hint="use letters, digits, dot, dash and underscore, 64 at most",
+        )
+    return text
+
+
+def _extra(text: str) -> tuple[str, str]:
+    key, _, value = text.removeprefix("--").partition("=")
+    if not _KEY.fullmatch(key):
+        raise RvError(Kind.USAGE, f"{text!r} is no sbatch option", hint="write --sbatch K=V")
+    if key in _OWNED:
+        raise RvError(
+            Kind.USAGE,
+            f"--sbatch {key} is rv's own to set",
+            hint="rv up --help lists the options for GPUs, time, memory, nodes and accounts",
+        )
+    return key, value

@@ -1,0 +1,67 @@
+"""What every command starts with: the environment, the clock, the cluster, and who listens."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rv import bundle
+from rv.errors import Kind, RvError
+from rv.models.command import Command
+from rv.workflow.target import Target, locate
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Session:
+    """The surroundings of one command, read once."""
+
+    environ: Mapping[str, str]
+    workdir: str
+    now: float
+    target: Target
+
+
+def open_session(cluster: str) -> Session:
+    """Read the surroundings and find the cluster."""
+    try:
+        workdir = str(Path.cwd())
+    except OSError as error:
+        raise RvError(
+            Kind.STAGE, "the current directory is gone", hint="cd to one that exists"
+        ) from error
+    environ = dict(os.environ)
+    return Session(
+        environ=environ, workdir=workdir, now=time.time(), target=locate(cluster, environ)
+    )
+
+
+def now() -> float:
+    """Seconds since the epoch."""
+    return time.time()
+
+
+def read_line(text: str) -> Command:
+    """Read `--run TEXT` against the current directory."""
+    from rv.workflow.command import from_line
+
+    return from_line(text, _around())
+
+
+def read_words(words: tuple[str, ...]) -> Command:
+    """Read an argv against the current directory."""
+    from rv.workflow.command import from_words
+
+    return from_words(words, _around())
+
+
+def _around() -> "Surroundings":
+    from rv.workflow.command import Surroundings
+
+    names = tuple(name.removesuffix(".py") for name in bundle.payload_names())
+    return Surroundings(is_file=os.path.isfile, payloads=names, nearby=tuple(os.listdir()))
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rv.workflow.command import Surroundings

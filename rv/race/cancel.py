@@ -1,0 +1,72 @@
+"""Cancel a race's jobs, by name and by id: the whole race, or what is left beside its winner."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rv.cluster.jobs import find_by_name_script, parse_queue
+from rv.cluster.probe import new_sentinel
+from rv.models.job import JobRecord
+from rv.models.race import Race, RaceStatus
+from rv.transport import Transport
+
+_PATIENCE_S: Final = 30.0
+_SCANCEL_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stopped:
+    """What stopping a race came to: jobs cancelled, and what could not be confirmed."""
+
+    cancelled: tuple[int, ...]
+    unconfirmed: str = ""
+
+
+def stop(
+    race: Race, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
+) -> Stopped:
+    """Cancel every job of a race, those whose ids were never learned too, and see them gone.
+
+    The stop mark comes first: from then on no submitter submits and no job of it starts.
+    """
+    transport.write(f"{race.directory}/stop", b"stopped by rv\n")
+    cancelled: set[int] = set()
+    waited = 0.0
+    while True:
+        live = _live(race, transport)
+        if live is not None:
+            fresh = sorted({record.job_id for record in live} - cancelled)
+            cancel_ids(fresh, transport)
+            cancelled.update(fresh)
+            if not live:
+                return Stopped(cancelled=tuple(sorted(cancelled)))
+        if waited >= _PATIENCE_S:
+            why = "Slurm does not answer" if live is None else f"{len(live)} jobs are still ending"
+            return Stopped(cancelled=tuple(sorted(cancelled)), unconfirmed=why)
+        pause = 0.2 if waited < 2 else 1.0
+        sleep(pause)
+        waited += pause
+
+
+def reap(status: RaceStatus, transport: Transport) -> tuple[int, ...]:
+    """Cancel what a settled race still has in the queue; the ids are this moment's, by name."""
+    winner = status.claim.job_id if status.claim else 0
+    if not (status.claim or status.state.is_over):
+        return ()
+    left = sorted({job.job_id for job in status.live_jobs if job.job_id != winner})
+    cancel_ids(left, transport)
+    return tuple(left)
+
+
+def cancel_ids(ids: Sequence[int], transport: Transport) -> None:
+    """Cancel jobs by id; finished or unknown ones do no harm."""
+    if ids:
+        transport.run(f"scancel -Q {' '.join(map(str, ids))}", timeout=_SCANCEL_TIMEOUT_S)
+
+
+def _live(race: Race, transport: Transport) -> tuple[JobRecord, ...] | None:
+    sentinel = new_sentinel()
+    completed = transport.run(find_by_name_script(race.job_names, sentinel), timeout=30)
+    records = parse_queue(completed.stdout, sentinel)
+    return None if records is None else tuple(r for r in records if not r.state.is_terminal)

@@ -1,0 +1,67 @@
+"""The settled state of a race, written into its directory so that nobody has to ask again."""
+
+import json
+from typing import Any, Final
+
+from rv.models.job import JobState
+from rv.models.race import JobStatus, Marks, Race, RaceState, RaceStatus
+from rv.transport import Transport
+
+_FILE: Final = "verdict.json"
+
+
+def save_verdict(status: RaceStatus, transport: Transport) -> None:
+    """Keep a state that cannot change any more: it is over and no job of it is left."""
+    if not status.state.is_over or status.live_jobs:
+        return
+    data = {
+        "state": status.state,
+        "exit_code": status.exit_code,
+        "started_at": status.started_at,
+        "ended_at": status.ended_at,
+        "why": status.why,
+        "warnings": status.warnings,
+        "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
+    }
+    transport.write(f"{status.race.directory}/{_FILE}", json.dumps(data).encode())
+
+
+def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus | None:
+    """Read a settled state back; None where there is none, or where the winner spoke up since.
+
+    A node that was only out of touch may still bring the exit file, which beats LOST and ENDED.
+    """
+    text = transport.read(f"{race.directory}/{_FILE}")
+    if text is None:
+        return None
+    try:
+        data: dict[str, Any] = json.loads(text)
+        state = RaceState(data["state"])
+        if state in (RaceState.LOST, RaceState.ENDED) and marks.ended is not None:
+            return None
+        return RaceStatus(
+            race=race,
+            state=state,
+            claim=marks.claim,
+            exit_code=data["exit_code"],
+            started_at=data["started_at"],
+            ended_at=data["ended_at"],
+            why=data["why"],
+            warnings=tuple(data["warnings"]),
+            jobs=tuple(_job(race, *fields) for fields in data["jobs"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _job(race: Race, number: int, job_id: int, state: str, reason: str, nodes: str) -> JobStatus:
+    entry = race.entry(number)
+    return JobStatus(
+        number=number,
+        name=race.name_of(number),
+        strategy=entry.strategy if entry else "",
+        job_id=job_id,
+        state=JobState(state),
+        reason=reason,
+        nodes=nodes,
+    )

@@ -1,0 +1,150 @@
+"""Watch one race until it is over: the claim within a second, the queue seldom, both cheaply."""
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final, Protocol
+
+from rv.models.job import JobState
+from rv.models.race import Marks, Race, RaceStatus
+from rv.race.advance import advance, untried
+from rv.race.observe import Observation, load_marks, observe
+from rv.race.output import Chunk, OutputReader
+from rv.race.queue import Queue
+from rv.race.submit import Submitted, submit
+from rv.race.truth import Evidence, resolve
+
+_FIRST_ASK_S: Final = 5.0
+_LAST_ASK_S: Final = 60.0
+_RUNNING_ASK_S: Final = (30.0, 60.0)
+_GROWTH: Final = 1.3
+_TICK_S: Final = 1.0
+_QUICK_TICK_S: Final = 0.1
+_QUICK_FOR_S: Final = 10.0
+
+
+class Sink(Protocol):
+    """Where what happens goes: the terminal, or a test."""
+
+    def status(self, status: RaceStatus) -> None:
+        """The state may have changed."""
+
+    def submitted(self, fates: Sequence[Submitted]) -> None:
+        """Submissions were sent, and this became of them."""
+
+    def output(self, chunk: Chunk) -> None:
+        """The command wrote something."""
+
+
+class GaveUp(Exception):  # noqa: N818 - the user's own limit was reached: nothing is in error
+    """The user's `--wait-timeout` passed before the command started."""
+
+
+@dataclass(kw_only=True, slots=True)
+class Watch:
+    """One client's watch over one race. Times in seconds; `clock` is the epoch's.
+
+    `waves` are those still to be sent; `until_claim` ends the watch as soon as there is a winner.
+    """
+
+    race: Race
+    queue: Queue
+    sink: Sink
+    waves: list[tuple[int, ...]] = field(default_factory=list)
+    widen_after: timedelta = timedelta(seconds=15)
+    wait_timeout: timedelta | None = None
+    until_claim: bool = False
+    node: int | None = None
+    clock: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    _began: float = 0.0
+    _next_ask: float = 0.0
+    _interval: float = _FIRST_ASK_S
+    _evidence: Evidence = Evidence(records=(), now=0.0)
+
+    def run(self) -> RaceStatus:
+        """Watch until the race is over (or claimed) and return what it came to.
+
+        Raises `GaveUp` when nothing has started by `wait_timeout`.
+        """
+        self._began = self.clock()
+        self._next_ask = self._began + _FIRST_ASK_S
+        reader = OutputReader(self.race, self.queue.transport, self.node)
+        while True:
+            status = self._look()
+            self._stream(reader)
+            self.sink.status(status)
+            if status.state.is_over and not self._send_next_wave(status):
+                self._stream(reader)
+                return status
+            if status.claim and self.until_claim:
+                return status
+            if not status.claim:
+                self._while_unclaimed(status)
+            self.sleep(self._tick())
+
+    def _tick(self) -> float:
+        return _QUICK_TICK_S if self.clock() - self._began < _QUICK_FOR_S else _TICK_S
+
+    def _stream(self, reader: OutputReader) -> None:
+        for chunk in reader.read():
+            self.sink.output(chunk)
+
+    def _look(self) -> RaceStatus:
+        """A cheap look at the directory; a full one when the queue is due."""
+        now = self.clock()
+        if now < self._next_ask:
+            marks = load_marks(self.race, self.queue.transport)
+            return resolve(self.race, marks, Evidence(records=self._evidence.records, now=now))
+        seen = self._ask(now)
+        advance(seen, self.queue.transport)
+        return seen.status
+
+    def _ask(self, now: float) -> Observation:
+        (seen,) = observe([self.race], self.queue, timedelta(seconds=self._interval), now)
+        self._evidence = Evidence(records=seen.records, now=now)
+        if seen.status.claim:
+            self._interval = random.uniform(*_RUNNING_ASK_S)  # noqa: S311 - spreads load only
+        else:
+            self._interval = min(self._interval * _GROWTH, _LAST_ASK_S)
+        self._next_ask = now + self._interval * random.uniform(0.9, 1.1)  # noqa: S311
+        return seen
+
+    def _while_unclaimed(self, status: RaceStatus) -> None:
+        waited = self.clock() - self._began
+        if self.wait_timeout and waited > self.wait_timeout.total_seconds():
+            raise GaveUp
+        unfit = bool(status.warnings) or not status.live_jobs and self._all_refused(status)
+        if self.waves and (waited > self.widen_after.total_seconds() or unfit):
+            self._widen()
+
+    def _all_refused(self, status: RaceStatus) -> bool:
+        tried = [job for job in status.jobs if job.state is not JobState.UNKNOWN]
+        return bool(tried) and all(job.state is JobState.LAUNCH_FAILED for job in tried)
+
+    def _widen(self) -> None:
+        """Send the next wave, unless the first job is starting right now."""
+        seen = self._ask(self.clock())
+        if seen.status.claim or any(job.state in _STARTING for job in seen.status.jobs):
+            return
+        self.send(self.waves.pop(0))
+
+    def _send_next_wave(self, status: RaceStatus) -> bool:
+        """Go on with strategies nobody tried when all that were tried ended without a start."""
+        marks: Marks = load_marks(self.race, self.queue.transport)
+        if status.claim or marks.stopped or not (left := untried(self.race, marks)):
+            return False
+        self.waves.clear()
+        self.send(left)
+        return True
+
+    def send(self, numbers: Sequence[int]) -> tuple[Submitted, ...]:
+        """Submit and tell the sink."""
+        fates = submit(self.race, numbers, self.queue.transport)
+        self.sink.submitted(fates)
+        return fates
+
+
+_STARTING: Final = frozenset({JobState.RUNNING, JobState.CONFIGURING})

@@ -1,0 +1,1 @@
+"""The only code that prints: answers on stdout, everything else on stderr."""

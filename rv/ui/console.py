@@ -1,0 +1,70 @@
+"""Print: the answer goes to stdout, the talk to stderr, errors as one line with a hint."""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from rv.cluster.text import printable
+from rv.errors import RvError
+
+
+def say(text: str) -> None:
+    """Talk to the user, on stderr; nothing in the text can move the cursor."""
+    _write(sys.stderr, "\n".join(printable(line) for line in text.split("\n")) + "\n")
+
+
+def answer(text: str) -> None:
+    """Give the answer, on stdout."""
+    _write(sys.stdout, "\n".join(printable(line) for line in text.split("\n")) + "\n")
+
+
+def emit_json(value: Mapping[str, Any]) -> None:
+    """Give the answer as one JSON object, on stdout."""
+    _write(sys.stdout, json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+
+
+def error(failure: RvError) -> None:
+    """Show a failure as `error[kind]: …` and its hint."""
+    say(f"error[{failure.kind}]: {' '.join(failure.message.split())}")
+    if failure.hint:
+        say(f"  hint: {failure.hint}")
+
+
+def error_json(failure: RvError) -> None:
+    """Show a failure as JSON, for programs."""
+    emit_json(
+        {"error": {"kind": failure.kind, "message": failure.message, "hint": failure.hint}}
+    )
+
+
+def raw(data: bytes, *, is_error: bool) -> None:
+    """Pass the user's own program's output through as it is."""
+    stream = sys.stderr if is_error else sys.stdout
+    stream.flush()
+    try:
+        stream.buffer.write(data)
+        stream.buffer.flush()
+    except BrokenPipeError:
+        _detach(stream)
+
+
+def is_terminal() -> bool:
+    """Whether a person sees stderr, where the talk goes."""
+    return sys.stderr.isatty()
+
+
+def _write(stream: Any, text: str) -> None:  # noqa: ANN401 - either of sys's two text streams
+    encoding = stream.encoding or "utf-8"
+    try:
+        stream.write(text.encode(encoding, errors="replace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError:
+        _detach(stream)
+
+
+def _detach(stream: Any) -> None:  # noqa: ANN401
+    """Whoever read our output is gone: the rest goes nowhere, without a traceback at exit."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -1,0 +1,90 @@
+"""The documented JSON objects of plans and races. Pure."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from rv.models.plan import Plan, Strategy
+from rv.models.race import RaceStatus
+
+
+def plan_document(plan: Plan, names: Mapping[int, str], scripts: Mapping[int, str]) -> dict[str, Any]:
+    """Describe a plan; `names` and `scripts` are by submission number."""
+    return {
+        "strategies": [strategy_document(strategy) for strategy in plan.strategies],
+        "excluded": [{"what": item.what, "reason": item.reason} for item in plan.excluded],
+        "submissions": [
+            {
+                "name": names[s.number],
+                "strategies": [strategy.id for strategy in s.strategies],
+                "script": scripts[s.number],
+            }
+            for s in plan.submissions
+        ],
+        "waves": [[names[number] for number in wave] for wave in plan.waves],
+        "notes": list(plan.notes),
+    }
+
+
+def strategy_document(strategy: Strategy) -> dict[str, Any]:
+    """Describe one strategy; memory and CPUs are per node."""
+    start = strategy.estimate.start_in
+    return {
+        "id": strategy.id,
+        "gpu": strategy.gpu,
+        "gpus": strategy.gpus,
+        "nodes": strategy.nodes,
+        "gpus_per_node": strategy.gpus_per_node,
+        "partition": strategy.partition,
+        "mode": strategy.mode,
+        "walltime_s": int(strategy.walltime.total_seconds()),
+        "mem_mib": strategy.memory_mib,
+        "cpus_per_task": strategy.cpus_per_task,
+        "estimate": {
+            "start_in_s": None if start is None else start.total_seconds(),
+            "source": strategy.estimate.source,
+        },
+        "cost": strategy.cost,
+        "template": strategy.template,
+        "covered_by": strategy.covered_by or None,
+    }
+
+
+def races_document(races: Iterable[RaceStatus]) -> dict[str, Any]:
+    """Describe races."""
+    return {"races": [race_document(status) for status in races]}
+
+
+def race_document(status: RaceStatus) -> dict[str, Any]:
+    """Describe one race; times are ISO 8601 in UTC."""
+    claim = status.claim
+    entry = status.race.entry(claim.submission) if claim else None
+    return {
+        "race": status.race.race_id,
+        "name": status.race.name,
+        "state": status.state,
+        "winner": None
+        if claim is None
+        else {
+            "job_id": claim.job_id,
+            "strategy": entry.strategy if entry else "",
+            "nodes": claim.nodes,
+        },
+        "jobs": [
+            {"job_id": job.job_id or None, "state": job.state, "strategy": job.strategy}
+            for job in status.jobs
+        ],
+        "exit_code": status.exit_code,
+        "submitted_at": _time(status.race.submitted_at),
+        "started_at": _time(status.started_at),
+        "ended_at": _time(status.ended_at),
+        "why": status.why,
+        "warnings": list(status.warnings),
+        "directory": status.race.directory,
+    }
+
+
+def _time(seconds: float | None) -> str | None:
+    if not seconds or not 0 < seconds < 1 << 35:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,100 @@
+"""Show a race as it happens: what was sent, who won, the command's output, and how it ended."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rv.models.quantities import short_duration
+from rv.models.race import RaceState, RaceStatus
+from rv.race.output import Chunk
+from rv.race.submit import Outcome, Submitted
+from rv.ui import console
+
+
+class Follower:
+    """Says each thing once. With `json_only`, the command's output goes to stderr as well."""
+
+    def __init__(self, *, json_only: bool, prefix_nodes: bool = False) -> None:
+        self._json_only = json_only
+        self._prefix = prefix_nodes
+        self._said: set[str] = set()
+        self._partial: dict[tuple[int, bool], bytes] = {}
+
+    def submitted(self, fates: Sequence[Submitted]) -> None:
+        """Say what Slurm took and what it refused."""
+        taken = [fate for fate in fates if fate.outcome is Outcome.ACCEPTED]
+        if taken:
+            ids = ", ".join(str(fate.job_id) for fate in taken)
+            console.say(f"submitted {len(taken)} job{'s' if len(taken) > 1 else ''}: {ids}")
+        for fate in fates:
+            if fate.outcome is Outcome.REFUSED:
+                console.say(f"job {fate.number} was refused: {fate.text}")
+            elif fate.outcome is Outcome.UNKNOWN:
+                console.say(f"job {fate.number} is in doubt: {fate.text}; rv ps will tell")
+
+    def status(self, status: RaceStatus) -> None:
+        """Say what is new: unfit nodes, the winner, the reason for waiting."""
+        for warning in status.warnings:
+            self._once(f"unfit or odd node {warning}")
+        claim = status.claim
+        if claim is not None:
+            entry = status.race.entry(claim.submission)
+            self._prefix = self._prefix or bool(entry and entry.nodes > 1)
+            waited = max(0.0, claim.started_at - status.race.submitted_at)
+            self._once(
+                f"started on {claim.nodes} as job {claim.job_id}"
+                f" ({entry.strategy if entry else '?'}) after {_seconds(waited)}"
+            )
+        elif status.state is RaceState.PENDING and status.why:
+            self._once(f"waiting: {status.why}")
+
+    def output(self, chunk: Chunk) -> None:
+        """Pass output on, each line with its node where there are several."""
+        is_error = chunk.is_error or self._json_only
+        if not self._prefix:
+            console.raw(chunk.data, is_error=is_error)
+            return
+        key = (chunk.node, chunk.is_error)
+        *lines, rest = (self._partial.pop(key, b"") + chunk.data).split(b"\n")
+        self._partial[key] = rest
+        label = f"[node{chunk.node}] ".encode()
+        console.raw(b"".join(label + line + b"\n" for line in lines), is_error=is_error)
+
+    def finish(self, status: RaceStatus) -> None:
+        """Say how it ended, on the last line."""
+        for (node, is_error), rest in sorted(self._partial.items()):
+            if rest:
+                line = f"[node{node}] ".encode() + rest + b"\n"
+                console.raw(line, is_error=is_error or self._json_only)
+        console.say(ending(status))
+
+    def _once(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            console.say(text)
+
+
+def ending(status: RaceStatus) -> str:
+    """Put the end of a race into a sentence: state, code, wait, run, cost."""
+    parts = [f"race {status.race.race_id} {status.state}"]
+    if status.exit_code is not None:
+        parts.append(f"exit code {status.exit_code}")
+    if status.started_at:
+        parts.append(f"waited {_seconds(max(0.0, status.started_at - status.race.submitted_at))}")
+    if status.started_at and status.ended_at:
+        ran = max(0.0, status.ended_at - status.started_at)
+        parts.append(f"ran {_seconds(ran)}")
+        parts.extend(_cost(status, ran))
+    if status.why and status.state is not RaceState.COMPLETED:
+        parts.append(status.why)
+    return ", ".join(parts)
+
+
+def _cost(status: RaceStatus, ran: float) -> list[str]:
+    entry = status.race.entry(status.claim.submission) if status.claim else None
+    if entry is None or entry.cost is None or not entry.walltime:
+        return []
+    return [f"cost {entry.cost * ran / entry.walltime.total_seconds():.2f}"]
+
+
+def _seconds(value: float) -> str:
+    return short_duration(timedelta(seconds=round(value)))

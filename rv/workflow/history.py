@@ -1,0 +1,94 @@
+"""Races of before: list them, find one, stop it; whatever a dead client left is put in order."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from rv.errors import Kind, RvError
+from rv.models.race import Race, RaceStatus
+from rv.race.advance import advance
+from rv.race.cancel import Stopped, stop
+from rv.race.observe import load_marks, load_races, observe
+from rv.race.verdict import load_verdict
+from rv.workflow.target import Target
+
+_FRESH: Final = timedelta(seconds=1)
+_KEPT: Final = timedelta(days=30)
+
+
+def list_races(target: Target, now: float) -> tuple[RaceStatus, ...]:
+    """Tell the state of every race on this cluster, newest first, and reap what is left over."""
+    races = _prune(load_races(target.race_root, target.key, target.transport), target, now)
+    settled = {race.race_id: _settled(race, target) for race in races}
+    open_races = [race for race in races if settled[race.race_id] is None]
+    seen = observe(open_races, target.queue, _FRESH, now) if open_races else ()
+    for observation in seen:
+        advance(observation, target.transport)
+    live = {observation.status.race.race_id: observation.status for observation in seen}
+    return tuple(settled[race.race_id] or live[race.race_id] for race in races)
+
+
+def _settled(race: Race, target: Target) -> RaceStatus | None:
+    return load_verdict(race, load_marks(race, target.transport), target.transport)
+
+
+def _prune(races: Sequence[Race], target: Target, now: float) -> list[Race]:
+    """Forget settled races after a month; one that is not settled is never forgotten."""
+    kept = []
+    for race in races:
+        old = now - race.submitted_at > _KEPT.total_seconds()
+        if old and _settled(race, target) is not None:
+            target.transport.remove(race.directory)
+        else:
+            kept.append(race)
+    return kept
+
+
+def find_races(words: Sequence[str], target: Target) -> tuple[Race, ...]:
+    """Find races by id, by the beginning of one, by name or by job id; none named: the latest.
+
+    Raises `RvError(USAGE)` for a word that fits no race, or the beginnings of several.
+    """
+    races = load_races(target.race_root, target.key, target.transport)
+    if not words:
+        if not races:
+            raise RvError(Kind.USAGE, f"no races on {target.label}", hint="rv up starts one")
+        return races[:1]
+    return tuple(_find(word, races, target) for word in words)
+
+
+def _find(word: str, races: Sequence[Race], target: Target) -> Race:
+    for race in races:
+        if word in (race.race_id, race.name, *race.job_names):
+            return race
+    if word.isascii() and word.isdigit():
+        for race in races:
+            ids = {i for _, known in load_marks(race, target.transport).job_ids for i in known}
+            if int(word) in ids:
+                return race
+    begun = [race for race in races if len(word) >= 2 and race.race_id.startswith(word)]  # noqa: PLR2004
+    if len(begun) == 1:
+        return begun[0]
+    what = "fits several races" if begun else "is no race here"
+    raise RvError(Kind.USAGE, f"{word!r} {what}", hint="rv ps -a lists them")
+
+
+def open_races(target: Target) -> tuple[Race, ...]:
+    """The races that are not settled."""
+    races = load_races(target.race_root, target.key, target.transport)
+    return tuple(race for race in races if _settled(race, target) is None)
+
+
+def stop_race(race: Race, target: Target) -> Stopped:
+    """Cancel a race whole, submissions whose ids were never learned included."""
+    return stop(race, target.transport)
+
+
+def status_of(race: Race, target: Target, now: float) -> RaceStatus:
+    """Tell the state of one race."""
+    settled = _settled(race, target)
+    if settled is not None:
+        return settled
+    (seen,) = observe([race], target.queue, _FRESH, now)
+    advance(seen, target.transport)
+    return seen.status

@@ -1,0 +1,161 @@
+"""One launch: snapshot, plan, stage, submit, watch. The dry run is the same plan, shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+from rv import bundle
+from rv.cluster.probe import take_snapshot
+from rv.errors import Kind, RvError
+from rv.models.plan import Plan
+from rv.models.race import Race, RaceStatus
+from rv.models.request import Request
+from rv.models.snapshot import Snapshot
+from rv.race.cancel import Stopped, stop
+from rv.race.stage import Surroundings, race_facts, scripts, stage
+from rv.race.submit import Outcome, Submitted, submit
+from rv.race.watch import Sink, Watch
+from rv.render.script import RaceFacts, job_name, sbatch_line
+from rv.workflow.target import Target
+
+_LATER: str = "--begin=now+{seconds}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Launch:
+    """A plan with the race it would become."""
+
+    request: Request
+    snapshot: Snapshot
+    plan: Plan
+    facts: RaceFacts
+    around: Surroundings
+
+    @property
+    def scripts(self) -> Mapping[int, str]:
+        """Each submission's full script, by number."""
+        return {s.number: text for s, text in scripts(self.plan, self.facts, read_template)}
+
+    @property
+    def names(self) -> Mapping[int, str]:
+        """Each submission's job name, by number."""
+        return {n: job_name(self.facts.race_id, n) for n in self.facts.numbers}
+
+    @property
+    def sbatch_lines(self) -> Mapping[int, str]:
+        """What a person would type for each submission, by number."""
+        return {s.number: sbatch_line(s.strategy) for s in self.plan.submissions}
+
+
+def read_template(name: str) -> str:
+    """Read a template, the user's own before the bundled one."""
+    found = bundle.find(bundle.Kind.TEMPLATES, name, bundle.user_config_dir())
+    if found is None:
+        raise RvError(Kind.CONFIG, f"no template {name!r}", hint="see templates/ for their names")
+    return found.read_text(encoding="utf-8")
+
+
+def prepare(
+    request: Request, target: Target, workdir: str, environment: Mapping[str, str], now: float
+) -> Launch:
+    """Take a snapshot and plan. Raises `RvError` where nothing can serve the request."""
+    from rv.planner import load_catalogue, load_families, plan, require_feasible
+
+    user_config = bundle.user_config_dir()
+    snapshot = take_snapshot(target.transport, target.cache)
+    made = plan(request, snapshot, load_catalogue(user_config), load_families(user_config))
+    require_feasible(made, request)
+    around = Surroundings(
+        cluster=target.key,
+        race_root=target.race_root,
+        workdir=workdir,
+        slurm_path=target.slurm_path,
+        environment=environment,
+        config=snapshot.config,
+        now=now,
+    )
+    facts = race_facts(made, request.command, request.name, around)
+    return Launch(request=request, snapshot=snapshot, plan=made, facts=facts, around=around)
+
+
+def start(launch: Launch, target: Target, sink: Sink, *, detached: bool) -> Race:
+    """Stage the race and send its first wave; detached, the later waves wait in Slurm's own queue.
+
+    Raises `RvError(REFUSED)` when Slurm takes none, having left nothing behind.
+    """
+    race = stage(
+        launch.plan,
+        launch.facts,
+        launch.around,
+        _payloads(launch.request),
+        read_template,
+        target.transport,
+    )
+    target.cache.forget()
+    fates = list(_send(race, race.waves[0], target, sink))
+    for wave in race.waves[1:]:
+        if detached or _all_refused(fates):
+            fates.extend(_send(race, wave, target, sink, _later(launch.request, fates)))
+    if _all_refused(fates):
+        raise _refused(fates)
+    return race
+
+
+def _later(request: Request, fates: list[Submitted]) -> tuple[str, ...]:
+    """Nobody will be there to widen the race: Slurm holds the later waves back itself."""
+    if _all_refused(fates):
+        return ()
+    return (_LATER.format(seconds=max(1, round(request.widen_after.total_seconds()))),)
+
+
+def _send(
+    race: Race,
+    wave: tuple[int, ...],
+    target: Target,
+    sink: Sink,
+    options: tuple[str, ...] = (),
+) -> tuple[Submitted, ...]:
+    fates = submit(race, wave, target.transport, options=options)
+    sink.submitted(fates)
+    return fates
+
+
+def _all_refused(fates: list[Submitted]) -> bool:
+    return all(fate.outcome is Outcome.REFUSED for fate in fates)
+
+
+def _refused(fates: list[Submitted]) -> RvError:
+    text = fates[0].text
+    kind = Kind.LIMIT if "MaxSubmit" in text or "policy" in text else Kind.REFUSED
+    return RvError(
+        kind,
+        f"Slurm refused every job: {text}",
+        hint="rv up --dry-run shows the jobs; -p, -A, --qos and --time change them",
+    )
+
+
+def watch(race: Race, launch: Launch, target: Target, sink: Sink, *, until_claim: bool) -> RaceStatus:
+    """Watch the race to its end, sending the later waves when the first does not start."""
+    return Watch(
+        race=race,
+        queue=target.queue,
+        sink=sink,
+        waves=list(race.waves[1:]),
+        widen_after=launch.request.widen_after,
+        wait_timeout=launch.request.wait_timeout,
+        until_claim=until_claim,
+    ).run()
+
+
+def give_up(race: Race, target: Target) -> Stopped:
+    """Cancel a race whole."""
+    return stop(race, target.transport)
+
+
+def _payloads(request: Request) -> Mapping[str, bytes]:
+    """Every bundled payload travels with a command that runs one: they share a helper."""
+    if request.command is None or not request.command.payload:
+        return {}
+    return bundle.payload_files()
+
+

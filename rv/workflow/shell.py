@@ -1,0 +1,66 @@
+"""A shell in the allocation: held by a lease that the client renews, released on exit."""
+
+import threading
+import time
+from contextlib import suppress
+
+from rv.errors import RvError
+from rv.models.race import Race, RaceStatus
+from rv.race.watch import Sink
+from rv.render.quote import shell as quoted
+from rv.transport import Transport
+from rv.workflow.launch import Launch, watch
+from rv.workflow.target import Target
+
+_RENEW_S = 60.0
+# The heartbeat is the shell's own: it holds the allocation when the client has died under it.
+_SHELL = """cd {directory} || exit 1
+(while kill -0 $$ 2>/dev/null; do date +%s >.shell.$$ && mv -T .shell.$$ shell; sleep 30; done) &
+for _ in {{1..100}}; do [ -e shell.env ] && break; sleep 0.1; done
+. ./shell.env
+cd {workdir}
+exec "${{SHELL:-/bin/bash}}" -i"""
+
+
+def hold_shell(race: Race, launch: Launch, target: Target, sink: Sink) -> RaceStatus:
+    """Wait for a winner, open a shell on its first node, and release the allocation on exit."""
+    _renew(race, target.transport)
+    status = watch(race, launch, target, sink, until_claim=True)
+    if status.claim is None:
+        return status
+    script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.around.workdir))
+    done = threading.Event()
+    keeper = threading.Thread(
+        target=_keep, args=(race, target.transport, done), name="lease", daemon=True
+    )
+    keeper.start()
+    try:
+        target.transport.interactive(
+            [
+                "srun",
+                f"--jobid={status.claim.job_id}",
+                f"--nodelist={status.claim.host}",
+                "--nodes=1",
+                "--ntasks=1",
+                "--overlap",
+                "--pty",
+                "/bin/bash",
+                "-c",
+                script,
+            ]
+        )
+    finally:
+        done.set()
+        target.transport.write(f"{race.directory}/release", b"")
+    return watch(race, launch, target, sink, until_claim=False)
+
+
+def _keep(race: Race, transport: Transport, done: threading.Event) -> None:
+    while not done.wait(_RENEW_S):
+        _renew(race, transport)
+
+
+def _renew(race: Race, transport: Transport) -> None:
+    """A renewal that fails is made up for by the next: the lease lasts ten of them."""
+    with suppress(RvError):
+        transport.write(f"{race.directory}/lease", f"{time.time():.0f}\n".encode())

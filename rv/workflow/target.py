@@ -1,0 +1,130 @@
+"""Which cluster a command is for, and where its races and caches lie."""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rv.cluster.cache import SnapshotCache
+from rv.cluster.environment import scrubbed_environment
+from rv.errors import Kind, RvError
+from rv.race.queue import Queue
+from rv.transport import Transport
+from rv.transport.local import LocalTransport
+
+_CONFIGURATIONS: Final = (
+    "/etc/slurm/slurm.conf",
+    "/etc/slurm-llnl/slurm.conf",
+    "/usr/local/etc/slurm.conf",
+    "/run/slurm/conf/slurm.conf",
+    "/run/slurmctld/conf/slurm.conf",
+)
+_SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Target:
+    """A cluster as commands use it. `key` tells its races from other clusters'."""
+
+    key: str
+    label: str
+    transport: Transport
+    cache: SnapshotCache
+    race_root: str
+    slurm_path: str
+
+    @property
+    def queue(self) -> Queue:
+        """The user's queue there."""
+        return Queue(transport=self.transport, cache=self.cache)
+
+
+def locate(cluster: str, environ: Mapping[str, str]) -> Target:
+    """Find the cluster: `--cluster`, else SLURM_CONF, else this machine's Slurm, else the sandbox.
+
+    `cluster` is "", "local" or "sandbox[:NAME]".
+    Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down.
+    """
+    kind, _, name = cluster.partition(":")
+    if kind == "sandbox":
+        return _sandbox(name, environ)
+    if kind not in ("", "local"):
+        raise RvError(
+            Kind.CONFIG, f"no cluster {cluster!r} is known", hint="use local or sandbox[:NAME]"
+        )
+    if not cluster and not _has_slurm(environ) and (found := _live_sandbox("", environ)):
+        return found
+    return _local(environ)
+
+
+def _has_slurm(environ: Mapping[str, str]) -> bool:
+    """Whether something on this machine says where a Slurm is; a configless one has no file."""
+    if environ.get("SLURM_CONF"):
+        return True
+    return any(Path(path).exists() for path in _CONFIGURATIONS)
+
+
+def _local(environ: Mapping[str, str]) -> Target:
+    conf = environ.get("SLURM_CONF", "")
+    for box in _sandboxes():
+        if conf and Path(conf) == box.slurm_conf:
+            return _target(f"sandbox:{box.name}", f"sandbox {box.name}", environ)
+    label = f"Slurm of {conf}" if conf else "this machine's Slurm"
+    return _target(f"slurm:{conf}", label, environ)
+
+
+def _sandbox(name: str, environ: Mapping[str, str]) -> Target:
+    found = _live_sandbox(name, environ)
+    if found is None:
+        raise RvError(
+            Kind.SANDBOX,
+            f"sandbox {name or 'default'} is not up",
+            hint=f"rv sandbox up{f' --name {name}' if name else ''}",
+        )
+    return found
+
+
+def _live_sandbox(name: str, environ: Mapping[str, str]) -> Target | None:
+    from rv import sandbox
+
+    box = sandbox.find(name or None)
+    if box is None or not box.live:
+        return None
+    conf = {"SLURM_CONF": str(box.slurm_conf)}
+    return _target(f"sandbox:{box.name}", f"sandbox {box.name} ({box.profile})", {**environ, **conf})
+
+
+def _sandboxes() -> "tuple[Sandbox, ...]":
+    from rv import sandbox
+
+    return sandbox.list_all()
+
+
+def _target(key: str, label: str, environ: Mapping[str, str]) -> Target:
+    import platformdirs
+
+    environment = scrubbed_environment(environ)
+    path = environment.get("PATH", "")
+    environment["PATH"] = f"{path}:{_SYSTEM_PATH}" if path else _SYSTEM_PATH
+    sbatch = shutil.which("sbatch", path=environment["PATH"])
+    if sbatch is None:
+        raise RvError(
+            Kind.UNREACHABLE,
+            "no Slurm commands on PATH",
+            hint="load the site's slurm module, or try rv sandbox up",
+        )
+    root = environ.get("RV_RACE_ROOT") or str(platformdirs.user_state_path("rv") / "races")
+    return Target(
+        key=key,
+        label=label,
+        transport=LocalTransport(environment),
+        cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=key),
+        race_root=str(Path(root).absolute()),
+        slurm_path=str(Path(sbatch).parent),
+    )
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rv.sandbox import Sandbox
