@@ -26,9 +26,9 @@ def parse_queued(text: str, sentinel: str) -> tuple[QueuedJob, ...]:
     mark = f"{sentinel}|"
     jobs = []
     for line in text.split("\n"):
-        job_id, found, rest = line.partition(mark)
+        job_id, _, rest = line.partition(mark)
         columns = rest.split("|", len(_FIELDS))
-        if found and job_id[:1].isdigit() and len(columns) == len(_FIELDS) + 1:
+        if job_id[:1].isdigit() and len(columns) == len(_FIELDS) + 1:
             jobs.append(_job(job_id, columns))
     return tuple(jobs)
 

@@ -65,6 +65,14 @@ def test_sacct() -> None:
     assert submitted == sorted(submitted)
 
 
+def test_sacct_sorts_by_submission() -> None:
+    """A requeued job's newest record is last, in whatever order the database gave them."""
+    *rows, end = captured("own_sacct").removesuffix("\n").rsplit("\n", 2)
+    shuffled = "\n".join([*reversed(rows[0].split("\n")), "", end, ""])
+    found = jobs.parse_sacct(shuffled, S) or ()
+    assert [job.job_id for job in found if job.name == "rv-abc-2"] == [4, 8, 16]
+
+
 @pytest.mark.parametrize("parse", PARSERS)
 @pytest.mark.parametrize(
     "text",

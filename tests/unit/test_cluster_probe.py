@@ -268,6 +268,21 @@ def test_script_frames_output_code_and_errors_in_parallel(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
+def test_commands_run_side_by_side(tmp_path: Path) -> None:
+    """The first command waits for what the second one does, so one after the other would hang."""
+    flag = tmp_path / "flag"
+    commands = {
+        "first": (5, f"until [ -e {flag} ]; do sleep 0.02; done"),
+        "second": (5, f"touch {flag}"),
+    }
+    done = subprocess.run(
+        ["bash", "-c", framing_script(commands, S)], capture_output=True, text=True
+    )
+    found = parse_frames(done.stdout, S)
+    assert found is not None
+    assert [frame.exit_code for frame in found.values()] == [0, 0]
+
+
 def test_probe_script() -> None:
     """Sentinels differ, start with a letter, and the script is bash."""
     one, two = new_sentinel(), new_sentinel()
