@@ -1,9 +1,9 @@
 """A real Slurm cluster on this machine: the embedded default, and what the tests run on.
 
-    from rv import sandbox
-    box = sandbox.up(profile="small")
-    # SLURM_CONF=box.slurm_conf sinfo
-    sandbox.down(box.name)
+from rv import sandbox
+box = sandbox.up(profile="small")
+# SLURM_CONF=box.slurm_conf sinfo
+sandbox.down(box.name)
 """
 
 from rv.sandbox.api import (
@@ -13,11 +13,13 @@ from rv.sandbox.api import (
     down,
     find,
     list_all,
+    load,
     set_fault,
     start_daemon,
     start_node,
     status,
     stop_daemon,
+    stop_load,
     stop_node,
     up,
 )
@@ -29,11 +31,13 @@ __all__ = [
     "down",
     "find",
     "list_all",
+    "load",
     "set_fault",
     "start_daemon",
     "start_node",
     "status",
     "stop_daemon",
+    "stop_load",
     "stop_node",
     "up",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,7 +117,7 @@ def status(name: str = "default") -> SandboxStatus:
 
 
 def set_fault(sandbox: Sandbox, node: str, fault: str | None) -> None:
-    """Make a node's nvidia-smi lie at once: wrong-model, missing-gpu, error, hang; None heals it."""
+    """Make a node's nvidia-smi lie at once; None makes it honest again."""
     from rv.sandbox import smi
 
     try:
@@ -145,6 +146,26 @@ def stop_daemon(sandbox: Sandbox, daemon: str) -> None:
 def start_daemon(sandbox: Sandbox, daemon: str) -> None:
     """Start such a daemon again and wait until it answers."""
     _start(sandbox, daemon)
+
+
+def load(
+    sandbox: Sandbox, share: float, min_length: timedelta, max_length: timedelta, seed: int = 1
+) -> None:
+    """Keep this share of the GPUs busy with sleeping jobs, in the background, until stopped.
+
+    Where limits (a QOS of few GPUs a user) forbid it in one partition, the others get more.
+    """
+    from rv.sandbox import busy
+
+    record = _record(sandbox.name)
+    busy.start(record, share=share, shortest=min_length, longest=max_length, seed=seed)
+
+
+def stop_load(sandbox: Sandbox) -> bool:
+    """End the load and cancel its jobs; False when there was none."""
+    from rv.sandbox import busy
+
+    return busy.stop(_record(sandbox.name))
 
 
 def _stop(sandbox: Sandbox, role: str) -> None:
@@ -178,7 +199,9 @@ def _record(name: str) -> Record:
     if record is None:
         names = ", ".join(each.name for each in records.read_all()) or "none"
         raise RvError(
-            Kind.SANDBOX, f"no sandbox {name!r}", hint=f"rv sandbox up starts one; there are: {names}"
+            Kind.SANDBOX,
+            f"no sandbox {name!r}",
+            hint=f"rv sandbox up starts one; there are: {names}",
         )
     return record
 

@@ -29,8 +29,10 @@ def boot(record: Record, profile: Profile, user: str, progress: Callable[[str], 
 
 
 def _make(layout: Layout) -> None:
-    """Create the folders; the short one lies in a world-writable place and must be ours."""
+    """Create the folders; a short one lies where anybody can write: it must be new, hence ours."""
     try:
+        if layout.directory not in layout.run.parents:
+            layout.run.mkdir(mode=0o700)
         layout.make()
     except OSError as error:
         raise RvError(
@@ -126,7 +128,7 @@ def wait_for_nodes(record: Record, nodes: Sequence[str]) -> None:
         states = node_states(record)
         late = next(node for node in nodes if not is_up(states.get(node, "")))
         words = daemons.last_words(record, f"slurmd.{late}")
-        raise daemons.DaemonDied(
+        raise daemons.DaemonError(
             Kind.SANDBOX,
             f"node {late} did not come up ({states.get(late, 'unknown')}): {words}",
             hint=f"rv sandbox down --name {record.name}, then up again",
@@ -138,7 +140,7 @@ def node_states(record: Record) -> dict[str, str]:
     argv = [tools.path_of("sinfo"), "-a", "-h", "-N", "-o", "%N %t"]
     done = processes.run(argv, env=daemons.environment(record), timeout=15)
     rows = (line.split() for line in done.stdout.splitlines())
-    return {row[0]: row[1] for row in rows if len(row) == 2}  # noqa: PLR2004
+    return {row[0]: row[1] for row in rows if len(row) == 2}
 
 
 def is_up(state: str) -> bool:
@@ -158,7 +160,10 @@ def restart(record: Record, wanted: Sequence[str]) -> None:
     """Start daemons that ended, and wait until they answer."""
     base = base_port(record)
     for role in wanted:
-        if role == daemons.MARIADBD:
+        if role == daemons.MUNGED:
+            daemons.start(record, role)
+            _munge_answers(record)
+        elif role == daemons.MARIADBD:
             database.start(record)
         elif role == daemons.SLURMDBD:
             accounting.start(record, base)

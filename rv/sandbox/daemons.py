@@ -36,7 +36,7 @@ SMALL_MARIADB: Final = (
 )
 
 
-class DaemonDied(RvError):
+class DaemonError(RvError):
     """A daemon that ended before it answered."""
 
 
@@ -114,7 +114,7 @@ def wait_for(record: Record, role: str, ready: Callable[[], bool]) -> None:
     if answered and live(record, role):
         return
     what = "ended at once" if answered else f"did not answer in {PATIENCE:.0f} s"
-    raise DaemonDied(
+    raise DaemonError(
         Kind.SANDBOX,
         f"{role} {what}: {last_words(record, role)}",
         hint=f"rv sandbox down --name {record.name}, then up again",

@@ -99,7 +99,7 @@ class Layout:
 
 
 def default_directory(state_root: Path, name: str) -> Path:
-    """Under the state folder; for a root whose home is closed to others, where they can reach it."""
+    """Under the state folder; for a root whose home is closed, where others can reach it."""
     if os.getuid() == 0 and not reachable(state_root):
         return ROOT_HOME / f"{name}-{short_digest(state_root)}"
     return state_root / name

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import Kind, RvError
-from rv.sandbox import boot, daemons, processes, records, schema, smi
-from rv.sandbox.layout import Layout, default_directory, reachable, run_directory
+from rv.sandbox import boot, daemons, gpu, processes, records, schema
+from rv.sandbox.layout import Layout, default_directory, run_directory
 from rv.sandbox.profile import Profile
 from rv.sandbox.records import Record
 
@@ -34,21 +34,31 @@ def up(
     with records.locked(name):
         record = records.read(name)
         wanted = _profile(profile, record)
-        if record and record.ready and record.boot == processes.boot_id():
+        if record and _standing(record):
             _refuse_other(record, wanted, directory)
             heal(record, progress)
         else:
             if record:
-                progress(f"recovering sandbox {name}: its last start was cut off")
+                progress(
+                    f"sandbox {name} was cut off: starting it anew, its old jobs are forgotten"
+                )
                 _clear(record)
             record = _boot(_new_record(name, profile, wanted, directory), wanted, progress)
         return _with_users(record, wanted, users)
 
 
+def _standing(record: Record) -> bool:
+    """Whether enough of it runs to mend it; a whole that ended is built anew, on new ports."""
+    if not record.ready or record.boot != processes.boot_id():
+        return False
+    return any(process.live for process in records.processes(record.layout).values())
+
+
 def _profile(profile: str | Profile | None, record: Record | None) -> Profile:
     if isinstance(profile, Profile):
         return profile
-    return schema.load_profile(profile or (record.profile if record else "small"))
+    name = profile or (record.profile if record else "small")
+    return gpu.machine_profile() if name == "gpu" else schema.load_profile(name)
 
 
 def _refuse_other(record: Record, wanted: Profile, directory: Path | None) -> None:
@@ -81,10 +91,18 @@ def _new_record(
         directory=str(place),
         run=str(run_directory(place, longest)),
         boot=processes.boot_id(),
-        profile=profile if isinstance(profile, str) else wanted.cluster,
+        profile=_profile_name(profile, wanted),
         digest=wanted.digest,
         cluster_name=wanted.cluster,
     )
+
+
+def _profile_name(profile: str | Profile | None, wanted: Profile) -> str:
+    """What `up` without a profile is to load again: a name, or a file wherever it is called."""
+    if not isinstance(profile, str):
+        return wanted.cluster if profile else "small"
+    known = profile in (*schema.builtin_names(), "gpu")
+    return profile if known else str(Path(profile).expanduser().resolve())
 
 
 def _boot(record: Record, profile: Profile, progress: Progress) -> Record:
@@ -93,7 +111,7 @@ def _boot(record: Record, profile: Profile, progress: Progress) -> Record:
         records.write(record)
         try:
             boot.boot(record, profile, user_name(), progress)
-        except daemons.DaemonDied as error:
+        except daemons.DaemonError as error:
             _clear(record)
             if attempt == ATTEMPTS or "in use" not in error.message:
                 raise
@@ -186,7 +204,8 @@ def _end_all(record: Record) -> None:
 
 def _remove(layout: Layout) -> None:
     for path in dict.fromkeys((layout.run, layout.directory)):
-        if path.is_symlink() or not path.exists():
+        # The short folder lies in /tmp, where somebody else may have taken its name.
+        if not path.is_dir() or path.is_symlink() or path.stat().st_uid != os.getuid():
             continue
         shutil.rmtree(path, ignore_errors=True)
         if path.exists():

@@ -35,8 +35,9 @@ def load_profile(name: str) -> model.Profile:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        near = difflib.get_close_matches(name, builtin_names(), n=1)
-        hint = f"did you mean {near[0]}?" if near else f"profiles: {', '.join(builtin_names())}"
+        known = (*builtin_names(), "gpu")
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"profiles: {', '.join(known)}, or a file"
         raise RvError(
             Kind.SANDBOX, f"no sandbox profile {name!r}, and no such file", hint=hint
         ) from error

@@ -1,0 +1,143 @@
+"""The background process of `rv sandbox load`: submits sleeping jobs until it is ended.
+
+It knows no limits of the cluster and learns them instead: a job that waits for a QOS is cancelled,
+and its partition gets smaller ones, or none for a while.
+"""
+
+import os
+import random
+import re
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rv.sandbox import processes
+from rv.sandbox.busy import JOB_NAME
+from rv.sandbox.tools import path_of
+
+PERIOD: Final = 1.0
+BAN: Final = 30.0
+SIZES: Final = (1, 1, 2, 4, 8)
+UNUSABLE: Final = re.compile(r"State=\S*(DOWN|DRAIN|NOT_RESPONDING|MAINT|FAIL|INVAL)|State=\S*\*")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Node:
+    """A node with GPUs."""
+
+    partition: str
+    gpus: int
+    free: int
+
+
+@dataclass(slots=True)
+class Loader:
+    """What it aims at, and what it has learned."""
+
+    share: float
+    shortest: float
+    longest: float
+    dice: random.Random
+    largest: dict[str, int] = field(default_factory=dict)
+    banned: dict[str, float] = field(default_factory=dict)
+
+    def step(self, nodes: list[Node], waiting: int, now: float) -> list[tuple[str, int, int]]:
+        """The jobs to submit now: partition, GPUs, seconds."""
+        busy = sum(node.gpus - node.free for node in nodes)
+        lacking = round(self.share * sum(node.gpus for node in nodes)) - busy - waiting
+        free = [node for node in nodes if node.free and self.banned.get(node.partition, 0) <= now]
+        jobs = []
+        while lacking > 0 and free:
+            node = free.pop(self.dice.randrange(len(free)))
+            most = min(node.free, lacking, self.largest.get(node.partition, node.free))
+            size = self.dice.choice([size for size in SIZES if size <= max(most, 1)])
+            jobs.append((node.partition, size, self._length()))
+            lacking -= size
+            if node.free > size:
+                free.append(Node(partition=node.partition, gpus=node.gpus, free=node.free - size))
+        return jobs
+
+    def _length(self) -> int:
+        return max(1, round(self.dice.uniform(self.shortest, self.longest)))
+
+    def learn(self, partition: str, gpus: int, now: float) -> None:
+        """A job of this size was refused by a limit there."""
+        self.largest[partition] = max(gpus // 2, 1)
+        if gpus == 1:
+            self.banned[partition] = now + BAN
+
+
+def parse_nodes(text: str) -> list[Node]:
+    """The usable GPU nodes of `scontrol show node -o`."""
+    found = []
+    for line in text.splitlines():
+        partition = re.search(r"\bPartitions=([^\s,]+)", line)
+        gpus = _gpus("CfgTRES", line)
+        if partition and gpus and not UNUSABLE.search(line):
+            free = gpus - _gpus("AllocTRES", line)
+            found.append(Node(partition=partition[1], gpus=gpus, free=free))
+    return found
+
+
+def _gpus(key: str, line: str) -> int:
+    match = re.search(rf"\b{key}=\S*?gres/gpu=(\d+)", line)
+    return int(match[1]) if match else 0
+
+
+def parse_waiting(text: str) -> list[tuple[str, str, int, str]]:
+    """Pending jobs of the load: id, partition, GPUs, reason."""
+    rows = (line.split("|") for line in text.splitlines() if line.count("|") == 3)
+    return [
+        (job, partition, int(gres.rpartition(":")[2]), reason)
+        for job, partition, gres, reason in rows
+    ]
+
+
+def _ask(program: str, *args: str, env: Mapping[str, str]) -> str:
+    done = processes.run([path_of(program), *args], env=env)
+    return done.stdout if done.returncode == 0 else ""
+
+
+def tick(loader: Loader, env: Mapping[str, str], now: float) -> None:
+    """Look once, and submit what is lacking."""
+    nodes = parse_nodes(_ask("scontrol", "show", "node", "-o", env=env))
+    queue = _ask("squeue", "--me", "-h", "-t", "PD", "-n", JOB_NAME, "-o", "%i|%P|%b|%r", env=env)
+    waiting = 0
+    for job, partition, gpus, reason in parse_waiting(queue):
+        if reason.startswith("QOS") or "Limit" in reason:
+            _ask("scancel", job, env=env)
+            loader.learn(partition, gpus, now)
+        else:
+            waiting += gpus
+    for partition, gpus, seconds in loader.step(nodes, waiting, now):
+        minutes = -(-seconds // 60)
+        _ask(
+            "sbatch",
+            f"--job-name={JOB_NAME}",
+            f"--partition={partition}",
+            f"--gres=gpu:{gpus}",
+            f"--time={minutes}",
+            "--mem=100",
+            "--output=/dev/null",
+            "--chdir=/",
+            "--no-requeue",
+            f"--wrap=exec sleep {seconds}",
+            env=env,
+        )
+
+
+def main() -> None:
+    """Loop until ended from outside; a controller that is away is asked again."""
+    share, shortest, longest = map(float, sys.argv[1:4])
+    dice = random.Random(int(sys.argv[4]))  # noqa: S311 - jobs, not secrets
+    loader = Loader(share=share, shortest=shortest, longest=longest, dice=dice)
+    env = processes.environment({"SLURM_CONF": os.environ["SLURM_CONF"]})
+    while True:
+        tick(loader, env, time.monotonic())
+        time.sleep(PERIOD)
+
+
+if __name__ == "__main__":
+    main()
