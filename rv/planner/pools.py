@@ -1,7 +1,7 @@
 """The GPUs of a cluster as pools: one model, as one GRES type, in one partition."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rv.models.snapshot import Node, Partition
 from rv.planner.catalogue import GpuModel, MigProfile
@@ -97,17 +97,30 @@ def _separated(group: list[Pool], rivals: list[Pool]) -> list[Pool]:
     if len(rivals) == 1:
         return group
     marked = {id(p): _distinguishing(p, [r for r in rivals if r is not p]) for p in group}
-    apart = [_replaced(pool, constraint=marked[id(pool)]) for pool in group if marked[id(pool)]]
+    apart = [replace(pool, constraint=marked[id(pool)]) for pool in group if marked[id(pool)]]
     rest = [pool for pool in group if not marked[id(pool)]]
     if not rest:
         return apart
     # Without a constraint Slurm may give any of the rivals' whole GPUs: promise the least of them.
     whole = [pool for pool in rivals if not pool.mig]
     least = min(whole or rest, key=lambda pool: (pool.model.vram_mib or 0, pool.model.name))
-    slots = tuple(slot for pool in whole or rest for slot in pool.slots)
+    slots = _united(slot for pool in whole or rest for slot in pool.slots)
     pattern = least.pattern if len(whole) < 2 else ""
-    merged = _replaced(least, gres_type=group[0].gres_type, slots=slots, pattern=pattern)
+    merged = replace(least, gres_type=group[0].gres_type, slots=slots, pattern=pattern)
     return [*(pool for pool in apart if pool.model.name != least.model.name), merged]
+
+
+def _united(slots: Iterable[Slot]) -> tuple[Slot, ...]:
+    """Return one share a node: a request without a type may take GPUs of several types of one."""
+    found: dict[str, Slot] = {}
+    for slot in slots:
+        other = found.get(slot.node.name)
+        found[slot.node.name] = (
+            replace(other, total=other.total + slot.total, free=other.free + slot.free)
+            if other
+            else slot
+        )
+    return tuple(found.values())
 
 
 def _distinguishing(pool: Pool, others: list[Pool]) -> str:
@@ -124,27 +137,6 @@ def _labelled(pools: list[Pool]) -> list[Pool]:
     for pool in pools:
         counts[pool.label] = counts.get(pool.label, 0) + 1
     return [
-        pool if counts[pool.label] == 1 else _replaced(pool, suffix=f"/{pool.gres_type or 'gpu'}")
+        pool if counts[pool.label] == 1 else replace(pool, suffix=f"/{pool.gres_type or 'gpu'}")
         for pool in pools
     ]
-
-
-def _replaced(
-    pool: Pool,
-    *,
-    constraint: str | None = None,
-    gres_type: str | None = None,
-    slots: tuple[Slot, ...] | None = None,
-    pattern: str | None = None,
-    suffix: str | None = None,
-) -> Pool:
-    return Pool(
-        partition=pool.partition,
-        model=pool.model,
-        gres_type=pool.gres_type if gres_type is None else gres_type,
-        constraint=pool.constraint if constraint is None else constraint,
-        mig=pool.mig,
-        pattern=pool.pattern if pattern is None else pattern,
-        slots=pool.slots if slots is None else slots,
-        suffix=pool.suffix if suffix is None else suffix,
-    )
