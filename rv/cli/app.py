@@ -1,31 +1,53 @@
 """The command line, and the one place that turns a failure into a message and an exit code."""
 
+import importlib
+import os
 import sys
-from typing import Annotated, NoReturn
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Final, NoReturn
 
 import typer
 
 from rv import __version__
-from rv.cli import races
-from rv.cli.run import RunCommand, run
-from rv.cli.up import up
 from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, Kind, RvError
 from rv.ui import console
 
-app = typer.Typer(
-    name="rv",
-    help="Get GPUs on a busy Slurm cluster sooner: race every way to serve a request.",
-    no_args_is_help=True,
-    add_completion=True,
-    rich_markup_mode=None,  # importing rich for --help would double its time
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("up")(up)
-app.command("run", cls=RunCommand)(run)
-app.command("ps")(races.ps)
-app.command("logs")(races.logs)
-app.command("stop")(races.stop)
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "up": ("rv.cli.up", "Race for GPUs, then run a command in them or open a shell."),
+    "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start, stream it."),
+    "ps": ("rv.cli.ps", "List races, and put in order what a client left."),
+    "logs": ("rv.cli.logs", "Show the output of a race."),
+    "stop": ("rv.cli.stop", "Cancel races whole."),
+    "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
+}
+"""Each command's module, which has a `register(app)`, and its line in `rv --help`."""
+
+
+def build(arguments: Sequence[str]) -> typer.Typer:
+    """Build the command line for these arguments; only the command they name is imported.
+
+    Completion asks for any command, so it gets them all.
+    """
+    app = typer.Typer(
+        name="rv",
+        help="Get GPUs on a busy Slurm cluster sooner: race every way to serve a request.",
+        no_args_is_help=True,
+        rich_markup_mode=None,  # importing rich for --help would double its time
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    named = next((word for word in arguments if not word.startswith("-")), "")
+    for name, (module, summary) in COMMANDS.items():
+        if name == named or "_RV_COMPLETE" in os.environ:
+            importlib.import_module(module).register(app)
+        else:
+            app.command(name, help=summary)(_not_named)
+    return app
+
+
+def _not_named() -> None:
+    """Stand for a command in `rv --help`; the one that is called is always imported."""
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback form
@@ -34,7 +56,6 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback form
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     *,
     version: Annotated[
@@ -45,15 +66,6 @@ def _root(
     """Get GPUs on a busy Slurm cluster sooner: race every way to serve a request."""
 
 
-def _add_sandbox() -> None:
-    from rv.cli.sandbox import app as sandbox_app
-
-    app.add_typer(sandbox_app, name="sandbox")
-
-
-_add_sandbox()
-
-
 def main() -> NoReturn:
     """Run the command line and exit."""
     arguments = sys.argv[1:]
@@ -62,7 +74,7 @@ def main() -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = app(arguments, standalone_mode=False)
+        code = build(arguments)(arguments, prog_name="rv", standalone_mode=False)
     except RvError as failure:
         return _fail(failure, arguments)
     except KeyboardInterrupt:
@@ -86,7 +98,6 @@ def _translate(failure: Exception) -> RvError:
     show = getattr(failure, "format_message", None)
     if show is not None:
         return RvError(Kind.USAGE, str(show()), hint="rv --help, rv COMMAND --help")
-    import os
     import traceback
 
     if os.environ.get("RV_DEBUG"):
@@ -94,5 +105,3 @@ def _translate(failure: Exception) -> RvError:
     where = traceback.extract_tb(failure.__traceback__)[-1]
     what = f"{type(failure).__name__}: {failure} (in {where.name}, line {where.lineno})"
     return RvError(Kind.INTERNAL, what, hint="RV_DEBUG=1 shows where; nothing was lost: see rv ps")
-
-

@@ -56,7 +56,9 @@ def _wants_value(argument: str, takes_value: Mapping[str, bool]) -> bool:
     near = difflib.get_close_matches(name, takes_value, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]}?" if near else "rv run --help lists them"
     raise RvError(
-        Kind.USAGE, f"rv has no option {name}", hint=f"{hint} What is the program's own goes after --"
+        Kind.USAGE,
+        f"rv has no option {name}",
+        hint=f"{hint} What is the program's own goes after --",
     )
 
 

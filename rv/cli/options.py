@@ -84,7 +84,7 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     shared = get_type_hints(RequestOptions, include_extras=True)
     own = [p for name, p in signature.parameters.items() if name != "options"]
 
-    def wrapped(**values: Any) -> None:  # noqa: ANN401 - typer passes what the annotations say
+    def wrapped(**values: Any) -> None:
         options = {name: values.pop(name) for name in shared}
         command(options=RequestOptions(**options), **values)
 
@@ -95,7 +95,9 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         for field in fields(RequestOptions)
     ]  # fmt: skip
-    keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own]
+    keyword = [
+        p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own
+    ]
     wrapped.__signature__ = signature.replace(parameters=[*keyword, *added])  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in (*keyword, *added)}
     wrapped.__doc__ = command.__doc__
@@ -152,7 +154,9 @@ def _node_limit(options: RequestOptions) -> NodeLimit:
 
 def _plain(option: str, text: str) -> str:
     if text and not _NAME.fullmatch(text):
-        raise RvError(Kind.USAGE, f"{text!r} is no value for {option}", hint="see sacctmgr show assoc")
+        raise RvError(
+            Kind.USAGE, f"{text!r} is no value for {option}", hint="see sacctmgr show assoc"
+        )
     return text
 
 

@@ -13,7 +13,7 @@ from rv.cli.options import RequestOptions, with_request_options
 class RunCommand(TyperCommand):
     """Reads rv's options before the command, or after a command of one word."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - typer's own type is private
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put rv's options first and the command behind `--`, then parse as usual."""
         takes_value = {"--help": False}
         for parameter in self.params:
@@ -48,3 +48,8 @@ def run(
         launch.dry_run(options, command)
     else:
         launch.launch(options, command, detach=detach, stops_unclaimed=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `run`."""
+    app.command("run", cls=RunCommand)(run)

@@ -10,7 +10,9 @@ from rv import sandbox
 from rv.errors import Kind, RvError
 from rv.ui import console
 
-app = typer.Typer(help="A real Slurm cluster on this machine.", no_args_is_help=True)
+app = typer.Typer(
+    help="A real Slurm cluster on this machine.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Name = Annotated[str, typer.Option("--name", help="Which sandbox.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -158,3 +160,8 @@ def _show(status: sandbox.SandboxStatus, *, json: bool) -> None:
     for node, kind in status.faults:
         console.say(f"  {node}: nvidia-smi says {kind}")
     console.answer(status.export)
+
+
+def register(parent: typer.Typer) -> None:
+    """Add `sandbox` and its own commands."""
+    parent.add_typer(app, name="sandbox")

@@ -59,7 +59,9 @@ def _around() -> "Surroundings":
     from rv.workflow.command import Surroundings
 
     names = tuple(name.removesuffix(".py") for name in bundle.payload_names())
-    return Surroundings(is_file=os.path.isfile, payloads=names, nearby=tuple(os.listdir()))
+    return Surroundings(
+        is_file=os.path.isfile, payloads=names, nearby=tuple(path.name for path in Path().iterdir())
+    )
 
 
 TYPE_CHECKING = False

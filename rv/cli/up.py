@@ -23,10 +23,17 @@ def up(
     if dry_run:
         launch.dry_run(options, command)
         return
-    if command is None and (detach or options.json or not (sys.stdin.isatty() and sys.stdout.isatty())):
+    if command is None and (
+        detach or options.json or not (sys.stdin.isatty() and sys.stdout.isatty())
+    ):
         raise RvError(
             Kind.USAGE,
             "a shell needs a terminal",
             hint='give a command: rv up --run "python train.py"; or --dry-run',
         )
     launch.launch(options, command, detach=detach, stops_unclaimed=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `up`."""
+    app.command("up")(up)

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class JobState(StrEnum):
-    """Slurm's job states (squeue(1), "JOB STATE CODES"), and UNKNOWN for a word not yet invented."""
+    """Slurm's job states (squeue(1)), and UNKNOWN for a word not yet invented."""
 
     PENDING = "PENDING"
     CONFIGURING = "CONFIGURING"
@@ -79,7 +79,7 @@ _FIRST_WORD: Final = re.compile(r"[A-Z_]+", re.ASCII)
 
 
 def job_state(text: str) -> JobState:
-    """Read a state as squeue, scontrol or sacct print it; `CANCELLED by 123` and `COMPLETED+` too."""
+    """Read a state as Slurm's commands print it, `CANCELLED by 123` and `COMPLETED+` too."""
     match = _FIRST_WORD.match(text.strip().upper())
     word = match[0] if match else ""
     return JobState(word) if word in JobState.__members__ else JobState.UNKNOWN

@@ -89,6 +89,11 @@ class Race:
         """The submission of that number."""
         return next((entry for entry in self.entries if entry.number == number), None)
 
+    def name_of(self, number: int) -> str:
+        """The job name of that submission, "" where the race has none of that number."""
+        entry = self.entry(number)
+        return entry.name if entry else ""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:

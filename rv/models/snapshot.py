@@ -42,7 +42,7 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Partition:
-    """One partition and its limits; None where it sets none. An empty allow list means everybody."""
+    """One partition and its limits; None where it has none. An empty allow list means everybody."""
 
     name: str
     nodes: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What any rv command does for a race that its own client may have left: push it on, or clean up."""
+"""What any rv command does for a race whose own client may be gone: push it on, or clean up."""
 
 import secrets
 from collections.abc import Sequence
@@ -12,7 +12,6 @@ from rv.race.verdict import save_verdict
 from rv.render.quote import shell
 from rv.transport import Transport
 
-
 _GAVE_OUT: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.ENDED})
 
 
@@ -23,10 +22,11 @@ def untried(race: Race, marks: Marks) -> tuple[int, ...]:
 
 
 def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
-    """Do what the race needs now and its jobs could not do; returns what was submitted.
+    """Do what the race needs now and its jobs could not do; return what was submitted.
 
-    Every job sent so far has ended without a start: send the later waves. Settled: cancel what is left in the queue and keep the verdict. Unclaimed: lift the hold of
-    requeued jobs, submit again what a node without scontrol gave up.
+    Every job sent so far has ended without a start: send the later waves. Settled: cancel what is
+    left in the queue and keep the verdict. Unclaimed: lift the hold of requeued jobs, and submit
+    again what a node without scontrol gave up.
     """
     status = seen.status
     if not seen.reachable:
@@ -82,5 +82,3 @@ def _take(race: Race, number: int, transport: Transport) -> str | None:
         return None
     text = (transport.read(taken) or b"").decode("utf-8", errors="replace").strip()
     return text if all(c.isalnum() or c in "-_.,[]" for c in text) else ""
-
-

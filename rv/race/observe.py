@@ -1,4 +1,4 @@
-"""Gather what the sources say of races: marks, the queue, then single questions for the vanished."""
+"""Gather what the sources say of races: marks, the queue, then questions for the vanished."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -97,9 +97,7 @@ def _ask_singly(
     if not wanted:
         return ()
     names = {race.name_of(number) for race, number in wanted}
-    ids = sorted(
-        {i for race, n in wanted for i in dict(marks[race.race_id].job_ids).get(n, ())}
-    )
+    ids = sorted({i for race, n in wanted for i in dict(marks[race.race_id].job_ids).get(n, ())})
     shown = _ask(show_jobs_script(ids, mark := new_sentinel()), mark, parse_show_jobs, transport)
     found = tuple(record for record in shown if record.name in names)
     names -= _names(found)

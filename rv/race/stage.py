@@ -44,9 +44,7 @@ def scripts(
     return tuple((s, render(s, facts, read_template)) for s in plan.submissions)
 
 
-def race_facts(
-    plan: Plan, command: Command | None, title: str, around: Surroundings
-) -> RaceFacts:
+def race_facts(plan: Plan, command: Command | None, title: str, around: Surroundings) -> RaceFacts:
     """Name a new race and its directory."""
     race_id = new_race_id()
     return RaceFacts(

@@ -131,10 +131,10 @@ def _silent(number: int, stderr: str) -> Submitted:
 
 
 def _fate(line: str, mark: str) -> Submitted | None:
-    found, number, what, *rest = (line.split(" ", 3) + ["", "", ""])[:4]
-    if found != mark or not number.isdigit():
+    fields = line.split(" ", 3)
+    if len(fields) < 3 or fields[0] != mark or not fields[1].isdigit():  # noqa: PLR2004
         return None
-    detail = rest[0] if rest else ""
+    number, what, detail = fields[1], fields[2], "".join(fields[3:])
     if what == "id" and detail.isdigit():
         return Submitted(number=int(number), outcome=Outcome.ACCEPTED, job_id=int(detail))
     if what == "skip":

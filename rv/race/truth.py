@@ -47,7 +47,7 @@ class Evidence:
 
 def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
     """Decide the state of a race."""
-    jobs = tuple(_job(race, entry, marks, evidence) for entry in race.entries)
+    jobs = tuple(_job(entry, marks, evidence) for entry in race.entries)
     warnings = tuple(f"{node}: {text}" for node, text in (*marks.declined, *marks.warnings))
     if marks.claim is None:
         state, why = _unclaimed(race, marks, jobs, evidence.now)
@@ -88,14 +88,12 @@ def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
 
 def _of(records: Sequence[JobRecord], entry: Entry, job_id: int = 0) -> JobRecord | None:
     """The record of a submission: by name always, by id where known, a live one before others."""
-    mine = [
-        r for r in records if r.name == entry.name and (job_id == 0 or r.job_id == job_id)
-    ]
+    mine = [r for r in records if r.name == entry.name and (job_id == 0 or r.job_id == job_id)]
     living = [r for r in mine if not r.state.is_terminal and r.state is not JobState.UNKNOWN]
-    return (living or mine or [None])[0]
+    return next(iter(living or mine), None)
 
 
-def _job(race: Race, entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
+def _job(entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
     claim = marks.claim
     winner_id = claim.job_id if claim and claim.submission == entry.number else 0
     record = _of(evidence.records, entry, winner_id)
@@ -170,8 +168,10 @@ def _vanished(
         return (
             RaceState.ENDED,
             None,
-            f"job {claim.job_id} started on {claim.nodes}, left no exit file, and Slurm has not"
-            f" known it for {round(now - since)} s: cause unknown",
+            (
+                f"job {claim.job_id} started on {claim.nodes}, left no exit file, and Slurm has"
+                f" not known it for {round(now - since)} s: cause unknown"
+            ),
         )
     return RaceState.UNKNOWN, None, f"Slurm does not know job {claim.job_id} now"
 
@@ -221,7 +221,9 @@ def _ended_unclaimed(marks: Marks, jobs: Sequence[JobStatus]) -> tuple[RaceState
         nodes = "; ".join(f"{node}: {why}" for node, why in marks.declined)
         return RaceState.DECLINED, f"every node was found unfit: {nodes}"
     tried = [job for job in jobs if job.state is not JobState.LAUNCH_FAILED]
-    states = {_RACE_STATE.get(job.state, RaceState.FAILED) for job in tried if job.state.is_terminal}
+    states = {
+        _RACE_STATE.get(job.state, RaceState.FAILED) for job in tried if job.state.is_terminal
+    }
     if len(states) == 1 and (only := states.pop()) in _BY_SLURM:
         return only, "no job started the command"
     if any(job.state.is_terminal for job in tried):

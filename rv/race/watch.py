@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final, Protocol
 
-from rv.models.job import JobState
+from rv.models.job import JobRecord, JobState
 from rv.models.race import Marks, Race, RaceStatus
 from rv.race.advance import advance, untried
 from rv.race.observe import Observation, load_marks, observe
@@ -62,7 +62,7 @@ class Watch:
     _began: float = 0.0
     _next_ask: float = 0.0
     _interval: float = _FIRST_ASK_S
-    _evidence: Evidence = Evidence(records=(), now=0.0)
+    _records: tuple[JobRecord, ...] = ()
 
     def run(self) -> RaceStatus:
         """Watch until the race is over (or claimed) and return what it came to.
@@ -97,14 +97,14 @@ class Watch:
         now = self.clock()
         if now < self._next_ask:
             marks = load_marks(self.race, self.queue.transport)
-            return resolve(self.race, marks, Evidence(records=self._evidence.records, now=now))
+            return resolve(self.race, marks, Evidence(records=self._records, now=now))
         seen = self._ask(now)
         advance(seen, self.queue.transport)
         return seen.status
 
     def _ask(self, now: float) -> Observation:
         (seen,) = observe([self.race], self.queue, timedelta(seconds=self._interval), now)
-        self._evidence = Evidence(records=seen.records, now=now)
+        self._records = seen.records
         if seen.status.claim:
             self._interval = random.uniform(*_RUNNING_ASK_S)  # noqa: S311 - spreads load only
         else:
@@ -116,7 +116,7 @@ class Watch:
         waited = self.clock() - self._began
         if self.wait_timeout and waited > self.wait_timeout.total_seconds():
             raise GaveUp
-        unfit = bool(status.warnings) or not status.live_jobs and self._all_refused(status)
+        unfit = bool(status.warnings) or (not status.live_jobs and self._all_refused(status))
         if self.waves and (waited > self.widen_after.total_seconds() or unfit):
             self._widen()
 

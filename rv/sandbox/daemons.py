@@ -122,11 +122,11 @@ def wait_for(record: Record, role: str, ready: Callable[[], bool]) -> None:
 
 
 def last_words(record: Record, role: str) -> str:
-    """The line of a daemon's log that says most about its end."""
+    """What a daemon's log says about its end: the last complaint, and the one that led to it."""
     try:
         log = (record.layout.logs / role).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return "no log"
     lines = [re.sub(r"^\S*\d{2}:\d{2}:\d{2}\S*\s*", "", line) for line in log.splitlines() if line]
     telling = [line for line in lines if re.search(r"fatal|\berror\b", line, re.IGNORECASE)]
-    return next(reversed(telling or lines), "its log is empty").strip()
+    return "; ".join(line.strip() for line in telling[-2:] or lines[-1:]) or "its log is empty"

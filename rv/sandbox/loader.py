@@ -70,20 +70,21 @@ class Loader:
 
 
 def parse_nodes(text: str) -> list[Node]:
-    """The usable GPU nodes of `scontrol show node -o`."""
+    """The usable GPU nodes of `scontrol show node -d -o`."""
     found = []
     for line in text.splitlines():
         partition = re.search(r"\bPartitions=([^\s,]+)", line)
-        gpus = _gpus("CfgTRES", line)
+        gpus = _gpus("Gres", line)
         if partition and gpus and not UNUSABLE.search(line):
-            free = gpus - _gpus("AllocTRES", line)
+            free = gpus - _gpus("GresUsed", line)
             found.append(Node(partition=partition[1], gpus=gpus, free=free))
     return found
 
 
 def _gpus(key: str, line: str) -> int:
-    match = re.search(rf"\b{key}=\S*?gres/gpu=(\d+)", line)
-    return int(match[1]) if match else 0
+    """Sum `gpu:TYPE:4,gpu:2(IDX:0-1)`; the TRES fields are missing where there is no slurmdbd."""
+    match = re.search(rf"\b{key}=(\S+)", line)
+    return sum(map(int, re.findall(r"gpu(?::[^:,(]+)?:(\d+)", match[1]))) if match else 0
 
 
 def parse_waiting(text: str) -> list[tuple[str, str, int, str]]:
@@ -102,7 +103,7 @@ def _ask(program: str, *args: str, env: Mapping[str, str]) -> str:
 
 def tick(loader: Loader, env: Mapping[str, str], now: float) -> None:
     """Look once, and submit what is lacking."""
-    nodes = parse_nodes(_ask("scontrol", "show", "node", "-o", env=env))
+    nodes = parse_nodes(_ask("scontrol", "show", "node", "-d", "-o", env=env))
     queue = _ask("squeue", "--me", "-h", "-t", "PD", "-n", JOB_NAME, "-o", "%i|%P|%b|%r", env=env)
     waiting = 0
     for job, partition, gpus, reason in parse_waiting(queue):

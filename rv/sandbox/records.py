@@ -90,9 +90,11 @@ def locked(name: str) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             if _same_file(handle, path):
-                yield
-                if not _path(name).exists():
-                    path.unlink(missing_ok=True)
+                try:
+                    yield
+                finally:
+                    if not _path(name).exists():
+                        path.unlink(missing_ok=True)
                 return
         finally:
             os.close(handle)

@@ -63,7 +63,6 @@ def _settings(
     yield "MinJobAge", profile.min_job_age
     yield "KillWait", profile.kill_wait
     yield "MessageTimeout", 10
-    yield "AccountingStorageTRES", "gres/gpu"
     yield from _accounting(profile, layout, base)
 
 
@@ -76,6 +75,7 @@ def _accounting(profile: Profile, layout: Layout, base: int) -> Iterator[tuple[s
     yield "AccountingStoragePort", slurmdbd_port(base)
     yield "AccountingStoragePass", str(layout.munge_socket)
     yield "AccountingStorageEnforce", profile.enforce
+    yield "AccountingStorageTRES", "gres/gpu"
     yield "PriorityType", "priority/multifactor"
 
 

@@ -32,7 +32,7 @@ def install(profile: Profile, layout: Layout, marker: str) -> None:
     fake = any(gres.count and not gres.files for group in profile.nodes for gres in group.gres)
     if fake:
         _write(layout.bin / "nvidia-smi", SCRIPT.read_text(encoding="utf-8"), 0o755)
-    _write(layout.bin / "task-prolog", _prolog(layout, marker), 0o755)
+    _write(layout.bin / "task-prolog", _prolog(layout, marker, pretends=fake), 0o755)
     for group in profile.nodes:
         for name in group.names:
             folder = layout.nodes / name
@@ -41,13 +41,15 @@ def install(profile: Profile, layout: Layout, marker: str) -> None:
             _write(folder / "gpus", "".join(_rows(group, name)), 0o644)
 
 
-def _prolog(layout: Layout, marker: str) -> str:
+def _prolog(layout: Layout, marker: str, *, pretends: bool) -> str:
     """Slurm runs it before each task and takes the `export` lines into the task's environment.
 
-    With `--export=NONE` PATH may be unset, hence the default.
+    With `--export=NONE` PATH may be unset, hence the default. RV_FAKE_GPUS tells payloads that
+    the GPUs a job was promised are only pretended, so that they say so and use the CPU.
     """
-    default = "${PATH:-/usr/local/bin:/usr/bin:/bin}"
-    return f'#!/bin/sh\necho "export PATH={layout.bin}:{default}"\necho "export {marker}"\n'
+    path = f"PATH={layout.bin}:${{PATH:-/usr/local/bin:/usr/bin:/bin}}"
+    exports = [path, marker, *(["RV_FAKE_GPUS=1"] if pretends else [])]
+    return "".join(["#!/bin/sh\n", *(f'echo "export {export}"\n' for export in exports)])
 
 
 def _write(path: Path, text: str, mode: int) -> None:

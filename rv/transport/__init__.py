@@ -1,4 +1,4 @@
-"""The one door to processes and sockets: run a shell script on the cluster, write and read files."""
+"""The one door to processes and sockets: run bash on the cluster, write and read its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,6 +42,9 @@ class Transport(Protocol):
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Read the small files under `root` that match the glob patterns `names`."""
+
+    def names(self, directory: str) -> tuple[str, ...]:
+        """Name the files in a directory, none where it does not exist."""
 
     def directories(self, root: str) -> tuple[str, ...]:
         """Name the directories in `root`, none where it does not exist."""

@@ -103,6 +103,13 @@ class LocalTransport:
                     found[str(path.relative_to(top))] = contents
         return found
 
+    def names(self, directory: str) -> tuple[str, ...]:
+        """Name the files in a directory."""
+        try:
+            return tuple(sorted(path.name for path in Path(directory).iterdir()))
+        except OSError:
+            return ()
+
     def directories(self, root: str) -> tuple[str, ...]:
         """Name the directories in `root` that are not hidden."""
         try:

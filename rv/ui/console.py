@@ -33,9 +33,7 @@ def error(failure: RvError) -> None:
 
 def error_json(failure: RvError) -> None:
     """Show a failure as JSON, for programs."""
-    emit_json(
-        {"error": {"kind": failure.kind, "message": failure.message, "hint": failure.hint}}
-    )
+    emit_json({"error": {"kind": failure.kind, "message": failure.message, "hint": failure.hint}})
 
 
 def raw(data: bytes, *, is_error: bool) -> None:
@@ -54,7 +52,7 @@ def is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _write(stream: Any, text: str) -> None:  # noqa: ANN401 - either of sys's two text streams
+def _write(stream: Any, text: str) -> None:
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, errors="replace").decode(encoding))
@@ -63,7 +61,7 @@ def _write(stream: Any, text: str) -> None:  # noqa: ANN401 - either of sys's tw
         _detach(stream)
 
 
-def _detach(stream: Any) -> None:  # noqa: ANN401
+def _detach(stream: Any) -> None:
     """Whoever read our output is gone: the rest goes nowhere, without a traceback at exit."""
     import os
 

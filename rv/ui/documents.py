@@ -8,7 +8,9 @@ from rv.models.plan import Plan, Strategy
 from rv.models.race import RaceStatus
 
 
-def plan_document(plan: Plan, names: Mapping[int, str], scripts: Mapping[int, str]) -> dict[str, Any]:
+def plan_document(
+    plan: Plan, names: Mapping[int, str], scripts: Mapping[int, str]
+) -> dict[str, Any]:
     """Describe a plan; `names` and `scripts` are by submission number."""
     return {
         "strategies": [strategy_document(strategy) for strategy in plan.strategies],

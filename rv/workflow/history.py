@@ -66,7 +66,7 @@ def _find(word: str, races: Sequence[Race], target: Target) -> Race:
             ids = {i for _, known in load_marks(race, target.transport).job_ids for i in known}
             if int(word) in ids:
                 return race
-    begun = [race for race in races if len(word) >= 2 and race.race_id.startswith(word)]  # noqa: PLR2004
+    begun = [race for race in races if len(word) >= 2 and race.race_id.startswith(word)]
     if len(begun) == 1:
         return begun[0]
     what = "fits several races" if begun else "is no race here"

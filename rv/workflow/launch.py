@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-
 from rv import bundle
 from rv.cluster.probe import take_snapshot
 from rv.errors import Kind, RvError
@@ -134,7 +133,9 @@ def _refused(fates: list[Submitted]) -> RvError:
     )
 
 
-def watch(race: Race, launch: Launch, target: Target, sink: Sink, *, until_claim: bool) -> RaceStatus:
+def watch(
+    race: Race, launch: Launch, target: Target, sink: Sink, *, until_claim: bool
+) -> RaceStatus:
     """Watch the race to its end, sending the later waves when the first does not start."""
     return Watch(
         race=race,
@@ -157,5 +158,3 @@ def _payloads(request: Request) -> Mapping[str, bytes]:
     if request.command is None or not request.command.payload:
         return {}
     return bundle.payload_files()
-
-

@@ -92,7 +92,9 @@ def _live_sandbox(name: str, environ: Mapping[str, str]) -> Target | None:
     if box is None or not box.live:
         return None
     conf = {"SLURM_CONF": str(box.slurm_conf)}
-    return _target(f"sandbox:{box.name}", f"sandbox {box.name} ({box.profile})", {**environ, **conf})
+    return _target(
+        f"sandbox:{box.name}", f"sandbox {box.name} ({box.profile})", {**environ, **conf}
+    )
 
 
 def _sandboxes() -> "tuple[Sandbox, ...]":

@@ -1,0 +1,69 @@
+"""`rv logs`: the output of a race, now or as it comes."""
+
+from typing import Annotated
+
+import typer
+
+from rv.cli import session
+from rv.cli.common import ClusterOption, JsonOption
+from rv.errors import EXIT_INTERRUPTED
+from rv.ui import console
+
+
+def logs(
+    *,
+    race: Annotated[str | None, typer.Argument(help="Race or name; the latest.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    err: Annotated[bool, typer.Option("--err", help="Only its errors.")] = False,
+    node: Annotated[int | None, typer.Option(min=0, help="Only this node, from 0.")] = None,
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Show a race's output."""
+    from rv.race.output import OutputReader
+    from rv.workflow.history import find_races
+
+    here = session.open_session(cluster)
+    (found,) = find_races([race] if race else [], here.target)
+    if follow:
+        raise typer.Exit(_follow(here, found, node, json=json))
+    chunks = [
+        chunk
+        for chunk in OutputReader(found, here.target.transport, node).read()
+        if chunk.is_error or not err
+    ]
+    if json:
+        texts = [(c.node, c.is_error, c.data.decode("utf-8", "replace")) for c in chunks]
+        rows = [{"node": n, "stream": "err" if e else "out", "text": t} for n, e, t in texts]
+        console.emit_json({"race": found.race_id, "output": rows})
+        return
+    for chunk in chunks:
+        console.raw(chunk.data, is_error=chunk.is_error and not err)
+
+
+def _follow(here: session.Session, race: "Race", node: int | None, *, json: bool) -> int:
+    from rv.race.watch import Watch
+    from rv.ui.documents import race_document
+    from rv.ui.follow import Follower
+    from rv.workflow.outcome import exit_code
+
+    sink = Follower(json_only=json)
+    try:
+        status = Watch(race=race, queue=here.target.queue, sink=sink, node=node).run()
+    except KeyboardInterrupt:
+        console.say(f"race {race.race_id} goes on")
+        return EXIT_INTERRUPTED
+    sink.finish(status)
+    if json:
+        console.emit_json(race_document(status))
+    return exit_code(status, here.target.transport)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `logs`."""
+    app.command("logs")(logs)
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from rv.models.race import Race

@@ -1,0 +1,49 @@
+"""`rv stop`: cancel races whole."""
+
+from typing import Annotated
+
+import typer
+
+from rv.cli import session
+from rv.cli.common import ClusterOption, JsonOption
+from rv.errors import EXIT_RV_FAILED, Kind, RvError
+from rv.ui import console
+
+
+def stop(
+    *,
+    races: Annotated[list[str] | None, typer.Argument(help="Races or names; the latest.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every race that is not over.")] = False,
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Cancel races whole: every job of theirs, those never heard of again too."""
+    from rv.workflow.history import find_races, open_races, stop_race
+
+    if everything and races:
+        raise RvError(Kind.USAGE, "--all and names exclude each other", hint="give one of them")
+    here = session.open_session(cluster)
+    chosen = open_races(here.target) if everything else find_races(races or [], here.target)
+    rows = []
+    for race in chosen:
+        stopped = stop_race(race, here.target)
+        rows.append(
+            {
+                "race": race.race_id,
+                "cancelled": list(stopped.cancelled),
+                "unconfirmed": stopped.unconfirmed,
+            }
+        )
+        ids = ", ".join(map(str, stopped.cancelled)) or "none was left"
+        console.say(f"race {race.race_id}: cancelled jobs: {ids}")
+        if stopped.unconfirmed:
+            console.say(f"race {race.race_id}: not confirmed: {stopped.unconfirmed}; see rv ps")
+    if json:
+        console.emit_json({"stopped": rows})
+    if any(row["unconfirmed"] for row in rows):
+        raise typer.Exit(EXIT_RV_FAILED)
+
+
+def register(app: typer.Typer) -> None:
+    """Add `stop`."""
+    app.command("stop")(stop)
