@@ -316,7 +316,8 @@ import os, subprocess
 box = sandbox.up("mine", "small")
 env = os.environ | {"SLURM_CONF": str(box.slurm_conf)}
 script = "#!/bin/sh\\nid -u; nvidia-smi -L | wc -l\\n"
-subprocess.run(["sbatch", "--wait", "--export=NONE", "-o", "out"], input=script, env=env, text=True, check=True)
+argv = ["sbatch", "--wait", "--export=NONE", "-o", "out"]
+subprocess.run(argv, input=script, env=env, text=True, check=True, capture_output=True)
 print(open("out").read().split(), oct(box.directory.stat().st_mode & 0o777))
 sandbox.down("mine")
 left = [d for d, _, files in os.walk(os.environ["XDG_STATE_HOME"]) if files]

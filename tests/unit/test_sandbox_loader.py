@@ -39,13 +39,13 @@ def test_it_learns_the_limits_of_a_partition() -> None:
 
 def test_nodes_that_take_no_jobs_do_not_count() -> None:
     """Neither do nodes without GPUs."""
-    row = "NodeName={} State={} Partitions=p CfgTRES=cpu=4,gres/gpu=4 AllocTRES=cpu=1,gres/gpu=1"
+    row = "NodeName={} State={} Partitions=p Gres=gpu:a:2,gpu:1g.5gb:2(S:0) GresUsed=gpu:a:1(IDX:0),gpu:1g.5gb:0(IDX:N/A)"
     text = "\n".join(
         [
             row.format("a", "MIXED"),
             row.format("b", "IDLE+DRAIN"),
             row.format("c", "DOWN*"),
-            "NodeName=d State=IDLE Partitions=p CfgTRES=cpu=4 AllocTRES=",
+            "NodeName=d State=IDLE Partitions=p Gres=(null) GresUsed=gpu:0",
         ]
     )
     assert parse_nodes(text) == [Node(partition="p", gpus=4, free=3)]
