@@ -113,7 +113,8 @@ def _demand(pool: Pool, layout: Layout, wanted: Needs) -> dict[str, int]:
 
 
 def _vram(pool: Pool, request: Request) -> int:
-    if not pool.slots or not pool.largest:
+    # Of a slice nvidia-smi shows the whole card's memory, or none at all: nothing to hold it to.
+    if pool.mig or not pool.largest:
         return 0
     return request.min_vram_mib or pool.model.least_mib
 

@@ -38,7 +38,7 @@ def select(
     slices = [p for p in pools if p.mig and _slice_wanted(p.mig, wanted)]
     chosen, excluded = _by_memory(whole, request)
     picked, left = _smallest(slices, request, wanted)
-    if not (wanted.slices or wanted.any_slice):
+    if not request.types and not wanted.any_slice:
         reason = "MIG slices are used only with --mig"
         left += [Exclusion(what=p.label, reason=reason) for p in pools if p.mig]
     return (*chosen, *picked), (*excluded, *left)

@@ -35,6 +35,8 @@ def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
     if left and not status.claim and status.state in _GAVE_OUT and not seen.marks.stopped:
         return submit(status.race, left, transport)
     if status.claim or status.state.is_over:
+        if status.state is RaceState.LOST and not seen.marks.lost:
+            transport.write(f"{status.race.directory}/lost", f"{status.why}\n".encode())
         reap(status, transport)
         save_verdict(status, transport)
         _close(status, transport)

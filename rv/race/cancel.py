@@ -7,12 +7,13 @@ from typing import Final
 
 from rv.cluster.jobs import find_by_name_script, parse_queue
 from rv.cluster.probe import new_sentinel
-from rv.models.job import JobRecord
-from rv.models.race import Race, RaceStatus
+from rv.models.job import JobRecord, JobState
+from rv.models.race import Race, RaceState, RaceStatus
 from rv.transport import Transport
 
 _PATIENCE_S: Final = 30.0
 _SCANCEL_TIMEOUT_S: Final = 60.0
+_ENDING: Final = frozenset({JobState.COMPLETING})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +43,7 @@ def stop(
             if not live:
                 return Stopped(cancelled=tuple(sorted(cancelled)))
         if waited >= _PATIENCE_S:
-            why = "Slurm does not answer" if live is None else f"{len(live)} jobs are still ending"
+            why = "Slurm does not answer" if live is None else f"{len(live)} jobs are still there"
             return Stopped(cancelled=tuple(sorted(cancelled)), unconfirmed=why)
         pause = 0.2 if waited < 2 else 1.0
         sleep(pause)
@@ -51,10 +52,11 @@ def stop(
 
 def reap(status: RaceStatus, transport: Transport) -> tuple[int, ...]:
     """Cancel what a settled race still has in the queue; the ids are this moment's, by name."""
-    winner = status.claim.job_id if status.claim else 0
     if not (status.claim or status.state.is_over):
         return ()
-    left = sorted({job.job_id for job in status.live_jobs if job.job_id != winner})
+    # A lost winner that Slurm put back into the queue would start for nothing.
+    kept = status.claim.job_id if status.claim and status.state is not RaceState.LOST else 0
+    left = sorted({job.job_id for job in status.live_jobs if job.job_id != kept})
     cancel_ids(left, transport)
     return tuple(left)
 
@@ -69,4 +71,6 @@ def _live(race: Race, transport: Transport) -> tuple[JobRecord, ...] | None:
     sentinel = new_sentinel()
     completed = transport.run(find_by_name_script(race.job_names, sentinel), timeout=30)
     records = parse_queue(completed.stdout, sentinel)
-    return None if records is None else tuple(r for r in records if not r.state.is_terminal)
+    if records is None:
+        return None
+    return tuple(r for r in records if not r.state.is_terminal and r.state not in _ENDING)

@@ -97,7 +97,7 @@ def _ask_singly(
     if not wanted:
         return ()
     names = {race.name_of(number) for race, number in wanted}
-    ids = sorted({i for race, n in wanted for i in dict(marks[race.race_id].job_ids).get(n, ())})
+    ids = sorted({i for race, n in wanted for i in _ids(marks[race.race_id], n)})
     shown = _ask(show_jobs_script(ids, mark := new_sentinel()), mark, parse_show_jobs, transport)
     found = tuple(record for record in shown if record.name in names)
     names -= _names(found)
@@ -109,6 +109,12 @@ def _ask_singly(
     script = sacct_script(sorted(names), since, mark := new_sentinel())
     accounted = _ask(script, mark, parse_sacct, transport)
     return (*found, *reversed([record for record in accounted if record.name in names]))
+
+
+def _ids(marks: Marks, number: int) -> tuple[int, ...]:
+    """The ids of a submission: those that sbatch gave, and the one that claimed."""
+    claimed = (marks.claim.job_id,) if marks.claim and marks.claim.submission == number else ()
+    return (*dict(marks.job_ids).get(number, ()), *claimed)
 
 
 def _ask(

@@ -132,7 +132,7 @@ def _silent(number: int, stderr: str) -> Submitted:
 
 def _fate(line: str, mark: str) -> Submitted | None:
     fields = line.split(" ", 3)
-    if len(fields) < 3 or fields[0] != mark or not fields[1].isdigit():  # noqa: PLR2004
+    if len(fields) < 3 or fields[0] != mark or not fields[1].isdigit():
         return None
     number, what, detail = fields[1], fields[2], "".join(fields[3:])
     if what == "id" and detail.isdigit():

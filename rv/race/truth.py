@@ -12,7 +12,7 @@ from typing import Final
 from rv.models.job import JobRecord, JobState
 from rv.models.race import Claim, Ended, Entry, JobStatus, Marks, Race, RaceState, RaceStatus
 
-STAGED_GRACE_S: Final = 120.0
+STAGED_GRACE_S: Final = 300.0
 """How long a race may sit without any known job before it counts as never submitted."""
 
 _RACE_STATE: Final[Mapping[JobState, RaceState]] = {
@@ -68,12 +68,13 @@ def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
 
 
 def unaccounted(race: Race, marks: Marks, queue: Sequence[JobRecord]) -> tuple[int, ...]:
-    """Number the submissions whose job is known by id but not in the queue, and still matters."""
+    """Number the submissions whose job should exist, is not in the queue, and still matters."""
     if marks.claim and _ending(marks.claim, marks.ended):
         return ()
     seen = {record.name for record in queue}
-    ids = dict(marks.job_ids)
-    wanted = [marks.claim.submission] if marks.claim else list(ids)
+    # Without any id the submitter may have died inside sbatch: every name is asked for.
+    known = [number for number, _ in marks.job_ids] or [entry.number for entry in race.entries]
+    wanted = [marks.claim.submission] if marks.claim else known
     return tuple(
         number
         for number in wanted
@@ -102,6 +103,9 @@ def _job(entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
     reason = record.reason if record else ""
     if record is None and entry.number in dict(marks.refused):
         state, reason = JobState.LAUNCH_FAILED, dict(marks.refused)[entry.number]
+    elif entry.number in dict(marks.exhausted):
+        # Its own last word, before the queue has noticed.
+        state, reason = JobState.COMPLETED, dict(marks.exhausted)[entry.number]
     return JobStatus(
         number=entry.number,
         name=entry.name,

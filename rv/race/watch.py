@@ -16,7 +16,7 @@ from rv.race.queue import Queue
 from rv.race.submit import Submitted, submit
 from rv.race.truth import Evidence, resolve
 
-_FIRST_ASK_S: Final = 5.0
+_FIRST_ASK_S: Final = 3.0
 _LAST_ASK_S: Final = 60.0
 _RUNNING_ASK_S: Final = (30.0, 60.0)
 _GROWTH: Final = 1.3
@@ -63,6 +63,7 @@ class Watch:
     _next_ask: float = 0.0
     _interval: float = _FIRST_ASK_S
     _records: tuple[JobRecord, ...] = ()
+    _unfit_nodes: int = 0
 
     def run(self) -> RaceStatus:
         """Watch until the race is over (or claimed) and return what it came to.
@@ -78,7 +79,7 @@ class Watch:
             self.sink.status(status)
             if status.state.is_over and not self._send_next_wave(status):
                 self._stream(reader)
-                return status
+                return self._settle(status)
             if status.claim and self.until_claim:
                 return status
             if not status.claim:
@@ -112,6 +113,13 @@ class Watch:
         self._next_ask = now + self._interval * random.uniform(0.9, 1.1)  # noqa: S311
         return seen
 
+    def _settle(self, status: RaceStatus) -> RaceStatus:
+        """Ask once more: Slurm's word for the end, and whether a late sibling is left to cancel."""
+        self._interval = 0.0
+        seen = self._ask(self.clock())
+        advance(seen, self.queue.transport)
+        return seen.status if seen.reachable and seen.status.state.is_over else status
+
     def _while_unclaimed(self, status: RaceStatus) -> None:
         waited = self.clock() - self._began
         if self.wait_timeout and waited > self.wait_timeout.total_seconds():
@@ -119,6 +127,11 @@ class Watch:
         unfit = bool(status.warnings) or (not status.live_jobs and self._all_refused(status))
         if self.waves and (waited > self.widen_after.total_seconds() or unfit):
             self._widen()
+        if len(status.warnings) != self._unfit_nodes:
+            # A job has just given a node up and may need its hold lifted.
+            self._unfit_nodes = len(status.warnings)
+            self._interval = _FIRST_ASK_S
+            self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
 
     def _all_refused(self, status: RaceStatus) -> bool:
         tried = [job for job in status.jobs if job.state is not JobState.UNKNOWN]

@@ -17,6 +17,7 @@ _RENEW_S = 60.0
 _SHELL = """cd {directory} || exit 1
 (while kill -0 $$ 2>/dev/null; do date +%s >.shell.$$ && mv -T .shell.$$ shell; sleep 30; done) &
 for _ in {{1..100}}; do [ -e shell.env ] && break; sleep 0.1; done
+unset LC_ALL SLURM_TIME_FORMAT
 . ./shell.env
 cd {workdir}
 exec "${{SHELL:-/bin/bash}}" -i"""
