@@ -124,6 +124,34 @@ def test_current_use_makes_the_start_unknown_not_impossible():
     assert {s.estimate.source for s in planned(Request(gpus=4), others).strategies} == {Source.IDLE}
 
 
+def test_a_group_limit_counts_everybodys_jobs():
+    """Of a QOS; that of an association counts the user's own."""
+    theirs = QueuedJob(
+        job_id="1",
+        user="bob",
+        partition="gpu",
+        state=JobState.RUNNING,
+        qos="normal",
+        account="lab",
+        gpus=6,
+    )
+    limits = Limits(group=(("gres/gpu", 8),))
+    qos = (Qos(name="normal", limits=limits),)
+    (strategy, *_) = planned(Request(gpus=4), site(qos=qos, jobs=(theirs,))).strategies
+    assert strategy.estimate.source is Source.UNKNOWN
+    mine = (Association(account="lab", limits=limits),)
+    (strategy, *_) = planned(Request(gpus=4), site(associations=mine, jobs=(theirs,))).strategies
+    assert strategy.estimate.source is Source.IDLE
+
+
+def test_a_qos_may_go_beyond_the_partitions_time():
+    """Flag PartitionTimeLimit of the job's QOS."""
+    given = {"walltime": timedelta(days=5), "walltime_given": True}
+    flagged = (Qos(name="normal", flags=frozenset({"PartitionTimeLimit"})),)
+    assert len(planned(Request(**given), site(qos=flagged)).strategies) == 1
+    assert why(site(), **given) == "5d is above MaxTime of partition gpu: 3d"
+
+
 def _fields(job):
     return {name: getattr(job, name) for name in job.__dataclass_fields__}
 

@@ -31,6 +31,12 @@ def test_mig_cpu_limit_of_the_findings():
     assert (strategy.template, strategy.mig_profile) == ("mig", "1g.10gb")
 
 
+def test_a_slice_is_not_held_to_what_nvidia_smi_says_of_the_card():
+    """It names the card, and its memory, or nothing."""
+    strategy = only(mig=True)
+    assert (strategy.name_pattern, strategy.vram_mib) == ("", 0)
+
+
 def test_mig_memory_of_the_findings():
     """At most 16 G, whatever the proportion of a 2 TB node is."""
     assert only(sliced(), mig=True).memory_mib == 16 * GIB
@@ -72,6 +78,7 @@ def test_whole_gpus_never_come_from_slices():
     made = planned(Request(), sliced())
     assert ids(made) == ["a100/1x1/gpu"]
     assert reasons(made)["1g.10gb/gpu"] == "MIG slices are used only with --mig"
+    assert reasons(planned(Request(types=("a100",)), sliced())) == {}
 
 
 @pytest.mark.parametrize(

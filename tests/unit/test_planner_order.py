@@ -127,6 +127,9 @@ def test_whole_node_partitions_are_priced_and_judged_as_such():
     hour = {"walltime": timedelta(hours=1), "walltime_given": True}
     (strategy,) = planned(Request(**hour), snapshot((part, empty))).strategies
     assert (strategy.cost, strategy.estimate.source) == (4.0, Source.IDLE)
+    typed = replace(part, billing_weights=(("gres/gpu:t4", 2.0),))
+    (strategy,) = planned(Request(**hour), snapshot((typed, empty))).strategies
+    assert strategy.cost == 8.0
     mixed = nodes("e", 1, gres={"t4": 4}, cpus_used=2, states=("MIXED",))
     (strategy,) = planned(Request(), snapshot((part, mixed))).strategies
     assert strategy.estimate.source is Source.UNKNOWN
