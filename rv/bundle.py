@@ -81,6 +81,15 @@ def payload_files() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in _files(files("rv") / "payloads", ".py")}
 
 
+def payload_files() -> dict[str, bytes]:
+    """Return every file that a payload may need on the cluster, by name: helpers too."""
+    folder = files("rv") / "payloads"
+    if not folder.is_dir():
+        return {}
+    scripts = (file for file in _files(folder, ".py") if file.name != "__init__.py")
+    return {file.name: file.read_bytes() for file in scripts}
+
+
 def _payloads() -> Iterator[Traversable]:
     folder = files("rv") / "payloads"
     if folder.is_dir():

@@ -64,6 +64,16 @@ def test_payloads_by_name():
     )
 
 
+def test_payload_files_hold_the_scripts_and_their_helpers():
+    """Whatever a payload imports from beside it travels with it."""
+    found = bundle.payload_files()
+    beside = {path.name for path in (ROOT / "rv" / "payloads").glob("*.py")} - {"__init__.py"}
+    assert set(found) == beside
+    assert set(bundle.payload_names()) <= set(found)
+    for name, text in found.items():
+        assert text == (ROOT / "rv" / "payloads" / name).read_bytes()
+
+
 def test_the_users_folder_is_the_platforms(monkeypatch):
     """One function knows where it is."""
     monkeypatch.setattr(platformdirs, "user_config_path", lambda name: Path("/config") / name)
