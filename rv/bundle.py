@@ -77,11 +77,6 @@ def payload_names() -> tuple[str, ...]:
 
 
 def payload_files() -> dict[str, bytes]:
-    """Return the text of every payload script and of the helpers they share, by file name."""
-    return {file.name: file.read_bytes() for file in _files(files("rv") / "payloads", ".py")}
-
-
-def payload_files() -> dict[str, bytes]:
     """Return every file that a payload may need on the cluster, by name: helpers too."""
     folder = files("rv") / "payloads"
     if not folder.is_dir():
