@@ -60,7 +60,7 @@ def read_record(text: str, directory: str) -> Race | None:
         for key in ("min_job_age", "message_timeout"):
             data[key] = timedelta(seconds=data[key])
         return Race(**{**data, "directory": directory, "entries": entries, "waves": waves})
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
 
 
