@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Set up everything that the tests need, then run all of them. Arguments go to pytest:
+#
+#   tests/run.sh                                # all, on real Slurm clusters on this machine
+#   tests/run.sh tests/unit -k quote            # some
+set -euo pipefail
+# shellcheck source=examples/setup.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/../examples/setup.sh"
+
+# The payloads run on a CPU too. The version is fixed: any torch would do, and a new one is gigabytes.
+TORCH=torch==2.13.0
+
+dev_group() {
+  "$(find_python || echo "$VENV/bin/python")" - "$ROOT/pyproject.toml" <<'PY'
+import sys
+import tomllib
+from pathlib import Path
+
+print(*tomllib.loads(Path(sys.argv[1]).read_text())["dependency-groups"]["dev"], sep="\n")
+PY
+}
+
+need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck
+mapfile -t dev < <(dev_group)
+need_venv tests "$TORCH" "${dev[@]}"
+
+export PATH="$VENV/bin:$PATH"
+cd "$ROOT"
+exec python -m pytest "$@" </dev/null
