@@ -78,9 +78,18 @@ def command(record: Record, role: str) -> list[str]:
             f"--socket={layout.database_socket}",
             f"--pid-file={layout.state / 'mariadbd.pid'}",
             "--skip-networking",
-            *SMALL_MARIADB,
+            *mariadb_options(record),
         ]
     return [path_of(role), "-D"]
+
+
+def mariadb_options(record: Record) -> tuple[str, ...]:
+    """Small, and with a scratch folder of its own.
+
+    A starting MariaDB removes every temporary table it finds in its scratch folder: in a shared
+    one that ends the queries of another sandbox that starts at the same moment.
+    """
+    return (*SMALL_MARIADB, f"--tmpdir={record.layout.scratch}")
 
 
 def start(record: Record, role: str) -> None:

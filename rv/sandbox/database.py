@@ -73,7 +73,7 @@ def create(record: Record) -> None:
         f"--datadir={layout.database}",
         "--skip-test-db",
         "--auth-root-authentication-method=normal",
-        *daemons.SMALL_MARIADB,
+        *daemons.mariadb_options(record),
     ]
     done = processes.run(argv, env=daemons.environment(record), timeout=60)
     if done.returncode:

@@ -75,6 +75,10 @@ class Layout:
         return self.directory / "mysql"
 
     @property
+    def scratch(self) -> Path:
+        return self.directory / "tmp"
+
+    @property
     def spool(self) -> Path:
         return self.run / "spool"
 
@@ -92,7 +96,14 @@ class Layout:
         for path in (self.directory, self.run, self.bin, self.nodes, self.devices, self.spool):
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(opened)
-        closed = (self.records, self.logs, self.state, self.munge, self.database_socket.parent)
+        closed = (
+            self.records,
+            self.logs,
+            self.state,
+            self.munge,
+            self.scratch,
+            self.database_socket.parent,
+        )
         for path in closed:
             path.mkdir(exist_ok=True)
             path.chmod(0o700)

@@ -2,6 +2,8 @@
 # The nvidia-smi of a fake node. Its folder holds `gpus`, a line a GPU:
 #   index|uuid|product|MiB|MIG profile|number of slices
 # and, when it is to lie, `fault`.
+# Rows are read in pipelines on purpose: each loop needs its row only inside.
+# shellcheck disable=SC2030,SC2031
 set -u
 node="${0%/*}/../nodes/${SLURMD_NODENAME:-none}"
 fault=none

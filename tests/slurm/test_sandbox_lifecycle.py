@@ -134,8 +134,7 @@ def test_a_killed_up_is_recovered(name: str, slurm: Slurm, seed: int) -> None:
     moment = random.Random(seed).uniform(0.1, 1.5)
     code = f"from rv import sandbox; sandbox.up({name!r}, 'small')"
     victim = subprocess.Popen(python(code))
-    with pytest.raises(subprocess.TimeoutExpired):
-        raise subprocess.TimeoutExpired("", 0) if victim.wait(moment) == 0 else AssertionError
+    processes.wait_until(lambda: victim.poll() is not None, timeout=moment)
     victim.kill()
     victim.wait()
     first = records.read(name)
@@ -305,7 +304,7 @@ def test_a_profile_slurm_refuses_says_why(fresh_sandbox: Callable[..., sandbox.S
         "nodes": [{"prefix": "n"}],
         "partitions": [{"name": "all", "nodes": ["n"], "max_time": "soon"}],
     }
-    with pytest.raises(RvError, match="slurmctld ended at once: .*") as caught:
+    with pytest.raises(RvError, match="slurmctld ended at once: ") as caught:
         fresh_sandbox(profile)
     assert "\n" not in caught.value.message
 

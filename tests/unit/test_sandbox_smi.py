@@ -1,5 +1,7 @@
 """The fake nvidia-smi, run as a node check would."""
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -119,11 +121,10 @@ def test_a_hanging_one_does_not_answer(place: Layout) -> None:
         env={"SLURMD_NODENAME": "a1", "PATH": "/usr/bin:/bin"},
         start_new_session=True,
     )
-    with process, pytest.raises(subprocess.TimeoutExpired):
-        try:
+    with process:
+        with pytest.raises(subprocess.TimeoutExpired):
             process.wait(timeout=0.5)
-        finally:
-            subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"])
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_an_unknown_node_cannot_be_faulty(place: Layout) -> None:
