@@ -26,7 +26,7 @@ def dry_run(options: RequestOptions, command: Command | None) -> None:
     if options.json:
         console.emit_json(plan_document(made.plan, made.names, made.scripts))
     else:
-        console.answer(plan_text(made.plan, made.sbatch_lines))
+        console.answer(plan_text(made.plan, made.sbatch_lines, made.request.widen_after))
 
 
 def launch(

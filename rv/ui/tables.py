@@ -9,30 +9,29 @@ from rv.models.quantities import short_duration, short_memory
 from rv.models.race import RaceStatus
 
 
-def plan_text(plan: Plan, commands: Mapping[int, str]) -> str:
+def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> str:
     """Lay a plan out: strategies, what was left out, and the jobs; `commands` by number."""
     parts = [_strategies(plan)]
     if plan.excluded:
         parts.append("Left out:\n" + "\n".join(_excluded(plan)))
     if plan.submissions:
-        parts.append("Jobs:\n" + "\n".join(_jobs(plan, commands)))
+        parts.append("\n".join(_jobs(plan, commands, widen_after)))
     parts.extend(plan.notes)
     return "\n\n".join(parts)
 
 
 def _strategies(plan: Plan) -> str:
-    head = ("", "STRATEGY", "GPUS", "NODES", "PARTITION", "TIME", "CPU", "MEM", "START", "COST")
-    sent = {s.id for job in plan.submissions for s in job.strategies}
-    rows = [_strategy_row(strategy, strategy.id in sent) for strategy in plan.strategies]
+    head = ("JOB", "GPU", "LAYOUT", "PARTITION", "TIME", "CPUS", "MEM", "START", "COST")
+    numbers = {s.id: str(job.number) for job in plan.submissions for s in job.strategies}
+    rows = [_strategy_row(strategy, numbers.get(strategy.id, "-")) for strategy in plan.strategies]
     return columns([head, *rows])
 
 
-def _strategy_row(strategy: Strategy, is_sent: bool) -> tuple[str, ...]:  # noqa: FBT001
+def _strategy_row(strategy: Strategy, number: str) -> tuple[str, ...]:
     return (
-        "*" if is_sent else " ",
-        strategy.id,
-        f"{strategy.nodes}x{strategy.gpus_per_node} {strategy.gpu}",
-        str(strategy.nodes),
+        number,
+        strategy.gpu,
+        f"{strategy.nodes}x{strategy.gpus_per_node}",
         strategy.partition,
         short_duration(strategy.walltime),
         str(strategy.cpus_per_task),
@@ -52,15 +51,19 @@ def _start(strategy: Strategy) -> str:
 
 
 def _excluded(plan: Plan) -> list[str]:
-    return [f"  {item.what}: {item.reason}" for item in plan.excluded]
+    return [f"  {item.what}: {item.reason}" for item in plan.excluded] + [
+        f"  {strategy.id}: {strategy.covered_by} is as good"
+        for strategy in plan.strategies
+        if strategy.covered_by and not any(strategy in job.strategies for job in plan.submissions)
+    ]
 
 
-def _jobs(plan: Plan, commands: Mapping[int, str]) -> list[str]:
-    waves = {number: at for at, wave in enumerate(plan.waves) for number in wave}
+def _jobs(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> list[str]:
+    later = f"{short_duration(widen_after)} later, unless one has started"
     lines = []
-    for job in plan.submissions:
-        when = "now" if waves.get(job.number, 0) == 0 else "later, unless one has started"
-        lines.append(f"  {job.number}. {when}: {commands[job.number]}")
+    for at, wave in enumerate(plan.waves):
+        lines.append(f"Submitted {later if at else 'now'}:")
+        lines.extend(f"  {number:>2}  {commands[number]}" for number in wave)
     return lines
 
 
