@@ -1,0 +1,88 @@
+"""What a launch and ten minutes of watching cost the controller, by sdiag's counts.
+
+The ten minutes pass on a clock of the watcher's own; every question it asks is a real one.
+"""
+
+
+from datetime import timedelta
+
+from cluster import cluster, rpc_counts, rv
+
+from rv.cluster.cache import SnapshotCache
+from rv.race.observe import load_races
+from rv.race.queue import Queue
+from rv.race.watch import GaveUp, Watch
+from rv.workflow.target import Target
+
+
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Silent:
+    """A sink that shows nothing."""
+
+    def status(self, status: object) -> None: ...
+    def submitted(self, fates: object) -> None: ...
+    def output(self, chunk: object) -> None: ...
+
+
+def difference(target: Target, before: dict[str, int]) -> dict[str, int]:
+    """Count what came since; sdiag's own question is left out."""
+    after = rpc_counts(target)
+    since = {name: after[name] - before.get(name, 0) for name in after}
+    quiet = ("REQUEST_STATS_INFO", "MESSAGE_NODE_REGISTRATION_STATUS")
+    return {name: n for name, n in since.items() if n and name not in quiet}
+
+
+def report(what: str, counts: dict[str, int]) -> None:
+    """Print the sum and the parts."""
+    parts = ", ".join(f"{name} {n}" for name, n in sorted(counts.items(), key=lambda item: -item[1]))
+    print(f"rpcs: {what}: {sum(counts.values())} ({parts})")
+
+
+def watch_ten_minutes(target: Target) -> None:
+    """Watch the newest race for ten minutes of the watcher's own time."""
+    race = load_races(target.race_root, target.key, target.transport)[0]
+    clock = Clock(race.submitted_at + 1)
+    cache = SnapshotCache(directory=target.cache.directory, key="bench-clock", clock=clock.time)
+    watch = Watch(
+        race=race,
+        queue=Queue(transport=target.transport, cache=cache),
+        sink=Silent(),
+        wait_timeout=timedelta(minutes=10),
+        clock=clock.time,
+        sleep=clock.sleep,
+    )
+    try:
+        watch.run()
+    except GaveUp:
+        return
+    raise AssertionError("the race ended while it was watched")
+
+
+def main() -> None:
+    """Print the counts."""
+    with cluster("small") as target:
+        before = rpc_counts(target)
+        assert rv("up", "--gpu", "1", "--run", "true").returncode == 0
+        report("one launch, run and end", difference(target, before))
+        fill = "for n in 1 2 3 4; do sbatch -N1 --exclusive --wrap 'sleep 900' >/dev/null; done"
+        target.transport.run(fill, timeout=30)
+        assert rv("up", "--gpu", "1", "--run", "true", "-d").returncode == 0
+        before = rpc_counts(target)
+        watch_ten_minutes(target)
+        report("ten minutes of watching a pending race", difference(target, before))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""rv's submit phase of 20 jobs against the same 20 sbatch calls by `xargs -P 8`. Wanted: at most 3.
+
+Both submit the same rendered scripts, held back by --begin so that neither pays for starting them.
+"""
+
+import dataclasses
+import os
+import time
+from datetime import timedelta
+
+from cluster import cluster
+from timing import alternate
+
+from rv.models.command import Command
+from rv.models.plan import Plan, Submission
+from rv.models.race import Race
+from rv.models.request import Request
+from rv.race.cancel import stop
+from rv.race.stage import race_facts, stage
+from rv.race.submit import submit
+from rv.workflow.launch import Launch, prepare, read_template
+from rv.workflow.target import Target
+
+JOBS = 20
+LATER = "--begin=now+1hour"
+
+
+def stage_jobs(target: Target) -> Race:
+    """Stage a race of JOBS submissions, all of the same strategy."""
+    request = Request(gpus=1, walltime=timedelta(minutes=5), command=Command(line="true"))
+    made: Launch = prepare(request, target, os.getcwd(), dict(os.environ), time.time())
+    strategy = made.plan.submissions[0].strategies
+    jobs = tuple(Submission(number=n, strategies=strategy) for n in range(1, JOBS + 1))
+    plan: Plan = dataclasses.replace(made.plan, submissions=jobs, waves=(tuple(range(1, JOBS + 1)),))
+    facts = race_facts(plan, request.command, "", made.around)
+    return stage(plan, facts, made.around, {}, read_template, target.transport)
+
+
+def main() -> None:
+    """Print the ratio."""
+    with cluster("small") as target:
+        races: list[Race] = []
+
+        def ours() -> None:
+            fates = submit(races[-1], range(1, JOBS + 1), target.transport, options=[LATER])
+            assert all(fate.job_id for fate in fates), fates
+
+        def xargs() -> None:
+            numbers = "\n".join(map(str, range(1, JOBS + 1)))
+            done = target.transport.run(
+                f"cd {races[-1].directory} && xargs -P 8 -I N sbatch --parsable {LATER} jobs/N.sh",
+                stdin=numbers,
+                timeout=60,
+            )
+            assert len(done.stdout.split()) == JOBS, done
+
+        def prepared(run):  # type: ignore[no-untyped-def]
+            return lambda: run()
+
+        seconds = {"rv": [], "xargs": []}
+        for _ in range(9):
+            races.append(stage_jobs(target))
+            for name, value in alternate({"rv": prepared(ours), "xargs": prepared(xargs)}, 1).items():
+                seconds[name].append(value)
+            stop(races[-1], target.transport)
+        ours_s, xargs_s = (sorted(seconds[name])[4] for name in ("rv", "xargs"))
+        print(f"submit: {JOBS} jobs: rv {ours_s * 1000:.0f} ms, xargs -P 8 {xargs_s * 1000:.0f} ms,", end=" ")
+        print(f"ratio {ours_s / xargs_s:.2f} (want <= 3)")
+
+
+if __name__ == "__main__":
+    main()
