@@ -39,7 +39,16 @@ def directive(value: object) -> str:
 
 
 def path_pattern(path: str) -> str:
-    """Escape a path for sbatch's --output, where `%` begins a replacement symbol."""
+    r"""Escape a path for --output of sbatch and srun, where `%` begins a replacement symbol.
+
+    A backslash there turns the replacing off and is dropped itself, so it raises `RvError(STAGE)`.
+    """
+    if "\\" in path:
+        raise RvError(
+            Kind.STAGE,
+            f"Slurm writes no output below {path!r}: it drops backslashes from paths",
+            hint="set RV_RACE_ROOT to a directory without one",
+        )
     return path.replace("%", "%%")
 
 

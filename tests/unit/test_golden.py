@@ -1,0 +1,203 @@
+"""Whole job scripts, as they would be submitted, against tests/golden/*.sh.
+
+`GOLDEN=write tests/run.sh tests/unit/test_golden.py` rewrites them; read the diff before you commit.
+"""
+
+import os
+import shutil
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from rv import bundle
+from rv.models.command import Command, Launcher
+from rv.models.plan import Mode, Strategy, Submission
+from rv.render.script import RaceFacts, render, sbatch_line
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+def read_template(name: str) -> str:
+    """Read a bundled template, whatever the user's own folder holds."""
+    found = bundle.find(bundle.Kind.TEMPLATES, name)
+    assert found is not None
+    return found.read_text(encoding="utf-8")
+
+
+def facts(**changes: object) -> RaceFacts:
+    """The race that all the scripts belong to."""
+    values: dict[str, object] = {
+        "race_id": "abcd2345",
+        "race_dir": "/home/ada/.local/state/rv/races/abcd2345",
+        "nonce": "0123456789abcdef0123456789abcdef",
+        "workdir": "/home/ada/project",
+        "slurm_path": "/usr/bin",
+        "numbers": (1, 2, 3),
+        "command": Command(line="python train.py"),
+        "title": "night-run",
+    }
+    return RaceFacts(**(values | changes))  # type: ignore[arg-type]
+
+
+def strategy(**changes: object) -> Strategy:
+    """Four A100 on one node."""
+    values: dict[str, object] = {
+        "id": "a100-80/1x4/gpu-a100",
+        "family": "single_node",
+        "template": "single_node",
+        "mode": Mode.DIRECT,
+        "gpu": "a100-80",
+        "gres": "gpu:a100:4",
+        "gpus": 4,
+        "nodes": 1,
+        "gpus_per_node": 4,
+        "partition": "gpu-a100",
+        "walltime": timedelta(hours=2, minutes=59),
+        "memory_mib": 131072,
+        "cpus_per_task": 32,
+        "node_names": ("a100n1", "a100n2"),
+        "name_pattern": "A100.*80",
+        "vram_mib": 81920,
+    }
+    return Strategy(**(values | changes))  # type: ignore[arg-type]
+
+
+TWO_NODES = {
+    "id": "a100-80/2x2/gpu-a100",
+    "family": "multi_node",
+    "template": "multi_node",
+    "gres": "gpu:a100:2",
+    "nodes": 2,
+    "gpus_per_node": 2,
+    "memory_mib": 65536,
+    "cpus_per_task": 16,
+}
+MIG = {
+    "id": "a100-1g.10gb/1x1/mig",
+    "family": "mig",
+    "template": "mig",
+    "gpu": "a100-1g.10gb",
+    "gres": "gpu:1g.10gb:1",
+    "gpus": 1,
+    "gpus_per_node": 1,
+    "partition": "mig",
+    "memory_mib": 16384,
+    "cpus_per_task": 1,
+    "mig_profile": "1g.10gb",
+    "vram_mib": 9728,
+    "qos": "mig",
+    "node_names": ("mig1",),
+    "walltime": timedelta(minutes=10),
+}
+CPUS_ONLY = {"id": "cpu/1x0/cpu", "gpu": "", "gres": "", "gpus": 0, "gpus_per_node": 0,
+             "partition": "cpu", "name_pattern": "", "vram_mib": 0, "node_names": ("c1",)}  # fmt: skip
+HOSTILE_COMMAND = """python 'it'"'"'s.py' --say "a \\"b\\" $HOME `id`" # $(reboot); é\nwait"""
+
+CASES = {
+    "single_node": (strategy(), facts()),
+    "cpus_only": (strategy(**CPUS_ONLY), facts(command=Command(line="make -j"), numbers=(1,))),
+    "multi_node": (
+        strategy(**TWO_NODES),
+        facts(command=Command(line="torchrun train.py", launcher=Launcher.TORCHRUN)),
+    ),
+    "mpi_on_two_nodes": (
+        strategy(**TWO_NODES),
+        facts(command=Command(line="srun ./solver", launcher=Launcher.MPI)),
+    ),
+    "mig": (
+        strategy(**MIG),
+        facts(command=Command(line='"$RV_PYTHON" "$RV_PAYLOADS/check.py"', payload="check")),
+    ),
+    "shell": (strategy(), facts(command=None)),
+    "hostile": (
+        strategy(
+            account="lab",
+            qos="normal",
+            constraint="[a100|h100]&nvlink",
+            exclude_nodes=("bad1", "bad2"),
+            strict_gpu=True,
+            extra=(("reservation", 'day "one" \\ #1'), ("exclusive", "")),
+        ),
+        facts(
+            race_dir='/scratch/a b/100%/it\'s "here"/abcd2345',
+            workdir='/home/ada/new\nline/it\'s "$HOME" `id` \\ é',
+            command=Command(line=HOSTILE_COMMAND),
+            title='; rm -rf / "\n$(reboot) é',
+        ),
+    ),
+}
+
+
+def rendered(case: str) -> str:
+    """Render one case."""
+    plan, race = CASES[case]
+    return render(Submission(number=1, strategies=(plan,)), race, read_template)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_script_is_the_golden_one(case):
+    """A change of a template shows here as a change of whole scripts, to be read."""
+    path = GOLDEN / f"{case}.sh"
+    if os.environ.get("GOLDEN") == "write":
+        path.write_text(rendered(case), encoding="utf-8")
+    assert rendered(case) == path.read_text(encoding="utf-8"), (
+        "a script changed: GOLDEN=write rewrites tests/golden, git diff shows what changed"
+    )
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bash_can_read_the_script(case):
+    """Whatever the values hold."""
+    done = subprocess.run(["bash", "-n"], input=rendered(case), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_shellcheck_has_no_warning(case):
+    """As of any script that a person would submit by hand.
+
+    Quotes in a path that is exported look to it like quotes that somebody wanted to take effect.
+    """
+    if shutil.which("shellcheck") is None:
+        pytest.skip("no shellcheck; tests/run.sh installs it")
+    quotes = ["-e", "SC2089,SC2090"] if case == "hostile" else []
+    checked = subprocess.run(
+        ["shellcheck", "-S", "warning", *quotes, "-"],
+        input=rendered(case), capture_output=True, text=True,
+    )  # fmt: skip
+    assert checked.stdout == ""
+
+
+def test_the_command_arrives_as_it_was_written(tmp_path):
+    """The line that the user typed is what bash -c gets in the job."""
+    (line,) = [t for t in rendered("hostile").split("export ") if t.startswith("RV_COMMAND=")]
+    script = f"export {line.split('rv_pid')[0]}\n".split("\n\n")[0]
+    done = subprocess.run(
+        ["bash", "-c", f'{script}\nprintf %s "$RV_COMMAND"'], capture_output=True, text=True
+    )
+    assert done.stdout == HOSTILE_COMMAND
+
+
+def test_no_golden_script_is_left_over():
+    """Each belongs to a case."""
+    assert {path.stem for path in GOLDEN.glob("*.sh")} == set(CASES)
+
+
+def test_directives_are_whole_lines_before_the_first_command():
+    """A value cannot begin a directive of its own, and sbatch stops reading at a command."""
+    lines = rendered("hostile").splitlines()
+    directives = [at for at, line in enumerate(lines) if line.startswith("#SBATCH")]
+    first = next(at for at, line in enumerate(lines) if line and not line.startswith("#"))
+    assert directives == list(range(1, len(directives) + 1))
+    assert directives[-1] < first
+
+
+def test_sbatch_lines_are_what_a_person_would_type():
+    """Without the race around it, quoted where the shell needs it."""
+    assert sbatch_line(strategy()) == (
+        "sbatch -p gpu-a100 -t 02:59:00 -N 1 --ntasks-per-node=1 -c 32 --mem=131072M"
+        " --gres=gpu:a100:4 job.sh"
+    )
+    assert "'[a100|h100]&nvlink'" in sbatch_line(CASES["hostile"][0])
