@@ -1,0 +1,345 @@
+"""What the fault tests share: an `rv` in surroundings of its own, and what really happened to it."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from rv import sandbox
+
+ROOT: Final = Path(__file__).parents[2]
+PATIENCE_S: Final = 90.0
+SEEDS: Final = range(int(os.environ.get("RV_SEEDS", "3")))
+COUNTED: Final = 'echo "$RV_ME" >>starts'
+"""The start of a command that leaves one line a start, in the working directory."""
+
+_HEAD: Final = """#!/bin/bash
+real={real}
+at() {{ : >{world}/at.{name}; until [ -e {world}/go.{name} ]; do sleep 0.02; done; }}
+calls() {{ echo call >>{world}/calls.{name}; wc -l <{world}/calls.{name}; }}
+"""
+TINY: Final[Mapping[str, object]] = {
+    "cluster": "tiny",
+    "kill_wait": 2,
+    "nodes": [
+        {
+            "prefix": prefix,
+            "count": 2,
+            "cpus": 16,
+            "memory": "64G",
+            "gres": [{"type": kind, "count": 4, "product": product, "memory": memory}],
+        }
+        for prefix, kind, product, memory in (
+            ("a", "a100", "NVIDIA A100-SXM4-80GB", 81920),
+            ("v", "v100", "Tesla V100-SXM2-32GB", 32768),
+        )
+    ],
+    "partitions": [
+        {"name": "fast", "nodes": ["a"], "default": True, "max_time": "3-0"},
+        {"name": "slow", "nodes": ["v"], "max_time": "3-0"},
+    ],
+}
+"""Two partitions of two nodes, so that one GPU is a race of two submissions in two waves."""
+
+
+def eventually(what: Callable[[], object], timeout: float = PATIENCE_S) -> Any:
+    """Wait until a condition holds and return what it then was."""
+    deadline = time.monotonic() + timeout
+    while not (last := what()):
+        assert time.monotonic() < deadline, f"not within {timeout:.0f} s; last seen: {last!r}"
+        time.sleep(0.02)
+    return last
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below a process, its own sessions and groups notwithstanding."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = [int(word) for word in task.read_text().split()]
+        except OSError:
+            continue
+        for child in children:
+            found += [child, *descendants(child)]
+    return found
+
+
+def kill(pids: list[int]) -> None:
+    """Kill -9, all at once: stopped first, so that nobody notices the death of another."""
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+
+@dataclass
+class World:
+    """One test's cluster, folders, wrapped programs and `rv` processes."""
+
+    box: sandbox.Sandbox
+    path: Path
+    env: dict[str, str] = field(default_factory=dict)
+    clients: list["Client"] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.work.mkdir(parents=True)
+        self.bin.mkdir()
+        (self.path / "cache").mkdir()
+        self.env = os.environ | {
+            "SLURM_CONF": str(self.box.slurm_conf),
+            "RV_RACE_ROOT": str(self.path / "races"),
+            "XDG_CACHE_HOME": str(self.path / "cache"),
+            "XDG_CONFIG_HOME": str(self.path / "config"),
+            "PATH": f"{self.bin}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT),
+        }
+
+    @property
+    def work(self) -> Path:
+        return self.path / "work"
+
+    @property
+    def bin(self) -> Path:
+        return self.path / "bin"
+
+    # Programs that misbehave on rv's way to Slurm.
+
+    def wrap(self, name: str, body: str) -> None:
+        """Put a bash wrapper in front of a program: `$real` is it, `at` says so and waits for `go`."""
+        found = subprocess.run(
+            ["/usr/bin/env", "which", name], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        head = _HEAD.format(real=shlex.quote(found), world=shlex.quote(str(self.path)), name=name)
+        script = self.bin / name
+        script.write_text(f"{head}{body}\n", encoding="utf-8")
+        script.chmod(0o755)
+
+    def reached(self, name: str) -> None:
+        """Wait until a wrapper is `at` its point."""
+        eventually((self.path / f"at.{name}").exists)
+
+    def go(self, name: str) -> None:
+        """Let it go on."""
+        (self.path / f"go.{name}").touch()
+
+    def calls(self, name: str) -> int:
+        """How often a wrapper that counts was called."""
+        return len(self.lines(self.path / f"calls.{name}"))
+
+    def override(self, template: str, change: Callable[[str], str]) -> None:
+        """Change a template by the user's own copy of it."""
+        folder = self.path / "config" / "rv" / "templates"
+        folder.mkdir(parents=True, exist_ok=True)
+        text = (ROOT / "templates" / template).read_text(encoding="utf-8")
+        changed = change(text)
+        assert changed != text
+        (folder / template).write_text(changed, encoding="utf-8")
+
+    # rv.
+
+    def rv(self, *words: str, timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run rv to its end."""
+        options.setdefault("cwd", self.work)
+        env = self.env | options.pop("env", {})
+        return subprocess.run(
+            [sys.executable, "-m", "rv", *words],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            **options,
+        )
+
+    def start(self, *words: str) -> "Client":
+        """Start rv in a session of its own, output to files."""
+        number = len(self.clients)
+        out, err = self.path / f"client{number}.out", self.path / f"client{number}.err"
+        with out.open("wb") as stdout, err.open("wb") as stderr:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "rv", *words],
+                cwd=self.work,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        client = Client(process, out, err)
+        self.clients.append(client)
+        return client
+
+    def ps(self) -> list[dict[str, Any]]:
+        """What `rv ps` says of all races, newest first."""
+        done = self.rv("ps", "-a", "--json")
+        assert done.returncode == 0, done.stdout + done.stderr
+        races: list[dict[str, Any]] = json.loads(done.stdout)["races"]
+        return races
+
+    def race(self) -> dict[str, Any]:
+        """What `rv ps` says of the one race."""
+        (race,) = self.ps()
+        return race
+
+    def settled(self, *states: str) -> dict[str, Any]:
+        """Wait until `rv ps` gives one of these states to the one race."""
+        return eventually(lambda: (race := self.race())["state"] in states and race)
+
+    # What really happened.
+
+    def slurm(self, *argv: str, check: bool = True) -> str:
+        """Run a Slurm command on the cluster, past all wrappers."""
+        env = os.environ | {"SLURM_CONF": str(self.box.slurm_conf)}
+        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+        assert not check or done.returncode == 0, f"{argv}: {done.stderr}"
+        return done.stdout
+
+    def live_jobs(self) -> list[str]:
+        """The names of rv's jobs that wait, run or end now, on the whole cluster."""
+        rows = self.slurm("squeue", "-h", "-a", "-t", "PD,R,CF,CG,S", "-o", "%j").split()
+        return [name for name in rows if name.startswith("rv-")]
+
+    def known_jobs(self) -> set[str]:
+        """The names of all of this test's jobs that Slurm ever accepted."""
+        ids = [path.name for path in self.races()]
+        queued = self.slurm("squeue", "-h", "-a", "-t", "all", "-o", "%j").split()
+        accounted = self.slurm("sacct", "-X", "-n", "-P", "-o", "JobName%60").split()
+        return {name for name in (*queued, *accounted) if name.split("-")[1:2] and name.split("-")[1] in ids}
+
+    def races(self) -> list[Path]:
+        """The race directories."""
+        root = self.path / "races"
+        return [p for p in root.glob("*") if not p.name.startswith(".")] if root.exists() else []
+
+    def race_dir(self) -> Path:
+        """The one race's directory, when it is there."""
+        found: list[Path] = eventually(self.races)
+        (directory,) = found
+        return directory
+
+    def starts(self) -> int:
+        """How often the command was started."""
+        return len(self.lines(self.work / "starts"))
+
+    @staticmethod
+    def lines(path: Path) -> list[str]:
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+    def backdate(self, seconds: float = 3600) -> None:
+        """Make the race so much older, instead of waiting."""
+        record = self.race_dir() / "race.json"
+        data = json.loads(record.read_text(encoding="utf-8"))
+        data["submitted_at"] -= seconds
+        record.write_text(json.dumps(data), encoding="utf-8")
+
+    # The cluster's weather.
+
+    def fill(self) -> Callable[[], None]:
+        """Occupy every node; returns what frees them."""
+        partitions = [line.split() for line in self.slurm("sinfo", "-h", "-o", "%R %D").splitlines()]
+        jobs = [
+            self.slurm(
+                "sbatch", "--parsable", "-p", name, "-N", number, "--exclusive", "-o", "/dev/null",
+                "--job-name=hog", "--wrap", "exec sleep 3600",
+            ).strip()
+            for name, number in partitions
+        ]  # fmt: skip
+
+        def running() -> bool:
+            states = self.slurm("squeue", "-h", "-n", "hog", "-o", "%T").split()
+            return states == ["RUNNING"] * len(jobs)
+
+        eventually(running)
+        return lambda: void(self.slurm("scancel", *jobs))
+
+    def drain(self) -> Callable[[], None]:
+        """Let no node start anything; returns what ends that."""
+        self.nodes("state=drain", "reason=test")
+        return lambda: self.nodes("state=resume")
+
+    def nodes(self, *change: str) -> None:
+        names = self.slurm("sinfo", "-h", "-N", "-o", "%N").split()
+        for name in sorted(set(names)):
+            self.slurm("scontrol", "update", f"nodename={name}", *change)
+
+    def close(self) -> None:
+        """Leave the cluster as it was for the next test."""
+        for client in self.clients:
+            client.kill(whole=True)
+        names = set(self.slurm("squeue", "-h", "-a", "-o", "%A").split())
+        if names:
+            self.slurm("scancel", *names)
+            self.slurm("scancel", "-s", "KILL", *names, check=False)
+        eventually(lambda: not self.slurm("squeue", "-h", "-a", "-t", "PD,R,CF,CG").strip())
+
+
+def void(_: object) -> None:
+    """Return nothing."""
+
+
+@dataclass
+class Client:
+    """One running `rv`."""
+
+    process: "subprocess.Popen[bytes]"
+    out_path: Path
+    err_path: Path
+
+    @property
+    def out(self) -> str:
+        return self.out_path.read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def err(self) -> str:
+        return self.err_path.read_text(encoding="utf-8", errors="replace")
+
+    def says(self, text: str) -> None:
+        """Wait until it said something, on either stream."""
+        eventually(lambda: text in self.err or text in self.out or self._over())
+        assert text in self.err or text in self.out, self.err
+
+    def _over(self) -> bool:
+        return self.process.poll() is not None
+
+    def wait(self, timeout: float = PATIENCE_S) -> int:
+        """Wait for its end and return its exit code."""
+        return self.process.wait(timeout)
+
+    def interrupt(self) -> None:
+        """Ctrl-C: the terminal signals the foreground process group."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def kill(self, *, whole: bool) -> None:
+        """Kill -9: the client alone, or with everything that it started."""
+        if self.process.poll() is None:
+            pids = [self.process.pid]
+            if whole:
+                os.kill(self.process.pid, signal.SIGSTOP)
+                pids += descendants(self.process.pid)
+            kill(pids)
+        self.process.wait()
+
+
+def processes_of(job_id: int, box: sandbox.Sandbox) -> Iterator[tuple[int, str]]:
+    """The processes of a job: its step daemons, and whatever runs below them."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            environ = (entry / "environ").read_bytes().decode(errors="replace")
+        except OSError:
+            continue
+        if line.startswith(f"slurmstepd: [{job_id}.") and str(box.slurm_conf) in environ:
+            yield int(entry.name), line
+            for pid in descendants(int(entry.name)):
+                yield pid, "below"
