@@ -1,5 +1,6 @@
 """The order in which a cluster starts, and starts again."""
 
+import os
 import re
 import secrets
 from collections.abc import Callable, Sequence
@@ -7,7 +8,7 @@ from typing import Final
 
 from rv.errors import Kind, RvError
 from rv.sandbox import accounting, daemons, database, ports, processes, slurmconf, smi, tools
-from rv.sandbox.layout import Layout
+from rv.sandbox.layout import Layout, reachable
 from rv.sandbox.profile import Profile
 from rv.sandbox.records import Record
 
@@ -19,6 +20,8 @@ def boot(record: Record, profile: Profile, user: str, progress: Callable[[str], 
     tools.require(accounting=profile.accounting)
     layout = record.layout
     _make(layout)
+    if os.getuid() == 0 and not reachable(layout.directory):
+        progress(f"{layout.directory} is closed to other users: only root can use this sandbox")
     with ports.reserved(slurmconf.port_count(profile)) as base:
         _configure(record, profile, base, user)
         daemons.start(record, daemons.MUNGED)
