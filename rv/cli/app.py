@@ -9,6 +9,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from rv import __version__
+from rv.cli.common import show_help_without_command
 from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, Kind, RvError
 from rv.ui import console
 
@@ -31,7 +32,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     app = typer.Typer(
         name="rv",
         help="Get GPUs on a busy Slurm cluster sooner: race every way to serve a request.",
-        no_args_is_help=True,
+        invoke_without_command=True,
         rich_markup_mode=None,  # importing rich for --help would double its time
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -58,12 +59,14 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback form
 
 def _root(
     *,
-    version: Annotated[
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001 - its callback has done it all
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Get GPUs on a busy Slurm cluster sooner: race every way to serve a request."""
+    show_help_without_command(context)
 
 
 def main() -> NoReturn:
@@ -89,7 +92,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _fail(failure: RvError, arguments: list[str]) -> int:
-    (console.error_json if "--json" in arguments else console.error)(failure)
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    (console.error_json if "--json" in own else console.error)(failure)
     return failure.exit_code
 
 

@@ -67,6 +67,6 @@ def _ambiguous(words: Sequence[str], argument: str) -> RvError:
     return RvError(
         Kind.USAGE,
         f"{argument} after {text!r} could be rv's or the program's own",
-        hint=f"put rv's options first, then --: rv run --gpu 4 -- {text} {argument};"
-        f' or quote the command: rv run "{text} {argument}" --gpu 4',
+        hint=f"put rv's options first, then --: rv run --gpu 4 -- {text} …;"
+        f' or quote the command: rv run "{text} …" --gpu 4',
     )

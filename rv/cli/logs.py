@@ -12,10 +12,14 @@ from rv.ui import console
 
 def logs(
     *,
-    race: Annotated[str | None, typer.Argument(help="Race or name; the latest.")] = None,
+    race: Annotated[
+        str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
     err: Annotated[bool, typer.Option("--err", help="Only its errors.")] = False,
-    node: Annotated[int | None, typer.Option(min=0, help="Only this node, from 0.")] = None,
+    node: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only this node, from 0.")
+    ] = None,
     cluster: ClusterOption = "",
     json: JsonOption = False,
 ) -> None:

@@ -42,38 +42,69 @@ _OWNED: Final = frozenset(
 class RequestOptions:
     """The shared options as typed; `typer` reads this class's annotations."""
 
-    gpu: Annotated[int, typer.Option("--gpu", "-g", min=0, help="GPUs in all.")] = 1
-    type: Annotated[str, typer.Option("--type", "-t", help="GPU types, such as a100,h200.")] = ""
-    vram: Annotated[str, typer.Option(help="Least memory of each GPU, such as 40G.")] = ""
-    time: Annotated[str, typer.Option(help="Walltime: 90m, 2h, 1d12h, 2:59:00.")] = ""
-    mem: Annotated[str, typer.Option(help="Memory a node, such as 32G.")] = ""
-    cpus: Annotated[int, typer.Option(min=0, help="CPUs a node.")] = 0
+    gpu: Annotated[int, typer.Option("--gpu", "-g", min=0, metavar="N", help="GPUs in all.")] = 1
+    type: Annotated[
+        str, typer.Option("--type", "-t", metavar="TYPE,…", help="GPU types, such as a100,h200.")
+    ] = ""
+    vram: Annotated[
+        str, typer.Option(metavar="SIZE", help="Least memory of each GPU, such as 40G.")
+    ] = ""
+    time: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Walltime, such as 90m, 2h, 1d12h or 2:59:00; 2:59:00 unless given.",
+        ),
+    ] = ""
+    mem: Annotated[str, typer.Option(metavar="SIZE", help="Memory a node, such as 32G.")] = ""
+    cpus: Annotated[
+        int, typer.Option(min=0, metavar="N", show_default=False, help="CPUs a node.")
+    ] = 0
     mig: Annotated[bool, typer.Option("--mig", help="One MIG slice.")] = False
-    partition: Annotated[str, typer.Option("--partition", "-p", help="Only these partitions.")] = ""
-    account: Annotated[str, typer.Option("--account", "-A", help="Account to charge.")] = ""
-    qos: Annotated[str, typer.Option("--qos", "-q", help="Quality of service.")] = ""
-    exclude: Annotated[str, typer.Option("--exclude", "-x", help="Nodes to leave out.")] = ""
+    partition: Annotated[
+        str, typer.Option("--partition", "-p", metavar="NAME,…", help="Only these partitions.")
+    ] = ""
+    account: Annotated[
+        str, typer.Option("--account", "-A", metavar="NAME", help="Account to charge.")
+    ] = ""
+    qos: Annotated[str, typer.Option("--qos", "-q", metavar="NAME", help="Quality of service.")] = (
+        ""
+    )
+    exclude: Annotated[
+        str, typer.Option("--exclude", "-x", metavar="NODES", help="Nodes to leave out.")
+    ] = ""
     single_node: Annotated[bool, typer.Option("--single-node", help="One node only.")] = False
     multi_node: Annotated[bool, typer.Option("--multi-node", help="Several nodes only.")] = False
-    layouts: Annotated[Layouts, typer.Option(help="Every way to split over nodes, or auto.")] = (
-        Layouts.AUTO
-    )
+    layouts: Annotated[
+        Layouts, typer.Option(help="Splits over nodes: the narrowest (auto), or all.")
+    ] = Layouts.AUTO
     strict_gpu: Annotated[
         bool, typer.Option("--strict-gpu", help="Refuse a node with another GPU model.")
     ] = False
-    name: Annotated[str, typer.Option("--name", "-n", help="Name of the race.")] = ""
+    name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="Name of the race.")] = (
+        ""
+    )
     fanout: Annotated[Fanout, typer.Option(help="In waves (auto), or all at once (each).")] = (
         Fanout.AUTO
     )
-    max_submissions: Annotated[int, typer.Option(min=1, help="Jobs at most.")] = (
+    max_submissions: Annotated[int, typer.Option(min=1, metavar="N", help="Jobs at most.")] = (
         DEFAULT_MAX_SUBMISSIONS
     )
-    widen_after: Annotated[str, typer.Option(help="Wait for the first job so long.")] = "15s"
-    wait_timeout: Annotated[str, typer.Option(help="Cancel when nothing has started by then.")] = ""
+    widen_after: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Wait so long for the first job to start before sending the others.",
+        ),
+    ] = "15s"
+    wait_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="Cancel when nothing has started by then.")
+    ] = ""
     sbatch: Annotated[
-        list[str] | None, typer.Option("--sbatch", help="Another sbatch option, K=V; repeatable.")
+        list[str] | None,
+        typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
     ] = None
-    cluster: Annotated[str, typer.Option(help="local, or sandbox[:NAME].")] = ""
+    cluster: Annotated[str, typer.Option(metavar="WHERE", help="local, or sandbox[:NAME].")] = ""
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
 
 

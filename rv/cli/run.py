@@ -15,7 +15,7 @@ class RunCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put rv's options first and the command behind `--`, then parse as usual."""
-        takes_value = {"--help": False}
+        takes_value = dict.fromkeys(ctx.help_option_names, False)
         for parameter in self.params:
             if parameter.param_type_name == "option":
                 is_flag = getattr(parameter, "is_flag", False)
@@ -33,7 +33,7 @@ def run(
     *,
     options: RequestOptions,
     context: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(metavar="CMD…", help="What to run.")] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="CMD", help="What to run.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once.")] = False,
 ) -> None:

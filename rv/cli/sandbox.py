@@ -7,14 +7,18 @@ from typing import Annotated
 import typer
 
 from rv import sandbox
+from rv.cli.common import show_help_without_command
 from rv.errors import Kind, RvError
 from rv.ui import console
 
 app = typer.Typer(
-    help="A real Slurm cluster on this machine.", no_args_is_help=True, rich_markup_mode=None
+    help="A real Slurm cluster on this machine.",
+    invoke_without_command=True,
+    callback=show_help_without_command,
+    rich_markup_mode=None,
 )
 
-Name = Annotated[str, typer.Option("--name", help="Which sandbox.")]
+Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which sandbox.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
 
 
@@ -22,14 +26,17 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 def up(
     *,
     profile: Annotated[
-        str | None, typer.Option(help="campus, small, gpu or a file. Default: small.")
+        str | None,
+        typer.Option(metavar="PROFILE", help="campus, small, gpu or a file. Default: small."),
     ] = None,
     name: Name = "default",
     directory: Annotated[
-        Path | None, typer.Option(help="Where it lives. Default: the user's state folder.")
+        Path | None,
+        typer.Option(metavar="DIR", help="Where it lives. Default: the user's state folder."),
     ] = None,
     user: Annotated[
-        list[str] | None, typer.Option(help="Let this local user submit too. Repeatable.")
+        list[str] | None,
+        typer.Option(metavar="USER", help="Let this local user submit too. Repeatable."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -53,7 +60,9 @@ def down(*, name: Name = "default", json: Json = False) -> None:
 @app.command()
 def status(
     *,
-    name: Annotated[str | None, typer.Option("--name", help="Which sandbox. Default: all.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="Which sandbox. Default: all.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Show what runs, and how to use it by hand."""
@@ -71,10 +80,16 @@ def status(
 @app.command()
 def load(
     *,
-    share: Annotated[float, typer.Option(help="Which share of the GPUs to keep busy.")] = 0.8,
-    shortest: Annotated[str, typer.Option("--min", help="The shortest job, such as 30s.")] = "1m",
-    longest: Annotated[str, typer.Option("--max", help="The longest job, such as 2h.")] = "10m",
-    seed: Annotated[int, typer.Option(help="The same seed draws the same jobs.")] = 1,
+    share: Annotated[
+        float, typer.Option(metavar="SHARE", help="Which share of the GPUs to keep busy, 0 to 1.")
+    ] = 0.8,
+    shortest: Annotated[
+        str, typer.Option("--min", metavar="TIME", help="The shortest job, such as 30s.")
+    ] = "1m",
+    longest: Annotated[
+        str, typer.Option("--max", metavar="TIME", help="The longest job, such as 2h.")
+    ] = "10m",
+    seed: Annotated[int, typer.Option(metavar="N", help="The same seed draws the same jobs.")] = 1,
     stop: Annotated[bool, typer.Option("--stop", help="End the load and its jobs.")] = False,
     name: Name = "default",
     json: Json = False,
@@ -97,9 +112,11 @@ def load(
 
 @app.command()
 def fault(
-    node: Annotated[str, typer.Argument(help="The node whose nvidia-smi is to lie.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="The node whose nvidia-smi is to lie.")
+    ],
     kind: Annotated[
-        str | None, typer.Argument(help="wrong-model, missing-gpu, error or hang.")
+        str | None, typer.Argument(metavar="FAULT", help="wrong-model, missing-gpu, error or hang.")
     ] = None,
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Make it honest again.")] = False,

@@ -12,7 +12,9 @@ from rv.ui import console
 
 def stop(
     *,
-    races: Annotated[list[str] | None, typer.Argument(help="Races or names; the latest.")] = None,
+    races: Annotated[
+        list[str] | None, typer.Argument(metavar="RACE", help="Races or names; the latest.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every race that is not over.")] = False,
     cluster: ClusterOption = "",
     json: JsonOption = False,

@@ -14,7 +14,9 @@ from rv.errors import Kind, RvError
 def up(
     *,
     options: RequestOptions,
-    run: Annotated[str | None, typer.Option("--run", "-r", help="Command to run.")] = None,
+    run: Annotated[
+        str | None, typer.Option("--run", "-r", metavar="CMD", help="Command to run.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once.")] = False,
 ) -> None:
