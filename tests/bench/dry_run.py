@@ -35,7 +35,9 @@ def main() -> None:
 
         seconds = alternate(
             {
-                "python": lambda: subprocess.run([sys.executable, "-c", "import typer, jinja2, yaml"]),
+                "python": lambda: subprocess.run(
+                    [sys.executable, "-c", "import typer, jinja2, yaml"]
+                ),
                 "scontrol": lambda: target.transport.run("scontrol show node -d -o", timeout=30),
                 "cold": cold,
                 "warm": warm,
@@ -46,7 +48,10 @@ def main() -> None:
     floor = seconds["python"] + seconds["scontrol"]
     for name in ("cold", "warm", "shared"):
         ratio = seconds[name] / floor
-        print(f"dry run, {name}: {seconds[name]:.3f} s (want <= 0.5), {ratio:.1f} x the floor", end=" ")
+        print(
+            f"dry run, {name}: {seconds[name]:.3f} s (want <= 0.5), {ratio:.1f} x the floor",
+            end=" ",
+        )
         print(f"of importing its libraries and one scontrol ({floor:.3f} s)")
 
 

@@ -40,7 +40,9 @@ def main(rounds: int) -> None:
         results = [one_race(target) for _ in range(rounds)]
     seconds = [value for value, _ in results]
     print(f"losers: {rounds} races of {results[0][1] + 1} jobs:", end=" ")
-    print(f"p50 {percentile(seconds, 0.5):.2f} s, p99 {percentile(seconds, 0.99):.2f} s (want <= 2)")
+    print(
+        f"p50 {percentile(seconds, 0.5):.2f} s, p99 {percentile(seconds, 0.99):.2f} s (want <= 2)"
+    )
 
 
 if __name__ == "__main__":

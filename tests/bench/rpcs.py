@@ -3,7 +3,6 @@
 The ten minutes pass on a clock of the watcher's own; every question it asks is a real one.
 """
 
-
 from datetime import timedelta
 
 from cluster import cluster, rpc_counts, rv
@@ -46,7 +45,9 @@ def difference(target: Target, before: dict[str, int]) -> dict[str, int]:
 
 def report(what: str, counts: dict[str, int]) -> None:
     """Print the sum and the parts."""
-    parts = ", ".join(f"{name} {n}" for name, n in sorted(counts.items(), key=lambda item: -item[1]))
+    parts = ", ".join(
+        f"{name} {n}" for name, n in sorted(counts.items(), key=lambda item: -item[1])
+    )
     print(f"rpcs: {what}: {sum(counts.values())} ({parts})")
 
 
@@ -76,7 +77,7 @@ def main() -> None:
         before = rpc_counts(target)
         assert rv("up", "--gpu", "1", "--run", "true").returncode == 0
         report("one launch, run and end", difference(target, before))
-        fill = "for n in 1 2 3 4; do sbatch -N1 --exclusive --wrap 'sleep 900' >/dev/null; done"
+        fill = "for n in 1 2 3 4; do sbatch -N1 --exclusive -o /dev/null --wrap 'sleep 900' >/dev/null; done"
         target.transport.run(fill, timeout=30)
         assert rv("up", "--gpu", "1", "--run", "true", "-d").returncode == 0
         before = rpc_counts(target)

@@ -10,7 +10,9 @@ def main() -> None:
     """Print the ratio."""
     seconds = alternate(
         {
-            "import typer": lambda: subprocess.run([sys.executable, "-c", "import typer"], check=True),
+            "import typer": lambda: subprocess.run(
+                [sys.executable, "-c", "import typer"], check=True
+            ),
             "rv --help": lambda: subprocess.run(
                 [sys.executable, "-m", "rv", "--help"], check=True, stdout=subprocess.DEVNULL
             ),

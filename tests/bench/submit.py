@@ -7,6 +7,7 @@ import dataclasses
 import os
 import time
 from datetime import timedelta
+from pathlib import Path
 
 from cluster import cluster
 from timing import alternate
@@ -28,10 +29,12 @@ LATER = "--begin=now+1hour"
 def stage_jobs(target: Target) -> Race:
     """Stage a race of JOBS submissions, all of the same strategy."""
     request = Request(gpus=1, walltime=timedelta(minutes=5), command=Command(line="true"))
-    made: Launch = prepare(request, target, os.getcwd(), dict(os.environ), time.time())
+    made: Launch = prepare(request, target, str(Path.cwd()), dict(os.environ), time.time())
     strategy = made.plan.submissions[0].strategies
     jobs = tuple(Submission(number=n, strategies=strategy) for n in range(1, JOBS + 1))
-    plan: Plan = dataclasses.replace(made.plan, submissions=jobs, waves=(tuple(range(1, JOBS + 1)),))
+    plan: Plan = dataclasses.replace(
+        made.plan, submissions=jobs, waves=(tuple(range(1, JOBS + 1)),)
+    )
     facts = race_facts(plan, request.command, "", made.around)
     return stage(plan, facts, made.around, {}, read_template, target.transport)
 
@@ -54,17 +57,17 @@ def main() -> None:
             )
             assert len(done.stdout.split()) == JOBS, done
 
-        def prepared(run):  # type: ignore[no-untyped-def]
-            return lambda: run()
-
         seconds = {"rv": [], "xargs": []}
         for _ in range(9):
             races.append(stage_jobs(target))
-            for name, value in alternate({"rv": prepared(ours), "xargs": prepared(xargs)}, 1).items():
+            for name, value in alternate({"rv": ours, "xargs": xargs}, 1).items():
                 seconds[name].append(value)
             stop(races[-1], target.transport)
         ours_s, xargs_s = (sorted(seconds[name])[4] for name in ("rv", "xargs"))
-        print(f"submit: {JOBS} jobs: rv {ours_s * 1000:.0f} ms, xargs -P 8 {xargs_s * 1000:.0f} ms,", end=" ")
+        print(
+            f"submit: {JOBS} jobs: rv {ours_s * 1000:.0f} ms, xargs -P 8 {xargs_s * 1000:.0f} ms,",
+            end=" ",
+        )
         print(f"ratio {ours_s / xargs_s:.2f} (want <= 3)")
 
 
