@@ -47,9 +47,10 @@ class SnapshotCache:
             self._replace(kind, f"{head}\n{text}".encode("utf-8", "surrogatepass"))
 
     def forget(self) -> None:
-        """Drop the stored queue, after something that changed it."""
-        with suppress(OSError):
-            self._path("probe").unlink(missing_ok=True)
+        """Drop what tells of the queue, after something that changed it."""
+        for kind in ("probe", "queue"):
+            with suppress(OSError):
+                self._path(kind).unlink(missing_ok=True)
 
     def _path(self, kind: str) -> Path:
         name = hashlib.sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()[:24]

@@ -81,7 +81,9 @@ def open_races(target: Target) -> tuple[Race, ...]:
 
 def stop_race(race: Race, target: Target) -> Stopped:
     """Cancel a race whole, submissions whose ids were never learned included."""
-    return stop(race, target.transport)
+    stopped = stop(race, target.transport)
+    target.cache.forget()
+    return stopped
 
 
 def status_of(race: Race, target: Target, now: float) -> RaceStatus:
