@@ -29,7 +29,7 @@ me=$(id -un)
 export me
 ask() {
   timeout --foreground -k 1 "$2" bash -c "$3" >"$d/$1.out" 2>"$d/$1.err" </dev/null
-  echo $? >"$d/$1.rc"
+  printf '\\n%s begin %s %s\\n' "$mark" "$1" $? >"$d/$1.head"
 }
 """
 
@@ -38,20 +38,22 @@ def framing_script(commands: Mapping[str, tuple[int, str]], sentinel: str) -> st
     """Return bash text that runs `commands` side by side and frames their answers by name.
 
     Each has the seconds after which it is stopped, and its shell text, which may use `$me`, the
-    user's name. Frame names are plain words.
+    user's name. Frame names are plain words. One `cat` writes all the frames: a process for each
+    part would take longer than the controller's answers.
     """
     asked = "".join(
         f"ask {name} {seconds} {_quoted(line)} &\n" for name, (seconds, line) in commands.items()
     )
+    parts = " ".join(
+        f'"$d/{name}.head" "$d/{name}.out" "$d/errors" "$d/{name}.err" "$d/end"'
+        for name in commands
+    )
     return f"""\
-{_RUN_ALL}{asked}wait
-for n in {" ".join(commands)}; do
-  printf '\\n{sentinel} begin %s %s\\n' "$n" "$(cat "$d/$n.rc")"
-  cat "$d/$n.out"
-  printf '\\n{sentinel} stderr\\n'
-  tail -c 2000 "$d/$n.err"
-  printf '\\n{sentinel} end\\n'
-done
+mark={sentinel}
+{_RUN_ALL}{asked}printf '\\n%s stderr\\n' "$mark" >"$d/errors"
+printf '\\n%s end\\n' "$mark" >"$d/end"
+wait
+cat {parts}
 echo '{sentinel} done'
 """
 

@@ -1,6 +1,7 @@
 """One launch: snapshot, plan, stage, submit, watch. The dry run is the same plan, shown."""
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rv import bundle
@@ -57,12 +58,18 @@ def read_template(name: str) -> str:
 def prepare(
     request: Request, target: Target, workdir: str, environment: Mapping[str, str], now: float
 ) -> Launch:
-    """Take a snapshot and plan. Raises `RvError` where nothing can serve the request."""
-    from rv.planner import load_catalogue, load_families, plan, require_feasible
+    """Take a snapshot and plan. Raises `RvError` where nothing can serve the request.
 
-    user_config = bundle.user_config_dir()
-    snapshot = take_snapshot(target.transport, target.cache)
-    made = plan(request, snapshot, load_catalogue(user_config), load_families(user_config))
+    The planner and its data are loaded while the cluster answers.
+    """
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        asked = beside.submit(take_snapshot, target.transport, target.cache)
+        from rv.planner import load_catalogue, load_families, plan, require_feasible
+
+        user_config = bundle.user_config_dir()
+        catalogue, families = load_catalogue(user_config), load_families(user_config)
+        snapshot = asked.result()
+    made = plan(request, snapshot, catalogue, families)
     require_feasible(made, request)
     around = Surroundings(
         cluster=target.key,
