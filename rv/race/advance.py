@@ -56,7 +56,8 @@ def _lift_holds(status: RaceStatus, transport: Transport) -> None:
     held = [job.job_id for job in status.jobs if job.reason == "BeginTime" and job.job_id]
     requeued = [job_id for job_id in held if _has_declined(status)]
     if requeued:
-        lines = [f"scontrol update jobid={job_id} starttime=now" for job_id in requeued]
+        # Not at once: a node that was just left refuses the same job within the second.
+        lines = [f"scontrol update jobid={job_id} starttime=now+2" for job_id in requeued]
         transport.run("\n".join(lines), timeout=30)
 
 

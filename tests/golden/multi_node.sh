@@ -46,11 +46,19 @@ rv_cancel_siblings() {
 
 # Repeats the update until the hold that Slurm puts on a requeued job (120 s) is gone.
 rv_requeued() {
+  local job=$1 excluded=$2 restart=$3 shown released=''
   trap '' TERM HUP INT
   for _ in {1..40}; do
-    case $(rv_slurm scontrol show job -o "$1" 2>/dev/null) in
-      *JobState=PENDING*Reason=BeginTime* | *JobState=COMPLETING* | *JobState=RUNNING* | *JobState=REQUEUED*)
-        rv_slurm scontrol update jobid="$1" excnodelist="$2" starttime=now ;;
+    shown=$(rv_slurm scontrol show job -o "$job" 2>/dev/null)
+    case $shown in
+      *JobState=PENDING*Reason=BeginTime*" Restarts=$((restart + 1)) "*)
+        rv_slurm scontrol update jobid="$job" excnodelist="$excluded"
+        sleep 2
+        rv_slurm scontrol update jobid="$job" starttime=now && released=yes ;;
+      *JobState=RUNNING*" Restarts=$restart "* | *JobState=COMPLETING* | *JobState=REQUEUED*)
+        rv_slurm scontrol update jobid="$job" excnodelist="$excluded" ;;
+      *JobState=PENDING*) [ -z "$released" ] || break ;;
+      '') ;;
       *) break ;;
     esac
     sleep 0.2
@@ -76,7 +84,7 @@ rv_decline() {
   if command -v scontrol >/dev/null; then
     export -f rv_requeued rv_slurm
     export RV_NODE_PATH
-    setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" </dev/null >/dev/null 2>&1 &
+    setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
     rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
   fi
   rv_mark again/1 "$excluded"

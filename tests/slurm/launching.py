@@ -200,12 +200,11 @@ class Rv:
         return done.stdout if check else done.stdout + done.stderr
 
     def fill(self, node: str, gpus: int, *options: str) -> str:
-        """Keep GPUs of a node busy until cancelled; the job's id, once it runs."""
-        job = self.slurm(
+        """Keep GPUs of a node busy until cancelled; the id of the job."""
+        return self.slurm(
             "sbatch", "--parsable", "-w", node, f"--gres=gpu:{gpus}", "--mem=100", "-o", "/dev/null",
             "--no-requeue", *options, "--wrap", "exec sleep 3600",
         ).strip()  # fmt: skip
-        return job
 
     def job_state(self, job: str | int) -> str:
         """A job's state as the queue has it, "" where it has none."""

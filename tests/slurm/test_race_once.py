@@ -54,7 +54,7 @@ class QueueWatch:
         while not self.ended.wait(0.05):
             now = set(self.rv.queue())
             seen = time.time()
-            self.gone.update({name: seen for name in before - now})
+            self.gone.update(dict.fromkeys(before - now, seen))
             before = now
 
     def __enter__(self) -> "QueueWatch":
