@@ -26,7 +26,14 @@ def gpus() -> list[str]:
         told = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except subprocess.TimeoutExpired:
         return ["nvidia-smi does not answer"]
-    return (told.stdout + told.stderr).splitlines()
+    return ours((told.stdout + told.stderr).splitlines())
+
+
+def ours(lines: list[str]) -> list[str]:
+    """Leave out the node's other GPUs, which nvidia-smi lists where the site does not hide them."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    given = [line for line in lines if line.partition(":")[0].removeprefix("GPU ") in visible]
+    return given if len(given) == len(visible) else lines
 
 
 def memory_limit() -> str:

@@ -75,8 +75,9 @@ class Watch:
         reader = OutputReader(self.race, self.queue.transport, self.node)
         while True:
             status = self._look()
-            self._stream(reader)
             self.sink.status(status)
+            if status.claim:  # output since the look would come before its winner
+                self._stream(reader)
             if status.state.is_over and not self._send_next_wave(status):
                 self._stream(reader)
                 return self._settle(status)

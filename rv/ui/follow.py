@@ -23,7 +23,7 @@ class Follower:
         """Say what Slurm took and what it refused."""
         taken = [fate for fate in fates if fate.outcome is Outcome.ACCEPTED]
         if taken:
-            ids = ", ".join(str(fate.job_id) for fate in taken)
+            ids = ", ".join(map(str, sorted(fate.job_id for fate in taken)))
             console.say(f"submitted {len(taken)} job{'s' if len(taken) > 1 else ''}: {ids}")
         for fate in fates:
             if fate.outcome is Outcome.REFUSED:
