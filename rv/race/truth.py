@@ -142,10 +142,13 @@ def _by_own_word(
     marks: Marks, ended: Ended, record: JobRecord | None
 ) -> tuple[RaceState, int, str]:
     """The exit file, and Slurm's word for why where a signal ended the command."""
-    note = f"the node was out of touch meanwhile: {marks.lost}" if marks.lost else ""
+    by_slurm = _RACE_STATE.get(record.state) if record else None
+    away = marks.lost
+    if record and by_slurm is RaceState.LOST:
+        away = away or f"Slurm says {record.state}"
+    note = f"the node was out of touch meanwhile: {away}" if away else ""
     if ended.code == 0 and not ended.signal:
         return RaceState.COMPLETED, 0, note
-    by_slurm = _RACE_STATE.get(record.state) if record else None
     if by_slurm in _BY_SLURM:
         return by_slurm, ended.code, f"Slurm says {by_slurm}"
     if ended.signal:
