@@ -58,7 +58,7 @@ def observe(
         race.race_id: unaccounted(race, marks[race.race_id], records or ()) for race in races
     }
     extra = _ask_singly(races, marks, vanished, transport) if records is not None else ()
-    # Read again: a job leaves its last word before Slurm has its end, and Slurm was asked meanwhile.
+    # Read again: a job leaves its last word before Slurm has its end, and time has passed.
     marks = {race.race_id: load_marks(race, transport) for race in races}
     observations = []
     for race in races:

@@ -26,9 +26,7 @@ RACE = Race(
     submitted_at=T0,
     min_job_age=timedelta(seconds=2),
     message_timeout=timedelta(seconds=10),
-    entries=tuple(
-        Entry(number=n, name=f"rv-abcdefgh-{n}", strategy=f"s{n}") for n in (1, 2)
-    ),
+    entries=tuple(Entry(number=n, name=f"rv-abcdefgh-{n}", strategy=f"s{n}") for n in (1, 2)),
     waves=((1,), (2,)),
 )
 CLAIM = Claim(job_id=11, restart=0, submission=1, nodes="a1", host="a1", started_at=T0 + 5)
@@ -178,7 +176,9 @@ RECORDS = st.lists(
 
 
 @given(MARKS, RECORDS, st.floats(T0, T0 + 10_000))
-def test_failure_and_success_need_evidence(marks: Marks, records: list[JobRecord], now: float) -> None:
+def test_failure_and_success_need_evidence(
+    marks: Marks, records: list[JobRecord], now: float
+) -> None:
     """A terminal record or the winner's own word; and nothing raises, whatever the mixture."""
     status = resolve(RACE, marks, Evidence(records=records, now=now))
     words = {r.state for r in records}
