@@ -35,7 +35,8 @@ def parse_queued(text: str, sentinel: str) -> tuple[QueuedJob, ...]:
 
 def _job(job_id: str, columns: list[str]) -> QueuedJob:
     value = dict(zip(_FIELDS, columns, strict=False))
-    gpus, gpu_type = _gpus(value)
+    counted = tres.parse_tres(value["tres-alloc"])
+    gpus, gpu_type = _gpus(value, counted)
     return QueuedJob(
         job_id=job_id,
         user=words.word(value["UserName"]),
@@ -48,15 +49,15 @@ def _job(job_id: str, columns: list[str]) -> QueuedJob:
         start=words.time(value["StartTime"]),
         end=words.time(value["EndTime"]),
         cpus=words.number(value["NumCPUs"]) or 0,
+        memory_mib=dict(counted).get("mem", 0),
         gpus=gpus,
         gpu_type=gpu_type,
         name=printable(columns[-1].removesuffix("|")),
     )
 
 
-def _gpus(value: dict[str, str]) -> tuple[int, str]:
+def _gpus(value: dict[str, str], counted: tuple[tuple[str, int], ...]) -> tuple[int, str]:
     """Count GPUs by TRES, or by the request where the site does not account for GPUs."""
-    counted = tres.parse_tres(value["tres-alloc"])
     per_node, node_types = tres.gpus_asked(value["tres-per-node"])
     per_job, job_types = tres.gpus_asked(value["tres-per-job"])
     asked = per_job or per_node * (words.number(value["NumNodes"]) or 1)

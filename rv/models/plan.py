@@ -6,24 +6,40 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """How a strategy spends its time. Backfill and checkpoint come with the timeline of holes."""
+    """How a strategy spends its time.
+
+    BACKFILL: its whole walltime fits before what Slurm has planned next on its nodes. DIRECT: it
+    asks for the whole time and waits for it, or nothing is planned behind it.
+    """
 
     DIRECT = "direct"
+    BACKFILL = "backfill"
 
 
 class Source(StrEnum):
-    """How rv knows when a strategy would start."""
+    """How rv knows when a strategy would start.
+
+    IDLE: the resources are free and nobody waits for them. HOLE: they are free, and others wait,
+    but it ends before those are planned to start. PLANNED: from the ends of running jobs and the
+    planned starts of pending ones.
+    """
 
     IDLE = "idle"
+    HOLE = "hole"
+    PLANNED = "planned"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Estimate:
-    """When a strategy would start; `start_in` is None exactly where the source is unknown."""
+    """When a strategy would start; `start_in` is None exactly where the source is unknown.
+
+    `window` is how long the hole lasts, None where nothing ends it.
+    """
 
     source: Source
     start_in: timedelta | None = None
+    window: timedelta | None = None
 
 
 UNKNOWN_START = Estimate(source=Source.UNKNOWN)

@@ -105,7 +105,11 @@ class Association:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuedJob:
-    """One job in the queue, anybody's. `gpus` counts those it holds or asks for, all nodes."""
+    """One job in the queue, anybody's.
+
+    CPUs, memory and GPUs are what it holds or asks for, on all its nodes. `start` and `end` are
+    those of a running job, or Slurm's plan for a pending one with `planned_nodes`.
+    """
 
     job_id: str
     user: str
@@ -118,6 +122,7 @@ class QueuedJob:
     start: datetime | None = None
     end: datetime | None = None
     cpus: int = 0
+    memory_mib: int = 0
     gpus: int = 0
     gpu_type: str = ""
     name: str = ""

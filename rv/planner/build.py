@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from rv.models.plan import Strategy
+from rv.models.plan import Mode, Source, Strategy
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
 from rv.planner.access import Access, Charge
 from rv.planner.cost import price, whole_nodes
-from rv.planner.estimates import Reserved, estimate, free_first, free_nodes
+from rv.planner.estimates import Forecast, free_first, free_now
 from rv.planner.families import Family
 from rv.planner.layouts import Layout
 from rv.planner.limits import Owner, check_size, has_room
@@ -35,7 +35,7 @@ class Builder:
         self.access = Access(snapshot)
         self.usage = Usage(snapshot)
         self._request = request
-        self._reserved = Reserved(snapshot)
+        self._forecast = Forecast(snapshot)
 
     def build(
         self, pool: Pool, layout: Layout, family: Family, charges: tuple[Charge, ...], suffix: str
@@ -46,12 +46,14 @@ class Builder:
         wanted = needs(pool, layout, family, request)
         demand = _demand(pool, layout, wanted)
         charge, duration = self._charge(pool.partition, charges, demand)
-        free = free_nodes(pool, layout, wanted, self._reserved.during(duration.total_seconds()))
+        windows = self._forecast.windows(pool, layout, wanted)
+        room = has_room(charge.order, demand, self.usage)
+        estimate = self._forecast.estimate(windows, pool, layout, duration, has_room=room)
         strategy = Strategy(
             id=f"{pool.model.name}/{layout}/{pool.place}{suffix}",
             family=family.name,
             template=family.template,
-            mode=family.mode,
+            mode=Mode.BACKFILL if estimate.source is Source.HOLE else family.mode,
             gpu=pool.model.name,
             gres=pool.gres(layout.gpus_per_node),
             gpus=layout.nodes * layout.gpus_per_node,
@@ -66,12 +68,12 @@ class Builder:
             qos=charge.qos,
             constraint=pool.constraint,
             exclude_nodes=request.exclude_nodes,
-            node_names=free_first(wanted.slots, free),
+            node_names=free_first(wanted.slots, free_now(windows)),
             name_pattern=pool.pattern,
             vram_mib=_vram(pool, request),
             strict_gpu=request.strict_gpu,
             extra=request.sbatch,
-            estimate=estimate(free, layout, has_room=has_room(charge.order, demand, self.usage)),
+            estimate=estimate,
             cost=_cost(pool, layout, wanted, demand, duration),
         )
         return Built(strategy=strategy, order=charge.order, notes=wanted.notes)

@@ -1,55 +1,85 @@
-"""Whether a job could start now, from what the snapshot says is free. Never a guess."""
+"""When a job would start, from what is free, what runs and what Slurm has planned. Never a guess."""
 
-from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate
-from rv.models.snapshot import Reservation, Snapshot
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final
+
+from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
+from rv.models.snapshot import Node, Snapshot
 from rv.planner.layouts import Layout
 from rv.planner.needs import Needs
-from rv.planner.nodes import is_open
+from rv.planner.nodes import is_settled
 from rv.planner.pools import Pool, Slot
+from rv.planner.timeline import FOREVER, Share, Timeline, Window, earliest, hole_now
+
+Windows = Mapping[str, Sequence[Window]]
+_LONGEST: Final = timedelta(days=3650).total_seconds()
+
+
+class Forecast:
+    """Windows and waiting lines of one snapshot."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._timeline = Timeline(snapshot)
+        self._waited_for = _waited_for(snapshot)
+
+    def windows(self, pool: Pool, layout: Layout, wanted: Needs) -> Windows:
+        """Return when each node of the pool has room for one node's part of the job."""
+        share = Share(
+            cpus=wanted.cpus,
+            memory_mib=wanted.memory_mib,
+            gpus=layout.gpus_per_node,
+            gpu_type=pool.gres_type,
+            whole=pool.partition.exclusive,
+        )
+        return {
+            slot.node.name: self._timeline.windows(slot.node, share, slot.total, slot.free)
+            for slot in wanted.slots
+            if is_settled(slot.node)
+        }
+
+    def estimate(
+        self, windows: Windows, pool: Pool, layout: Layout, walltime: timedelta, *, has_room: bool
+    ) -> Estimate:
+        """Say when enough nodes are free at once for the whole walltime, and how that is known.
+
+        What comes later is only said where every job that waits in the partition has its plan:
+        one without could take any place. Limits that leave no room make it unknown.
+        """
+        start = earliest(windows, layout.nodes, walltime) if has_room else None
+        if start is None or start > _LONGEST:
+            return UNKNOWN_START
+        waited_for = pool.partition.name in self._waited_for
+        if start > 0:
+            later = Estimate(source=Source.PLANNED, start_in=timedelta(seconds=round(start)))
+            return UNKNOWN_START if waited_for else later
+        quiet = {n: spans for n, spans in windows.items() if n not in self._timeline.planned}
+        if not waited_for and earliest(quiet, layout.nodes, walltime) == 0:
+            return STARTS_NOW
+        hole = hole_now(windows, layout.nodes)
+        window = None if hole == FOREVER else timedelta(seconds=int(hole))
+        return Estimate(source=Source.HOLE, start_in=timedelta(0), window=window)
+
+
+def _waited_for(snapshot: Snapshot) -> frozenset[str]:
+    """Name the partitions in which somebody waits whose start Slurm has not planned."""
+    return frozenset(
+        name
+        for job in snapshot.jobs
+        if job.state.is_pending and not job.planned_nodes
+        for name in job.partition.split(",")
+    )
+
+
+def free_now(windows: Windows) -> frozenset[str]:
+    """Name the nodes with room at this moment."""
+    return frozenset(name for name, spans in windows.items() if spans and spans[0].start <= 0)
 
 
 def free_first(slots: tuple[Slot, ...], free: frozenset[str]) -> tuple[str, ...]:
     """Name the nodes, those free now first, then by Slurm's weight and by name."""
-    order = sorted(
-        slots, key=lambda slot: (slot.node.name not in free, slot.node.weight, slot.node.name)
-    )
-    return tuple(slot.node.name for slot in order)
 
+    def key(node: Node) -> tuple[bool, int, str]:
+        return (node.name not in free, node.weight, node.name)
 
-def free_nodes(
-    pool: Pool, layout: Layout, wanted: Needs, reserved: frozenset[str]
-) -> frozenset[str]:
-    """Name the nodes on which one node's part of the job would fit now."""
-    whole = pool.partition.exclusive
-    return frozenset(
-        slot.node.name
-        for slot in wanted.slots
-        if is_open(slot.node)
-        and slot.free >= layout.gpus_per_node
-        and slot.node.cpus - slot.node.cpus_used >= wanted.cpus
-        and slot.node.memory_mib - slot.node.memory_used_mib >= wanted.memory_mib
-        and not (whole and slot.node.cpus_used)
-        and slot.node.name not in reserved
-    )
-
-
-def estimate(free: frozenset[str], layout: Layout, *, has_room: bool) -> Estimate:
-    """Return `idle` where enough nodes are free and the limits leave room, else unknown."""
-    return STARTS_NOW if has_room and len(free) >= layout.nodes else UNKNOWN_START
-
-
-class Reserved:
-    """The nodes that a reservation takes within a job's time."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._now = snapshot.taken_at
-        self._reservations = [r for r in snapshot.reservations if r.end > snapshot.taken_at]
-
-    def during(self, seconds: float) -> frozenset[str]:
-        """Name the nodes reserved at some moment from now to so many seconds from now."""
-        return frozenset(
-            name for r in self._reservations if self._begins(r) < seconds for name in r.nodes
-        )
-
-    def _begins(self, reservation: Reservation) -> float:
-        return (reservation.start - self._now).total_seconds()
+    return tuple(node.name for node in sorted((slot.node for slot in slots), key=key))

@@ -29,10 +29,8 @@ _LOST: Final = {
     "UNKNOWN": "in an unknown state",
     "UNK": "in an unknown state",
 }
-_BUSY: Final = frozenset(
-    {"PLANNED", "COMPLETING", "POWERING_UP", "POWER_UP", "ALLOCATED", "BLOCKED", "PERFCTRS"}
-)
-_OPEN: Final = frozenset({"IDLE", "MIXED"})
+_PASSING: Final = frozenset({"COMPLETING", "POWERING_UP", "POWER_UP", "BLOCKED", "PERFCTRS"})
+_SETTLED: Final = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 
 
 def lost_because(node: Node, excluded: frozenset[str]) -> str:
@@ -43,9 +41,9 @@ def lost_because(node: Node, excluded: frozenset[str]) -> str:
     return words[0] if words else ""
 
 
-def is_open(node: Node) -> bool:
-    """Whether Slurm may start jobs on the node now, room permitting."""
-    return bool(node.states & _OPEN) and not node.states & _BUSY
+def is_settled(node: Node) -> bool:
+    """Whether what the node holds now says what it will hold: no job is just coming or going."""
+    return bool(node.states & _SETTLED) and not node.states & _PASSING
 
 
 def count_losses(reasons: Iterable[str]) -> str:

@@ -59,7 +59,7 @@ def test_memory_in_use_counts():
 
 
 @pytest.mark.parametrize(
-    ("hours", "expected"), [(2, Source.UNKNOWN), (4, Source.IDLE)], ids=["within", "after"]
+    ("hours", "expected"), [(2, Source.PLANNED), (4, Source.IDLE)], ids=["within", "after"]
 )
 def test_a_reservation_within_the_jobs_time(hours, expected):
     """Slurm does not start a job that would run into it."""
@@ -71,6 +71,8 @@ def test_a_reservation_within_the_jobs_time(hours, expected):
     cluster = snapshot((partition("gpu", members), members), reservations=(maintenance,))
     (strategy,) = planned(Request(), cluster).strategies
     assert strategy.estimate.source is expected
+    if expected is Source.PLANNED:
+        assert strategy.estimate.start_in == timedelta(hours=2 + 8)
 
 
 def test_idle_before_unknown_before_price():
