@@ -87,7 +87,7 @@ def _run(arguments: list[str]) -> int:
     except typer.Exit as end:
         return end.exit_code
     except Exception as failure:  # noqa: BLE001 - a traceback is no answer for a user
-        return _fail(_translate(failure), arguments)
+        return _fail(_translate(failure, arguments), arguments)
     return code if isinstance(code, int) else EXIT_DONE
 
 
@@ -97,11 +97,12 @@ def _fail(failure: RvError, arguments: list[str]) -> int:
     return failure.exit_code
 
 
-def _translate(failure: Exception) -> RvError:
+def _translate(failure: Exception, arguments: Sequence[str]) -> RvError:
     """Usage errors are typer's own exceptions; anything else is a fault of rv's."""
     show = getattr(failure, "format_message", None)
     if show is not None:
-        return RvError(Kind.USAGE, str(show()), hint="rv --help, rv COMMAND --help")
+        named = next((word for word in arguments if word in COMMANDS), "COMMAND")
+        return RvError(Kind.USAGE, str(show()), hint=f"rv {named} --help")
     import traceback
 
     if os.environ.get("RV_DEBUG"):

@@ -115,7 +115,7 @@ def _say_taken(options: RequestOptions, command: Command | None, cluster: str) -
     what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
     kind = f" ({options.type})" if options.type else ""
     time = f" for {options.time}" if options.time else ""
-    run = f": {command.line}" if command else ""
+    run = f": {command.typed or command.line}" if command else ""
     console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
 
 

@@ -1,9 +1,10 @@
 """What every command starts with: the environment, the clock, the cluster, and who listens."""
 
 import os
+import shlex
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rv import bundle
@@ -45,14 +46,14 @@ def read_line(text: str) -> Command:
     """Read `--run TEXT` against the current directory."""
     from rv.workflow.command import from_line
 
-    return from_line(text, _around())
+    return replace(from_line(text, _around()), typed=text)
 
 
 def read_words(words: tuple[str, ...]) -> Command:
     """Read an argv against the current directory."""
     from rv.workflow.command import from_words
 
-    return from_words(words, _around())
+    return replace(from_words(words, _around()), typed=shlex.join(words))
 
 
 def _around() -> "Surroundings":

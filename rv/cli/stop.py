@@ -36,8 +36,9 @@ def stop(
                 "unconfirmed": stopped.unconfirmed,
             }
         )
-        ids = ", ".join(map(str, stopped.cancelled)) or "none was left"
-        console.say(f"race {race.race_id}: cancelled jobs: {ids}")
+        ids = ", ".join(map(str, stopped.cancelled))
+        what = f"cancelled jobs: {ids}" if ids else "no job of it was left"
+        console.say(f"race {race.race_id}: {what}")
         if stopped.unconfirmed:
             console.say(f"race {race.race_id}: not confirmed: {stopped.unconfirmed}; see rv ps")
     if json:

@@ -27,11 +27,12 @@ class Pins:
 class Command:
     """A command as the job's shell will run it.
 
-    `line` is shell text; `payload` names a bundled payload that the line runs;
-    `local_files` are the existing files of the working directory that it mentions.
+    `line` is shell text, `typed` what the user wrote; `payload` names a bundled payload that it
+    runs; `local_files` are the existing files of the working directory that it mentions.
     """
 
     line: str
+    typed: str = ""
     launcher: Launcher = Launcher.PLAIN
     pins: Pins = Pins()
     payload: str = ""

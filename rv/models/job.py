@@ -8,7 +8,11 @@ from typing import Final
 
 
 class JobState(StrEnum):
-    """Slurm's job states (squeue(1)), and UNKNOWN for a word not yet invented."""
+    """Slurm's job states (squeue(1)), and two of rv's own.
+
+    ENDED: a loser that has left the queue; nobody asks how. UNKNOWN: no source says anything, or
+    says a word not yet invented.
+    """
 
     PENDING = "PENDING"
     CONFIGURING = "CONFIGURING"
@@ -36,6 +40,7 @@ class JobState(StrEnum):
     REVOKED = "REVOKED"
     LAUNCH_FAILED = "LAUNCH_FAILED"
     RECONFIG_FAIL = "RECONFIG_FAIL"
+    ENDED = "ENDED"
     UNKNOWN = "UNKNOWN"
 
     @property
@@ -73,6 +78,7 @@ _TERMINAL: Final = frozenset(
         JobState.REVOKED,
         JobState.LAUNCH_FAILED,
         JobState.RECONFIG_FAIL,
+        JobState.ENDED,
     }
 )
 _FIRST_WORD: Final = re.compile(r"[A-Z_]+", re.ASCII)

@@ -66,7 +66,11 @@ def observe(
         missing = [n for n in vanished[race.race_id] if race.name_of(n) not in known]
         if records is not None:
             marks[race.race_id] = _note_absent(race, marks[race.race_id], missing, now, transport)
-        evidence = Evidence(records=_believable(race, (*(records or ()), *extra)), now=now)
+        evidence = Evidence(
+            records=_believable(race, (*(records or ()), *extra)),
+            now=now,
+            is_whole=records is not None,
+        )
         status = resolve(race, marks[race.race_id], evidence)
         observations.append(
             Observation(

@@ -39,10 +39,14 @@ _BY_SLURM: Final = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
-    """What Slurm said: every record of the race's jobs, live ones first, at `now` (epoch)."""
+    """What Slurm said: every record of the race's jobs, live ones first, at `now` (epoch).
+
+    `is_whole`: the queue answered just now, so that what is not in it has left it.
+    """
 
     records: Sequence[JobRecord]
     now: float
+    is_whole: bool = False
 
 
 def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
@@ -101,7 +105,9 @@ def _job(entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
     ids = dict(marks.job_ids).get(entry.number, ())
     state = record.state if record else JobState.UNKNOWN
     reason = record.reason if record else ""
-    if record is None and entry.number in dict(marks.refused):
+    if record is None and claim and ids and evidence.is_whole:
+        state = _left_behind(claim, marks.ended, is_winner=bool(winner_id))
+    elif record is None and entry.number in dict(marks.refused):
         state, reason = JobState.LAUNCH_FAILED, dict(marks.refused)[entry.number]
     elif entry.number in dict(marks.exhausted):
         # Its own last word, before the queue has noticed.
@@ -115,6 +121,15 @@ def _job(entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
         reason=reason,
         nodes=record.nodes if record else "",
     )
+
+
+def _left_behind(claim: Claim, ended: Ended | None, *, is_winner: bool) -> JobState:
+    """A decided race's job that is in the queue no more: what its own last word makes of it."""
+    if not is_winner:
+        return JobState.ENDED
+    if (own := _ending(claim, ended)) is None:
+        return JobState.UNKNOWN
+    return JobState.FAILED if own.code else JobState.COMPLETED
 
 
 def _claimed(
@@ -211,8 +226,9 @@ def _is_settled(race: Race, job: JobStatus, marks: Marks, now: float) -> bool:
 
 
 def _pending_reason(jobs: Sequence[JobStatus]) -> str:
-    reasons = sorted({job.reason for job in jobs if job.state.is_pending and job.reason})
-    return ", ".join(reason for reason in reasons if reason != "None")
+    reasons = {job.reason for job in jobs if job.state.is_pending} - {"", "None"}
+    # What rv itself holds back says nothing of the queue.
+    return ", ".join(sorted(reasons - {"BeginTime"} or reasons))
 
 
 def _never_submitted(race: Race, marks: Marks, now: float) -> tuple[RaceState, str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from rv.models.job import JobState
 from rv.models.plan import Plan, Strategy
 from rv.models.race import RaceStatus
 
@@ -58,7 +59,7 @@ def races_document(races: Iterable[RaceStatus]) -> dict[str, Any]:
 
 
 def race_document(status: RaceStatus) -> dict[str, Any]:
-    """Describe one race; times are ISO 8601 in UTC."""
+    """Describe one race and the jobs that were sent; times are ISO 8601 in UTC."""
     claim = status.claim
     entry = status.race.entry(claim.submission) if claim else None
     return {
@@ -75,6 +76,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "jobs": [
             {"job_id": job.job_id or None, "state": job.state, "strategy": job.strategy}
             for job in status.jobs
+            if job.job_id or job.state is not JobState.UNKNOWN
         ],
         "exit_code": status.exit_code,
         "submitted_at": _time(status.race.submitted_at),

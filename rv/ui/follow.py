@@ -1,5 +1,6 @@
 """Show a race as it happens: what was sent, who won, the command's output, and how it ended."""
 
+import signal
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -8,6 +9,7 @@ from rv.models.race import RaceState, RaceStatus
 from rv.race.output import Chunk
 from rv.race.submit import Outcome, Submitted
 from rv.ui import console
+from rv.ui.reasons import sentence
 
 
 class Follower:
@@ -45,7 +47,7 @@ class Follower:
                 f" ({entry.strategy if entry else '?'}) after {_seconds(waited)}"
             )
         elif status.state is RaceState.PENDING and status.why:
-            self._once(f"waiting: {status.why}")
+            self._once(f"waiting: {sentence(status.why)}")
 
     def output(self, chunk: Chunk) -> None:
         """Pass output on, each line with its node where there are several."""
@@ -77,16 +79,25 @@ def ending(status: RaceStatus) -> str:
     """Put the end of a race into a sentence: state, code, wait, run, cost."""
     parts = [f"race {status.race.race_id} {status.state}"]
     if status.exit_code is not None:
-        parts.append(f"exit code {status.exit_code}")
+        parts.append(f"exit code {status.exit_code}{_signal_name(status.exit_code)}")
     if status.started_at:
         parts.append(f"waited {_seconds(max(0.0, status.started_at - status.race.submitted_at))}")
     if status.started_at and status.ended_at:
         ran = max(0.0, status.ended_at - status.started_at)
         parts.append(f"ran {_seconds(ran)}")
         parts.extend(_cost(status, ran))
-    if status.why and status.state is not RaceState.COMPLETED:
+    told = status.state is RaceState.FAILED and status.exit_code is not None
+    if status.why and not told:
         parts.append(status.why)
     return ", ".join(parts)
+
+
+def _signal_name(code: int) -> str:
+    """Name the signal that 128 + n stands for, as in 137 (SIGKILL)."""
+    try:
+        return f" ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return ""
 
 
 def _cost(status: RaceStatus, ran: float) -> list[str]:

@@ -68,7 +68,9 @@ def _quoted(words: Sequence[str]) -> Iterator[str]:
 
 
 def _empty() -> RvError:
-    return RvError(Kind.USAGE, "the command is empty", hint='write --run "python train.py"')
+    return RvError(
+        Kind.USAGE, "the command is empty", hint="name a program, such as python train.py"
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

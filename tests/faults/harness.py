@@ -20,6 +20,8 @@ SEEDS: Final = range(int(os.environ.get("RV_SEEDS", "3")))
 COUNTED: Final = 'echo "$RV_ME" >>starts'
 """The start of a command that leaves one line a start, in the working directory."""
 
+READY: Final = {"idle", "mixed", "allocated", "completing"}
+
 _HEAD: Final = """#!/bin/bash
 real={real}
 at() {{ : >{world}/at.{name}; until [ -e {world}/go.{name} ]; do sleep 0.02; done; }}
@@ -160,6 +162,12 @@ class World:
             **options,
         )
 
+    def ok(self, *words: str, **options: Any) -> str:
+        """Run rv, which must succeed, and return its answer."""
+        done = self.rv(*words, **options)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
     def start(self, *words: str) -> "Client":
         """Start rv in a session of its own, output to files."""
         number = len(self.clients)
@@ -264,11 +272,20 @@ class World:
     def drain(self) -> Callable[[], None]:
         """Let no node start anything; returns what ends that."""
         self.nodes("state=drain", "reason=test")
-        return lambda: self.nodes("state=resume")
+        return self.resume
 
-    def nodes(self, *change: str) -> None:
+    def resume(self) -> None:
+        """Let all nodes take jobs again, and wait until they do."""
+        self.nodes("state=resume")
+        self.idle()
+
+    def idle(self) -> None:
+        """Wait until no node is in a state of its own."""
+        eventually(lambda: set(self.slurm("sinfo", "-h", "-N", "-o", "%T").split()) <= READY)
+
+    def nodes(self, *change: str, prefix: str = "") -> None:
         names = self.slurm("sinfo", "-h", "-N", "-o", "%N").split()
-        for name in sorted(set(names)):
+        for name in sorted({name for name in names if name.startswith(prefix)}):
             self.slurm("scontrol", "update", f"nodename={name}", *change)
 
     def close(self) -> None:
@@ -306,6 +323,11 @@ class Client:
         """Wait until it said something, on either stream."""
         eventually(lambda: text in self.err or text in self.out or self._over())
         assert text in self.err or text in self.out, self.err
+
+    def prints(self, text: str) -> None:
+        """Wait until its command's output has come."""
+        eventually(lambda: text in self.out or self._over())
+        assert text in self.out, self.err
 
     def _over(self) -> bool:
         return self.process.poll() is not None

@@ -178,24 +178,26 @@ export NODE_RANK=0 PET_NODE_RANK=0 MASTER_ADDR=127.0.0.1 PET_MASTER_ADDR=127.0.0
 RV_PYTHON=$(command -v python || command -v python3 || echo python3)
 export RV_PYTHON
 export RV_COMMAND='"$RV_PYTHON" "$RV_PAYLOADS/check.py"'
+rv_keep='exec 3>&2 2>/dev/null; trap : TERM; "$@" 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
 
 # 7. The command, in a session of its own.
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "$RV_COMMAND" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
+RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "$rv_keep" rv bash -c "$RV_COMMAND" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
 rv_cause=''
 (rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
 rv_reaper=$!
-trap 'rv_signal=TERM; kill -TERM -- -$rv_pid $rv_pid 2>/dev/null' TERM
+trap 'rv_cause=TERM; kill -TERM -- -$rv_pid $rv_pid 2>/dev/null' TERM
 
-while :; do
-  rv_signal=''
-  wait "$rv_pid"
-  rv_code=$?
-  [ -n "$rv_signal" ] || break
-  rv_cause=$rv_signal
-done
+wait "$rv_pid"
+rv_code=$?
+[ "$rv_code" -ne 143 ] || sleep 0.2
+if [ -n "$rv_cause" ]; then
+  while kill -0 "$rv_pid" 2>/dev/null; do sleep 0.1; done
+  read -r rv_kept 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
+  rv_code=${rv_kept:-$rv_code}
+fi
 
 # The truth about the end, for whoever asks later; Slurm forgets, and accounting lags.
 cd "$RV_RACE_DIR" || exit "$rv_code"

@@ -195,6 +195,7 @@ export MASTER_PORT PET_MASTER_PORT=$MASTER_PORT NNODES=2 PET_NNODES=2 PET_NPROC_
 RV_PYTHON=$(command -v python || command -v python3 || echo python3)
 export RV_PYTHON
 export RV_COMMAND='torchrun train.py'
+rv_keep='exec 3>&2 2>/dev/null; trap : TERM; "$@" 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
 
 # 7. The command, once on every node; each node's task knows its own rank.
 rv_task() {
@@ -207,21 +208,22 @@ export -f rv_task
 RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 export RV_FIRST_ADDRESS
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME setsid srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
+RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "$rv_keep" rv srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
 rv_cause=''
 (rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
 rv_reaper=$!
-trap 'rv_signal=TERM; kill -TERM -- -$rv_pid $rv_pid 2>/dev/null' TERM
+trap 'rv_cause=TERM; kill -TERM -- -$rv_pid $rv_pid 2>/dev/null' TERM
 
-while :; do
-  rv_signal=''
-  wait "$rv_pid"
-  rv_code=$?
-  [ -n "$rv_signal" ] || break
-  rv_cause=$rv_signal
-done
+wait "$rv_pid"
+rv_code=$?
+[ "$rv_code" -ne 143 ] || sleep 0.2
+if [ -n "$rv_cause" ]; then
+  while kill -0 "$rv_pid" 2>/dev/null; do sleep 0.1; done
+  read -r rv_kept 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
+  rv_code=${rv_kept:-$rv_code}
+fi
 
 # The truth about the end, for whoever asks later; Slurm forgets, and accounting lags.
 cd "$RV_RACE_DIR" || exit "$rv_code"

@@ -107,7 +107,7 @@ def test_a_command_starts_once_whatever_starts_together(
     together = sum(len(race.begun) > 1 for race in races)
     contested = sum(len(race.claimants) > 1 for race in races)
     waits = [wait for race in races if (wait := watch.last_loser(race)) is not None]
-    percents = quantiles(waits, n=100) if len(waits) > 1 else [0.0] * 99
+    percents = quantiles(waits, n=100, method="inclusive") if len(waits) > 1 else [0.0] * 99
     with capsys.disabled():
         print(
             f"\nraces={len(races)} starts={starts.total()} twice={len(twice)}"
@@ -121,6 +121,8 @@ def test_a_command_starts_once_whatever_starts_together(
     assert all(len(race.record["entries"]) == JOBS for race in races)
     assert {race["state"] for race in states.values()} == {"COMPLETED"}
     assert together >= RACES / 2
+    if len(waits) >= 100:  # of fewer, a hundredth says nothing
+        assert percents[98] <= 2
 
 
 def test_the_best_idle_strategy_wins_alone(rv: Rv, capsys: pytest.CaptureFixture[str]) -> None:
