@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "ps": ("rv.cli.ps", "List races, and put in order what a client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.stop", "Cancel races whole."),
+    "snapshot": ("rv.cli.snapshot", "Print the cluster as JSON, to plan with elsewhere."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }
 """Each command's module, which has a `register(app)`, and its line in `rv --help`."""

@@ -6,7 +6,7 @@ import typer
 
 from rv.cli import session
 from rv.cli.options import RequestOptions, build_request
-from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED
+from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, Kind, RvError
 from rv.models.command import Command
 from rv.models.race import Race
 from rv.ui import console
@@ -19,10 +19,17 @@ def dry_run(options: RequestOptions, command: Command | None) -> None:
     from rv.ui.documents import plan_document
     from rv.ui.tables import plan_text
     from rv.workflow.launch import prepare
+    from rv.workflow.target import saved_cluster
 
-    here = session.open_session(options.cluster)
-    _say_taken(options, command, here.target.label)
-    made = prepare(build_request(options, command), here.target, here.workdir, {}, here.now)
+    request = build_request(options, command)
+    if options.snapshot:
+        target: Target | SavedCluster = saved_cluster(options.snapshot)
+        workdir, at = session.working_directory(), session.now()
+    else:
+        here = session.open_session(options.cluster)
+        target, workdir, at = here.target, here.workdir, here.now
+    _say_taken(options, command, target.label)
+    made = prepare(request, target, workdir, {}, at)
     if options.json:
         console.emit_json(plan_document(made.plan, made.names, made.scripts))
     else:
@@ -42,6 +49,12 @@ def launch(
     from rv.workflow import launch as flow
     from rv.workflow.shell import hold_shell
 
+    if options.snapshot:
+        raise RvError(
+            Kind.USAGE,
+            "nothing can be submitted to a snapshot",
+            hint="add --dry-run, or leave it out",
+        )
     here = session.open_session(options.cluster)
     _say_taken(options, command, here.target.label)
     environment = caller_environment(here.environ)
@@ -123,3 +136,4 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rv.models.race import RaceStatus
     from rv.ui.follow import Follower
+    from rv.workflow.target import SavedCluster, Target

@@ -105,6 +105,9 @@ class RequestOptions:
         typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
     ] = None
     cluster: Annotated[str, typer.Option(metavar="WHERE", help="local, or sandbox[:NAME].")] = ""
+    snapshot: Annotated[
+        str, typer.Option(metavar="FILE", help="Plan on a saved cluster (rv snapshot).")
+    ] = ""
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
 
 

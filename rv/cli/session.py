@@ -25,16 +25,21 @@ class Session:
 
 def open_session(cluster: str) -> Session:
     """Read the surroundings and find the cluster."""
-    try:
-        workdir = str(Path.cwd())
-    except OSError as error:
-        raise RvError(
-            Kind.STAGE, "the current directory is gone", hint="cd to one that exists"
-        ) from error
+    workdir = working_directory()
     environ = dict(os.environ)
     return Session(
         environ=environ, workdir=workdir, now=time.time(), target=locate(cluster, environ)
     )
+
+
+def working_directory() -> str:
+    """The current directory. Raises `RvError(STAGE)` where it has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise RvError(
+            Kind.STAGE, "the current directory is gone", hint="cd to one that exists"
+        ) from error
 
 
 def now() -> float:

@@ -7,7 +7,7 @@ seconds, memory is MiB. A file written by a newer rv may hold more; what is miss
 import dataclasses
 import json
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cache
@@ -66,9 +66,7 @@ def _build(kind: type[Value], fields: Mapping[str, Any]) -> Value:
     return kind(**known)
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind)
+_hints: Final[Callable[[Any], dict[str, Any]]] = cache(get_type_hints)
 
 
 def _read(hint: Any, value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""When a job would start, from what is free, what runs and what Slurm has planned. Never a guess."""
+"""When a job would start, from what is free, runs, and is planned by Slurm. Never a guess."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta

@@ -136,7 +136,7 @@ class Timeline:
         unseen = node.cpus_used - sum(c.cpus for c in ended) - sum(c.cpus for c in held)
         if any(c.whole for c in held) or (share.whole and (held or unseen > 0)):
             return False
-        if not ended and _is_full(node) or _is_planned_unseen(node, claims):
+        if (not ended and _is_full(node)) or _is_planned_unseen(node, claims):
             return False
         gpus = free_gpus + _gpus(ended, share.gpu_type) - _gpus(planned, share.gpu_type)
         cpus = node.cpus - node.cpus_used + sum(c.cpus for c in ended)

@@ -5,7 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rv import bundle
-from rv.cluster.probe import take_snapshot
 from rv.errors import Kind, RvError
 from rv.models.plan import Plan
 from rv.models.race import Race, RaceStatus
@@ -16,7 +15,7 @@ from rv.race.stage import Surroundings, race_facts, scripts, stage
 from rv.race.submit import Outcome, Submitted, submit
 from rv.race.watch import Sink, Watch
 from rv.render.script import RaceFacts, job_name, sbatch_line
-from rv.workflow.target import Target
+from rv.workflow.target import SavedCluster, Target
 
 _LATER: str = "--begin=now+{seconds}"
 
@@ -56,14 +55,18 @@ def read_template(name: str) -> str:
 
 
 def prepare(
-    request: Request, target: Target, workdir: str, environment: Mapping[str, str], now: float
+    request: Request,
+    target: Target | SavedCluster,
+    workdir: str,
+    environment: Mapping[str, str],
+    now: float,
 ) -> Launch:
     """Take a snapshot and plan. Raises `RvError` where nothing can serve the request.
 
     The planner and its data are loaded while the cluster answers.
     """
     with ThreadPoolExecutor(max_workers=1) as beside:
-        asked = beside.submit(take_snapshot, target.transport, target.cache)
+        asked = beside.submit(target.take_snapshot)
         from rv.planner import load_catalogue, load_families, plan, require_feasible
 
         user_config = bundle.user_config_dir()

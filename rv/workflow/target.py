@@ -1,6 +1,7 @@
 """Which cluster a command is for, and where its races and caches lie."""
 
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,9 @@ from typing import Final
 
 from rv.cluster.cache import SnapshotCache
 from rv.cluster.environment import scrubbed_environment
+from rv.cluster.probe import take_snapshot
 from rv.errors import Kind, RvError
+from rv.models.snapshot import Snapshot
 from rv.race.queue import Queue
 from rv.transport import Transport
 from rv.transport.local import LocalTransport
@@ -34,10 +37,42 @@ class Target:
     race_root: str
     slurm_path: str
 
+    def take_snapshot(self) -> Snapshot:
+        """Ask the cluster what it is now, or take another process's answer of the last 30 s."""
+        return take_snapshot(self.transport, self.cache)
+
     @property
     def queue(self) -> Queue:
         """The user's queue there."""
         return Queue(transport=self.transport, cache=self.cache)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SavedCluster:
+    """A cluster as a file says it was: plans are made on it, and nothing is submitted."""
+
+    label: str
+    snapshot: Snapshot
+    key: str = "snapshot"
+    race_root: str = "/path/to/races"
+    slurm_path: str = "/usr/bin"
+
+    def take_snapshot(self) -> Snapshot:
+        """What the file says."""
+        return self.snapshot
+
+
+def saved_cluster(path: str) -> SavedCluster:
+    """Read a snapshot's file, `-` for stdin. Raises `RvError(CONFIG)` for what is none."""
+    from rv.cluster.saved import read_snapshot
+
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RvError(
+            Kind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
+        ) from error
+    return SavedCluster(label=f"snapshot {path}", snapshot=read_snapshot(text, path))
 
 
 def locate(cluster: str, environ: Mapping[str, str]) -> Target:

@@ -4,13 +4,13 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from planner_clusters import NOON, nodes, partition, planned, snapshot
 
 from rv.models.job import JobState
 from rv.models.plan import Mode, Source
 from rv.models.request import Request
 from rv.models.snapshot import QueuedJob
 from rv.planner.timeline import FOREVER, Window, earliest, hole_now
+from tests.unit.planner_clusters import NOON, nodes, partition, planned, snapshot
 
 HOUR = timedelta(hours=1)
 
@@ -25,7 +25,7 @@ def running(node: str, ends_in: timedelta, gpus: int = 4) -> QueuedJob:
         nodes=(node,),
         start=NOON - HOUR,
         end=NOON + ends_in,
-        cpus=8,
+        cpus=128,
         gpus=gpus,
         gpu_type="t4",
     )
