@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "ps": ("rv.cli.ps", "List races, and put in order what a client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.stop", "Cancel races whole."),
+    "status": ("rv.cli.status", "Show free GPUs and who waits for them."),
     "snapshot": ("rv.cli.snapshot", "Print the cluster as JSON, to plan with elsewhere."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }

@@ -7,6 +7,7 @@ from typing import Any
 from rv.models.job import JobState
 from rv.models.plan import Plan, Strategy
 from rv.models.race import RaceStatus
+from rv.planner.overview import PoolView
 
 
 def plan_document(
@@ -50,6 +51,27 @@ def strategy_document(strategy: Strategy) -> dict[str, Any]:
         "cost": strategy.cost,
         "template": strategy.template,
         "covered_by": strategy.covered_by or None,
+    }
+
+
+def overview_document(pools: Iterable[PoolView]) -> dict[str, Any]:
+    """Describe what GPUs a cluster has."""
+    return {
+        "gpus": [
+            {
+                "gpu": pool.gpu,
+                "partition": pool.partition,
+                "free": pool.free,
+                "total": pool.total,
+                "largest_on_one_node": pool.largest,
+                "out_of_service": pool.lost,
+                "waiting_jobs": pool.waiting,
+                "max_time_s": None if pool.max_time is None else pool.max_time.total_seconds(),
+                "limits": list(pool.limits),
+                "closed": pool.closed or None,
+            }
+            for pool in pools
+        ]
     }
 
 

@@ -7,6 +7,7 @@ from rv.cluster.text import printable
 from rv.models.plan import Plan, Source, Strategy
 from rv.models.quantities import short_duration, short_memory
 from rv.models.race import RaceStatus
+from rv.planner.overview import PoolView
 
 
 def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> str:
@@ -65,6 +66,30 @@ def _jobs(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> li
         lines.append(f"Submitted {later if at else 'now'}:")
         lines.extend(f"  {number:>2}  {commands[number]}" for number in wave)
     return lines
+
+
+def overview_text(pools: Sequence[PoolView]) -> str:
+    """Lay out what a cluster has, within 80 columns where names are of usual length."""
+    if not pools:
+        return "no GPUs"
+    head = ("GPU", "PARTITION", "FREE", "TOTAL", "ON ONE NODE", "WAITING", "MAX TIME", "LIMITS")
+    return columns([head, *(_pool_row(pool) for pool in pools)])
+
+
+def _pool_row(pool: PoolView) -> tuple[str, ...]:
+    notes = [pool.closed] if pool.closed else list(pool.limits)
+    if pool.lost:
+        notes.append(f"{pool.lost} out of service")
+    return (
+        pool.gpu,
+        pool.partition,
+        str(pool.free),
+        str(pool.total),
+        str(pool.largest),
+        str(pool.waiting),
+        "-" if pool.max_time is None else short_duration(pool.max_time),
+        ", ".join(notes) or "-",
+    )
 
 
 def races_text(races: Sequence[RaceStatus], now: float) -> str:

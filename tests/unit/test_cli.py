@@ -13,7 +13,7 @@ from rv.workflow import target
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
-    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["sandbox"],
+    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["status"], ["snapshot"], ["sandbox"],
     ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
     ["sandbox", "fault"],
 ]  # fmt: skip

@@ -1,0 +1,38 @@
+"""`rv status`: free GPUs and queues at a glance."""
+
+from typing import Annotated
+
+import typer
+
+from rv import bundle
+from rv.cli import session
+from rv.cli.common import ClusterOption, JsonOption
+from rv.ui import console
+
+
+def status(
+    *,
+    cluster: ClusterOption = "",
+    snapshot: Annotated[
+        str, typer.Option(metavar="FILE", help="Look at a saved cluster (rv snapshot).")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """Show free and total GPUs of each model, who waits for them, and your limits."""
+    from rv.planner import load_catalogue, overview
+    from rv.ui.documents import overview_document
+    from rv.ui.tables import overview_text
+    from rv.workflow.target import saved_cluster
+
+    target = saved_cluster(snapshot) if snapshot else session.open_session(cluster).target
+    console.say(f"on {target.label}")
+    pools = overview(target.take_snapshot(), load_catalogue(bundle.user_config_dir()))
+    if json:
+        console.emit_json(overview_document(pools))
+    else:
+        console.answer(overview_text(pools))
+
+
+def register(app: typer.Typer) -> None:
+    """Add `status`."""
+    app.command("status")(status)
