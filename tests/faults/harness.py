@@ -148,7 +148,9 @@ class World:
 
     # rv.
 
-    def rv(self, *words: str, timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+    def rv(
+        self, *words: str, timeout: float = 120, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
         """Run rv to its end."""
         options.setdefault("cwd", self.work)
         env = self.env | options.pop("env", {})
@@ -221,7 +223,11 @@ class World:
         ids = [path.name for path in self.races()]
         queued = self.slurm("squeue", "-h", "-a", "-t", "all", "-o", "%j").split()
         accounted = self.slurm("sacct", "-X", "-n", "-P", "-o", "JobName%60").split()
-        return {name for name in (*queued, *accounted) if name.split("-")[1:2] and name.split("-")[1] in ids}
+        return {
+            name
+            for name in (*queued, *accounted)
+            if name.split("-")[1:2] and name.split("-")[1] in ids
+        }
 
     def races(self) -> list[Path]:
         """The race directories."""
@@ -253,7 +259,9 @@ class World:
 
     def fill(self) -> Callable[[], None]:
         """Occupy every node; returns what frees them."""
-        partitions = [line.split() for line in self.slurm("sinfo", "-h", "-o", "%R %D").splitlines()]
+        partitions = [
+            line.split() for line in self.slurm("sinfo", "-h", "-o", "%R %D").splitlines()
+        ]
         jobs = [
             self.slurm(
                 "sbatch", "--parsable", "-p", name, "-N", number, "--exclusive", "-o", "/dev/null",
