@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -77,10 +78,8 @@ def kill(pids: list[int]) -> None:
     """Kill -9, all at once: stopped first, so that nobody notices the death of another."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                pass
 
 
 @dataclass

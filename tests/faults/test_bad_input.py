@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -239,7 +238,7 @@ def test_a_race_root_that_no_sbatch_line_can_hold(world: World, name: str) -> No
     assert done.returncode in (USAGE, FAILED)
     kind = done.stderr.partition("error[")[2].partition("]")[0]
     check_error(done, kind, done.returncode)
-    assert not (world.path / name).exists() or not os.listdir(world.path / name)
+    assert not (world.path / name).exists() or not list((world.path / name).iterdir())
 
 
 def test_a_working_directory_that_is_gone(world: World) -> None:
@@ -280,7 +279,7 @@ def test_a_strange_path_works(world: World, name: str) -> None:
     done = world.rv("run", "--", "python3", f"./{name}.py", cwd=work, env=env)
     assert (done.returncode, done.stdout) == (0, "read\n"), done.stderr
     assert not list(world.path.rglob("pwned"))
-    assert len(os.listdir(world.path / name / "races")) == 1
+    assert len(list((world.path / name / "races").iterdir())) == 1
     again = world.rv("logs", cwd=work, env=env)
     assert again.stdout == "read\n"
 
