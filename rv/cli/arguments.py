@@ -41,24 +41,25 @@ def split_arguments(arguments: Sequence[str], takes_value: Mapping[str, bool]) -
             raise _ambiguous(words, argument)
         between = bool(words)
         options.append(argument)
-        if _wants_value(argument, takes_value) and left:
+        if _wants_value(argument, takes_value, words) and left:
             options.append(left.pop(0))
     return Split(options=tuple(options), words=tuple(words), is_argv=len(words) > 1)
 
 
-def _wants_value(argument: str, takes_value: Mapping[str, bool]) -> bool:
+def _wants_value(argument: str, takes_value: Mapping[str, bool], words: Sequence[str]) -> bool:
     name, equals, _ = argument.partition("=")
     if name in takes_value:
         return takes_value[name] and not equals
     short = argument[:2]
     if not argument.startswith("--") and takes_value.get(short):
         return False  # -pgpu: the value is glued on
-    near = difflib.get_close_matches(name, takes_value, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]}?" if near else "rv run --help lists them"
+    near = difflib.get_close_matches(name, takes_value, n=1, cutoff=0.7)
+    meant = f"did you mean {near[0]}? " if near else ""
+    quoted = f' or in quotes: rv run "{" ".join(words)} {argument} …"' if words else ""
     raise RvError(
         Kind.USAGE,
         f"rv has no option {name}",
-        hint=f"{hint} What is the program's own goes after --",
+        hint=f"{meant}what is the program's own goes after --{quoted}",
     )
 
 

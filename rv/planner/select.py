@@ -93,7 +93,9 @@ def _present_model(pools: tuple[Pool, ...], word: str, catalogue: Catalogue) -> 
 
 
 def _unknown(word: str, here: set[str], catalogue: Catalogue) -> None:
-    near = nearest(normal(word), (*here, *catalogue.aliases, *catalogue.models))
+    served = [alias for alias in catalogue.aliases if here & set(catalogue.meanings(alias))]
+    every = (*catalogue.aliases, *catalogue.models)
+    near = nearest(normal(word), (*here, *served)) or nearest(normal(word), every)
     named = f", nearest: {near}" if near else ""
     raise RvError(
         Kind.USAGE,

@@ -27,7 +27,8 @@ class Stopped:
 def stop(
     race: Race, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
 ) -> Stopped:
-    """Cancel every job of a race, those whose ids were never learned too, and see them gone.
+    """Cancel every job of a race, those whose ids were never learned too, and see them ended or
+    ending.
 
     The stop mark comes first: from then on no submitter submits and no job of it starts.
     """

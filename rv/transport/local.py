@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -59,7 +60,9 @@ class LocalTransport:
         final = Path(root)
         with _storage(final):
             final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            building = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+            building = Path(
+                tempfile.mkdtemp(prefix=f".{final.name}.{time.time():.0f}.", dir=final.parent)
+            )
             try:
                 for name in directories:
                     (building / name).mkdir(mode=0o700, parents=True)

@@ -1,5 +1,6 @@
 """Races of before: list them, find one, stop it; whatever a dead client left is put in order."""
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -14,10 +15,13 @@ from rv.workflow.target import Target
 
 _FRESH: Final = timedelta(seconds=1)
 _KEPT: Final = timedelta(days=30)
+_HALF_STAGED: Final = re.compile(r"\.[a-z0-9]{8}\.(\d{1,12})\..*", re.ASCII)
+_STAGING_S: Final = 3600.0
 
 
 def list_races(target: Target, now: float) -> tuple[RaceStatus, ...]:
     """Tell the state of every race on this cluster, newest first, and reap what is left over."""
+    _sweep(target, now)
     races = _prune(load_races(target.race_root, target.key, target.transport), target, now)
     settled = {race.race_id: _settled(race, target) for race in races}
     open_races = [race for race in races if settled[race.race_id] is None]
@@ -42,6 +46,14 @@ def _prune(races: Sequence[Race], target: Target, now: float) -> list[Race]:
         else:
             kept.append(race)
     return kept
+
+
+def _sweep(target: Target, now: float) -> None:
+    """Remove what a launch that was killed while it staged a race left half-written."""
+    for name in target.transport.names(target.race_root):
+        begun = _HALF_STAGED.fullmatch(name)
+        if begun and now - float(begun[1]) > _STAGING_S:
+            target.transport.remove(f"{target.race_root}/{name}")
 
 
 def find_races(words: Sequence[str], target: Target) -> tuple[Race, ...]:

@@ -10,7 +10,6 @@ from rv.models.plan import Plan
 from rv.models.race import Race, RaceStatus
 from rv.models.request import Request
 from rv.models.snapshot import Snapshot
-from rv.race.cancel import Stopped, stop
 from rv.race.stage import Surroundings, race_facts, scripts, stage
 from rv.race.submit import Outcome, Submitted, submit
 from rv.race.watch import Sink, Watch
@@ -156,11 +155,6 @@ def watch(
         wait_timeout=launch.request.wait_timeout,
         until_claim=until_claim,
     ).run()
-
-
-def give_up(race: Race, target: Target) -> Stopped:
-    """Cancel a race whole."""
-    return stop(race, target.transport)
 
 
 def _payloads(request: Request) -> Mapping[str, bytes]:

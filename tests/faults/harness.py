@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -77,10 +78,8 @@ def kill(pids: list[int]) -> None:
     """Kill -9, all at once: stopped first, so that nobody notices the death of another."""
     for number in (signal.SIGSTOP, signal.SIGKILL):
         for pid in pids:
-            try:
+            with suppress(ProcessLookupError):
                 os.kill(pid, number)
-            except ProcessLookupError:
-                pass
 
 
 @dataclass
@@ -148,7 +147,9 @@ class World:
 
     # rv.
 
-    def rv(self, *words: str, timeout: float = 120, **options: Any) -> subprocess.CompletedProcess[str]:
+    def rv(
+        self, *words: str, timeout: float = 120, **options: Any
+    ) -> subprocess.CompletedProcess[str]:
         """Run rv to its end."""
         options.setdefault("cwd", self.work)
         env = self.env | options.pop("env", {})
@@ -221,7 +222,11 @@ class World:
         ids = [path.name for path in self.races()]
         queued = self.slurm("squeue", "-h", "-a", "-t", "all", "-o", "%j").split()
         accounted = self.slurm("sacct", "-X", "-n", "-P", "-o", "JobName%60").split()
-        return {name for name in (*queued, *accounted) if name.split("-")[1:2] and name.split("-")[1] in ids}
+        return {
+            name
+            for name in (*queued, *accounted)
+            if name.split("-")[1:2] and name.split("-")[1] in ids
+        }
 
     def races(self) -> list[Path]:
         """The race directories."""
@@ -253,7 +258,9 @@ class World:
 
     def fill(self) -> Callable[[], None]:
         """Occupy every node; returns what frees them."""
-        partitions = [line.split() for line in self.slurm("sinfo", "-h", "-o", "%R %D").splitlines()]
+        partitions = [
+            line.split() for line in self.slurm("sinfo", "-h", "-o", "%R %D").splitlines()
+        ]
         jobs = [
             self.slurm(
                 "sbatch", "--parsable", "-p", name, "-N", number, "--exclusive", "-o", "/dev/null",

@@ -1,0 +1,442 @@
+"""A race is stopped whole, Ctrl-C does what it says, and what a dead winner left is reaped."""
+
+import errno
+import json
+import os
+import pty
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import COUNTED, ROOT, World, eventually
+
+HELD = f"{COUNTED}; echo here; exec sleep 600"
+
+
+def gone(world: World) -> None:
+    eventually(lambda: not world.live_jobs())
+
+
+def enough(world: World, last: str = "echo two; exit 5") -> str:
+    """A command that waits for a file."""
+    return f"{COUNTED}; echo one; until [ -e {world.path}/enough ]; do sleep 0.05; done; {last}"
+
+
+# rv stop
+
+
+def test_stop_finds_jobs_whose_ids_were_never_learned(world: World) -> None:
+    """By name: the id files are gone, as after a client killed inside sbatch."""
+    release = world.fill()
+    world.ok("run", "-d", HELD)
+    assert len(world.live_jobs()) == 2
+    for path in world.race_dir().glob("jobs/*.id"):
+        path.unlink()
+    done = world.rv("stop")
+    assert done.returncode == 0, done.stderr
+    assert world.live_jobs() == []
+    release()
+    race = world.race()
+    assert (race["state"], race["winner"]) == ("CANCELLED", None)
+    assert world.starts() == 0
+
+
+def test_stop_ends_a_running_race(world: World) -> None:
+    """Its command gets TERM, its client learns of it."""
+    client = world.start("run", HELD)
+    client.prints("here")
+    done = world.rv("stop", "--json")
+    assert done.returncode == 0, done.stderr
+    (stopped,) = json.loads(done.stdout)["stopped"]
+    assert (len(stopped["cancelled"]), stopped["unconfirmed"]) == (1, "")
+    assert client.wait() == 143
+    gone(world)
+    race = world.race()
+    assert (race["state"], race["exit_code"]) == ("CANCELLED", 143)
+
+
+def test_stop_all_and_stop_by_name_id_and_job(world: World) -> None:
+    """Others are left alone; what is over is not stopped again."""
+    release = world.fill()
+    for name in ("one", "two", "three", "four", "five"):
+        world.ok("run", "-d", "-n", name, HELD)
+    by_name = {race["name"]: race for race in world.ps()}
+    job_id = by_name["two"]["jobs"][0]["job_id"]
+    for word in ("one", str(job_id), by_name["three"]["race"][:5]):
+        world.ok("stop", word)
+    states = {race["name"]: race["state"] for race in world.ps()}
+    assert states == {
+        "one": "CANCELLED",
+        "two": "CANCELLED",
+        "three": "CANCELLED",
+        "four": "PENDING",
+        "five": "PENDING",
+    }
+    assert len(world.live_jobs()) == 4
+    rest = world.rv("stop", "--all", "--json")
+    assert {row["race"] for row in json.loads(rest.stdout)["stopped"]} == {
+        by_name["four"]["race"],
+        by_name["five"]["race"],
+    }
+    assert world.live_jobs() == []
+    release()
+    assert {race["state"] for race in world.ps()} == {"CANCELLED"}
+    assert json.loads(world.rv("stop", "--all", "--json").stdout) == {"stopped": []}
+    assert world.starts() == 0
+
+
+def test_a_job_that_starts_after_stop_starts_nothing(world: World) -> None:
+    """A submission that Slurm only now takes finds the stop mark."""
+    release = world.fill()
+    world.ok("run", "-d", HELD)
+    world.ok("stop")
+    release()
+    script = world.race_dir() / "jobs" / "1.sh"
+    late = world.slurm("sbatch", "--parsable", str(script)).strip()
+    eventually(lambda: "JobState=COMPLETED" in world.slurm("scontrol", "show", "job", late))
+    assert world.starts() == 0
+    assert world.race()["state"] == "CANCELLED"
+
+
+def test_stop_of_an_unknown_race_is_a_usage_error(world: World) -> None:
+    """And says how to see them all."""
+    done = world.rv("stop", "nothing")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error[usage]: ")
+
+
+# Ctrl-C
+
+
+def test_interrupt_of_up_before_the_claim_stops_the_race(world: World) -> None:
+    """Exit 130, no job left."""
+    release = world.fill()
+    client = world.start("up", "--run", HELD)
+    client.says("waiting")
+    client.interrupt()
+    assert client.wait() == 130
+    assert world.live_jobs() == []
+    release()
+    assert world.race()["state"] == "CANCELLED"
+    assert world.starts() == 0
+    assert "Traceback" not in client.err
+
+
+def test_interrupt_of_up_after_the_claim_detaches(world: World) -> None:
+    """The job goes on; `rv logs -f` follows it to its end and has its code."""
+    client = world.start("up", "--run", enough(world))
+    client.prints("one")
+    client.interrupt()
+    assert client.wait() == 130
+    assert "detached" in client.err.splitlines()[-1]
+    assert world.race()["state"] == "RUNNING"
+    follower = world.start("logs", "-f")
+    follower.prints("one")
+    (world.path / "enough").touch()
+    assert follower.wait() == 5
+    assert follower.out == "one\ntwo\n"
+    assert world.starts() == 1
+    gone(world)
+
+
+def test_interrupt_of_run_detaches_even_before_the_claim(world: World) -> None:
+    """It says how to come back, and the race goes on by itself."""
+    release = world.fill()
+    client = world.start("run", COUNTED)
+    client.says("waiting")
+    client.interrupt()
+    assert client.wait() == 130
+    (directory,) = world.races()
+    assert f"rv logs -f {directory.name}" in client.err.splitlines()[-1]
+    assert len(world.live_jobs()) == 2
+    release()
+    assert world.settled("COMPLETED")["exit_code"] == 0
+    assert world.starts() == 1
+    gone(world)
+
+
+def test_interrupt_of_logs_leaves_the_race_alone(world: World) -> None:
+    """Exit 130."""
+    world.ok("run", "-d", enough(world, "true"))
+    follower = world.start("logs", "-f")
+    follower.prints("one")
+    follower.interrupt()
+    assert follower.wait() == 130
+    (world.path / "enough").touch()
+    assert world.settled("COMPLETED")["exit_code"] == 0
+
+
+@pytest.mark.parametrize("command", ["up", "run"])
+def test_interrupt_at_any_moment_leaves_nothing_behind_or_one_start(
+    world: World, command: str
+) -> None:
+    """During the import, the probe, the staging, inside sbatch: no traceback, exit 130."""
+    for step in range(6):
+        words = ["up", "--run", COUNTED] if command == "up" else ["run", COUNTED]
+        client = world.start(*words)
+        time.sleep(0.05 + 0.12 * step)
+        client.interrupt()
+        code = client.wait()
+        assert code in (130, 0, -signal.SIGINT), client.err
+        assert "error[" not in client.err
+    for path in world.races():
+        record = json.loads((path / "race.json").read_text())
+        record["submitted_at"] -= 3600
+        (path / "race.json").write_text(json.dumps(record))
+    eventually(lambda: {race["state"] for race in world.ps()} <= {"COMPLETED", "CANCELLED"})
+    gone(world)
+    won = [race for race in world.ps() if race["winner"]]
+    assert world.starts() == len(won)
+
+
+# Waiting, and not waiting
+
+
+def test_wait_timeout_cancels_the_whole_race(world: World) -> None:
+    """Exit 124."""
+    release = world.fill()
+    done = world.rv("up", "--wait-timeout", "3s", "--run", HELD)
+    assert done.returncode == 124, done.stderr
+    assert world.live_jobs() == []
+    assert "gave up" in done.stderr.splitlines()[-1]
+    release()
+    assert world.race()["state"] == "CANCELLED"
+
+
+def test_detached_returns_at_once_and_slurm_holds_the_later_waves(world: World) -> None:
+    """The race id on stdout; the second job has --begin, and goes when the first has won."""
+    world.ok("up", "--dry-run")
+    release = world.drain()
+    done = world.rv("run", "-d", "--widen-after", "10m", enough(world, "true"))
+    assert done.returncode == 0, done.stderr
+    (directory,) = world.races()
+    assert done.stdout == f"{directory.name}\n"
+    assert len(world.live_jobs()) == 2
+
+    def held() -> list[str]:
+        rows = world.slurm("squeue", "-h", "-t", "PD", "-o", "%j %r").splitlines()
+        return [row for row in rows if row.endswith("BeginTime")]
+
+    eventually(held)
+    assert held() == [f"rv-{directory.name}-2 BeginTime"]
+    release()
+    eventually(lambda: world.starts() == 1)
+    eventually(lambda: world.live_jobs() == [f"rv-{directory.name}-1"])
+    (world.path / "enough").touch()
+    world.settled("COMPLETED")
+
+
+def test_a_detached_race_widens_by_itself(world: World) -> None:
+    """The first wave's nodes stay shut: the second starts without any client."""
+    world.ok("up", "--dry-run")
+    world.nodes("state=drain", "reason=test", prefix="a")
+    try:
+        world.ok("run", "-d", "--widen-after", "2s", COUNTED)
+        race = world.settled("COMPLETED")
+    finally:
+        world.nodes("state=resume", prefix="a")
+        world.idle()
+    assert race["winner"]["nodes"].startswith("v")
+    assert world.starts() == 1
+    gone(world)
+
+
+def test_what_a_dead_winner_left_is_reaped_by_the_next_command(world: World) -> None:
+    """The job could not cancel its siblings: any rv command does, and the winner is left alone."""
+    world.override(
+        "_preamble.sh.j2", lambda text: text.replace("rv_slurm scancel -Q", "false scancel -Q")
+    )
+    world.ok("up", "--dry-run")
+    world.nodes("state=drain", "reason=test", prefix="v")
+    try:
+        world.ok("run", "-d", "--fanout", "each", enough(world, "true"))
+        eventually(lambda: world.starts() == 1)
+        assert len(world.live_jobs()) == 2, "nobody has cancelled the sibling"
+        eventually(lambda: world.race() and len(world.live_jobs()) == 1)
+        (world.path / "enough").touch()
+        assert world.settled("COMPLETED")["exit_code"] == 0
+    finally:
+        world.nodes("state=resume", prefix="v")
+        world.idle()
+    gone(world)
+    assert world.starts() == 1
+
+
+# The shell
+
+
+class Terminal:
+    """A person at `rv up`, on a terminal."""
+
+    def __init__(self, world: World, *words: str) -> None:
+        self.said = ""
+        env = world.env | {
+            "TERM": "dumb",
+            "SHELL": "/bin/bash",
+            "PS1": "$ ",
+            "HOME": str(world.path),
+        }
+        self.pid, self.handle = pty.fork()
+        if self.pid == 0:
+            os.chdir(world.work)
+            os.execve(sys.executable, [sys.executable, "-m", "rv", *words], env)
+
+    def read(self) -> str:
+        """Take what is there to read, without waiting long."""
+        while select.select([self.handle], [], [], 0.02)[0]:
+            try:
+                data = os.read(self.handle, 65536)
+            except OSError as error:
+                if error.errno != errno.EIO:  # the other side is closed
+                    raise
+                break
+            if not data:
+                break
+            self.said += data.decode(errors="replace")
+        return self.said
+
+    def types(self, line: str) -> None:
+        os.write(self.handle, f"{line}\n".encode())
+
+    def shows(self, text: str) -> None:
+        eventually(lambda: text in self.read() or None, 60)
+
+    def wait(self) -> int:
+        def over() -> bool:
+            self.read()
+            pid, self.status = os.waitpid(self.pid, os.WNOHANG)
+            return pid != 0
+
+        eventually(over, 60)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(self.status)
+
+    def kill(self) -> None:
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+
+    def close(self) -> None:
+        self.kill()
+        os.close(self.handle)
+
+
+@pytest.fixture
+def terminals(world: World) -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()
+
+
+def open_shell(world: World, terminals: list[Terminal]) -> Terminal:
+    """Type `rv up` and see the prompt of a shell in the allocation."""
+    terminal = Terminal(world, "up", "-g", "2")
+    terminals.append(terminal)
+    terminal.shows("started on")
+    terminal.types('echo "race=<$RV_RACE> job=<$SLURM_JOB_ID> gpus=<$CUDA_VISIBLE_DEVICES>"')
+    (directory,) = world.races()
+    terminal.shows(f"race=<{directory.name}>")
+    return terminal
+
+
+def test_a_shell_in_the_allocation(world: World, terminals: list[Terminal]) -> None:
+    """It knows its race and its GPUs; on exit the allocation is released at once."""
+    terminal = open_shell(world, terminals)
+    terminal.shows("gpus=<0,1>")
+    assert f"job=<{world.race()['winner']['job_id']}>" in terminal.said
+    terminal.types("exit")
+    assert terminal.wait() == 0
+    assert world.live_jobs() == [] or eventually(lambda: not world.live_jobs(), 10)
+    race = world.race()
+    assert (race["state"], race["exit_code"]) == ("COMPLETED", 0)
+
+
+def test_interrupt_belongs_to_the_shell(world: World, terminals: list[Terminal]) -> None:
+    """Ctrl-C ends what runs in it, not the shell and not rv."""
+    terminal = open_shell(world, terminals)
+    terminal.types("sleep 300; echo no")
+    eventually(lambda: _running("sleep 300"))
+    os.write(terminal.handle, b"\x03")
+    terminal.types("echo still $((40 + 2))")
+    terminal.shows("still 42")
+    terminal.types("exit")
+    assert terminal.wait() == 0
+    gone(world)
+
+
+def _running(line: str) -> bool:
+    """Whether a process with this command line is there."""
+    wanted = line.replace(" ", "\0").encode()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if path.read_bytes().rstrip(b"\0") == wanted:
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def short_lease(world: World) -> None:
+    """Three seconds instead of ten minutes."""
+    world.override("_hold.sh.j2", lambda text: text.replace("{{ lease_seconds }}", "3"))
+
+
+def test_the_allocation_of_a_dead_client_ends_with_its_lease(
+    world: World, terminals: list[Terminal]
+) -> None:
+    """Killed before anybody sat at the shell: nobody renews, the job goes."""
+    short_lease(world)
+    world.wrap("srun", 'at; exec "$real" "$@"')
+    terminal = Terminal(world, "up")
+    terminals.append(terminal)
+    world.reached("srun")
+    terminal.kill()
+    assert world.race()["state"] in ("RUNNING", "COMPLETED")
+    eventually(lambda: not world.live_jobs(), 60)
+    assert world.settled("COMPLETED")["exit_code"] == 0
+
+
+def test_a_user_at_the_shell_keeps_the_allocation(world: World, terminals: list[Terminal]) -> None:
+    """The client's lease is not renewed, but somebody sits there."""
+    short_lease(world)
+    source = (ROOT / "rv" / "workflow" / "shell.py").read_text(encoding="utf-8")
+    assert "sleep 30" in source, "the shell's own heartbeat, which this test does in its stead"
+    terminal = open_shell(world, terminals)
+    directory = world.race_dir()
+    (directory / "lease").write_text("0\n")
+    begun = time.time()
+
+    def held() -> bool:
+        fresh = directory / "shell.new"
+        fresh.write_text(f"{time.time():.0f}\n")
+        fresh.rename(directory / "shell")
+        assert len(world.live_jobs()) == 1
+        return time.time() - begun > 8
+
+    eventually(held)
+    terminal.types("exit")
+    assert terminal.wait() == 0
+    gone(world)
+    assert world.race()["state"] == "COMPLETED"
+
+
+def test_a_shell_waits_for_gpus_and_ctrl_c_gives_up(
+    world: World, terminals: list[Terminal]
+) -> None:
+    """Before there is a winner Ctrl-C stops the race."""
+    release = world.fill()
+    terminal = Terminal(world, "up")
+    terminals.append(terminal)
+    terminal.shows("waiting")
+    os.write(terminal.handle, b"\x03")
+    assert terminal.wait() == 130
+    assert world.live_jobs() == []
+    release()
+    assert world.race()["state"] == "CANCELLED"
