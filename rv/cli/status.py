@@ -4,7 +4,6 @@ from typing import Annotated
 
 import typer
 
-from rv import bundle
 from rv.cli import session
 from rv.cli.common import ClusterOption, JsonOption
 from rv.ui import console
@@ -19,14 +18,14 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show free and total GPUs of each model, who waits for them, and your limits."""
-    from rv.planner import load_catalogue, overview
     from rv.ui.documents import overview_document
     from rv.ui.tables import overview_text
+    from rv.workflow.overview import look
     from rv.workflow.target import saved_cluster
 
     target = saved_cluster(snapshot) if snapshot else session.open_session(cluster).target
     console.say(f"on {target.label}")
-    pools = overview(target.take_snapshot(), load_catalogue(bundle.user_config_dir()))
+    pools = look(target)
     if json:
         console.emit_json(overview_document(pools))
     else:

@@ -122,3 +122,24 @@ class Plan:
     submissions: tuple[Submission, ...]
     waves: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolView:
+    """The GPUs of one model in one partition.
+
+    `free` counts GPUs that a job could be given now, `largest` the most of them on one node;
+    `lost` GPUs are on nodes that take no jobs. `waiting` jobs are everybody's, in the partition.
+    `limits` are the user's ("4 a user"); `closed` says why the user cannot use it at all.
+    """
+
+    gpu: str
+    partition: str
+    free: int
+    total: int
+    largest: int
+    lost: int
+    waiting: int
+    max_time: timedelta | None
+    limits: tuple[str, ...] = ()
+    closed: str = ""

@@ -6,14 +6,13 @@ Pure: no clock, no environment, no I/O but the two loaders, which read `strategi
 from rv.planner.catalogue import Catalogue, GpuModel, load_catalogue
 from rv.planner.families import Family, load_families
 from rv.planner.feasible import require_feasible
-from rv.planner.overview import PoolView, overview
+from rv.planner.overview import overview
 from rv.planner.planning import plan
 
 __all__ = [
     "Catalogue",
     "Family",
     "GpuModel",
-    "PoolView",
     "load_catalogue",
     "load_families",
     "overview",

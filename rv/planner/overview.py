@@ -1,8 +1,6 @@
 """What GPUs a cluster has, how many are free, and who waits for them."""
 
-from dataclasses import dataclass
-from datetime import timedelta
-
+from rv.models.plan import PoolView
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
 from rv.planner.access import Access
@@ -11,27 +9,6 @@ from rv.planner.discovery import discover
 from rv.planner.limits import Owner
 from rv.planner.pools import Pool, told_apart
 from rv.planner.reasons import Unfit
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolView:
-    """The GPUs of one model in one partition.
-
-    `free` counts GPUs that a job could be given now, `largest` the most of them on one node;
-    `lost` GPUs are on nodes that take no jobs. `waiting` jobs are everybody's, in the partition.
-    `limits` are the user's ("4 a user"); `closed` says why the user cannot use it at all.
-    """
-
-    gpu: str
-    partition: str
-    free: int
-    total: int
-    largest: int
-    lost: int
-    waiting: int
-    max_time: timedelta | None
-    limits: tuple[str, ...] = ()
-    closed: str = ""
 
 
 def overview(snapshot: Snapshot, catalogue: Catalogue) -> tuple[PoolView, ...]:

@@ -3,13 +3,12 @@
 Everything that a job wrote is read as untrusted text: what does not parse is as good as absent.
 """
 
-import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
-from rv.models.race import Claim, Ended, Entry, Marks, Race
+from rv.models.plain import build, plain
+from rv.models.race import Claim, Ended, Marks, Race
 
 RECORD: Final = "race.json"
 FOLDERS: Final = (
@@ -42,30 +41,15 @@ MARKS: Final = (
 
 def record_text(race: Race) -> str:
     """Write a race down as JSON, durations in seconds."""
-    return json.dumps(dataclasses.asdict(race), indent=1, default=_seconds)
-
-
-def _seconds(value: object) -> float:
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    raise TypeError(type(value).__name__)
+    return json.dumps(plain(race), indent=1)
 
 
 def read_record(text: str, directory: str) -> Race | None:
     """Read a race's record; None for what is not one, such as a half-pruned directory."""
     try:
-        data: dict[str, Any] = json.loads(text)
-        entries = tuple(_entry(item) for item in data.pop("entries"))
-        waves = tuple(tuple(int(n) for n in wave) for wave in data.pop("waves"))
-        for key in ("min_job_age", "message_timeout"):
-            data[key] = timedelta(seconds=data[key])
-        return Race(**{**data, "directory": directory, "entries": entries, "waves": waves})
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+        return build(Race, {**json.loads(text), "directory": directory})
+    except (ValueError, TypeError, OverflowError, RecursionError):
         return None
-
-
-def _entry(item: dict[str, Any]) -> Entry:
-    return Entry(**{**item, "walltime": timedelta(seconds=item["walltime"])})
 
 
 def read_marks(files: Mapping[str, bytes]) -> Marks:

@@ -5,9 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rv.models.job import JobState
-from rv.models.plan import Plan, Strategy
+from rv.models.plan import Plan, PoolView, Strategy
 from rv.models.race import RaceStatus
-from rv.planner.overview import PoolView
 
 
 def plan_document(
@@ -32,7 +31,7 @@ def plan_document(
 
 def strategy_document(strategy: Strategy) -> dict[str, Any]:
     """Describe one strategy; memory and CPUs are per node."""
-    start = strategy.estimate.start_in
+    start, window = strategy.estimate.start_in, strategy.estimate.window
     return {
         "id": strategy.id,
         "gpu": strategy.gpu,
@@ -47,6 +46,7 @@ def strategy_document(strategy: Strategy) -> dict[str, Any]:
         "estimate": {
             "start_in_s": None if start is None else start.total_seconds(),
             "source": strategy.estimate.source,
+            "window_s": None if window is None else window.total_seconds(),
         },
         "cost": strategy.cost,
         "template": strategy.template,

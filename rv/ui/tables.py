@@ -4,10 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from rv.cluster.text import printable
-from rv.models.plan import Plan, Source, Strategy
+from rv.models.plan import Plan, PoolView, Source, Strategy
 from rv.models.quantities import short_duration, short_memory
 from rv.models.race import RaceStatus
-from rv.planner.overview import PoolView
 
 
 def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> str:
@@ -48,6 +47,9 @@ def _start(strategy: Strategy) -> str:
         return "unknown"
     if estimate.source is Source.IDLE:
         return "now (idle)"
+    if estimate.source is Source.HOLE:
+        length = f" of {short_duration(estimate.window)}" if estimate.window else ""
+        return f"now (hole{length})"
     return f"{short_duration(estimate.start_in)} ({estimate.source})"
 
 

@@ -1,0 +1,80 @@
+"""Frozen values as plain JSON ones and back, by the types that their fields are declared with.
+
+Times are ISO 8601, durations are seconds, sets are sorted lists. A field that holds its default is
+left out; one that is not known is passed over, so that older programs read newer files.
+"""
+
+import dataclasses
+import types
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import cache
+from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Value = TypeVar("Value")
+
+
+def plain(value: Any) -> Any:
+    """Turn a value of the models into what JSON can hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        every = ((f.name, getattr(value, f.name), f.default) for f in dataclasses.fields(value))
+        return {name: plain(inner) for name, inner, default in every if inner != default}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def build(kind: type[Value], fields: Mapping[str, Any]) -> Value:
+    """Make a value of a frozen class from what `plain` made of one.
+
+    Raises `ValueError` or `TypeError` for fields that are missing or of another type.
+    """
+    hints = _hints(kind)
+    known = {name: _read(hints[name], value) for name, value in fields.items() if name in hints}
+    return kind(**known)
+
+
+_hints: Final[Callable[[Any], dict[str, Any]]] = cache(get_type_hints)
+
+
+def _read(hint: Any, value: Any) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):
+        (inner,) = [argument for argument in get_args(hint) if argument is not types.NoneType]
+        return None if value is None else _read(inner, value)
+    if origin in (tuple, frozenset):
+        return _read_many(origin, get_args(hint), value)
+    return _read_one(hint, value)
+
+
+def _read_many(origin: type, arguments: tuple[Any, ...], value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ValueError(f"a list was expected, not {value!r:.40}")
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return tuple(_read(hint, item) for hint, item in zip(arguments, value, strict=True))
+    return origin(_read(arguments[0], item) for item in value)
+
+
+def _read_one(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, dict):
+            raise ValueError(f"an object was expected, not {value!r:.40}")
+        return build(hint, value)
+    if hint is datetime:
+        return datetime.fromisoformat(value)
+    if hint is timedelta:
+        return timedelta(seconds=value)
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        return hint(value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ValueError(f"{value!r:.40} is not of type {hint.__name__}")
+    return value
