@@ -48,9 +48,10 @@ class Completed:
 
     @property
     def complaint(self) -> str:
-        """The last line of its errors, or of its output."""
+        """The last line that says "error", else the last of its errors, or of its output."""
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
-        return lines[-1] if lines else f"exit code {self.returncode}"
+        errors = [line for line in lines if "error" in line.lower()]
+        return (errors or lines or [f"exit code {self.returncode}"])[-1]
 
 
 def boot_id() -> str:

@@ -208,7 +208,7 @@ export -f rv_task
 RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 export RV_FIRST_ADDRESS
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "$rv_keep" rv srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
+RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
 rv_cause=''

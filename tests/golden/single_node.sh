@@ -195,7 +195,7 @@ rv_keep='exec 3>&2 2>/dev/null; trap : TERM; "$@" 2>&3 3>&-; code=$?; echo "$cod
 
 # 7. The command, in a session of its own.
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "$rv_keep" rv bash -c "$RV_COMMAND" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
+RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
 rv_cause=''
