@@ -63,21 +63,22 @@ def launch(
     for note in made.plan.notes:
         console.say(note)
     sink = Follower(json_only=options.json)
-    race = flow.start(made, here.target, sink, detached=detach)
-    if detach:
-        _detached(race, options)
-        return
     try:
+        race = flow.start(made, here.target, sink, detached=detach)
+        if detach:
+            _detached(race, options)
+            return
         if command is None:
             status = hold_shell(race, made, here.target, sink)
         else:
             status = flow.watch(race, made, here.target, sink, until_claim=False)
     except GaveUp:
-        _stop(race, here)
-        console.say(f"gave up after {options.wait_timeout}: race {race.race_id} is cancelled")
+        _stop(made.facts.race_dir, here)
+        waited = f"gave up after {options.wait_timeout}"
+        console.say(f"{waited}: race {made.facts.race_id} is cancelled")
         raise typer.Exit(EXIT_GAVE_UP) from None
     except KeyboardInterrupt:
-        _interrupted(race, here, stops_unclaimed=stops_unclaimed)
+        _interrupted(made, here, sink, stops_unclaimed=stops_unclaimed)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _finish(status, sink, options, here)
 
@@ -105,21 +106,34 @@ def _detached(race: Race, options: RequestOptions) -> None:
     console.say(_HELD.format(race=race.race_id))
 
 
-def _interrupted(race: Race, here: session.Session, *, stops_unclaimed: bool) -> None:
-    from rv.race.observe import load_marks
+def _interrupted(
+    made: "Launch", here: session.Session, sink: "Follower", *, stops_unclaimed: bool
+) -> None:
+    """Stop the race, or leave it with all its strategies to itself."""
+    from rv.race.observe import load_marks, load_race
+    from rv.workflow.launch import send_rest
 
-    if stops_unclaimed and load_marks(race, here.target.transport).claim is None:
-        _stop(race, here)
+    race = load_race(made.facts.race_dir, here.target.transport)
+    if race is None:
+        console.say("stopped: nothing was submitted")
+        return
+    is_claimed = load_marks(race, here.target.transport).claim is not None
+    if stops_unclaimed and not is_claimed:
+        _stop(race.directory, here)
         console.say(f"stopped: race {race.race_id} is cancelled")
-    else:
-        console.say(f"detached: {_HELD.format(race=race.race_id)}")
+        return
+    if not is_claimed:
+        send_rest(race, made.request, here.target, sink)
+    console.say(f"detached: {_HELD.format(race=race.race_id)}")
 
 
-def _stop(race: Race, here: session.Session) -> None:
+def _stop(directory: str, here: session.Session) -> None:
+    from rv.race.observe import load_race
     from rv.workflow.history import stop_race
 
-    stopped = stop_race(race, here.target)
-    if stopped.unconfirmed:
+    race = load_race(directory, here.target.transport)
+    stopped = stop_race(race, here.target) if race else None
+    if stopped and stopped.unconfirmed:
         console.say(f"not confirmed: {stopped.unconfirmed}; rv ps will tell")
 
 
@@ -136,4 +150,5 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rv.models.race import RaceStatus
     from rv.ui.follow import Follower
+    from rv.workflow.launch import Launch
     from rv.workflow.target import SavedCluster, Target

@@ -31,18 +31,20 @@ def logs(
     (found,) = find_races([race] if race else [], here.target)
     if follow:
         raise typer.Exit(_follow(here, found, node, json=json))
-    chunks = [
-        chunk
-        for chunk in OutputReader(found, here.target.transport, node).read()
-        if chunk.is_error or not err
-    ]
+    reader = OutputReader(found, here.target.transport, node)
+    rows = []
+    while chunks := reader.read():
+        for chunk in chunks:
+            if err and not chunk.is_error:
+                continue
+            if json:
+                text = chunk.data.decode("utf-8", errors="replace")
+                stream = "err" if chunk.is_error else "out"
+                rows.append({"node": chunk.node, "stream": stream, "text": text})
+            else:
+                console.raw(chunk.data, is_error=chunk.is_error and not err)
     if json:
-        texts = [(c.node, c.is_error, c.data.decode("utf-8", "replace")) for c in chunks]
-        rows = [{"node": n, "stream": "err" if e else "out", "text": t} for n, e, t in texts]
         console.emit_json({"race": found.race_id, "output": rows})
-        return
-    for chunk in chunks:
-        console.raw(chunk.data, is_error=chunk.is_error and not err)
 
 
 def _follow(here: session.Session, race: "Race", node: int | None, *, json: bool) -> int:

@@ -4,6 +4,7 @@ import os
 import shlex
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,9 +66,10 @@ def _around() -> "Surroundings":
     from rv.workflow.command import Surroundings
 
     names = tuple(name.removesuffix(".py") for name in bundle.payload_names())
-    return Surroundings(
-        is_file=os.path.isfile, payloads=names, nearby=tuple(path.name for path in Path().iterdir())
-    )
+    nearby: tuple[str, ...] = ()
+    with suppress(OSError):  # a folder that cannot be listed may still be used
+        nearby = tuple(path.name for path in Path().iterdir())
+    return Surroundings(is_file=os.path.isfile, payloads=names, nearby=nearby)
 
 
 TYPE_CHECKING = False

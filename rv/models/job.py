@@ -91,6 +91,11 @@ def job_state(text: str) -> JobState:
     return JobState(word) if word in JobState.__members__ else JobState.UNKNOWN
 
 
+def is_live(state: JobState) -> bool:
+    """Whether Slurm says that a job waits or runs; of an unknown state nothing is said."""
+    return state is not JobState.UNKNOWN and not state.is_terminal
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
     """What one source says of one job. Times are on Slurm's own clock; `source` names the command.

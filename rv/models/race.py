@@ -5,7 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from rv.models.job import JobState
+from rv.models.job import JobState, is_live
 
 
 class RaceState(StrEnum):
@@ -176,8 +176,4 @@ class RaceStatus:
     @property
     def live_jobs(self) -> tuple[JobStatus, ...]:
         """Jobs that Slurm still has in its queue."""
-        return tuple(
-            job
-            for job in self.jobs
-            if job.state is not JobState.UNKNOWN and not job.state.is_terminal
-        )
+        return tuple(job for job in self.jobs if is_live(job.state))

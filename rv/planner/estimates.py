@@ -21,7 +21,7 @@ class Forecast:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._timeline = Timeline(snapshot)
-        self._waited_for = _waited_for(snapshot)
+        self._unplanned = _unplanned(snapshot)
 
     def windows(self, pool: Pool, layout: Layout, wanted: Needs) -> Windows:
         """Return when each node of the pool has room for one node's part of the job."""
@@ -49,26 +49,35 @@ class Forecast:
         start = earliest(windows, layout.nodes, walltime) if has_room else None
         if start is None or start > _LONGEST:
             return UNKNOWN_START
-        waited_for = pool.partition.name in self._waited_for
         if start > 0:
             later = Estimate(source=Source.PLANNED, start_in=timedelta(seconds=round(start)))
-            return UNKNOWN_START if waited_for else later
+            return UNKNOWN_START if pool.partition.name in self._unplanned else later
         quiet = {n: spans for n, spans in windows.items() if n not in self._timeline.planned}
-        if not waited_for and earliest(quiet, layout.nodes, walltime) == 0:
+        if self._has_enough(pool, quiet, layout) and earliest(quiet, layout.nodes, walltime) == 0:
             return STARTS_NOW
         hole = hole_now(windows, layout.nodes)
         window = None if hole == FOREVER else timedelta(seconds=int(hole))
         return Estimate(source=Source.HOLE, start_in=timedelta(0), window=window)
 
+    def _has_enough(self, pool: Pool, windows: Windows, layout: Layout) -> bool:
+        """Whether this job and all that wait without a plan could start on what is free now."""
+        waiting = self._unplanned.get(pool.partition.name)
+        if waiting is None:
+            return True
+        free = free_now(windows)
+        gpus = sum(slot.free for slot in pool.usable if slot.node.name in free)
+        needed = waiting + layout.nodes * layout.gpus_per_node
+        return bool(layout.gpus_per_node) and gpus >= needed
 
-def _waited_for(snapshot: Snapshot) -> frozenset[str]:
-    """Name the partitions in which somebody waits whose start Slurm has not planned."""
-    return frozenset(
-        name
-        for job in snapshot.jobs
-        if job.state.is_pending and not job.planned_nodes
-        for name in job.partition.split(",")
-    )
+
+def _unplanned(snapshot: Snapshot) -> dict[str, int]:
+    """Count by partition the GPUs for which jobs wait whose start Slurm has not planned."""
+    gpus: dict[str, int] = {}
+    for job in snapshot.jobs:
+        if job.state.is_pending and not job.planned_nodes:
+            for name in job.partition.split(","):
+                gpus[name] = gpus.get(name, 0) + job.gpus
+    return gpus
 
 
 def free_now(windows: Windows) -> frozenset[str]:

@@ -80,10 +80,11 @@ class Timeline:
         count = len(nodes)
         start = 0.0 if running else max(0.0, self._seconds(job.start or self._now))
         end = self._seconds(job.end) if job.end else FOREVER
+        if running and end <= 0:
+            end = FOREVER  # past its limit: about to end, but nobody knows when
         claim = Claimed(
             start=start,
-            # A job past its limit is about to end, nobody knows when.
-            end=max(end, start + 1.0),
+            end=end,
             cpus=-(-job.cpus // count),
             memory_mib=-(-job.memory_mib // count),
             gpus=-(-job.gpus // count),

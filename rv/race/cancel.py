@@ -7,8 +7,10 @@ from typing import Final
 
 from rv.cluster.jobs import find_by_name_script, parse_queue
 from rv.cluster.probe import new_sentinel
-from rv.models.job import JobRecord, JobState
-from rv.models.race import Race, RaceState, RaceStatus
+from rv.models.job import JobRecord, JobState, is_live
+from rv.models.race import Race, RaceState
+from rv.race.marks import leave_mark
+from rv.race.observe import Observation
 from rv.transport import Transport
 
 _PATIENCE_S: Final = 30.0
@@ -32,7 +34,7 @@ def stop(
 
     The stop mark comes first: from then on no submitter submits and no job of it starts.
     """
-    transport.write(f"{race.directory}/stop", b"stopped by rv\n")
+    marked = leave_mark(race, "stop", "stopped by rv\n", transport)
     cancelled: set[int] = set()
     waited = 0.0
     while True:
@@ -42,7 +44,12 @@ def stop(
             cancel_ids(fresh, transport)
             cancelled.update(fresh)
             if not live:
-                return Stopped(cancelled=tuple(sorted(cancelled)))
+                return Stopped(
+                    cancelled=tuple(sorted(cancelled)),
+                    unconfirmed=""
+                    if marked
+                    else f"no stop mark can be written in {race.directory}",
+                )
         if waited >= _PATIENCE_S:
             why = "Slurm does not answer" if live is None else f"{len(live)} jobs are still there"
             return Stopped(cancelled=tuple(sorted(cancelled)), unconfirmed=why)
@@ -51,15 +58,22 @@ def stop(
         waited += pause
 
 
-def reap(status: RaceStatus, transport: Transport) -> tuple[int, ...]:
-    """Cancel what a settled race still has in the queue; the ids are this moment's, by name."""
-    if not (status.claim or status.state.is_over):
+def reap(seen: Observation, transport: Transport) -> tuple[int, ...]:
+    """Cancel what a decided or stopped race still has in the queue, duplicates of any name too."""
+    status = seen.status
+    if not (status.claim or status.state.is_over or seen.marks.stopped):
         return ()
     # A lost winner that Slurm put back into the queue would start for nothing.
-    kept = status.claim.job_id if status.claim and status.state is not RaceState.LOST else 0
-    left = sorted({job.job_id for job in status.live_jobs if job.job_id != kept})
+    is_kept = status.claim and status.state is not RaceState.LOST and not seen.marks.stopped
+    kept = status.claim.job_id if status.claim and is_kept else 0
+    left = sorted({record.job_id for record in live_records(seen) if record.job_id != kept})
     cancel_ids(left, transport)
     return tuple(left)
+
+
+def live_records(seen: Observation) -> tuple[JobRecord, ...]:
+    """The race's jobs that Slurm has not ended, each record of them."""
+    return tuple(r for r in seen.records if is_live(r.state))
 
 
 def cancel_ids(ids: Sequence[int], transport: Transport) -> None:
@@ -74,4 +88,4 @@ def _live(race: Race, transport: Transport) -> tuple[JobRecord, ...] | None:
     records = parse_queue(completed.stdout, sentinel)
     if records is None:
         return None
-    return tuple(r for r in records if not r.state.is_terminal and r.state not in _ENDING)
+    return tuple(r for r in records if is_live(r.state) and r.state not in _ENDING)

@@ -67,7 +67,7 @@ def read_marks(files: Mapping[str, bytes]) -> Marks:
         again=tuple(number for number, _ in _numbered(texts, "again/", "")),
         warnings=_named(texts, "warnings/"),
         absent_since=tuple(
-            (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "")
+            (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "") if text
         ),
     )
 

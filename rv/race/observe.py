@@ -14,6 +14,7 @@ from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord
 from rv.models.race import Marks, Race, RaceStatus
 from rv.race.directory import MARKS, RECORD, read_marks, read_record
+from rv.race.marks import leave_mark
 from rv.race.queue import Queue
 from rv.race.truth import Evidence, resolve, unaccounted
 from rv.transport import Transport
@@ -57,14 +58,15 @@ def observe(
     vanished = {
         race.race_id: unaccounted(race, marks[race.race_id], records or ()) for race in races
     }
-    extra = _ask_singly(races, marks, vanished, transport) if records is not None else ()
+    found = _ask_singly(races, marks, vanished, transport) if records is not None else None
+    extra = found or ()
     # Read again: a job leaves its last word before Slurm has its end, and time has passed.
     marks = {race.race_id: load_marks(race, transport) for race in races}
     observations = []
     for race in races:
         known = _names(extra)
         missing = [n for n in vanished[race.race_id] if race.name_of(n) not in known]
-        if records is not None:
+        if found is not None:  # silence is no absence
             marks[race.race_id] = _note_absent(race, marks[race.race_id], missing, now, transport)
         evidence = Evidence(
             records=_believable(race, (*(records or ()), *extra)),
@@ -97,14 +99,19 @@ def _ask_singly(
     marks: Mapping[str, Marks],
     vanished: Mapping[str, Sequence[int]],
     transport: Transport,
-) -> tuple[JobRecord, ...]:
-    """Ask the controller by id, then accounting by name, for jobs that left the queue."""
+) -> tuple[JobRecord, ...] | None:
+    """Ask the controller by id, then accounting by name, for jobs that left the queue.
+
+    None where the controller is silent; accounting may be missing altogether.
+    """
     wanted = [(race, number) for race in races for number in vanished[race.race_id]]
     if not wanted:
         return ()
     names = {race.name_of(number) for race, number in wanted}
     ids = sorted({i for race, n in wanted for i in _ids(marks[race.race_id], n)})
     shown = _ask(show_jobs_script(ids, mark := new_sentinel()), mark, parse_show_jobs, transport)
+    if shown is None:
+        return None
     found = tuple(record for record in shown if record.name in names)
     names -= _names(found)
     if not names:
@@ -113,7 +120,7 @@ def _ask_singly(
     oldest = min(race.submitted_at for race, _ in wanted) - 86400
     since = datetime.fromtimestamp(oldest)  # noqa: DTZ006 - sacct takes the site's local time
     script = sacct_script(sorted(names), since, mark := new_sentinel())
-    accounted = _ask(script, mark, parse_sacct, transport)
+    accounted = _ask(script, mark, parse_sacct, transport) or ()
     return (*found, *reversed([record for record in accounted if record.name in names]))
 
 
@@ -128,9 +135,9 @@ def _ask(
     sentinel: str,
     parse: Callable[[str, str], tuple[JobRecord, ...] | None],
     transport: Transport,
-) -> tuple[JobRecord, ...]:
+) -> tuple[JobRecord, ...] | None:
     completed = transport.run(script, timeout=40)
-    return parse(completed.stdout, sentinel) or ()
+    return parse(completed.stdout, sentinel)
 
 
 def _note_absent(
@@ -141,6 +148,8 @@ def _note_absent(
     for number in missing:
         if number not in since:
             since[number] = now
-            transport.write(f"{race.directory}/absent/{number}", f"{now:.0f}\n".encode())
+            leave_mark(race, f"absent/{number}", f"{now:.0f}\n", transport)
+    for number in since.keys() - set(missing):
+        leave_mark(race, f"absent/{number}", "", transport)
     kept = tuple((number, at) for number, at in since.items() if number in missing)
     return replace(marks, absent_since=kept)

@@ -8,6 +8,7 @@ from typing import Final
 from rv.models.race import Race
 from rv.transport import Transport
 
+_PIECE: Final = 1 << 20
 _FILE: Final = re.compile(r"output/node(\d{1,6})\.(out|err)", re.ASCII)
 
 
@@ -36,7 +37,8 @@ class OutputReader:
     def _chunks(self) -> Iterator[Chunk]:
         for name, node, is_error in self._files():
             offset = self._offsets.get(name, 0)
-            data = self._transport.read(f"{self._race.directory}/{name}", offset=offset)
+            path = f"{self._race.directory}/{name}"
+            data = self._transport.read(path, offset=offset, limit=_PIECE)
             if data:
                 self._offsets[name] = offset + len(data)
                 yield Chunk(node=node, is_error=is_error, data=data)

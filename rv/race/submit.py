@@ -16,6 +16,7 @@ from rv.cluster.jobs import find_by_name_script, parse_queue
 from rv.cluster.probe import new_sentinel
 from rv.cluster.text import last_line
 from rv.models.race import Race
+from rv.race.marks import leave_mark
 from rv.render.quote import shell
 from rv.transport import Transport
 
@@ -98,7 +99,7 @@ def submit(
         fates |= _submit_once(race, doubtful, transport, options) if doubtful else {}
     for fate in fates.values():
         if fate.outcome is Outcome.REFUSED:
-            transport.write(f"{race.directory}/jobs/{fate.number}.refused", fate.text.encode())
+            leave_mark(race, f"jobs/{fate.number}.refused", fate.text, transport)
     return tuple(fates[number] for number in numbers)
 
 
@@ -164,8 +165,9 @@ def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int
             number=names[record.name], outcome=Outcome.ACCEPTED, job_id=record.job_id
         )
         for record in found
-        if record.name in names
+        if record.name in names and not record.state.is_terminal
     }
     for fate in adopted.values():
-        transport.write(f"{race.directory}/jobs/{fate.number}.id", f"{fate.job_id}\n".encode())
+        known = (transport.read(f"{race.directory}/jobs/{fate.number}.id") or b"").decode()
+        leave_mark(race, f"jobs/{fate.number}.id", f"{known}{fate.job_id}\n", transport)
     return adopted

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rv.models.job import JobRecord, JobState
+from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Claim, Ended, Entry, JobStatus, Marks, Race, RaceState, RaceStatus
 
 STAGED_GRACE_S: Final = 300.0
@@ -54,7 +54,7 @@ def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
     jobs = tuple(_job(entry, marks, evidence) for entry in race.entries)
     warnings = tuple(f"{node}: {text}" for node, text in (*marks.declined, *marks.warnings))
     if marks.claim is None:
-        state, why = _unclaimed(race, marks, jobs, evidence.now)
+        state, why = _unclaimed(race, marks, jobs, evidence)
         return RaceStatus(race=race, state=state, jobs=jobs, why=why, warnings=warnings)
     state, code, why = _claimed(race, marks, marks.claim, evidence)
     ended = _ending(marks.claim, marks.ended)
@@ -94,7 +94,7 @@ def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
 def _of(records: Sequence[JobRecord], entry: Entry, job_id: int = 0) -> JobRecord | None:
     """The record of a submission: by name always, by id where known, a live one before others."""
     mine = [r for r in records if r.name == entry.name and (job_id == 0 or r.job_id == job_id)]
-    living = [r for r in mine if not r.state.is_terminal and r.state is not JobState.UNKNOWN]
+    living = [r for r in mine if is_live(r.state)]
     return next(iter(living or mine), None)
 
 
@@ -199,17 +199,18 @@ def _vanished(
 
 
 def _unclaimed(
-    race: Race, marks: Marks, jobs: Sequence[JobStatus], now: float
+    race: Race, marks: Marks, jobs: Sequence[JobStatus], evidence: Evidence
 ) -> tuple[RaceState, str]:
-    if any(not job.state.is_terminal and job.state is not JobState.UNKNOWN for job in jobs):
-        return RaceState.PENDING, _pending_reason(jobs)
+    if any(is_live(job.state) for job in jobs):
+        stopping = "stopped; its jobs are being cancelled"
+        return RaceState.PENDING, stopping if marks.stopped else _pending_reason(jobs)
     if marks.stopped:
         return RaceState.CANCELLED, "stopped by rv"
     if not marks.job_ids and not any(job.job_id for job in jobs):
-        return _never_submitted(race, marks, now)
+        return _never_submitted(race, marks, evidence)
     if marks.again:
         return RaceState.PENDING, "a declined job waits to be submitted again"
-    if all(_is_settled(race, job, marks, now) for job in jobs if _was_tried(job, marks)):
+    if all(_is_settled(race, job, marks, evidence.now) for job in jobs if _was_tried(job, marks)):
         return _ended_unclaimed(marks, jobs)
     return RaceState.UNKNOWN, "Slurm does not know its jobs now"
 
@@ -231,10 +232,12 @@ def _pending_reason(jobs: Sequence[JobStatus]) -> str:
     return ", ".join(sorted(reasons - {"BeginTime"} or reasons))
 
 
-def _never_submitted(race: Race, marks: Marks, now: float) -> tuple[RaceState, str]:
+def _never_submitted(race: Race, marks: Marks, evidence: Evidence) -> tuple[RaceState, str]:
     if marks.refused and len(marks.refused) == len(race.entries):
         return RaceState.REFUSED, marks.refused[0][1]
-    if now - race.submitted_at > STAGED_GRACE_S:
+    # A submission in doubt is tried again for a while, and only an answer proves absence.
+    grace = max(STAGED_GRACE_S, 15 * race.message_timeout.total_seconds())
+    if evidence.is_whole and evidence.now - race.submitted_at > grace:
         return RaceState.CANCELLED, "it was never submitted"
     return RaceState.STAGED, "nothing is known to be submitted yet"
 

@@ -5,14 +5,18 @@ from typing import Any, Final
 
 from rv.models.job import JobState
 from rv.models.race import JobStatus, Marks, Race, RaceState, RaceStatus
+from rv.race.cancel import live_records
+from rv.race.marks import leave_mark
+from rv.race.observe import Observation
 from rv.transport import Transport
 
 _FILE: Final = "verdict.json"
 
 
-def save_verdict(status: RaceStatus, transport: Transport) -> None:
+def save_verdict(seen: Observation, transport: Transport) -> None:
     """Keep a state that cannot change any more: it is over and no job of it is left."""
-    if not status.state.is_over or status.live_jobs:
+    status = seen.status
+    if not status.state.is_over or live_records(seen):
         return
     data = {
         "state": status.state,
@@ -23,7 +27,7 @@ def save_verdict(status: RaceStatus, transport: Transport) -> None:
         "warnings": status.warnings,
         "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
     }
-    transport.write(f"{status.race.directory}/{_FILE}", json.dumps(data).encode())
+    leave_mark(status.race, _FILE, json.dumps(data), transport)
 
 
 def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus | None:

@@ -3,12 +3,12 @@
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
 from rv.models.job import JobRecord, JobState
-from rv.models.race import Marks, Race, RaceStatus
+from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.advance import advance, untried
 from rv.race.observe import Observation, load_marks, observe
 from rv.race.output import Chunk, OutputReader
@@ -23,6 +23,7 @@ _GROWTH: Final = 1.3
 _TICK_S: Final = 1.0
 _QUICK_TICK_S: Final = 0.1
 _QUICK_FOR_S: Final = 10.0
+_WIDENING_S: Final = 2.0
 
 
 class Sink(Protocol):
@@ -64,6 +65,7 @@ class Watch:
     _interval: float = _FIRST_ASK_S
     _records: tuple[JobRecord, ...] = ()
     _unfit_nodes: int = 0
+    _next_widening: float = 0.0
 
     def run(self) -> RaceStatus:
         """Watch until the race is over (or claimed) and return what it came to.
@@ -78,9 +80,9 @@ class Watch:
             self.sink.status(status)
             if status.claim:  # output since the look would come before its winner
                 self._stream(reader)
-            if status.state.is_over and not self._send_next_wave(status):
+            if status.state.is_over and (final := self._settle(status)):
                 self._stream(reader)
-                return self._settle(status)
+                return final
             if status.claim and self.until_claim:
                 return status
             if not status.claim:
@@ -91,8 +93,9 @@ class Watch:
         return _QUICK_TICK_S if self.clock() - self._began < _QUICK_FOR_S else _TICK_S
 
     def _stream(self, reader: OutputReader) -> None:
-        for chunk in reader.read():
-            self.sink.output(chunk)
+        while chunks := reader.read():
+            for chunk in chunks:
+                self.sink.output(chunk)
 
     def _look(self) -> RaceStatus:
         """A cheap look at the directory; a full one when the queue is due."""
@@ -100,9 +103,20 @@ class Watch:
         if now < self._next_ask:
             marks = load_marks(self.race, self.queue.transport)
             return resolve(self.race, marks, Evidence(records=self._records, now=now))
-        seen = self._ask(now)
-        advance(seen, self.queue.transport)
-        return seen.status
+        return self._tend(self._ask(now))
+
+    def _tend(self, seen: Observation) -> RaceStatus:
+        """Do for the race what it needs; one that was just given new jobs is not over."""
+        fates = advance(seen, self.queue.transport)
+        if not fates:
+            return seen.status
+        self.sink.submitted(fates)
+        self._ask_soon()
+        return replace(seen.status, state=RaceState.PENDING, why="other jobs were sent")
+
+    def _ask_soon(self) -> None:
+        self._interval = _FIRST_ASK_S
+        self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
 
     def _ask(self, now: float) -> Observation:
         (seen,) = observe([self.race], self.queue, timedelta(seconds=self._interval), now)
@@ -114,25 +128,34 @@ class Watch:
         self._next_ask = now + self._interval * random.uniform(0.9, 1.1)  # noqa: S311
         return seen
 
-    def _settle(self, status: RaceStatus) -> RaceStatus:
-        """Ask once more: Slurm's word for the end, and whether a late sibling is left to cancel."""
+    def _settle(self, status: RaceStatus) -> RaceStatus | None:
+        """Ask once more: Slurm's word for the end, and whether a late sibling is left to cancel.
+
+        None where the race goes on after all, such as with strategies that nobody had tried yet.
+        """
         self._interval = 0.0
         seen = self._ask(self.clock())
-        advance(seen, self.queue.transport)
-        return seen.status if seen.reachable and seen.status.state.is_over else status
+        if not seen.reachable:
+            return status
+        settled = self._tend(seen)
+        if settled.state.is_over:
+            return settled
+        self._ask_soon()
+        return None
 
     def _while_unclaimed(self, status: RaceStatus) -> None:
         waited = self.clock() - self._began
         if self.wait_timeout and waited > self.wait_timeout.total_seconds():
             raise GaveUp
         unfit = bool(status.warnings) or (not status.live_jobs and self._all_refused(status))
-        if self.waves and (waited > self.widen_after.total_seconds() or unfit):
+        is_time = waited > self.widen_after.total_seconds() or unfit
+        if self.waves and is_time and self.clock() >= self._next_widening:
+            self._next_widening = self.clock() + _WIDENING_S
             self._widen()
         if len(status.warnings) != self._unfit_nodes:
             # A job has just given a node up and may need its hold lifted.
             self._unfit_nodes = len(status.warnings)
-            self._interval = _FIRST_ASK_S
-            self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
+            self._ask_soon()
 
     def _all_refused(self, status: RaceStatus) -> bool:
         tried = [job for job in status.jobs if job.state is not JobState.UNKNOWN]
@@ -143,22 +166,9 @@ class Watch:
         seen = self._ask(self.clock())
         if seen.status.claim or any(job.state in _STARTING for job in seen.status.jobs):
             return
-        self.send(self.waves.pop(0))
-
-    def _send_next_wave(self, status: RaceStatus) -> bool:
-        """Go on with strategies nobody tried when all that were tried ended without a start."""
-        marks: Marks = load_marks(self.race, self.queue.transport)
-        if status.claim or marks.stopped or not (left := untried(self.race, marks)):
-            return False
-        self.waves.clear()
-        self.send(left)
-        return True
-
-    def send(self, numbers: Sequence[int]) -> tuple[Submitted, ...]:
-        """Submit and tell the sink."""
-        fates = submit(self.race, numbers, self.queue.transport)
-        self.sink.submitted(fates)
-        return fates
+        left = untried(self.race, seen.marks)
+        if wave := [number for number in self.waves.pop(0) if number in left]:
+            self.sink.submitted(submit(self.race, wave, self.queue.transport))
 
 
 _STARTING: Final = frozenset({JobState.RUNNING, JobState.CONFIGURING})

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from rv.errors import Kind, RvError
 from rv.models.command import Command, Launcher
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
@@ -56,9 +57,22 @@ def render(submission: Submission, race: RaceFacts, read_template: ReadTemplate)
     """Render the script of one submission.
 
     `read_template` maps a file name such as `single_node.sh.j2` to its text.
-    Raises `RvError(USAGE)` where a value cannot be written into a script at all.
+    Raises `RvError(USAGE)` where a value cannot be written into a script at all, and
+    `RvError(CONFIG)` for a template of the user's own that is wrong.
     """
-    environment = _environment(read_template)
+    import jinja2
+
+    try:
+        return _rendered(submission, race, _environment(read_template))
+    except jinja2.TemplateError as error:
+        raise RvError(
+            Kind.CONFIG,
+            f"a job template is wrong: {error}",
+            hint="your own are in templates/ of rv's configuration folder; rename it to do without",
+        ) from error
+
+
+def _rendered(submission: Submission, race: RaceFacts, environment: "jinja2.Environment") -> str:
     strategy = submission.strategy
     job = _job(submission.number, race)
     if race.command is None:

@@ -37,8 +37,8 @@ class Transport(Protocol):
     def write(self, path: str, contents: bytes) -> None:
         """Replace one file atomically."""
 
-    def read(self, path: str, *, offset: int = 0) -> bytes | None:
-        """Read a file from `offset` on, None where there is none."""
+    def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:
+        """Read a file from `offset` on, `limit` bytes at most; None where there is none."""
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Read the small files under `root` that match the glob patterns `names`."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from rv.errors import Kind, RvError
 from rv.transport import Completed, StagedFile
 
+_LAST_WORDS_S = 5.0
 _STORAGE_ERRORS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -50,7 +51,10 @@ class LocalTransport:
     def _abandon(self, process: "subprocess.Popen[bytes]") -> Completed:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
+        try:
+            out, err = process.communicate(timeout=_LAST_WORDS_S)
+        except subprocess.TimeoutExpired:  # stuck in the kernel: its output is given up
+            out, err = b"", b""
         return Completed(returncode=124, stdout=_decode(out), stderr=_decode(err), timed_out=True)
 
     def create_tree(
@@ -86,12 +90,12 @@ class LocalTransport:
                 Path(temporary).unlink(missing_ok=True)
                 raise
 
-    def read(self, path: str, *, offset: int = 0) -> bytes | None:
+    def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:
         """Open and read: on NFS an open fetches what other nodes wrote, a stat may not."""
         try:
             with Path(path).open("rb") as file:
                 file.seek(offset)
-                return file.read()
+                return file.read(limit)
         except OSError:
             return None
 

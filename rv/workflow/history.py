@@ -37,15 +37,24 @@ def _settled(race: Race, target: Target) -> RaceStatus | None:
 
 
 def _prune(races: Sequence[Race], target: Target, now: float) -> list[Race]:
-    """Forget settled races after a month; one that is not settled is never forgotten."""
+    """Forget races that have been over for a month; one that is not settled is never forgotten."""
     kept = []
     for race in races:
         old = now - race.submitted_at > _KEPT.total_seconds()
-        if old and _settled(race, target) is not None:
+        status = _settled(race, target) if old else None
+        if status and now - _last_sign(status) > _KEPT.total_seconds():
             target.transport.remove(race.directory)
         else:
             kept.append(race)
     return kept
+
+
+def _last_sign(status: RaceStatus) -> float:
+    """When a race ended, or by when it must have, where nobody wrote that down."""
+    if status.ended_at or not status.started_at:
+        return status.ended_at or status.race.submitted_at
+    entry = status.race.entry(status.claim.submission) if status.claim else None
+    return status.started_at + (entry.walltime.total_seconds() if entry else 0.0)
 
 
 def _sweep(target: Target, now: float) -> None:
@@ -70,6 +79,8 @@ def find_races(words: Sequence[str], target: Target) -> tuple[Race, ...]:
 
 
 def _find(word: str, races: Sequence[Race], target: Target) -> Race:
+    if not word:
+        raise RvError(Kind.USAGE, "a race's name is empty", hint="rv ps -a lists races")
     for race in races:
         if word in (race.race_id, race.name, *race.job_names):
             return race
@@ -96,13 +107,3 @@ def stop_race(race: Race, target: Target) -> Stopped:
     stopped = stop(race, target.transport)
     target.cache.forget()
     return stopped
-
-
-def status_of(race: Race, target: Target, now: float) -> RaceStatus:
-    """Tell the state of one race."""
-    settled = _settled(race, target)
-    if settled is not None:
-        return settled
-    (seen,) = observe([race], target.queue, _FRESH, now)
-    advance(seen, target.transport)
-    return seen.status

@@ -10,6 +10,8 @@ from rv.models.plan import Plan
 from rv.models.race import Race, RaceStatus
 from rv.models.request import Request
 from rv.models.snapshot import Snapshot
+from rv.race.advance import untried
+from rv.race.observe import load_marks
 from rv.race.stage import Surroundings, race_facts, scripts, stage
 from rv.race.submit import Outcome, Submitted, submit
 from rv.race.watch import Sink, Watch
@@ -89,7 +91,7 @@ def prepare(
 def start(launch: Launch, target: Target, sink: Sink, *, detached: bool) -> Race:
     """Stage the race and send its first wave; detached, the later waves wait in Slurm's own queue.
 
-    Raises `RvError(REFUSED)` when Slurm takes none, having left nothing behind.
+    Raises `RvError(REFUSED)` when Slurm takes none; nothing is then in the queue.
     """
     race = stage(
         launch.plan,
@@ -109,9 +111,16 @@ def start(launch: Launch, target: Target, sink: Sink, *, detached: bool) -> Race
     return race
 
 
+def send_rest(race: Race, request: Request, target: Target, sink: Sink) -> None:
+    """Leave the strategies that nobody has sent yet to Slurm, which holds them back a while."""
+    left = untried(race, load_marks(race, target.transport))
+    if left:
+        _send(race, left, target, sink, _later(request, []))
+
+
 def _later(request: Request, fates: list[Submitted]) -> tuple[str, ...]:
     """Nobody will be there to widen the race: Slurm holds the later waves back itself."""
-    if _all_refused(fates):
+    if fates and _all_refused(fates):
         return ()
     return (_LATER.format(seconds=max(1, round(request.widen_after.total_seconds()))),)
 

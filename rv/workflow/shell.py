@@ -5,7 +5,7 @@ import time
 from contextlib import suppress
 
 from rv.errors import RvError
-from rv.models.race import Race, RaceStatus
+from rv.models.race import Claim, Race, RaceStatus
 from rv.race.watch import Sink
 from rv.render.quote import shell as quoted
 from rv.transport import Transport
@@ -25,22 +25,30 @@ exec "${{SHELL:-/bin/bash}}" -i"""
 
 def hold_shell(race: Race, launch: Launch, target: Target, sink: Sink) -> RaceStatus:
     """Wait for a winner, open a shell on its first node, and release the allocation on exit."""
-    _renew(race, target.transport)
-    status = watch(race, launch, target, sink, until_claim=True)
-    if status.claim is None:
-        return status
-    script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.around.workdir))
     done = threading.Event()
+    _renew(race, target.transport)
     keeper = threading.Thread(
         target=_keep, args=(race, target.transport, done), name="lease", daemon=True
     )
     keeper.start()
     try:
+        status = watch(race, launch, target, sink, until_claim=True)
+        if status.claim is not None:
+            _open_shell(race, status.claim, launch, target)
+    finally:
+        done.set()
+    return watch(race, launch, target, sink, until_claim=False) if status.claim else status
+
+
+def _open_shell(race: Race, claim: Claim, launch: Launch, target: Target) -> None:
+    """Hand the terminal to a shell on the winner's first node, then let the allocation go."""
+    script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.around.workdir))
+    try:
         target.transport.interactive(
             [
                 "srun",
-                f"--jobid={status.claim.job_id}",
-                f"--nodelist={status.claim.host}",
+                f"--jobid={claim.job_id}",
+                f"--nodelist={claim.host}",
                 "--nodes=1",
                 "--ntasks=1",
                 "--overlap",
@@ -51,9 +59,7 @@ def hold_shell(race: Race, launch: Launch, target: Target, sink: Sink) -> RaceSt
             ]
         )
     finally:
-        done.set()
         target.transport.write(f"{race.directory}/release", b"")
-    return watch(race, launch, target, sink, until_claim=False)
 
 
 def _keep(race: Race, transport: Transport, done: threading.Event) -> None:

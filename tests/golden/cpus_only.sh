@@ -71,9 +71,11 @@ rv_decline() {
     [ -e "$RV_RACE_DIR/declined/$node" ] || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
-    excluded=${excluded:+$excluded,}${node##*/}
+    [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
   done
+  [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
   rv_say "declined: $1"
+  [ ! -e "$RV_RACE_DIR/stop" ] || exit 0
   if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 6 ]; then
     rv_mark exhausted/1 "no node is left: $1"
     exit 0
@@ -106,7 +108,7 @@ rv_check_node() {
 export -f rv_check_node rv_mark
 
 # 1. A race that is already won or stopped is left at once.
-cd "$RV_RACE_DIR" || { rv_say "no race directory on $SLURMD_NODENAME"; exit 1; }
+cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
 [ ! -e stop ] || exit 0
 rv_owner=''
 read -r rv_owner 2>/dev/null <claim

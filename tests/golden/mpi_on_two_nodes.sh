@@ -73,9 +73,11 @@ rv_decline() {
     [ -e "$RV_RACE_DIR/declined/$node" ] || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
-    excluded=${excluded:+$excluded,}${node##*/}
+    [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
   done
+  [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
   rv_say "declined: $1"
+  [ ! -e "$RV_RACE_DIR/stop" ] || exit 0
   if [ "$left" -lt 2 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
     rv_mark exhausted/1 "no node is left: $1"
     exit 0
@@ -115,17 +117,18 @@ rv_check_node() {
   fi
   count=$(grep -c , <<<"$rows")
   [ "$count" -ge 2 ] || unfit "only $count of 2 GPUs are there"
+  promised=a100-80
   while IFS=, read -r index memory name; do
     memory=${memory//[!0-9]/}
     [ "${memory:-81920}" -ge 73728 ] || unfit "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
-    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; a100-80 was promised"
+    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
   done <<<"$rows"
   exit 0
 }
 export -f rv_check_node rv_mark
 
 # 1. A race that is already won or stopped is left at once.
-cd "$RV_RACE_DIR" || { rv_say "no race directory on $SLURMD_NODENAME"; exit 1; }
+cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
 [ ! -e stop ] || exit 0
 rv_owner=''
 read -r rv_owner 2>/dev/null <claim
@@ -143,11 +146,15 @@ case $rv_owner in
 esac
 
 # 2. Check every node of the allocation.
-timeout -k 5 40 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
+rv_named=$(timeout -k 5 40 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
   timeout -k 2 20 bash -c rv_check_node
-  [ $? -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"' </dev/null
+  code=$?
+  [ $code -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
+  [ $code -eq 0 ] || echo "unfit $SLURMD_NODENAME"' </dev/null)
 rv_fit=$?
-[ "$rv_fit" -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
+for rv_node in $(sed -n 's/^unfit //p' <<<"$rv_named"); do
+  [ -e "declined/$rv_node" ] || rv_mark "declined/$rv_node" "its race directory is not the shared one"
+done
 
 # 3. Unfit: decline.
 for rv_node in $(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST"); do

@@ -72,9 +72,11 @@ rv_decline() {
     [ -e "$RV_RACE_DIR/declined/$node" ] || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
-    excluded=${excluded:+$excluded,}${node##*/}
+    [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
   done
+  [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
   rv_say "declined: $1"
+  [ ! -e "$RV_RACE_DIR/stop" ] || exit 0
   if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
     rv_mark exhausted/1 "no node is left: $1"
     exit 0
@@ -114,17 +116,18 @@ rv_check_node() {
   fi
   count=$(grep -c , <<<"$rows")
   [ "$count" -ge 4 ] || unfit "only $count of 4 GPUs are there"
+  promised=a100-80
   while IFS=, read -r index memory name; do
     memory=${memory//[!0-9]/}
     [ "${memory:-81920}" -ge 73728 ] || unfit "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
-    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; a100-80 was promised"
+    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
   done <<<"$rows"
   exit 0
 }
 export -f rv_check_node rv_mark
 
 # 1. A race that is already won or stopped is left at once.
-cd "$RV_RACE_DIR" || { rv_say "no race directory on $SLURMD_NODENAME"; exit 1; }
+cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
 [ ! -e stop ] || exit 0
 rv_owner=''
 read -r rv_owner 2>/dev/null <claim
@@ -192,8 +195,9 @@ RV_PYTHON=$(command -v python || command -v python3 || echo python3)
 export RV_PYTHON
 export RV_COMMAND='umask 077
 export -p >"$RV_RACE_DIR/.shell.env" && mv -T "$RV_RACE_DIR/.shell.env" "$RV_RACE_DIR/shell.env"
+begun=$(date +%s)
 while [ ! -e "$RV_RACE_DIR/release" ]; do
-  latest=$(cat "$RV_RACE_DIR/lease" "$RV_RACE_DIR/shell" 2>/dev/null | sort -n | tail -n 1)
+  latest=$({ echo "$begun"; cat "$RV_RACE_DIR/lease" "$RV_RACE_DIR/shell"; } 2>/dev/null | sort -n | tail -n 1)
   if [ $(($(date +%s) - ${latest:-0})) -gt 600 ]; then
     echo "rv: nobody has held this shell for 600 s" >&2
     exit 0

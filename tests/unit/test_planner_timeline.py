@@ -100,6 +100,14 @@ def test_an_unplanned_waiter_makes_later_starts_unknown_and_free_ones_holes():
     assert found["t4/1x4/gpu"].estimate.window is None
 
 
+def test_waiters_that_fit_beside_are_no_queue():
+    """A job that came a moment ago, for which there is room as well, makes nobody wait."""
+    found = plan_of(running("b1", HOUR * 3), waiting(gpus=2), gpus=2)
+    assert found["t4/1x2/gpu"].estimate.source is Source.IDLE
+    found = plan_of(running("b1", HOUR * 3), waiting(gpus=3), gpus=2)
+    assert found["t4/1x2/gpu"].estimate.source is Source.HOLE
+
+
 def test_jobs_that_cannot_be_seen_never_end():
     """With PrivateData the node is full, and nobody says until when."""
     strategy = plan_of(free=0)["t4/1x4/gpu"]

@@ -144,7 +144,7 @@ TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = 
 def test_resolve(
     marks: Marks, records: list[JobRecord], now: float, state: RaceState, code: int | None
 ) -> None:
-    status = resolve(RACE, marks, Evidence(records=records, now=now))
+    status = resolve(RACE, marks, Evidence(records=records, now=now, is_whole=True))
     assert (status.state, status.exit_code) == (state, code), status.why
     assert status.why or state in (S.RUNNING, S.COMPLETED, S.PENDING)
     assert len(status.jobs) == 2
@@ -180,7 +180,7 @@ def test_failure_and_success_need_evidence(
     marks: Marks, records: list[JobRecord], now: float
 ) -> None:
     """A terminal record or the winner's own word; and nothing raises, whatever the mixture."""
-    status = resolve(RACE, marks, Evidence(records=records, now=now))
+    status = resolve(RACE, marks, Evidence(records=records, now=now, is_whole=True))
     words = {r.state for r in records}
     spoke = marks.claim is not None and marks.ended is not None
     if status.state is S.COMPLETED:
@@ -199,3 +199,11 @@ def test_only_what_still_matters_is_asked_for() -> None:
     assert unaccounted(RACE, WON, [record("RUNNING")]) == ()
     assert unaccounted(RACE, SENT, [record("PENDING", 2)]) == (1,)
     assert unaccounted(RACE, Marks(), ()) == (1, 2), "the submitter may have died inside sbatch"
+
+
+def test_a_silent_controller_proves_no_absence():
+    """Nothing was heard of the race for an hour, but nobody answered either."""
+    silent = resolve(RACE, Marks(), Evidence(records=(), now=RACE.submitted_at + 3600))
+    assert silent.state is RaceState.STAGED
+    heard = Evidence(records=(), now=RACE.submitted_at + 3600, is_whole=True)
+    assert resolve(RACE, Marks(), heard).state is RaceState.CANCELLED
