@@ -79,6 +79,7 @@ def main() -> None:
     if rank == 0:
         print(f"[TRAIN] world={world} ranks counted={counted}", end=" ")
         print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f}", flush=True)
+    dist.barrier()  # nobody leaves while another still talks to it
     dist.destroy_process_group()
     if not losses[-1] < 0.5 * losses[0]:
         sys.exit(f"[TRAIN] the loss did not fall: {losses}")

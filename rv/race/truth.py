@@ -12,6 +12,9 @@ from typing import Final
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Claim, Ended, Entry, JobStatus, Marks, Race, RaceState, RaceStatus
 
+_CLAIMING_S: Final = 30.0
+"""How long after its start a job may claim: the node check takes up to 20 s."""
+
 STAGED_GRACE_S: Final = 300.0
 """How long a race may sit without any known job before it counts as never submitted."""
 
@@ -139,7 +142,8 @@ def _claimed(
     record = _of(evidence.records, entry, claim.job_id) if entry else None
     ended = _ending(claim, marks.ended)
     if ended is not None:
-        return _by_own_word(marks, ended, record)
+        limit = entry.walltime.total_seconds() if entry else 0.0
+        return _by_own_word(marks, claim, ended, record, limit)
     if marks.lost:
         return RaceState.LOST, None, marks.lost
     if record is None or record.state is JobState.UNKNOWN:
@@ -154,9 +158,13 @@ def _claimed(
 
 
 def _by_own_word(
-    marks: Marks, ended: Ended, record: JobRecord | None
+    marks: Marks, claim: Claim, ended: Ended, record: JobRecord | None, limit: float
 ) -> tuple[RaceState, int, str]:
-    """The exit file, and Slurm's word for why where a signal ended the command."""
+    """The exit file, and Slurm's word for why where a signal ended the command.
+
+    While the job is still COMPLETING Slurm has no such word: `limit`, its walltime in seconds,
+    then tells a time-out.
+    """
     by_slurm = _RACE_STATE.get(record.state) if record else None
     away = marks.lost
     if record and by_slurm is RaceState.LOST:
@@ -166,6 +174,8 @@ def _by_own_word(
         return RaceState.COMPLETED, 0, note
     if by_slurm in _BY_SLURM:
         return by_slurm, ended.code, f"Slurm says {by_slurm}"
+    if ended.signal and 0 < limit <= ended.ended_at - claim.started_at + _CLAIMING_S:
+        return RaceState.TIMEOUT, ended.code, "Slurm's SIGTERM came at the time limit"
     if ended.signal:
         return RaceState.CANCELLED, ended.code, "the job was ended by Slurm (SIGTERM)"
     return RaceState.FAILED, ended.code, note or f"the command ended with code {ended.code}"

@@ -207,3 +207,15 @@ def test_a_silent_controller_proves_no_absence():
     assert silent.state is RaceState.STAGED
     heard = Evidence(records=(), now=RACE.submitted_at + 3600, is_whole=True)
     assert resolve(RACE, Marks(), heard).state is RaceState.CANCELLED
+
+
+def test_a_time_out_is_known_before_slurm_has_its_word():
+    """The job is still COMPLETING: that its whole walltime has passed says enough."""
+    hour = replace(
+        RACE, entries=tuple(replace(e, walltime=timedelta(hours=1)) for e in RACE.entries)
+    )
+    for ran, state in ((3580, RaceState.TIMEOUT), (1800, RaceState.CANCELLED)):
+        ended = Ended(owner=CLAIM.owner, code=143, signal="TERM", ended_at=CLAIM.started_at + ran)
+        marks = Marks(job_ids=IDS, claim=CLAIM, ended=ended)
+        found = resolve(hour, marks, Evidence(records=[record("COMPLETING")], now=T0))
+        assert (found.state, found.exit_code) == (state, 143)
