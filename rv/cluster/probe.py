@@ -43,9 +43,10 @@ def probe_script(sentinel: str, *, with_accounts: bool = True) -> str:
         "user": "id -un",
         "groups": "id -Gnz",
     }
-    timed = {name: (_CONTROLLER_SECONDS, line) for name, line in commands.items()}
-    if with_accounts:
-        timed |= {name: (_DATABASE_SECONDS, line) for name, line in ACCOUNTS.items()}
+    # The slow ones first: they wait for the database while the others start.
+    asked = ACCOUNTS if with_accounts else {}
+    timed = {name: (_DATABASE_SECONDS, line) for name, line in asked.items()}
+    timed |= {name: (_CONTROLLER_SECONDS, line) for name, line in commands.items()}
     return framing_script(timed, sentinel)
 
 
