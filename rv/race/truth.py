@@ -76,7 +76,8 @@ def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
 
 def unaccounted(race: Race, marks: Marks, queue: Sequence[JobRecord]) -> tuple[int, ...]:
     """Number the submissions whose job should exist, is not in the queue, and still matters."""
-    if marks.claim and _ending(marks.claim, marks.ended):
+    ended = _ending(marks.claim, marks.ended) if marks.claim else None
+    if ended and not ended.signal:  # only Slurm knows why it sent a signal
         return ()
     seen = {record.name for record in queue}
     # Without any id the submitter may have died inside sbatch: every name is asked for.

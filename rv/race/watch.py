@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final, Protocol
 
-from rv.models.job import JobRecord, JobState
+from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.advance import advance, untried
 from rv.race.observe import Observation, load_marks, observe
@@ -24,6 +24,8 @@ _TICK_S: Final = 1.0
 _QUICK_TICK_S: Final = 0.1
 _QUICK_FOR_S: Final = 10.0
 _WIDENING_S: Final = 2.0
+_LAST_WORD_TRIES: Final = 20
+_LAST_WORD_S: Final = 0.5
 
 
 class Sink(Protocol):
@@ -114,6 +116,10 @@ class Watch:
         self._ask_soon()
         return replace(seen.status, state=RaceState.PENDING, why="other jobs were sent")
 
+    def _ask_now(self) -> Observation:
+        self._interval = 0.0
+        return self._ask(self.clock())
+
     def _ask_soon(self) -> None:
         self._interval = _FIRST_ASK_S
         self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
@@ -133,8 +139,12 @@ class Watch:
 
         None where the race goes on after all, such as with strategies that nobody had tried yet.
         """
-        self._interval = 0.0
-        seen = self._ask(self.clock())
+        seen = self._ask_now()
+        for _ in range(_LAST_WORD_TRIES):
+            if not _awaits_word(seen):
+                break
+            self.sleep(_LAST_WORD_S)
+            seen = self._ask_now()
         if not seen.reachable:
             return status
         settled = self._tend(seen)
@@ -169,6 +179,14 @@ class Watch:
         left = untried(self.race, seen.marks)
         if wave := [number for number in self.waves.pop(0) if number in left]:
             self.sink.submitted(submit(self.race, wave, self.queue.transport))
+
+
+def _awaits_word(seen: Observation) -> bool:
+    """Whether a signal ended the command, and the job is still on its way to Slurm's word why."""
+    claim, ended = seen.marks.claim, seen.marks.ended
+    if not (seen.reachable and claim and ended and ended.signal):
+        return False
+    return any(is_live(r.state) for r in seen.records if r.job_id == claim.job_id)
 
 
 _STARTING: Final = frozenset({JobState.RUNNING, JobState.CONFIGURING})

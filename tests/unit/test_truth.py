@@ -219,3 +219,11 @@ def test_a_time_out_is_known_before_slurm_has_its_word():
         marks = Marks(job_ids=IDS, claim=CLAIM, ended=ended)
         found = resolve(hour, marks, Evidence(records=[record("COMPLETING")], now=T0))
         assert (found.state, found.exit_code) == (state, 143)
+
+
+def test_why_a_signal_came_only_slurm_knows():
+    """A job that ended by itself needs no more asking; one that Slurm ended does."""
+    for signal, asked in (("", ()), ("TERM", (CLAIM.submission,))):
+        ended = Ended(owner=CLAIM.owner, code=143, signal=signal, ended_at=T0)
+        marks = Marks(job_ids=IDS, claim=CLAIM, ended=ended)
+        assert unaccounted(RACE, marks, ()) == asked
