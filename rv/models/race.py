@@ -5,7 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from rv.models.job import JobState, is_live
+from rv.models.job import JobState
 
 
 class RaceState(StrEnum):
@@ -172,8 +172,3 @@ class RaceStatus:
     ended_at: float | None = None
     why: str = ""
     warnings: tuple[str, ...] = ()
-
-    @property
-    def live_jobs(self) -> tuple[JobStatus, ...]:
-        """Jobs that Slurm still has in its queue."""
-        return tuple(job for job in self.jobs if is_live(job.state))

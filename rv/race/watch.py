@@ -157,7 +157,7 @@ class Watch:
         waited = self.clock() - self._began
         if self.wait_timeout and waited > self.wait_timeout.total_seconds():
             raise GaveUp
-        unfit = bool(status.warnings) or (not status.live_jobs and self._all_refused(status))
+        unfit = bool(status.warnings) or self._all_refused(status)
         is_time = waited > self.widen_after.total_seconds() or unfit
         if self.waves and is_time and self.clock() >= self._next_widening:
             self._next_widening = self.clock() + _WIDENING_S
