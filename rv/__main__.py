@@ -1,6 +1,20 @@
 """`python -m rv` and the `rv` command."""
 
-from rv.cli.app import main
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    arguments = sys.argv[1:]
+    if arguments[:1] in (["up"], ["run"], ["status"]):
+        from rv.cli import ahead  # before typer is imported, which takes as long as the answer
+
+        ahead.ask(arguments)
+    from rv.cli import app
+
+    app.main(arguments)
+
 
 if __name__ == "__main__":
     main()

@@ -71,9 +71,8 @@ def _root(
     show_help_without_command(context)
 
 
-def main() -> NoReturn:
+def main(arguments: list[str]) -> NoReturn:
     """Run the command line and exit."""
-    arguments = sys.argv[1:]
     sys.exit(_run(arguments))
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rv import bundle
+from rv.cli.ahead import asked
 from rv.errors import Kind, RvError
 from rv.models.command import Command
 from rv.workflow.target import Target, locate
@@ -29,7 +30,10 @@ def open_session(cluster: str) -> Session:
     workdir = working_directory()
     environ = dict(os.environ)
     return Session(
-        environ=environ, workdir=workdir, now=time.time(), target=locate(cluster, environ)
+        environ=environ,
+        workdir=workdir,
+        now=time.time(),
+        target=asked(cluster) or locate(cluster, environ),
     )
 
 

@@ -28,7 +28,10 @@ _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """A cluster as commands use it. `key` tells its races from other clusters'."""
+    """A cluster as commands use it. `key` tells its races from other clusters'.
+
+    `answer` is a snapshot that is on its way already.
+    """
 
     key: str
     label: str
@@ -36,9 +39,12 @@ class Target:
     cache: SnapshotCache
     race_root: str
     slurm_path: str
+    answer: "Future[Snapshot] | None" = None
 
     def take_snapshot(self) -> Snapshot:
         """Ask the cluster what it is now, or take another process's answer of the last 30 s."""
+        if self.answer is not None:
+            return self.answer.result()
         return take_snapshot(self.transport, self.cache)
 
     @property
@@ -164,4 +170,6 @@ def _target(key: str, label: str, environ: Mapping[str, str]) -> Target:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from rv.sandbox import Sandbox

@@ -177,7 +177,7 @@ def test_help_imports_nothing_heavy():
     code = (
         "import sys; sys.argv = ['rv', '--help']\n"
         "from rv.cli.app import main\n"
-        "try: main()\n"
+        "try: main(sys.argv[1:])\n"
         "except SystemExit: pass\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} & "
         "{'paramiko', 'torch', 'jinja2', 'yaml', 'tenacity', 'rich'}))"
