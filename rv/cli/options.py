@@ -11,10 +11,11 @@ import typer
 
 from rv.errors import Kind, RvError
 from rv.models.command import Command
-from rv.models.quantities import parse_duration, parse_memory_mib
+from rv.models.quantities import parse_duration, parse_memory_mib, short_duration
 from rv.models.request import (
     DEFAULT_MAX_SUBMISSIONS,
     DEFAULT_WALLTIME,
+    ChainSignal,
     Fanout,
     Layouts,
     NodeLimit,
@@ -24,6 +25,8 @@ from rv.models.request import (
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _NODES: Final = re.compile(r"[A-Za-z0-9._,\[\]-]+", re.ASCII)
+_LEAST_BUFFER: Final = timedelta(seconds=20)
+_MOST_BUFFER: Final = timedelta(hours=12)
 _OWNED: Final = frozenset(
     {
         "account", "array", "chdir", "comment", "constraint", "cpus-per-gpu", "cpus-per-task",
@@ -56,6 +59,21 @@ class RequestOptions:
             help="Walltime, such as 90m, 2h, 1d12h or 2:59:00; 2:59:00 unless given.",
         ),
     ] = ""
+    min_time: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Take a shorter time, down to this, that fits a hole."),
+    ] = ""
+    checkpoint: Annotated[
+        bool,
+        typer.Option("--checkpoint", help="The command can resume: its time may come in segments."),
+    ] = False
+    checkpoint_buffer: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Signal the command so long before a segment's end."),
+    ] = ""
+    checkpoint_signal: Annotated[
+        ChainSignal, typer.Option(help="The signal that means: save your work and end.")
+    ] = ChainSignal.USR1
     mem: Annotated[str, typer.Option(metavar="SIZE", help="Memory a node, such as 32G.")] = ""
     cpus: Annotated[
         int, typer.Option(min=0, metavar="N", show_default=False, help="CPUs a node.")
@@ -145,12 +163,17 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         raise RvError(
             Kind.USAGE, "--single-node and --multi-node exclude each other", hint="give one of them"
         )
+    walltime = parse_duration(options.time) if options.time else DEFAULT_WALLTIME
     return Request(
         gpus=options.gpu,
         types=_words(options.type),
         min_vram_mib=parse_memory_mib(options.vram) if options.vram else None,
-        walltime=parse_duration(options.time) if options.time else DEFAULT_WALLTIME,
+        walltime=walltime,
         walltime_given=bool(options.time),
+        min_walltime=_min_walltime(options.min_time, walltime),
+        checkpoint=options.checkpoint,
+        checkpoint_buffer=_buffer(options.checkpoint_buffer),
+        checkpoint_signal=options.checkpoint_signal,
         memory_mib=parse_memory_mib(options.mem) if options.mem else None,
         cpus=options.cpus or None,
         mig=options.mig,
@@ -169,6 +192,28 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         widen_after=_seconds(options.widen_after),
         wait_timeout=_seconds(options.wait_timeout) if options.wait_timeout else None,
     )
+
+
+def _min_walltime(text: str, walltime: timedelta) -> timedelta | None:
+    least = parse_duration(text) if text else None
+    if least is not None and least > walltime:
+        raise RvError(
+            Kind.USAGE,
+            f"--min-time {short_duration(least)} is above the time of {short_duration(walltime)}",
+            hint="give a longer --time, or leave --min-time out",
+        )
+    return least
+
+
+def _buffer(text: str) -> timedelta | None:
+    buffer = _seconds(text) if text else None
+    if buffer is not None and not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
+        raise RvError(
+            Kind.USAGE,
+            f"--checkpoint-buffer {text} is out of range",
+            hint=f"from {short_duration(_LEAST_BUFFER)} to {short_duration(_MOST_BUFFER)}",
+        )
+    return buffer
 
 
 def _seconds(text: str) -> timedelta:

@@ -25,6 +25,10 @@ def up(
     if dry_run:
         launch.dry_run(options, command)
         return
+    if command is None and options.checkpoint:
+        raise RvError(
+            Kind.USAGE, "a shell cannot resume", hint='give --checkpoint a command: --run "…"'
+        )
     if command is None and (
         detach or options.json or not (sys.stdin.isatty() and sys.stdout.isatty())
     ):

@@ -3,17 +3,36 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from math import ceil
+from typing import Final
+
+SIGNAL_EARLY: Final = timedelta(seconds=60)
+"""Limits are whole minutes, and Slurm sends a job's signal up to a minute early."""
+
+
+def usable(walltime: timedelta, buffer: timedelta) -> timedelta:
+    """What a command may count on of a segment, before it is told to save its work."""
+    return walltime - buffer - SIGNAL_EARLY
+
+
+def segments(total: timedelta, walltime: timedelta, buffer: timedelta) -> int:
+    """Count the jobs that the whole time takes. One that fits a single job needs no second."""
+    if walltime >= total:
+        return 1
+    return max(1, ceil(total / max(usable(walltime, buffer), timedelta(seconds=1))))
 
 
 class Mode(StrEnum):
     """How a strategy spends its time.
 
     BACKFILL: its whole walltime fits before what Slurm has planned next on its nodes. DIRECT: it
-    asks for the whole time and waits for it, or nothing is planned behind it.
+    asks for the whole time and waits for it, or nothing is planned behind it. CHECKPOINT: the whole
+    time does not fit, so it is spent in segments, by a command that can resume.
     """
 
     DIRECT = "direct"
     BACKFILL = "backfill"
+    CHECKPOINT = "checkpoint"
 
 
 class Source(StrEnum):
@@ -53,7 +72,10 @@ class Strategy:
     `gpu` is the canonical model ("a100-80"), `gres` what Slurm is asked for per node
     ("gpu:a100:4", "" without GPUs). `name_pattern` is an extended regular expression that the
     node's nvidia-smi name must match, "" where the catalogue has none. `vram_mib` is what a node
-    must have to be fit. `node_names` are the nodes that could serve it, best first.
+    must have to be fit. `node_names` are the nodes that could serve it, best first. `walltime` is
+    what one job asks for. Of a resumable command, `total` is the whole time, `buffer` how long
+    before its job's end it is told to save its work; both are None or 0 for others. `shortened`:
+    less than the time asked for, as `--min-time` allows.
     """
 
     id: str
@@ -82,6 +104,14 @@ class Strategy:
     estimate: Estimate = UNKNOWN_START
     cost: float | None = None
     covered_by: str = ""
+    total: timedelta | None = None
+    buffer: timedelta = timedelta(0)
+    shortened: bool = False
+
+    @property
+    def segments(self) -> int:
+        """How many jobs the whole time takes, one after the other."""
+        return segments(self.total, self.walltime, self.buffer) if self.total else 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -46,6 +46,26 @@ _OPEN: Final = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Chain:
+    """How a command that can resume is run, in one segment after the other.
+
+    `total` is its whole time; `signal` (without SIG) tells it that a segment's time is over.
+    """
+
+    total: timedelta
+    signal: str = "USR1"
+
+
+NEXT: Final = 0
+"""The number under which the job of the next segment is known, beside the submissions' own."""
+
+
+def next_job_name(race_id: str) -> str:
+    """Name the job of a later segment; one at a time waits or runs."""
+    return f"rv-{race_id}-next"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
     """One submission of a race as it was staged; cost is what the whole walltime would cost."""
 
@@ -64,7 +84,8 @@ class Entry:
 class Race:
     """What was written down before the first sbatch. `submitted_at` is seconds since the epoch.
 
-    `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers.
+    `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers;
+    `chain` is None for a command that cannot resume.
     """
 
     race_id: str
@@ -79,11 +100,18 @@ class Race:
     message_timeout: timedelta
     entries: tuple[Entry, ...]
     waves: tuple[tuple[int, ...], ...]
+    chain: Chain | None = None
+
+    @property
+    def next_name(self) -> str:
+        """The name of the jobs of later segments, "" where the command cannot resume."""
+        return next_job_name(self.race_id) if self.chain else ""
 
     @property
     def job_names(self) -> tuple[str, ...]:
         """The names of its jobs, by which they can always be found."""
-        return tuple(entry.name for entry in self.entries)
+        names = tuple(entry.name for entry in self.entries)
+        return (*names, self.next_name) if self.chain else names
 
     def entry(self, number: int) -> Entry | None:
         """The submission of that number."""
@@ -91,13 +119,19 @@ class Race:
 
     def name_of(self, number: int) -> str:
         """The job name of that submission, "" where the race has none of that number."""
+        if number == NEXT:
+            return self.next_name
         entry = self.entry(number)
         return entry.name if entry else ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """Who won: the job and its restart, the submission, and where it runs."""
+    """Who won: the job and its restart, the submission, and where it runs.
+
+    Of a chain it is the latest segment's: `elapsed` is what those before it ran, in seconds, and
+    `job_name` the name of its job, "" for a submission's own.
+    """
 
     job_id: int
     restart: int
@@ -105,6 +139,9 @@ class Claim:
     nodes: str
     host: str
     started_at: float
+    segment: int = 1
+    elapsed: float = 0.0
+    job_name: str = ""
 
     @property
     def owner(self) -> str:
@@ -114,12 +151,27 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """What the winner wrote when its command ended; `signal` is what ended it, "" by itself."""
+    """What the winner wrote when its command ended; `signal` is what ended it, "" by itself.
+
+    Of a segment, `next` says what follows; `why` is the job's own sentence where there is one, and
+    `signal` is then TIME where the chain's time, or patience with it, has run out.
+    """
 
     owner: str
     code: int
     signal: str
     ended_at: float
+    next: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Segment:
+    """One segment of a chain: who ran it, and its end, None where none is known (yet)."""
+
+    number: int
+    claim: Claim
+    ended: Ended | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -141,6 +193,7 @@ class Marks:
     again: tuple[int, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
     absent_since: tuple[tuple[int, float], ...] = ()
+    segments: tuple[Segment, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,7 +213,8 @@ class JobStatus:
 class RaceStatus:
     """What is true of a race; `why` is the evidence in a sentence, times seconds since the epoch.
 
-    `exit_code` is the command's own (128+n for a signal), None where it is not known.
+    `exit_code` is the command's own (128+n for a signal), None where it is not known. `saved_at` is
+    when a chain's latest checkpoint was written, None where there is none or nobody looked.
     """
 
     race: Race
@@ -172,3 +226,18 @@ class RaceStatus:
     ended_at: float | None = None
     why: str = ""
     warnings: tuple[str, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    saved_at: float | None = None
+
+    @property
+    def elapsed(self) -> float | None:
+        """What the command has run, in seconds, over all segments that have ended; None unstarted.
+
+        Of one segment that runs, the time is not known here: there is no clock.
+        """
+        if self.claim is None:
+            return None
+        ends = [one.ended for one in self.segments if one.claim.owner == self.claim.owner]
+        ended = next((end.ended_at for end in ends if end), self.ended_at)
+        here = max(0.0, ended - self.claim.started_at) if ended else 0.0
+        return self.claim.elapsed + here

@@ -35,12 +35,20 @@ class Fanout(StrEnum):
     EACH = "each"
 
 
+class ChainSignal(StrEnum):
+    """The signal that tells a resumable command to save its work and end."""
+
+    USR1 = "USR1"
+    USR2 = "USR2"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """GPUs, time and limits of one launch. Memory and CPUs are per node; None means rv chooses.
 
     `types` are the words the user typed, not yet resolved against the catalogue.
-    `command` None means a shell in the allocation.
+    `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
+    in a hole must have. `checkpoint`: the command can resume, so that its time may be split.
     """
 
     gpus: int = 1
@@ -65,3 +73,7 @@ class Request:
     max_submissions: int = DEFAULT_MAX_SUBMISSIONS
     widen_after: timedelta = timedelta(seconds=15)
     wait_timeout: timedelta | None = None
+    min_walltime: timedelta | None = None
+    checkpoint: bool = False
+    checkpoint_buffer: timedelta | None = None
+    checkpoint_signal: ChainSignal = ChainSignal.USR1

@@ -1,46 +1,55 @@
 """Turn one pool and one layout into a strategy, or say why that cannot be."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from rv.models.plan import Mode, Source, Strategy
+from rv.models.plan import Estimate, Mode, Source, Strategy
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
 from rv.planner.access import Access, Charge
 from rv.planner.cost import price, whole_nodes
 from rv.planner.estimates import Forecast, free_first, free_now
-from rv.planner.families import Family
+from rv.planner.families import Family, Serves
 from rv.planner.layouts import Layout
 from rv.planner.limits import Owner, check_size, has_room
 from rv.planner.needs import Needs, needs, walltime
 from rv.planner.pools import Pool
 from rv.planner.reasons import Unfit, amount
+from rv.planner.segments import buffer_of, check_usable, longest_in
+from rv.planner.timeline import FOREVER, hole_now
 from rv.planner.usage import Usage
+
+_TEMPLATE = "checkpoint"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """A strategy, whose limits its job counts against, and what the user should know of it."""
+    """The strategies of one layout, whose limits their jobs count against, and what to tell.
 
-    strategy: Strategy
+    The first asks for the whole time; `refused` are other ways to spend it, each with the reason.
+    """
+
+    strategies: tuple[Strategy, ...]
     order: tuple[Owner, ...]
     notes: tuple[str, ...]
+    refused: tuple[tuple[str, Unfit], ...] = ()
 
 
 class Builder:
     """Builds the strategies of one request on one snapshot."""
 
-    def __init__(self, request: Request, snapshot: Snapshot) -> None:
+    def __init__(self, request: Request, snapshot: Snapshot, checkpoint: Family | None) -> None:
         self.access = Access(snapshot)
         self.usage = Usage(snapshot)
         self._request = request
+        self._checkpoint = checkpoint
         self._forecast = Forecast(snapshot)
 
     def build(
         self, pool: Pool, layout: Layout, family: Family, charges: tuple[Charge, ...], suffix: str
     ) -> Built:
-        """Return the strategy of a layout. Raises `Unfit` with the reason where there is none."""
+        """Return the strategies of a layout. Raises `Unfit` with the reason where there is none."""
         request = self._request
         _check_node_count(pool.partition, layout)
         wanted = needs(pool, layout, family, request)
@@ -74,9 +83,66 @@ class Builder:
             strict_gpu=request.strict_gpu,
             extra=request.sbatch,
             estimate=estimate,
-            cost=_cost(pool, layout, wanted, demand, duration),
+            cost=_cost(pool, layout, wanted, demand, self._total(duration)),
         )
-        return Built(strategy=strategy, order=charge.order, notes=wanted.notes)
+        whole = self._resumable(strategy) if request.checkpoint else strategy
+        hole = hole_now(windows, layout.nodes) if room else 0.0
+        shorter, refused = self._in_hole(whole, hole)
+        return Built(
+            strategies=(whole, *shorter), order=charge.order, notes=wanted.notes, refused=refused
+        )
+
+    def _total(self, duration: timedelta) -> timedelta:
+        """Return the time that the command has in all, by one job or by several."""
+        request = self._request
+        return request.walltime if request.checkpoint and request.walltime_given else duration
+
+    def _resumable(self, strategy: Strategy) -> Strategy:
+        """Give the one job, or each of several where a limit is below the whole time, a buffer."""
+        family = self._checkpoint or Family(name="", serves=Serves.CHECKPOINT, template="")
+        buffer = buffer_of(strategy.walltime, family, self._request)
+        check_usable(strategy.walltime, buffer, family)
+        made = replace(
+            strategy, total=self._total(strategy.walltime), buffer=buffer, template=_TEMPLATE
+        )
+        return replace(made, mode=Mode.CHECKPOINT) if made.segments > 1 else made
+
+    def _in_hole(
+        self, whole: Strategy, hole: float
+    ) -> tuple[tuple[Strategy, ...], tuple[tuple[str, Unfit], ...]]:
+        """Cut the time to the hole that is there now, where the whole does not start now."""
+        longest = longest_in(timedelta(seconds=hole)) if hole < FOREVER else timedelta(0)
+        if whole.estimate.start_in == timedelta(0) or not longest or longest >= whole.walltime:
+            return (), ()
+        window = timedelta(seconds=int(hole))
+        start = Estimate(source=Source.HOLE, start_in=timedelta(0), window=window)
+        found: list[Strategy] = []
+        refused: list[tuple[str, Unfit]] = []
+        if self._request.min_walltime and longest >= self._request.min_walltime:
+            found.append(_shortened(whole, longest, start))
+        if self._checkpoint:
+            try:
+                found.append(self._segmented(whole, longest, start, self._checkpoint))
+            except Unfit as unfit:
+                refused.append((f"{whole.id}/checkpoint", unfit))
+        return tuple(found), tuple(refused)
+
+    def _segmented(
+        self, whole: Strategy, walltime: timedelta, start: Estimate, family: Family
+    ) -> Strategy:
+        buffer = buffer_of(walltime, family, self._request)
+        check_usable(walltime, buffer, family)
+        return replace(
+            whole,
+            id=f"{whole.id}/checkpoint",
+            family=family.name,
+            template=_TEMPLATE,
+            mode=Mode.CHECKPOINT,
+            walltime=walltime,
+            total=whole.total or whole.walltime,
+            buffer=buffer,
+            estimate=start,
+        )
 
     def _charge(
         self, partition: Partition, charges: tuple[Charge, ...], demand: Mapping[str, int]
@@ -89,6 +155,19 @@ class Builder:
             except Unfit as refusal:
                 refusals.append(refusal)
         raise refusals[0]
+
+
+def _shortened(whole: Strategy, walltime: timedelta, start: Estimate) -> Strategy:
+    share = walltime / whole.walltime
+    return replace(
+        whole,
+        id=f"{whole.id}/min-time",
+        mode=Mode.BACKFILL,
+        walltime=walltime,
+        estimate=start,
+        shortened=True,
+        cost=None if whole.cost is None else round(whole.cost * share, 2),
+    )
 
 
 def _check_node_count(partition: Partition, layout: Layout) -> None:

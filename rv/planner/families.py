@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from rv import bundle
 from rv.errors import RvError
 from rv.models.plan import Mode
-from rv.models.quantities import parse_memory_mib
+from rv.models.quantities import parse_duration, parse_memory_mib
 from rv.planner.catalogue import FILE as CATALOGUE_FILE
 from rv.planner.documents import Document, nearest, read_document
 
@@ -17,23 +18,28 @@ _KEYS: Final = ("name", "serves", "template", "mode", "enabled", "defaults")
 
 
 class Serves(StrEnum):
-    """The kind of layout that a family turns into jobs."""
+    """The kind of layout that a family turns into jobs; CHECKPOINT any kind, in segments."""
 
     SINGLE_NODE = "single-node"
     MULTI_NODE = "multi-node"
     MIG = "mig"
+    CHECKPOINT = "checkpoint"
 
 
 _DEFAULTS: Final[Mapping[Serves, tuple[str, ...]]] = {
     Serves.SINGLE_NODE: ("cpus_per_gpu", "max_cpus"),
     Serves.MULTI_NODE: ("cpus_per_gpu", "max_cpus", "min_gpus_per_node"),
     Serves.MIG: ("cpus", "memory"),
+    Serves.CHECKPOINT: ("buffer", "min_usable"),
 }
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Family:
     """One family. CPUs and memory are a node's; `memory_mib` caps what MIG asks for.
+
+    `buffer` is how long before a segment's end its command is told to save its work, `min_usable`
+    what a segment must leave to the command.
 
     `cpus` is fixed where it is not 0; otherwise a node asks `cpus_per_gpu` a GPU up to `max_cpus`.
     """
@@ -48,6 +54,8 @@ class Family:
     max_cpus: int = 32
     memory_mib: int | None = None
     min_gpus_per_node: int = 1
+    buffer: timedelta = timedelta(seconds=120)
+    min_usable: timedelta = timedelta(seconds=60)
 
 
 def load_families(user_config: Path | None = None) -> tuple[Family, ...]:
@@ -77,6 +85,8 @@ def _family(document: Document) -> Family:
         max_cpus=document.whole(("defaults", "max_cpus"), 32),
         memory_mib=_memory(document),
         min_gpus_per_node=document.whole(("defaults", "min_gpus_per_node"), 1),
+        buffer=_duration(document, "buffer", timedelta(seconds=120)),
+        min_usable=_duration(document, "min_usable", timedelta(seconds=60)),
     )
 
 
@@ -87,6 +97,17 @@ def _choice(document: Document, key: str, known: tuple[str, ...]) -> str:
         hint = f"did you mean {near}?" if near else f"one of: {', '.join(known)}"
         document.fail((key,), f"unknown {key} {word!r}", hint=hint)
     return word
+
+
+def _duration(document: Document, key: str, default: timedelta) -> timedelta:
+    path = ("defaults", key)
+    value = document.get(path, default=None)
+    if value is None:
+        return default
+    try:
+        return parse_duration(str(value))
+    except RvError as error:
+        document.fail(path, error.message, hint=error.hint)
 
 
 def _memory(document: Document) -> int | None:

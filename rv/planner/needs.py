@@ -142,7 +142,7 @@ def walltime(partition: Partition, charge: Charge, request: Request) -> timedelt
     wall = max_wall(charge.order)
     if wall:
         limits.append((f"MaxWall of {wall[0]}:", wall[1]))
-    if not request.walltime_given:
+    if not request.walltime_given or request.checkpoint:  # what is longer runs in segments
         return min([request.walltime, *(limit for _, limit in limits)])
     for whose, limit in limits:
         if request.walltime > limit:

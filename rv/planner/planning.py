@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rv.models.plan import Exclusion, Plan, Strategy
 from rv.models.request import Request
 from rv.models.snapshot import Snapshot
-from rv.planner.build import Builder
+from rv.planner.build import Builder, Built
 from rv.planner.catalogue import Catalogue
 from rv.planner.discovery import cpu_pool, discover
 from rv.planner.families import Family, Serves
@@ -29,6 +29,13 @@ class _Draft:
     owners: dict[str, tuple[Owner, ...]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    def add(self, built: Built) -> None:
+        self.strategies.extend(built.strategies)
+        self.owners.update((strategy.id, built.order) for strategy in built.strategies)
+        self.notes.extend(built.notes)
+        for what, unfit in built.refused:
+            self.leave_out(what, unfit.reason, by_limit=unfit.by_limit)
+
     def leave_out(self, what: str, reason: str, *, by_limit: bool = False) -> None:
         self.excluded.append(Exclusion(what=what, reason=reason, by_limit=by_limit))
 
@@ -49,7 +56,7 @@ def plan(
     multi = [family for family in enabled if family.serves is Serves.MULTI_NODE]
     wanted = spread(request, min((family.min_gpus_per_node for family in multi), default=2))
     draft.notes.extend(wanted.notes)
-    builder = Builder(request, snapshot)
+    builder = Builder(request, snapshot, _checkpoint(enabled))
     for pool in pools:
         _plan_pool(pool, wanted, enabled, builder, draft, request)
     return _finished(draft, request, builder, {p.model.name: p.model.rank for p in pools})
@@ -112,17 +119,18 @@ def _plan_pool(
             kind = _serves(pool, layout).value
             refused.append((str(layout), Unfit(f"no strategy family for {kind} is enabled")))
         for index, family in enumerate(serving):
+            suffix = f"/{family.name}" if index else ""
             try:
-                built = builder.build(
-                    pool, layout, family, charges, f"/{family.name}" if index else ""
-                )
+                built = builder.build(pool, layout, family, charges, suffix)
             except Unfit as unfit:
                 refused.append((str(layout), unfit))
                 continue
-            draft.strategies.append(built.strategy)
-            draft.owners[built.strategy.id] = built.order
-            draft.notes.extend(built.notes)
+            draft.add(built)
     _leave_out(pool, refused, draft, whole=len(draft.strategies) == before)
+
+
+def _checkpoint(families: Sequence[Family]) -> Family | None:
+    return next((family for family in families if family.serves is Serves.CHECKPOINT), None)
 
 
 def _serves(pool: Pool, layout: Layout) -> Serves:

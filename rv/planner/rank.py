@@ -10,14 +10,16 @@ from rv.models.plan import Strategy
 def rank(strategies: Iterable[Strategy], quality: Mapping[str, int]) -> tuple[Strategy, ...]:
     """Return the strategies best first, covered ones marked.
 
-    By expected start (known before unknown), cost (priced before unpriced), fewer nodes, better
-    model, and then by name, so that the order depends on nothing but the values.
+    By expected start (known before unknown), the whole time in one job before parts of it, cost
+    (priced before unpriced), fewer nodes, better model, and then by name, so that the order depends
+    on nothing but the values.
     """
 
-    def key(strategy: Strategy) -> tuple[float, bool, float, int, int, str, str]:
+    def key(strategy: Strategy) -> tuple[float, bool, bool, float, int, int, str, str]:
         start = strategy.estimate.start_in
         return (
             inf if start is None else start.total_seconds(),
+            strategy.shortened or strategy.segments > 1,
             strategy.cost is None,
             strategy.cost or 0.0,
             strategy.nodes,
@@ -45,7 +47,7 @@ def _covered(ranked: list[Strategy]) -> tuple[Strategy, ...]:
 def _as_good(better: Strategy, other: Strategy) -> bool:
     """Whether one is at least as good as the other; what is unknown compares with nothing."""
     start, later = better.estimate.start_in, other.estimate.start_in
-    if start is None or later is None or start > later:
+    if start is None or later is None or start > later or better.walltime < other.walltime:
         return False
     if better.cost is None or other.cost is None:
         return better.cost is other.cost

@@ -31,10 +31,13 @@ def compile_jobs(
     each = request.fanout is Fanout.EACH
     left: dict[str, int | None] = {}
     chosen: list[Strategy] = []
-    beyond = 0
+    beyond = in_segments = 0
     full: dict[str, int] = {}
     for strategy in ranked:
         if strategy.covered_by and not each:
+            continue
+        if strategy.segments > 1 and not request.checkpoint:
+            in_segments += 1
             continue
         blocking = _take(owners.get(strategy.id, ()), left, usage)
         if blocking:
@@ -48,7 +51,7 @@ def compile_jobs(
     return Compiled(
         submissions=jobs,
         waves=_waves(jobs, each=each),
-        notes=_notes(beyond, full, request.max_submissions),
+        notes=(*_notes(beyond, full, request.max_submissions), *_unasked(in_segments)),
     )
 
 
@@ -76,6 +79,14 @@ def _waves(jobs: tuple[Submission, ...], *, each: bool) -> tuple[tuple[int, ...]
     if each or not idle or len(numbers) == 1:
         return (numbers,)
     return (numbers[:1], numbers[1:])
+
+
+def _unasked(in_segments: int) -> tuple[str, ...]:
+    if not in_segments:
+        return ()
+    plural = "strategy is" if in_segments == 1 else "strategies are"
+    why = "they need --checkpoint, and a command that can resume"
+    return (f"{in_segments} checkpoint {plural} not submitted: {why}",)
 
 
 def _notes(beyond: int, full: Mapping[str, int], cap: int) -> tuple[str, ...]:

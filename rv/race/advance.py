@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rv.models.race import Marks, Race, RaceState, RaceStatus
+from rv.models.race import NEXT, Claim, Marks, Race, RaceState, RaceStatus
 from rv.race.cancel import reap
+from rv.race.chain import PREEMPTED
 from rv.race.marks import leave_mark
 from rv.race.observe import Observation
 from rv.race.submit import Outcome, Submitted, submit
@@ -31,6 +32,8 @@ def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
     status = seen.status
     if not seen.reachable:
         return ()
+    if status.claim and not status.state.is_over and _awaits_next(seen):
+        return _send_next(status.race, status.claim, seen.marks, transport)
     left = untried(status.race, seen.marks)
     if left and not status.claim and status.state in _GAVE_OUT and not seen.marks.stopped:
         return submit(status.race, left, transport)
@@ -43,6 +46,24 @@ def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
         return ()
     _lift_holds(status, transport)
     return _submit_again(status.race, seen.marks.again, transport)
+
+
+def _awaits_next(seen: Observation) -> bool:
+    """Whether nobody on the cluster could or would send the chain's next segment."""
+    is_stopped = seen.marks.stopped or seen.status.race.chain is None
+    return not is_stopped and (NEXT in seen.marks.again or seen.status.why == PREEMPTED)
+
+
+def _send_next(
+    race: Race, claim: Claim, marks: Marks, transport: Transport
+) -> tuple[Submitted, ...]:
+    """Submit the winner's script once more, as the job of the next segment."""
+    script = f"{race.directory}/jobs/{NEXT}.sh"
+    transport.write(script, transport.read(f"{race.directory}/jobs/{claim.submission}.sh") or b"")
+    fates = submit(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
+    if NEXT in marks.again and all(fate.outcome in _TAKEN for fate in fates):
+        transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout=30)
+    return fates
 
 
 def _close(status: RaceStatus, transport: Transport) -> None:

@@ -65,8 +65,10 @@ def reap(seen: Observation, transport: Transport) -> tuple[int, ...]:
         return ()
     # A lost winner that Slurm put back into the queue would start for nothing.
     is_kept = status.claim and status.state is not RaceState.LOST and not seen.marks.stopped
-    kept = status.claim.job_id if status.claim and is_kept else 0
-    left = sorted({record.job_id for record in live_records(seen) if record.job_id != kept})
+    kept = {status.claim.job_id} if status.claim and is_kept else set()
+    if not status.state.is_over and not seen.marks.stopped:
+        kept |= {r.job_id for r in seen.records if r.name == status.race.next_name}
+    left = sorted({record.job_id for record in live_records(seen)} - kept)
     cancel_ids(left, transport)
     return tuple(left)
 

@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from rv.cluster.text import printable
 from rv.models.plain import build, plain
-from rv.models.race import Claim, Ended, Marks, Race
+from rv.models.race import Claim, Ended, Marks, Race, Segment
 
 RECORD: Final = "race.json"
 FOLDERS: Final = (
@@ -22,6 +23,7 @@ FOLDERS: Final = (
     "output",
     "payloads",
     "results",
+    "segments",
     "warnings",
 )
 MARKS: Final = (
@@ -36,6 +38,7 @@ MARKS: Final = (
     "again/*",
     "warnings/*",
     "absent/*",
+    "segments/[0-9]*",
 )
 
 
@@ -69,6 +72,7 @@ def read_marks(files: Mapping[str, bytes]) -> Marks:
         absent_since=tuple(
             (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "") if text
         ),
+        segments=tuple(_segments(texts)),
     )
 
 
@@ -111,7 +115,18 @@ def _claim(text: str) -> Claim | None:
         nodes=fields.get("nodes", ""),
         host=fields.get("host", ""),
         started_at=_float(fields.get("started", ""), default=0.0),
+        segment=next(iter(_integers(fields.get("segment", ""))), 1),
+        elapsed=_float(fields.get("elapsed", ""), default=0.0),
+        job_name=printable(fields.get("name", "")),
     )
+
+
+def _segments(texts: Mapping[str, str]) -> Iterator[Segment]:
+    ends = dict(_numbered(texts, "segments/", ".ended"))
+    for number, text in sorted(_numbered(texts, "segments/", "")):
+        claim = _claim(text)
+        if claim is not None:
+            yield Segment(number=number, claim=claim, ended=_ended(ends.get(number, "")))
 
 
 def _ended(text: str) -> Ended | None:
@@ -124,6 +139,8 @@ def _ended(text: str) -> Ended | None:
         code=code[0],
         signal=fields.get("signal", ""),
         ended_at=_float(fields.get("ended", ""), default=0.0),
+        next=printable(fields.get("next", "")),
+        why=printable(fields.get("why", "")),
     )
 
 

@@ -12,11 +12,12 @@ from rv.cluster.jobs import (
 )
 from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord
-from rv.models.race import Marks, Race, RaceStatus
+from rv.models.race import NEXT, Marks, Race, RaceStatus
 from rv.race.directory import MARKS, RECORD, read_marks, read_record
 from rv.race.marks import leave_mark
 from rv.race.queue import Queue
 from rv.race.truth import Evidence, resolve, unaccounted
+from rv.render.quote import shell
 from rv.transport import Transport
 
 
@@ -74,6 +75,8 @@ def observe(
             is_whole=records is not None,
         )
         status = resolve(race, marks[race.race_id], evidence)
+        if race.chain:
+            status = replace(status, saved_at=_saved_at(race, transport))
         observations.append(
             Observation(
                 status=status,
@@ -83,6 +86,16 @@ def observe(
             )
         )
     return tuple(observations)
+
+
+def _saved_at(race: Race, transport: Transport) -> float | None:
+    """When the latest checkpoint was written, seconds since the epoch."""
+    find = "find checkpoints -type f ! -name '.rv-*' -printf '%T@\\n' | sort -n | tail -n 1"
+    found = transport.run(f"cd {shell(race.directory)} && {find}", timeout=30).stdout.strip()
+    try:
+        return float(found) if found else None
+    except ValueError:
+        return None
 
 
 def _names(records: Iterable[JobRecord]) -> frozenset[str]:
@@ -126,7 +139,8 @@ def _ask_singly(
 
 def _ids(marks: Marks, number: int) -> tuple[int, ...]:
     """The ids of a submission: those that sbatch gave, and the one that claimed."""
-    claimed = (marks.claim.job_id,) if marks.claim and marks.claim.submission == number else ()
+    claim = marks.claim
+    claimed = (claim.job_id,) if claim and number in (claim.submission, NEXT) else ()
     return (*dict(marks.job_ids).get(number, ()), *claimed)
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from rv.errors import Kind, RvError
 from rv.models.command import Command
-from rv.models.plan import Plan, Submission
-from rv.models.race import Entry, Race
+from rv.models.plan import Plan, Strategy, Submission
+from rv.models.race import Chain, Entry, Race
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, record_text
 from rv.render.script import RaceFacts, ReadTemplate, job_name, render
@@ -44,7 +44,13 @@ def scripts(
     return tuple((s, render(s, facts, read_template)) for s in plan.submissions)
 
 
-def race_facts(plan: Plan, command: Command | None, title: str, around: Surroundings) -> RaceFacts:
+def race_facts(
+    plan: Plan,
+    command: Command | None,
+    title: str,
+    around: Surroundings,
+    chain: Chain | None = None,
+) -> RaceFacts:
     """Name a new race and its directory."""
     race_id = new_race_id()
     return RaceFacts(
@@ -56,6 +62,7 @@ def race_facts(plan: Plan, command: Command | None, title: str, around: Surround
         numbers=tuple(s.number for s in plan.submissions),
         command=command,
         title=title,
+        chain=chain,
     )
 
 
@@ -118,6 +125,7 @@ def _race(plan: Plan, facts: RaceFacts, around: Surroundings) -> Race:
         message_timeout=around.config.message_timeout,
         entries=tuple(_entry(facts.race_id, submission) for submission in plan.submissions),
         waves=plan.waves,
+        chain=facts.chain,
     )
 
 
@@ -132,5 +140,12 @@ def _entry(race_id: str, submission: Submission) -> Entry:
         nodes=strategy.nodes,
         partition=strategy.partition,
         walltime=strategy.walltime,
-        cost=strategy.cost,
+        cost=_job_cost(strategy),
     )
+
+
+def _job_cost(strategy: Strategy) -> float | None:
+    """The price of one job; a strategy's is that of the whole time."""
+    if strategy.cost is None or not strategy.total:
+        return strategy.cost
+    return strategy.cost * (strategy.walltime / strategy.total)

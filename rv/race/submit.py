@@ -31,7 +31,11 @@ _IN_DOUBT: Final = re.compile(
 _SUBMIT: Final = r"""
 cd "$RV_DIR" || exit 3
 submit() {
-  if [ -e claim ] || [ -e stop ]; then printf '%s %s skip\n' "$RV_MARK" "$1"; return; fi
+  # A claimed race needs no more jobs, but for the next segment of a chain, number 0.
+  if [ -e stop ] || [ -e ended ] || { [ -e claim ] && [ "$1" != 0 ]; }; then
+    printf '%s %s skip\n' "$RV_MARK" "$1"
+    return
+  fi
   local out rc
   out=$(sbatch --parsable $RV_OPTIONS "jobs/$1.sh" 2>"jobs/$1.err" </dev/null)
   rc=$?

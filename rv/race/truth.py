@@ -10,10 +10,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from rv.models.job import JobRecord, JobState, is_live
-from rv.models.race import Claim, Ended, Entry, JobStatus, Marks, Race, RaceState, RaceStatus
+from rv.models.race import (
+    NEXT,
+    Claim,
+    Ended,
+    Entry,
+    JobStatus,
+    Marks,
+    Race,
+    RaceState,
+    RaceStatus,
+)
+from rv.race.chain import between, deciding, next_job, next_record, segment_end
 
 _CLAIMING_S: Final = 30.0
 """How long after its start a job may claim: the node check takes up to 20 s."""
+
+_OUT_OF_TIME: Final = "TIME"
 
 STAGED_GRACE_S: Final = 300.0
 """How long a race may sit without any known job before it counts as never submitted."""
@@ -55,6 +68,8 @@ class Evidence:
 def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
     """Decide the state of a race."""
     jobs = tuple(_job(entry, marks, evidence) for entry in race.entries)
+    if race.chain and (after := next_job(race, marks, evidence.records)):
+        jobs = (*jobs, after)
     warnings = tuple(f"{node}: {text}" for node, text in (*marks.declined, *marks.warnings))
     if marks.claim is None:
         state, why = _unclaimed(race, marks, jobs, evidence)
@@ -67,11 +82,18 @@ def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
         jobs=jobs,
         claim=marks.claim,
         exit_code=code,
-        started_at=marks.claim.started_at or None,
+        started_at=_began(marks.claim, marks) or None,
         ended_at=ended.ended_at if ended else None,
         why=why,
         warnings=warnings,
+        segments=marks.segments,
     )
+
+
+def _began(claim: Claim, marks: Marks) -> float:
+    """When the command first started: of a chain, its first segment."""
+    first = next((one.claim for one in marks.segments if one.number == 1), claim)
+    return first.started_at
 
 
 def unaccounted(race: Race, marks: Marks, queue: Sequence[JobRecord]) -> tuple[int, ...]:
@@ -82,12 +104,8 @@ def unaccounted(race: Race, marks: Marks, queue: Sequence[JobRecord]) -> tuple[i
     seen = {record.name for record in queue}
     # Without any id the submitter may have died inside sbatch: every name is asked for.
     known = [number for number, _ in marks.job_ids] or [entry.number for entry in race.entries]
-    wanted = [marks.claim.submission] if marks.claim else known
-    return tuple(
-        number
-        for number in wanted
-        if (entry := race.entry(number)) is not None and entry.name not in seen
-    )
+    wanted = deciding(race, marks.claim, marks) if marks.claim else known
+    return tuple(number for number in wanted if (name := race.name_of(number)) and name not in seen)
 
 
 def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
@@ -95,17 +113,18 @@ def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
     return ended if ended and ended.owner == claim.owner else None
 
 
-def _of(records: Sequence[JobRecord], entry: Entry, job_id: int = 0) -> JobRecord | None:
-    """The record of a submission: by name always, by id where known, a live one before others."""
-    mine = [r for r in records if r.name == entry.name and (job_id == 0 or r.job_id == job_id)]
+def _of(records: Sequence[JobRecord], name: str, job_id: int = 0) -> JobRecord | None:
+    """The record of a job: by name always, by id where known, a live one before others."""
+    mine = [r for r in records if r.name == name and (job_id == 0 or r.job_id == job_id)]
     living = [r for r in mine if is_live(r.state)]
     return next(iter(living or mine), None)
 
 
 def _job(entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
     claim = marks.claim
-    winner_id = claim.job_id if claim and claim.submission == entry.number else 0
-    record = _of(evidence.records, entry, winner_id)
+    is_winner = claim and claim.submission == entry.number and claim.job_name in ("", entry.name)
+    winner_id = claim.job_id if claim and is_winner else 0
+    record = _of(evidence.records, entry.name, winner_id)
     ids = dict(marks.job_ids).get(entry.number, ())
     state = record.state if record else JobState.UNKNOWN
     reason = record.reason if record else ""
@@ -140,11 +159,16 @@ def _claimed(
     race: Race, marks: Marks, claim: Claim, evidence: Evidence
 ) -> tuple[RaceState, int | None, str]:
     entry = race.entry(claim.submission)
-    record = _of(evidence.records, entry, claim.job_id) if entry else None
+    name = claim.job_name or race.name_of(claim.submission)
+    record = _of(evidence.records, name, claim.job_id)
     ended = _ending(claim, marks.ended)
     if ended is not None:
         limit = entry.walltime.total_seconds() if entry else 0.0
         return _by_own_word(marks, claim, ended, record, limit)
+    if race.chain and (waits := between(race, marks, claim, record, evidence.records)):
+        return RaceState.PENDING, None, waits
+    if race.chain and segment_end(marks, claim):
+        return _broken_off(race, marks, claim, record, evidence)
     if marks.lost:
         return RaceState.LOST, None, marks.lost
     if record is None or record.state is JobState.UNKNOWN:
@@ -156,6 +180,20 @@ def _claimed(
         where = f"Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
         return RaceState.LOST, None, where
     return RaceState.RUNNING, None, ""
+
+
+def _broken_off(
+    race: Race, marks: Marks, claim: Claim, own: JobRecord | None, evidence: Evidence
+) -> tuple[RaceState, int | None, str]:
+    """A chain whose segment ended well and whose next one does not come."""
+    after = next_record(race, [r for r in evidence.records if r.job_id != claim.job_id])
+    if after is not None and after.state.is_terminal:
+        state = _RACE_STATE.get(after.state, RaceState.FAILED)
+        why = f"job {after.job_id} of segment {claim.segment + 1} ended before it began"
+        return (RaceState.LOST if state is RaceState.COMPLETED else state), None, why
+    if own is not None and own.state in _RACE_STATE and own.state is not JobState.COMPLETED:
+        return _by_record(claim, own)
+    return _vanished(race, marks, claim, evidence.now)
 
 
 def _by_own_word(
@@ -173,6 +211,8 @@ def _by_own_word(
     note = f"the node was out of touch meanwhile: {away}" if away else ""
     if ended.code == 0 and not ended.signal:
         return RaceState.COMPLETED, 0, note
+    if ended.signal == _OUT_OF_TIME:
+        return RaceState.TIMEOUT, ended.code, ended.why
     if by_slurm in _BY_SLURM:
         return by_slurm, ended.code, f"Slurm says {by_slurm}"
     if ended.signal and 0 < limit <= ended.ended_at - claim.started_at + _CLAIMING_S:
@@ -196,7 +236,8 @@ def _by_record(claim: Claim, record: JobRecord) -> tuple[RaceState, int | None, 
 def _vanished(
     race: Race, marks: Marks, claim: Claim, now: float
 ) -> tuple[RaceState, int | None, str]:
-    since = dict(marks.absent_since).get(claim.submission)
+    absent = dict(marks.absent_since)
+    since = min((at for n, at in absent.items() if n in (claim.submission, NEXT)), default=None)
     if since is not None and now - since > race.min_job_age.total_seconds():
         return (
             RaceState.ENDED,

@@ -25,6 +25,7 @@ def save_verdict(seen: Observation, transport: Transport) -> None:
         "ended_at": status.ended_at,
         "why": status.why,
         "warnings": status.warnings,
+        "saved_at": status.saved_at,
         "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
     }
     leave_mark(status.race, _FILE, json.dumps(data), transport)
@@ -52,6 +53,8 @@ def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus |
             ended_at=data["ended_at"],
             why=data["why"],
             warnings=tuple(data["warnings"]),
+            segments=marks.segments,
+            saved_at=data["saved_at"],
             jobs=tuple(_job(race, *fields) for fields in data["jobs"]),
         )
     except (ValueError, KeyError, TypeError):

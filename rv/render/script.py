@@ -8,10 +8,18 @@ from rv.errors import Kind, RvError
 from rv.models.command import Command, Launcher
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
+from rv.models.race import Chain, next_job_name
 from rv.render import quote
 
 LEASE_SECONDS: Final = 600
 """How long an allocation outlives the last sign of the client or of a user at its shell."""
+
+HANDOVER_SECONDS: Final = 15
+"""How long a new instance waits for an earlier one, of a node out of touch, to stop its command."""
+
+_WATCH_SECONDS: Final = 10
+_MOST_FRUITLESS: Final = 3
+_MORE_SEGMENTS: Final = 10
 
 ReadTemplate = Callable[[str], str]
 
@@ -28,6 +36,21 @@ class RaceFacts:
     numbers: tuple[int, ...]
     command: Command | None
     title: str = ""
+    chain: Chain | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Segments:
+    """The names a template may use under `chain`; times in seconds."""
+
+    signal: str
+    total: str
+    total_seconds: int
+    most_segments: int
+    patience_seconds: int
+    most_fruitless: int = _MOST_FRUITLESS
+    handover_seconds: int = HANDOVER_SECONDS
+    watch_seconds: int = _WATCH_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +65,7 @@ class _Job:
     number: int
     name: str
     all_names: tuple[str, ...]
+    next_name: str
     comment: str
     log: str
     output_pattern: str
@@ -78,11 +102,28 @@ def _rendered(submission: Submission, race: RaceFacts, environment: "jinja2.Envi
     if race.command is None:
         hold = environment.get_template("_hold.sh.j2").render(lease_seconds=LEASE_SECONDS)
         job = _job(submission.number, race, line=hold)
-    return environment.get_template(_template(strategy, race.command)).render(
+    return environment.get_template(_template(strategy, race)).render(
         job=job,
         s=strategy,
         walltime=slurm_time(strategy.walltime),
         omp_threads=omp_threads(strategy),
+        chain=_segments(strategy, race.chain) if race.chain else None,
+        walltime_seconds=int(strategy.walltime.total_seconds()),
+        buffer_seconds=int(strategy.buffer.total_seconds()),
+        on_every_node=strategy.nodes > 1 and not _runs_once(race.command),
+    )
+
+
+def _segments(strategy: Strategy, chain: Chain) -> _Segments:
+    buffer = int(strategy.buffer.total_seconds())
+    total = strategy.total or chain.total
+    return _Segments(
+        signal=chain.signal,
+        total=slurm_time(total),
+        total_seconds=int(total.total_seconds()),
+        most_segments=2 * strategy.segments + _MORE_SEGMENTS,
+        # The signal never comes late, so that this long after it there is time left to kill.
+        patience_seconds=max(buffer - 30, buffer // 2),
     )
 
 
@@ -119,11 +160,17 @@ def _option(name: str, value: object) -> str:
     return f"{name}{'=' if name.startswith('--') else ' '}{quote.shell(value)}"
 
 
-def _template(strategy: Strategy, command: Command | None) -> str:
-    """A shell, srun and mpirun start once, on the first node, whatever the layout."""
-    once = command is None or command.launcher is Launcher.MPI
+def _template(strategy: Strategy, race: RaceFacts) -> str:
+    if race.chain:
+        return "checkpoint.sh.j2"
+    once = _runs_once(race.command)
     name = "single_node" if once and strategy.template == "multi_node" else strategy.template
     return f"{name}.sh.j2"
+
+
+def _runs_once(command: Command | None) -> bool:
+    """A shell, srun and mpirun start once, on the first node, whatever the layout."""
+    return command is None or command.launcher is Launcher.MPI
 
 
 def _job(number: int, race: RaceFacts, line: str = "") -> _Job:
@@ -136,6 +183,7 @@ def _job(number: int, race: RaceFacts, line: str = "") -> _Job:
         number=number,
         name=job_name(race.race_id, number),
         all_names=tuple(job_name(race.race_id, other) for other in race.numbers),
+        next_name=next_job_name(race.race_id),
         comment=quote.comment(f"rv {race.race_id} {race.title}".strip()),
         log=f"{quote.path_pattern(race.race_dir)}/jobs/{number}.log",
         output_pattern=f"{quote.path_pattern(race.race_dir)}/output",

@@ -51,6 +51,8 @@ def strategy_document(strategy: Strategy) -> dict[str, Any]:
         "cost": strategy.cost,
         "template": strategy.template,
         "covered_by": strategy.covered_by or None,
+        "segments": strategy.segments,
+        "total_s": int((strategy.total or strategy.walltime).total_seconds()),
     }
 
 
@@ -88,6 +90,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "race": status.race.race_id,
         "name": status.race.name,
         "state": status.state,
+        "chain": _chain(status),
         "winner": None
         if claim is None
         else {
@@ -107,6 +110,28 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "why": status.why,
         "warnings": list(status.warnings),
         "directory": status.race.directory,
+    }
+
+
+def _chain(status: RaceStatus) -> dict[str, Any] | None:
+    """Describe the segments of a command that can resume; None for any other."""
+    if status.race.chain is None:
+        return None
+    return {
+        "segment": status.claim.segment if status.claim else 0,
+        "elapsed_s": None if status.elapsed is None else round(status.elapsed),
+        "total_s": status.race.chain.total.total_seconds(),
+        "last_checkpoint": _time(status.saved_at),
+        "segments": [
+            {
+                "job_id": one.claim.job_id,
+                "nodes": one.claim.nodes,
+                "started_at": _time(one.claim.started_at),
+                "ended_at": _time(one.ended.ended_at) if one.ended else None,
+                "next": one.ended.next if one.ended else None,
+            }
+            for one in status.segments
+        ],
     }
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from rv.models.quantities import short_duration
-from rv.models.race import RaceState, RaceStatus
+from rv.models.race import Claim, RaceState, RaceStatus
 from rv.race.output import Chunk
 from rv.race.submit import Outcome, Submitted
 from rv.ui import console
@@ -41,12 +41,8 @@ class Follower:
         if claim is not None:
             entry = status.race.entry(claim.submission)
             self._prefix = self._prefix or bool(entry and entry.nodes > 1)
-            waited = max(0.0, claim.started_at - status.race.submitted_at)
-            self._once(
-                f"started on {claim.nodes} as job {claim.job_id}"
-                f" ({entry.strategy if entry else '?'}) after {_seconds(waited)}"
-            )
-        elif status.state is RaceState.PENDING and status.why:
+            self._once(_started(status, claim, entry.strategy if entry else "?"))
+        if status.state is RaceState.PENDING and status.why:
             self._once(f"waiting: {sentence(status.why)}")
 
     def output(self, chunk: Chunk) -> None:
@@ -75,6 +71,14 @@ class Follower:
             console.say(text)
 
 
+def _started(status: RaceStatus, claim: Claim, strategy: str) -> str:
+    where = f"on {claim.nodes} as job {claim.job_id}"
+    if claim.segment > 1:
+        return f"segment {claim.segment} started {where}"
+    waited = max(0.0, claim.started_at - status.race.submitted_at)
+    return f"started {where} ({strategy}) after {_seconds(waited)}"
+
+
 def ending(status: RaceStatus) -> str:
     """Put the end of a race into a sentence: state, code, wait, run, cost."""
     parts = [f"race {status.race.race_id} {status.state}"]
@@ -83,13 +87,18 @@ def ending(status: RaceStatus) -> str:
     if status.started_at:
         parts.append(f"waited {_seconds(max(0.0, status.started_at - status.race.submitted_at))}")
     if status.started_at and status.ended_at:
-        ran = max(0.0, status.ended_at - status.started_at)
-        parts.append(f"ran {_seconds(ran)}")
+        ran = status.elapsed or 0.0
+        parts.append(f"ran {_seconds(ran)}{_in_segments(status)}")
         parts.extend(_cost(status, ran))
     told = status.state is RaceState.FAILED and status.exit_code is not None
     if status.why and not told:
         parts.append(status.why)
     return ", ".join(parts)
+
+
+def _in_segments(status: RaceStatus) -> str:
+    count = status.claim.segment if status.claim else 1
+    return f" in {count} segments" if count > 1 else ""
 
 
 def _signal_name(code: int) -> str:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from rv.cluster.text import printable
 from rv.models.plan import Plan, PoolView, Source, Strategy
 from rv.models.quantities import short_duration, short_memory
-from rv.models.race import RaceStatus
+from rv.models.race import RaceState, RaceStatus
 
 
 def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> str:
@@ -33,12 +33,17 @@ def _strategy_row(strategy: Strategy, number: str) -> tuple[str, ...]:
         strategy.gpu,
         f"{strategy.nodes}x{strategy.gpus_per_node}",
         strategy.partition,
-        short_duration(strategy.walltime),
+        _walltime(strategy),
         str(strategy.cpus_per_task),
         short_memory(strategy.memory_mib),
         _start(strategy),
         "-" if strategy.cost is None else f"{strategy.cost:.1f}",
     )
+
+
+def _walltime(strategy: Strategy) -> str:
+    time = short_duration(strategy.walltime)
+    return f"{strategy.segments} x {time}" if strategy.segments > 1 else time
 
 
 def _start(strategy: Strategy) -> str:
@@ -115,8 +120,24 @@ def _race_row(status: RaceStatus, now: float) -> tuple[str, ...]:
         claim.nodes if claim else "-",
         short_duration(timedelta(seconds=max(0.0, now - status.race.submitted_at))),
         "-" if status.exit_code is None else str(status.exit_code),
-        status.why or "-",
+        "; ".join(filter(None, (_segments(status, now), status.why))) or "-",
     )
+
+
+def _segments(status: RaceStatus, now: float) -> str:
+    """A chain as one thing: its segment, its time of the whole, its last checkpoint."""
+    claim, chain = status.claim, status.race.chain
+    if claim is None or chain is None:
+        return ""
+    elapsed = status.elapsed or 0.0
+    if status.state is RaceState.RUNNING:
+        elapsed += max(0.0, now - claim.started_at)
+    ran = short_duration(timedelta(seconds=round(elapsed)))
+    parts = [f"segment {claim.segment}", f"{ran} of {short_duration(chain.total)}"]
+    if status.saved_at is not None:
+        ago = timedelta(seconds=round(max(0.0, now - status.saved_at)))
+        parts.append(f"checkpoint {short_duration(ago)} ago")
+    return ", ".join(parts)
 
 
 def columns(rows: Iterable[Sequence[str]]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rv import bundle
 from rv.errors import Kind, RvError
 from rv.models.plan import Plan
-from rv.models.race import Race, RaceStatus
+from rv.models.race import Chain, Race, RaceStatus
 from rv.models.request import Request
 from rv.models.snapshot import Snapshot
 from rv.race.advance import untried
@@ -84,8 +84,15 @@ def prepare(
         config=snapshot.config,
         now=now,
     )
-    facts = race_facts(made, request.command, request.name, around)
+    facts = race_facts(made, request.command, request.name, around, _chain(request))
     return Launch(request=request, snapshot=snapshot, plan=made, facts=facts, around=around)
+
+
+def _chain(request: Request) -> Chain | None:
+    """How a command that says it can resume is run."""
+    if not request.checkpoint:
+        return None
+    return Chain(total=request.walltime, signal=request.checkpoint_signal)
 
 
 def start(launch: Launch, target: Target, sink: Sink, *, detached: bool) -> Race:

@@ -13,6 +13,7 @@ import pytest
 from rv import bundle
 from rv.models.command import Command, Launcher
 from rv.models.plan import Mode, Strategy, Submission
+from rv.models.race import Chain
 from rv.render.script import RaceFacts, render, sbatch_line
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -92,6 +93,14 @@ MIG = {
 }
 CPUS_ONLY = {"id": "cpu/1x0/cpu", "gpu": "", "gres": "", "gpus": 0, "gpus_per_node": 0,
              "partition": "cpu", "name_pattern": "", "vram_mib": 0, "node_names": ("c1",)}  # fmt: skip
+SEGMENTS = {
+    "id": "a100-80/1x4/gpu-a100/checkpoint",
+    "template": "checkpoint",
+    "mode": Mode.CHECKPOINT,
+    "walltime": timedelta(hours=4),
+    "total": timedelta(hours=12),
+    "buffer": timedelta(seconds=120),
+}
 HOSTILE_COMMAND = """python 'it'"'"'s.py' --say "a \\"b\\" $HOME `id`" # $(reboot); é\nwait"""
 
 CASES = {
@@ -110,6 +119,14 @@ CASES = {
         facts(command=Command(line='"$RV_PYTHON" "$RV_PAYLOADS/check.py"', payload="check")),
     ),
     "shell": (strategy(), facts(command=None)),
+    "checkpoint": (strategy(**SEGMENTS), facts(chain=Chain(total=timedelta(hours=12)))),
+    "checkpoint_on_two_nodes": (
+        strategy(**(TWO_NODES | SEGMENTS)),
+        facts(
+            command=Command(line="torchrun train.py", launcher=Launcher.TORCHRUN),
+            chain=Chain(total=timedelta(hours=12), signal="USR2"),
+        ),
+    ),
     "hostile": (
         strategy(
             account="lab",

@@ -1,5 +1,7 @@
 """The YAML of strategies/: what users may change, and how their slips are named."""
 
+from datetime import timedelta
+
 import pytest
 
 from rv.errors import Kind, RvError
@@ -30,10 +32,14 @@ def broken(load, folder):
 
 
 def test_the_bundled_families():
-    """Three kinds, all direct, with the defaults of the findings."""
+    """Three kinds of layout, all direct, with the defaults of the findings; and segments."""
     found = {family.name: family for family in FAMILIES}
-    assert sorted(found) == ["mig", "multi_node", "single_node"]
-    assert {family.mode for family in FAMILIES} == {Mode.DIRECT}
+    assert sorted(found) == ["checkpoint", "mig", "multi_node", "single_node"]
+    assert [name for name in found if found[name].mode is Mode.CHECKPOINT] == ["checkpoint"]
+    assert (found["checkpoint"].buffer, found["checkpoint"].min_usable) == (
+        timedelta(seconds=120),
+        timedelta(seconds=60),
+    )
     assert (found["mig"].cpus, found["mig"].memory_mib) == (1, 16 * 1024)
     assert (found["single_node"].cpus_per_gpu, found["single_node"].max_cpus) == (4, 32)
     assert found["multi_node"].min_gpus_per_node == 2

@@ -1,0 +1,418 @@
+#!/bin/bash
+#SBATCH --job-name="rv-abcd2345-1"
+#SBATCH --comment="rv abcd2345 night-run"
+#SBATCH --partition="gpu-a100"
+#SBATCH --time=04:00:00
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=16
+#SBATCH --mem=65536M
+#SBATCH --gres="gpu:a100:2"
+#SBATCH --signal=B:USR2@120
+#SBATCH --chdir="/home/ada/.local/state/rv/races/abcd2345"
+#SBATCH --output="/home/ada/.local/state/rv/races/abcd2345/jobs/1.log"
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --export=NONE
+# rv race abcd2345, submission 1: a100-80/1x4/gpu-a100/checkpoint
+unset SLURM_EXPORT_ENV
+PATH=${PATH:+$PATH:}/usr/bin:/usr/local/bin:/usr/bin:/bin
+RV_NODE_PATH=$PATH
+RV_RACE=abcd2345
+RV_RACE_DIR=/home/ada/.local/state/rv/races/abcd2345
+RV_STRATEGY=a100-80/1x4/gpu-a100/checkpoint
+RV_ME=$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+export RV_RACE RV_RACE_DIR RV_STRATEGY RV_ME
+
+rv_say() { printf 'rv: %s\n' "$*"; }
+
+# Slurm's commands, without what the user's environment holds for the user's programs.
+rv_slurm() { env -u LD_PRELOAD -u LD_LIBRARY_PATH PATH="$RV_NODE_PATH" LC_ALL=C "$@"; }
+
+# A mark is whole or not there: other nodes may read it at any moment.
+rv_mark() {
+  printf '%s\n' "$2" >"$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" &&
+    mv -T "$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" "$RV_RACE_DIR/$1"
+}
+
+# Every other job of the race, by recorded id and by name; never a job of another name.
+rv_cancel_siblings() {
+  local ids
+  mapfile -t ids < <({
+    cat "$RV_RACE_DIR"/jobs/*.id
+    rv_slurm squeue -h -u "$SLURM_JOB_USER" --name=rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3 -o %A
+  } 2>/dev/null | sort -u | grep -vx -e "$SLURM_JOB_ID" -e '')
+  [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
+}
+
+# Repeats the update until the hold that Slurm puts on a requeued job (120 s) is gone.
+rv_requeued() {
+  local job=$1 excluded=$2 restart=$3 shown released=''
+  trap '' TERM HUP INT
+  for _ in {1..40}; do
+    shown=$(rv_slurm scontrol show job -o "$job" 2>/dev/null)
+    case $shown in
+      *JobState=PENDING*Reason=BeginTime*" Restarts=$((restart + 1)) "*)
+        rv_slurm scontrol update jobid="$job" excnodelist="$excluded"
+        sleep 2
+        rv_slurm scontrol update jobid="$job" starttime=now && released=yes ;;
+      *JobState=RUNNING*" Restarts=$restart "* | *JobState=COMPLETING* | *JobState=REQUEUED*)
+        rv_slurm scontrol update jobid="$job" excnodelist="$excluded" ;;
+      *JobState=PENDING*) [ -z "$released" ] || break ;;
+      '') ;;
+      *) break ;;
+    esac
+    sleep 0.2
+  done
+}
+
+# Give this allocation up, but stay in the race: a job that merely exited would free the
+# bad node, and the node would swallow every sibling in turn.
+rv_decline() {
+  local node left=0 excluded='' nodes=(a100n1 a100n2)
+  for node in "${nodes[@]}"; do
+    [ -e "$RV_RACE_DIR/declined/$node" ] || left=$((left + 1))
+  done
+  for node in "$RV_RACE_DIR"/declined/*; do
+    [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
+  done
+  [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
+  rv_say "declined: $1"
+  [ ! -e "$RV_RACE_DIR/stop" ] || exit 0
+  if [ "$left" -lt 2 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
+    rv_mark exhausted/1 "no node is left: $1"
+    exit 0
+  fi
+  trap '' TERM
+  if command -v scontrol >/dev/null; then
+    export -f rv_requeued rv_slurm
+    export RV_NODE_PATH
+    setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
+    rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
+  fi
+  rv_mark again/1 "$excluded"
+  exit 0
+}
+
+rv_unfit() {
+  rv_mark "declined/$SLURMD_NODENAME" "$1"
+  rv_decline "$SLURMD_NODENAME: $1"
+}
+
+# Fails, with a mark that says why, on a node that does not hold what was promised.
+rv_check_node() {
+  unfit() {
+    rv_mark "declined/$SLURMD_NODENAME" "$1"
+    exit 9
+  }
+  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || unfit "its race directory is not the shared one"
+  command -v nvidia-smi >/dev/null || exit 0
+  rows=$(timeout -k 1 15 nvidia-smi --query-gpu=index,memory.total,name --format=csv,noheader,nounits 2>&1)
+  case $? in
+    0) ;;
+    124 | 137) unfit "nvidia-smi does not answer" ;;
+    *) unfit "nvidia-smi failed: $(tail -n 1 <<<"$rows" | cut -c1-160)" ;;
+  esac
+  if [ "$(grep -c , <<<"$rows")" -gt 2 ] && [[ $CUDA_VISIBLE_DEVICES =~ ^[0-9,]+$ ]]; then
+    rows=$(grep -E "^ *(${CUDA_VISIBLE_DEVICES//,/|}) *," <<<"$rows")
+  fi
+  count=$(grep -c , <<<"$rows")
+  [ "$count" -ge 2 ] || unfit "only $count of 2 GPUs are there"
+  promised=a100-80
+  while IFS=, read -r index memory name; do
+    memory=${memory//[!0-9]/}
+    [ "${memory:-81920}" -ge 73728 ] || unfit "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
+    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
+  done <<<"$rows"
+  exit 0
+}
+export -f rv_check_node rv_mark
+
+# 1. Which segment is this? segments/K names the instance that runs segment K, segments/K.ended
+# says how it went. A segment is begun once, by whoever links its name first.
+rv_field() { sed -n "s/^$2=//p" "$1" 2>/dev/null | head -n 1; }
+
+rv_signalled=''
+trap 'rv_signalled=${rv_signalled:-$(date +%s)}' USR2
+cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
+[ ! -e stop ] && [ ! -e ended ] || exit 0
+rv_last=0
+for rv_file in segments/*; do
+  rv_number=${rv_file#segments/}
+  [[ $rv_number =~ ^[0-9]+$ ]] && [ "$rv_number" -gt "$rv_last" ] && rv_last=$rv_number
+done
+rv_owner='' rv_before=''
+[ "$rv_last" -eq 0 ] || read -r rv_owner <"segments/$rv_last"
+RV_SEGMENT=$((rv_last + 1))
+if [ "$rv_last" -gt 0 ]; then
+  if [ -e "segments/$rv_last.ended" ]; then
+    [ "$(rv_field "segments/$rv_last.ended" next)" = again ] || exit 0
+  else
+    rv_before=$rv_owner
+    case $rv_owner in
+      "$SLURM_JOB_ID".*) RV_SEGMENT=$rv_last ;;
+      "${1:-none}".*) ;;
+      *) exit 0 ;;
+    esac
+  fi
+fi
+
+# 2. Check every node of the allocation.
+rv_named=$(timeout -k 5 40 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
+  timeout -k 2 20 bash -c rv_check_node
+  code=$?
+  [ $code -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
+  [ $code -eq 0 ] || echo "unfit $SLURMD_NODENAME"' </dev/null)
+rv_fit=$?
+for rv_node in $(sed -n 's/^unfit //p' <<<"$rv_named"); do
+  [ -e "declined/$rv_node" ] || rv_mark "declined/$rv_node" "its race directory is not the shared one"
+done
+
+# 3. Unfit: decline.
+for rv_node in $(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+  [ ! -e "declined/$rv_node" ] || rv_decline "$rv_node: $(cat "declined/$rv_node")"
+done
+[ "$rv_fit" -eq 0 ] || rv_unfit "the node check ended with code $rv_fit"
+
+# 4. Everything else that can fail before the command starts.
+while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_unfit "the environment file cannot be read"
+PATH=$PATH:$RV_NODE_PATH
+cd /home/ada/project 2>/dev/null || rv_unfit 'no directory /home/ada/project on this node'
+cd "$RV_RACE_DIR" || exit 1
+
+# 5. The claim of the segment, a hard link made once; a newer restart of the same job replaces it.
+RV_TOTAL_ELAPSED=0
+rv_fruitless=0
+if [ "$rv_last" -gt 0 ]; then
+  rv_started=$(rv_field "segments/$rv_last" started)
+  rv_until=$(rv_field "segments/$rv_last.ended" ended)
+  rv_until=${rv_until:-$(find checkpoints -type f ! -name '.rv-*' -printf '%T@\n' 2>/dev/null | sort -n | tail -n 1)}
+  rv_ran=$((${rv_until%%.*} - ${rv_started%%.*}))
+  [ "$rv_ran" -gt 0 ] || rv_ran=0
+  RV_TOTAL_ELAPSED=$(($(rv_field "segments/$rv_last" elapsed) + rv_ran))
+  [ -n "$(find checkpoints -type f ! -name '.rv-*' -newer "claims/$rv_owner" -print -quit 2>/dev/null)" ] ||
+    rv_fruitless=$(($(rv_field "segments/$rv_last" fruitless) + 1))
+fi
+export RV_SEGMENT RV_TOTAL_ELAPSED
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$SLURM_JOB_NAME" "whole" >"claims/$RV_ME"
+sync "claims/$RV_ME"
+[ "$(tail -n 1 "claims/$RV_ME")" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
+if [ "$RV_SEGMENT" -eq "$rv_last" ]; then
+  cp "claims/$RV_ME" ".segment.$RV_ME" && mv -T ".segment.$RV_ME" "segments/$RV_SEGMENT"
+else
+  ln -T "claims/$RV_ME" "segments/$RV_SEGMENT" 2>/dev/null
+fi
+rv_owner=''
+read -r rv_owner 2>/dev/null <"segments/$RV_SEGMENT"
+[ "$rv_owner" = "$RV_ME" ] || exit 0
+cp "claims/$RV_ME" ".claim.$RV_ME" && mv -T ".claim.$RV_ME" claim || exit 1
+
+# 6. Slurm may run this job again: its command can resume. An earlier instance that still runs
+# stops its command when it sees this claim.
+[ -z "$rv_before" ] || sleep 15
+
+# What every command finds in its environment; the layout comes from the strategy.
+export RV_SUBMISSION=1 RV_GPU=a100-80 RV_GPUS=2 RV_WORLD_SIZE=4
+export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints RV_PAYLOADS=$RV_RACE_DIR/payloads
+export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
+export OMP_NUM_THREADS=8
+# Caches go to scratch where there is one: they fill home quotas.
+for rv_scratch in "$SCRATCH" "/scratch/$SLURM_JOB_USER"; do
+  [ -n "$rv_scratch" ] && [ -d "$rv_scratch" ] && [ -w "$rv_scratch" ] || continue
+  rv_cache=$rv_scratch/.cache
+  export HF_HOME="${HF_HOME:-$rv_cache/huggingface}" VLLM_CACHE_ROOT="${VLLM_CACHE_ROOT:-$rv_cache/vllm}" TORCH_HOME="${TORCH_HOME:-$rv_cache/torch}"
+  export TRITON_CACHE_DIR="${TRITON_CACHE_DIR:-$rv_cache/triton}" UV_CACHE_DIR="${UV_CACHE_DIR:-$rv_cache/uv}" PIP_CACHE_DIR="${PIP_CACHE_DIR:-$rv_cache/pip}" WANDB_CACHE_DIR="${WANDB_CACHE_DIR:-$rv_cache/wandb}"
+  break
+done
+MASTER_PORT=$((15000 + (SLURM_JOB_ID * 7 + ${SLURM_RESTART_COUNT:-0}) % 16000))
+while (: <"/dev/tcp/127.0.0.1/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_PORT PET_MASTER_PORT=$MASTER_PORT NNODES=2 PET_NNODES=2 PET_NPROC_PER_NODE=2
+RV_PYTHON=$(command -v python || command -v python3 || echo python3)
+export RV_PYTHON
+export RV_COMMAND='torchrun train.py'
+rv_keep='exec 3>&2 2>/dev/null; trap : TERM; "$@" 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
+
+# The chain: when the time of this job runs out, the next one goes on from the last checkpoint.
+rv_checkpoints=$RV_CHECKPOINT_DIR
+mkdir -p "$rv_checkpoints"
+rm -f "$rv_checkpoints/.rv-stop" "$rv_checkpoints/.rv-next"
+
+# Signals the processes of the command on this node that catch the signal: it would kill others,
+# such as torchrun's agent, whose ranks would be orphans. srun passes it on to all of them.
+rv_signal_catching() {
+  local pid caught
+  for pid in $(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); do
+    [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != srun ] || continue
+    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
+    [ -n "$caught" ] && (((0x$caught >> ($(kill -l USR2) - 1)) & 1)) && kill -USR2 "$pid" 2>/dev/null
+  done
+}
+
+# Sends the job of the next segment, which waits for this one to end.
+rv_send_next() {
+  local id _
+  for _ in 1 2 3; do
+    [ ! -e stop ] || return 0
+    id=$(rv_slurm squeue -h -u "$SLURM_JOB_USER" -t PD --name=rv-abcd2345-next -o %A 2>/dev/null | grep -vx "$SLURM_JOB_ID" | head -n 1)
+    [ -n "$id" ] || id=$(rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$(rv_next_minutes)" jobs/1.sh "$SLURM_JOB_ID" 2>"segments/$RV_SEGMENT.err" </dev/null | sed -nE 's/^([0-9]+)(;.*)?$/\1/p')
+    if [ -n "$id" ]; then
+      echo "$id" >>jobs/0.id
+      rv_mark "segments/$RV_SEGMENT.next" "$id"
+      return 0
+    fi
+    sleep 2
+  done
+  return 1
+}
+
+# Minutes to ask for: what is left of the whole time, and no more than this job had.
+rv_next_minutes() {
+  local left=$((43200 - $(rv_elapsed) + 120 + 60))
+  [ "$left" -lt 14400 ] || left=14400
+  echo $(((left + 59) / 60))
+}
+
+rv_elapsed() { echo $((RV_TOTAL_ELAPSED + $(date +%s) - rv_begun)); }
+
+rv_cancel_next() {
+  local ids
+  mapfile -t ids < <({
+    cat jobs/0.id
+    rv_slurm squeue -h -u "$SLURM_JOB_USER" --name=rv-abcd2345-next -o %A
+  } 2>/dev/null | sort -u | grep -vx -e "$SLURM_JOB_ID" -e '')
+  [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
+}
+
+rv_out_of_time() {
+  rv_say "segment $RV_SEGMENT: time to checkpoint"
+  : >"$rv_checkpoints/.rv-stop"
+  rv_send_next &
+  rv_sender=$!
+  export -f rv_signal_catching
+  timeout 30 srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c rv_signal_catching </dev/null &
+  (
+    sleep 90
+    kill -TERM -- "-$rv_pid" "$rv_pid"
+    sleep 5
+    kill -KILL -- "-$rv_pid" "$rv_pid"
+  ) >/dev/null 2>&1 &
+  rv_deadline=$!
+}
+
+# What comes next, in rv_next: again, done, stopped or crashed; and why, where it is no success.
+rv_decide() {
+  local word='' fresh
+  rv_why=''
+  fresh=$(find "$rv_checkpoints" -type f ! -name '.rv-*' -newer "claims/$RV_ME" -print -quit 2>/dev/null)
+  read -r word 2>/dev/null <"$rv_checkpoints/.rv-next"
+  rv_next=crashed
+  if [ -e stop ]; then
+    rv_next=stopped
+  elif [ "$word" = again ] || [ "$word" = "done" ]; then
+    rv_next=$word
+  elif [ -n "$rv_cause" ]; then
+    rv_next=again
+  elif [ "$rv_code" -eq 0 ]; then
+    rv_next="done"
+    [ -z "$rv_signalled" ] || rv_next=again
+  elif [ -n "$fresh" ]; then
+    rv_next=again
+  elif [ -n "$rv_signalled" ] && [ $(($(date +%s) - rv_signalled)) -ge 90 ]; then
+    rv_cause=TIME rv_why="segment $RV_SEGMENT did not stop on SIGUSR2 and left no checkpoint"
+  fi
+  [ "$rv_next" = again ] || return 0
+  if [ $((43200 - $(rv_elapsed))) -le 180 ]; then
+    rv_next=crashed rv_cause=TIME rv_why="the whole time of 12:00:00 is used, in $RV_SEGMENT segments"
+  elif [ "$RV_SEGMENT" -ge 18 ]; then
+    rv_next=crashed rv_cause=TIME rv_why="the limit of 18 segments is reached"
+  elif [ -z "$fresh" ] && [ "$rv_fruitless" -ge 2 ]; then
+    rv_next=crashed rv_cause=TIME rv_why="3 segments in a row left no checkpoint"
+  fi
+}
+
+# 7. The command, once on every node; each node's task knows its own rank.
+rv_task() {
+  export NODE_RANK=$SLURM_PROCID PET_NODE_RANK=$SLURM_PROCID
+  export MASTER_ADDR=${SLURM_LAUNCH_NODE_IPADDR:-$RV_FIRST_ADDRESS}
+  export PET_MASTER_ADDR=$MASTER_ADDR
+  exec bash -c "$RV_COMMAND"
+}
+export -f rv_task
+RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
+export RV_FIRST_ADDRESS
+cd /home/ada/project || exit 1
+RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
+cd "$RV_RACE_DIR" || exit 1
+rv_pid=$!
+rv_begun=$(date +%s)
+rv_cause='' rv_sender='' rv_deadline=''
+(rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
+rv_reaper=$!
+trap 'rv_cause=TERM; : >"$rv_checkpoints/.rv-stop"; kill -TERM -- -$rv_pid $rv_pid 2>/dev/null' TERM
+trap 'rv_cause=SUPERSEDED; kill -KILL -- -$rv_pid $rv_pid 2>/dev/null' HUP
+(
+  while sleep 10; do
+    rv_owner=''
+    read -r rv_owner <claim
+    [ -z "$rv_owner" ] || [ "$rv_owner" = "$RV_ME" ] || kill -HUP $$
+  done
+) </dev/null >/dev/null 2>&1 &
+rv_watcher=$!
+
+while :; do
+  wait "$rv_pid"
+  rv_code=$?
+  if [ -n "$rv_signalled" ] && [ -z "$rv_deadline" ]; then rv_out_of_time; fi
+  kill -0 "$rv_pid" 2>/dev/null || break
+  [ -z "$rv_cause" ] || sleep 0.1
+done
+read -r rv_kept 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
+rv_code=${rv_kept:-$rv_code}
+[ "$rv_code" -ne 143 ] || sleep 0.2
+for rv_helper in "$rv_watcher" "$rv_deadline"; do [ -z "$rv_helper" ] || kill "$rv_helper" 2>/dev/null; done
+
+# What is left of the command on this node, found by its own mark in the environment.
+rv_leftover() { mapfile -t rv_pids < <(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); }
+for rv_kill in TERM KILL; do
+  for _ in {1..10}; do
+    rv_leftover
+    [ "${#rv_pids[@]}" -gt 0 ] || break 2
+    kill "-$rv_kill" "${rv_pids[@]}" 2>/dev/null
+    sleep 0.2
+  done
+done
+kill "$rv_reaper" 2>/dev/null
+if [ "$rv_cause" = SUPERSEDED ]; then
+  rv_say "another instance goes on with segment $RV_SEGMENT"
+  exit 1
+fi
+
+# The word of this segment, and of the chain where it is over: a full disk gets some tries.
+cd "$RV_RACE_DIR" || exit "$rv_code"
+rv_decide
+rv_write() {
+  local _
+  for _ in 1 2 3 4 5; do
+    printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "next=$rv_next" "why=$rv_why" "ended=$(date +%s.%N)" >".ended.$RV_ME" && mv -T ".ended.$RV_ME" "$1" && return
+    sleep 1
+  done
+}
+rv_write "segments/$RV_SEGMENT.ended"
+if [ "$rv_next" != again ]; then
+  rv_write ended
+  rv_cancel_siblings
+  [ -z "$rv_sender" ] || wait "$rv_sender"
+  rv_cancel_next
+  exit "$rv_code"
+fi
+rv_say "segment $RV_SEGMENT ended with code $rv_code; the next goes on"
+[ "$rv_cause" != TERM ] || exit "$rv_code"
+if [ -n "$rv_sender" ]; then wait "$rv_sender"; else rv_send_next; fi
+if [ ! -e "segments/$RV_SEGMENT.next" ] && [ ! -e stop ]; then
+  trap '' TERM
+  export -f rv_requeued rv_slurm
+  export RV_NODE_PATH
+  setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" '' "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
+  rv_slurm scontrol requeue "$SLURM_JOB_ID" || rv_mark again/0 ''
+fi
+exit 0

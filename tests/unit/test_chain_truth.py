@@ -1,0 +1,133 @@
+"""What is true of a chain between its segments: marks and Slurm's records in, one state out."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from rv.models.job import JobState
+from rv.models.race import Chain, Claim, Ended, Marks, RaceState, Segment
+from rv.race.directory import read_marks
+from rv.race.truth import Evidence, resolve, unaccounted
+from tests.unit.test_truth import RACE, T0, record
+
+S = RaceState
+CHAINED = replace(RACE, chain=Chain(total=timedelta(hours=12)))
+NAME = "rv-abcdefgh-next"
+FIRST = Claim(job_id=11, restart=0, submission=1, nodes="a1", host="a1", started_at=T0 + 5)
+SECOND = replace(FIRST, job_id=13, segment=2, job_name=NAME, started_at=T0 + 99, elapsed=90.0)
+AGAIN = Ended(owner="11.0", code=0, signal="", ended_at=T0 + 95, next="again")
+IDS = ((0, (13,)), (1, (11,)))
+
+
+def chained(claim=FIRST, *ends, **changes):
+    """Marks of a chain whose segments have these claims and ends."""
+    claims = (FIRST,) if claim is FIRST else (FIRST, claim)
+    found = [
+        Segment(number=number, claim=one, ended=ends[number - 1] if number <= len(ends) else None)
+        for number, one in enumerate(claims, 1)
+    ]
+    return Marks(**{"job_ids": IDS, "claim": claim, "segments": tuple(found), **changes})
+
+
+def state(marks, *records):
+    """Decide."""
+    return resolve(CHAINED, marks, Evidence(records=records, now=T0 + 500, is_whole=True))
+
+
+def after(word, **changes):
+    """A record of the next segment's job."""
+    return record(word, **{"name": NAME, "job_id": 13, **changes})
+
+
+@pytest.mark.parametrize(
+    ("marks", "records", "expected", "why"),
+    [
+        (chained(), [record("RUNNING")], S.RUNNING, ""),
+        (chained(), [record("RUNNING"), after("PENDING", reason="Dependency")], S.RUNNING, ""),
+        (
+            chained(FIRST, AGAIN),
+            [record("COMPLETED"), after("PENDING", reason="Resources")],
+            S.PENDING,
+            "segment 2 waits: Resources",
+        ),
+        (chained(FIRST, AGAIN), [record("COMPLETING")], S.PENDING, "segment 2 is starting"),
+        (chained(FIRST, AGAIN), [record("COMPLETED"), after("RUNNING")], S.PENDING, "segment 2"),
+        # Killed outright, with the next one already waiting for its end.
+        (chained(), [record("TIMEOUT"), after("PENDING")], S.PENDING, "segment 2 waits"),
+        # A node failed: Slurm has put the same job back.
+        (chained(), [record("PENDING", restarts=1)], S.PENDING, "segment 1 waits"),
+        (chained(FIRST, AGAIN), [record("PENDING", restarts=1)], S.PENDING, "segment 2 waits"),
+        (chained(), [record("NODE_FAIL")], S.LOST, "NODE_FAIL"),
+        (chained(FIRST, AGAIN), [record("PREEMPTED")], S.PENDING, "preempted"),
+        (
+            chained(FIRST, replace(AGAIN, signal="TERM"), job_ids=((1, (11,)),)),
+            [record("CANCELLED")],
+            S.CANCELLED,
+            "Slurm says CANCELLED",
+        ),
+        (
+            chained(FIRST, AGAIN),
+            [record("COMPLETED"), after("CANCELLED")],
+            S.CANCELLED,
+            "job 13 of segment 2 ended before it began",
+        ),
+        (chained(SECOND, AGAIN), [after("RUNNING")], S.RUNNING, ""),
+        (chained(FIRST, AGAIN, again=(0,)), [], S.PENDING, "segment 2 is starting"),
+    ],
+)
+def test_a_chain_between_its_segments(marks, records, expected, why):
+    """Nothing is over before the chain says so, or Slurm that nothing comes any more."""
+    said = state(marks, *records)
+    assert (said.state, why in said.why) == (expected, True), said.why
+
+
+def test_the_end_of_a_chain_is_its_last_word():
+    """The segments before it have ended, with `again`, and are no end."""
+    end = Ended(owner="13.0", code=0, signal="", ended_at=T0 + 200, next="done")
+    said = state(chained(SECOND, AGAIN, end, ended=end))
+    assert (said.state, said.exit_code) == (S.COMPLETED, 0)
+    assert said.started_at == T0 + 5
+    assert said.elapsed == pytest.approx(90 + 101)
+
+
+def test_time_run_out_is_a_timeout_with_the_chains_own_sentence():
+    """Whatever the code."""
+    why = "the whole time of 12:00:00 is used, in 2 segments"
+    end = Ended(owner="13.0", code=0, signal="TIME", ended_at=T0 + 200, next="crashed", why=why)
+    said = state(chained(SECOND, AGAIN, end, ended=end), after("COMPLETED"))
+    assert (said.state, said.why) == (S.TIMEOUT, why)
+
+
+def test_the_next_job_is_listed_and_asked_for():
+    """It is one of the race's jobs, under a name and a number of its own."""
+    said = state(chained(FIRST, AGAIN), record("COMPLETED"), after("PENDING"))
+    assert [(job.number, job.job_id, job.state) for job in said.jobs if job.number == 0] == [
+        (0, 13, JobState.PENDING)
+    ]
+    assert unaccounted(CHAINED, chained(FIRST, AGAIN), ()) == (0, 1)
+    assert unaccounted(CHAINED, chained(SECOND, AGAIN), (after("RUNNING"),)) == ()
+
+
+def test_the_marks_of_a_chain_are_read():
+    """From the files that its jobs write; what is none of them is left alone."""
+    claim = (
+        "13.0\nsubmission=1\nnodes=a1\nstarted=5\nsegment=2\nelapsed=90\nname=rv-x-next\nwhole\n"
+    )
+    end = "13.0\ncode=0\nsignal=\nnext=again\nwhy=\nended=200.5\n"
+    marks = read_marks(
+        {
+            "claim": claim.encode(),
+            "segments/2": claim.encode(),
+            "segments/2.ended": end.encode(),
+            "segments/2.next": b"14\n",
+            "segments/x": b"13.0\n",
+            "segments/3": b"\xff\x1b[31m",
+            "jobs/0.id": b"13\n14\n",
+        }
+    )
+    (segment,) = marks.segments
+    assert (segment.number, segment.claim.segment, segment.claim.elapsed) == (2, 2, 90.0)
+    assert segment.ended is not None
+    assert (segment.ended.next, segment.ended.ended_at) == ("again", 200.5)
+    assert marks.job_ids == ((0, (13, 14)),)
