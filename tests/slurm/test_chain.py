@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rv import sandbox
-from tests.slurm.launching import RaceFiles, Rv, group, profile
+from tests.slurm.launching import REPOSITORY, RaceFiles, Rv, group, profile
 
 Eventually = Callable[..., None]
 MINUTES = int(os.environ.get("RV_CHAIN_MINUTES", "2"))
@@ -25,30 +25,7 @@ STEPS = 100 * MINUTES
 
 PATIENCE = 60 * (4 * MINUTES + 4)
 
-COUNTING = """
-    import os, signal, sys, time
-    from pathlib import Path
-
-    kept = Path(os.environ["RV_CHECKPOINT_DIR"], "step")
-    rank = int(os.environ.get("RANK", "0"))
-    told = []
-    signal.signal(signal.SIGUSR1, lambda *_: told.append(1))
-    step = int(kept.read_text()) if kept.exists() else 0
-    print(f"segment {os.environ['RV_SEGMENT']} rank {rank} from step {step}", flush=True)
-    over = Path("over")
-    while step < int(sys.argv[1]) and not told and not over.exists():
-        time.sleep(1)
-        if rank == 0:
-            step += 1
-            with open("steps", "a") as log:
-                log.write(f"{step}\\n")
-    if rank == 0 and step == int(sys.argv[1]):
-        over.touch()
-    if rank == 0:
-        kept.with_name(".new").write_text(str(step))
-        kept.with_name(".new").rename(kept)
-    print(f"rank {rank} saved step {step}", flush=True)
-    """
+COUNTING = (REPOSITORY / "examples" / "resume.py").read_text(encoding="utf-8")
 CRASHING = """
     open("starts", "a").write("started\\n")
     import no_such_module
@@ -150,9 +127,7 @@ def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def start(box: sandbox.Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Chain]:
     """Start a chain of a program, detached, in a folder of its own."""
 
-    def launch(
-        name: str, program: str, command: str, *options: str, more: dict[str, str] | None = None
-    ) -> Chain:
+    def launch(name: str, program: str, command: str, *options: str, template: str = "") -> Chain:
         home = tmp_path_factory.mktemp(name)
         (home / "work.py").write_text(textwrap.dedent(program), encoding="utf-8")
         families = home / "config" / "rv" / "strategies"
@@ -160,7 +135,10 @@ def start(box: sandbox.Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Cal
         (families / "checkpoint.yaml").write_text(
             "{name: checkpoint, serves: checkpoint, defaults: {min_usable: 30s}}"
         )
-        rv = Rv(box=box, home=home, more=more or {})
+        if template:
+            (home / "config" / "rv" / "templates").mkdir()
+            (home / "config" / "rv" / "templates" / "_chain.sh.j2").write_text(template)
+        rv = Rv(box=box, home=home)
         total = f"{4 * MINUTES + 4}m"
         words = ("--checkpoint", "--checkpoint-buffer", "20s", "--time", total, "-d")
         done = rv("up", "--run", command, *words, *options)
@@ -170,29 +148,19 @@ def start(box: sandbox.Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return launch
 
 
-@pytest.fixture(scope="module")
-def no_sbatch_on_nodes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A PATH whose sbatch works for clients and is forbidden in jobs, as some sites have it."""
-    folder = tmp_path_factory.mktemp("bin")
-    script = folder / "sbatch"
-    script.write_text(
-        '#!/bin/bash\n[ -z "$SLURM_JOB_ID" ] || { echo "not on a compute node" >&2; exit 1; }\n'
-        'exec /usr/bin/sbatch "$@"\n'
-    )
-    script.chmod(0o755)
-    return {"PATH": f"{folder}:{os.environ['PATH']}"}
-
-
 @pytest.fixture(scope="module", autouse=True)
-def chains(start: Callable[..., Chain], no_sbatch_on_nodes: dict[str, str]) -> dict[str, Chain]:
+def chains(start: Callable[..., Chain]) -> dict[str, Chain]:
     """Start those that take long together."""
     ranks = f"torchrun work.py {STEPS}"
+    chain = (REPOSITORY / "templates" / "_chain.sh.j2").read_text(encoding="utf-8")
+    assert "timeout 30 sbatch" in chain
+    forbidden = chain.replace("timeout 30 sbatch", "timeout 30 false")
     return {
         "ranks": start("ranks", COUNTING, ranks, "--gpu", "4", "-p", "two"),
         "deaf": start("deaf", DEAF, "python3 work.py", "-p", "one"),
         "requeued": start(
             "requeued", COUNTING, f"exec python3 work.py {STEPS // 2 + STEPS // 4}", "-p", "one",
-            more=no_sbatch_on_nodes,
+            template=forbidden,
         ),
         "stopped": start("stopped", COUNTING, f"python3 work.py {STEPS}", "-p", "stop"),
     }  # fmt: skip
