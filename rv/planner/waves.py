@@ -85,7 +85,7 @@ def _unasked(in_segments: int) -> tuple[str, ...]:
     if not in_segments:
         return ()
     plural = "strategy is" if in_segments == 1 else "strategies are"
-    why = "they need --checkpoint, and a command that can resume"
+    why = "add --checkpoint for a command that can resume"
     return (f"{in_segments} checkpoint {plural} not submitted: {why}",)
 
 

@@ -38,7 +38,7 @@ rv_mark() {
 rv_cancel_siblings() {
   local ids
   mapfile -t ids < <({
-    cat "$RV_RACE_DIR"/jobs/*.id
+    cat "$RV_RACE_DIR"/jobs/[1-9]*.id
     rv_slurm squeue -h -u "$SLURM_JOB_USER" --name=rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3 -o %A
   } 2>/dev/null | sort -u | grep -vx -e "$SLURM_JOB_ID" -e '')
   [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null

@@ -62,6 +62,18 @@ BY_WORD = """
     (here / ".rv-next").write_text("again" if os.environ["RV_SEGMENT"] != "3" else "done")
     sys.exit(int(os.environ["RV_SEGMENT"] != "3"))
     """
+TWINS = """
+    import os, time
+    from pathlib import Path
+
+    with open("starts", "a") as log:
+        log.write(os.environ["RV_SEGMENT"] + "\\n")
+    while not Path("go").exists():
+        time.sleep(0.1)
+    time.sleep(3)
+    word = "again" if os.environ["RV_SEGMENT"] == "1" else "done"
+    Path(os.environ["RV_CHECKPOINT_DIR"], ".rv-next").write_text(word)
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +106,7 @@ def spec() -> dict[str, Any]:
     groups = [
         group("t", "a100", nodes=2, gpus=2),
         group("o", "a100", nodes=4, gpus=1),
-        group("p", "a100", nodes=1, gpus=1),
+        group("p", "a100", nodes=1, gpus=4),
         group("b", "a100", nodes=2, gpus=1),
         group("s", "a100", nodes=1, gpus=1),
     ]
@@ -198,11 +210,28 @@ def test_the_commands_own_word_counts(start: Callable[..., Chain], eventually: E
     assert chain.ends() == ["again", "again", "done"]
 
 
+def test_duplicates_of_a_segment_run_it_once(
+    start: Callable[..., Chain], eventually: Eventually
+) -> None:
+    """As after an sbatch that timed out and had been accepted all the same."""
+    chain = start("twins", TWINS, "python3 work.py", "-p", "low", "--time", "10m")
+    eventually(lambda: chain.lines("starts"), timeout=60)
+    job = chain.race.claim["owner"].partition(".")[0]
+    script = str(chain.race.directory / "jobs" / "1.sh")
+    name = f"--job-name=rv-{chain.race.race_id}-next"
+    for _ in range(3):
+        chain.rv.slurm("sbatch", name, f"--dependency=afterany:{job}", script, job)
+    (chain.home / "go").touch()
+    said = finished(chain, eventually, 90)
+    assert said["state"] == "COMPLETED"
+    assert chain.lines("starts") == ["1", "2"]
+
+
 def test_a_preempted_one_resumes(start: Callable[..., Chain], eventually: Eventually) -> None:
     """Slurm puts it back, and it goes on with a new segment when the node is free again."""
     chain = start("preempted", ALIVE, "python3 work.py", "-p", "low", "--time", "10m")
     eventually(lambda: chain.lines("beats"), timeout=60)
-    other = chain.rv.fill("p1", 1, "-p", "high")
+    other = chain.rv.fill("p1", 4, "-p", "high")
     eventually(lambda: chain.rv.job_state(other) == "RUNNING", timeout=60)
     eventually(lambda: chain.state()["state"] == "PENDING")
     assert "segment 2 waits" in chain.state()["why"]

@@ -43,7 +43,10 @@ def test_what_fits_the_hole_starts_and_what_does_not_waits(hole, slurm, eventual
     assert short["estimate"]["start_in_s"] == 0
     assert 480 < short["estimate"]["window_s"] <= 600
 
-    (long,) = plan("--gpu", "4", "--time", "20m", "--single-node")
+    (part, long) = plan("--gpu", "4", "--time", "20m", "--single-node")
+    assert (part["mode"], part["total_s"]) == ("checkpoint", 1200)
+    assert part["segments"] > 2
+    assert part["estimate"]["source"] == "hole"
     assert (long["estimate"]["source"], long["mode"]) == ("planned", "direct")
     assert 4000 < long["estimate"]["start_in_s"] <= 4200
 
@@ -63,6 +66,19 @@ def test_what_fits_the_hole_starts_and_what_does_not_waits(hole, slurm, eventual
     assert rows[name][0] == "PENDING"
     # Slurm plans in whole minutes (bf_resolution).
     assert rows[name][1][:16] >= rows["big"][2][:16]
+
+
+def test_segments_and_shorter_times_start_in_the_hole(hole):
+    """Twenty minutes do not fit: segments of them do, and so does less where less will do."""
+    rv = [sys.executable, "-m", "rv", "up", "--gpu", "4", "--single-node", "--time", "20m"]
+    for option in (["--checkpoint"], ["--min-time", "4m"]):
+        done = subprocess.run(
+            [*rv, *option, "--run", "squeue -h -j $SLURM_JOB_ID -o %l"],
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        minutes = int(done.stdout.split(":")[0])
+        assert 6 <= minutes <= 9, done.stdout
 
 
 def test_a_saved_snapshot_plans_the_same_without_the_cluster(hole, tmp_path, monkeypatch):
