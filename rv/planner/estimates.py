@@ -10,7 +10,8 @@ from rv.planner.layouts import Layout
 from rv.planner.needs import Needs
 from rv.planner.nodes import is_settled
 from rv.planner.pools import Pool, Slot
-from rv.planner.timeline import FOREVER, Share, Timeline, Window, earliest, hole_now
+from rv.planner.rooms import FOREVER
+from rv.planner.timeline import Share, Timeline, Window, earliest, hole_now
 
 Windows = Mapping[str, Sequence[Window]]
 _LONGEST: Final = timedelta(days=3650).total_seconds()

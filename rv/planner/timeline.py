@@ -8,30 +8,9 @@ of 24, with jobs that started at +30 s of slack and waited at -10 s.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import inf
-from typing import Final
 
 from rv.models.snapshot import Node, QueuedJob, Snapshot
-
-FOREVER: Final = inf
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Claimed:
-    """What a job or a reservation holds of one node between two moments, in seconds from now.
-
-    `whole`: nothing of the node is left for others. GPUs of a job whose type is not known count
-    against every type.
-    """
-
-    start: float
-    end: float
-    cpus: int = 0
-    memory_mib: int = 0
-    gpus: int = 0
-    gpu_type: str = ""
-    whole: bool = False
-    running: bool = False
+from rv.planner.rooms import FOREVER, Claimed, Room, Stock, rooms
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,12 +32,17 @@ class Window:
     end: float
 
 
+Windows = tuple[Window, ...]
+
+
 class Timeline:
     """Every node's claims, read once from a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._now = snapshot.taken_at
         self._claims: dict[str, list[Claimed]] = {}
+        self._rooms: dict[tuple[str, Stock], tuple[Room, ...]] = {}
+        self._windows: dict[Share, dict[tuple[str, int, int], Windows]] = {}
         self.planned: set[str] = set()
         """Nodes on which Slurm has planned the start of a pending job."""
         for job in snapshot.jobs:
@@ -102,65 +86,45 @@ class Timeline:
     def _seconds(self, moment: datetime) -> float:
         return (moment - self._now).total_seconds()
 
-    def windows(self, node: Node, share: Share, total_gpus: int, free_gpus: int) -> list[Window]:
+    def windows(self, node: Node, share: Share, total_gpus: int, free_gpus: int) -> Windows:
         """Return when the node has room for the share, in order.
 
-        `total_gpus` and `free_gpus` are those of the share's type on this node, now.
+        `total_gpus` and `free_gpus` are those of the share's type on this node, now. Partitions
+        overlap, so the same is asked often: each answer is worked out once.
         """
-        claims = self._claims.get(node.name, ())
-        moments = sorted({0.0, *(c.start for c in claims), *(c.end for c in claims)} - {FOREVER})
-        found: list[Window] = []
-        for at, begin in enumerate(moments):
-            end = moments[at + 1] if at + 1 < len(moments) else FOREVER
-            if begin < 0 or not self._fits(node, share, claims, begin, total_gpus, free_gpus):
-                continue
-            if found and found[-1].end == begin:
-                found[-1] = Window(found[-1].start, end)
-            else:
-                found.append(Window(begin, end))
-        return found
+        known = self._windows.setdefault(share, {})
+        key = (node.name, total_gpus, free_gpus)
+        if key not in known:
+            stock = Stock(gpu_type=share.gpu_type, total=total_gpus, free=free_gpus)
+            known[key] = tuple(_windows(self._rooms_of(node, stock), share))
+        return known[key]
 
-    @staticmethod
-    def _fits(
-        node: Node,
-        share: Share,
-        claims: Sequence[Claimed],
-        moment: float,
-        total_gpus: int,
-        free_gpus: int,
-    ) -> bool:
-        """Whether the share fits at a moment: what is free now, plus what has ended, less plans."""
-        held = [c for c in claims if c.start <= moment < c.end]
-        ended = [c for c in claims if c.running and c.end <= moment]
-        planned = [c for c in held if not c.running]
-        # Jobs that this user may not see end at no time that anybody said.
-        unseen = node.cpus_used - sum(c.cpus for c in ended) - sum(c.cpus for c in held)
-        if any(c.whole for c in held) or (share.whole and (held or unseen > 0)):
-            return False
-        if (not ended and _is_full(node)) or _is_planned_unseen(node, claims):
-            return False
-        gpus = free_gpus + _gpus(ended, share.gpu_type) - _gpus(planned, share.gpu_type)
-        cpus = node.cpus - node.cpus_used + sum(c.cpus for c in ended)
-        memory = node.memory_mib - node.memory_used_mib + sum(c.memory_mib for c in ended)
-        return (
-            min(gpus, total_gpus) >= share.gpus
-            and min(cpus, node.cpus) - sum(c.cpus for c in planned) >= share.cpus
-            and min(memory, node.memory_mib) - sum(c.memory_mib for c in planned)
-            >= share.memory_mib
-        )
+    def _rooms_of(self, node: Node, stock: Stock) -> tuple[Room, ...]:
+        key = (node.name, stock)
+        if key not in self._rooms:
+            self._rooms[key] = tuple(rooms(node, self._claims.get(node.name, ()), stock))
+        return self._rooms[key]
 
 
-def _is_full(node: Node) -> bool:
-    return "ALLOCATED" in node.states
+def _windows(free: Iterable[Room], share: Share) -> list[Window]:
+    found: list[Window] = []
+    for room in free:
+        if not _fits(share, room):
+            continue
+        if found and found[-1].end == room.start:
+            found[-1] = Window(found[-1].start, room.end)
+        else:
+            found.append(Window(room.start, room.end))
+    return found
 
 
-def _is_planned_unseen(node: Node, claims: Sequence[Claimed]) -> bool:
-    """Slurm plans a job there that this user may not see."""
-    return "PLANNED" in node.states and all(c.running or c.whole for c in claims)
-
-
-def _gpus(claims: Iterable[Claimed], gpu_type: str) -> int:
-    return sum(c.gpus for c in claims if not gpu_type or not c.gpu_type or c.gpu_type == gpu_type)
+def _fits(share: Share, room: Room) -> bool:
+    return (
+        room.gpus >= share.gpus
+        and room.cpus >= share.cpus
+        and room.memory_mib >= share.memory_mib
+        and (room.empty or not share.whole)
+    )
 
 
 def earliest(

@@ -9,7 +9,8 @@ from rv.models.job import JobState
 from rv.models.plan import Mode, Source
 from rv.models.request import Request
 from rv.models.snapshot import QueuedJob
-from rv.planner.timeline import FOREVER, Window, earliest, hole_now
+from rv.planner.rooms import FOREVER
+from rv.planner.timeline import Window, earliest, hole_now
 from tests.unit.planner_clusters import NOON, nodes, partition, planned, snapshot
 
 HOUR = timedelta(hours=1)
