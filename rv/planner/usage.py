@@ -26,32 +26,40 @@ class Usage:
     def __init__(self, snapshot: Snapshot) -> None:
         self._counts: dict[tuple[str, Whose], Counter[str]] = {}
         partition_qos = {p.name: p.qos for p in snapshot.partitions if p.qos}
-        for job in snapshot.jobs:
-            owners = {f"QOS {job.qos}", f"account {job.account}"}
-            for name in job.partition.split(","):
+        for (qos, account, partition, is_mine), amounts in _sums(snapshot).items():
+            owners = {f"QOS {qos}", f"account {account}"}
+            for name in partition.split(","):
                 if name in partition_qos:
                     owners.add(f"QOS {partition_qos[name]}")
-            amounts = _amounts(job)
             for owner in owners:
                 self._add(owner, Whose.EVERYBODYS, amounts)
-                if job.user == snapshot.user:
+                if is_mine:
                     self._add(owner, Whose.MINE, amounts)
 
     def of(self, owner: str, whose: Whose) -> Amounts:
         """Return what is in use; amounts that are not listed are none."""
         return self._counts.get((owner, whose), Counter())
 
-    def _add(self, owner: str, whose: Whose, amounts: Counter[str]) -> None:
+    def _add(self, owner: str, whose: Whose, amounts: Amounts) -> None:
         self._counts.setdefault((owner, whose), Counter()).update(amounts)
 
 
-def _amounts(job: QueuedJob) -> Counter[str]:
+def _sums(snapshot: Snapshot) -> dict[tuple[str, str, str, bool], dict[str, int]]:
+    """Add jobs up that count against the same owners: by QOS, account, partition, and if mine."""
+    sums: dict[tuple[str, str, str, bool], dict[str, int]] = {}
+    for job in snapshot.jobs:
+        key = (job.qos, job.account, job.partition, job.user == snapshot.user)
+        held = sums.setdefault(key, {})
+        for name, count in _amounts(job):
+            held[name] = held.get(name, 0) + count
+    return sums
+
+
+def _amounts(job: QueuedJob) -> tuple[tuple[str, int], ...]:
     if job.state.is_terminal:
-        return Counter()
+        return ()
     if job.state not in _HOLDING:
-        return Counter({"submitted": 1})
-    amounts = Counter({"submitted": 1, "jobs": 1, "cpu": job.cpus, "node": len(job.nodes)})
-    amounts["gres/gpu"] = job.gpus
-    if job.gpu_type:
-        amounts[f"gres/gpu:{job.gpu_type}"] = job.gpus
-    return amounts
+        return (("submitted", 1),)
+    held = (("submitted", 1), ("jobs", 1), ("cpu", job.cpus), ("node", len(job.nodes)))
+    typed = ((f"gres/gpu:{job.gpu_type}", job.gpus),) if job.gpu_type else ()
+    return (*held, ("gres/gpu", job.gpus), *typed)

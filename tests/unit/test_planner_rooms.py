@@ -3,13 +3,14 @@
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rv.models.job import JobState
 from rv.models.snapshot import QueuedJob, Reservation
 from rv.planner.rooms import FOREVER
-from rv.planner.timeline import Share, Timeline
+from rv.planner.timeline import Share, Timeline, Window
 from tests.unit.planner_clusters import NOON, nodes, snapshot
 
 LAST = 12
@@ -139,3 +140,20 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(cluster, asked):
         for node in cluster.nodes:
             fresh = Timeline(cluster).windows(node, share, total, free)
             assert timeline.windows(node, share, total, free) == fresh
+
+
+@pytest.mark.parametrize("amount", ["cpus", "memory_mib"])
+def test_a_node_has_no_more_than_it_has(amount):
+    """What a job gives back that the node did not count as used is no room for two."""
+    common = {"job_id": "1", "user": "other", "partition": "gpu", amount: 4}
+    runs = QueuedJob(state=JobState.RUNNING, nodes=("n1",), end=at(5), **common)
+    waits = QueuedJob(
+        state=JobState.PENDING, planned_nodes=("n1",), start=at(6), end=at(8), **common
+    )
+    (node,) = nodes("n", 1, cpus=4)
+    node = replace(node, memory_mib=4)
+    share = replace(
+        Share(cpus=0, memory_mib=0, gpus=0, gpu_type="", whole=False), **{amount: 2}
+    )
+    windows = Timeline(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows(node, share, 0, 0)
+    assert windows == (Window(0, 6), Window(8, FOREVER))
