@@ -4,17 +4,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-_KEY: Final = re.compile(r"(?:^|\s)([A-Za-z][\w:/]*)=", re.ASCII)
+_KEY: Final = re.compile(r"\s([A-Za-z][\w:/]*+)=", re.ASCII)
 
 
 def fields(line: str) -> dict[str, str]:
     """Split a record at its keys. The first of two equal keys wins: free text comes last."""
-    found: dict[str, str] = {}
-    keys = list(_KEY.finditer(line))
-    ends = [*(key.start() for key in keys[1:]), len(line)]
-    for key, end in zip(keys, ends, strict=False):
-        found.setdefault(key[1], line[key.end() : end].strip())
-    return found
+    _, *parts = _KEY.split(f" {line}")
+    # Backwards, so that the first of two equal keys is the last one written.
+    return dict(zip(parts[-2::-2], map(str.strip, parts[::-2]), strict=True))
 
 
 def records(text: str, first_key: str) -> Iterator[str]:

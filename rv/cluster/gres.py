@@ -1,6 +1,8 @@
 """The GPUs of a node, from its `Gres`, `GresUsed` and TRES texts."""
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from rv.cluster import tres
@@ -26,7 +28,9 @@ def parse_gpus(gres: str, gres_used: str, alloc_tres: str = "") -> tuple[GpuGrou
     )
 
 
-def _by_type(text: str) -> dict[str, int]:
+# Nodes of one kind have the same text, and those in use one of few.
+@lru_cache(maxsize=4096)
+def _by_type(text: str) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for item in _ITEM.finditer(text):
         if item.start() and text[item.start() - 1] != ",":

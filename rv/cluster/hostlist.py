@@ -19,7 +19,7 @@ def expand(text: str) -> tuple[str, ...]:
     if text in _NOTHING:
         return ()
     if "[" not in text:
-        return tuple(islice((name for name in text.split(",") if name), LIMIT))
+        return tuple(name for name in text.split(",") if name)[:LIMIT]
     return tuple(islice(_all_names(text), LIMIT))
 
 

@@ -1,6 +1,7 @@
 """Nodes, from `scontrol show node -d -o`."""
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from rv.cluster import words
@@ -31,6 +32,7 @@ def parse_nodes(text: str) -> tuple[Node, ...]:
     return tuple(node for node in nodes if node.name)
 
 
+@lru_cache(maxsize=256)
 def parse_states(text: str) -> frozenset[str]:
     """Split `MIXED+PLANNED`; a sign of sinfo (`idle~`, `DOWN*`) becomes Slurm's word for it."""
     found = set()

@@ -1,5 +1,7 @@
 """Everybody's queued and running jobs, from one `squeue`."""
 
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from rv.cluster import tres, words
@@ -12,6 +14,7 @@ _FIELDS: Final = (
     "UserName", "Account", "QOS", "Partition", "State", "StartTime", "EndTime", "NodeList",
     "SchedNodes", "NumNodes", "NumCPUs", "tres-alloc", "tres-per-node", "tres-per-job",
 )  # fmt: skip
+_TYPED: Final = "gres/gpu:"
 _STATES: Final = "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
 
 
@@ -35,8 +38,8 @@ def parse_queued(text: str, sentinel: str) -> tuple[QueuedJob, ...]:
 
 def _job(job_id: str, columns: list[str]) -> QueuedJob:
     value = dict(zip(_FIELDS, columns, strict=False))
-    counted = tres.parse_tres(value["tres-alloc"])
-    gpus, gpu_type = _gpus(value, counted)
+    held = _held(value["tres-alloc"])
+    gpus, gpu_type = _gpus(value, held)
     return QueuedJob(
         job_id=job_id,
         user=words.word(value["UserName"]),
@@ -49,18 +52,43 @@ def _job(job_id: str, columns: list[str]) -> QueuedJob:
         start=words.time(value["StartTime"]),
         end=words.time(value["EndTime"]),
         cpus=words.number(value["NumCPUs"]) or 0,
-        memory_mib=dict(counted).get("mem", 0),
+        memory_mib=held.memory_mib,
         gpus=gpus,
         gpu_type=gpu_type,
         name=printable(columns[-1].removesuffix("|")),
     )
 
 
-def _gpus(value: dict[str, str], counted: tuple[tuple[str, int], ...]) -> tuple[int, str]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Held:
+    """What a job's TRES count: memory in MiB, and GPUs, whose types may be named."""
+
+    memory_mib: int
+    gpus: int
+    types: frozenset[str]
+
+
+# Most jobs ask for what some other job asks for.
+@lru_cache(maxsize=4096)
+def _held(text: str) -> _Held:
+    counted = tres.parse_tres(text)
+    named = [name for name, _ in counted if name.startswith(_TYPED)]
+    return _Held(
+        memory_mib=dict(counted).get("mem", 0),
+        gpus=tres.gpus_allocated(counted),
+        types=frozenset(name.removeprefix(_TYPED) for name in named),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _asked(text: str) -> tuple[int, frozenset[str]]:
+    return tres.gpus_asked(text)
+
+
+def _gpus(value: dict[str, str], held: _Held) -> tuple[int, str]:
     """Count GPUs by TRES, or by the request where the site does not account for GPUs."""
-    per_node, node_types = tres.gpus_asked(value["tres-per-node"])
-    per_job, job_types = tres.gpus_asked(value["tres-per-job"])
+    per_node, node_types = _asked(value["tres-per-node"])
+    per_job, job_types = _asked(value["tres-per-job"])
     asked = per_job or per_node * (words.number(value["NumNodes"]) or 1)
-    named = {name.removeprefix("gres/gpu:") for name, _ in counted if name.startswith("gres/gpu:")}
-    types = node_types | job_types or named
-    return tres.gpus_allocated(counted) or asked, next(iter(types)) if len(types) == 1 else ""
+    types = node_types | job_types or held.types
+    return held.gpus or asked, next(iter(types)) if len(types) == 1 else ""

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 
@@ -84,6 +85,7 @@ _TERMINAL: Final = frozenset(
 _FIRST_WORD: Final = re.compile(r"[A-Z_]+", re.ASCII)
 
 
+@lru_cache(maxsize=256)
 def job_state(text: str) -> JobState:
     """Read a state as Slurm's commands print it, `CANCELLED by 123` and `COMPLETED+` too."""
     match = _FIRST_WORD.match(text.strip().upper())
