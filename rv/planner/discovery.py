@@ -1,6 +1,7 @@
 """Find the GPU models of a cluster: from GRES types, then node features, then partition names."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Final
 
 from rv.models.snapshot import GpuGroup, Node, Partition
@@ -22,10 +23,12 @@ def discover(
 ) -> tuple[Pool, ...]:
     """Return one pool for each model and GRES type of each partition, not yet told apart."""
     reader = _Reader(catalogue)
+    # Partitions overlap: what a node has to offer is worked out once.
+    shares = {name: _slots(node, excluded) for name, node in nodes.items() if node.gpus}
     pools: list[Pool] = []
     for partition in partitions:
-        members = (nodes[name] for name in partition.nodes if name in nodes)
-        pools.extend(_pools(partition, members, reader, excluded))
+        members = (shares[name] for name in partition.nodes if name in shares)
+        pools.extend(_pools(partition, members, reader))
     return tuple(pools)
 
 
@@ -44,22 +47,16 @@ def cpu_pool(
 
 def _pools(
     partition: Partition,
-    members: Iterable[Node],
+    members: Iterable[tuple[tuple[str, Slot], ...]],
     reader: "_Reader",
-    excluded: frozenset[str],
 ) -> Iterator[Pool]:
     slots: dict[_Key, list[Slot]] = {}
     models: dict[_Key, tuple[GpuModel, MigProfile | None]] = {}
-    for node in members:
-        lost = lost_because(node, excluded) if node.gpus else ""
-        all_gpus = sum(group.total for group in node.gpus)
-        for group in _by_type(node.gpus):
-            model, mig = reader.model(group.type, node.features, partition.name)
-            key = (group.type, model.name, mig.name if mig else "")
-            models[key] = (model, mig)
-            slots.setdefault(key, []).append(
-                Slot(node=node, total=group.total, free=group.free, all_gpus=all_gpus, lost=lost)
-            )
+    for gres_type, slot in chain.from_iterable(members):
+        model, mig = reader.model(gres_type, slot.node.features, partition.name)
+        key = (gres_type, model.name, mig.name if mig else "")
+        models[key] = (model, mig)
+        slots.setdefault(key, []).append(slot)
     for key, (model, mig) in models.items():
         yield Pool(
             partition=partition,
@@ -69,6 +66,16 @@ def _pools(
             pattern=model.pattern,
             slots=tuple(slots[key]),
         )
+
+
+def _slots(node: Node, excluded: frozenset[str]) -> tuple[tuple[str, Slot], ...]:
+    """Return a node's share in the pools of each of its GRES types."""
+    lost = lost_because(node, excluded)
+    every = sum(group.total for group in node.gpus)
+    return tuple(
+        (group.type, Slot(node=node, total=group.total, free=group.free, all_gpus=every, lost=lost))
+        for group in _by_type(node.gpus)
+    )
 
 
 def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:

@@ -1,0 +1,96 @@
+"""Parsing and planning a dry run of 4 GPUs on clusters of 100 to 10,000 nodes and 5 jobs a node.
+
+Wanted: 10,000 nodes in at most 2 s and 300 MiB, 1,000 nodes in at most 0.25 s. Each size has a
+process of its own, so that one's memory is not another's; growth is that of the same run.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from synthetic import SENTINEL, probe_text
+
+from rv.cluster.assemble import build_snapshot
+from rv.cluster.frames import parse_frames
+from rv.models.request import Request
+from rv.planner import load_catalogue, load_families, plan, require_feasible
+from rv.render.script import sbatch_line
+
+SIZES = (100, 300, 1000, 3000, 10_000)
+JOBS_PER_NODE = 5
+WANTED = {1000: (0.25, None), 10_000: (2.0, 300)}
+
+
+def measure(path: Path) -> dict[str, float]:
+    """Do in this process what a dry run does with a probe's answer, and say what it took."""
+    catalogue, families = load_catalogue(), load_families()
+    text = path.read_bytes().decode("utf-8", errors="replace")
+    request = Request(gpus=4)
+    began = time.perf_counter()
+    frames = parse_frames(text, SENTINEL)
+    assert frames is not None
+    snapshot = build_snapshot(frames, SENTINEL)
+    parsed = time.perf_counter()
+    made = plan(request, snapshot, catalogue, families)
+    require_feasible(made, request)
+    lines = [sbatch_line(job.strategy) for job in made.submissions]
+    planned = time.perf_counter()
+    assert lines
+    return {
+        "nodes": len(snapshot.nodes),
+        "partitions": len(snapshot.partitions),
+        "jobs": len(snapshot.jobs),
+        "strategies": len(made.strategies),
+        "parse_s": parsed - began,
+        "plan_s": planned - parsed,
+        "sum_s": planned - began,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def apart(nodes: int, folder: Path) -> dict[str, float]:
+    """Measure three times, each in a new process; the quickest has waited least for others."""
+    path = folder / f"{nodes}.txt"
+    path.write_text(probe_text(nodes, nodes * JOBS_PER_NODE))
+    command = [sys.executable, __file__, str(path)]
+    runs = [
+        json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        for _ in range(3)
+    ]
+    return min(runs, key=lambda run: run["sum_s"])
+
+
+def wanted(nodes: int) -> str:
+    """Say what a size should take at most."""
+    seconds, mib = WANTED.get(nodes, (None, None))
+    limits = [f"<= {seconds} s"] if seconds else []
+    limits += [f"<= {mib} MiB"] if mib else []
+    return f" (want {', '.join(limits)})" if limits else ""
+
+
+def main() -> None:
+    """Print a line for each size, then how much each part grew from the first size to the last."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [apart(nodes, Path(folder)) for nodes in SIZES]
+    for row in rows:
+        print(
+            f"scale: {row['nodes']} nodes, {row['partitions']} partitions, {row['jobs']} jobs, "
+            f"{row['strategies']} strategies: parse {row['parse_s']:.3f} s + plan "
+            f"{row['plan_s']:.3f} s = {row['sum_s']:.3f} s, {row['peak_mib']:.0f} MiB"
+            f"{wanted(int(row['nodes']))}"
+        )
+    for small, large in ((rows[0], rows[-1]), *zip(rows, rows[1:], strict=False)):
+        parts = ("nodes", "parse_s", "plan_s", "sum_s", "peak_mib")
+        grown = ", ".join(f"{part} x {large[part] / small[part]:.1f}" for part in parts)
+        print(f"scale: growth from {small['nodes']} to {large['nodes']} nodes: {grown}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(Path(sys.argv[1]))))
+    else:
+        main()
