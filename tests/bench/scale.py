@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from itertools import pairwise
 from pathlib import Path
 
 from synthetic import SENTINEL, probe_text
@@ -83,7 +84,7 @@ def main() -> None:
             f"{row['plan_s']:.3f} s = {row['sum_s']:.3f} s, {row['peak_mib']:.0f} MiB"
             f"{wanted(int(row['nodes']))}"
         )
-    for small, large in ((rows[0], rows[-1]), *zip(rows, rows[1:], strict=False)):
+    for small, large in ((rows[0], rows[-1]), *pairwise(rows)):
         parts = ("nodes", "parse_s", "plan_s", "sum_s", "peak_mib")
         grown = ", ".join(f"{part} x {large[part] / small[part]:.1f}" for part in parts)
         print(f"scale: growth from {small['nodes']} to {large['nodes']} nodes: {grown}")

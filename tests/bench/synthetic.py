@@ -61,7 +61,10 @@ def probe_text(nodes: int, jobs: int, seed: int = 1) -> str:
     assert frames is not None
     texts = {
         "config": "\n".join(
-            (f"Configuration data as of {NOON.isoformat()}", *frames["config"].stdout.split("\n")[1:])
+            (
+                f"Configuration data as of {NOON.isoformat()}",
+                *frames["config"].stdout.split("\n")[1:],
+            )
         ),
         "nodes": "\n".join(_node_line(machine, random) for machine in machines),
         "partitions": "\n".join(_partition_lines(nodes)),

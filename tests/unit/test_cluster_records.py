@@ -2,7 +2,6 @@
 
 from datetime import datetime, timedelta
 from pathlib import Path
-from time import perf_counter
 
 import pytest
 from hypothesis import given
@@ -248,17 +247,3 @@ def test_no_text_raises(parse: object) -> None:
         parse(text)  # type: ignore[operator]
 
     check()
-
-
-def test_parsing_time_is_linear() -> None:
-    """Ten times the nodes and jobs take about ten times as long, not a hundred."""
-    node = captured("22.05", "show_node").split("\n")[1] + "\n"
-
-    def seconds(count: int) -> float:
-        start = perf_counter()
-        assert len(parse_nodes(node * count)) == count
-        assert len(parse_queued(f"{PENDING}\n" * count, "S")) == count
-        return perf_counter() - start
-
-    seconds(50)
-    assert seconds(3000) < 40 * max(seconds(300), 0.01)

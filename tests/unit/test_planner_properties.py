@@ -1,6 +1,5 @@
-"""What holds of every plan, whatever the cluster and the request; and how long a large one takes."""
+"""What holds of every plan, whatever the cluster and the request."""
 
-import time
 from dataclasses import replace
 from datetime import timedelta
 
@@ -135,28 +134,3 @@ def test_the_order_of_the_snapshot_does_not_matter(cluster, request, random):
     assert made.strategies == again.strategies
     assert made.excluded == again.excluded
     assert made.submissions == again.submissions
-
-
-def large(count):
-    """Return a cluster of so many nodes in ten kinds and eleven partitions."""
-    types = ["v100", "a100", "a40", "t4", "h100", "h200", "l40s", "weird", "a6000", "rtx3090"]
-    kinds_of = [nodes(f"{name}-", count // 10, gres={name: 8}) for name in types]
-    pairs = [(partition(f"p{n}", members), members) for n, members in enumerate(kinds_of)]
-    every = tuple(node for members in kinds_of for node in members)
-    return snapshot(*pairs, (partition("all", every), every))
-
-
-def test_ten_thousand_nodes_in_about_ten_times_a_thousand():
-    """Time grows with the nodes, not with their square."""
-
-    def seconds(cluster):
-        best = 60.0
-        for _ in range(3):
-            start = time.perf_counter()
-            planned(Request(gpus=8), cluster)
-            best = min(best, time.perf_counter() - start)
-        return best
-
-    few, many = seconds(large(1000)), seconds(large(10_000))
-    assert many < 40 * few
-    assert many < 10

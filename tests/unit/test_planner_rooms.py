@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -97,7 +98,9 @@ def fits(cluster, share, total, free, second):
     closed = [r for r in cluster.reservations if r.start <= at(second) < r.end]
 
     def gpus(jobs):
-        mine = (j for j in jobs if "" in (share.gpu_type, j.gpu_type) or j.gpu_type == share.gpu_type)
+        mine = (
+            j for j in jobs if "" in (share.gpu_type, j.gpu_type) or j.gpu_type == share.gpu_type
+        )
         return sum(part(job.gpus, job) for job in mine)
 
     def has_room(whole, used, asked, name):
@@ -126,7 +129,7 @@ def test_windows_are_the_seconds_in_which_the_share_fits(cluster, share, total, 
     windows = Timeline(cluster).windows(cluster.nodes[0], share, total, free)
     seconds = {s for s in range(LAST + 2) if any(w.start <= s < w.end for w in windows)}
     assert seconds == {s for s in range(LAST + 2) if fits(cluster, share, total, free, s)}
-    assert all(one.end < other.start for one, other in zip(windows, windows[1:], strict=False))
+    assert all(one.end < other.start for one, other in pairwise(windows))
     assert all(window.start < window.end for window in windows)
     assert {w.end for w in windows} <= {*range(LAST + 1), FOREVER}
 
@@ -152,8 +155,8 @@ def test_a_node_has_no_more_than_it_has(amount):
     )
     (node,) = nodes("n", 1, cpus=4)
     node = replace(node, memory_mib=4)
-    share = replace(
-        Share(cpus=0, memory_mib=0, gpus=0, gpu_type="", whole=False), **{amount: 2}
+    share = replace(Share(cpus=0, memory_mib=0, gpus=0, gpu_type="", whole=False), **{amount: 2})
+    windows = Timeline(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows(
+        node, share, 0, 0
     )
-    windows = Timeline(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows(node, share, 0, 0)
     assert windows == (Window(0, 6), Window(8, FOREVER))
