@@ -5,7 +5,7 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -42,9 +42,10 @@ class SnapshotCache:
     def store(self, kind: str, text: str, sentinel: str) -> None:
         """Keep an answer, in place of the one before, for readers at any moment."""
         head = json.dumps({"at": self.clock(), "sentinel": sentinel})
+        parts = (f"{head}\n".encode(), text.encode("utf-8", "surrogatepass"))
         with suppress(OSError):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._replace(kind, f"{head}\n{text}".encode("utf-8", "surrogatepass"))
+            self._replace(kind, parts)
 
     def forget(self) -> None:
         """Drop what tells of the queue, after something that changed it."""
@@ -67,12 +68,12 @@ class SnapshotCache:
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def _replace(self, kind: str, contents: bytes) -> None:
+    def _replace(self, kind: str, parts: Iterable[bytes]) -> None:
         path = self._path(kind)
         descriptor, temporary = tempfile.mkstemp(dir=self.directory, prefix=".new-")
         try:
             with os.fdopen(descriptor, "wb") as file:
-                file.write(contents)
+                file.writelines(parts)
             Path(temporary).replace(path)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)

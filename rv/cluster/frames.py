@@ -60,17 +60,37 @@ echo '{sentinel} done'
 
 def parse_frames(text: str, sentinel: str) -> dict[str, Frame] | None:
     """Read the frames by name; None where the answer was cut off before its last line."""
-    start = f"\n{sentinel} begin "
-    *chunks, last = f"\n{text}".split(f"\n{sentinel} end\n")
+    # By places in the text: the answer of a large cluster is copied no more than it must be.
+    text = text if text.startswith("\n") else f"\n{text}"
+    end = f"\n{sentinel} end\n"
     frames: dict[str, Frame] = {}
-    for chunk in chunks:
-        _, found, body = chunk.partition(start)  # a login banner may stand above the first
-        name_and_code, _, output = body.partition("\n")
-        name, _, code = name_and_code.partition(" ")
-        if found:
-            stdout, _, stderr = output.partition(f"\n{sentinel} stderr\n")
-            frames[name] = Frame(exit_code=_code(code), stdout=stdout, stderr=stderr)
-    return frames if last.lstrip("\n").startswith(f"{sentinel} done") else None
+    at = 0
+    while (stop := text.find(end, at)) >= 0:
+        frames |= _frame(text, at, stop, sentinel)
+        at = stop + len(end)
+    return frames if text[at:].lstrip("\n").startswith(f"{sentinel} done") else None
+
+
+def _frame(text: str, at: int, stop: int, sentinel: str) -> dict[str, Frame]:
+    """Read the frame between two places by its name; a login banner may stand above it."""
+    start = f"\n{sentinel} begin "
+    begin = text.find(start, at, stop)
+    if begin < 0:
+        return {}
+    begin += len(start)
+    output = _place(text, "\n", begin, stop)
+    name, _, code = text[begin:output].partition(" ")
+    output = min(output + 1, stop)
+    mark = f"\n{sentinel} stderr\n"
+    errors = _place(text, mark, output, stop)
+    stderr = text[errors + len(mark) : stop]
+    return {name: Frame(exit_code=_code(code), stdout=text[output:errors], stderr=stderr)}
+
+
+def _place(text: str, mark: str, at: int, stop: int) -> int:
+    """Return where a mark is between two places, else the second."""
+    found = text.find(mark, at, stop)
+    return stop if found < 0 else found
 
 
 def write_frames(frames: Mapping[str, Frame], sentinel: str) -> str:
