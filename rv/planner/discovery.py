@@ -1,6 +1,6 @@
 """Find the GPU models of a cluster: from GRES types, then node features, then partition names."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -16,7 +16,7 @@ _Key = tuple[str, str, str]
 
 
 def discover(
-    partitions: Iterable[Partition],
+    partitions: Sequence[Partition],
     nodes: Mapping[str, Node],
     catalogue: Catalogue,
     excluded: frozenset[str],
@@ -24,7 +24,8 @@ def discover(
     """Return one pool for each model and GRES type of each partition, not yet told apart."""
     reader = _Reader(catalogue)
     # Partitions overlap: what a node has to offer is worked out once.
-    shares = {name: _slots(node, excluded) for name, node in nodes.items() if node.gpus}
+    known = {name for partition in partitions for name in partition.nodes if name in nodes}
+    shares = {name: _slots(nodes[name], excluded) for name in known}
     pools: list[Pool] = []
     for partition in partitions:
         members = (shares[name] for name in partition.nodes if name in shares)
