@@ -16,8 +16,9 @@ from rv.planner.limits import Owner, check_size, has_room
 from rv.planner.needs import Needs, needs, walltime
 from rv.planner.pools import Pool
 from rv.planner.reasons import Unfit, amount
+from rv.planner.rooms import FOREVER
 from rv.planner.segments import buffer_of, check_usable, longest_in
-from rv.planner.timeline import FOREVER, hole_now
+from rv.planner.timeline import hole_now
 from rv.planner.usage import Usage
 
 _TEMPLATE = "checkpoint"
