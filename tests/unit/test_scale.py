@@ -27,6 +27,7 @@ def steps(work, *arguments):
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks before the first call, not in it
     sys.settrace(trace)
     try:
         work(*arguments)
