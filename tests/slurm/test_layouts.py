@@ -109,8 +109,8 @@ def no_world_size(found: Facts) -> bool:
 FINDINGS = [
     (omp_num_threads, "_environment.sh.j2", "export OMP_NUM_THREADS={{ omp_threads }}\n", ""),
     (tokenizers_parallelism, "_environment.sh.j2", " TOKENIZERS_PARALLELISM=false", ""),
-    (node_rank_per_task, "multi_node.sh.j2", "NODE_RANK=$SLURM_PROCID", "NODE_RANK=0"),
-    (one_master, "multi_node.sh.j2", "  export PET_MASTER_ADDR=$MASTER_ADDR\n", ""),
+    (node_rank_per_task, "_on_every_node.sh.j2", "NODE_RANK=$SLURM_PROCID", "NODE_RANK=0"),
+    (one_master, "_on_every_node.sh.j2", "  export PET_MASTER_ADDR=$MASTER_ADDR\n", ""),
     (torchruns_layout, "_environment.sh.j2", " PET_NPROC_PER_NODE=", " NPROC_PER_NODE="),
     (no_world_size, "_environment.sh.j2", " RV_WORLD_SIZE=", " WORLD_SIZE=4 RV_WORLD_SIZE="),
 ]
