@@ -19,17 +19,12 @@ def dry_run(options: RequestOptions, command: Command | None) -> None:
     from rv.ui.documents import plan_document
     from rv.ui.tables import plan_text
     from rv.workflow.launch import prepare
-    from rv.workflow.target import saved_cluster
 
     request = build_request(options, command)
-    if options.snapshot:
-        target: Target | SavedCluster = saved_cluster(options.snapshot)
-        workdir, at = session.working_directory(), session.now()
-    else:
-        here = session.open_session(options.cluster)
-        target, workdir, at = here.target, here.workdir, here.now
-    _say_taken(options, command, target.label)
-    made = prepare(request, target, workdir, {}, at)
+    target = session.planning_target(options.cluster, options.snapshot)
+    say_taken(options, command, target.label)
+    workdir, site = session.working_directory(), options.config.site
+    made = prepare(request, target, workdir, {}, session.now(), site)
     if options.json:
         console.emit_json(plan_document(made.plan, made.names, made.scripts))
     else:
@@ -56,10 +51,11 @@ def launch(
             hint="add --dry-run, or leave it out",
         )
     here = session.open_session(options.cluster)
-    _say_taken(options, command, here.target.label)
+    say_taken(options, command, here.target.label)
     environment = caller_environment(here.environ)
     request = build_request(options, command)
-    made = flow.prepare(request, here.target, here.workdir, environment, here.now)
+    site = options.config.site
+    made = flow.prepare(request, here.target, here.workdir, environment, here.now, site)
     for note in made.plan.notes:
         console.say(note)
     sink = Follower(json_only=options.json)
@@ -137,13 +133,17 @@ def _stop(directory: str, here: session.Session) -> None:
         console.say(f"not confirmed: {stopped.unconfirmed}; rv ps will tell")
 
 
-def _say_taken(options: RequestOptions, command: Command | None, cluster: str) -> None:
+def say_taken(options: RequestOptions, command: Command | None, cluster: str) -> None:
     """The first line says what rv took, so that a misread option is seen at once."""
     what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
     kind = f" ({options.type})" if options.type else ""
     time = f" for {options.time}" if options.time else ""
     run = f": {command.typed or command.line}" if command else ""
     console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
+    for name, setting in options.config.defaults.items():
+        values = setting.value if isinstance(setting.value, list) else [setting.value]
+        told = ", ".join(map(str, values))
+        console.say(f"  {name.replace('_', ' ')} is {told} by {setting.origin}")
 
 
 TYPE_CHECKING = False
@@ -151,4 +151,3 @@ if TYPE_CHECKING:
     from rv.models.race import RaceStatus
     from rv.ui.follow import Follower
     from rv.workflow.launch import Launch
-    from rv.workflow.target import SavedCluster, Target

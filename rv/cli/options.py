@@ -1,11 +1,10 @@
-"""The options that `up` and `run` share, written once, and the request they make."""
+"""The options that commands for GPUs share, written once, and the request they make."""
 
-import inspect
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any, Final, get_type_hints
+from math import inf
+from typing import Annotated, Final
 
 import typer
 
@@ -21,6 +20,7 @@ from rv.models.request import (
     NodeLimit,
     Request,
 )
+from rv.models.site import Config
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
@@ -40,10 +40,16 @@ _OWNED: Final = frozenset(
 )  # fmt: skip
 """sbatch options that rv writes itself, or that would break the race."""
 
+_NO_CONFIG: Final = Config()
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestOptions:
-    """The shared options as typed; `typer` reads this class's annotations."""
+    """The shared options as typed, over the defaults of the configuration files.
+
+    `typer` reads this class's annotations. `config` holds the files' defaults that are in use, and
+    the facts of the site.
+    """
 
     gpu: Annotated[int, typer.Option("--gpu", "-g", min=0, metavar="N", help="GPUs in all.")] = 1
     type: Annotated[
@@ -118,6 +124,10 @@ class RequestOptions:
     wait_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="Cancel when nothing has started by then.")
     ] = ""
+    max_cost: Annotated[
+        float | None,
+        typer.Option(min=0, metavar="X", help="Leave out what would cost more; see rv cost."),
+    ] = None
     sbatch: Annotated[
         list[str] | None,
         typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
@@ -127,34 +137,7 @@ class RequestOptions:
         str, typer.Option(metavar="FILE", help="Plan on a saved cluster (rv snapshot).")
     ] = ""
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
-
-
-def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the shared options: its `options` parameter becomes one for each of them."""
-    signature = inspect.signature(command)
-    hints = get_type_hints(command, include_extras=True)
-    shared = get_type_hints(RequestOptions, include_extras=True)
-    own = [p for name, p in signature.parameters.items() if name != "options"]
-
-    def wrapped(**values: Any) -> None:
-        options = {name: values.pop(name) for name in shared}
-        command(options=RequestOptions(**options), **values)
-
-    added = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default,
-            annotation=shared[field.name],
-        )
-        for field in fields(RequestOptions)
-    ]  # fmt: skip
-    keyword = [
-        p.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[p.name]) for p in own
-    ]
-    wrapped.__signature__ = signature.replace(parameters=[*keyword, *added])  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in (*keyword, *added)}
-    wrapped.__doc__ = command.__doc__
-    wrapped.__name__ = command.__name__
-    return wrapped
+    config: Config = _NO_CONFIG
 
 
 def build_request(options: RequestOptions, command: Command | None) -> Request:
@@ -188,9 +171,10 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         name=_race_name(options.name),
         sbatch=tuple(_extra(text) for text in options.sbatch or ()),
         fanout=options.fanout,
-        max_submissions=options.max_submissions,
+        max_submissions=_at_least_one(options.max_submissions),
         widen_after=_seconds(options.widen_after),
         wait_timeout=_seconds(options.wait_timeout) if options.wait_timeout else None,
+        max_cost=_cost(options.max_cost),
     )
 
 
@@ -219,6 +203,18 @@ def _buffer(text: str) -> timedelta | None:
 def _seconds(text: str) -> timedelta:
     """Waiting times are short: a bare number is seconds, unlike Slurm's minutes."""
     return parse_duration(f"{text}s" if text.strip().isdigit() and int(text) else text)
+
+
+def _at_least_one(jobs: int) -> int:
+    if jobs < 1:
+        raise RvError(Kind.USAGE, "max-submissions must be 1 or more", hint="leave it out for 12")
+    return jobs
+
+
+def _cost(most: float | None) -> float | None:
+    if most is not None and not 0 <= most < inf:  # NaN is below nothing
+        raise RvError(Kind.USAGE, f"{most} is no cost", hint="rv cost shows what there is")
+    return most
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from typer.core import TyperCommand
 
 from rv.cli import launch, session
 from rv.cli.arguments import split_arguments
-from rv.cli.options import RequestOptions, with_request_options
+from rv.cli.defaults import with_request_options
+from rv.cli.options import RequestOptions
 
 
 class RunCommand(TyperCommand):

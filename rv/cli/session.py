@@ -12,7 +12,8 @@ from rv import bundle
 from rv.cli.ahead import asked
 from rv.errors import Kind, RvError
 from rv.models.command import Command
-from rv.workflow.target import Target, locate
+from rv.models.site import Config
+from rv.workflow.target import SavedCluster, Target, locate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +35,23 @@ def open_session(cluster: str) -> Session:
         workdir=workdir,
         now=time.time(),
         target=asked(cluster) or locate(cluster, environ),
+    )
+
+
+def planning_target(cluster: str, snapshot: str) -> Target | SavedCluster:
+    """Find the cluster to look at: the one that `snapshot` saved, where it names a file."""
+    from rv.workflow.target import saved_cluster
+
+    return saved_cluster(snapshot) if snapshot else open_session(cluster).target
+
+
+def read_config(options: Mapping[str, type]) -> Config:
+    """Read the site's and the user's configuration files; `options` may have defaults there."""
+    from rv.workflow.config import SITE_FILE, load_config
+
+    site_file = os.environ.get("RV_SITE_CONFIG")
+    return load_config(
+        Path(site_file) if site_file else SITE_FILE, bundle.user_config_dir(), options
     )
 
 

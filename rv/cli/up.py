@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from rv.cli import launch, session
-from rv.cli.options import RequestOptions, with_request_options
+from rv.cli.defaults import with_request_options
+from rv.cli.options import RequestOptions
 from rv.errors import Kind, RvError
 
 

@@ -25,6 +25,8 @@ def parse_config(text: str) -> ClusterConfig:
         message_timeout=words.configured_seconds(value.get("MessageTimeout", ""))
         or _DEFAULT.message_timeout,
         accounting=storage not in {"", "accounting_storage/none"},
+        priority_flags=frozenset(words.words(value.get("PriorityFlags", ""))),
+        private_data=frozenset(words.words(value.get("PrivateData", ""))),
     )
 
 

@@ -75,7 +75,8 @@ class Strategy:
     must have to be fit. `node_names` are the nodes that could serve it, best first. `walltime` is
     what one job asks for. Of a resumable command, `total` is the whole time, `buffer` how long
     before its job's end it is told to save its work; both are None or 0 for others. `shortened`:
-    less than the time asked for, as `--min-time` allows.
+    less than the time asked for, as `--min-time` allows. `cost` is that of the whole time in the
+    plan's unit, and `priced_by` says who prices it.
     """
 
     id: str
@@ -103,6 +104,7 @@ class Strategy:
     extra: tuple[tuple[str, str], ...] = ()
     estimate: Estimate = UNKNOWN_START
     cost: float | None = None
+    priced_by: str = ""
     covered_by: str = ""
     total: timedelta | None = None
     buffer: timedelta = timedelta(0)
@@ -112,6 +114,14 @@ class Strategy:
     def segments(self) -> int:
         """How many jobs the whole time takes, one after the other."""
         return segments(self.total, self.walltime, self.buffer) if self.total else 1
+
+    @property
+    def cost_per_gpu_hour(self) -> float | None:
+        """The cost of one of its GPUs for an hour, None where it is not priced or has no GPUs."""
+        hours = (self.total or self.walltime).total_seconds() / 3600
+        if self.cost is None or not self.gpus:
+            return None
+        return round(self.cost / (self.gpus * hours), 2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -144,7 +154,8 @@ class Plan:
     """Ranked strategies, excluded ones with reasons, and the jobs they compile to, in waves.
 
     `waves` holds the numbers of the submissions sent together, first wave first.
-    `notes` are sentences for the user, such as a layout pinned by the command.
+    `notes` are sentences for the user, such as a layout pinned by the command. `cost_unit` is what
+    the site calls the unit of costs, "" where it has no name for it.
     """
 
     strategies: tuple[Strategy, ...]
@@ -152,6 +163,7 @@ class Plan:
     submissions: tuple[Submission, ...]
     waves: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...] = ()
+    cost_unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from rv.models.job import JobState
+from rv.models.request import Request
 
 
 class RaceState(StrEnum):
@@ -67,7 +68,10 @@ def next_job_name(race_id: str) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """One submission of a race as it was staged; cost is what the whole walltime would cost."""
+    """One submission of a race as it was staged; cost is what the whole walltime would cost.
+
+    `cost_unit` is what the site calls the unit of costs, "" where it has no name for it.
+    """
 
     number: int
     name: str
@@ -78,6 +82,7 @@ class Entry:
     partition: str = ""
     walltime: timedelta = timedelta(0)
     cost: float | None = None
+    cost_unit: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +90,8 @@ class Race:
     """What was written down before the first sbatch. `submitted_at` is seconds since the epoch.
 
     `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers;
-    `chain` is None for a command that cannot resume.
+    `chain` is None for a command that cannot resume, `request` in records of an rv that did not
+    write it down.
     """
 
     race_id: str
@@ -101,6 +107,7 @@ class Race:
     entries: tuple[Entry, ...]
     waves: tuple[tuple[int, ...], ...]
     chain: Chain | None = None
+    request: Request | None = None
 
     @property
     def next_name(self) -> str:

@@ -49,6 +49,7 @@ class Request:
     `types` are the words the user typed, not yet resolved against the catalogue.
     `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
     in a hole must have. `checkpoint`: the command can resume, so that its time may be split.
+    `max_cost` is in the site's unit.
     """
 
     gpus: int = 1
@@ -77,3 +78,4 @@ class Request:
     checkpoint: bool = False
     checkpoint_buffer: timedelta | None = None
     checkpoint_signal: ChainSignal = ChainSignal.USR1
+    max_cost: float | None = None

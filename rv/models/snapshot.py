@@ -143,13 +143,19 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterConfig:
-    """The few settings of slurm.conf that rv's promises depend on."""
+    """The few settings of slurm.conf that rv's promises depend on.
+
+    `priority_flags` says how billing weights add up (`MAX_TRES`), `private_data` what the user may
+    not see of others (`jobs`); both are Slurm's words.
+    """
 
     name: str = ""
     version: str = ""
     min_job_age: timedelta = timedelta(seconds=300)
     message_timeout: timedelta = timedelta(seconds=10)
     accounting: bool = True
+    priority_flags: frozenset[str] = frozenset()
+    private_data: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

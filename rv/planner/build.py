@@ -8,7 +8,7 @@ from rv.models.plan import Estimate, Mode, Source, Strategy
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
 from rv.planner.access import Access, Charge
-from rv.planner.cost import price, whole_nodes
+from rv.planner.cost import Cost, Tariff, whole_nodes
 from rv.planner.estimates import Forecast, free_first, free_now
 from rv.planner.families import Family, Serves
 from rv.planner.layouts import Layout
@@ -40,12 +40,15 @@ class Built:
 class Builder:
     """Builds the strategies of one request on one snapshot."""
 
-    def __init__(self, request: Request, snapshot: Snapshot, checkpoint: Family | None) -> None:
+    def __init__(
+        self, request: Request, snapshot: Snapshot, checkpoint: Family | None, tariff: Tariff
+    ) -> None:
         self.access = Access(snapshot)
         self.usage = Usage(snapshot)
         self._request = request
         self._checkpoint = checkpoint
         self._forecast = Forecast(snapshot)
+        self._tariff = tariff
 
     def build(
         self, pool: Pool, layout: Layout, family: Family, charges: tuple[Charge, ...], suffix: str
@@ -59,6 +62,7 @@ class Builder:
         windows = self._forecast.windows(pool, layout, wanted)
         room = has_room(charge.order, demand, self.usage)
         estimate = self._forecast.estimate(windows, pool, layout, duration, has_room=room)
+        cost = _cost(self._tariff, pool, layout, wanted, demand, self._total(duration))
         strategy = Strategy(
             id=f"{pool.model.name}/{layout}/{pool.place}{suffix}",
             family=family.name,
@@ -84,7 +88,8 @@ class Builder:
             strict_gpu=request.strict_gpu,
             extra=request.sbatch,
             estimate=estimate,
-            cost=_cost(pool, layout, wanted, demand, self._total(duration)),
+            cost=cost.amount,
+            priced_by=cost.priced_by,
         )
         whole = self._resumable(strategy) if request.checkpoint else strategy
         hole = hole_now(windows, layout.nodes) if room else 0.0
@@ -202,9 +207,15 @@ def _vram(pool: Pool, request: Request) -> int:
 
 
 def _cost(
-    pool: Pool, layout: Layout, wanted: Needs, demand: dict[str, int], duration: timedelta
-) -> float | None:
+    tariff: Tariff,
+    pool: Pool,
+    layout: Layout,
+    wanted: Needs,
+    demand: dict[str, int],
+    duration: timedelta,
+) -> Cost:
     amounts = demand
     if pool.partition.exclusive:
-        amounts = whole_nodes(tuple(slot.node for slot in wanted.slots[: layout.nodes]))
-    return price(pool.partition, pool.gres_type, amounts, duration.total_seconds())
+        nodes = tuple(slot.node for slot in wanted.slots[: layout.nodes])
+        amounts = whole_nodes(nodes, demand["mem"])
+    return tariff.cost(pool, amounts, duration)

@@ -1,14 +1,17 @@
 """The GPU models rv knows, and how words of a site are recognised as one of them."""
 
+import operator
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Final
 
 from rv import bundle
-from rv.planner.documents import Document, read_document
+from rv.errors import Kind, RvError
+from rv.models.site import Alias
+from rv.planner.documents import Document, nearest, read_document
 
 FILE: Final = "gpus.yaml"
 TOLERANCE: Final = 0.93
@@ -120,13 +123,13 @@ def _patterns(catalogue: Catalogue) -> tuple[tuple[str, re.Pattern[str]], ...]:
     )
 
 
-def load_catalogue(user_config: Path | None = None) -> Catalogue:
+def load_catalogue(user_config: Path | None = None, configured: Sequence[Alias] = ()) -> Catalogue:
     """Load the bundled models with the user's laid over them.
 
-    `user_config` is the folder that holds the user's `strategies/`. Raises `RvError(CONFIG)`.
+    `user_config` is the folder that holds the user's `strategies/`; the aliases of the
+    configuration files are laid over those of the same author. Raises `RvError(CONFIG)`.
     """
     models: dict[str, GpuModel] = {}
-    aliases: dict[str, tuple[str, ...]] = {}
     vague: set[str] = set()
     documents = []
     for folder in reversed(bundle.folders(bundle.Kind.STRATEGIES, user_config)):
@@ -137,14 +140,37 @@ def load_catalogue(user_config: Path | None = None) -> Catalogue:
         documents.append(document)
         for name in document.mapping(("models",)):
             models[name] = _model(document, name)
-            spelled = (normal(alias) for alias in document.words(("models", name, "aliases")))
-            aliases.update((alias, (name,)) for alias in spelled)
-        for word in document.mapping(("aliases",)):
-            aliases[normal(word)] = document.words(("aliases", word))
         vague.update(map(normal, document.words(("vague",))))
     for document in documents:
         _check_names(document, models)
+    for alias in configured:
+        _check_alias(alias, models)
+    bundled, *own = map(_aliases, documents)
+    of_site = {alias.word: alias.models for alias in configured if alias.by_site}
+    of_user = {alias.word: alias.models for alias in configured if not alias.by_site}
+    aliases = reduce(operator.or_, own, bundled | of_site) | of_user
     return Catalogue(models=models, aliases=aliases, vague=frozenset(vague))
+
+
+def _aliases(document: Document) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name in document.mapping(("models",)):
+        spelled = document.words(("models", name, "aliases"))
+        found.update((normal(alias), (name,)) for alias in spelled)
+    for word in document.mapping(("aliases",)):
+        found[normal(word)] = document.words(("aliases", word))
+    return found
+
+
+def _check_alias(alias: Alias, models: Mapping[str, GpuModel]) -> None:
+    for name in alias.models:
+        if name not in models:
+            near = nearest(name, models)
+            raise RvError(
+                Kind.CONFIG,
+                f"{alias.origin}: alias of {name!r}, which is no model",
+                hint=f"did you mean {near}?" if near else "",
+            )
 
 
 def _model(document: Document, name: str) -> GpuModel:

@@ -1,9 +1,11 @@
-"""Read the YAML of `strategies/`, and name file, line and nearest key where it is wrong."""
+"""Read the YAML that people write, and name file, line and nearest key where it is wrong."""
 
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources.abc import Traversable
+from math import inf
 from typing import Any, Final, NoReturn
 
 from rv.errors import Kind, RvError
@@ -28,7 +30,11 @@ class Document:
 
     def fail(self, path: tuple[str, ...], problem: str, *, hint: str = "") -> NoReturn:
         """Raise `RvError(CONFIG)` that names the file and the line of the key at `path`."""
-        raise RvError(Kind.CONFIG, f"{self.name}:{self._line(path)}: {problem}", hint=hint)
+        raise RvError(Kind.CONFIG, f"{self.origin(path)}: {problem}", hint=hint)
+
+    def origin(self, path: tuple[str, ...]) -> str:
+        """Name the file and the line of the key at `path`: `gpus.yaml:12`."""
+        return f"{self.name}:{self._line(path)}"
 
     def check_keys(self, path: tuple[str, ...], known: Iterable[str]) -> None:
         """Raise for the first key below `path` that is not known, naming the nearest that is."""
@@ -60,6 +66,13 @@ class Document:
             self.fail(path, f"{path[-1]} must be a whole number, not {value!r}")
         return value
 
+    def number(self, path: tuple[str, ...]) -> float:
+        """Return the number at `path`, which must be there; never below zero, never infinite."""
+        value = self.get(path, None)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < inf:
+            self.fail(path, f"{path[-1]} must be a number, not {value!r}")
+        return float(value)
+
     def words(self, path: tuple[str, ...]) -> tuple[str, ...]:
         """Return the list of strings at `path`."""
         value = self.get(path, [])
@@ -79,7 +92,7 @@ class Document:
     def _line(self, path: tuple[str, ...]) -> int:
         import yaml
 
-        node = yaml.compose(self.text)
+        node = _composed(self.text)
         line = 1
         for key in path:
             pairs = node.value if isinstance(node, yaml.MappingNode) else []
@@ -91,15 +104,28 @@ class Document:
         return line
 
 
+@lru_cache(maxsize=4)
+def _composed(text: str) -> Any:
+    """Parse a file's text with its line numbers: once, for every value that tells where it is."""
+    import yaml
+
+    return yaml.compose(text, Loader=_loader())
+
+
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
 def read_document(file: Traversable) -> Document:
     """Read a YAML file whose top is a mapping. Raises `RvError(CONFIG)` with file and line."""
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     name = str(file)
     try:
         text = file.read_text(encoding="utf-8")
-        data = yaml.load(text, Loader=loader)  # noqa: S506 - one of the two safe loaders
+        data = yaml.load(text, Loader=_loader())  # noqa: S506 - one of the two safe loaders
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RvError(Kind.CONFIG, f"{name}:{line}: {error.problem}") from error

@@ -1,13 +1,17 @@
 """From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from rv.models.plan import Exclusion, Plan, Strategy
 from rv.models.request import Request
+from rv.models.site import Site
 from rv.models.snapshot import Snapshot
+from rv.planner.budget import affordable
 from rv.planner.build import Builder, Built
 from rv.planner.catalogue import Catalogue
+from rv.planner.cost import Tariff
 from rv.planner.discovery import cpu_pool, discover
 from rv.planner.families import Family, Serves
 from rv.planner.layouts import Layout, Spread, layouts, spread
@@ -17,7 +21,10 @@ from rv.planner.pools import Pool, told_apart
 from rv.planner.rank import rank
 from rv.planner.reasons import Unfit
 from rv.planner.select import select
+from rv.planner.sites import capped, check_not_skipped, unknown_prices
 from rv.planner.waves import compile_jobs
+
+_NO_SITE: Final = Site()
 
 
 @dataclass(slots=True)
@@ -41,10 +48,15 @@ class _Draft:
 
 
 def plan(
-    request: Request, snapshot: Snapshot, catalogue: Catalogue, families: Sequence[Family]
+    request: Request,
+    snapshot: Snapshot,
+    catalogue: Catalogue,
+    families: Sequence[Family],
+    site: Site = _NO_SITE,
 ) -> Plan:
     """Return every strategy that can serve the request, ranked, and every reason against others.
 
+    `site` is what the configuration files say: prices, ceilings, partitions to leave out.
     A plan without strategies is returned, not raised: see `require_feasible`. Raises
     `RvError(USAGE)` for names that the cluster or the catalogue does not have, and
     `RvError(INFEASIBLE)` for GPU types that are not among this cluster's.
@@ -56,10 +68,15 @@ def plan(
     multi = [family for family in enabled if family.serves is Serves.MULTI_NODE]
     wanted = spread(request, min((family.min_gpus_per_node for family in multi), default=2))
     draft.notes.extend(wanted.notes)
-    builder = Builder(request, snapshot, _checkpoint(enabled))
+    tariff = Tariff(prices=site.prices, config=snapshot.config)
+    builder = Builder(request, snapshot, _checkpoint(enabled), tariff)
     for pool in pools:
-        _plan_pool(pool, wanted, enabled, builder, draft, request)
-    return _finished(draft, request, builder, {p.model.name: p.model.rank for p in pools})
+        _plan_pool(pool, wanted, enabled, builder, draft, request, site)
+    draft.notes.extend(unknown_prices(site, snapshot, catalogue))
+    within, note = capped(request, site)
+    draft.notes.extend(note)
+    made = _finished(draft, within, builder, {p.model.name: p.model.rank for p in pools})
+    return replace(made, cost_unit=site.unit)
 
 
 def _finished(draft: _Draft, request: Request, builder: Builder, quality: dict[str, int]) -> Plan:
@@ -103,8 +120,10 @@ def _plan_pool(
     builder: Builder,
     draft: _Draft,
     request: Request,
+    site: Site,
 ) -> None:
     try:
+        check_not_skipped(pool.partition, request, site)
         builder.access.check_partition(pool.partition, request)
         charges = builder.access.charges(pool.partition, request)
     except Unfit as unfit:
@@ -122,10 +141,9 @@ def _plan_pool(
             suffix = f"/{family.name}" if index else ""
             try:
                 built = builder.build(pool, layout, family, charges, suffix)
+                draft.add(affordable(built, request, site.unit))
             except Unfit as unfit:
                 refused.append((str(layout), unfit))
-                continue
-            draft.add(built)
     _leave_out(pool, refused, draft, whole=len(draft.strategies) == before)
 
 

@@ -10,6 +10,7 @@ from rv.errors import Kind, RvError
 from rv.models.command import Command
 from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race
+from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, record_text
 from rv.render.script import RaceFacts, ReadTemplate, job_name, render
@@ -68,6 +69,7 @@ def race_facts(
 
 def stage(
     plan: Plan,
+    request: Request,
     facts: RaceFacts,
     around: Surroundings,
     payloads: Mapping[str, bytes],
@@ -78,7 +80,7 @@ def stage(
 
     Raises `RvError(STAGE)` for a disk that is full, read-only or without hard links.
     """
-    race = _race(plan, facts, around)
+    race = _race(plan, request, facts, around)
     rendered = scripts(plan, facts, read_template)
     files = {
         RECORD: StagedFile(contents=record_text(race).encode()),
@@ -110,7 +112,7 @@ def _environment(variables: Mapping[str, str]) -> bytes:
     return "".join(pairs).encode("utf-8", "surrogateescape")
 
 
-def _race(plan: Plan, facts: RaceFacts, around: Surroundings) -> Race:
+def _race(plan: Plan, request: Request, facts: RaceFacts, around: Surroundings) -> Race:
     command = facts.command
     return Race(
         race_id=facts.race_id,
@@ -123,13 +125,14 @@ def _race(plan: Plan, facts: RaceFacts, around: Surroundings) -> Race:
         submitted_at=around.now,
         min_job_age=around.config.min_job_age,
         message_timeout=around.config.message_timeout,
-        entries=tuple(_entry(facts.race_id, submission) for submission in plan.submissions),
+        entries=tuple(_entry(facts.race_id, s, plan.cost_unit) for s in plan.submissions),
         waves=plan.waves,
         chain=facts.chain,
+        request=request,
     )
 
 
-def _entry(race_id: str, submission: Submission) -> Entry:
+def _entry(race_id: str, submission: Submission, cost_unit: str) -> Entry:
     strategy = submission.strategy
     return Entry(
         number=submission.number,
@@ -141,6 +144,7 @@ def _entry(race_id: str, submission: Submission) -> Entry:
         partition=strategy.partition,
         walltime=strategy.walltime,
         cost=_job_cost(strategy),
+        cost_unit=cost_unit,
     )
 
 

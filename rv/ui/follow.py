@@ -113,7 +113,8 @@ def _cost(status: RaceStatus, ran: float) -> list[str]:
     entry = status.race.entry(status.claim.submission) if status.claim else None
     if entry is None or entry.cost is None or not entry.walltime:
         return []
-    return [f"cost {entry.cost * ran / entry.walltime.total_seconds():.2f}"]
+    cost = entry.cost * ran / entry.walltime.total_seconds()
+    return [f"cost {cost:.2f} {entry.cost_unit}".rstrip()]
 
 
 def _seconds(value: float) -> str:

@@ -9,6 +9,7 @@ from rv.errors import Kind, RvError
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, RaceStatus
 from rv.models.request import Request
+from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.race.advance import untried
 from rv.race.observe import load_marks
@@ -19,6 +20,7 @@ from rv.render.script import RaceFacts, job_name, sbatch_line
 from rv.workflow.target import SavedCluster, Target
 
 _LATER: str = "--begin=now+{seconds}"
+_NO_SITE = Site()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,25 +57,31 @@ def read_template(name: str) -> str:
     return found.read_text(encoding="utf-8")
 
 
+def plan_on(request: Request, target: Target | SavedCluster, site: Site) -> tuple[Snapshot, Plan]:
+    """Take a snapshot and plan; the planner and its data are loaded while the cluster answers."""
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        asked = beside.submit(target.take_snapshot)
+        from rv.planner import load_catalogue, load_families, plan
+
+        user_config = bundle.user_config_dir()
+        catalogue = load_catalogue(user_config, site.aliases)
+        families = load_families(user_config)
+        snapshot = asked.result()
+    return snapshot, plan(request, snapshot, catalogue, families, site)
+
+
 def prepare(
     request: Request,
     target: Target | SavedCluster,
     workdir: str,
     environment: Mapping[str, str],
     now: float,
+    site: Site = _NO_SITE,
 ) -> Launch:
-    """Take a snapshot and plan. Raises `RvError` where nothing can serve the request.
+    """Take a snapshot and plan. Raises `RvError` where nothing can serve the request."""
+    snapshot, made = plan_on(request, target, site)
+    from rv.planner import require_feasible
 
-    The planner and its data are loaded while the cluster answers.
-    """
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        asked = beside.submit(target.take_snapshot)
-        from rv.planner import load_catalogue, load_families, plan, require_feasible
-
-        user_config = bundle.user_config_dir()
-        catalogue, families = load_catalogue(user_config), load_families(user_config)
-        snapshot = asked.result()
-    made = plan(request, snapshot, catalogue, families)
     require_feasible(made, request)
     around = Surroundings(
         cluster=target.key,
@@ -102,6 +110,7 @@ def start(launch: Launch, target: Target, sink: Sink, *, detached: bool) -> Race
     """
     race = stage(
         launch.plan,
+        launch.request,
         launch.facts,
         launch.around,
         _payloads(launch.request),

@@ -36,7 +36,7 @@ def stage_jobs(target: Target) -> Race:
         made.plan, submissions=jobs, waves=(tuple(range(1, JOBS + 1)),)
     )
     facts = race_facts(plan, request.command, "", made.around)
-    return stage(plan, facts, made.around, {}, read_template, target.transport)
+    return stage(plan, made.request, facts, made.around, {}, read_template, target.transport)
 
 
 def main() -> None:

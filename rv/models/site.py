@@ -1,0 +1,62 @@
+"""What the site's and the user's configuration files say, each value with its origin, FILE:LINE."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Price:
+    """What one GPU costs for an hour, in the site's unit."""
+
+    per_gpu_hour: float
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ceiling:
+    """How many jobs one race may have."""
+
+    jobs: int
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Alias:
+    """Which GPU models a word of `--type` means, best first. The site's give way to the user's."""
+
+    word: str
+    models: tuple[str, ...]
+    origin: str
+    by_site: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Site:
+    """Facts of the site that no Slurm command tells.
+
+    `prices` are by canonical GPU model; `unit` names what they, and Slurm's billing weights, are
+    counted in. `skipped` maps a partition to the origin of the wish to leave it out.
+    """
+
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    unit: str = ""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    max_fanout: Ceiling | None = None
+    aliases: tuple[Alias, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """The value of an option that a file sets, and where."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Config:
+    """The files, read: options by their name in Python (`wait_timeout`), and the site's facts."""
+
+    defaults: Mapping[str, Setting] = field(default_factory=dict)
+    site: Site = field(default_factory=Site)
