@@ -21,9 +21,8 @@ def status(
     from rv.ui.documents import overview_document
     from rv.ui.tables import overview_text
     from rv.workflow.overview import look
-    from rv.workflow.target import saved_cluster
 
-    target = saved_cluster(snapshot) if snapshot else session.open_session(cluster).target
+    target = session.planning_target(cluster, snapshot)
     console.say(f"on {target.label}")
     pools = look(target)
     if json:

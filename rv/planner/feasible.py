@@ -25,6 +25,13 @@ def require_feasible(plan: Plan, request: Request) -> None:
             f"nothing can be submitted now: {reason}",
             hint="wait until some of your jobs have ended, or stop them",
         )
+    require_strategies(plan, request)
+
+
+def require_strategies(plan: Plan, request: Request) -> None:
+    """Raise the same where the plan has no strategy at all, whether or not it may be sent now."""
+    if plan.strategies:
+        return
     reasons = _best_first(plan.excluded)
     if not reasons:
         nothing = "nodes" if not request.gpus else "GPUs"

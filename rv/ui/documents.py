@@ -15,7 +15,7 @@ def plan_document(
     """Describe a plan; `names` and `scripts` are by submission number."""
     return {
         "strategies": [strategy_document(strategy) for strategy in plan.strategies],
-        "excluded": [{"what": item.what, "reason": item.reason} for item in plan.excluded],
+        "excluded": _excluded(plan),
         "submissions": [
             {
                 "name": names[s.number],
@@ -26,6 +26,7 @@ def plan_document(
         ],
         "waves": [[names[number] for number in wave] for wave in plan.waves],
         "notes": list(plan.notes),
+        "cost_unit": plan.cost_unit or None,
     }
 
 
@@ -54,6 +55,26 @@ def strategy_document(strategy: Strategy) -> dict[str, Any]:
         "segments": strategy.segments,
         "total_s": int((strategy.total or strategy.walltime).total_seconds()),
     }
+
+
+def costs_document(plan: Plan, best: Iterable[Strategy]) -> dict[str, Any]:
+    """Describe the cheapest strategy of each GPU model."""
+    return {
+        "costs": [
+            {
+                **strategy_document(strategy),
+                "cost_per_gpu_hour": strategy.cost_per_gpu_hour,
+                "priced_by": strategy.priced_by or None,
+            }
+            for strategy in best
+        ],
+        "cost_unit": plan.cost_unit or None,
+        "excluded": _excluded(plan),
+    }
+
+
+def _excluded(plan: Plan) -> list[dict[str, str]]:
+    return [{"what": item.what, "reason": item.reason} for item in plan.excluded]
 
 
 def overview_document(pools: Iterable[PoolView]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -
 
 
 def _strategies(plan: Plan) -> str:
-    head = ("JOB", "GPU", "LAYOUT", "PARTITION", "TIME", "CPUS", "MEM", "START", "COST")
+    head = ("JOB", "GPU", "LAYOUT", "PARTITION", "TIME", "CPUS", "MEM", "START", _cost_head(plan))
     numbers = {s.id: str(job.number) for job in plan.submissions for s in job.strategies}
     rows = [_strategy_row(strategy, numbers.get(strategy.id, "-")) for strategy in plan.strategies]
     return columns([head, *rows])
@@ -36,7 +36,7 @@ def _strategy_row(strategy: Strategy, number: str) -> tuple[str, ...]:
         _walltime(strategy),
         str(strategy.cpus_per_task),
         short_memory(strategy.memory_mib),
-        _start(strategy),
+        start_text(strategy),
         "-" if strategy.cost is None else f"{strategy.cost:.1f}",
     )
 
@@ -46,7 +46,12 @@ def _walltime(strategy: Strategy) -> str:
     return f"{strategy.segments} x {time}" if strategy.segments > 1 else time
 
 
-def _start(strategy: Strategy) -> str:
+def _cost_head(plan: Plan) -> str:
+    return f"COST ({plan.cost_unit})" if plan.cost_unit else "COST"
+
+
+def start_text(strategy: Strategy) -> str:
+    """Say when a strategy would start, and how that is known."""
     estimate = strategy.estimate
     if estimate.start_in is None:
         return "unknown"
@@ -73,6 +78,40 @@ def _jobs(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> li
         lines.append(f"Submitted {later if at else 'now'}:")
         lines.extend(f"  {number:>2}  {commands[number]}" for number in wave)
     return lines
+
+
+def costs_text(plan: Plan, best: Sequence[Strategy]) -> str:
+    """Lay out one row a GPU model, within 80 columns where names are of usual length."""
+    unit = plan.cost_unit or "COST"
+    head = ("GPU", "LAYOUT", "PARTITION", "TIME", unit, "GPU-HOUR", "START")
+    table = columns([head, *map(_cost_row, best)])
+    priced = dict.fromkeys(strategy.priced_by for strategy in best if strategy.priced_by)
+    named = {strategy.gpu for strategy in best}
+    lost = [f"  {e.what}: {e.reason}" for e in plan.excluded if e.what.split("/")[0] not in named]
+    parts = [table]
+    if priced:
+        parts.append(f"Prices are from {_files(priced)}.")
+    if lost:
+        parts.append("\n".join(["Left out:", *lost]))
+    return "\n\n".join((*parts, *plan.notes))
+
+
+def _cost_row(strategy: Strategy) -> tuple[str, ...]:
+    rate = strategy.cost_per_gpu_hour
+    return (
+        strategy.gpu,
+        f"{strategy.nodes}x{strategy.gpus_per_node}",
+        strategy.partition,
+        short_duration(strategy.walltime),
+        "-" if strategy.cost is None else f"{strategy.cost:.2f}",
+        "-" if rate is None else f"{rate:.2f}",
+        start_text(strategy),
+    )
+
+
+def _files(origins: Iterable[str]) -> str:
+    """Name the sources of prices, each file once."""
+    return " and ".join(dict.fromkeys(origin.rpartition(":")[0] or origin for origin in origins))
 
 
 def overview_text(pools: Sequence[PoolView]) -> str:

@@ -1,7 +1,10 @@
-"""A cluster's GPUs at a glance."""
+"""A cluster's GPUs at a glance, and what a request would cost on each model of them."""
 
 from rv import bundle
-from rv.models.plan import PoolView
+from rv.models.plan import Plan, PoolView, Strategy
+from rv.models.request import Request
+from rv.models.site import Site
+from rv.workflow.launch import plan_on
 from rv.workflow.target import SavedCluster, Target
 
 
@@ -10,3 +13,17 @@ def look(target: Target | SavedCluster) -> tuple[PoolView, ...]:
     from rv.planner import load_catalogue, overview
 
     return overview(target.take_snapshot(), load_catalogue(bundle.user_config_dir()))
+
+
+def compare(
+    request: Request, target: Target | SavedCluster, site: Site
+) -> tuple[Plan, tuple[Strategy, ...]]:
+    """Plan the request, and pick the cheapest strategy of each GPU model.
+
+    Raises `RvError` where no model can serve it.
+    """
+    _, plan = plan_on(request, target, site)
+    from rv.planner import cheapest, require_strategies
+
+    require_strategies(plan, request)
+    return plan, cheapest(plan, request)
