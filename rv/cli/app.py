@@ -20,6 +20,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.stop", "Cancel races whole."),
     "status": ("rv.cli.status", "Show free GPUs and who waits for them."),
+    "cost": ("rv.cli.cost", "Compare GPU models: what a request would cost on each."),
+    "explain": ("rv.cli.explain", "Tell why a race still waits, and what would start now."),
     "snapshot": ("rv.cli.snapshot", "Print the cluster as JSON, to plan with elsewhere."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }

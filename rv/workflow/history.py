@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Final
 
 from rv.errors import Kind, RvError
+from rv.models.job import JobRecord
 from rv.models.race import Race, RaceStatus
 from rv.race.advance import advance
 from rv.race.cancel import Stopped, stop
@@ -30,6 +31,18 @@ def list_races(target: Target, now: float) -> tuple[RaceStatus, ...]:
         advance(observation, target.transport)
     live = {observation.status.race.race_id: observation.status for observation in seen}
     return tuple(settled[race.race_id] or live[race.race_id] for race in races)
+
+
+def look_at(race: Race, target: Target, now: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
+    """Tell the state of one race, with Slurm's records of its jobs, and reap what is left over.
+
+    A race whose verdict is kept needs no records, and has none.
+    """
+    if settled := _settled(race, target):
+        return settled, ()
+    (seen,) = observe([race], target.queue, _FRESH, now)
+    advance(seen, target.transport)
+    return seen.status, seen.records
 
 
 def _settled(race: Race, target: Target) -> RaceStatus | None:

@@ -4,6 +4,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ _CONFIGURATIONS: Final = (
     "/run/slurm/conf/slurm.conf",
     "/run/slurmctld/conf/slurm.conf",
 )
+_FRESH: Final = timedelta(seconds=2)
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 
@@ -46,6 +48,12 @@ class Target:
         if self.answer is not None:
             return self.answer.result()
         return take_snapshot(self.transport, self.cache)
+
+    def take_fresh_snapshot(self) -> Snapshot:
+        """Ask the cluster what it is just now, as news about its jobs has to fit."""
+        if self.answer is not None:
+            self.answer.result()  # then the cache has it, where the cluster was asked for it
+        return take_snapshot(self.transport, self.cache, max_age=_FRESH)
 
     @property
     def queue(self) -> Queue:

@@ -13,8 +13,8 @@ from rv.workflow import target
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
-    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["status"], ["snapshot"], ["sandbox"],
-    ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
+    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["status"], ["cost"], ["explain"], ["snapshot"],
+    ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
     ["sandbox", "fault"],
 ]  # fmt: skip
 

@@ -1,0 +1,38 @@
+"""`rv explain`: why a race still waits."""
+
+from typing import Annotated
+
+import typer
+
+from rv.cli import session
+from rv.cli.common import ClusterOption, JsonOption
+from rv.cli.defaults import read_config
+from rv.ui import console
+
+
+def explain(
+    *,
+    race: Annotated[
+        str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
+    ] = None,
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Tell why a race still waits: reasons, places in line, and what would start now."""
+    from rv.ui.explain import explanation_document, explanation_text
+    from rv.workflow.explain import explain_race
+    from rv.workflow.history import find_races
+
+    here = session.open_session(cluster)
+    (found,) = find_races([race] if race else [], here.target)
+    told = explain_race(found, here.target, read_config().site, here.now)
+    if json:
+        console.emit_json(explanation_document(told))
+    else:
+        console.say(f"on {here.target.label}")
+        console.answer(explanation_text(told, here.now))
+
+
+def register(app: typer.Typer) -> None:
+    """Add `explain`."""
+    app.command("explain")(explain)

@@ -1,0 +1,57 @@
+"""Why a race still waits, and what would start now instead."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from rv.models.plan import Strategy
+from rv.models.race import JobStatus, RaceStatus
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitingJob:
+    """One job that waits in the queue, anybody's. `priority` is 0 where it is held."""
+
+    job_id: int
+    partitions: tuple[str, ...]
+    priority: int
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Standing:
+    """A job's place, from 1, among those of its partition that wait for their turn."""
+
+    place: int
+    waiting: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExplainedJob:
+    """One submission; `planned_in` is Slurm's own plan for its start, from now."""
+
+    job: JobStatus
+    partition: str
+    standing: Standing | None = None
+    planned_in: timedelta | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """What to ask for instead (`--time 50m`), and the strategy that would then start now."""
+
+    options: str
+    strategy: Strategy
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """All there is to say of a race that waits.
+
+    `has_room` is a strategy of the request as it stands for which the cluster seems to have room.
+    """
+
+    status: RaceStatus
+    jobs: tuple[ExplainedJob, ...] = ()
+    has_room: Strategy | None = None
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,129 @@
+"""Which change to a request that waits would start now: the plan, made again for a few others."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rv.errors import RvError
+from rv.models.explanation import Change
+from rv.models.plan import Source, Strategy
+from rv.models.quantities import short_duration
+from rv.models.request import Request
+from rv.models.site import Site
+from rv.models.snapshot import Node, QueuedJob, Snapshot
+from rv.planner.catalogue import Catalogue
+from rv.planner.families import Family
+from rv.planner.planning import plan
+
+_MINUTES: Final = (
+    10, 15, 20, 30, 40, 50, 60, 75, 90, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960, 1200,
+    1440, 2160, 2880, 4320, 5760, 7200, 10080,
+)  # fmt: skip
+"""Walltimes that a person would try, in minutes."""
+
+_NOW: Final = frozenset({Source.IDLE, Source.HOLE})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planner:
+    """Plans requests on one cluster."""
+
+    snapshot: Snapshot
+    catalogue: Catalogue
+    families: Sequence[Family]
+    site: Site
+
+    def starts_now(self, request: Request) -> Strategy | None:
+        """Return the best strategy that would start at once, None where none would.
+
+        In segments only what can resume may start.
+        """
+        try:
+            made = plan(request, self.snapshot, self.catalogue, self.families, self.site)
+        except RvError:  # a change may ask for what is not here at all
+            return None
+        may = (s for s in made.strategies if request.checkpoint or s.segments == 1)
+        return next((s for s in may if s.estimate.source in _NOW), None)
+
+
+def changes(request: Request, planner: Planner) -> Iterator[Change]:
+    """Yield the changes, each of one thing and as small as it can be, that would start now."""
+    yield from _shorter(request, planner)
+    yield from _elsewhere(request, planner)
+    yield from _fewer(request, planner)
+    if request.command and not request.checkpoint:
+        found = planner.starts_now(replace(request, checkpoint=True))
+        if found:
+            yield Change(options="--checkpoint", strategy=found)
+    if request.gpus == 1 and not request.mig:
+        slices = replace(request, mig=True, types=(), min_vram_mib=None)
+        if found := planner.starts_now(slices):
+            yield Change(options="--mig", strategy=found)
+
+
+def _shorter(request: Request, planner: Planner) -> Iterator[Change]:
+    """Look for the longest walltime that starts: if one does, every shorter one does."""
+    times = [timedelta(minutes=m) for m in _MINUTES if timedelta(minutes=m) < request.walltime]
+    best: Change | None = None
+    low, high = 0, len(times)
+    while low < high:
+        middle = (low + high) // 2 if best else 0
+        asked = replace(request, walltime=times[middle], walltime_given=True)
+        found = planner.starts_now(asked)
+        if found:
+            options = f"--time {short_duration(times[middle])}"
+            best, low = Change(options=options, strategy=found), middle + 1
+        elif not best:
+            return
+        else:
+            high = middle
+    if best:
+        yield best
+
+
+def _elsewhere(request: Request, planner: Planner) -> Iterator[Change]:
+    if request.types or request.min_vram_mib:
+        found = planner.starts_now(replace(request, types=(), min_vram_mib=None))
+        if found:
+            without = " without --vram" if request.min_vram_mib else ""
+            yield Change(options=f"--type {found.gpu}{without}", strategy=found)
+    if request.partitions:
+        found = planner.starts_now(replace(request, partitions=()))
+        if found:
+            yield Change(options=f"-p {found.partition}", strategy=found)
+    if request.max_cost is not None:
+        found = planner.starts_now(replace(request, max_cost=None))
+        if found:
+            cost = "no --max-cost" if found.cost is None else f"--max-cost {found.cost:.2f}"
+            yield Change(options=cost, strategy=found)
+
+
+def _fewer(request: Request, planner: Planner) -> Iterator[Change]:
+    counts = {request.gpus - 1}
+    half = request.gpus // 2
+    while half:
+        counts.add(half)
+        half //= 2
+    for count in sorted(counts - {0, -1}, reverse=True):
+        found = planner.starts_now(replace(request, gpus=count))
+        if found:
+            yield Change(options=f"--gpu {count}", strategy=found)
+            return
+
+
+def without_jobs(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
+    """Return the cluster as it would be without the user's jobs of these names."""
+    mine: list[QueuedJob] = []
+    others: list[QueuedJob] = []
+    for job in snapshot.jobs:
+        is_mine = job.name in names and job.user == snapshot.user
+        (mine if is_mine else others).append(job)
+    planned = {name for job in mine for name in job.planned_nodes}
+    planned -= {name for job in others for name in job.planned_nodes}
+    nodes = (_unplanned(node) if node.name in planned else node for node in snapshot.nodes)
+    return replace(snapshot, jobs=tuple(others), nodes=tuple(nodes))
+
+
+def _unplanned(node: Node) -> Node:
+    return replace(node, states=node.states - {"PLANNED"})

@@ -1,0 +1,103 @@
+"""An explanation as text for people and as JSON. Pure."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from rv.models.explanation import Change, ExplainedJob, Explanation
+from rv.models.job import JobState
+from rv.models.plan import Strategy
+from rv.models.quantities import short_duration
+from rv.models.race import RaceState, RaceStatus
+from rv.ui.documents import race_document, strategy_document
+from rv.ui.follow import ending
+from rv.ui.reasons import sentence
+from rv.ui.tables import columns, start_text
+
+
+def explanation_text(told: Explanation, now: float) -> str:
+    """Lay out why a race waits; one line for a race that does not. `now` is since the epoch."""
+    status = told.status
+    if not told.jobs:
+        return _settled(status)
+    waited = short_duration(timedelta(seconds=round(max(0.0, now - status.race.submitted_at))))
+    parts = [f"race {status.race.race_id} has waited {waited}"]
+    parts.extend("\n".join(_job(job)) for job in told.jobs)
+    if told.has_room:
+        room = f"{told.has_room.id}, {start_text(told.has_room)}"
+        parts.append(f"There seems to be room as it stands: {room}.")
+    elif told.changes:
+        parts.append("What would start now:\n" + _changes(told.changes))
+    elif status.race.request is not None:
+        parts.append("No other time, GPU type or number of GPUs would start now.")
+    return "\n\n".join((*parts, *told.notes))
+
+
+def _settled(status: RaceStatus) -> str:
+    claim = status.claim
+    if status.state is RaceState.RUNNING and claim:
+        return f"race {status.race.race_id} runs on {claim.nodes} as job {claim.job_id}"
+    return ending(status)
+
+
+def _job(explained: ExplainedJob) -> list[str]:
+    job = explained.job
+    name = f"job {job.job_id}" if job.job_id else "no job yet"
+    lines = [f"{name}: {job.strategy}", f"  {_why(explained)}"]
+    if explained.standing:
+        place = explained.standing
+        lines.append(f"  number {place.place} of {place.waiting} waiting in {explained.partition}")
+    if explained.planned_in is not None:
+        lines.append(f"  Slurm plans its start in {short_duration(explained.planned_in)}")
+    return lines
+
+
+def _why(explained: ExplainedJob) -> str:
+    job = explained.job
+    if job.state.is_pending:
+        return sentence(job.reason or "None")
+    if job.state is JobState.LAUNCH_FAILED:
+        return f"Slurm refused it: {job.reason}"
+    if job.state is JobState.UNKNOWN:
+        return "Slurm does not know it now" if job.job_id else "not sent yet"
+    if job.state in (JobState.RUNNING, JobState.CONFIGURING):
+        return "it has started, and checks its node"
+    return f"{job.state}: {job.reason}" if job.reason else str(job.state)
+
+
+def _changes(changes: Sequence[Change]) -> str:
+    rows = [(f"  {c.options}", c.strategy.id, start_text(c.strategy)) for c in changes]
+    return columns(rows)
+
+
+def explanation_document(told: Explanation) -> dict[str, Any]:
+    """Describe an explanation; times are in seconds from now."""
+    return {
+        **race_document(told.status),
+        "jobs": [_job_document(job) for job in told.jobs],
+        "has_room": _strategy(told.has_room),
+        "changes": [
+            {"options": change.options, "strategy": strategy_document(change.strategy)}
+            for change in told.changes
+        ],
+        "notes": list(told.notes),
+    }
+
+
+def _strategy(strategy: Strategy | None) -> dict[str, Any] | None:
+    return None if strategy is None else strategy_document(strategy)
+
+
+def _job_document(explained: ExplainedJob) -> dict[str, Any]:
+    job, place, planned = explained.job, explained.standing, explained.planned_in
+    return {
+        "job_id": job.job_id or None,
+        "strategy": job.strategy,
+        "partition": explained.partition,
+        "state": job.state,
+        "reason": job.reason or None,
+        "why": _why(explained),
+        "place": place.place if place else None,
+        "waiting": place.waiting if place else None,
+        "planned_in_s": None if planned is None else planned.total_seconds(),
+    }
