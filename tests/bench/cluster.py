@@ -19,6 +19,7 @@ RV = [sys.executable, "-m", "rv"]
 def cluster(profile: str) -> Iterator[Target]:
     """Bring a sandbox up, and take it and all its traces away again."""
     home = Path(tempfile.mkdtemp(prefix="rvb-", dir="/tmp"))
+    home.chmod(0o755)  # jobs of other users run in here
     for kind in ("STATE", "CACHE", "CONFIG"):
         os.environ[f"XDG_{kind}_HOME"] = str(home / kind.lower())
     try:

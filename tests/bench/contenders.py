@@ -1,0 +1,111 @@
+"""Who types: rv, and three ways in which an expert would have asked by hand."""
+
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from rv.models.request import Request
+from rv.render.script import sbatch_line
+from rv.workflow.command import Surroundings, from_line
+from rv.workflow.launch import prepare
+from tests.bench.cluster import RV
+from tests.bench.load import CPUS_PER_GPU
+from tests.bench.replay import Yard
+from tests.bench.scenarios import Scenario
+
+COMMAND: Final = "torchrun train.py"
+GIB_PER_GPU: Final = 50
+
+Lines = list[list[str]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Typed:
+    """What was typed when (seconds since the epoch), and the processes that do it."""
+
+    at: float
+    lines: Lines
+    processes: tuple["subprocess.Popen[str]", ...]
+
+    def said(self) -> str:
+        """Wait for the commands' ends and return what they printed."""
+        return "".join(process.communicate(timeout=60)[0] for process in self.processes)
+
+
+def rv_up(yard: Yard, wanted: Scenario) -> Lines:
+    """`rv up -d`, with its defaults."""
+    request = ["--gpu", str(wanted.gpus), "--time", f"{wanted.minutes}m", "--run", COMMAND]
+    return [[*RV, "up", *request, "-d"]]
+
+
+def best_partition(yard: Yard, wanted: Scenario) -> Lines:
+    """One node in the partition that has the most GPUs idle."""
+    free = yard.free_gpus()
+    return [_by_hand(max(sorted(free), key=lambda name: free[name]), wanted)]
+
+
+def all_partitions(yard: Yard, wanted: Scenario) -> Lines:
+    """One node in any partition: Slurm takes the first that has room."""
+    return [_by_hand(",".join(sorted(yard.free_gpus())), wanted)]
+
+
+def every_strategy(yard: Yard, wanted: Scenario) -> Lines:
+    """An sbatch for every strategy of rv's plan, the covered ones too; planning is for free."""
+    request = Request(
+        gpus=wanted.gpus,
+        walltime=timedelta(minutes=wanted.minutes),
+        walltime_given=True,
+        command=from_line(COMMAND, Surroundings(is_file=lambda name: name == "train.py")),
+    )
+    made = prepare(request, yard.target, str(yard.work), dict(os.environ), time.time())
+    lines = [shlex.split(sbatch_line(strategy)) for strategy in made.plan.strategies]
+    return [[*line[:-1], *_quiet(), line[-1]] for line in lines]
+
+
+CONTENDERS: Final[Mapping[str, Callable[[Yard, Scenario], Lines]]] = {
+    "rv": rv_up,
+    "best partition": best_partition,
+    "all partitions": all_partitions,
+    "every strategy": every_strategy,
+}
+
+
+def type_lines(yard: Yard, lines: Lines) -> Typed:
+    """Start all of these commands at once."""
+    at = time.time()
+    started = tuple(
+        subprocess.Popen(
+            line,
+            cwd=yard.work,
+            env=yard.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for line in lines
+    )
+    return Typed(at=at, lines=lines, processes=started)
+
+
+def _by_hand(partitions: str, wanted: Scenario) -> list[str]:
+    return [
+        "sbatch",
+        f"--partition={partitions}",
+        "--nodes=1",
+        f"--gres=gpu:{wanted.gpus}",
+        f"--cpus-per-gpu={CPUS_PER_GPU}",
+        f"--mem-per-gpu={GIB_PER_GPU}G",
+        f"--time={wanted.minutes}",
+        *_quiet(),
+        "job.sh",
+    ]
+
+
+def _quiet() -> list[str]:
+    return ["--output=/dev/null", "--no-requeue"]
