@@ -33,7 +33,8 @@ from tests.bench.scenarios import SCENARIOS, Scenario, draw
 
 PROFILE: Final = Path(__file__).with_name("starts.yaml")
 TYPED_AFTER: Final = 7.0
-"""Seconds from the load's first job to the typing, the same for all: their holes are equally long."""
+"""Seconds from the load's first job to the typing, so that holes are equally long for all; and up to
+a scheduler cycle more, by chance: at a fixed one each contender would meet its own fixed phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,7 +63,9 @@ def replay(
     began = time.time()
     later = yard.load(wanted.jobs)
     lines = CONTENDERS[contender](yard, wanted)
-    time.sleep(max(0.0, began + (TYPED_AFTER if wanted.jobs else 1.0) - time.time()))
+    settled = TYPED_AFTER if wanted.jobs else 0.0
+    phase = Random(f"{task}/{contender}").uniform(0, scheduler_cycle())
+    time.sleep(max(0.0, began + settled + phase - time.time()))
     queue = yard.queue()
     typed = type_lines(yard, lines)
     yard.send_later(later, typed.at)
