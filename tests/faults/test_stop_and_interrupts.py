@@ -60,6 +60,19 @@ def test_stop_ends_a_running_race(world: World) -> None:
     assert (race["state"], race["exit_code"]) == ("CANCELLED", 143)
 
 
+def test_stop_between_the_claim_and_the_command_leaves_its_word(world: World) -> None:
+    """The shell of the job outlives a TERM that comes before it has a command to pass it on to."""
+    waiting = 'until [ -n "$rv_cause" ]; do sleep 0.1; done\n'
+    world.override("_epilogue.sh.j2", lambda text: waiting + text)
+    client = world.start("run", HELD)
+    client.says("started on")
+    world.ok("stop")
+    assert client.wait() == 143
+    gone(world)
+    race = world.race()
+    assert (race["state"], race["exit_code"]) == ("CANCELLED", 143)
+
+
 def test_stop_all_and_stop_by_name_id_and_job(world: World) -> None:
     """Others are left alone; what is over is not stopped again."""
     release = world.fill()
