@@ -180,6 +180,9 @@ PATH=$PATH:$RV_NODE_PATH
 cd /home/ada/project 2>/dev/null || rv_unfit 'no directory /home/ada/project on this node'
 cd "$RV_RACE_DIR" || exit 1
 
+rv_cause=''
+trap 'rv_cause=TERM' TERM
+
 # 5. The claim of the segment, a hard link made once; a newer restart of the same job replaces it.
 RV_TOTAL_ELAPSED=0
 rv_fruitless=0
@@ -345,10 +348,16 @@ RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv srun --nodes=2 --nt
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
 rv_begun=$(date +%s)
-rv_cause='' rv_sender='' rv_deadline=''
+rv_sender='' rv_deadline=''
 (rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
 rv_reaper=$!
-trap 'rv_cause=TERM; : >"$rv_checkpoints/.rv-stop"; kill -TERM -- -$rv_pid $rv_pid 2>/dev/null' TERM
+rv_terminate() {
+  rv_cause=TERM
+  : >"$rv_checkpoints/.rv-stop"
+  kill -TERM -- "-$rv_pid" "$rv_pid" 2>/dev/null
+}
+trap rv_terminate TERM
+[ -z "$rv_cause" ] || rv_terminate
 trap 'rv_cause=SUPERSEDED; kill -KILL -- -$rv_pid $rv_pid 2>/dev/null' HUP
 (
   while sleep 10; do

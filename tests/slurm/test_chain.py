@@ -105,7 +105,7 @@ def spec() -> dict[str, Any]:
     """Nodes for each chain; jobs of `two`, `one` and `brain` may take MINUTES."""
     groups = [
         group("t", "a100", nodes=2, gpus=2),
-        group("o", "a100", nodes=4, gpus=1),
+        group("o", "a100", nodes=5, gpus=1),
         group("p", "a100", nodes=1, gpus=4),
         group("b", "a100", nodes=2, gpus=1),
         group("s", "a100", nodes=1, gpus=1),
@@ -172,6 +172,10 @@ def chains(start: Callable[..., Chain]) -> dict[str, Chain]:
         "deaf": start("deaf", DEAF, "python3 work.py", "-p", "one"),
         "requeued": start(
             "requeued", COUNTING, f"exec python3 work.py {STEPS // 2 + STEPS // 4}", "-p", "one",
+            template=forbidden,
+        ),
+        "again": start(
+            "again", BY_WORD.replace('!= "3"', '!= "8"'), "python3 work.py", "-p", "one",
             template=forbidden,
         ),
         "stopped": start("stopped", COUNTING, f"python3 work.py {STEPS}", "-p", "stop"),
@@ -326,3 +330,14 @@ def test_where_nodes_may_not_submit_the_job_runs_again(
     assert sorted(map(int, chain.lines("steps"))) == list(range(1, steps + 1))
     assert len({one["job_id"] for one in said["chain"]["segments"]}) == 1
     assert chain.ends()[:-1] == ["again"] * (len(chain.ends()) - 1)
+
+
+def test_a_job_that_runs_again_is_not_too_early_for_its_own_node(
+    chains: dict[str, Chain], eventually: Eventually
+) -> None:
+    """A node refuses the same job within the second: "credential revoked", and Slurm fails it."""
+    chain = chains["again"]
+    said = finished(chain, eventually)
+    assert said["state"] == "COMPLETED"
+    assert chain.lines("starts") == [str(number) for number in range(1, 9)]
+    assert len({one["job_id"] for one in said["chain"]["segments"]}) == 1
