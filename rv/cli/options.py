@@ -94,9 +94,18 @@ class RequestOptions:
     qos: Annotated[str, typer.Option("--qos", "-q", metavar="NAME", help="Quality of service.")] = (
         ""
     )
+    constraint: Annotated[
+        str, typer.Option("--constraint", "-C", metavar="FEATURES", help="Only nodes with these.")
+    ] = ""
     exclude: Annotated[
         str, typer.Option("--exclude", "-x", metavar="NODES", help="Nodes to leave out.")
     ] = ""
+    preemptible: Annotated[
+        bool, typer.Option("--preemptible", help="Also where jobs are preempted.")
+    ] = False
+    power_up: Annotated[
+        bool, typer.Option("--power-up", help="Also nodes that are powered down.")
+    ] = False
     single_node: Annotated[bool, typer.Option("--single-node", help="One node only.")] = False
     multi_node: Annotated[bool, typer.Option("--multi-node", help="Several nodes only.")] = False
     layouts: Annotated[
@@ -164,6 +173,9 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         account=_plain("--account", options.account),
         qos=_plain("--qos", options.qos),
         exclude_nodes=_nodes(options.exclude),
+        constraint=options.constraint.strip(),
+        preemptible=options.preemptible,
+        power_up=options.power_up,
         node_limit=_node_limit(options),
         layouts=options.layouts,
         strict_gpu=options.strict_gpu,

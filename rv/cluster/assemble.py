@@ -1,10 +1,11 @@
 """From the frames of a probe to a snapshot. Pure: no clock, no files, no processes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from rv.cluster import words
-from rv.cluster.accounting import ACCOUNTS, parse_associations, parse_qos
+from rv.cluster.accounting import ACCOUNTS, parse_accounts, parse_associations, parse_qos
 from rv.cluster.frames import Frame
 from rv.cluster.nodes import parse_nodes
 from rv.cluster.partitions import parse_partitions
@@ -13,7 +14,7 @@ from rv.cluster.reservations import parse_reservations
 from rv.cluster.settings import parse_clock, parse_config
 from rv.cluster.text import last_line
 from rv.errors import Kind, RvError
-from rv.models.snapshot import Association, Snapshot
+from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
 
 _NEEDED: Final = ("config", "nodes", "partitions", "queue")
 _NOTHING: Final = Frame(exit_code=1, stdout="", stderr="was not asked")
@@ -33,13 +34,29 @@ def build_snapshot(frames: Mapping[str, Frame], sentinel: str) -> Snapshot:
         user=_text(frames, "user").strip(),
         groups=_groups(_text(frames, "groups")),
         config=config,
-        partitions=parse_partitions(frames["partitions"].stdout),
+        partitions=_with_defaults(parse_partitions(frames["partitions"].stdout), config),
         nodes=parse_nodes(frames["nodes"].stdout),
         jobs=parse_queued(frames["queue"].stdout, sentinel),
         reservations=parse_reservations(_text(frames, "reservations")),
-        qos=parse_qos(_text(frames, "qos")),
+        qos=parse_qos(_text(frames, "qos"), _text(frames, "qos_preemption")),
         associations=associations,
+        accounts=parse_accounts(_text(frames, "accounts"), config.name),
         notes=(*_unread(frames, "reservations"), *notes),
+    )
+
+
+def _with_defaults(
+    partitions: tuple[Partition, ...], config: ClusterConfig
+) -> tuple[Partition, ...]:
+    """Give partitions without a memory rule the cluster's: Slurm prints only their own."""
+    per_cpu, per_node = config.max_memory_per_cpu_mib, config.max_memory_per_node_mib
+    if not per_cpu and not per_node:
+        return partitions
+    return tuple(
+        partition
+        if partition.max_memory_per_cpu_mib or partition.max_memory_per_node_mib
+        else replace(partition, max_memory_per_cpu_mib=per_cpu, max_memory_per_node_mib=per_node)
+        for partition in partitions
     )
 
 

@@ -1,4 +1,4 @@
-"""Partitions and their limits, from `scontrol show partition -o`."""
+"""Partitions and their limits, from `scontrol -a show partition -o`."""
 
 from rv.cluster import tres, words
 from rv.cluster.fields import fields, records
@@ -39,6 +39,7 @@ def _partition(value: dict[str, str]) -> Partition:
         allow_groups=words.allowed(of("AllowGroups")),
         qos=words.word(of("QoS")),
         priority_tier=words.number(value.get("PriorityTier", "1")) or 0,
+        priority_job_factor=words.number(value.get("PriorityJobFactor", "1")) or 0,
         preempt_mode=of("PreemptMode") or "OFF",
         billing_weights=tres.parse_weights(of("TRESBillingWeights")),
     )

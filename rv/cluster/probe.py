@@ -35,8 +35,9 @@ def probe_script(sentinel: str, *, with_accounts: bool = True) -> str:
     """Return the bash text of one probe; its rows and frames carry `sentinel`."""
     commands = {
         "config": "scontrol show config",
-        "nodes": "scontrol show node -d -o",
-        "partitions": "scontrol show partition -o",
+        # Without -a what is hidden, or for other groups, is not shown and could not be explained.
+        "nodes": "scontrol -a show node -d -o",
+        "partitions": "scontrol -a show partition -o",
         "reservations": "scontrol show reservation -o",
         "queue": squeue_line(sentinel),
         "clock": "date +%Y-%m-%dT%H:%M:%S",

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
+_DECIMAL: Final = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", re.ASCII)
 _DURATION: Final = re.compile(r"(?:(\d{1,6})-)?(\d{1,9}(?::\d{1,9}){0,2})(?:\.\d+)?", re.ASCII)
 _SECONDS: Final = re.compile(r"(\d{1,9}) (sec|min|hour)\w*", re.ASCII)
@@ -18,6 +19,11 @@ def number(text: str) -> int | None:
     """Read a whole number; None for `UNLIMITED`, `N/A`, "" and whatever else is there."""
     word = text.strip()
     return int(word) if _NUMBER.fullmatch(word) else None
+
+
+def decimal(text: str, *, default: float) -> float:
+    """Read `1.000000`; the default for whatever is no such number."""
+    return float(text) if _DECIMAL.fullmatch(text.strip()) else default
 
 
 def time(text: str) -> datetime | None:

@@ -76,7 +76,8 @@ class Strategy:
     what one job asks for. Of a resumable command, `total` is the whole time, `buffer` how long
     before its job's end it is told to save its work; both are None or 0 for others. `shortened`:
     less than the time asked for, as `--min-time` allows. `cost` is that of the whole time in the
-    plan's unit, and `priced_by` says who prices it.
+    plan's unit, and `priced_by` says who prices it. `preemptible`: jobs of
+    others may end or requeue it.
     """
 
     id: str
@@ -102,6 +103,7 @@ class Strategy:
     vram_mib: int = 0
     strict_gpu: bool = False
     extra: tuple[tuple[str, str], ...] = ()
+    preemptible: bool = False
     estimate: Estimate = UNKNOWN_START
     cost: float | None = None
     priced_by: str = ""

@@ -47,6 +47,8 @@ class Request:
     """GPUs, time and limits of one launch. Memory and CPUs are per node; None means rv chooses.
 
     `types` are the words the user typed, not yet resolved against the catalogue.
+    `constraint` is an expression of node features in Slurm's form. `preemptible` takes places
+    whose jobs others may end, `power_up` nodes that Slurm has to switch on first.
     `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
     in a hole must have. `checkpoint`: the command can resume, so that its time may be split.
     `max_cost` is in the site's unit.
@@ -64,6 +66,9 @@ class Request:
     account: str = ""
     qos: str = ""
     exclude_nodes: tuple[str, ...] = ()
+    constraint: str = ""
+    preemptible: bool = False
+    power_up: bool = False
     node_limit: NodeLimit = NodeLimit.ANY
     layouts: Layouts = Layouts.AUTO
     strict_gpu: bool = False
@@ -79,3 +84,13 @@ class Request:
     checkpoint_buffer: timedelta | None = None
     checkpoint_signal: ChainSignal = ChainSignal.USR1
     max_cost: float | None = None
+
+    @property
+    def reservation(self) -> str:
+        """The reservation that the job is to run in, "" for none."""
+        return dict(self.sbatch).get("reservation", "")
+
+    @property
+    def bears_preemption(self) -> bool:
+        """Whether the job may go where others preempt it: it was asked for, or it can resume."""
+        return self.preemptible or self.checkpoint

@@ -66,29 +66,56 @@ class Partition:
     allow_groups: frozenset[str] = frozenset()
     qos: str = ""
     priority_tier: int = 1
+    priority_job_factor: int = 1
     preempt_mode: str = "OFF"
     billing_weights: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """Limits of a QOS or an association, by TRES name (`cpu`, `mem` in MiB, `gres/gpu`, …)."""
+    """Limits of a QOS, an association or an account, by TRES name (`cpu`, `mem` in MiB, …).
+
+    `least_per_job` is what a job must ask for. `group`, `group_jobs` and `group_submit` count all
+    who share it; those per account count the jobs of one account under a QOS.
+    """
 
     per_job: tuple[tuple[str, int], ...] = ()
+    least_per_job: tuple[tuple[str, int], ...] = ()
+    per_node: tuple[tuple[str, int], ...] = ()
     per_user: tuple[tuple[str, int], ...] = ()
+    per_account: tuple[tuple[str, int], ...] = ()
     group: tuple[tuple[str, int], ...] = ()
     max_wall: timedelta | None = NO_LIMIT
     max_jobs_per_user: int | None = NO_LIMIT
     max_submit_per_user: int | None = NO_LIMIT
+    max_jobs_per_account: int | None = NO_LIMIT
+    max_submit_per_account: int | None = NO_LIMIT
+    group_jobs: int | None = NO_LIMIT
+    group_submit: int | None = NO_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Qos:
-    """One quality of service and what it limits."""
+    """One quality of service, what it limits, and whose jobs it may preempt.
+
+    `preempt_mode` is what happens to its own jobs then, "" for what the cluster does.
+    """
 
     name: str
     limits: Limits = Limits()
     flags: frozenset[str] = frozenset()
+    preempts: frozenset[str] = frozenset()
+    preempt_mode: str = ""
+    usage_factor: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Account:
+    """One account, the one above it ("" for the root), and what its users share."""
+
+    name: str
+    parent: str = ""
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,19 +170,28 @@ class Reservation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClusterConfig:
-    """The few settings of slurm.conf that rv's promises depend on.
+    """The few settings of slurm.conf that rv's promises and plans depend on.
 
     `priority_flags` says how billing weights add up (`MAX_TRES`), `private_data` what the user may
-    not see of others (`jobs`); both are Slurm's words.
+    not see of others (`jobs`), `enforces` what AccountingStorageEnforce names; all Slurm's words.
+    `preempt_type` is "none", "partition_prio", "qos", or "" where nobody said; `booted_at` is
+    when the controller started.
     """
 
     name: str = ""
     version: str = ""
     min_job_age: timedelta = timedelta(seconds=300)
     message_timeout: timedelta = timedelta(seconds=10)
+    slurmd_timeout: timedelta = timedelta(seconds=300)
     accounting: bool = True
     priority_flags: frozenset[str] = frozenset()
+    enforces: frozenset[str] | None = None
     private_data: frozenset[str] = frozenset()
+    preempt_type: str = ""
+    preempt_mode: str = ""
+    booted_at: datetime | None = None
+    max_memory_per_cpu_mib: int | None = NO_LIMIT
+    max_memory_per_node_mib: int | None = NO_LIMIT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -176,4 +212,5 @@ class Snapshot:
     reservations: tuple[Reservation, ...] = ()
     qos: tuple[Qos, ...] = ()
     associations: tuple[Association, ...] | None = None
+    accounts: tuple[Account, ...] = ()
     notes: tuple[str, ...] = field(default=())

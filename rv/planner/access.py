@@ -4,9 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rv.models.request import Request
-from rv.models.snapshot import Association, Partition, Snapshot
+from rv.models.snapshot import Association, Partition, Qos, Snapshot
 from rv.planner.limits import Owner, owners
+from rv.planner.preemption import Preemption
 from rv.planner.reasons import Unfit
+from rv.planner.usage import lineage
 
 _USUAL_QOS = "normal"
 """The QOS that Slurm gives a user to whom nobody gave another."""
@@ -20,6 +22,11 @@ class Charge:
     qos: str
     order: tuple[Owner, ...]
     qos_flags: frozenset[str] = frozenset()
+    preemptible: bool = False
+
+    def has_flag(self, name: str) -> bool:
+        """Whether the QOS has a flag, in whatever case sites write it."""
+        return name.lower() in {flag.lower() for flag in self.qos_flags}
 
 
 class Access:
@@ -28,17 +35,21 @@ class Access:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._qos = {qos.name: qos for qos in snapshot.qos}
-        self._contested = _contested(snapshot)
+        self._accounts = {account.name: account for account in snapshot.accounts}
+        self._above = {account.name: account.parent for account in snapshot.accounts}
+        self._preemption = Preemption(snapshot)
+        enforced = snapshot.config.enforces
+        self._limits_hold = enforced is None or bool(enforced & {"limits", "safe"})
+        self._grants_hold = enforced is None or "qos" in enforced
 
     def check_partition(self, partition: Partition, request: Request) -> None:
         """Raise `Unfit` where the partition takes no job of this user, whatever its size."""
         name = partition.name
         asked_for = name in request.partitions
-        reserved = any(key == "reservation" for key, _ in request.sbatch)
         groups, is_root = self._snapshot.groups, self._snapshot.user == "root"
         if partition.state.upper() != "UP":
             raise Unfit(f"partition {name} is {partition.state.upper()}", by_limit=True)
-        if partition.needs_reservation and not reserved:
+        if partition.needs_reservation and not request.reservation:
             raise Unfit(f"partition {name} takes jobs in a reservation only", by_limit=True)
         if partition.root_only and not is_root:
             raise Unfit(f"partition {name} is for root only", by_limit=True)
@@ -47,9 +58,10 @@ class Access:
         if partition.allow_groups and groups and not (is_root or groups & partition.allow_groups):
             allowed = ", ".join(sorted(partition.allow_groups))
             raise Unfit(f"partition {name} is for the groups {allowed}", by_limit=True)
-        if name in self._contested and not asked_for:
-            mode = partition.preempt_mode
-            raise Unfit(f"jobs there are preempted ({mode}); -p {name} asks for it", by_limit=True)
+        mode = self._preemption.of_partition(name)
+        if mode and not (asked_for or request.bears_preemption):
+            remedy = f"--preemptible or -p {name} asks for it"
+            raise Unfit(f"jobs there are preempted ({mode}); {remedy}", by_limit=True)
 
     def charges(self, partition: Partition, request: Request) -> tuple[Charge, ...]:
         """Return the ways to charge a job there, the user's defaults first.
@@ -58,7 +70,8 @@ class Access:
         """
         found = list(self._charges(partition, request))
         if found:
-            return tuple(found)
+            # What is preempted comes last, whichever account it is of.
+            return tuple(sorted(found, key=lambda charge: charge.preemptible))
         raise Unfit(self._refusal(partition, request), by_limit=True)
 
     def _charges(self, partition: Partition, request: Request) -> Iterator[Charge]:
@@ -94,32 +107,71 @@ class Access:
         *,
         account: str,
     ) -> Iterator[Charge]:
-        granted = association.qos if association else ()
         default = _default_qos(association)
-        name = request.qos or default
-        if request.qos and granted and request.qos not in granted:
-            return
-        asked = request.qos
-        if not _qos_allowed(partition, name):
-            others = sorted(set(granted or partition.allow_qos) - {name})
-            usable = [other for other in others if _qos_allowed(partition, other)]
-            if request.qos or not usable:
-                return
-            name = asked = usable[0]
-        job_qos = self._qos.get(name)
-        order = owners(
+        in_partition = self._preemption.of_partition(partition.name)
+        for name in self._qos_names(partition, request, association):
+            job_qos = self._qos.get(name)
+            mode = in_partition or self._preemption.of_qos(name)
+            yield Charge(
+                account=account,
+                qos="" if name == default and not request.qos else name,
+                order=self._owners(partition, job_qos, association),
+                qos_flags=job_qos.flags if job_qos else frozenset[str](),
+                preemptible=bool(mode),
+            )
+
+    def _qos_names(
+        self, partition: Partition, request: Request, association: Association | None
+    ) -> list[str]:
+        """Return the QOS that a job may have there, the default first.
+
+        One that costs more than usual, or is preempted, is only taken where the user says so.
+        """
+        granted = association.qos if association and self._grants_hold else ()
+        default = _default_qos(association)
+        if request.qos:
+            is_mine = not granted or request.qos in granted
+            allowed = is_mine and self._qos_allowed(partition, request.qos, request)
+            return [request.qos] if allowed else []
+        others = sorted(set(granted or partition.allow_qos) - {default})
+        return [
+            name
+            for name in (default, *others)
+            if self._qos_allowed(partition, name, request)
+            and (request.bears_preemption or not self._preemption.of_qos(name))
+            and (name == default or self._is_usual(name))
+        ]
+
+    def _is_usual(self, name: str) -> bool:
+        return name not in self._qos or self._qos[name].usage_factor <= 1
+
+    def _qos_allowed(self, partition: Partition, name: str, request: Request) -> bool:
+        flags = self._qos[name].flags if name in self._qos else frozenset[str]()
+        if "requiresreservation" in {flag.lower() for flag in flags} and not request.reservation:
+            return False
+        if partition.allow_qos:
+            return name in partition.allow_qos
+        return name not in partition.deny_qos
+
+    def _owners(
+        self, partition: Partition, job_qos: Qos | None, association: Association | None
+    ) -> tuple[Owner, ...]:
+        if not self._limits_hold:
+            return ()
+        names = lineage(association.account, self._above) if association else ()
+        return owners(
             self._qos.get(partition.qos),
             job_qos,
             (association.account, association.limits) if association else None,
+            [self._accounts[name] for name in names if name in self._accounts],
         )
-        flags = job_qos.flags if job_qos else frozenset[str]()
-        yield Charge(account=account, qos=asked, order=order, qos_flags=flags)
 
     def _refusal(self, partition: Partition, request: Request) -> str:
         name = partition.name
-        if request.qos and not _qos_allowed(partition, request.qos):
+        if request.qos and not self._qos_allowed(partition, request.qos, request):
             return f"partition {name} does not allow QOS {request.qos}"
-        accounts = [found.account for found in self._associations(partition)]
+        associations = self._associations(partition)
+        accounts = [found.account for found in associations]
         if request.account and accounts and request.account not in accounts:
             return f"account {request.account} may not use partition {name}"
         mine = [request.account] if request.account else sorted(set(accounts))
@@ -130,6 +182,11 @@ class Access:
             return f"partition {name} allows the accounts {allowed}; yours: {', '.join(mine)}"
         if request.qos:
             return f"QOS {request.qos} is not yours to use in partition {name}"
+        default = _default_qos(associations[0] if associations else None)
+        mode = self._preemption.of_qos(default)
+        if mode and self._qos_allowed(partition, default, request):
+            remedy = f"--preemptible or --qos {default} asks for it"
+            return f"jobs under QOS {default} are preempted ({mode}); {remedy}"
         allowed = ", ".join(sorted(partition.allow_qos)) or "none of yours"
         return f"partition {name} allows the QOS {allowed}"
 
@@ -146,29 +203,9 @@ def _account_allowed(partition: Partition, account: str) -> bool:
     return account not in partition.deny_accounts
 
 
-def _qos_allowed(partition: Partition, qos: str) -> bool:
-    if partition.allow_qos:
-        return qos in partition.allow_qos
-    return qos not in partition.deny_qos
-
-
 def _default_qos(association: Association | None) -> str:
     if association is None:
         return _USUAL_QOS
     if association.default_qos:
         return association.default_qos
     return association.qos[0] if len(association.qos) == 1 else _USUAL_QOS
-
-
-def _contested(snapshot: Snapshot) -> frozenset[str]:
-    """Name the preemptible partitions: lower in tier than another on one of their nodes."""
-    highest: dict[str, int] = {}
-    for partition in snapshot.partitions:
-        for node in partition.nodes:
-            highest[node] = max(highest.get(node, 0), partition.priority_tier)
-    return frozenset(
-        partition.name
-        for partition in snapshot.partitions
-        if set(partition.preempt_mode.upper().split(",")) - {"OFF", "GANG", "", "WITHIN"}
-        and any(highest[node] > partition.priority_tier for node in partition.nodes)
-    )

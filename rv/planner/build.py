@@ -8,11 +8,11 @@ from rv.models.plan import Estimate, Mode, Source, Strategy
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
 from rv.planner.access import Access, Charge
-from rv.planner.cost import Cost, Tariff, whole_nodes
+from rv.planner.cost import Tariff, whole_nodes
 from rv.planner.estimates import Forecast, free_first, free_now
 from rv.planner.families import Family, Serves
 from rv.planner.layouts import Layout
-from rv.planner.limits import Owner, check_size, has_room
+from rv.planner.limits import Owner, check_size, no_room
 from rv.planner.needs import Needs, needs, walltime
 from rv.planner.pools import Pool
 from rv.planner.reasons import Unfit, amount
@@ -47,7 +47,7 @@ class Builder:
         self.usage = Usage(snapshot)
         self._request = request
         self._checkpoint = checkpoint
-        self._forecast = Forecast(snapshot)
+        self._forecast = Forecast(_without_own_reservation(snapshot, request))
         self._tariff = tariff
 
     def build(
@@ -55,14 +55,15 @@ class Builder:
     ) -> Built:
         """Return the strategies of a layout. Raises `Unfit` with the reason where there is none."""
         request = self._request
-        _check_node_count(pool.partition, layout)
         wanted = needs(pool, layout, family, request)
         demand = _demand(pool, layout, wanted)
         charge, duration = self._charge(pool.partition, charges, demand)
         windows = self._forecast.windows(pool, layout, wanted)
-        room = has_room(charge.order, demand, self.usage)
+        full = no_room(charge.order, demand, self.usage)
+        # Which nodes of a counted constraint are free together, nobody worked out.
+        room = not full and not pool.counts
         estimate = self._forecast.estimate(windows, pool, layout, duration, has_room=room)
-        cost = _cost(self._tariff, pool, layout, wanted, demand, self._total(duration))
+        cost = self._tariff.cost(pool, demand, self._total(duration))
         strategy = Strategy(
             id=f"{pool.model.name}/{layout}/{pool.place}{suffix}",
             family=family.name,
@@ -81,12 +82,13 @@ class Builder:
             account=charge.account,
             qos=charge.qos,
             constraint=pool.constraint,
-            exclude_nodes=request.exclude_nodes,
+            exclude_nodes=(*request.exclude_nodes, *pool.asleep),
             node_names=free_first(wanted.slots, free_now(windows)),
             name_pattern=pool.pattern,
             vram_mib=_vram(pool, request),
             strict_gpu=request.strict_gpu,
             extra=request.sbatch,
+            preemptible=charge.preemptible,
             estimate=estimate,
             cost=cost.amount,
             priced_by=cost.priced_by,
@@ -94,9 +96,8 @@ class Builder:
         whole = self._resumable(strategy) if request.checkpoint else strategy
         hole = hole_now(windows, layout.nodes) if room else 0.0
         shorter, refused = self._in_hole(whole, hole)
-        return Built(
-            strategies=(whole, *shorter), order=charge.order, notes=wanted.notes, refused=refused
-        )
+        notes = (*wanted.notes, f"{strategy.id} has to wait: {full}") if full else wanted.notes
+        return Built(strategies=(whole, *shorter), order=charge.order, notes=notes, refused=refused)
 
     def _total(self, duration: timedelta) -> timedelta:
         """Return the time that the command has in all, by one job or by several."""
@@ -153,14 +154,20 @@ class Builder:
     def _charge(
         self, partition: Partition, charges: tuple[Charge, ...], demand: Mapping[str, int]
     ) -> tuple[Charge, timedelta]:
+        """Return the first way to charge the job that has room now, else the first of all."""
+        fitting: list[tuple[Charge, timedelta]] = []
         refusals: list[Unfit] = []
         for charge in charges:
             try:
+                _check_node_count(partition, charge, demand["node"])
                 check_size(charge.order, demand)
-                return charge, walltime(partition, charge, self._request)
+                fitting.append((charge, walltime(partition, charge, self._request)))
             except Unfit as refusal:
                 refusals.append(refusal)
-        raise refusals[0]
+        if not fitting:
+            raise refusals[0]
+        alike = (f for f in fitting if f[0].account == fitting[0][0].account)
+        return next((f for f in alike if not no_room(f[0].order, demand, self.usage)), fitting[0])
 
 
 def _shortened(whole: Strategy, walltime: timedelta, start: Estimate) -> Strategy:
@@ -176,27 +183,40 @@ def _shortened(whole: Strategy, walltime: timedelta, start: Estimate) -> Strateg
     )
 
 
-def _check_node_count(partition: Partition, layout: Layout) -> None:
+def _without_own_reservation(snapshot: Snapshot, request: Request) -> Snapshot:
+    """Leave out the reservation that the job is to run in: it is in nobody else's way there."""
+    if not request.reservation:
+        return snapshot
+    others = tuple(r for r in snapshot.reservations if r.name != request.reservation)
+    return replace(snapshot, reservations=others)
+
+
+def _check_node_count(partition: Partition, charge: Charge, nodes: int) -> None:
     most, least = partition.max_nodes, partition.min_nodes
-    if most is not None and layout.nodes > most:
+    if most is not None and nodes > most and not charge.has_flag("PartitionMaxNodes"):
         allowed = f"partition {partition.name} allows {amount('node', most)} a job"
-        raise Unfit(f"{allowed}, {layout.nodes} asked", by_limit=True)
-    if layout.nodes < least:
+        raise Unfit(f"{allowed}, {nodes} asked", by_limit=True)
+    if nodes < least and not charge.has_flag("PartitionMinNodes"):
         reason = f"partition {partition.name} takes jobs of {amount('node', least)} or more only"
         raise Unfit(reason, by_limit=True)
 
 
 def _demand(pool: Pool, layout: Layout, wanted: Needs) -> dict[str, int]:
+    """Count what limits count and prices are for: in an exclusive partition whole nodes."""
     gpus = layout.nodes * layout.gpus_per_node
-    demand = {
+    memory = layout.nodes * wanted.memory_mib
+    typed = f"gres/gpu:{pool.gres_type}".lower() if pool.gres_type else "gres/gpu"
+    if pool.partition.exclusive:
+        taken = wanted.slots[: layout.nodes]
+        whole = whole_nodes(tuple(slot.node for slot in taken), memory)
+        return {typed: sum(slot.total for slot in taken), **whole}
+    return {
         "node": layout.nodes,
         "cpu": layout.nodes * wanted.cpus,
-        "mem": layout.nodes * wanted.memory_mib,
+        "mem": memory,
+        typed: gpus,
         "gres/gpu": gpus,
     }
-    if pool.gres_type:
-        demand[f"gres/gpu:{pool.gres_type}".lower()] = gpus
-    return demand
 
 
 def _vram(pool: Pool, request: Request) -> int:
@@ -204,18 +224,3 @@ def _vram(pool: Pool, request: Request) -> int:
     if pool.mig or not pool.largest:
         return 0
     return request.min_vram_mib or pool.model.least_mib
-
-
-def _cost(
-    tariff: Tariff,
-    pool: Pool,
-    layout: Layout,
-    wanted: Needs,
-    demand: dict[str, int],
-    duration: timedelta,
-) -> Cost:
-    amounts = demand
-    if pool.partition.exclusive:
-        nodes = tuple(slot.node for slot in wanted.slots[: layout.nodes])
-        amounts = whole_nodes(nodes, demand["mem"])
-    return tariff.cost(pool, amounts, duration)

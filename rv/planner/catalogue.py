@@ -81,12 +81,14 @@ class Catalogue:
     def recognise(self, texts: Iterable[str]) -> GpuModel | None:
         """Return the one model that the texts speak of; None where they name none, or several.
 
-        A broad model (a100) gives way to one that refines it (a100-80).
+        A broad model (a100) gives way to one that refines it (a100-80); a word that only refines
+        (hbm80g) says nothing where another model is named (h100).
         """
         found = {name for text in texts for name in _recognised(self, normal(text))}
-        broad = {self.models[name].refines for name in found}
-        narrow = found - broad
-        return self.models[narrow.pop()] if len(narrow) == 1 else None
+        narrow = found - {self.models[name].refines for name in found}
+        plain = {name for name in narrow if self.models[name].refines in {"", *found}}
+        left = plain or narrow
+        return self.models[left.pop()] if len(left) == 1 else None
 
     def is_vague(self, text: str) -> bool:
         """Whether a GRES type names no model at all ("" and words such as `nvidia`)."""

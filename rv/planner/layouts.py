@@ -6,7 +6,7 @@ from typing import Final
 
 from rv.models.command import Launcher, Pins
 from rv.models.request import Layouts, NodeLimit, Request
-from rv.planner.nodes import count_losses
+from rv.planner.nodes import ASLEEP, count_losses
 from rv.planner.pools import Pool
 from rv.planner.reasons import amount
 
@@ -141,7 +141,8 @@ def _too_small(pool: Pool, layout: Layout) -> str:
     if fit + len(lost) >= layout.nodes:
         every = fit + len(lost)
         plural = "node is" if every == 1 else "nodes are"
-        return f"{len(lost)} of {every} {plural} not usable ({count_losses(lost)})"
+        remedy = "; --power-up wakes nodes" if ASLEEP in lost else ""
+        return f"{len(lost)} of {every} {plural} not usable ({count_losses(lost)}){remedy}"
     if layout.gpus_per_node > pool.largest:
         return (
             f"a node has at most {amount('gres/gpu', pool.largest)}, {layout.gpus_per_node} asked"

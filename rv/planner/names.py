@@ -1,10 +1,11 @@
-"""Check that the partitions, accounts, QOS and nodes that a request names are there."""
+"""Check that the partitions, accounts, QOS, nodes and features of a request are there."""
 
 from collections.abc import Iterable
 
 from rv.errors import Kind, RvError
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
+from rv.planner.constraints import choices, names
 from rv.planner.documents import nearest
 
 
@@ -17,6 +18,12 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
         raise RvError(
             Kind.USAGE, f"{request.gpus} is no number of GPUs", hint="use --gpu 0 or more"
         )
+    if not request.gpus and (request.types or request.mig or request.min_vram_mib):
+        raise RvError(
+            Kind.USAGE,
+            "--gpu 0 asks for no GPU, and --type, --vram and --mig for a certain one",
+            hint="leave one of them out",
+        )
     for name in request.partitions:
         _check("partition", name, (partition.name for partition in snapshot.partitions))
     if request.qos and snapshot.qos:
@@ -27,6 +34,13 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
     nodes = {node.name for node in snapshot.nodes} if request.exclude_nodes else set()
     for name in request.exclude_nodes:
         _check("node", name, nodes)
+    if request.reservation:
+        _check("reservation", request.reservation, (r.name for r in snapshot.reservations))
+    if request.constraint:
+        choices(request.constraint)
+        known = frozenset(feature for node in snapshot.nodes for feature in node.features)
+        for name in names(request.constraint):
+            _check("node feature", name, known)
 
 
 def chosen_partitions(request: Request, snapshot: Snapshot) -> tuple[Partition, ...]:

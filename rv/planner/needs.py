@@ -9,6 +9,7 @@ from rv.models.quantities import short_memory
 from rv.models.request import Request
 from rv.models.snapshot import Partition
 from rv.planner.access import Charge
+from rv.planner.constraints import Choice
 from rv.planner.families import Family
 from rv.planner.layouts import Layout
 from rv.planner.limits import max_wall, wall_reason
@@ -47,6 +48,8 @@ def needs(pool: Pool, layout: Layout, family: Family, request: Request) -> Needs
         cpus = _raised(request, ceil(memory / per_cpu), per_cpu, partition)
         notes = (_raised_note(partition, memory, per_cpu, cpus),)
     _check_node_limits(partition, cpus, memory)
+    if pool.counts:
+        _check_counts(pool.counts, slots, layout)
     fitting = tuple(s for s in slots if s.node.cpus >= cpus and s.node.memory_mib >= memory)
     if len(fitting) < layout.nodes:
         raise Unfit(_too_much(slots, layout, cpus, memory))
@@ -67,7 +70,7 @@ def _memory(
 ) -> int:
     shares = [
         _proportion(slot, gpus, slot.node.memory_mib)
-        if slot.all_gpus
+        if slot.portion
         else slot.node.memory_mib * min(1.0, cpus / max(1, slot.node.cpus))
         for slot in slots
     ]
@@ -82,12 +85,19 @@ def _memory(
 
 
 def _proportion(slot: Slot, gpus: int, whole: int) -> float:
-    return whole * gpus / slot.all_gpus if slot.all_gpus else float(whole)
+    # Rounded, because 49 parts of a forty-ninth are a little less than one.
+    return round(whole * gpus * slot.portion, 6) if slot.portion else float(whole)
 
 
 def _rounded(mib: int) -> int:
     """Round down to whole GiB where that costs little: a figure that people can read."""
     return mib - mib % 1024 if mib >= _READABLE else mib
+
+
+def _check_counts(counts: Choice, slots: tuple[Slot, ...], layout: Layout) -> None:
+    too_few = counts.too_few((slot.node.features for slot in slots), layout.nodes)
+    if too_few:
+        raise Unfit(too_few)
 
 
 def _raised(request: Request, cpus: int, per_cpu: int, partition: Partition) -> int:
@@ -136,8 +146,7 @@ def walltime(partition: Partition, charge: Charge, request: Request) -> timedelt
     Raises `Unfit` where the user gave more than that.
     """
     limits: list[tuple[str, timedelta]] = []
-    overrides = "partitiontimelimit" in {flag.lower() for flag in charge.qos_flags}
-    if partition.max_time is not None and not overrides:
+    if partition.max_time is not None and not charge.has_flag("PartitionTimeLimit"):
         limits.append((f"MaxTime of partition {partition.name}:", partition.max_time))
     wall = max_wall(charge.order)
     if wall:

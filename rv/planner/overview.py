@@ -7,6 +7,7 @@ from rv.planner.access import Access
 from rv.planner.catalogue import Catalogue
 from rv.planner.discovery import discover
 from rv.planner.limits import Owner
+from rv.planner.nodes import offer
 from rv.planner.pools import Pool, told_apart
 from rv.planner.reasons import Unfit
 
@@ -14,7 +15,9 @@ from rv.planner.reasons import Unfit
 def overview(snapshot: Snapshot, catalogue: Catalogue) -> tuple[PoolView, ...]:
     """Look at every pool of GPUs, those with the most free first."""
     nodes = {node.name: node for node in snapshot.nodes}
-    found, mixed = told_apart(discover(snapshot.partitions, nodes, catalogue, frozenset()))
+    found, mixed = told_apart(
+        discover(snapshot.partitions, nodes, catalogue, offer(Request(), snapshot))
+    )
     access = Access(snapshot)
     waiting = _waiting(snapshot)
     views = [_view(pool, access, waiting) for pool in (*found, *mixed)]

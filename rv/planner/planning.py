@@ -1,6 +1,6 @@
 """From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -11,17 +11,20 @@ from rv.models.snapshot import Snapshot
 from rv.planner.budget import affordable
 from rv.planner.build import Builder, Built
 from rv.planner.catalogue import Catalogue
+from rv.planner.constraints import choices
 from rv.planner.cost import Tariff
 from rv.planner.discovery import cpu_pool, discover
 from rv.planner.families import Family, Serves
 from rv.planner.layouts import Layout, Spread, layouts, spread
 from rv.planner.limits import Owner
 from rv.planner.names import check_names, chosen_partitions
-from rv.planner.pools import Pool, told_apart
-from rv.planner.rank import rank
+from rv.planner.nodes import offer
+from rv.planner.pools import Pool, constrained, told_apart
+from rv.planner.rank import queues, rank
 from rv.planner.reasons import Unfit
 from rv.planner.select import select
 from rv.planner.sites import capped, check_not_skipped, unknown_prices
+from rv.planner.usage import unseen_notes
 from rv.planner.waves import compile_jobs
 
 _NO_SITE: Final = Site()
@@ -67,7 +70,7 @@ def plan(
     pools = _pools(request, snapshot, catalogue, draft)
     multi = [family for family in enabled if family.serves is Serves.MULTI_NODE]
     wanted = spread(request, min((family.min_gpus_per_node for family in multi), default=2))
-    draft.notes.extend(wanted.notes)
+    draft.notes.extend((*wanted.notes, *unseen_notes(snapshot)))
     tariff = Tariff(prices=site.prices, config=snapshot.config)
     builder = Builder(request, snapshot, _checkpoint(enabled), tariff)
     for pool in pools:
@@ -75,12 +78,18 @@ def plan(
     draft.notes.extend(unknown_prices(site, snapshot, catalogue))
     within, note = capped(request, site)
     draft.notes.extend(note)
-    made = _finished(draft, within, builder, {p.model.name: p.model.rank for p in pools})
-    return replace(made, cost_unit=site.unit)
+    quality = {pool.model.name: pool.model.rank for pool in pools}
+    return replace(_finished(draft, within, snapshot, builder, quality), cost_unit=site.unit)
 
 
-def _finished(draft: _Draft, request: Request, builder: Builder, quality: dict[str, int]) -> Plan:
-    ranked = rank(draft.strategies, quality)
+def _finished(
+    draft: _Draft,
+    request: Request,
+    snapshot: Snapshot,
+    builder: Builder,
+    quality: dict[str, int],
+) -> Plan:
+    ranked = rank(draft.strategies, quality, queues(snapshot.partitions), draft.owners)
     compiled = compile_jobs(ranked, request, draft.owners, builder.usage)
     return Plan(
         strategies=ranked,
@@ -96,12 +105,13 @@ def _pools(
 ) -> tuple[Pool, ...]:
     partitions = chosen_partitions(request, snapshot)
     nodes = {node.name: node for node in snapshot.nodes}
-    avoided = frozenset(request.exclude_nodes)
+    offered = offer(request, snapshot)
     if not request.gpus:
-        plain = [cpu_pool(p, nodes, avoided, gpu_nodes=False) for p in partitions]
-        every = [cpu_pool(p, nodes, avoided, gpu_nodes=True) for p in partitions]
-        return tuple(pool for pool in plain if pool.slots) or tuple(p for p in every if p.slots)
-    found, mixed = told_apart(discover(partitions, nodes, catalogue, avoided))
+        plain = [cpu_pool(p, nodes, offered, gpu_nodes=False) for p in partitions]
+        every = [cpu_pool(p, nodes, offered, gpu_nodes=True) for p in partitions]
+        pools = [pool for pool in plain if pool.slots] or [pool for pool in every if pool.slots]
+        return _constrained(pools, request.constraint, draft)
+    found, mixed = told_apart(discover(partitions, nodes, catalogue, offered))
     for pool in mixed:
         draft.leave_out(pool.label, "no feature tells its GPUs from the MIG slices beside them")
     served = {pool.partition.name for pool in (*found, *mixed)}
@@ -110,7 +120,18 @@ def _pools(
             draft.leave_out(name, "the partition has no GPUs")
     chosen, excluded = select(found, request, catalogue)
     draft.excluded.extend(excluded)
-    return chosen
+    return _constrained(chosen, request.constraint, draft)
+
+
+def _constrained(pools: Iterable[Pool], constraint: str, draft: _Draft) -> tuple[Pool, ...]:
+    wanted = choices(constraint)
+    found: list[Pool] = []
+    for pool in pools:
+        left = constrained(pool, wanted)
+        found.extend(left)
+        if not left:
+            draft.leave_out(pool.label, f"no node there meets the constraint {constraint}")
+    return tuple(found)
 
 
 def _plan_pool(

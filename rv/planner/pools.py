@@ -5,19 +5,23 @@ from dataclasses import dataclass, field, replace
 
 from rv.models.snapshot import Node, Partition
 from rv.planner.catalogue import GpuModel, MigProfile
+from rv.planner.constraints import Choice
+from rv.planner.nodes import ASLEEP
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Slot:
-    """One node's share in a pool: its GPUs of the pool's type, and of all types, in all.
+    """One node's share in a pool: its GPUs of the pool's type, in all and free.
 
-    `lost` says why the node cannot be used ("drained"), and is "" where it can.
+    `portion` is one such GPU's part of all that the node has: where one of two GPUs is cut into
+    seven slices, the other is half of the node. `lost` says why the node cannot be used
+    ("drained"), and is "" where it can.
     """
 
     node: Node
     total: int
     free: int
-    all_gpus: int
+    portion: float
     lost: str = ""
 
 
@@ -27,6 +31,7 @@ class Pool:
 
     `label` is unique ("a100-80/gpu-a100-80"); `usable` holds the largest nodes' shares first.
     `pattern` is what nvidia-smi must call the GPU, "" where the pool holds several models.
+    `counts` is set where the user wants so many nodes of one feature and so many of another.
     """
 
     partition: Partition
@@ -37,6 +42,7 @@ class Pool:
     pattern: str = ""
     slots: tuple[Slot, ...] = ()
     suffix: str = ""
+    counts: Choice | None = None
     usable: tuple[Slot, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -58,6 +64,11 @@ class Pool:
     def largest(self) -> int:
         """The most GPUs that a node of the pool has, usable now or not."""
         return max((slot.total for slot in self.slots), default=0)
+
+    @property
+    def asleep(self) -> tuple[str, ...]:
+        """The nodes that Slurm would power up for a job that does not leave them out."""
+        return tuple(sorted(slot.node.name for slot in self.slots if slot.lost == ASLEEP))
 
     def gres(self, count: int) -> str:
         """What Slurm is asked for on each node, "" without GPUs."""
@@ -124,12 +135,60 @@ def _united(slots: Iterable[Slot]) -> tuple[Slot, ...]:
 
 
 def _distinguishing(pool: Pool, others: list[Pool]) -> str:
-    common = frozenset.intersection(*(slot.node.features for slot in pool.slots))
-    elsewhere = {f for other in others for slot in other.slots for f in slot.node.features}
-    own = sorted(common - elsewhere)
+    """Return what all nodes of a pool have and no other pool's: `a`, else `a&b`, else `a|b`."""
+    mine = [slot.node.features for slot in pool.slots]
+    theirs = {slot.node.features for other in others for slot in other.slots}
+    if theirs & set(mine):
+        return ""
+    elsewhere = frozenset[str]().union(*theirs)
+    common = frozenset.intersection(*mine)
     # Of several the one that names the model is what a person would have written.
     stem = pool.model.name.split("-")[0]
-    return min(own, key=lambda name: (stem not in name.lower(), name), default="")
+
+    def by_name(name: str) -> tuple[bool, str]:
+        return (stem not in name.lower(), name)
+
+    own = min(common - elsewhere, key=by_name, default="")
+    return own or _all_of(sorted(common, key=by_name), theirs) or _any_of(mine, elsewhere)
+
+
+def _all_of(common: list[str], theirs: set[frozenset[str]]) -> str:
+    """Return the features that together no other node has; "" where one has all of them."""
+    chosen: list[str] = []
+    left = theirs
+    for name in common:
+        fewer = {features for features in left if name in features}
+        if len(fewer) < len(left):
+            chosen.append(name)
+            left = fewer
+    return "" if left else "&".join(chosen)
+
+
+def _any_of(mine: list[frozenset[str]], elsewhere: frozenset[str]) -> str:
+    """Return features of which each of these nodes has one, and no other node any."""
+    chosen: list[str] = []
+    left = mine
+    for name in sorted(frozenset[str]().union(*mine) - elsewhere):
+        fewer = [features for features in left if name not in features]
+        if len(fewer) < len(left):
+            chosen.append(name)
+            left = fewer
+    return "" if left else "|".join(chosen)
+
+
+def constrained(pool: Pool, wanted: tuple[Choice, ...]) -> tuple[Pool, ...]:
+    """Return the pool as the user's constraint leaves it, once for each way to meet that."""
+    found: list[Pool] = []
+    for choice in wanted:
+        slots = tuple(slot for slot in pool.slots if choice.allows(slot.node.features))
+        within = choice.within(pool.constraint)
+        if slots and within:
+            suffix = f"{pool.suffix}/{choice.text}" if len(wanted) > 1 else pool.suffix
+            counts = within if within.counts else None
+            found.append(
+                replace(pool, slots=slots, constraint=within.text, counts=counts, suffix=suffix)
+            )
+    return tuple(found)
 
 
 def _labelled(pools: list[Pool]) -> list[Pool]:

@@ -12,7 +12,7 @@ class Unfit(Exception):  # noqa: N818 - no error: the ordinary way to leave some
         self.by_limit = by_limit
 
 
-_NOUNS = {"cpu": "CPU", "node": "node", "gres/gpu": "GPU"}
+_NOUNS = {"cpu": "CPU", "node": "node", "gres/gpu": "GPU", "jobs": "running job"}
 
 
 def amount(tres: str, count: int) -> str:

@@ -18,30 +18,56 @@ class Whose(StrEnum):
 
     MINE = "mine"
     EVERYBODYS = "everybody's"
+    ACCOUNTS = "the account's"
+    BELOW = "the account's and those below it"
 
 
 class Usage:
     """The use of each owner of limits ("QOS h200", "account lab"), by whose jobs it is."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._counts: dict[tuple[str, Whose], Counter[str]] = {}
+        self._counts: dict[tuple[str, Whose, str], Counter[str]] = {}
+        above = {account.name: account.parent for account in snapshot.accounts}
         partition_qos = {p.name: p.qos for p in snapshot.partitions if p.qos}
-        for (qos, account, partition, is_mine), amounts in _sums(snapshot).items():
+        for (qos, account, partitions, is_mine), amounts in _sums(snapshot).items():
             owners = {f"QOS {qos}", f"account {account}"}
-            for name in partition.split(","):
+            for name in partitions.split(","):
                 if name in partition_qos:
                     owners.add(f"QOS {partition_qos[name]}")
             for owner in owners:
-                self._add(owner, Whose.EVERYBODYS, amounts)
+                self._add((owner, Whose.EVERYBODYS, ""), amounts)
+                self._add((owner, Whose.ACCOUNTS, account), amounts)
                 if is_mine:
-                    self._add(owner, Whose.MINE, amounts)
+                    self._add((owner, Whose.MINE, ""), amounts)
+            for name in lineage(account, above):
+                self._add((f"account {name}", Whose.BELOW, ""), amounts)
 
-    def of(self, owner: str, whose: Whose) -> Amounts:
-        """Return what is in use; amounts that are not listed are none."""
-        return self._counts.get((owner, whose), Counter())
+    def of(self, owner: str, whose: Whose, account: str = "") -> Amounts:
+        """Return what is in use; amounts that are not listed are none.
 
-    def _add(self, owner: str, whose: Whose, amounts: Amounts) -> None:
-        self._counts.setdefault((owner, whose), Counter()).update(amounts)
+        `account` is whose jobs count, where `whose` is one account's.
+        """
+        return self._counts.get((owner, whose, account), Counter())
+
+    def _add(self, key: tuple[str, Whose, str], amounts: Amounts) -> None:
+        self._counts.setdefault(key, Counter()).update(amounts)
+
+
+def lineage(account: str, above: Mapping[str, str]) -> tuple[str, ...]:
+    """Return an account and those above it, nearest first; `above` names each one's parent."""
+    found: list[str] = []
+    while account and account not in found:
+        found.append(account)
+        account = above.get(account, "")
+    return tuple(found)
+
+
+def unseen_notes(snapshot: Snapshot) -> tuple[str, ...]:
+    """Say what PrivateData keeps from this user, where it does."""
+    hidden = "jobs" in snapshot.config.private_data and snapshot.user != "root"
+    if not hidden or any(job.user != snapshot.user for job in snapshot.jobs):
+        return ()
+    return ("other people's jobs are hidden here (PrivateData): who waits ahead is not known",)
 
 
 def _sums(snapshot: Snapshot) -> dict[tuple[str, str, str, bool], dict[str, int]]:
@@ -60,6 +86,6 @@ def _amounts(job: QueuedJob) -> tuple[tuple[str, int], ...]:
         return ()
     if job.state not in _HOLDING:
         return (("submitted", 1),)
-    held = (("submitted", 1), ("jobs", 1), ("cpu", job.cpus), ("node", len(job.nodes)))
+    held = (("submitted", 1), ("jobs", 1), ("cpu", job.cpus), ("mem", job.memory_mib))
     typed = ((f"gres/gpu:{job.gpu_type}", job.gpus),) if job.gpu_type else ()
-    return (*held, ("gres/gpu", job.gpus), *typed)
+    return (*held, ("node", len(job.nodes)), ("gres/gpu", job.gpus), *typed)

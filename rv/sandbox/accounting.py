@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from rv.errors import Kind, RvError
 from rv.sandbox import daemons, ports, processes
-from rv.sandbox.profile import Pairs, Profile, Qos
+from rv.sandbox.profile import Account, Pairs, Profile, Qos
 from rv.sandbox.records import Record
 from rv.sandbox.slurmconf import slurmdbd_port
 from rv.sandbox.tools import path_of
@@ -19,26 +19,32 @@ def start(record: Record, base: int) -> None:
 
 
 def fill(record: Record, profile: Profile, user: str) -> None:
-    """Everything that does not count GPUs."""
-    qos = [each for each in profile.qos if not each.counts_gpus]
+    """Everything but the limits that count GPUs."""
     sacctmgr(record, [["add", "cluster", profile.cluster]])
-    sacctmgr(record, [_add_qos(each) for each in qos])
-    sacctmgr(record, [["add", "account", ",".join(profile.accounts)]])
+    sacctmgr(record, [_add_qos(each) for each in profile.qos])
+    plain = [account.name for account in profile.accounts if account == Account(name=account.name)]
+    if plain:
+        sacctmgr(record, [["add", "account", ",".join(plain)]])
+    others = [account for account in profile.accounts if account.name not in plain]
+    sacctmgr(record, [_add_account(each) for each in others])
     add_users(record, profile, (user, *profile.users))
 
 
 def fill_gpu_limits(record: Record, profile: Profile) -> None:
-    """The QOS that count GPUs: Slurm silently drops such limits until a controller has run once."""
-    sacctmgr(record, [_add_qos(each) for each in profile.qos if each.counts_gpus])
+    """The limits that count GPUs: Slurm silently drops them until a controller has run once."""
+    counting = [qos for qos in profile.qos if qos.counts_gpus]
+    sacctmgr(record, [["modify", "qos", q.name, "set", *_qos_settings(q)] for q in counting])
+    limited = [account for account in profile.accounts if account.counts_gpus]
+    sacctmgr(record, [["modify", "account", a.name, "set", *_settings(a)] for a in limited])
 
 
 def add_users(record: Record, profile: Profile, users: Iterable[str]) -> None:
     """Let local users submit."""
-    accounts = ",".join(profile.accounts)
+    joined = [account.name for account in profile.accounts if account.joined]
     qos = ",".join(("normal", *profile.grants))
     for user in dict.fromkeys(users):
         check_user(user)
-        limits = [f"account={accounts}", f"defaultaccount={profile.accounts[0]}"]
+        limits = [f"account={','.join(joined)}", f"defaultaccount={joined[0]}"]
         granted = [f"qos={qos}", "defaultqos=normal"] if profile.grants else []
         sacctmgr(record, [["add", "user", user, *limits, *granted]])
 
@@ -53,8 +59,18 @@ def check_user(user: str) -> None:
         ) from error
 
 
+def _add_account(account: Account) -> list[str]:
+    parent = [f"parent={account.parent}"] if account.parent else []
+    limits = [] if account.counts_gpus else _settings(account)
+    return ["add", "account", account.name, *parent, *limits]
+
+
+def _settings(account: Account) -> list[str]:
+    return [f"{key}={value}" for key, value in account.options]
+
+
 def _add_qos(qos: Qos) -> list[str]:
-    return ["add", "qos", qos.name, *_qos_settings(qos)]
+    return ["add", "qos", qos.name, *([] if qos.counts_gpus else _qos_settings(qos))]
 
 
 def _qos_settings(qos: Qos) -> Iterator[str]:

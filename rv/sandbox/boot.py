@@ -27,8 +27,8 @@ def boot(record: Record, profile: Profile, user: str, progress: Callable[[str], 
         daemons.start(record, daemons.MUNGED)
         if profile.accounting:
             _account(record, profile, base, user, progress)
-        progress(f"starting slurmctld and {len(profile.node_names)} slurmd")
-        _start_slurm(record, profile.node_names, base)
+        progress(f"starting slurmctld and {len(profile.running_nodes)} slurmd")
+        _start_slurm(record, profile.running_nodes, base)
 
 
 def _make(layout: Layout) -> None:
@@ -79,7 +79,7 @@ def _account(
     if known:
         return
     accounting.fill(record, profile, user)
-    if any(qos.counts_gpus for qos in profile.qos):
+    if profile.counts_gpus:
         _teach_gpus(record, profile, base)
     daemons.stop(record, daemons.SLURMDBD, grace=10)
     daemons.stop(record, daemons.MARIADBD, grace=20)

@@ -43,7 +43,11 @@ class Gres:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeGroup:
-    """`count` equal nodes named prefix1, prefix2, …"""
+    """`count` equal nodes named prefix1, prefix2, …
+
+    Attributes:
+        cloud: powered down, and never there: Slurm would have to switch them on for a job.
+    """
 
     prefix: str
     count: int = 1
@@ -52,6 +56,7 @@ class NodeGroup:
     features: tuple[str, ...] = ()
     weight: int = 1
     gres: tuple[Gres, ...] = ()
+    cloud: bool = False
     options: Pairs = ()
 
     @property
@@ -103,8 +108,29 @@ class Qos:
     @property
     def counts_gpus(self) -> bool:
         """Whether a limit names gres/gpu, which Slurm must have seen before it can be set."""
-        pairs = (*self.max_tres_per_job, *self.max_tres_per_user, *self.grp_tres)
-        return any("gres/" in key for key, _ in pairs)
+        pairs = (*self.max_tres_per_job, *self.max_tres_per_user, *self.grp_tres, *self.options)
+        return any("gres/" in f"{key}={value}" for key, value in pairs)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Account:
+    """An account; where it has only a name, the name alone may stand in its place.
+
+    Attributes:
+        parent: the account above it, defined before it.
+        joined: false where nobody who may submit belongs to it.
+        options: limits under sacctmgr's own names; its users inherit those that are not Grp*.
+    """
+
+    name: str
+    parent: str | None = None
+    joined: bool = True
+    options: Pairs = ()
+
+    @property
+    def counts_gpus(self) -> bool:
+        """Whether a limit names gres/gpu, which Slurm must have seen before it can be set."""
+        return any("gres/" in value for _, value in self.options)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +139,7 @@ class Profile:
 
     Attributes:
         cluster: its ClusterName.
-        accounts: accounts that exist; the first is everybody's default.
+        accounts: accounts that exist; the first that has members is everybody's default.
         users: local users, besides whoever brings it up, that may submit (root's sandboxes only).
         grants: QOS that everybody may ask for with --qos, besides `normal`.
         accounting: false leaves slurmdbd and MariaDB out.
@@ -127,7 +153,7 @@ class Profile:
     nodes: tuple[NodeGroup, ...]
     partitions: tuple[Partition, ...]
     qos: tuple[Qos, ...] = ()
-    accounts: tuple[str, ...] = ("lab",)
+    accounts: tuple[Account, ...] = (Account(name="lab"),)
     users: tuple[str, ...] = ()
     grants: tuple[str, ...] = ()
     accounting: bool = True
@@ -142,6 +168,18 @@ class Profile:
     def node_names(self) -> tuple[str, ...]:
         """All nodes, in the order of their groups."""
         return tuple(name for group in self.nodes for name in group.names)
+
+    @property
+    def running_nodes(self) -> tuple[str, ...]:
+        """The nodes that have a slurmd."""
+        return tuple(name for group in self.nodes if not group.cloud for name in group.names)
+
+    @property
+    def counts_gpus(self) -> bool:
+        """Whether any limit names gres/gpu."""
+        return any(qos.counts_gpus for qos in self.qos) or any(
+            account.counts_gpus for account in self.accounts
+        )
 
     @property
     def digest(self) -> str:

@@ -105,7 +105,8 @@ def _value(kind: object, node: yaml.Node, where: str, key: str) -> object:
     """Convert one node to the type that its field wants."""
     if kind == model.Pairs:
         return _pairs(node, where, key)
-    if isinstance(kind, types.UnionType):
+    # A size or None is a typing.Union, because its type is a NewType; others are unions of types.
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
         if _is_null(node):
             return None
         kind = next(part for part in typing.get_args(kind) if part is not types.NoneType)
@@ -113,6 +114,8 @@ def _value(kind: object, node: yaml.Node, where: str, key: str) -> object:
         item = typing.get_args(kind)[0]
         nodes = node.value if isinstance(node, yaml.SequenceNode) else [node]
         return tuple(_value(item, part, where, key) for part in nodes)
+    if kind is model.Account and isinstance(node, yaml.ScalarNode):
+        return model.Account(name=str(_scalar(str, node, where, key)))
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return _mapping(kind, node, where)
     return _scalar(kind, node, where, key)
@@ -170,8 +173,21 @@ def _check(profile: model.Profile, node: yaml.MappingNode, where: str) -> None:
         for qos in filter(None, (partition.qos, *partition.allow_qos)):
             known = ["normal", *(each.name for each in profile.qos)]
             _refer(qos, known, f"QOS of partition {partition.name}", where, line)
+    _check_accounts(profile, lines, where)
     if sum(partition.default for partition in profile.partitions) > 1:
         raise _fault(where, 1, "more than one partition is the default")
+
+
+def _check_accounts(profile: model.Profile, lines: dict[tuple[str, int], int], where: str) -> None:
+    names = [account.name for account in profile.accounts]
+    _check_names("accounts", names, lines, where)
+    for position, account in enumerate(profile.accounts):
+        if account.parent:
+            line = lines.get(("accounts", position), 1)
+            above = names[:position]
+            _refer(account.parent, above, f"parent of account {account.name}", where, line)
+    if not any(account.joined for account in profile.accounts):
+        raise _fault(where, 1, "nobody can submit: no account is joined")
 
 
 def _item_lines(node: yaml.MappingNode) -> dict[tuple[str, int], int]:

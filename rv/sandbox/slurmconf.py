@@ -1,9 +1,20 @@
 """The configuration files of a sandbox, as text. Pure: profile, paths and ports in, text out."""
 
 from collections.abc import Iterable, Iterator
+from typing import Final
 
 from rv.sandbox.layout import Layout
 from rv.sandbox.profile import NodeGroup, Pairs, Partition, Profile
+
+_POWER_SAVING: Final = {
+    "SuspendProgram": "/bin/true",
+    "ResumeProgram": "/bin/true",
+    "SuspendTime": "INFINITE",
+    "ResumeTimeout": "60",
+    # Without this word, powered-down cloud nodes are not shown at all.
+    "PrivateData": "cloud",
+}
+"""Cloud nodes are powered down from the start, and no program of a sandbox wakes them."""
 
 
 def slurmctld_port(base: int) -> int:
@@ -63,6 +74,8 @@ def _settings(
     yield "MinJobAge", profile.min_job_age
     yield "KillWait", profile.kill_wait
     yield "MessageTimeout", 10
+    if any(group.cloud for group in profile.nodes):
+        yield from _POWER_SAVING.items()
     yield from _accounting(profile, layout, base)
 
 
@@ -107,7 +120,7 @@ def _node_settings(group: NodeGroup) -> str:
         "Gres": gres,
         "Feature": ",".join(group.features),
         "Weight": str(group.weight),
-        "State": "UNKNOWN",
+        "State": "CLOUD" if group.cloud else "UNKNOWN",
     }
     return _line(settings, group.options)
 

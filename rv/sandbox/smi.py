@@ -33,7 +33,7 @@ def install(profile: Profile, layout: Layout, marker: str) -> None:
     if fake:
         _write(layout.bin / "nvidia-smi", SCRIPT.read_text(encoding="utf-8"), 0o755)
     _write(layout.bin / "task-prolog", _prolog(layout, marker, pretends=fake), 0o755)
-    for group in profile.nodes:
+    for group in (each for each in profile.nodes if not each.cloud):
         for name in group.names:
             folder = layout.nodes / name
             folder.mkdir(exist_ok=True)
