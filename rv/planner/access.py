@@ -187,6 +187,11 @@ class Access:
         if mode and self._qos_allowed(partition, default, request):
             remedy = f"--preemptible or --qos {default} asks for it"
             return f"jobs under QOS {default} are preempted ({mode}); {remedy}"
+        granted = {name for found in associations for name in found.qos}
+        dear = sorted(qos for qos in partition.allow_qos & granted if not self._is_usual(qos))
+        if dear:
+            factor = f"{self._qos[dear[0]].usage_factor:g} times the usual"
+            return f"QOS {dear[0]} costs {factor}; --qos {dear[0]} asks for it"
         allowed = ", ".join(sorted(partition.allow_qos)) or "none of yours"
         return f"partition {name} allows the QOS {allowed}"
 
