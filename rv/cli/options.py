@@ -156,6 +156,12 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
             Kind.USAGE, "--single-node and --multi-node exclude each other", hint="give one of them"
         )
     walltime = parse_duration(options.time) if options.time else DEFAULT_WALLTIME
+    if not options.gpu and (options.type or options.vram or options.mig):
+        raise RvError(
+            Kind.USAGE,
+            "--gpu 0 asks for no GPU, and --type, --vram and --mig for a certain one",
+            hint="leave one of them out",
+        )
     return Request(
         gpus=options.gpu,
         types=_words(options.type),

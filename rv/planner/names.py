@@ -18,12 +18,6 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
         raise RvError(
             Kind.USAGE, f"{request.gpus} is no number of GPUs", hint="use --gpu 0 or more"
         )
-    if not request.gpus and (request.types or request.mig or request.min_vram_mib):
-        raise RvError(
-            Kind.USAGE,
-            "--gpu 0 asks for no GPU, and --type, --vram and --mig for a certain one",
-            hint="leave one of them out",
-        )
     for name in request.partitions:
         _check("partition", name, (partition.name for partition in snapshot.partitions))
     if request.qos and snapshot.qos:

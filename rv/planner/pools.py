@@ -99,7 +99,8 @@ def told_apart(pools: Iterable[Pool]) -> tuple[tuple[Pool, ...], tuple[Pool, ...
         # A GRES without a type is served by GPUs of any type.
         rivals = group if gres_type else by_partition[partition]
         for pool in _separated(group, rivals):
-            mixed = not gres_type and not pool.constraint and any(p.mig for p in rivals)
+            alone = len(rivals) == 1 or pool.constraint
+            mixed = not gres_type and not alone and any(p.mig for p in rivals)
             (refused if mixed else found).append(pool)
     return tuple(_labelled(found)), tuple(_labelled(refused))
 

@@ -21,13 +21,18 @@ CAPTURED = (
     (Path(__file__).parents[1] / "data" / "slurm" / "22.05" / "probe.txt").read_bytes().decode()
 )
 S = "rv0123456789abcdef"
-ACCOUNTS = {"qos", "associations", "association_limits"}
+ACCOUNTS = {"qos", "qos_preemption", "associations", "association_limits", "accounts"}
+# As 22.05 prints them; asked for since the capture.
+LATER = {
+    "qos_preemption": "Name|Preempt|PreemptMode\nnormal||cluster\nhigh|normal|requeue\nmig||cluster\n",
+    "accounts": "Cluster|Account|ParentName|GrpTRES|GrpJobs|GrpSubmit\nlab|root||||\nlab|test|root|gres/gpu=6|9|\n",
+}
 
 
 def frames() -> dict[str, Frame]:
     found = parse_frames(CAPTURED, S)
     assert found is not None
-    return found
+    return found | {name: Frame(exit_code=0, stdout=text) for name, text in LATER.items()}
 
 
 @dataclass
@@ -72,6 +77,12 @@ def test_snapshot() -> None:
         ("root", False),
     ]
     assert found.associations[0].limits.per_job == (("gres/gpu", 5), ("mem", 10240))
+    assert {qos.name: (qos.preempts, qos.preempt_mode) for qos in found.qos}["high"] == (
+        frozenset({"normal"}),
+        "REQUEUE",
+    )
+    accounts = [(one.name, one.parent, one.limits.group_jobs) for one in found.accounts]
+    assert accounts == [("root", "", None), ("test", "root", 9)]
     assert {job.name: job.gpus for job in found.jobs} == {
         "rv-abc-6": 0,
         "two": 2,
@@ -116,7 +127,7 @@ def test_no_database() -> None:
     found = snapshot_of(Cluster(frames() | dict.fromkeys(ACCOUNTS, bad)))
     assert (found.associations, found.qos) == (None, ())
     assert found.notes == (
-        "could not read qos, associations, association limits: sacctmgr: error: Connection refused",
+        "could not read qos, qos preemption, associations, association limits, accounts: sacctmgr: error: Connection refused",
     )
 
 

@@ -244,7 +244,7 @@ def test_preemptible_partitions_are_asked_for_by_name():
     made = planned(Request(), cluster)
     assert [s.partition for s in made.strategies] == ["gpu"]
     assert reasons(made) == {
-        "a40/spare": "jobs there are preempted (REQUEUE); -p spare asks for it"
+        "a40/spare": "jobs there are preempted (REQUEUE); --preemptible or -p spare asks for it"
     }
     named = planned(Request(partitions=("spare",)), cluster)
     assert [s.partition for s in named.strategies] == ["spare"]

@@ -138,12 +138,11 @@ def test_whole_node_partitions_are_priced_and_judged_as_such():
 
 
 def twice(cost=(1.0, 2.0), **node):
-    """Return one kind of node in two partitions of different prices."""
-    members = nodes("n", 2, gres={"t4": 4}, **node)
-    pairs = [
-        (partition(name, members, billing_weights=priced(price)), members)
-        for name, price in zip(("long", "short"), cost, strict=True)
-    ]
+    """Return one kind of node, each two of their own, in two partitions of different prices."""
+    pairs = []
+    for name, price in zip(("long", "short"), cost, strict=True):
+        members = nodes(name, 2, gres={"t4": 4}, **node)
+        pairs.append((partition(name, members, billing_weights=priced(price)), members))
     return snapshot(*pairs)
 
 
