@@ -35,7 +35,8 @@ def require_strategies(plan: Plan, request: Request) -> None:
     reasons = _best_first(plan.excluded)
     if not reasons:
         nothing = "nodes" if not request.gpus else "GPUs"
-        raise RvError(Kind.INFEASIBLE, f"this cluster has no {nothing} to offer", hint="")
+        hint = "--gpu 0 --cpus 8 asks for a job without any" if request.gpus else ""
+        raise RvError(Kind.INFEASIBLE, f"this cluster has no {nothing} to offer", hint=hint)
     first, *others = reasons
     raise RvError(
         Kind.LIMIT if first.by_limit else Kind.INFEASIBLE,

@@ -186,3 +186,11 @@ def test_help_imports_nothing_heavy():
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("option", [("--type", "a100"), ("--vram", "40G"), ("--mig",)])
+def test_no_gpu_is_of_no_certain_kind(rv, option):
+    """Neither wish is dropped in silence."""
+    done = rv("up", "--dry-run", "--gpu", "0", *option)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--gpu 0 asks for no GPU" in done.stderr

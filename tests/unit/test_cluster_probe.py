@@ -93,6 +93,23 @@ def test_snapshot() -> None:
     assert found.notes == ()
 
 
+def test_the_clusters_own_memory_rule_is_that_of_partitions_without_one() -> None:
+    """Slurm prints a partition's own only; what is hidden is asked for too."""
+    asked = frames()
+    rule = f"{asked['config'].stdout}\nMaxMemPerCPU = 8000\n"
+    own = asked["partitions"].stdout.replace("MaxMemPerNode=UNLIMITED", "MaxMemPerNode=9000", 1)
+    changed = {
+        "config": Frame(exit_code=0, stdout=rule),
+        "partitions": Frame(exit_code=0, stdout=own),
+    }
+    first, *others = build_snapshot(asked | changed, S).partitions
+    assert (first.max_memory_per_cpu_mib, first.max_memory_per_node_mib) == (None, 9000)
+    assert {part.max_memory_per_cpu_mib for part in others} == {8000}
+    script = probe_script(S)
+    assert "scontrol -a show partition" in script
+    assert "scontrol -a show node" in script
+
+
 @pytest.mark.parametrize("name", ["config", "nodes", "partitions", "queue"])
 def test_silent_controller(name: str) -> None:
     """A command the plan cannot do without makes the cluster unreachable, in Slurm's words."""

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.cluster.accounting import parse_associations, parse_qos
+from rv.cluster.accounting import parse_accounts, parse_associations, parse_qos
 from rv.cluster.nodes import parse_nodes, parse_states
 from rv.cluster.partitions import parse_partitions
 from rv.cluster.queued import parse_queued, squeue_line
 from rv.cluster.reservations import parse_reservations
 from rv.cluster.settings import parse_clock, parse_config
 from rv.models.job import JobState
+from rv.models.snapshot import Limits
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"
 BOTH = pytest.mark.parametrize("version", ["22.05", "24.11"])
@@ -151,6 +152,23 @@ def test_no_accounting() -> None:
     assert not parse_config("AccountingStorageType = accounting_storage/none\n").accounting
 
 
+def test_settings_that_plans_depend_on() -> None:
+    """Who is preempted, what is enforced and hidden, and since when the controller runs."""
+    found = parse_config(
+        "AccountingStorageEnforce = associations,limits\nPrivateData = jobs,usage\n"
+        "PreemptType = preempt/qos\nPreemptMode = REQUEUE\nMaxMemPerCPU = 8000\n"
+        "BOOT_TIME = 2026-11-21T04:12:18\nSlurmdTimeout = 60 sec\n"
+    )
+    assert (found.preempt_type, found.preempt_mode) == ("qos", "REQUEUE")
+    assert (found.enforces, found.private_data) == ({"associations", "limits"}, {"jobs", "usage"})
+    assert (found.max_memory_per_cpu_mib, found.max_memory_per_node_mib) == (8000, None)
+    assert found.booted_at == datetime.fromisoformat("2026-11-21T04:12:18")
+    assert found.slurmd_timeout == timedelta(seconds=60)
+    nothing = parse_config("AccountingStorageEnforce = none\nPrivateData = none\n")
+    assert (nothing.enforces, nothing.private_data) == (frozenset(), frozenset())
+    assert parse_config("").enforces is None
+
+
 def row(*columns: str) -> str:
     return "|".join(columns)
 
@@ -211,6 +229,41 @@ def test_qos(version: str) -> None:
     assert found["maxjobs"].max_jobs_per_user == 1
 
 
+def test_limits_of_every_kind() -> None:
+    """Each column has its place."""
+    text = (
+        "Name|Flags|UsageFactor|MaxTRES|MinTRES|MaxTRESPerNode|MaxTRESPU|MaxTRESPA|GrpTRES|MaxWall|"
+        "MaxJobsPU|MaxSubmitPU|MaxJobsPA|MaxSubmitPA|GrpJobs|GrpSubmit\n"
+        "q||2.500000|cpu=1|cpu=2|cpu=3|cpu=4|cpu=5|cpu=6|00:07:00|8|9|10|11|12|13\nr|||||||||||||||\n"
+    )
+    found, empty = parse_qos(text, "Name|Preempt|PreemptMode\nq|r,s|cluster\nr||off\n")
+    limits = found.limits
+    amounts = (
+        limits.per_job, limits.least_per_job, limits.per_node, limits.per_user, limits.per_account,
+        limits.group,
+    )  # fmt: skip
+    assert amounts == tuple((("cpu", count),) for count in range(1, 7))
+    assert limits.max_wall == timedelta(minutes=7)
+    assert (limits.max_jobs_per_user, limits.max_submit_per_user) == (8, 9)
+    assert (limits.max_jobs_per_account, limits.max_submit_per_account) == (10, 11)
+    assert (limits.group_jobs, limits.group_submit) == (12, 13)
+    assert (found.usage_factor, found.preempts, found.preempt_mode) == (2.5, {"r", "s"}, "")
+    assert (empty.usage_factor, empty.preempts, empty.preempt_mode) == (1.0, frozenset(), "OFF")
+    assert empty.limits == Limits()
+
+
+def test_accounts() -> None:
+    """With the one above; other clusters and users' rows are left out."""
+    text = (
+        "Cluster|Account|ParentName|GrpTRES|GrpJobs|GrpSubmit\n"
+        "lab|root||||\nlab|physics|root|gres/gpu=6|4|9\nother|law|root|||\n"
+    )
+    root, physics = parse_accounts(text, "lab")
+    assert (root.name, root.parent, root.limits) == ("root", "", Limits())
+    assert (physics.parent, physics.limits.group) == ("root", (("gres/gpu", 6),))
+    assert (physics.limits.group_jobs, physics.limits.group_submit) == (4, 9)
+
+
 def test_associations() -> None:
     """Limits join their association; other clusters of the same database are left out."""
     text = "Cluster|Account|Partition|Def Acct|QOS|Def QOS\nlab|a||b|normal,high|high\nlab|b|gpu|b|normal|\nother|c||b||\n"
@@ -231,7 +284,7 @@ def test_associations() -> None:
 
 
 PARSERS = [
-    parse_nodes, parse_partitions, parse_reservations, parse_config, parse_clock, parse_qos, parse_associations,
+    parse_nodes, parse_partitions, parse_reservations, parse_config, parse_clock, parse_qos, parse_associations, parse_accounts,
     lambda text: parse_queued(text, "S"), lambda text: parse_associations(text, text, text),
 ]  # fmt: skip
 PIECES = ["NodeName=", "PartitionName=", "ReservationName=", " State=", " Gres=gpu:", " Nodes=a[1-", "]", "StartTime=2026-11-21T04:19:35",

@@ -56,6 +56,18 @@ def test_kinds_on_one_node_have_distinct_device_numbers() -> None:
     ]
 
 
+def test_cloud_nodes_are_powered_down_and_have_no_slurmd() -> None:
+    """And slurm.conf has what Slurm needs for such nodes, which others do not have."""
+    text = MIXED.replace("  - prefix: n\n", "  - {prefix: c, cloud: true}\n  - prefix: n\n")
+    assert schema.parse(text, where="x").running_nodes == ("n1",)
+    lines = conf(text).splitlines()
+    assert "PrivateData=cloud" in lines
+    assert [line.rpartition(" ")[2] for line in lines if line.startswith("NodeName=c1")] == [
+        "State=CLOUD"
+    ]
+    assert "PrivateData=cloud" not in conf()
+
+
 def test_every_node_has_a_port_of_its_own() -> None:
     """The first two are the controller's and slurmdbd's."""
     profile = schema.load_profile("campus")

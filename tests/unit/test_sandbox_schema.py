@@ -1,5 +1,7 @@
 """Profiles: what is read, and what is said about a wrong one."""
 
+from pathlib import Path
+
 import pytest
 
 from rv.errors import Kind, RvError
@@ -30,7 +32,23 @@ def test_a_profile_is_read_with_its_defaults() -> None:
     assert profile.node_names == ("n1", "n2")
 
 
-@pytest.mark.parametrize("name", schema.builtin_names())
+def test_an_account_is_a_name_or_more() -> None:
+    """A name alone stands for an account without a parent and limits; sizes may be none or text."""
+    accounts = "accounts: [lab, {name: sub, parent: lab, options: {GrpTRES: gres/gpu=2}}]\n"
+    text = GOOD.replace("nodes: n\n", "nodes: n\n    max_mem_per_cpu: 8G\n") + accounts
+    profile = schema.parse(text, where="x.yaml")
+    assert [(a.name, a.parent, a.joined) for a in profile.accounts] == [
+        ("lab", None, True),
+        ("sub", "lab", True),
+    ]
+    assert profile.counts_gpus
+    assert profile.partitions[0].max_mem_per_cpu == 8192
+
+
+EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/clusters/*.yaml"))
+
+
+@pytest.mark.parametrize("name", [*schema.builtin_names(), *map(str, EXAMPLES)])
 def test_the_bundled_profiles_are_valid(name: str) -> None:
     """Each parses and has nodes."""
     assert schema.load_profile(name).node_names
@@ -51,6 +69,15 @@ def test_the_bundled_profiles_are_valid(name: str) -> None:
         ("name: all", "name: all\n    qos: gold", 9, "'gold' is not defined", ""),
         ("cluster: lab", "cluster: [", 3, "not YAML", ""),
         ("name: all", 'name: "a\\nb"', 9, "is one value", ""),
+        (
+            "cluster: lab",
+            "accounts: [{name: a, parent: b}, b]\ncluster: lab",
+            1,
+            "'b' is not def",
+            "",
+        ),
+        ("cluster: lab", "accounts: [a, a]\ncluster: lab", 1, "appears twice", ""),
+        ("cluster: lab", "accounts: [{name: a, joined: no}]\ncluster: lab", 1, "nobody can", ""),
     ],
 )
 def test_a_faulty_profile_is_answered_with_the_line(
