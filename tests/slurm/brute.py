@@ -114,12 +114,14 @@ class Cluster:
     def try_all(self, tried: Iterable[Attempt]) -> list[Outcome]:
         """Submit all at once, and what then waits behind others once more, by itself.
 
-        Those that run end at once and make room. What waits for a reason of its own has its answer.
+        Those that run end at once and make room. What waits for a reason of its own has its answer,
+        unless others ran meanwhile: they may have filled a limit that all share.
         """
         outcomes = self._outcomes(list(tried))
         self._clear()
+        shared = any(found.ran for found in outcomes)
         for position, found in enumerate(outcomes):
-            if found.state == "PENDING" and found.reason in BEHIND_OTHERS:
+            if found.state == "PENDING" and (shared or found.reason in BEHIND_OTHERS):
                 (outcomes[position],) = self._outcomes([found.attempt])
                 self._clear()
         return outcomes
