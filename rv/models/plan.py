@@ -139,16 +139,33 @@ class Exclusion:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Merged:
+    """How one native job serves several strategies.
+
+    `form` is what the job asks for, written as a strategy. `homes` tell the job which of them it
+    became: for each in turn, the nodes of its partition that are its own, () where all of them are.
+    """
+
+    form: Strategy
+    homes: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """One Slurm job to be: its number in the race, from 1, and the strategies it carries."""
+    """One Slurm job to be: its number in the race, from 1, and the strategies it carries.
+
+    `instead_of` numbers the merged submission that this is a part of, 0 where it is none.
+    """
 
     number: int
     strategies: tuple[Strategy, ...]
+    merged: Merged | None = None
+    instead_of: int = 0
 
     @property
     def strategy(self) -> Strategy:
-        """The strategy whose layout and needs the job has; merged ones share them."""
-        return self.strategies[0]
+        """What the job asks for: its one strategy, or the native form of several."""
+        return self.merged.form if self.merged else self.strategies[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,7 +174,8 @@ class Plan:
 
     `waves` holds the numbers of the submissions sent together, first wave first.
     `notes` are sentences for the user, such as a layout pinned by the command. `cost_unit` is what
-    the site calls the unit of costs, "" where it has no name for it.
+    the site calls the unit of costs, "" where it has no name for it. `spares` are the parts of
+    merged submissions, sent only where that comes to nothing.
     """
 
     strategies: tuple[Strategy, ...]
@@ -166,6 +184,7 @@ class Plan:
     waves: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...] = ()
     cost_unit: str = ""
+    spares: tuple[Submission, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

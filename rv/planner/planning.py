@@ -17,6 +17,7 @@ from rv.planner.discovery import cpu_pool, discover
 from rv.planner.families import Family, Serves
 from rv.planner.layouts import Layout, Spread, layouts, spread
 from rv.planner.limits import Owner
+from rv.planner.merge import Merger
 from rv.planner.names import check_names, chosen_partitions
 from rv.planner.nodes import offer
 from rv.planner.pools import Pool, constrained, told_apart
@@ -25,7 +26,7 @@ from rv.planner.reasons import Unfit
 from rv.planner.select import select
 from rv.planner.sites import capped, check_not_skipped, unknown_prices
 from rv.planner.usage import unseen_notes
-from rv.planner.waves import compile_jobs
+from rv.planner.waves import Compiled, compile_jobs
 
 _NO_SITE: Final = Site()
 
@@ -79,24 +80,23 @@ def plan(
     within, note = capped(request, site)
     draft.notes.extend(note)
     quality = {pool.model.name: pool.model.rank for pool in pools}
-    return replace(_finished(draft, within, snapshot, builder, quality), cost_unit=site.unit)
+    ranked = rank(draft.strategies, quality, queues(snapshot.partitions), draft.owners)
+    merger = Merger(ranked, snapshot)
+    compiled = compile_jobs(ranked, within, draft.owners, builder.usage, merger)
+    return _finished(draft, ranked, compiled, site.unit)
 
 
 def _finished(
-    draft: _Draft,
-    request: Request,
-    snapshot: Snapshot,
-    builder: Builder,
-    quality: dict[str, int],
+    draft: _Draft, ranked: tuple[Strategy, ...], compiled: Compiled, cost_unit: str
 ) -> Plan:
-    ranked = rank(draft.strategies, quality, queues(snapshot.partitions), draft.owners)
-    compiled = compile_jobs(ranked, request, draft.owners, builder.usage)
     return Plan(
         strategies=ranked,
         excluded=tuple(sorted(draft.excluded, key=lambda found: (found.what, found.reason))),
         submissions=compiled.submissions,
+        spares=compiled.spares,
         waves=compiled.waves,
         notes=tuple(dict.fromkeys((*draft.notes, *compiled.notes))),
+        cost_unit=cost_unit,
     )
 
 

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rv.models.plan import Source, Strategy, Submission
+from rv.models.quantities import short_memory
 from rv.models.request import Fanout, Request
 from rv.planner.limits import Owner, submit_room
+from rv.planner.merge import Merger
 from rv.planner.usage import Usage
 
 
@@ -16,6 +18,7 @@ class Compiled:
     submissions: tuple[Submission, ...]
     waves: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...]
+    spares: tuple[Submission, ...]
 
 
 def compile_jobs(
@@ -23,14 +26,16 @@ def compile_jobs(
     request: Request,
     owners: Mapping[str, tuple[Owner, ...]],
     usage: Usage,
+    merger: Merger,
 ) -> Compiled:
     """Choose the strategies to submit, in rank order, within the cap and the MaxSubmit headroom.
 
-    `owners` holds the owners of limits of each strategy, by its id.
+    A strategy that a job chosen before can carry takes no room but that of owners which are new to
+    the job. `owners` holds the owners of limits of each strategy, by its id.
     """
     each = request.fanout is Fanout.EACH
     left: dict[str, int | None] = {}
-    chosen: list[Strategy] = []
+    chosen: list[list[Strategy]] = []
     beyond = in_segments = 0
     full: dict[str, int] = {}
     for strategy in ranked:
@@ -39,19 +44,49 @@ def compile_jobs(
         if strategy.segments > 1 and not request.checkpoint:
             in_segments += 1
             continue
-        blocking = _take(owners.get(strategy.id, ()), left, usage)
+        carrying = [] if each else _carrying(chosen, strategy, merger)
+        known = {owner for part in carrying for owner in owners.get(part.id, ())}
+        order = tuple(owner for owner in owners.get(strategy.id, ()) if owner not in known)
+        blocking = _take(order, left, usage)
         if blocking:
             full[blocking] = full.get(blocking, 0) + 1
-        elif len(chosen) >= request.max_submissions:
+        elif not carrying and len(chosen) >= request.max_submissions:
             beyond += 1
         else:
-            _book(owners.get(strategy.id, ()), left)
-            chosen.append(strategy)
-    jobs = tuple(Submission(number=n, strategies=(s,)) for n, s in enumerate(chosen, 1))
+            _book(order, left)
+            carrying.append(strategy)
+            if len(carrying) == 1:
+                chosen.append(carrying)
+    jobs = tuple(_submission(n, parts, merger) for n, parts in enumerate(chosen, 1))
     return Compiled(
         submissions=jobs,
+        spares=_spares(jobs, request.max_submissions),
         waves=_waves(jobs, each=each),
-        notes=(*_notes(beyond, full, request.max_submissions), *_unasked(in_segments)),
+        notes=(
+            *_memory_notes(jobs),
+            *_notes(beyond, full, request.max_submissions),
+            *_unasked(in_segments),
+        ),
+    )
+
+
+def _carrying(chosen: list[list[Strategy]], strategy: Strategy, merger: Merger) -> list[Strategy]:
+    """Return the job that can carry a strategy too, a new one where none can."""
+    return next((job for job in chosen if merger.can_join(job, strategy)), [])
+
+
+def _submission(number: int, parts: list[Strategy], merger: Merger) -> Submission:
+    merged = merger.merged(parts) if len(parts) > 1 else None
+    return Submission(number=number, strategies=tuple(parts), merged=merged)
+
+
+def _spares(jobs: tuple[Submission, ...], cap: int) -> tuple[Submission, ...]:
+    """Make jobs of the parts of merged ones, no more than the cap if all of those are refused."""
+    parts = [(job.number, part) for job in jobs if job.merged for part in job.strategies]
+    room = max(0, cap - sum(job.merged is None for job in jobs))
+    return tuple(
+        Submission(number=number, strategies=(part,), instead_of=whole)
+        for number, (whole, part) in enumerate(parts[:room], len(jobs) + 1)
     )
 
 
@@ -75,10 +110,19 @@ def _waves(jobs: tuple[Submission, ...], *, each: bool) -> tuple[tuple[int, ...]
     numbers = tuple(job.number for job in jobs)
     if not numbers:
         return ()
-    idle = jobs[0].strategy.estimate.source is Source.IDLE
+    idle = jobs[0].strategies[0].estimate.source is Source.IDLE
     if each or not idle or len(numbers) == 1:
         return (numbers,)
     return (numbers[:1], numbers[1:])
+
+
+def _memory_notes(jobs: tuple[Submission, ...]) -> tuple[str, ...]:
+    return tuple(
+        f"job {job.number} asks for {short_memory(job.strategy.memory_mib)} of memory a node, the"
+        " least of its strategies"
+        for job in jobs
+        if any(part.memory_mib != job.strategy.memory_mib for part in job.strategies)
+    )
 
 
 def _unasked(in_segments: int) -> tuple[str, ...]:

@@ -105,6 +105,8 @@ def _rendered(submission: Submission, race: RaceFacts, environment: "jinja2.Envi
     return environment.get_template(_template(strategy, race)).render(
         job=job,
         s=strategy,
+        parts=submission.strategies,
+        homes=_homes(submission),
         walltime=slurm_time(strategy.walltime),
         omp_threads=omp_threads(strategy),
         chain=_segments(strategy, race.chain) if race.chain else None,
@@ -124,6 +126,17 @@ def _segments(strategy: Strategy, chain: Chain) -> _Segments:
         most_segments=2 * strategy.segments + _MORE_SEGMENTS,
         # The signal never comes late, so that this long after it there is time left to kill.
         patience_seconds=max(buffer - 30, buffer // 2),
+    )
+
+
+def _homes(submission: Submission) -> tuple[str, ...]:
+    """For each strategy of a merged job the shell pattern of `partition/node` that is its own."""
+    if submission.merged is None:
+        return ()
+    return tuple(
+        " | ".join(f"{quote.shell(part.partition)}/{quote.shell(name)}" for name in nodes)
+        or f"{quote.shell(part.partition)}/*"
+        for part, nodes in zip(submission.strategies, submission.merged.homes, strict=True)
     )
 
 

@@ -197,7 +197,7 @@ if [ "$rv_last" -gt 0 ]; then
     rv_fruitless=$(($(rv_field "segments/$rv_last" fruitless) + 1))
 fi
 export RV_SEGMENT RV_TOTAL_ELAPSED
-printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$SLURM_JOB_NAME" "whole" >"claims/$RV_ME"
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$SLURM_JOB_NAME" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 sync "claims/$RV_ME"
 [ "$(tail -n 1 "claims/$RV_ME")" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
 if [ "$RV_SEGMENT" -eq "$rv_last" ]; then

@@ -163,7 +163,7 @@ rv_cause=''
 trap 'rv_cause=TERM' TERM
 
 # 5. The claim: a hard link is made once, for one job, whatever the file system retries.
-printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "whole" >"claims/$RV_ME"
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 sync "claims/$RV_ME"
 [ "$(tail -n 1 "claims/$RV_ME")" = whole ] && ln -T "claims/$RV_ME" claim 2>/dev/null
 rv_owner=''

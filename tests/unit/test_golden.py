@@ -12,7 +12,7 @@ import pytest
 
 from rv import bundle
 from rv.models.command import Command, Launcher
-from rv.models.plan import Mode, Strategy, Submission
+from rv.models.plan import Merged, Mode, Strategy, Submission
 from rv.models.race import Chain
 from rv.render.script import RaceFacts, render, sbatch_line
 
@@ -101,6 +101,32 @@ SEGMENTS = {
     "total": timedelta(hours=12),
     "buffer": timedelta(seconds=120),
 }
+V100 = {"id": "v100/1x4/gpu-v100", "gpu": "v100", "gres": "gpu:v100:4", "partition": "gpu-v100",
+        "node_names": ("v100n1",), "name_pattern": "V100", "vram_mib": 15000}  # fmt: skip
+IN_TWO_PARTITIONS = Submission(
+    number=1,
+    strategies=(strategy(), strategy(**V100)),
+    merged=Merged(
+        form=strategy(
+            id="a100-80/1x4/gpu-a100|v100/1x4/gpu-v100",
+            partition="gpu-a100,gpu-v100",
+            gres="gpu:4",
+            node_names=("a100n1", "a100n2", "v100n1"),
+        ),
+        homes=((), ()),
+    ),
+)
+BY_FEATURE = Submission(
+    number=1,
+    strategies=(
+        strategy(**(TWO_NODES | {"gres": "gpu:2", "constraint": "a100"})),
+        strategy(**(TWO_NODES | V100 | {"gres": "gpu:2", "constraint": "v100"})),
+    ),
+    merged=Merged(
+        form=strategy(**(TWO_NODES | {"gres": "gpu:2", "constraint": "[a100|v100]"})),
+        homes=(("a100n1", "a100n2"), ("v100n1", "v100n2")),
+    ),
+)
 HOSTILE_COMMAND = """python 'it'"'"'s.py' --say "a \\"b\\" $HOME `id`" # $(reboot); é\nwait"""
 
 CASES = {
@@ -108,6 +134,11 @@ CASES = {
     "cpus_only": (strategy(**CPUS_ONLY), facts(command=Command(line="make -j"), numbers=(1,))),
     "multi_node": (
         strategy(**TWO_NODES),
+        facts(command=Command(line="torchrun train.py", launcher=Launcher.TORCHRUN)),
+    ),
+    "merged": (IN_TWO_PARTITIONS, facts()),
+    "merged_by_feature": (
+        BY_FEATURE,
         facts(command=Command(line="torchrun train.py", launcher=Launcher.TORCHRUN)),
     ),
     "mpi_on_two_nodes": (
@@ -149,7 +180,8 @@ CASES = {
 def rendered(case: str) -> str:
     """Render one case."""
     plan, race = CASES[case]
-    return render(Submission(number=1, strategies=(plan,)), race, read_template)
+    job = plan if isinstance(plan, Submission) else Submission(number=1, strategies=(plan,))
+    return render(job, race, read_template)
 
 
 @pytest.mark.parametrize("case", CASES)

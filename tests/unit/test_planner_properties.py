@@ -113,10 +113,12 @@ def test_a_plan_is_consistent_with_itself(cluster, request):
     assert not set(names) & {found.what for found in made.excluded}
     assert [job.number for job in made.submissions] == [n for wave in made.waves for n in wave]
     assert len(made.submissions) <= request.max_submissions
-    submitted = [job.strategy for job in made.submissions]
+    submitted = [job.strategies[0] for job in made.submissions]
     assert submitted == [s for s in made.strategies if s in submitted]
+    carried = [strategy for job in made.submissions for strategy in job.strategies]
+    assert len({strategy.id for strategy in carried}) == len(carried)
     if request.fanout is Fanout.AUTO:
-        assert not any(strategy.covered_by for strategy in submitted)
+        assert not any(strategy.covered_by for strategy in carried)
     assert {s.covered_by for s in made.strategies} - {""} <= set(names)
     assert bool(made.strategies) == bool(made.submissions)
 
