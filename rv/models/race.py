@@ -70,7 +70,9 @@ def next_job_name(race_id: str) -> str:
 class Entry:
     """One submission of a race as it was staged; cost is what the whole walltime would cost.
 
-    `cost_unit` is what the site calls the unit of costs, "" where it has no name for it.
+    `cost_unit` is what the site calls the unit of costs, "" where it has no name for it. A merged
+    one has the ids of its strategies joined by "|". `instead_of` is not 0 for its parts: they are
+    sent only where the submission of that number comes to nothing.
     """
 
     number: int
@@ -83,6 +85,7 @@ class Entry:
     walltime: timedelta = timedelta(0)
     cost: float | None = None
     cost_unit: str = ""
+    instead_of: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,13 +134,31 @@ class Race:
         entry = self.entry(number)
         return entry.name if entry else ""
 
+    def parts_of(self, number: int) -> tuple[int, ...]:
+        """The submissions that are sent where Slurm refuses this merged one."""
+        parts = (entry for entry in self.entries if entry.instead_of)
+        return tuple(entry.number for entry in parts if entry.instead_of == number)
+
+    def strategy_of(self, number: int, claim: "Claim | None") -> str:
+        """The strategy of a submission; of a merged one that won, what it turned out to be."""
+        if claim and claim.submission == number and claim.strategy:
+            return claim.strategy
+        entry = self.entry(number)
+        return entry.strategy if entry else ""
+
+    def winner(self, claim: "Claim") -> Entry | None:
+        """The submission that won; of a merged one that part of it which the job became."""
+        became = (entry for entry in self.entries if entry.strategy == claim.strategy)
+        return next(became, None) or self.entry(claim.submission)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
     """Who won: the job and its restart, the submission, and where it runs.
 
-    Of a chain it is the latest segment's: `elapsed` is what those before it ran, in seconds, and
-    `job_name` the name of its job, "" for a submission's own.
+    `strategy` is the one that the job turned out to be. Of a chain it is the latest segment's:
+    `elapsed` is what those before it ran, in seconds, and `job_name` the name of its job, "" for a
+    submission's own.
     """
 
     job_id: int
@@ -149,6 +170,7 @@ class Claim:
     segment: int = 1
     elapsed: float = 0.0
     job_name: str = ""
+    strategy: str = ""
 
     @property
     def owner(self) -> str:

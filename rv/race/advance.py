@@ -17,24 +17,30 @@ _GAVE_OUT: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.EN
 
 
 def untried(race: Race, marks: Marks) -> tuple[int, ...]:
-    """Number the submissions of later waves that nobody has sent yet."""
-    tried = {number for number, _ in (*marks.job_ids, *marks.refused)}
-    return tuple(entry.number for entry in race.entries if entry.number not in tried)
+    """Number the submissions of later waves, and parts of refused ones, that nobody has sent."""
+    refused = {number for number, _ in marks.refused}
+    tried = refused | {number for number, _ in marks.job_ids}
+    return tuple(
+        entry.number
+        for entry in race.entries
+        if entry.number not in tried and (not entry.instead_of or entry.instead_of in refused)
+    )
 
 
 def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
     """Do what the race needs now and its jobs could not do; return what was submitted.
 
-    Every job sent so far has ended without a start: send the later waves. Settled: cancel what is
-    left in the queue and keep the verdict. Unclaimed: lift the hold of requeued jobs, and submit
-    again what a node without scontrol gave up.
+    Every job sent so far has ended without a start: send the later waves, and then the parts of
+    merged jobs, since what ended one may concern only some of them. Settled: cancel what is left in
+    the queue and keep the verdict. Unclaimed: lift the hold of requeued jobs, and submit again what
+    a node without scontrol gave up.
     """
     status = seen.status
     if not seen.reachable:
         return ()
     if status.claim and not status.state.is_over and _awaits_next(seen):
         return _send_next(status.race, status.claim, seen.marks, transport)
-    left = untried(status.race, seen.marks)
+    left = untried(status.race, seen.marks) or _parts_left(status.race, seen.marks)
     if left and not status.claim and status.state in _GAVE_OUT and not seen.marks.stopped:
         return submit(status.race, left, transport)
     if status.claim or status.state.is_over or seen.marks.stopped:
@@ -46,6 +52,17 @@ def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
         return ()
     _lift_holds(status, transport)
     return _submit_again(status.race, seen.marks.again, transport)
+
+
+def _parts_left(race: Race, marks: Marks) -> tuple[int, ...]:
+    """Number the parts that nobody has sent, of merged jobs that ended with nodes left to try."""
+    tried = {number for number, _ in (*marks.job_ids, *marks.refused)}
+    no_nodes = {number for number, _ in marks.exhausted}
+    return tuple(
+        entry.number
+        for entry in race.entries
+        if entry.instead_of and entry.number not in tried and entry.instead_of not in no_nodes
+    )
 
 
 def _awaits_next(seen: Observation) -> bool:
@@ -96,10 +113,10 @@ def _submit_again(
         text = (transport.read(mark) or b"").decode("utf-8", errors="replace").strip()
         is_plain = all(c.isalnum() or c in "-_.,[]" for c in text)
         options = [f"--exclude={text}"] if text and is_plain else []
-        fates = submit(race, [number], transport, options=options)
-        if all(fate.outcome in _TAKEN for fate in fates):
+        own, *parts = submit(race, [number], transport, options=options)
+        if own.outcome in _TAKEN or parts:  # parts stand in for a merged one that was refused
             transport.run(f"rm -f {shell(mark)}", timeout=30)
-        done.extend(fates)
+        done.extend((own, *parts))
     return tuple(done)
 
 

@@ -23,11 +23,11 @@ def next_job(race: Race, marks: Marks, records: Sequence[JobRecord]) -> JobStatu
     record = next_record(race, records)
     if record is None and not ids:
         return None
-    entry = race.entry(marks.claim.submission) if marks.claim else None
+    claim = marks.claim
     return JobStatus(
         number=NEXT,
         name=race.next_name,
-        strategy=entry.strategy if entry else "",
+        strategy=race.strategy_of(claim.submission, claim) if claim else "",
         job_id=record.job_id if record else ids[-1],
         state=record.state if record else JobState.UNKNOWN,
         reason=record.reason if record else "",

@@ -118,6 +118,7 @@ def _claim(text: str) -> Claim | None:
         segment=next(iter(_integers(fields.get("segment", ""))), 1),
         elapsed=_float(fields.get("elapsed", ""), default=0.0),
         job_name=printable(fields.get("name", "")),
+        strategy=printable(fields.get("strategy", "")),
     )
 
 

@@ -1,7 +1,7 @@
 """Stage a race: everything it needs is on the shared disk before the first sbatch."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -39,10 +39,10 @@ def new_race_id() -> str:
 
 
 def scripts(
-    plan: Plan, facts: RaceFacts, read_template: ReadTemplate
+    submissions: Sequence[Submission], facts: RaceFacts, read_template: ReadTemplate
 ) -> tuple[tuple[Submission, str], ...]:
-    """Render every submission of a plan."""
-    return tuple((s, render(s, facts, read_template)) for s in plan.submissions)
+    """Render the scripts of submissions."""
+    return tuple((s, render(s, facts, read_template)) for s in submissions)
 
 
 def race_facts(
@@ -60,7 +60,7 @@ def race_facts(
         nonce=secrets.token_hex(16),
         workdir=around.workdir,
         slurm_path=around.slurm_path,
-        numbers=tuple(s.number for s in plan.submissions),
+        numbers=tuple(s.number for s in (*plan.submissions, *plan.spares)),
         command=command,
         title=title,
         chain=chain,
@@ -81,7 +81,7 @@ def stage(
     Raises `RvError(STAGE)` for a disk that is full, read-only or without hard links.
     """
     race = _race(plan, request, facts, around)
-    rendered = scripts(plan, facts, read_template)
+    rendered = scripts((*plan.submissions, *plan.spares), facts, read_template)
     files = {
         RECORD: StagedFile(contents=record_text(race).encode()),
         "nonce": StagedFile(contents=facts.nonce.encode()),
@@ -125,7 +125,9 @@ def _race(plan: Plan, request: Request, facts: RaceFacts, around: Surroundings) 
         submitted_at=around.now,
         min_job_age=around.config.min_job_age,
         message_timeout=around.config.message_timeout,
-        entries=tuple(_entry(facts.race_id, s, plan.cost_unit) for s in plan.submissions),
+        entries=tuple(
+            _entry(facts.race_id, s, plan.cost_unit) for s in (*plan.submissions, *plan.spares)
+        ),
         waves=plan.waves,
         chain=facts.chain,
         request=request,
@@ -145,6 +147,7 @@ def _entry(race_id: str, submission: Submission, cost_unit: str) -> Entry:
         walltime=strategy.walltime,
         cost=_job_cost(strategy),
         cost_unit=cost_unit,
+        instead_of=submission.instead_of,
     )
 
 

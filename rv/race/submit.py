@@ -86,7 +86,8 @@ def submit(
     """Submit these submissions; `options` are further sbatch options, such as `--begin`.
 
     Takes one round trip when nothing is in doubt; else up to three times twice the controller's
-    message timeout. What is refused is written down in the race directory.
+    message timeout. What is refused is written down in the race directory; the parts of a refused
+    merged submission are sent in its place, and their fates come after those asked for.
     """
     fates = _submit_once(race, numbers, transport, options)
     for _ in range(_ATTEMPTS - 1):
@@ -101,10 +102,13 @@ def submit(
         fates |= _adopt(race, doubtful, transport)
         doubtful = [n for n, fate in fates.items() if fate.outcome is Outcome.UNKNOWN]
         fates |= _submit_once(race, doubtful, transport, options) if doubtful else {}
+    parts: list[int] = []
     for fate in fates.values():
         if fate.outcome is Outcome.REFUSED:
             leave_mark(race, f"jobs/{fate.number}.refused", fate.text, transport)
-    return tuple(fates[number] for number in numbers)
+            parts.extend(race.parts_of(fate.number))
+    instead = submit(race, parts, transport, options=options, sleep=sleep) if parts else ()
+    return (*(fates[number] for number in numbers), *instead)
 
 
 def _submit_once(

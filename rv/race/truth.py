@@ -67,7 +67,7 @@ class Evidence:
 
 def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
     """Decide the state of a race."""
-    jobs = tuple(_job(entry, marks, evidence) for entry in race.entries)
+    jobs = tuple(_job(race, entry, marks, evidence) for entry in race.entries)
     if race.chain and (after := next_job(race, marks, evidence.records)):
         jobs = (*jobs, after)
     warnings = tuple(f"{node}: {text}" for node, text in (*marks.declined, *marks.warnings))
@@ -120,7 +120,7 @@ def _of(records: Sequence[JobRecord], name: str, job_id: int = 0) -> JobRecord |
     return next(iter(living or mine), None)
 
 
-def _job(entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
+def _job(race: Race, entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
     claim = marks.claim
     is_winner = claim and claim.submission == entry.number and claim.job_name in ("", entry.name)
     winner_id = claim.job_id if claim and is_winner else 0
@@ -138,7 +138,7 @@ def _job(entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
     return JobStatus(
         number=entry.number,
         name=entry.name,
-        strategy=entry.strategy,
+        strategy=race.strategy_of(entry.number, claim),
         job_id=record.job_id if record else (ids[-1] if ids else 0),
         state=state,
         reason=reason,

@@ -55,18 +55,19 @@ def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus |
             warnings=tuple(data["warnings"]),
             segments=marks.segments,
             saved_at=data["saved_at"],
-            jobs=tuple(_job(race, *fields) for fields in data["jobs"]),
+            jobs=tuple(_job(race, marks, *fields) for fields in data["jobs"]),
         )
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def _job(race: Race, number: int, job_id: int, state: str, reason: str, nodes: str) -> JobStatus:
-    entry = race.entry(number)
+def _job(
+    race: Race, marks: Marks, number: int, job_id: int, state: str, reason: str, nodes: str
+) -> JobStatus:
     return JobStatus(
         number=number,
         name=race.name_of(number),
-        strategy=entry.strategy if entry else "",
+        strategy=race.strategy_of(number, marks.claim),
         job_id=job_id,
         state=JobState(state),
         reason=reason,

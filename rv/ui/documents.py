@@ -106,7 +106,6 @@ def races_document(races: Iterable[RaceStatus]) -> dict[str, Any]:
 def race_document(status: RaceStatus) -> dict[str, Any]:
     """Describe one race and the jobs that were sent; times are ISO 8601 in UTC."""
     claim = status.claim
-    entry = status.race.entry(claim.submission) if claim else None
     return {
         "race": status.race.race_id,
         "name": status.race.name,
@@ -116,7 +115,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         if claim is None
         else {
             "job_id": claim.job_id,
-            "strategy": entry.strategy if entry else "",
+            "strategy": status.race.strategy_of(claim.submission, claim),
             "nodes": claim.nodes,
         },
         "jobs": [

@@ -41,7 +41,7 @@ class Follower:
         if claim is not None:
             entry = status.race.entry(claim.submission)
             self._prefix = self._prefix or bool(entry and entry.nodes > 1)
-            self._once(_started(status, claim, entry.strategy if entry else "?"))
+            self._once(_started(status, claim))
         if status.state is RaceState.PENDING and status.why:
             self._once(f"waiting: {sentence(status.why)}")
 
@@ -71,11 +71,12 @@ class Follower:
             console.say(text)
 
 
-def _started(status: RaceStatus, claim: Claim, strategy: str) -> str:
+def _started(status: RaceStatus, claim: Claim) -> str:
     where = f"on {claim.nodes} as job {claim.job_id}"
     if claim.segment > 1:
         return f"segment {claim.segment} started {where}"
     waited = max(0.0, claim.started_at - status.race.submitted_at)
+    strategy = status.race.strategy_of(claim.submission, claim) or "?"
     return f"started {where} ({strategy}) after {_seconds(waited)}"
 
 
@@ -110,7 +111,7 @@ def _signal_name(code: int) -> str:
 
 
 def _cost(status: RaceStatus, ran: float) -> list[str]:
-    entry = status.race.entry(status.claim.submission) if status.claim else None
+    entry = status.race.winner(status.claim) if status.claim else None
     if entry is None or entry.cost is None or not entry.walltime:
         return []
     cost = entry.cost * ran / entry.walltime.total_seconds()

@@ -148,14 +148,13 @@ def races_text(races: Sequence[RaceStatus], now: float) -> str:
 
 def _race_row(status: RaceStatus, now: float) -> tuple[str, ...]:
     claim = status.claim
-    entry = status.race.entry(claim.submission) if claim else None
     pending = sum(job.state.is_pending for job in status.jobs)
     return (
         status.race.race_id,
         status.race.name or "-",
         status.state,
         str(claim.job_id) if claim else f"{pending} pending" if pending else "-",
-        entry.strategy if entry else "-",
+        status.race.strategy_of(claim.submission, claim) or "-" if claim else "-",
         claim.nodes if claim else "-",
         short_duration(timedelta(seconds=max(0.0, now - status.race.submitted_at))),
         "-" if status.exit_code is None else str(status.exit_code),

@@ -36,7 +36,8 @@ class Launch:
     @property
     def scripts(self) -> Mapping[int, str]:
         """Each submission's full script, by number."""
-        return {s.number: text for s, text in scripts(self.plan, self.facts, read_template)}
+        rendered = scripts(self.plan.submissions, self.facts, read_template)
+        return {submission.number: text for submission, text in rendered}
 
     @property
     def names(self) -> Mapping[int, str]:

@@ -1,0 +1,95 @@
+"""What a race knows of its merged submissions: their parts, and what the winner became."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from rv.models.race import NEXT, Claim, Entry, Marks, Race
+from rv.race.advance import untried
+from rv.race.directory import read_marks, read_record, record_text
+from rv.race.truth import Evidence, resolve
+from rv.ui.documents import race_document
+from rv.ui.follow import ending
+
+VOLTA, AMPERE = "v100/1x4/volta", "a40/1x4/ampere"
+RACE = Race(
+    race_id="abcdefgh",
+    directory="/races/abcdefgh",
+    cluster="sandbox",
+    name="",
+    command="true",
+    payload="",
+    is_shell=False,
+    submitted_at=1000.0,
+    min_job_age=timedelta(seconds=60),
+    message_timeout=timedelta(seconds=10),
+    entries=(
+        Entry(number=1, name="rv-abcdefgh-1", strategy=f"{VOLTA}|{AMPERE}"),
+        Entry(number=2, name="rv-abcdefgh-2", strategy="l4/1x4/single"),
+        Entry(number=3, name="rv-abcdefgh-3", strategy=VOLTA, instead_of=1),
+        Entry(
+            number=4,
+            name="rv-abcdefgh-4",
+            strategy=AMPERE,
+            instead_of=1,
+            cost=10.0,
+            walltime=timedelta(hours=1),
+        ),
+    ),
+    waves=((1,), (2,)),
+)
+CLAIM = Claim(
+    job_id=7, restart=0, submission=1, nodes="a1", host="a1", started_at=1002.0, strategy=AMPERE
+)
+
+
+def test_parts_are_sent_only_where_the_merged_one_was_refused():
+    """Not with the later waves, and not twice."""
+    assert untried(RACE, Marks(job_ids=((1, (7,)),))) == (2,)
+    assert untried(RACE, Marks(refused=((1, "no"),))) == (2, 3, 4)
+    assert untried(RACE, Marks(refused=((1, "no"), (3, "no")), job_ids=((4, (8,)),))) == (2,)
+
+
+def test_the_next_segment_of_a_chain_has_no_parts():
+    """Its number, 0, is what says of other submissions that they are no parts."""
+    assert RACE.parts_of(1) == (3, 4)
+    assert RACE.parts_of(NEXT) == ()
+
+
+def test_the_race_is_refused_when_its_parts_are_too():
+    """Until then a part may still be taken."""
+    refused = tuple((number, "no") for number in (1, 2, 3))
+    marks = Marks(refused=refused)
+    assert resolve(RACE, marks, Evidence(records=(), now=1001.0)).state == "STAGED"
+    marks = Marks(refused=(*refused, (4, "no")))
+    assert resolve(RACE, marks, Evidence(records=(), now=1001.0)).state == "REFUSED"
+
+
+def test_the_claim_says_what_the_job_became():
+    """The winner's strategy, cost and job are those of the part, wherever a race is shown."""
+    status = resolve(RACE, Marks(claim=CLAIM), Evidence(records=(), now=1003.0))
+    shown = race_document(status)
+    assert shown["winner"]["strategy"] == AMPERE
+    assert [job.strategy for job in status.jobs] == [
+        AMPERE,
+        *(e.strategy for e in RACE.entries[1:]),
+    ]
+    ended = replace(status, started_at=1002.0, ended_at=1002.0 + 1800)
+    assert "cost 5.00" in ending(ended)
+
+
+def test_a_claim_of_before_has_the_strategy_of_its_submission():
+    """Races that older scripts ran in can still be read."""
+    single = replace(CLAIM, submission=2, strategy="")
+    assert RACE.strategy_of(2, single) == "l4/1x4/single"
+    assert RACE.winner(single) == RACE.entries[1]
+
+
+def test_the_claims_strategy_is_read_from_its_file():
+    """A line like the others."""
+    text = b"7.0\nsubmission=1\nnodes=a1\nhost=a1\nstarted=1002.0\nstrategy=a40/1x4/ampere\nwhole\n"
+    assert read_marks({"claim": text}).claim == CLAIM
+
+
+def test_a_record_keeps_the_parts():
+    """What was staged is what is read."""
+    assert read_record(record_text(RACE), RACE.directory) == RACE
