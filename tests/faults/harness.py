@@ -36,12 +36,12 @@ TINY: Final[Mapping[str, object]] = {
             "prefix": prefix,
             "count": 2,
             "cpus": 16,
-            "memory": "64G",
+            "memory": size,
             "gres": [{"type": kind, "count": 4, "product": product, "memory": memory}],
         }
-        for prefix, kind, product, memory in (
-            ("a", "a100", "NVIDIA A100-SXM4-80GB", 81920),
-            ("v", "v100", "Tesla V100-SXM2-32GB", 32768),
+        for prefix, size, kind, product, memory in (
+            ("a", "64G", "a100", "NVIDIA A100-SXM4-80GB", 81920),
+            ("v", "32G", "v100", "Tesla V100-SXM2-32GB", 32768),
         )
     ],
     "partitions": [
@@ -49,7 +49,10 @@ TINY: Final[Mapping[str, object]] = {
         {"name": "slow", "nodes": ["v"], "max_time": "3-0"},
     ],
 }
-"""Two partitions of two nodes, so that one GPU is a race of two submissions in two waves."""
+"""Two partitions of two nodes, so that one GPU is a race of two submissions in two waves.
+
+Their nodes are unlike in memory, or one job would do for both.
+"""
 
 
 def eventually(what: Callable[[], object], timeout: float = PATIENCE_S) -> Any:

@@ -65,10 +65,15 @@ def profile(
 def twelve_models() -> dict[str, Any]:
     """A partition for each of twelve GPU models: twelve strategies for one GPU, all idle.
 
+    Their memory is so unlike that none of them merge.
+
     The controller starts nothing at submission but in passes, as on busy sites: jobs that came
     together then start together.
     """
-    groups = [group(f"{model}n", model, gpus=8) for model in MODELS]
+    groups = [
+        group(f"{model}n", model, gpus=8) | {"memory": f"{round(64 * 1.3**index)}G"}
+        for index, model in enumerate(MODELS)
+    ]
     passes = {"defer": "", "sched_interval": 1, "batch_sched_delay": 0, "bf_interval": 3}
     return profile(groups, {model: [f"{model}n"] for model in MODELS}, scheduler=passes)
 

@@ -10,10 +10,9 @@ from tests.slurm.launching import REPOSITORY, Rv, group, profile
 
 @pytest.fixture
 def two_models(fresh_sandbox, tmp_path) -> Rv:
-    """Two models, so two strategies for one GPU, and `rv` on them."""
-    box = fresh_sandbox(
-        profile([group("v", "v100"), group("a", "a100")], {"volta": ["v"], "ampere": ["a"]})
-    )
+    """Two models of unlike memory, so two jobs for one GPU, and `rv` on them."""
+    large = group("a", "a100") | {"memory": "512G"}
+    box = fresh_sandbox(profile([group("v", "v100"), large], {"volta": ["v"], "ampere": ["a"]}))
     return Rv(box=box, home=tmp_path)
 
 
