@@ -162,6 +162,8 @@ def _terms(strategy: Strategy) -> tuple[object, ...]:
         strategy.cpus_per_task,
         strategy.account,
         strategy.qos,
+        strategy.exclude_nodes,
+        strategy.preemptible,
     )
 
 

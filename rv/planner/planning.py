@@ -1,7 +1,7 @@
 """From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from rv.models.plan import Exclusion, Plan, Strategy

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from math import inf
 
 from rv.models.plan import Strategy
@@ -94,9 +95,11 @@ def _is_as_safe_and_cheap(better: Strategy, other: Strategy) -> bool:
 
 
 def _starts_no_later(better: Strategy, other: Strategy) -> bool:
-    """Whether both starts are known and say so; what is unknown compares with nothing."""
-    start, later = better.estimate.start_in, other.estimate.start_in
-    return start is not None and later is not None and start <= later
+    """Whether one starts now and the other's start is known; what is unknown compares with nothing.
+
+    A later start is no more than a bound: jobs end before their limits, here or there.
+    """
+    return better.estimate.start_in == timedelta(0) and other.estimate.start_in is not None
 
 
 def _is_served_first(

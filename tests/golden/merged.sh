@@ -173,6 +173,9 @@ PATH=$PATH:$RV_NODE_PATH
 cd /home/ada/project 2>/dev/null || rv_unfit 'no directory /home/ada/project on this node'
 cd "$RV_RACE_DIR" || exit 1
 
+rv_cause=''
+trap 'rv_cause=TERM' TERM
+
 # 5. The claim: a hard link is made once, for one job, whatever the file system retries.
 printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 sync "claims/$RV_ME"
@@ -215,10 +218,14 @@ cd /home/ada/project || exit 1
 RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
-rv_cause=''
 (rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
 rv_reaper=$!
-trap 'rv_cause=TERM; kill -TERM -- -$rv_pid $rv_pid 2>/dev/null' TERM
+rv_terminate() {
+  rv_cause=TERM
+  kill -TERM -- "-$rv_pid" "$rv_pid" 2>/dev/null
+}
+trap rv_terminate TERM
+[ -z "$rv_cause" ] || rv_terminate
 
 wait "$rv_pid"
 rv_code=$?

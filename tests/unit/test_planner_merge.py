@@ -56,8 +56,8 @@ def test_partitions_of_one_model_each_merge_without_a_type():
 
 def test_partitions_with_the_same_gres_keep_their_type():
     """Nothing is left open that the parts did not leave open."""
-    members = nodes("a", 2, gres={"a40": 4}, **BUSY)
-    cluster = snapshot((partition("pa", members), members), (partition("pb", members), members))
+    one, other = (nodes(name, 2, gres={"a40": 4}, **BUSY) for name in "ab")
+    cluster = snapshot((partition("pa", one), one), (partition("pb", other), other))
     assert jobs(Request(), cluster) == [("pa,pb", "gpu:a40:1", "", 2)]
 
 
@@ -171,6 +171,8 @@ def test_a_merged_job_takes_room_of_every_partitions_qos(room, carried):
         {"gpus_per_node": 2},
         {"account": "other"},
         {"qos": "other"},
+        {"exclude_nodes": ("asleep1",)},
+        {"preemptible": True},
     ],
     ids=lambda terms: next(iter(terms)),
 )

@@ -7,10 +7,11 @@ import pytest
 
 from rv.errors import Kind, RvError
 from rv.models.job import JobState
-from rv.models.plan import Source
+from rv.models.plan import Estimate, Source
 from rv.models.request import Fanout, Request
 from rv.models.snapshot import Limits, Qos, QueuedJob, Reservation
 from rv.planner import require_feasible
+from rv.planner.rank import queues, rank
 from tests.unit.planner_clusters import (
     NOON,
     campus,
@@ -162,6 +163,19 @@ def test_unknown_covers_nothing_and_is_not_covered():
     """Which of two queues moves first, nobody knows."""
     busy = twice(states=("ALLOCATED",), used=4)
     assert {s.covered_by for s in planned(Request(), busy).strategies} == {""}
+
+
+def test_a_start_to_come_covers_nothing():
+    """Jobs end before their limits: the second partition may be free before the first."""
+    cluster = twice()
+    later = [
+        replace(
+            s, covered_by="", estimate=Estimate(source=Source.PLANNED, start_in=timedelta(hours=n))
+        )
+        for n, s in enumerate(planned(Request(), cluster).strategies, 1)
+    ]
+    ranked = rank(later, {"t4": 1}, queues(cluster.partitions), {})
+    assert [s.covered_by for s in ranked] == ["", ""]
 
 
 def test_other_layouts_and_models_are_never_covered():
