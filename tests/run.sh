@@ -20,7 +20,7 @@ print(*tomllib.loads(Path(sys.argv[1]).read_text())["dependency-groups"]["dev"],
 PY
 }
 
-need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck
+need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck modulecmd:environment-modules
 mapfile -t dev < <(dev_group)
 need_venv tests "$TORCH" "${dev[@]}"
 

@@ -24,6 +24,7 @@ from rv.models.site import Config
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+_MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+:@-]{0,127}", re.ASCII)
 _NODES: Final = re.compile(r"[A-Za-z0-9._,\[\]-]+", re.ASCII)
 _LEAST_BUFFER: Final = timedelta(seconds=20)
 _MOST_BUFFER: Final = timedelta(hours=12)
@@ -137,6 +138,10 @@ class RequestOptions:
         float | None,
         typer.Option(min=0, metavar="X", help="Leave out what would cost more; see rv cost."),
     ] = None
+    modules: Annotated[
+        str,
+        typer.Option(metavar="NAME,…", help="Environment modules to load before the command."),
+    ] = ""
     sbatch: Annotated[
         list[str] | None,
         typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
@@ -187,6 +192,7 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         strict_gpu=options.strict_gpu,
         command=command,
         name=_race_name(options.name),
+        modules=_modules(options.modules),
         sbatch=tuple(_extra(text) for text in options.sbatch or ()),
         fanout=options.fanout,
         max_submissions=_at_least_one(options.max_submissions),
@@ -269,6 +275,16 @@ def _race_name(text: str) -> str:
             hint="use letters, digits, dot, dash and underscore, 64 at most",
         )
     return text
+
+
+def _modules(text: str) -> tuple[str, ...]:
+    names = _words(text)
+    for name in names:
+        if not _MODULE.fullmatch(name):
+            raise RvError(
+                Kind.USAGE, f"{name!r} is no name of a module", hint="module avail lists them"
+            )
+    return names
 
 
 def _extra(text: str) -> tuple[str, str]:

@@ -74,6 +74,7 @@ class Request:
     strict_gpu: bool = False
     command: Command | None = None
     name: str = ""
+    modules: tuple[str, ...] = ()
     sbatch: tuple[tuple[str, str], ...] = ()
     fanout: Fanout = Fanout.AUTO
     max_submissions: int = DEFAULT_MAX_SUBMISSIONS

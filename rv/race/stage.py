@@ -7,7 +7,6 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from rv.errors import Kind, RvError
-from rv.models.command import Command
 from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race
 from rv.models.request import Request
@@ -46,11 +45,7 @@ def scripts(
 
 
 def race_facts(
-    plan: Plan,
-    command: Command | None,
-    title: str,
-    around: Surroundings,
-    chain: Chain | None = None,
+    plan: Plan, request: Request, around: Surroundings, chain: Chain | None = None
 ) -> RaceFacts:
     """Name a new race and its directory."""
     race_id = new_race_id()
@@ -61,8 +56,9 @@ def race_facts(
         workdir=around.workdir,
         slurm_path=around.slurm_path,
         numbers=tuple(s.number for s in (*plan.submissions, *plan.spares)),
-        command=command,
-        title=title,
+        command=request.command,
+        title=request.name,
+        modules=request.modules,
         chain=chain,
     )
 

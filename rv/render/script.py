@@ -36,6 +36,7 @@ class RaceFacts:
     numbers: tuple[int, ...]
     command: Command | None
     title: str = ""
+    modules: tuple[str, ...] = ()
     chain: Chain | None = None
 
 
@@ -69,6 +70,7 @@ class _Job:
     comment: str
     log: str
     output_pattern: str
+    modules: tuple[str, ...]
     line: str
 
 
@@ -200,6 +202,7 @@ def _job(number: int, race: RaceFacts, line: str = "") -> _Job:
         comment=quote.comment(f"rv {race.race_id} {race.title}".strip()),
         log=f"{quote.path_pattern(race.race_dir)}/jobs/{number}.log",
         output_pattern=f"{quote.path_pattern(race.race_dir)}/output",
+        modules=race.modules,
         line=line or (race.command.line if race.command else ""),
     )
 

@@ -93,7 +93,7 @@ def prepare(
         config=snapshot.config,
         now=now,
     )
-    facts = race_facts(made, request.command, request.name, around, _chain(request))
+    facts = race_facts(made, request, around, _chain(request))
     return Launch(request=request, snapshot=snapshot, plan=made, facts=facts, around=around)
 
 

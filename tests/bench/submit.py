@@ -35,7 +35,7 @@ def stage_jobs(target: Target) -> Race:
     plan: Plan = dataclasses.replace(
         made.plan, submissions=jobs, waves=(tuple(range(1, JOBS + 1)),)
     )
-    facts = race_facts(plan, request.command, "", made.around)
+    facts = race_facts(plan, request, made.around)
     return stage(plan, made.request, facts, made.around, {}, read_template, target.transport)
 
 

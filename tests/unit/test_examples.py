@@ -34,6 +34,7 @@ def test_the_site_and_the_user_lie_over_each_other(config):
     values = {name: setting.value for name, setting in config.defaults.items()}
     assert values == {
         "time": "2h", "account": "lab", "widen_after": "30s", "sbatch": ["mail-type=FAIL"],
+        "modules": "cuda/12.4",
         "type": "a100,h200", "cpus": 16,
     }  # fmt: skip
     assert (config.site.max_fanout.jobs, config.site.unit) == (4, "SU")

@@ -131,6 +131,7 @@ HOSTILE_COMMAND = """python 'it'"'"'s.py' --say "a \\"b\\" $HOME `id`" # $(reboo
 
 CASES = {
     "single_node": (strategy(), facts()),
+    "modules": (strategy(), facts(modules=("cuda/12.4", "it's"))),
     "cpus_only": (strategy(**CPUS_ONLY), facts(command=Command(line="make -j"), numbers=(1,))),
     "multi_node": (
         strategy(**TWO_NODES),

@@ -1,0 +1,249 @@
+#!/bin/bash
+#SBATCH --job-name="rv-abcd2345-1"
+#SBATCH --comment="rv abcd2345 night-run"
+#SBATCH --partition="gpu-a100"
+#SBATCH --time=02:59:00
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=1
+#SBATCH --cpus-per-task=32
+#SBATCH --mem=131072M
+#SBATCH --gres="gpu:a100:4"
+#SBATCH --chdir="/home/ada/.local/state/rv/races/abcd2345"
+#SBATCH --output="/home/ada/.local/state/rv/races/abcd2345/jobs/1.log"
+#SBATCH --open-mode=append
+#SBATCH --requeue
+#SBATCH --export=NONE
+# rv race abcd2345, submission 1: a100-80/1x4/gpu-a100
+unset SLURM_EXPORT_ENV
+PATH=${PATH:+$PATH:}/usr/bin:/usr/local/bin:/usr/bin:/bin
+RV_NODE_PATH=$PATH
+RV_RACE=abcd2345
+RV_RACE_DIR=/home/ada/.local/state/rv/races/abcd2345
+RV_STRATEGY=a100-80/1x4/gpu-a100
+RV_ME=$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+export RV_RACE RV_RACE_DIR RV_STRATEGY RV_ME
+
+rv_say() { printf 'rv: %s\n' "$*"; }
+
+# Slurm's commands, without what the user's environment holds for the user's programs.
+rv_slurm() { env -u LD_PRELOAD -u LD_LIBRARY_PATH PATH="$RV_NODE_PATH" LC_ALL=C "$@"; }
+
+# A mark is whole or not there: other nodes may read it at any moment.
+rv_mark() {
+  printf '%s\n' "$2" >"$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" &&
+    mv -T "$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" "$RV_RACE_DIR/$1"
+}
+
+# Every other job of the race, by recorded id and by name; never a job of another name.
+rv_cancel_siblings() {
+  local ids
+  mapfile -t ids < <({
+    cat "$RV_RACE_DIR"/jobs/[1-9]*.id
+    rv_slurm squeue -h -u "$SLURM_JOB_USER" --name=rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3 -o %A
+  } 2>/dev/null | sort -u | grep -vx -e "$SLURM_JOB_ID" -e '')
+  [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
+}
+
+# Repeats the update until the hold that Slurm puts on a requeued job (120 s) is gone.
+rv_requeued() {
+  local job=$1 excluded=$2 restart=$3 shown released=''
+  trap '' TERM HUP INT
+  for _ in {1..40}; do
+    shown=$(rv_slurm scontrol show job -o "$job" 2>/dev/null)
+    case $shown in
+      *JobState=PENDING*Reason=BeginTime*" Restarts=$((restart + 1)) "*)
+        rv_slurm scontrol update jobid="$job" excnodelist="$excluded"
+        rv_slurm scontrol update jobid="$job" starttime=now && released=yes ;;
+      *JobState=RUNNING*" Restarts=$restart "* | *JobState=COMPLETING* | *JobState=REQUEUED*)
+        rv_slurm scontrol update jobid="$job" excnodelist="$excluded" ;;
+      *JobState=PENDING*) [ -z "$released" ] || break ;;
+      '') ;;
+      *) break ;;
+    esac
+    sleep 0.2
+  done
+}
+
+# Give this allocation up, but stay in the race: a job that merely exited would free the
+# bad node, and the node would swallow every sibling in turn.
+rv_decline() {
+  local node left=0 excluded='' nodes=(a100n1 a100n2)
+  for node in "${nodes[@]}"; do
+    [ -e "$RV_RACE_DIR/declined/$node" ] || left=$((left + 1))
+  done
+  for node in "$RV_RACE_DIR"/declined/*; do
+    [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
+  done
+  [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
+  rv_say "declined: $1"
+  [ ! -e "$RV_RACE_DIR/stop" ] || exit 0
+  if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
+    rv_mark exhausted/1 "no node is left: $1"
+    exit 0
+  fi
+  trap '' TERM
+  if command -v scontrol >/dev/null; then
+    export -f rv_requeued rv_slurm
+    export RV_NODE_PATH
+    setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
+    rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
+  fi
+  rv_mark again/1 "$excluded"
+  exit 0
+}
+
+rv_unfit() {
+  rv_mark "declined/$SLURMD_NODENAME" "$1"
+  rv_decline "$SLURMD_NODENAME: $1"
+}
+
+# Fails, with a mark that says why, on a node that does not hold what was promised.
+rv_check_node() {
+  unfit() {
+    rv_mark "declined/$SLURMD_NODENAME" "$1"
+    exit 9
+  }
+  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || unfit "its race directory is not the shared one"
+  command -v nvidia-smi >/dev/null || exit 0
+  rows=$(timeout -k 1 15 nvidia-smi --query-gpu=index,memory.total,name --format=csv,noheader,nounits 2>&1)
+  case $? in
+    0) ;;
+    124 | 137) unfit "nvidia-smi does not answer" ;;
+    *) unfit "nvidia-smi failed: $(tail -n 1 <<<"$rows" | cut -c1-160)" ;;
+  esac
+  if [ "$(grep -c , <<<"$rows")" -gt 4 ] && [[ $CUDA_VISIBLE_DEVICES =~ ^[0-9,]+$ ]]; then
+    rows=$(grep -E "^ *(${CUDA_VISIBLE_DEVICES//,/|}) *," <<<"$rows")
+  fi
+  count=$(grep -c , <<<"$rows")
+  [ "$count" -ge 4 ] || unfit "only $count of 4 GPUs are there"
+  promised=a100-80
+  while IFS=, read -r index memory name; do
+    memory=${memory//[!0-9]/}
+    [ "${memory:-81920}" -ge 73728 ] || unfit "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
+    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
+  done <<<"$rows"
+  exit 0
+}
+export -f rv_check_node rv_mark
+
+# 1. A race that is already won or stopped is left at once.
+cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
+[ ! -e stop ] || exit 0
+rv_owner=''
+read -r rv_owner 2>/dev/null <claim
+case $rv_owner in
+  '') ;;
+  "$SLURM_JOB_ID".*)
+    rv_finished=''
+    read -r rv_finished 2>/dev/null <ended
+    [ "$rv_finished" != "$rv_owner" ] || exit 0
+    rv_mark lost "job $SLURM_JOB_ID was restarted by Slurm after its claim as $rv_owner"
+    rv_cancel_siblings
+    exit 1
+    ;;
+  *) exit 0 ;;
+esac
+
+# 2. Check every node of the allocation.
+timeout -k 2 20 bash -c rv_check_node </dev/null
+rv_fit=$?
+[ "$rv_fit" -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
+
+# 3. Unfit: decline.
+[ ! -e "declined/$SLURMD_NODENAME" ] || rv_decline "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
+[ "$rv_fit" -eq 0 ] || rv_unfit "the node check ended with code $rv_fit"
+
+# 4. Everything else that can fail before the command starts.
+while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_unfit "the environment file cannot be read"
+PATH=$PATH:$RV_NODE_PATH
+if [ "$(type -t module)" != function ]; then
+  # shellcheck source=/dev/null
+  for rv_file in /etc/profile.d/*{lmod,modules}*.sh; do [ ! -r "$rv_file" ] || . "$rv_file"; done
+fi
+module load cuda/12.4 'it'"'"'s' || rv_unfit 'module load cuda/12.4 it'"'"'s failed on this node'
+cd /home/ada/project 2>/dev/null || rv_unfit 'no directory /home/ada/project on this node'
+cd "$RV_RACE_DIR" || exit 1
+
+rv_cause=''
+trap 'rv_cause=TERM' TERM
+
+# 5. The claim: a hard link is made once, for one job, whatever the file system retries.
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
+sync "claims/$RV_ME"
+[ "$(tail -n 1 "claims/$RV_ME")" = whole ] && ln -T "claims/$RV_ME" claim 2>/dev/null
+rv_owner=''
+read -r rv_owner 2>/dev/null <claim
+if [ "$rv_owner" != "$RV_ME" ]; then
+  [ -z "$rv_owner" ] || exit 0
+  rv_say "the claim cannot be written"
+  exit 1
+fi
+
+# 6. From here on Slurm must not run this job again.
+rv_slurm scontrol update jobid="$SLURM_JOB_ID" requeue=0 2>/dev/null
+
+# What every command finds in its environment; the layout comes from the strategy.
+export RV_SUBMISSION=1 RV_GPU=a100-80 RV_GPUS=4 RV_WORLD_SIZE=4
+export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints RV_PAYLOADS=$RV_RACE_DIR/payloads
+export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
+export OMP_NUM_THREADS=8
+# Caches go to scratch where there is one: they fill home quotas.
+for rv_scratch in "$SCRATCH" "/scratch/$SLURM_JOB_USER"; do
+  [ -n "$rv_scratch" ] && [ -d "$rv_scratch" ] && [ -w "$rv_scratch" ] || continue
+  rv_cache=$rv_scratch/.cache
+  export HF_HOME="${HF_HOME:-$rv_cache/huggingface}" VLLM_CACHE_ROOT="${VLLM_CACHE_ROOT:-$rv_cache/vllm}" TORCH_HOME="${TORCH_HOME:-$rv_cache/torch}"
+  export TRITON_CACHE_DIR="${TRITON_CACHE_DIR:-$rv_cache/triton}" UV_CACHE_DIR="${UV_CACHE_DIR:-$rv_cache/uv}" PIP_CACHE_DIR="${PIP_CACHE_DIR:-$rv_cache/pip}" WANDB_CACHE_DIR="${WANDB_CACHE_DIR:-$rv_cache/wandb}"
+  break
+done
+MASTER_PORT=$((15000 + (SLURM_JOB_ID * 7 + ${SLURM_RESTART_COUNT:-0}) % 16000))
+while (: <"/dev/tcp/127.0.0.1/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
+export MASTER_PORT PET_MASTER_PORT=$MASTER_PORT NNODES=1 PET_NNODES=1 PET_NPROC_PER_NODE=4
+export NODE_RANK=0 PET_NODE_RANK=0 MASTER_ADDR=127.0.0.1 PET_MASTER_ADDR=127.0.0.1
+RV_PYTHON=$(command -v python || command -v python3 || echo python3)
+export RV_PYTHON
+export RV_COMMAND='python train.py'
+rv_keep='exec 3>&2 2>/dev/null; trap : TERM; "$@" 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
+
+# 7. The command, in a session of its own.
+cd /home/ada/project || exit 1
+RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
+cd "$RV_RACE_DIR" || exit 1
+rv_pid=$!
+(rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
+rv_reaper=$!
+rv_terminate() {
+  rv_cause=TERM
+  kill -TERM -- "-$rv_pid" "$rv_pid" 2>/dev/null
+}
+trap rv_terminate TERM
+[ -z "$rv_cause" ] || rv_terminate
+
+wait "$rv_pid"
+rv_code=$?
+[ "$rv_code" -ne 143 ] || sleep 0.2
+if [ -n "$rv_cause" ]; then
+  while kill -0 "$rv_pid" 2>/dev/null; do sleep 0.1; done
+  read -r rv_kept 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
+  rv_code=${rv_kept:-$rv_code}
+fi
+
+# The truth about the end, for whoever asks later; Slurm forgets, and accounting lags.
+cd "$RV_RACE_DIR" || exit "$rv_code"
+for _ in 1 2 3 4 5; do
+  printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "ended=$(date +%s.%N)" >".ended.$RV_ME" && mv -T ".ended.$RV_ME" ended && break
+  sleep 1
+done
+
+# What is left of the command on this node, found by its own mark in the environment.
+rv_leftover() { mapfile -t rv_pids < <(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); }
+for rv_kill in TERM KILL; do
+  for _ in {1..10}; do
+    rv_leftover
+    [ "${#rv_pids[@]}" -gt 0 ] || break 2
+    kill "-$rv_kill" "${rv_pids[@]}" 2>/dev/null
+    sleep 0.2
+  done
+done
+kill "$rv_reaper" 2>/dev/null
+rv_cancel_siblings
+exit "$rv_code"
