@@ -28,6 +28,10 @@ _INSTEAD: Final[Mapping[str, frozenset[str]]] = {
 """Options that, typed, speak in place of another's default."""
 
 
+_OF_GPUS: Final = frozenset({"type", "vram"})
+"""What a typed --gpu 0 makes pointless."""
+
+
 def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the shared options: its `options` parameter becomes one for each of them.
 
@@ -90,10 +94,12 @@ def read_config() -> Config:
 
 def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> RequestOptions:
     """Lay what was typed over the files' defaults."""
+    no_gpu = _OF_GPUS if "gpu" in typed and not options.gpu else frozenset[str]()
     used = {
         name: setting
         for name, setting in config.defaults.items()
-        if isinstance(setting.value, list) or not typed & {name, *_INSTEAD.get(name, ())}
+        if isinstance(setting.value, list)
+        or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
     }
     values = {name: _value(setting, getattr(options, name)) for name, setting in used.items()}
     return replace(options, config=replace(config, defaults=used), **values)

@@ -56,7 +56,7 @@ def launch(
     request = build_request(options, command)
     site = options.config.site
     made = flow.prepare(request, here.target, here.workdir, environment, here.now, site)
-    for note in made.plan.notes:
+    for note in (*made.plan.notes, *made.plan.job_notes):
         console.say(note)
     sink = Follower(json_only=options.json)
     try:

@@ -19,8 +19,9 @@ class WaitingJob:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Standing:
-    """A job's place, from 1, among those of its partition that wait for their turn."""
+    """A job's place, from 1, among those of a partition that wait for their turn."""
 
+    partition: str
     place: int
     waiting: int
 

@@ -175,7 +175,7 @@ class Plan:
     `waves` holds the numbers of the submissions sent together, first wave first.
     `notes` are sentences for the user, such as a layout pinned by the command. `cost_unit` is what
     the site calls the unit of costs, "" where it has no name for it. `spares` are the parts of
-    merged submissions, sent only where that comes to nothing.
+    merged submissions, sent only where that comes to nothing. `job_notes` are about the jobs.
     """
 
     strategies: tuple[Strategy, ...]
@@ -183,6 +183,7 @@ class Plan:
     submissions: tuple[Submission, ...]
     waves: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...] = ()
+    job_notes: tuple[str, ...] = ()
     cost_unit: str = ""
     spares: tuple[Submission, ...] = ()
 

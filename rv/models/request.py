@@ -87,9 +87,9 @@ class Request:
     max_cost: float | None = None
 
     @property
-    def reservation(self) -> str:
-        """The reservation that the job is to run in, "" for none."""
-        return dict(self.sbatch).get("reservation", "")
+    def reservations(self) -> tuple[str, ...]:
+        """The reservations of which the job may run in any, () where it needs none."""
+        return tuple(filter(None, dict(self.sbatch).get("reservation", "").split(",")))
 
     @property
     def bears_preemption(self) -> bool:

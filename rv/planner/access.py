@@ -49,7 +49,7 @@ class Access:
         groups, is_root = self._snapshot.groups, self._snapshot.user == "root"
         if partition.state.upper() != "UP":
             raise Unfit(f"partition {name} is {partition.state.upper()}", by_limit=True)
-        if partition.needs_reservation and not request.reservation:
+        if partition.needs_reservation and not request.reservations:
             raise Unfit(f"partition {name} takes jobs in a reservation only", by_limit=True)
         if partition.root_only and not is_root:
             raise Unfit(f"partition {name} is for root only", by_limit=True)
@@ -147,7 +147,7 @@ class Access:
 
     def _qos_allowed(self, partition: Partition, name: str, request: Request) -> bool:
         flags = self._qos[name].flags if name in self._qos else frozenset[str]()
-        if "requiresreservation" in {flag.lower() for flag in flags} and not request.reservation:
+        if "requiresreservation" in {flag.lower() for flag in flags} and not request.reservations:
             return False
         if partition.allow_qos:
             return name in partition.allow_qos

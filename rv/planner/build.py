@@ -184,10 +184,10 @@ def _shortened(whole: Strategy, walltime: timedelta, start: Estimate) -> Strateg
 
 
 def _without_own_reservation(snapshot: Snapshot, request: Request) -> Snapshot:
-    """Leave out the reservation that the job is to run in: it is in nobody else's way there."""
-    if not request.reservation:
+    """Leave out the reservations that the job may run in: they are not in its way."""
+    if not request.reservations:
         return snapshot
-    others = tuple(r for r in snapshot.reservations if r.name != request.reservation)
+    others = tuple(r for r in snapshot.reservations if r.name not in request.reservations)
     return replace(snapshot, reservations=others)
 
 

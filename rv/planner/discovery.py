@@ -6,7 +6,7 @@ from typing import Final
 
 from rv.models.snapshot import GpuGroup, Node, Partition
 from rv.planner.catalogue import Catalogue, GpuModel, MigProfile, mig_profile
-from rv.planner.nodes import Offer
+from rv.planner.nodes import ASLEEP, Offer
 from rv.planner.pools import Pool, Slot
 
 UNNAMED: Final = "gpu"
@@ -40,13 +40,15 @@ def cpu_pool(
     partition: Partition, nodes: Mapping[str, Node], offered: Offer, *, gpu_nodes: bool
 ) -> Pool:
     """Return a partition's nodes for a job without GPUs; those with GPUs only if asked for."""
-    members = (nodes[name] for name in partition.nodes if name in nodes)
+    members = [nodes[name] for name in partition.nodes if name in nodes]
     slots = tuple(
         Slot(node=node, total=0, free=0, portion=0.0, lost=offered.lost_because(node))
         for node in members
         if gpu_nodes or not node.gpus
     )
-    return Pool(partition=partition, model=GpuModel(name="cpu"), slots=slots)
+    others = (node for node in members if node.gpus and not gpu_nodes)
+    asleep = tuple(node.name for node in others if offered.lost_because(node) == ASLEEP)
+    return Pool(partition=partition, model=GpuModel(name="cpu"), slots=slots, others_asleep=asleep)
 
 
 def _pools(

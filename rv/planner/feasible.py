@@ -19,7 +19,7 @@ def require_feasible(plan: Plan, request: Request) -> None:
     if plan.submissions:
         return
     if plan.strategies:
-        reason = plan.notes[-1] if plan.notes else "no job may be submitted"
+        reason = plan.job_notes[-1] if plan.job_notes else "no job may be submitted"
         raise RvError(
             Kind.LIMIT,
             f"nothing can be submitted now: {reason}",

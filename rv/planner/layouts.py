@@ -95,11 +95,13 @@ def layouts(pool: Pool, wanted: Spread) -> tuple[tuple[Layout, ...], tuple[tuple
             found.append(single)
     if wanted.multi:
         several = list(_multi(pool, wanted, wanted.least))
+        least = wanted.least
         if not several and not wanted.single:
-            several = list(_multi(pool, wanted, 1))
+            least = 1
+            several = list(_multi(pool, wanted, least))
         found.extend(several)
         if not several:
-            reasons.extend(_no_multi(pool, wanted))
+            reasons.extend(_no_multi(pool, wanted, least))
     if not found and not reasons:
         reasons.append(("", _nothing_allowed(wanted)))
     return tuple(found), tuple(reasons)
@@ -121,9 +123,9 @@ def _multi(pool: Pool, wanted: Spread, least: int) -> Iterator[Layout]:
                 return
 
 
-def _no_multi(pool: Pool, wanted: Spread) -> Iterator[tuple[str, str]]:
+def _no_multi(pool: Pool, wanted: Spread, least: int) -> Iterator[tuple[str, str]]:
     """Explain the narrowest layout that the pool's nodes would hold if none of them were lost."""
-    candidates = list(_candidates(wanted, wanted.least, _MOST_NODES))
+    candidates = list(_candidates(wanted, least, _MOST_NODES))
     for layout in candidates:
         if len(pool.with_at_least(layout.gpus_per_node, lost_too=True)) >= layout.nodes:
             yield str(layout), _too_small(pool, layout)

@@ -119,7 +119,8 @@ def no_room(order: tuple[Owner, ...], demand: Demand, usage: Usage) -> str:
         for owner, tres, limit in _effective(order, pick):
             held = _used(owner, kind, usage).get(tres, 0)
             if tres != _SUBMITTED and held + _one_job(demand).get(tres, 0) > limit:
-                return f"{owner.name} allows {amount(tres, limit)} {kind}, {held} in use"
+                used = amount(tres, held) if tres == "mem" else held
+                return f"{owner.name} allows {amount(tres, limit)} {kind}, {used} in use"
     return ""
 
 

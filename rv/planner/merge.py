@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 from typing import Final
 
 from rv.models.plan import Merged, Strategy
@@ -58,6 +59,7 @@ class Merger:
         self._partitions = {partition.name: partition for partition in snapshot.partitions}
         # Slurm looks an association of a partition's own up for one partition of the list only.
         self._apart = frozenset(found.partition for found in snapshot.associations or ())
+        self._counts_types = _counts_types(snapshot)
         self._kinds: dict[str, Mapping[_Kind, tuple[str, ...]]] = {}
 
     def can_join(self, parts: Sequence[Strategy], other: Strategy) -> bool:
@@ -102,10 +104,10 @@ class Merger:
         It takes a job's partitions by priority, then in the order of its list; within a partition
         it takes any node.
         """
-        if not _starts_now(parts[0]):
+        if not starts_now(parts[0]):
             return True
         if _is_among(other, parts):
-            return not _starts_now(other) and other.cost == parts[0].cost
+            return not starts_now(other) and other.cost == parts[0].cost
         least = min(self._priority(part) for part in parts)
         return self._priority(other) <= least
 
@@ -115,13 +117,17 @@ class Merger:
 
     def _is_the_same(self, parts: Sequence[Strategy]) -> bool:
         """Whether each node that the job may be given is what just one of its parts asks for."""
-        form = _form(parts)
-        for name in {part.partition for part in parts}:
-            here = [part for part in parts if part.partition == name]
+        form, asked = _form(parts), _ask(parts)
+        if self._counts_types and any(part.gres != form.gres for part in parts):
+            return False
+        by_partition: dict[str, list[Strategy]] = {}
+        for part in parts:
+            by_partition.setdefault(part.partition, []).append(part)
+        for name, here in by_partition.items():
             if len(here) > 1 and form.nodes > 1 and not _told_apart(here, form):
                 return False
             for kind in self._kinds_of(name):
-                if not _ask(parts).reaches(kind):
+                if not asked.reaches(kind):
                     continue
                 asking = [part for part in here if _ask([part]).reaches(kind)]
                 if len(asking) != 1:
@@ -149,6 +155,33 @@ class Merger:
         gpus = tuple(sorted((group.type, group.total) for group in node.gpus if group.total))
         # Racks and switches are features too: without them the kinds are few.
         return _Kind(features=node.features & self._features, gpus=gpus)
+
+
+def _counts_types(snapshot: Snapshot) -> bool:
+    """Whether a limit or a price names a GPU type: of a job that names none, it would not hold.
+
+    slurm.schedmd.com/resource_limits.html, "Specific limits over GRES".
+    """
+    every = (
+        *(qos.limits for qos in snapshot.qos),
+        *(association.limits for association in snapshot.associations or ()),
+        *(account.limits for account in snapshot.accounts),
+    )
+    counted = (
+        name
+        for limits in every
+        for amounts in (
+            limits.per_job,
+            limits.least_per_job,
+            limits.per_node,
+            limits.per_user,
+            limits.per_account,
+            limits.group,
+        )
+        for name, _ in amounts
+    )
+    weighed = (name for partition in snapshot.partitions for name, _ in partition.billing_weights)
+    return any(name.lower().startswith("gres/gpu:") for name in chain(counted, weighed))
 
 
 def _terms(strategy: Strategy) -> tuple[object, ...]:
@@ -225,5 +258,6 @@ def _is_among(strategy: Strategy, parts: Sequence[Strategy]) -> bool:
     return any(part.partition == strategy.partition for part in parts)
 
 
-def _starts_now(strategy: Strategy) -> bool:
+def starts_now(strategy: Strategy) -> bool:
+    """Whether the plan expects its job to start at once."""
     return strategy.estimate.start_in == timedelta(0)

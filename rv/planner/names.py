@@ -28,8 +28,8 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
     nodes = {node.name for node in snapshot.nodes} if request.exclude_nodes else set()
     for name in request.exclude_nodes:
         _check("node", name, nodes)
-    if request.reservation:
-        _check("reservation", request.reservation, (r.name for r in snapshot.reservations))
+    for name in request.reservations:
+        _check("reservation", name, (r.name for r in snapshot.reservations))
     if request.constraint:
         choices(request.constraint)
         known = frozenset(feature for node in snapshot.nodes for feature in node.features)

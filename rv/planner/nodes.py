@@ -75,9 +75,9 @@ def offer(request: Request, snapshot: Snapshot) -> Offer:
     if _has_just_started(snapshot):
         tolerated.add(_SILENT)
     reserved = None
-    if request.reservation:
+    if request.reservations:
         tolerated |= {_RESERVED, _MAINTAINED}
-        named = (r for r in snapshot.reservations if r.name == request.reservation)
+        named = (r for r in snapshot.reservations if r.name in request.reservations)
         reserved = frozenset(name for reservation in named for name in reservation.nodes)
     return Offer(
         avoided=frozenset(request.exclude_nodes),

@@ -95,7 +95,8 @@ def _finished(
         submissions=compiled.submissions,
         spares=compiled.spares,
         waves=compiled.waves,
-        notes=tuple(dict.fromkeys((*draft.notes, *compiled.notes))),
+        notes=tuple(dict.fromkeys(draft.notes)),
+        job_notes=compiled.notes,
         cost_unit=cost_unit,
     )
 

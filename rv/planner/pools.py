@@ -32,6 +32,7 @@ class Pool:
     `label` is unique ("a100-80/gpu-a100-80"); `usable` holds the largest nodes' shares first.
     `pattern` is what nvidia-smi must call the GPU, "" where the pool holds several models.
     `counts` is set where the user wants so many nodes of one feature and so many of another.
+    `others_asleep` are powered-down nodes that are no part of it and that its jobs would fit.
     """
 
     partition: Partition
@@ -43,6 +44,7 @@ class Pool:
     slots: tuple[Slot, ...] = ()
     suffix: str = ""
     counts: Choice | None = None
+    others_asleep: tuple[str, ...] = ()
     usable: tuple[Slot, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,7 +70,8 @@ class Pool:
     @property
     def asleep(self) -> tuple[str, ...]:
         """The nodes that Slurm would power up for a job that does not leave them out."""
-        return tuple(sorted(slot.node.name for slot in self.slots if slot.lost == ASLEEP))
+        own = (slot.node.name for slot in self.slots if slot.lost == ASLEEP)
+        return tuple(sorted((*own, *self.others_asleep)))
 
     def gres(self, count: int) -> str:
         """What Slurm is asked for on each node, "" without GPUs."""

@@ -29,4 +29,4 @@ def standing(
     order = [job.job_id for job in sorted(line, key=lambda job: (-job.priority, job.job_id))]
     if job_id not in order:
         return None
-    return Standing(place=order.index(job_id) + 1, waiting=len(order))
+    return Standing(partition=partition, place=order.index(job_id) + 1, waiting=len(order))

@@ -7,8 +7,11 @@ from rv.models.plan import Source, Strategy, Submission
 from rv.models.quantities import short_memory
 from rv.models.request import Fanout, Request
 from rv.planner.limits import Owner, submit_room
-from rv.planner.merge import Merger
-from rv.planner.usage import Usage
+from rv.planner.merge import Merger, starts_now
+from rv.planner.usage import Usage, Whose
+
+_Room = dict[tuple[str, Whose], int | None]
+"""How many more jobs each owner of limits takes. An association and its account have one name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,12 +37,13 @@ def compile_jobs(
     the job. `owners` holds the owners of limits of each strategy, by its id.
     """
     each = request.fanout is Fanout.EACH
-    left: dict[str, int | None] = {}
+    left: _Room = {}
     chosen: list[list[Strategy]] = []
     beyond = in_segments = 0
     full: dict[str, int] = {}
+    blocked: set[str] = set()
     for strategy in ranked:
-        if strategy.covered_by and not each:
+        if strategy.covered_by and strategy.covered_by not in blocked and not each:
             continue
         if strategy.segments > 1 and not request.checkpoint:
             in_segments += 1
@@ -49,6 +53,7 @@ def compile_jobs(
         order = tuple(owner for owner in owners.get(strategy.id, ()) if owner not in known)
         blocking = _take(order, left, usage)
         if blocking:
+            blocked.add(strategy.id)
             full[blocking] = full.get(blocking, 0) + 1
         elif not carrying and len(chosen) >= request.max_submissions:
             beyond += 1
@@ -71,8 +76,12 @@ def compile_jobs(
 
 
 def _carrying(chosen: list[list[Strategy]], strategy: Strategy, merger: Merger) -> list[Strategy]:
-    """Return the job that can carry a strategy too, a new one where none can."""
-    return next((job for job in chosen if merger.can_join(job, strategy)), [])
+    """Return the job that can carry a strategy too, a new one where none can.
+
+    The first job is sent first, alone: what starts now must not overtake a better one with it.
+    """
+    jobs = chosen[1:] if len(chosen) > 1 and starts_now(strategy) else chosen
+    return next((job for job in jobs if merger.can_join(job, strategy)), [])
 
 
 def _submission(number: int, parts: list[Strategy], merger: Merger) -> Submission:
@@ -81,29 +90,33 @@ def _submission(number: int, parts: list[Strategy], merger: Merger) -> Submissio
 
 
 def _spares(jobs: tuple[Submission, ...], cap: int) -> tuple[Submission, ...]:
-    """Make jobs of the parts of merged ones, no more than the cap if all of those are refused."""
-    parts = [(job.number, part) for job in jobs if job.merged for part in job.strategies]
-    room = max(0, cap - sum(job.merged is None for job in jobs))
+    """Make jobs of the parts of merged ones, so many that the cap holds whichever are refused."""
+    room = cap - len(jobs)
+    parts: list[tuple[int, Strategy]] = []
+    for job in (job for job in jobs if job.merged):
+        sent = job.strategies[: 1 + room]
+        room -= len(sent) - 1
+        parts.extend((job.number, part) for part in sent)
     return tuple(
         Submission(number=number, strategies=(part,), instead_of=whole)
-        for number, (whole, part) in enumerate(parts[:room], len(jobs) + 1)
+        for number, (whole, part) in enumerate(parts, len(jobs) + 1)
     )
 
 
-def _take(order: tuple[Owner, ...], left: dict[str, int | None], usage: Usage) -> str:
+def _take(order: tuple[Owner, ...], left: _Room, usage: Usage) -> str:
     """Name the owner that has no room for another job; "" where all have."""
     for owner in order:
-        room = left.setdefault(owner.name, submit_room(owner, usage))
+        room = left.setdefault((owner.name, owner.group), submit_room(owner, usage))
         if room == 0:
             return owner.name
     return ""
 
 
-def _book(order: tuple[Owner, ...], left: dict[str, int | None]) -> None:
-    for owner in order:
-        room = left[owner.name]
+def _book(order: tuple[Owner, ...], left: _Room) -> None:
+    for key in {(owner.name, owner.group) for owner in order}:
+        room = left[key]
         if room is not None:
-            left[owner.name] = room - 1
+            left[key] = room - 1
 
 
 def _waves(jobs: tuple[Submission, ...], *, each: bool) -> tuple[tuple[int, ...], ...]:

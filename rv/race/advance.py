@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rv.models.race import NEXT, Claim, Marks, Race, RaceState, RaceStatus
+from rv.models.job import JobState
+from rv.models.race import NEXT, Claim, JobStatus, Marks, Race, RaceState, RaceStatus
 from rv.race.cancel import reap
 from rv.race.chain import PREEMPTED
 from rv.race.marks import leave_mark
@@ -13,6 +14,7 @@ from rv.race.verdict import save_verdict
 from rv.render.quote import shell
 from rv.transport import Transport
 
+_BROKEN: Final = frozenset({JobState.FAILED, JobState.NODE_FAIL, JobState.BOOT_FAIL})
 _GAVE_OUT: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.ENDED})
 
 
@@ -30,18 +32,17 @@ def untried(race: Race, marks: Marks) -> tuple[int, ...]:
 def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
     """Do what the race needs now and its jobs could not do; return what was submitted.
 
-    Every job sent so far has ended without a start: send the later waves, and then the parts of
-    merged jobs, since what ended one may concern only some of them. Settled: cancel what is left in
-    the queue and keep the verdict. Unclaimed: lift the hold of requeued jobs, and submit again what
-    a node without scontrol gave up.
+    A merged job was refused, or broke: send its parts, since what ended it may concern only some of
+    them. Every job sent so far has ended without a start: send the later waves. Settled: cancel
+    what is left in the queue and keep the verdict. Unclaimed: lift the hold of requeued jobs, and
+    submit again what a node without scontrol gave up.
     """
     status = seen.status
     if not seen.reachable:
         return ()
     if status.claim and not status.state.is_over and _awaits_next(seen):
         return _send_next(status.race, status.claim, seen.marks, transport)
-    left = untried(status.race, seen.marks) or _parts_left(status.race, seen.marks)
-    if left and not status.claim and status.state in _GAVE_OUT and not seen.marks.stopped:
+    if left := _owed(status, seen.marks):
         return submit(status.race, left, transport)
     if status.claim or status.state.is_over or seen.marks.stopped:
         if status.state is RaceState.LOST and not seen.marks.lost:
@@ -54,15 +55,35 @@ def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
     return _submit_again(status.race, seen.marks.again, transport)
 
 
-def _parts_left(race: Race, marks: Marks) -> tuple[int, ...]:
-    """Number the parts that nobody has sent, of merged jobs that ended with nodes left to try."""
+def _owed(status: RaceStatus, marks: Marks) -> tuple[int, ...]:
+    """Number the submissions that should be in the queue by now, and that nobody has sent."""
+    gave_out = status.state in _GAVE_OUT
+    if status.claim or marks.stopped or (status.state.is_over and not gave_out):
+        return ()
+    left = untried(status.race, marks)
+    if not gave_out:
+        left = tuple(n for n in left if (entry := status.race.entry(n)) and entry.instead_of)
+    return left or _parts_of_broken(status, marks)
+
+
+def _parts_of_broken(status: RaceStatus, marks: Marks) -> tuple[int, ...]:
+    """Number the unsent parts of merged jobs that failed with nodes left to try.
+
+    Not of one that was cancelled, or ended nobody knows how: a person may have meant it.
+    """
+    broken = {job.number for job in status.jobs if job.state in _BROKEN or _is_stuck(job)}
+    broken -= {number for number, _ in marks.exhausted}
     tried = {number for number, _ in (*marks.job_ids, *marks.refused)}
-    no_nodes = {number for number, _ in marks.exhausted}
     return tuple(
         entry.number
-        for entry in race.entries
-        if entry.instead_of and entry.number not in tried and entry.instead_of not in no_nodes
+        for entry in status.race.entries
+        if entry.instead_of in broken and entry.number not in tried
     )
+
+
+def _is_stuck(job: JobStatus) -> bool:
+    """Whether Slurm holds the job after a launch that failed, such as a prolog on a bad node."""
+    return job.state.is_pending and "launch_failed" in job.reason.lower().replace(" ", "_")
 
 
 def _awaits_next(seen: Observation) -> bool:
@@ -114,7 +135,8 @@ def _submit_again(
         is_plain = all(c.isalnum() or c in "-_.,[]" for c in text)
         options = [f"--exclude={text}"] if text and is_plain else []
         own, *parts = submit(race, [number], transport, options=options)
-        if own.outcome in _TAKEN or parts:  # parts stand in for a merged one that was refused
+        # Parts stand in for a merged one that was refused.
+        if any(fate.outcome in _TAKEN for fate in (own, *parts)):
             transport.run(f"rm -f {shell(mark)}", timeout=30)
         done.extend((own, *parts))
     return tuple(done)

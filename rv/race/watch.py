@@ -168,7 +168,7 @@ class Watch:
             self._ask_soon()
 
     def _all_refused(self, status: RaceStatus) -> bool:
-        tried = [job for job in status.jobs if job.state is not JobState.UNKNOWN]
+        tried = [job for job in status.jobs if job.job_id or job.state is not JobState.UNKNOWN]
         return bool(tried) and all(job.state is JobState.LAUNCH_FAILED for job in tried)
 
     def _widen(self) -> None:

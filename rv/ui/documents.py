@@ -25,7 +25,7 @@ def plan_document(
             for s in plan.submissions
         ],
         "waves": [[names[number] for number in wave] for wave in plan.waves],
-        "notes": list(plan.notes),
+        "notes": [*plan.notes, *plan.job_notes],
         "cost_unit": plan.cost_unit or None,
     }
 

@@ -46,7 +46,7 @@ def _job(explained: ExplainedJob) -> list[str]:
     lines = [f"{name}: {job.strategy}", f"  {_why(explained)}"]
     if explained.standing:
         place = explained.standing
-        lines.append(f"  number {place.place} of {place.waiting} waiting in {explained.partition}")
+        lines.append(f"  number {place.place} of {place.waiting} waiting in {place.partition}")
     if explained.planned_in is not None:
         lines.append(f"  Slurm plans its start in {short_duration(explained.planned_in)}")
     return lines

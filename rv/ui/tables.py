@@ -16,7 +16,7 @@ def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -
         parts.append("Left out:\n" + "\n".join(_excluded(plan)))
     if plan.submissions:
         parts.append("\n".join(_jobs(plan, commands, widen_after)))
-    parts.extend(plan.notes)
+    parts.extend((*plan.notes, *plan.job_notes))
     return "\n\n".join(parts)
 
 

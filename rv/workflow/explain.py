@@ -8,7 +8,7 @@ from rv import bundle
 from rv.cluster.probe import new_sentinel
 from rv.cluster.waiting import parse_waiting, waiting_script
 from rv.models.explanation import Change, ExplainedJob, Explanation, WaitingJob
-from rv.models.job import JobRecord
+from rv.models.job import JobRecord, JobState
 from rv.models.plan import Strategy
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.site import Site
@@ -59,13 +59,16 @@ def _jobs(
     explained = []
     for job in status.jobs:
         entry = status.race.entry(job.number)
+        if entry and entry.instead_of and not job.job_id and job.state is JobState.UNKNOWN:
+            continue  # a part that waits to stand in for its merged job
         partition = entry.partition if entry else ""
+        places = (standing(job.job_id, name, waiting, own) for name in partition.split(","))
         start = planned.get(job.job_id)
         explained.append(
             ExplainedJob(
                 job=job,
                 partition=partition,
-                standing=standing(job.job_id, partition, waiting, own),
+                standing=min(filter(None, places), key=lambda found: found.place, default=None),
                 planned_in=None if start is None else max(start - at, timedelta(0)),
             )
         )

@@ -136,6 +136,14 @@ def test_the_user_s_defaults_win_over_the_site_s(files):
     assert load_catalogue(None, config.site.aliases).meanings("big") == ("a40",)
 
 
+def test_a_default_type_does_not_forbid_a_job_without_gpus(files, dry_run):
+    """What the user typed makes the file's GPU type pointless, not wrong."""
+    files("defaults: {type: a40, vram: 40G}\n")
+    done = dry_run("--gpu", "0", "--cpus", "2", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["strategies"]
+
+
 @pytest.mark.parametrize(("users", "allowed"), [(3, 3), (20, 8)])
 def test_a_ceiling_can_be_lowered_and_not_raised(files, users, allowed):
     """The site says 8."""

@@ -23,6 +23,7 @@ from rv.models.snapshot import Limits, Qos, QueuedJob
 from rv.planner import Planner, changes, standing, without_jobs
 from rv.race.directory import read_record, record_text
 from rv.ui.explain import explanation_document, explanation_text
+from rv.workflow.explain import _jobs
 from tests.unit.planner_clusters import (
     CATALOGUE,
     FAMILIES,
@@ -247,6 +248,29 @@ def explained(*jobs, **more):
     return Explanation(status=status, jobs=jobs, **more)
 
 
+def test_a_merged_job_stands_in_several_lines_and_its_parts_in_none():
+    """The best place is said, with its partition; a part that nobody needs is no job."""
+    entries = (
+        Entry(number=1, name="rv-abcdefgh-1", strategy="x|y", partition="pa,pb"),
+        Entry(number=2, name="rv-abcdefgh-2", strategy="x", partition="pa", instead_of=1),
+        Entry(number=3, name="rv-abcdefgh-3", strategy="y", partition="pb", instead_of=1),
+    )
+    jobs = (
+        job(1, JobState.PENDING, 12, "Priority"),
+        job(2, JobState.UNKNOWN),
+        job(3, JobState.LAUNCH_FAILED),
+    )
+    status = RaceStatus(race=race(entries=entries), state=RaceState.PENDING, jobs=jobs)
+    line = [
+        WaitingJob(job_id=7, partitions=("pa",), priority=9, reason="Priority"),
+        WaitingJob(job_id=12, partitions=("pa", "pb"), priority=5, reason="Priority"),
+        WaitingJob(job_id=8, partitions=("pb",), priority=1, reason="Priority"),
+    ]
+    told = _jobs(status, (), line, NOON)
+    assert [one.job.number for one in told] == [1, 3]
+    assert told[0].standing == Standing(partition="pb", place=1, waiting=2)
+
+
 def test_all_that_is_said_of_a_race_that_waits():
     """Each job with its reason, place and plan; the change; what could not be known."""
     planner = Planner(snapshot=cluster(), catalogue=CATALOGUE, families=FAMILIES, site=Site())
@@ -255,7 +279,7 @@ def test_all_that_is_said_of_a_race_that_waits():
         ExplainedJob(
             job=job(1, JobState.PENDING, 12, "Priority"),
             partition="gpu",
-            standing=Standing(place=3, waiting=14),
+            standing=Standing(partition="gpu", place=3, waiting=14),
             planned_in=timedelta(minutes=80),
         ),
         ExplainedJob(job=job(2, JobState.UNKNOWN), partition="gpu"),

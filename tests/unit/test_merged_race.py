@@ -3,10 +3,12 @@
 from dataclasses import replace
 from datetime import timedelta
 
+from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, Entry, Marks, Race
-from rv.race.advance import untried
+from rv.race.advance import _owed, untried
 from rv.race.directory import read_marks, read_record, record_text
 from rv.race.truth import Evidence, resolve
+from rv.race.watch import Watch
 from rv.ui.documents import race_document
 from rv.ui.follow import ending
 
@@ -47,6 +49,54 @@ def test_parts_are_sent_only_where_the_merged_one_was_refused():
     assert untried(RACE, Marks(job_ids=((1, (7,)),))) == (2,)
     assert untried(RACE, Marks(refused=((1, "no"),))) == (2, 3, 4)
     assert untried(RACE, Marks(refused=((1, "no"), (3, "no")), job_ids=((4, (8,)),))) == (2,)
+
+
+def owed(*states, reason="", **marks):
+    """What is owed when jobs 1 and 2 are in these Slurm states."""
+    records = tuple(
+        JobRecord(job_id=6 + n, name=f"rv-abcdefgh-{n}", state=state, reason=reason, source="sacct",
+                  exit_code=None if state is JobState.PENDING else 1)
+        for n, state in enumerate(states, 1)
+    )  # fmt: skip
+    seen = Marks(**({"job_ids": tuple((n, (6 + n,)) for n in range(1, len(states) + 1))} | marks))
+    evidence = Evidence(records=records, now=1010.0, is_whole=True)
+    return _owed(resolve(RACE, seen, evidence), seen)
+
+
+def test_parts_of_a_job_that_broke_are_sent_at_once():
+    """Whatever else still waits; not of one that a person cancelled, or that had no node left."""
+    failed, waits, gone = JobState.FAILED, JobState.PENDING, JobState.CANCELLED
+    assert owed(failed, waits) == (3, 4)
+    assert owed(JobState.NODE_FAIL, waits) == (3, 4)
+    assert owed(failed, waits, job_ids=((1, (7,)), (2, (8,)), (3, (9,)))) == (4,)
+    assert owed(waits, waits) == ()
+    assert owed(gone, waits) == ()
+    assert owed(gone, failed) == ()
+    assert owed(failed, failed, exhausted=((1, "no node is left"),)) == ()
+    assert owed(failed, failed, stopped=True) == ()
+
+
+def test_parts_of_a_job_that_slurm_holds_after_a_failed_launch_are_sent():
+    """A prolog that fails on one node would keep all of them waiting."""
+    assert owed(JobState.PENDING, JobState.PENDING, reason="launch_failed_requeued_held") == (3, 4)
+    assert owed(JobState.PENDING, reason="Launch failed requeued held") == (3, 4)
+    assert owed(JobState.PENDING, JobState.PENDING, reason="JobHeldUser") == ()
+
+
+def test_parts_that_a_killed_client_still_owed_are_sent():
+    """It wrote the refusal down and died: the next rv command goes on, the later wave waits."""
+    assert owed(refused=((1, "no"),)) == (3, 4)
+    assert owed(JobState.PENDING, job_ids=((2, (8,)),), refused=((1, "no"),)) == (3, 4)
+
+
+def test_parts_that_were_taken_hold_the_next_wave_back():
+    """The refused one is not all that was tried."""
+    seen = Marks(refused=((1, "no"),), job_ids=((3, (9,)), (4, (10,))))
+    status = resolve(RACE, seen, Evidence(records=(), now=1001.0))
+    watch = Watch(race=RACE, queue=None, sink=None)
+    assert not watch._all_refused(status)
+    everything = Marks(refused=((1, "no"), (3, "no"), (4, "no")))
+    assert watch._all_refused(resolve(RACE, everything, Evidence(records=(), now=1001.0)))
 
 
 def test_the_next_segment_of_a_chain_has_no_parts():

@@ -103,6 +103,14 @@ def test_a_command_pins_the_layout(gpus, pins, expected):
         assert reasons(made) == {"a40/gpu": reason}
 
 
+def test_one_node_is_too_few_for_several():
+    """Where one GPU a node would do, the split is not what is wrong."""
+    members = nodes("h", 1, gres={"h100": 4})
+    cluster = snapshot((partition("gpu", members), members))
+    made = planned(Request(gpus=2, node_limit=NodeLimit.MULTI), cluster)
+    assert reasons(made) == {"h100/gpu": "2 nodes asked, there is 1 with 1 GPU or more"}
+
+
 def test_lost_nodes_are_counted():
     """A layout that fits but for drained nodes says how many."""
     good = nodes("g", 1, gres={"a40": 8})

@@ -159,7 +159,7 @@ def test_a_merged_job_takes_room_of_every_partitions_qos(room, carried):
     made = planned(Request(), replace(cluster, qos=(Qos(name="normal"), tight), jobs=queued))
     (job,) = made.submissions
     assert [s.partition for s in job.strategies] == ["pb", "pa"][:carried]
-    assert any("QOS tight has no room" in note for note in made.notes) is (carried == 1)
+    assert any("QOS tight has no room" in note for note in made.job_notes) is (carried == 1)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +206,57 @@ def test_the_cap_is_on_jobs():
     assert len(job.strategies) == 2
 
 
+@pytest.mark.parametrize("field", ["per_user", "per_job", "per_account", "group", "per_node"])
+def test_a_limit_on_a_gpu_type_keeps_types_apart(field):
+    """Slurm does not hold a job to it that names no type."""
+    limited = Qos(name="normal", limits=Limits(**{field: (("gres/gpu:a40", 2),)}))
+    cluster = replace(two_partitions(), qos=(limited,))
+    assert [count for *_, count in jobs(Request(), cluster)] == [1, 1]
+    counted = Qos(name="normal", limits=Limits(**{field: (("gres/gpu", 8),)}))
+    assert jobs(Request(), replace(cluster, qos=(counted,))) == [("pb,pa", "gpu:1", "", 2)]
+
+
+def test_a_price_on_a_gpu_type_keeps_types_apart():
+    """Such weights count only where the job names the type."""
+    weights = {"billing_weights": (("gres/gpu:a40", 5.0),)}
+    assert [count for *_, count in jobs(Request(), two_partitions(there=weights))] == [1, 1]
+
+
+def three_prices():
+    """Return idle partitions, cheap to dear; the middle one's memory keeps it from the others."""
+    made = []
+    for name, gib, price in (("v100", 512, 1.0), ("a40", 256, 2.0), ("h100", 512, 50.0)):
+        members = nodes(name, 1, gres={name: 4}, gib=gib)
+        made.append((partition(f"p{name}", members, billing_weights=priced(price)), members))
+    return snapshot(*made)
+
+
+def test_what_is_idle_does_not_overtake_a_better_one_in_the_first_job():
+    """That is sent alone: taken meanwhile, it would start on the dearest before the next best."""
+    made = planned(Request(), three_prices())
+    assert [[s.gpu for s in job.strategies] for job in made.submissions] == [
+        ["v100"],
+        ["a40"],
+        ["h100"],
+    ]
+    assert made.waves == ((1,), (2, 3))
+
+
+def test_the_parts_of_every_merged_job_are_ready_within_the_cap():
+    """Whichever of them are refused, the race never has more jobs than it may."""
+    pairs = []
+    for gib in (100, 200):
+        for name in "xy":
+            members = nodes(
+                f"{name}{gib}n", 1, gres={f"{name}{gib}": 8}, gib=gib, states=("ALLOCATED",), used=8
+            )
+            pairs.append((partition(f"{name}{gib}", members), members))
+    for cap, spares in ((2, [1, 2]), (3, [1, 1, 2]), (4, [1, 1, 2, 2])):
+        made = planned(Request(gpus=2, max_submissions=cap), snapshot(*pairs))
+        assert len(made.submissions) == 2
+        assert [job.instead_of for job in made.spares] == spares
+
+
 def test_an_association_of_a_partition_keeps_it_apart():
     """Slurm looks the association up once, for one of the partitions."""
     own = (Association(account="lab"), Association(account="lab", partition="pa"))
@@ -231,7 +282,7 @@ def test_the_least_memory_of_about_the_same(gib, together):
     if together:
         (job,) = made.submissions
         assert job.strategy.memory_mib == min(s.memory_mib for s in made.strategies)
-    assert any("the least of its strategies" in note for note in made.notes) is (gib == 420)
+    assert any("the least of its strategies" in note for note in made.job_notes) is (gib == 420)
 
 
 def test_the_best_idle_partition_is_first_in_the_list():

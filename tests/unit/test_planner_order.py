@@ -9,7 +9,7 @@ from rv.errors import Kind, RvError
 from rv.models.job import JobState
 from rv.models.plan import Estimate, Source
 from rv.models.request import Fanout, Request
-from rv.models.snapshot import Limits, Qos, QueuedJob, Reservation
+from rv.models.snapshot import Account, Association, Limits, Qos, QueuedJob, Reservation
 from rv.planner import require_feasible
 from rv.planner.rank import queues, rank
 from tests.unit.planner_clusters import (
@@ -202,7 +202,7 @@ def test_a_race_has_at_most_so_many_jobs():
     assert carried >= set(ids(made)[:5])
     assert len(made.strategies) == 12
     left = 12 - len(carried)
-    assert f"{left} strategies are not submitted: a race has at most 5 jobs" in made.notes
+    assert f"{left} strategies are not submitted: a race has at most 5 jobs" in made.job_notes
     each = planned(Request(gpus=4, max_submissions=5, fanout=Fanout.EACH), campus())
     assert [job.strategy.id for job in each.submissions] == ids(each)[:5]
 
@@ -218,9 +218,50 @@ def test_max_submit_headroom_is_respected():
     made = planned(Request(gpus=8), cluster)
     assert len(made.submissions) == 1
     note = "8 strategies are not submitted: QOS normal has no room for more jobs (MaxSubmit)"
-    assert note in made.notes
+    assert note in made.job_notes
     full = replace(cluster, jobs=(*queued, replace(queued[0], job_id="3")))
     request = Request(gpus=8)
     with pytest.raises(RvError, match="no room for more jobs") as caught:
         require_feasible(planned(request, full), request)
     assert caught.value.kind is Kind.LIMIT
+
+
+def six_models(mine, above):
+    """Return six models that do not merge, for a user and an account with limits."""
+    pairs = []
+    for number in range(6):
+        members = nodes(f"n{number}x", 1, gres={f"t{number}": 8}, gib=64 * 2**number)
+        pairs.append((partition(f"p{number}", members), members))
+    own = Association(account="lab", is_default=True, limits=mine)
+    accounts = (Account(name="lab", parent="root", limits=above), Account(name="root"))
+    return snapshot(*pairs, associations=(own,), accounts=accounts)
+
+
+@pytest.mark.parametrize(
+    ("mine", "above", "sent"),
+    [
+        (Limits(max_submit_per_user=4), Limits(), 4),
+        (Limits(max_submit_per_user=4), Limits(group=(("gres/gpu", 100),)), 4),
+        (Limits(), Limits(group_submit=2), 2),
+        (Limits(max_submit_per_user=4), Limits(group_submit=2), 2),
+        (Limits(max_submit_per_user=2), Limits(group_submit=4), 2),
+    ],
+)
+def test_a_user_and_an_account_of_one_name_each_have_room_of_their_own(mine, above, sent):
+    """Both are "account lab" in what rv says."""
+    assert len(planned(Request(), six_models(mine, above)).submissions) == sent
+
+
+def test_what_covers_but_may_not_be_submitted_hides_nothing():
+    """The cheaper partition has no room for another job (MaxSubmit): the dearer one is sent."""
+    cluster = twice()
+    long, short = cluster.partitions
+    tight = Qos(name="tight", limits=Limits(max_submit_per_user=1))
+    waiting = QueuedJob(
+        job_id="1", user="ann", partition="other", state=JobState.PENDING, qos="tight"
+    )
+    cluster = replace(
+        cluster, partitions=(replace(long, qos="tight"), short), qos=(Qos(name="normal"), tight),
+        jobs=(waiting,),
+    )  # fmt: skip
+    assert [job.strategy.id for job in planned(Request(), cluster).submissions] == ["t4/1x1/short"]

@@ -62,7 +62,7 @@ def test_segments_are_submitted_only_with_checkpoint():
     """A command that cannot resume must not be cut short."""
     without = planned(Request(gpus=2, **HOURS), holed(240))
     assert [job.strategy.id for job in without.submissions] == ["a40/1x2/gpu"]
-    assert "1 checkpoint strategy is not submitted" in " ".join(without.notes)
+    assert "1 checkpoint strategy is not submitted" in " ".join(without.job_notes)
     made = planned(Request(gpus=2, checkpoint=True, **HOURS), holed(240))
     assert [job.strategy.id for job in made.submissions] == [
         "a40/1x2/gpu/checkpoint",
@@ -78,7 +78,7 @@ def test_a_model_that_is_free_for_the_whole_time_yields_none():
     members = nodes("n", 2, gres={"a40": 8})
     made = planned(Request(gpus=2, **HOURS), snapshot((partition("gpu", members), members)))
     assert list(modes(made).values()) == [Mode.DIRECT]
-    assert not made.notes
+    assert not made.job_notes
 
 
 def test_a_checkpoint_strategy_is_never_covered_by_a_direct_one():

@@ -197,6 +197,30 @@ def test_a_reservation_that_the_user_names():
         planned(Request(sbatch=(("reservation", "clas"),)), cluster)
 
 
+def test_any_of_several_reservations():
+    """A list of them, as sbatch takes it."""
+    held = nodes("r", 2, gres=A40, states=("IDLE", "RESERVED"))
+    booked = tuple(
+        Reservation(name=f"class{n}", nodes=(f"r{n}",), start=NOON, end=NOON + timedelta(days=1))
+        for n in (1, 2)
+    )
+    cluster = one_partition(held, reservations=booked)
+    (inside,) = planned(Request(sbatch=(("reservation", "class1,class2"),)), cluster).strategies
+    assert (inside.node_names, inside.estimate.source) == (("r1", "r2"), Source.IDLE)
+
+
+def test_a_job_without_gpus_wakes_no_gpu_node_either():
+    """It would fit there, and Slurm would power it up."""
+    plain = nodes("n", 1, states=("ALLOCATED",), used=0)
+    asleep_ = nodes("g", 2, gres=A40, states=("IDLE", "POWERED_DOWN"))
+    (one,) = planned(Request(gpus=0, cpus=2), one_partition(plain, asleep_)).strategies
+    assert one.exclude_nodes == ("g1", "g2")
+    woken = planned(
+        Request(gpus=0, cpus=2, power_up=True), one_partition(plain, asleep_)
+    ).strategies
+    assert woken[0].exclude_nodes == ()
+
+
 def shared(first, second, **node):
     """Return two partitions over the same nodes, which are busy unless told otherwise."""
     members = nodes("n", 2, gres=A40, **{"states": ("ALLOCATED",), "used": 4, **node})
