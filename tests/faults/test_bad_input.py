@@ -127,9 +127,9 @@ def test_bad_words_in_json(world: World, name: str) -> None:
 
 def test_what_slurm_itself_refuses(world: World) -> None:
     """In its own words; a refused job is no job, and the race says so ever after."""
-    words = ("up", "--sbatch", "reservation=none", *RUN)
-    check_error(world.rv(*words), "refused", FAILED, "reservation")
-    check_json_error(world.rv("up", "--json", *words[1:]), "refused", FAILED, "reservation")
+    words = ("up", "--sbatch", "licenses=none", *RUN)
+    check_error(world.rv(*words), "refused", FAILED, "license")
+    check_json_error(world.rv("up", "--json", *words[1:]), "refused", FAILED, "license")
     assert world.live_jobs() == []
     assert {race["state"] for race in world.ps()} <= {"REFUSED"}
 

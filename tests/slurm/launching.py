@@ -71,7 +71,7 @@ def twelve_models() -> dict[str, Any]:
     together then start together.
     """
     groups = [
-        group(f"{model}n", model, gpus=8) | {"memory": f"{round(64 * 1.3**index)}G"}
+        group(f"{model}n", model, gpus=8) | {"memory": f"{round(64 * 1.4**index)}G"}
         for index, model in enumerate(MODELS)
     ]
     passes = {"defer": "", "sched_interval": 1, "batch_sched_delay": 0, "bf_interval": 3}
