@@ -302,6 +302,8 @@ class World:
         """Leave the cluster as it was for the next test."""
         for client in self.clients:
             client.kill(whole=True)
+        for waiting in self.path.glob("at.*"):  # of a client that was killed alone
+            self.go(waiting.name.removeprefix("at."))
         names = set(self.slurm("squeue", "-h", "-a", "-o", "%A").split())
         if names:
             self.slurm("scancel", *names)
