@@ -130,7 +130,7 @@ class RequestOptions:
             metavar="TIME",
             help="Wait so long for the first job to start before sending the others.",
         ),
-    ] = "15s"
+    ] = "5s"
     wait_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="Cancel when nothing has started by then.")
     ] = ""

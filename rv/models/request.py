@@ -78,7 +78,7 @@ class Request:
     sbatch: tuple[tuple[str, str], ...] = ()
     fanout: Fanout = Fanout.AUTO
     max_submissions: int = DEFAULT_MAX_SUBMISSIONS
-    widen_after: timedelta = timedelta(seconds=15)
+    widen_after: timedelta = timedelta(seconds=5)
     wait_timeout: timedelta | None = None
     min_walltime: timedelta | None = None
     checkpoint: bool = False

@@ -104,10 +104,10 @@ class Merger:
         It takes a job's partitions by priority, then in the order of its list; within a partition
         it takes any node.
         """
-        if not starts_now(parts[0]):
+        if not _starts_now(parts[0]):
             return True
         if _is_among(other, parts):
-            return not starts_now(other) and other.cost == parts[0].cost
+            return not _starts_now(other) and other.cost == parts[0].cost
         least = min(self._priority(part) for part in parts)
         return self._priority(other) <= least
 
@@ -258,6 +258,5 @@ def _is_among(strategy: Strategy, parts: Sequence[Strategy]) -> bool:
     return any(part.partition == strategy.partition for part in parts)
 
 
-def starts_now(strategy: Strategy) -> bool:
-    """Whether the plan expects its job to start at once."""
+def _starts_now(strategy: Strategy) -> bool:
     return strategy.estimate.start_in == timedelta(0)

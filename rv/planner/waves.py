@@ -7,7 +7,7 @@ from rv.models.plan import Source, Strategy, Submission
 from rv.models.quantities import short_memory
 from rv.models.request import Fanout, Request
 from rv.planner.limits import Owner, submit_room
-from rv.planner.merge import Merger, starts_now
+from rv.planner.merge import Merger
 from rv.planner.usage import Usage, Whose
 
 _Room = dict[tuple[str, Whose], int | None]
@@ -78,10 +78,10 @@ def compile_jobs(
 def _carrying(chosen: list[list[Strategy]], strategy: Strategy, merger: Merger) -> list[Strategy]:
     """Return the job that can carry a strategy too, a new one where none can.
 
-    The first job is sent first, alone: what starts now must not overtake a better one with it.
+    What is idle may so go with the first job, before a cheaper one that waits for the second wave:
+    where the best is taken meanwhile, the next start counts more than the price.
     """
-    jobs = chosen[1:] if len(chosen) > 1 and starts_now(strategy) else chosen
-    return next((job for job in jobs if merger.can_join(job, strategy)), [])
+    return next((job for job in chosen if merger.can_join(job, strategy)), [])
 
 
 def _submission(number: int, parts: list[Strategy], merger: Merger) -> Submission:

@@ -56,7 +56,7 @@ class Watch:
     queue: Queue
     sink: Sink
     waves: list[tuple[int, ...]] = field(default_factory=list)
-    widen_after: timedelta = timedelta(seconds=15)
+    widen_after: timedelta = timedelta(seconds=5)
     wait_timeout: timedelta | None = None
     until_claim: bool = False
     node: int | None = None

@@ -14,7 +14,7 @@
 #SBATCH --requeue
 #SBATCH --export=NONE
 # rv race abcd2345, submission 1: a100-80/1x4/gpu-a100
-unset SLURM_EXPORT_ENV
+unset SLURM_EXPORT_ENV LC_ALL LD_LIBRARY_PATH
 PATH=${PATH:+$PATH:}/usr/bin:/usr/local/bin:/usr/bin:/bin
 RV_NODE_PATH=$PATH
 RV_RACE=abcd2345

@@ -1,6 +1,7 @@
 """The layout reaches the command: torchrun on 1x4 and 2x2, and the facts each node's task finds."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,18 @@ def test_the_check_fails_when_the_bug_is_put_back(
     own.mkdir(parents=True)
     (own / template).write_text(text.replace(line, bug))
     assert not check(facts(rv))
+
+
+def test_slurm_sees_few_variables_and_runs_no_login_shell(rv: Rv) -> None:
+    """The command has the caller's own, which Slurm never had."""
+    rv = replace(rv, more={"API_TOKEN": "hush", "LC_ALL": "C.UTF-8"})
+    shell = "/proc/$(cut -d' ' -f4 /proc/$PPID/stat)/environ"
+    program = f"env; echo =====; tr '\\0' '\\n' <{shell}"
+    own, seen = rv("up", "--time", "5m", "--run", program).stdout.split("=====\n")
+    assert {"API_TOKEN=hush", "LC_ALL=C.UTF-8"} <= set(own.splitlines())
+    assert "SLURM_JOB_ID" in seen
+    for name in ("API_TOKEN", "SLURM_GET_USER_ENV"):
+        assert name not in seen
 
 
 def test_rv_run_check_on_a_mig_slice(campus: sandbox.Sandbox, tmp_path: Path) -> None:

@@ -222,26 +222,6 @@ def test_a_price_on_a_gpu_type_keeps_types_apart():
     assert [count for *_, count in jobs(Request(), two_partitions(there=weights))] == [1, 1]
 
 
-def three_prices():
-    """Return idle partitions, cheap to dear; the middle one's memory keeps it from the others."""
-    made = []
-    for name, gib, price in (("v100", 512, 1.0), ("a40", 256, 2.0), ("h100", 512, 50.0)):
-        members = nodes(name, 1, gres={name: 4}, gib=gib)
-        made.append((partition(f"p{name}", members, billing_weights=priced(price)), members))
-    return snapshot(*made)
-
-
-def test_what_is_idle_does_not_overtake_a_better_one_in_the_first_job():
-    """That is sent alone: taken meanwhile, it would start on the dearest before the next best."""
-    made = planned(Request(), three_prices())
-    assert [[s.gpu for s in job.strategies] for job in made.submissions] == [
-        ["v100"],
-        ["a40"],
-        ["h100"],
-    ]
-    assert made.waves == ((1,), (2, 3))
-
-
 def test_the_parts_of_every_merged_job_are_ready_within_the_cap():
     """Whichever of them are refused, the race never has more jobs than it may."""
     pairs = []
