@@ -1,5 +1,6 @@
 """Clusters for the fault tests, and a world of its own for each of them."""
 
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from tests.slurm.conftest import fresh_sandbox, sandbox_home
 __all__ = ["fresh_sandbox", "sandbox_home"]
 
 MakeWorld = Callable[..., World]
+
+# A shell starts what it runs in the background deaf to Ctrl-C, and so would be the clients here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _box(home: Path, name: str, **changes: object) -> sandbox.Sandbox:
