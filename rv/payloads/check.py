@@ -1,299 +1,265 @@
 #!/usr/bin/env python3
-"""A first honest check of what a job was given: environment, devices, and an exact matmul.
+"""A first honest check of what a job was given: environment, devices, and products of matrices.
 
-Stand-alone: stdlib, and torch where there is one. Matrices of +1 and -1 have integer products that
-every floating type rounds in one way only, so each element of a product must be exactly equal.
-The reference is multiplied on the CPU and proven in 64-bit integers, which share no code with it.
+For each number type, on all GPUs at once: a product of +1 and -1 that must be exact, one that
+must be the same each time and on each GPU of a model, one at full size proven by Freivalds' test,
+and how fast they are, beside a plain loop of torch.mm and beside the other GPUs.
 
-Exit codes: 0 PASS or WARN, 1 FAIL, 2 usage, 99 ERROR (could not check), 130 interrupted.
+    python check.py --quick
+    python check.py --dtypes bf16,fp8 --search
+    torchrun --nproc_per_node=gpu check.py       # also over several nodes
+
+Stand-alone: stdlib, and torch where there is one.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import importlib
-import os
-import platform
-import random
-import socket
-import statistics
-import sys
-import time
-import warnings
-from pathlib import Path
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
-from _accept import EXIT_CODES, NotPassed, Report  # type: ignore[import-not-found]
+from _harness.flags import whole
+from _harness.inject import OF_RANKS
+from _harness.main import Payload, Session, run
+from _harness.ranks import node_name
+from _harness.seeds import compute_aliases
+from _matmul import exact, peers, residual, speed
+from _matmul.dtypes import KINDS, Kind, precision, why_not
 
-SHOWN = """
-    CUDA_VISIBLE_DEVICES OMP_NUM_THREADS TOKENIZERS_PARALLELISM
-    SLURM_JOB_ID SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK SLURM_JOB_GPUS
-    RV_RACE RV_STRATEGY RV_GPUS RV_CHECKPOINT_DIR RV_OUTPUT_DIR
-    HF_HOME TORCH_HOME TRITON_CACHE_DIR VLLM_CACHE_ROOT UV_CACHE_DIR PIP_CACHE_DIR WANDB_DIR
-"""
-PROOFS = 24  # random vectors: a wrong reference passes them with a chance of at most 2 ** -24
-NO_GPU = ("", "-1", "NoDevFiles", "void", "none")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPEATS, QUICK_REPEATS = 20, 5
+BARE = 0.90  # of the plain loop: below, the measuring itself takes time
 
 
-def promised_gpus() -> int:
-    """Count the GPUs this node was to give: rv's own word, else the ids that Slurm handed out."""
-    told = os.environ.get("RV_GPUS", "")
-    if told.isdecimal():
-        return int(told)
-    for name in ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES"):
-        value = os.environ.get(name, "")
-        if value not in NO_GPU:
-            return len(value.split(","))
-    return int(os.environ.get("SLURM_GPUS_ON_NODE", "0") not in ("", "0"))
+def body(session: Session) -> None:
+    """Test every type on every device, then the devices against each other."""
+    devices = session.devices()
+    if session.torch is None:
+        check_python(session)
+        return
+    readings: list[peers.Reading] = []
+    for kind in session.options.dtypes:
+        with precision(session.torch, kind):
+            readings += check_kind(session, kind, devices)
+    compare(session, readings)
 
 
-def load_torch() -> tuple[Any, str]:
-    """Import torch; give (None, why) where there is none or it is broken."""
-    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # numpy is not needed
-    try:
-        return importlib.import_module("torch"), ""
-    except Exception as error:
-        return None, str(error).partition("\n")[0] or type(error).__name__
+def check_kind(session: Session, kind: Kind, devices: list[str]) -> list[peers.Reading]:
+    """Test one type on all devices: right first, then fast."""
+    able = [device for device in devices if can(session, kind, device)]
+    if not able:
+        return []
+    exact.reference(session.torch, size_of(session, able[0]), session.options.seed)
+    digests = together(session, able, lambda device: check_right(session, kind, device))
+    rates = together(session, able, lambda device: check_speed(session, kind, device))
+    both = zip(able, digests, rates, strict=True)
+    return [reading(session, kind, *each) for each in both if each[1] and each[2]]
 
 
-def check_environment(report: Report, torch: Any) -> None:
-    """Print and keep what the job was given."""
-    report.env = {
-        "python": platform.python_version(),
-        "torch": torch.__version__ if torch else None,
-        "cuda": torch.version.cuda if torch else None,
-        "os": platform.platform(),
-        "cpus": len(os.sched_getaffinity(0)),
-        "vars": {name: os.environ[name] for name in SHOWN.split() if name in os.environ},
-    }
-    facts = {name: value for name, value in report.env.items() if name != "vars"}
-    print(f"[ENV] host {socket.gethostname()}  executable {sys.executable}")
-    print("[ENV] " + "  ".join(f"{name} {value}" for name, value in facts.items()))
-    for name, value in report.env["vars"].items():
-        print(f"[ENV] {name}={value}")
-    report.add("environment", "PASS")
+def can(session: Session, kind: Kind, device: str) -> bool:
+    """Say whether a device has this type; where not, that is a test skipped."""
+    reason = why_not(session.torch, kind, device)
+    if reason:
+        where = {"code": "unsupported", "reason": f"{kind.name}: {reason}", "device": device}
+        session.report.add(f"matmul.{kind.name}", "SKIP", **where)
+    return not reason
 
 
-def choose_devices(report: Report, torch: Any, why_not: str) -> list[str]:
-    """Give the devices to multiply on; raise where GPUs were promised and cannot be checked."""
-    promised = promised_gpus()
-    fake = os.environ.get("RV_FAKE_GPUS") == "1"
-    if promised and fake:
-        note = f"sandbox: {promised} fake GPU(s), checked on CPU"
-        print(f"[ENV] *** {note} ***")
-        report.add("device", "WARN", "fake_gpu", note, device="cpu")
-        return ["cpu"]
-    if torch is None and promised:
-        raise NotPassed("ERROR", "no_torch", f"{promised} GPU(s) given but no torch: {why_not}")
-    visible = 0 if torch is None or fake else visible_gpus(torch, promised)
-    report.devices = [describe(torch, index) for index in range(visible)]
-    for device in report.devices:
-        print("[ENV] " + "  ".join(f"{name} {value}" for name, value in device.items()))
-    mig = any(device["mig"] for device in report.devices)  # CUDA shows a process one MIG slice
-    if visible < (1 if promised and mig else promised):
-        build = (
-            f"built for CUDA {torch.version.cuda}" if torch.version.cuda else "built without CUDA"
-        )
-        seen = f"torch sees {visible} of {promised} promised GPU(s); it is {build}"
-        raise NotPassed("FAIL", "gpu_not_visible", seen)
-    devices = [f"cuda:{index}" for index in range(visible)] or ["cpu"]
-    if "LOCAL_RANK" in os.environ and visible:  # one rank a GPU: each checks its own
-        devices = [devices[int(os.environ["LOCAL_RANK"]) % visible]]
-    report.add("device", "PASS", device=",".join(devices))
-    return devices
+def together(session: Session, devices: list[str], work: Callable[[str], Any]) -> list[Any]:
+    """Work on all devices at the same time, as a job does that uses them; or one by one."""
+    if session.options.serial or len(devices) == 1:
+        return [work(device) for device in devices]
+    with ThreadPoolExecutor(len(devices)) as pool:
+        return list(pool.map(work, devices))
 
 
-def visible_gpus(torch: Any, promised: int) -> int:
-    """Ask CUDA how many GPUs it sees; a driver that wakes up slowly gets three tries."""
-    for _ in range(2):
-        if torch.cuda.device_count() >= promised or not torch.version.cuda:
-            break
-        time.sleep(1)
-    return int(torch.cuda.device_count())
+def check_right(session: Session, kind: Kind, device: str) -> str:
+    """Run the three tests of correctness; give the digest, empty where there is none."""
+    torch, options, faults = session.torch, session.options, session.faults
+    size, name, digest = size_of(session, device), f"matmul.{kind.name}", ""
+    with session.attempt(f"{name}.exact", device=device):
+        spoil = faults.get("wrong-product", dtype=kind.name) is not None
+        exact.require_exact(torch, kind, device, size, options.seed, spoil=spoil)
+        session.report.add(f"{name}.exact", "PASS", device=device, details={"size": size})
+    with session.attempt(f"{name}.repeat", device=device):
+        given = exact.seeded(torch, kind, device, size, options.seed)
+        times = QUICK_REPEATS if options.quick else REPEATS
+        spoil = faults.get("not-repeatable", dtype=kind.name) is not None
+        digest = exact.repeat(given, times, spoil=spoil)
+        if faults.get("digest", dtype=kind.name):
+            digest = digest[::-1]
+        details = {"size": size, "times": times, "digest": digest}
+        session.report.add(f"{name}.repeat", "PASS", device=device, details=details)
+    return digest
 
 
-def describe(torch: Any, index: int) -> dict[str, Any]:
-    """Tell one GPU by what the driver says of it."""
-    device = torch.cuda.get_device_properties(index)
-    return {
-        "index": index,
-        "name": device.name,
-        "mig": "MIG" in device.name,
-        "memory_bytes": device.total_memory,
-        "capability": f"{device.major}.{device.minor}",
-        "sm_count": device.multi_processor_count,
-        "uuid": str(getattr(device, "uuid", "")) or None,
-    }
+def check_speed(session: Session, kind: Kind, device: str) -> float:
+    """Prove and time products at full size; give the TFLOPS of the largest, or 0."""
+    best, slow = 0.0, session.faults.get("slow", dtype=kind.name)
+    for shape in shapes_of(session, kind, device):
+        with session.attempt(f"matmul.{kind.name}", device=device):
+            given = speed.random_factors(session.torch, kind, device, shape, session.options.seed)
+            prove(session, kind, device, given)
+            factor = slow.number("factor", 2) if slow else 1.0
+            quick = session.options.quick
+            best = add_speed(
+                session, kind, device, speed.measure(given, device, quick=quick, slow=factor)
+            )
+    if session.options.search:
+        search(session, kind, device)
+    return best
 
 
-@functools.lru_cache(maxsize=1)
-def reference(torch: Any, size: int, seed: int) -> tuple[Any, Any, Any]:
-    """Make two matrices of +1 and -1 and their product, proven in integers by Freivalds' test."""
-    generator = torch.Generator().manual_seed(seed)
-
-    def signs(columns: int) -> Any:
-        return torch.randint(0, 2, (size, columns), generator=generator) * 2 - 1
-
-    left, right, vectors = signs(size), signs(size), signs(PROOFS)
-    product = left.float() @ right.float()
-    if not torch.equal(product.to(torch.int64) @ vectors, left @ (right @ vectors)):
-        raise NotPassed("FAIL", "wrong_result", "the CPU's own product of integers is wrong")
-    return left, right, product
+def prove(session: Session, kind: Kind, device: str, given: Any) -> None:
+    """Put the product at full size through Freivalds' test."""
+    name, spoil = f"matmul.{kind.name}.residual", session.faults.get("residual", dtype=kind.name)
+    with session.attempt(name, device=device):
+        seed = session.options.seed
+        found = residual.require_small(given, device, seed, spoil=spoil is not None)
+        shape = "x".join(map(str, given.shape))
+        session.report.add(name, "PASS", device=device, details={**found, "shape": shape})
 
 
-def check_matmul(report: Report, torch: Any, device: str, options: argparse.Namespace) -> None:
-    """Compare each type's product on a device with the reference, before and after timing it."""
-    on_cpu = device == "cpu"
-    size = options.size or (512 if on_cpu else 2048) * (1 if options.quick else 2)
-    left, right, expected = reference(torch, size, options.seed)
-    for name in ["float32", "float64"] if on_cpu else dtypes(torch, device):
-        dtype = getattr(torch, name)
-        factors = left.to(device, dtype), right.to(device, dtype)
-        wanted = expected.to(dtype)
-        test = f"matmul.{name}"
-        where: dict[str, Any] = {"device": device, "details": {"size": size}}
-        try:
-            require_equal(factors, wanted, f"{device} {name}", options.inject)
-            metric = measure(torch, device, dtype, size)
-            require_equal(factors, wanted, f"{device} {name} after timing", "")
-        except NotPassed as outcome:
-            report.add(test, outcome.status, outcome.code, outcome.reason, **where)
-            print(f"[COMPUTE] {device} {name} {size}x{size}: {outcome.status} {outcome.reason}")
-        else:
-            report.add(test, "PASS", **where, metrics=[metric])
-            speed = f"{metric['value']:,.1f} GFLOP/s, median of {metric['n']}"
-            print(f"[COMPUTE] {device} {name} {size}x{size}: exact, {speed}")
-
-
-def dtypes(torch: Any, device: str) -> list[str]:
-    """Name the types worth checking there: bfloat16 is emulated before capability 8."""
-    capable = torch.cuda.get_device_capability(device)[0] >= 8
-    return ["float32", "float16", "bfloat16"] if capable else ["float32", "float16"]
-
-
-def require_equal(factors: tuple[Any, Any], wanted: Any, what: str, fault: str) -> None:
-    """Multiply, and raise with the first wrong element unless all are right."""
-    product = (factors[0] @ factors[1]).cpu()
-    if fault == "wrong-product":
-        product[1, 2] = -product[1, 2] - 1
-    wrong = (product != wanted).nonzero()
-    if len(wrong):
-        row, column = wrong[0].tolist()
-        got, want = product[row, column].item(), wanted[row, column].item()
-        seen = f"{what}: {len(wrong)} wrong elements, first [{row}, {column}] = {got}, not {want}"
-        raise NotPassed("FAIL", "wrong_result", seen)
-
-
-def measure(torch: Any, device: str, dtype: Any, size: int) -> dict[str, Any]:
-    """Time products of random numbers (zeros draw less power): GFLOP/s = 2 N^3 / t."""
-    a, b = (torch.randn(size, size, device=device).to(dtype) for _ in range(2))
-    out = torch.empty_like(a)
-
-    def once() -> float:
-        start = time.perf_counter()
-        torch.mm(a, b, out=out)
-        if device != "cpu":
-            torch.cuda.synchronize(device)
-        return time.perf_counter() - start
-
-    for _ in range(3):
-        once()
-    deadline = time.perf_counter() + 0.25
-    times = [once() for _ in range(5)]
-    while time.perf_counter() < deadline:
-        times.append(once())
-    rates = [2 * size**3 / seconds / 1e9 for seconds in times]
-    spread = {"n": len(rates), "min": min(rates), "max": max(rates), "data": "randn"}
-    value = statistics.median(rates)
-    return {"name": "gflops", "value": value, "unit": "GFLOP/s", "dir": "higher", **spread}
-
-
-def check_python(report: Report, why_not: str, options: argparse.Namespace) -> None:
-    """Multiply without torch, in Python's own integers: all that can be checked, and said so."""
-    size, signs = 48, random.Random(options.seed)  # noqa: S311 - test data
-    left, right = (
-        [[signs.choice((-1, 1)) for _ in range(size)] for _ in range(size)] for _ in "ab"
+def add_speed(session: Session, kind: Kind, device: str, metrics: list[dict[str, Any]]) -> float:
+    """Report a speed, with a warning where the plain loop was faster."""
+    tflops, ratio = metrics[0], metrics[1]["value"]
+    outcome: dict[str, Any] = {"status": "PASS"}
+    if ratio < BARE and device != "cpu" and not session.faults.get("slow"):
+        reason = f"{device} {kind.name}: {ratio:.2f} of a plain loop of torch.mm"
+        outcome = {"status": "WARN", "code": "jitter", "reason": reason}
+    details = {"concurrent": not session.options.serial}
+    session.report.add(
+        f"matmul.{kind.name}", device=device, metrics=metrics, details=details, **outcome
     )
-    product = [[sum(a * r[j] for a, r in zip(row, right)) for j in range(size)] for row in left]  # noqa: B905 - Python 3.8
-    if options.inject == "wrong-product":
-        product[1][2] += 2
-    for _ in range(PROOFS):
-        x = [signs.choice((-1, 1)) for _ in range(size)]
-        if times(product, x) != times(left, times(right, x)):
-            raise NotPassed("FAIL", "wrong_result", "Python's product of integers is wrong")
-    note = f"no torch ({why_not}): only Python's own {size}x{size} integer product was checked"
+    show(kind, device, tflops, f"{ratio:.2f} of a plain loop")
+    return float(tflops["value"])
+
+
+def show(kind: Kind, device: str, tflops: dict[str, Any], more: str) -> None:
+    """Print a line of every rank's: `[COMPUTE] cuda:0: 781,200.0 GFLOP/s …`."""
+    speed_of = f"{tflops['value'] * 1e3:,.1f} GFLOP/s"
+    about = f"{kind.name} {tflops['shape']}, median of {tflops['n']}"
+    print(f"[COMPUTE] {device}: {speed_of} {about}, {more}", flush=True)
+
+
+def search(session: Session, kind: Kind, device: str) -> None:
+    """Look for the fastest shape, and report it."""
+    name, options = f"matmul.{kind.name}.search", session.options
+    with session.attempt(name, device=device):
+        found = speed.search(session.torch, kind, device, options.duration or 20.0, options.seed)
+        shape = "x".join(map(str, found.pop("best")))
+        value = speed.metric("tflops_best", [found["tflops"]], "TFLOPS", speed.HIGHER, shape=shape)
+        session.report.add(name, "PASS", device=device, metrics=[value], details=found)
+        print(f"[COMPUTE] {device}: best {kind.name} {shape}, {found['tflops']:.4g} TFLOPS")
+
+
+def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> peers.Reading:
+    """Keep what is compared with the other devices."""
+    described = {f"cuda:{each['index']}": each["name"] for each in session.report.devices}
+    host, model = node_name(), described.get(device, "cpu")
+    where = f"{device} of rank {session.ranks.rank} on {host}"
+    return peers.Reading(where, model, kind.name, digest, rate, session.ranks.rank, host)
+
+
+def compare(session: Session, readings: list[peers.Reading]) -> None:
+    """Compare with the other devices of this process, and with those of all ranks."""
+    every = gathered(session, readings)
+    if session.ranks.rank != 0 or len({each.where for each in every}) < 2:
+        return
+    name, bad = "matmul.digest", peers.strange_digests(every)
+    for each in bad:
+        reason = f"{each.where}: other bits in {each.kind} than its peers"
+        about = {"host": each.host, "rank": each.rank}
+        session.report.add(name, "FAIL", code="digest_mismatch", reason=reason, **about)
+    slow = peers.outliers(every)
+    for status, each, share in slow:
+        reason = f"{each.where}: {each.kind} at {share:.0%} of its peers' median"
+        about = {"host": each.host, "rank": each.rank}
+        session.report.add("matmul.peers", status, code="peer_outlier", reason=reason, **about)
+    for test, found in ((name, bad), ("matmul.peers", slow)):
+        if not found:
+            session.report.add(test, "PASS", details={"devices": len(every)})
+
+
+def gathered(session: Session, readings: list[peers.Reading]) -> list[peers.Reading]:
+    """Collect every rank's readings, over gloo: this is no test of NCCL."""
+    if session.ranks.alone:
+        return readings
+    with session.group("cpu", backend="gloo") as group:
+        parts: list[list[peers.Reading]] = [[] for _ in range(group.ranks.world)]
+        group.dist.all_gather_object(parts, readings)
+        return [each for part in parts for each in part]
+
+
+def check_python(session: Session) -> None:
+    """Without torch only Python's own integers can be checked, and that is said."""
+    spoil = session.faults.get("wrong-product") is not None
+    size = exact.python_product(session.options.seed, spoil=spoil)
+    note = (
+        f"no torch ({session.why_not}): only Python's own {size}x{size} integer product was checked"
+    )
     print(f"[COMPUTE] {note}")
-    report.add("matmul.python", "WARN", "no_torch", note, device="cpu")
+    session.report.add("matmul.python", "WARN", code="no_torch", reason=note, device="cpu")
 
 
-def times(matrix: list[list[int]], vector: list[int]) -> list[int]:
-    """Multiply a matrix with a vector."""
-    return [sum(a * b for a, b in zip(row, vector)) for row in matrix]  # noqa: B905 - Python 3.8
+def size_of(session: Session, device: str) -> int:
+    """Give the side of the matrices whose bits are compared."""
+    small = 512 if device == "cpu" else 2048
+    return int(session.options.size or small * (1 if session.options.quick else 2))
 
 
-def check(report: Report, options: argparse.Namespace) -> None:
-    """Run every test; what stops one is its verdict, and never a traceback."""
-    torch, why_not = load_torch()
-    test = "environment"
-    try:
-        check_environment(report, torch)
-        test = "device"
-        devices = choose_devices(report, torch, why_not)
-        test = "matmul"
-        if torch is None:
-            check_python(report, why_not, options)
-        else:
-            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
-            torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-            for device in devices:
-                test = f"matmul on {device}"
-                check_matmul(report, torch, device, options)
-    except NotPassed as outcome:
-        report.add(test, outcome.status, outcome.code, outcome.reason)
-    except Exception as error:
-        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        broken = "CUDA error" in reason or "CUBLAS_STATUS" in reason
-        status, code = ("FAIL", "cuda_error") if broken else ("ERROR", "could_not_run")
-        report.add(test, status, code, reason)
+def shapes_of(session: Session, kind: Kind, device: str) -> list[speed.Shape]:
+    """Give the shapes to time: those asked for, or a large one and, with more time, half of it."""
+    options, torch = session.options, session.torch
+    side = options.size or (512 if device == "cpu" else 8192)
+    sides = [side] if options.quick or options.size else [side // 2, side]
+    asked = options.shapes or [(side, side, side) for side in sides]
+    return [shape for shape in asked if speed.fits(torch, kind, device, shape)]
 
 
-def options_from(argv: list[str]) -> argparse.Namespace:
-    """Read the flags; ranks of one launch share a folder, so each has a result of its own."""
-    rank = f".rank{os.environ.get('RANK', '0')}" if os.environ.get("WORLD_SIZE", "1") != "1" else ""
-    parser = argparse.ArgumentParser(description="Check what this job was given.")
-    parser.add_argument("--quick", action="store_true", help="smaller matrices")
-    parser.add_argument("--size", type=int, help="matrix size (default: by device)")
-    parser.add_argument("--seed", type=int, default=0, help="of the matrices")
-    parser.add_argument("--report-dir", default=os.environ.get("RV_OUTPUT_DIR", ""))
-    parser.add_argument("--report-name", default=f"check_result{rank}.json")
-    parser.add_argument("--inject", choices=["wrong-product"], default="", help="test the check")
-    options = parser.parse_args(argv)
-    if options.size is not None and options.size < 4:
-        parser.error("--size must be at least 4")
-    return options
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this payload."""
+    names = ",".join(KINDS)
+    parser.add_argument("--dtypes", type=kinds, default=list(KINDS.values()), help=f"of {names}")
+    parser.add_argument("--size", type=side_of, help="side of the matrices (default: by device)")
+    parser.add_argument("--shapes", type=shapes, default=[], metavar="MxNxK,…")
+    parser.add_argument("--search", action="store_true", help="find the fastest shape of each type")
+    parser.add_argument("--serial", action="store_true", help="one GPU after the other")
 
 
-def main(argv: list[str]) -> int:
-    """Check, write the result where it is wanted, and end with the verdict's exit code."""
-    options = options_from(argv)
-    report = Report("check", quick=options.quick)
-    interrupted = False
-    try:
-        check(report, options)
-    except KeyboardInterrupt:
-        interrupted = True
-        report.add("check", "ERROR", "interrupted", "interrupted")
-    if options.report_dir:
-        try:
-            report.write(Path(options.report_dir) / options.report_name)
-        except OSError as error:
-            report.add("report", "ERROR", "not_written", f"no result written: {error}")
-    status, reason = report.verdict()
-    shown = {"PASS": "PASS", "WARN": f"PASS with a warning: {reason}"}
-    print(f"[RESULT] {shown.get(status, f'{status}: {reason}')}", flush=True)
-    return 130 if interrupted else EXIT_CODES[status]
+def kinds(text: str) -> list[Kind]:
+    """Read `bf16,fp8`."""
+    unknown = [name for name in text.split(",") if name not in KINDS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(KINDS)}")
+    return [KINDS[name] for name in text.split(",")]
 
+
+def shapes(text: str) -> list[speed.Shape]:
+    """Read `4096x4096x4096,8192x8192x8192`."""
+    found = [tuple(side_of(side) for side in shape.split("x")) for shape in text.split(",")]
+    if any(len(shape) != 3 for shape in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not MxNxK,…")
+    return found
+
+
+def side_of(text: str) -> int:
+    """Read a side: fp8 products want multiples of 16."""
+    if whole(text) % 16:
+        raise argparse.ArgumentTypeError(f"{text} is no multiple of 16")
+    return int(text)
+
+
+CHECK = Payload(
+    "check",
+    "Check what this job was given: environment, devices, and products of matrices.",
+    body,
+    faults=(*OF_RANKS, "wrong-product", "not-repeatable", "digest", "residual", "slow"),
+    add_flags=add_flags,
+    aliases=compute_aliases,
+)
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run(CHECK)

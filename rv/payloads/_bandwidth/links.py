@@ -1,0 +1,167 @@
+"""Links to the host and between GPUs: how fast they copy, and that what arrives is what was sent.
+
+`time_each(work, rounds=…)` gives the seconds of each round on the device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Spoil = Callable[[Any], None]
+    Timed = Callable[..., list[float]]
+
+ROUNDS = 10
+PERIOD = 1_048_583
+"""Bytes until random ones come again: a prime, which no displaced page is a multiple of."""
+
+CHECKED = 1 << 28
+"""Bytes of a copy between peers that are compared."""
+
+
+class Link(NamedTuple):
+    """Rates of one direction of a link, GB/s in each round, and bytes that arrived wrong."""
+
+    name: str
+    rates: list[float]
+    wrong: int
+
+
+def host_links(
+    torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil | None
+) -> list[Link]:
+    """Copy to the device and back, from pinned and from pageable memory, and both ways at once.
+
+    On a CPU there is no pinned memory: what runs there shows that the checks work.
+    """
+    found = _there_and_back(torch, device, nbytes, time_each, spoil, pinned=False)
+    if device != "cpu":
+        found += _there_and_back(torch, device, nbytes, time_each, spoil, pinned=True)
+        rates = _duplex(torch, device, *(_bytes(torch, nbytes, pinned=True) for _ in "ab"))
+        found.append(Link("duplex_pinned", rates, 0))
+    return found
+
+
+def _there_and_back(
+    torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil | None, *, pinned: bool
+) -> list[Link]:
+    there = torch.zeros(nbytes, dtype=torch.uint8, device=device)
+    sent = _bytes(torch, nbytes, pinned=pinned)
+    back = torch.zeros(nbytes, dtype=torch.uint8, pin_memory=pinned)
+    to = _rates(lambda: there.copy_(sent, non_blocking=True), nbytes, time_each)
+    of = _rates(lambda: back.copy_(there, non_blocking=True), nbytes, time_each)
+    if spoil is not None:
+        spoil(back)
+    wrong = int((sent != back).sum().item())
+    kind = "pinned" if pinned else "pageable"
+    return [Link(f"h2d_{kind}", to, wrong), Link(f"d2h_{kind}", of, wrong)]
+
+
+def _bytes(torch: Any, count: int, *, pinned: bool) -> Any:
+    """Give random bytes in host memory, repeated: many take seconds to make."""
+    generator = torch.Generator().manual_seed(7)
+    some = torch.randint(0, 256, (PERIOD,), dtype=torch.uint8, generator=generator)
+    made = torch.empty(count, dtype=torch.uint8, pin_memory=pinned)
+    return made.copy_(some.repeat(count // PERIOD + 1)[:count])
+
+
+def _rates(work: Callable[[], object], nbytes: int, time_each: Timed) -> list[float]:
+    time_each(work, rounds=2)
+    return [nbytes / taken / 1e9 for taken in time_each(work, rounds=ROUNDS)]
+
+
+def _duplex(torch: Any, device: str, sent: Any, back: Any) -> list[float]:
+    """Copy both ways at the same time; GB/s of both together."""
+    streams = [torch.cuda.Stream(device) for _ in range(2)]
+    inside, outside = (torch.zeros(len(sent), dtype=torch.uint8, device=device) for _ in range(2))
+
+    def both() -> float:
+        torch.cuda.synchronize(device)
+        start = time.perf_counter()
+        with torch.cuda.stream(streams[0]):
+            inside.copy_(sent, non_blocking=True)
+        with torch.cuda.stream(streams[1]):
+            back.copy_(outside, non_blocking=True)
+        torch.cuda.synchronize(device)
+        return 2 * len(sent) / (time.perf_counter() - start) / 1e9
+
+    both()
+    return [both() for _ in range(ROUNDS)]
+
+
+class Peer(NamedTuple):
+    """The link from one device to another: direct or through the host, GB/s, and wrong bytes."""
+
+    source: str
+    target: str
+    direct: bool
+    one_way: float
+    both_ways: float
+    wrong: int
+
+
+def peers(torch: Any, devices: list[str], nbytes: int, spoil: Spoil | None) -> list[Peer]:
+    """Copy between every two devices, one way and both ways, and check what arrives."""
+    pairs = [(a, b) for place, a in enumerate(devices) for b in devices[place + 1 :]]
+    found = []
+    for one, other in pairs:
+        both = _between(torch, one, other, nbytes, both=True)
+        for source, target in ((one, other), (other, one)):
+            rate = _between(torch, source, target, nbytes, both=False)
+            wrong = _arrived_wrong(torch, source, target, nbytes, spoil)
+            found.append(Peer(source, target, _direct(torch, source, target), rate, both, wrong))
+    return found
+
+
+def _direct(torch: Any, source: str, target: str) -> bool:
+    return source != "cpu" and bool(torch.cuda.can_device_access_peer(source, target))
+
+
+def _between(torch: Any, source: str, target: str, nbytes: int, *, both: bool) -> float:
+    ends = [(source, target), (target, source)] if both else [(source, target)]
+    buffers = [
+        tuple(torch.zeros(nbytes, dtype=torch.uint8, device=end) for end in pair) for pair in ends
+    ]
+    streams = [_streams(torch, pair) for pair in ends]
+
+    def once() -> float:
+        _wait(torch, (source, target))
+        start = time.perf_counter()
+        for (given, taken), own in zip(buffers, streams, strict=True):
+            with contextlib.ExitStack() as stack:
+                for stream in own:
+                    stack.enter_context(torch.cuda.stream(stream))
+                taken.copy_(given, non_blocking=True)
+        _wait(torch, (source, target))
+        return len(ends) * nbytes / (time.perf_counter() - start) / 1e9
+
+    once()
+    return statistics.median(once() for _ in range(ROUNDS))
+
+
+def _streams(torch: Any, pair: tuple[str, str]) -> list[Any]:
+    """Give a direction streams of its own at both ends: copies on shared ones wait in turn."""
+    return [torch.cuda.Stream(device) for device in pair if device != "cpu"]
+
+
+def _wait(torch: Any, devices: tuple[str, ...]) -> None:
+    for device in devices:
+        if device != "cpu":
+            torch.cuda.synchronize(device)
+
+
+def _arrived_wrong(torch: Any, source: str, target: str, nbytes: int, spoil: Spoil | None) -> int:
+    nbytes = min(nbytes, CHECKED)
+    sent = _bytes(torch, nbytes, pinned=False)
+    given = torch.empty(nbytes, dtype=torch.uint8, device=source)
+    given.copy_(sent)
+    arrived = torch.zeros(nbytes, dtype=torch.uint8, device=target)
+    arrived.copy_(given)
+    if spoil is not None:
+        spoil(arrived)
+    return int((arrived.cpu() != sent).sum().item())

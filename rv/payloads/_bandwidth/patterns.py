@@ -1,0 +1,193 @@
+"""Memory tests after memtest86 and DCGM: walking bits, addresses, moving inversions, random words.
+
+Memory is taken in blocks of 64-bit words; every word is written, read back and compared. A word's
+address is its place among all words of the blocks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .words import CHUNK, Mismatch, Repeated, fill, mismatches
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .words import Contents
+
+BLOCK = 1 << 27
+"""Words of a block (1 GiB): what one allocation takes."""
+
+BITS = 64
+ALTERNATING = 0x5555555555555555
+WORD = 8
+
+
+class Found(NamedTuple):
+    """What one test found: mismatching words, the first's byte offset, and its wrong bits."""
+
+    test: str
+    passes: int
+    total: int
+    offset: int
+    bits: int
+
+
+class Memory:
+    """Blocks of words on a device; `chunk` is how many words are done at a time."""
+
+    def __init__(self, torch: Any, device: str, nbytes: int) -> None:
+        self.torch, self.device = torch, device
+        left = max(1, nbytes // WORD)
+        self.blocks: list[tuple[int, Any]] = []
+        start = 0
+        while left > 0:
+            count = min(BLOCK, left)
+            words = torch.empty(count, dtype=torch.int64, device=device)
+            self.blocks.append((start, words))
+            start, left = start + count, left - count
+        self.count = start
+        self.chunk = min(CHUNK, -(-start // BITS) * BITS)
+
+    def write(self, contents: Contents) -> None:
+        """Write contents, given by the words' addresses."""
+        for start, block in self.blocks:
+            fill(block, _moved(contents, start))
+
+    def compare(self, contents: Contents) -> Mismatch:
+        """Compare every word with the contents."""
+        total, first = 0, Mismatch(0)
+        for start, block in self.blocks:
+            bad = mismatches(self.torch, block, _moved(contents, start))
+            if bad.total and not total:
+                first = bad._replace(first=start + bad.first)
+            total += bad.total
+        return first._replace(total=total)
+
+    def invert(self) -> None:
+        """Invert every bit in place."""
+        for _, block in self.blocks:
+            block.bitwise_not_()
+
+    def flip(self, address: int, bit: int) -> None:
+        """Flip one bit of a word, as a broken cell would."""
+        for start, block in self.blocks:
+            if start <= address < start + len(block):
+                block[address - start] ^= _signed(1 << bit)
+
+
+def _moved(contents: Contents, start: int) -> Contents:
+    if isinstance(contents, Repeated):
+        return contents  # a block begins where a table does
+    return lambda offset, length: contents(start + offset, length)
+
+
+def _signed(word: int) -> int:
+    return word - (1 << BITS) if word >> (BITS - 1) else word
+
+
+def walking(memory: Memory, shift: int, *, zeros: bool) -> Contents:
+    """One bit set in each word (or clear), in word i bit (i + shift) mod 64."""
+    torch = memory.torch
+    bits = [_signed(1 << ((place + shift) % BITS)) for place in range(BITS)]
+    words = torch.tensor(bits, dtype=torch.int64, device=memory.device)
+    words = words.repeat(memory.chunk // BITS)
+    return Repeated(~words if zeros else words)
+
+
+def addresses(torch: Any, device: str) -> Contents:
+    """Every word holds its own address: two that are one cell cannot both be right."""
+    return lambda offset, length: torch.arange(offset, offset + length, device=device)
+
+
+def constant(memory: Memory, word: int) -> Contents:
+    """Every word holds the same bits."""
+    torch = memory.torch
+    words = torch.full((memory.chunk,), _signed(word), dtype=torch.int64, device=memory.device)
+    return Repeated(words)
+
+
+def random_words(torch: Any, device: str, seed: int) -> Contents:
+    """Random words, the same again for the same seed and address."""
+    least, most = -(1 << (BITS - 1)), (1 << (BITS - 1)) - 1
+
+    def words(offset: int, length: int) -> Any:
+        generator = torch.Generator(device).manual_seed(seed * 1_000_003 + offset)
+        return torch.randint(least, most, (length,), generator=generator, device=device)
+
+    return words
+
+
+def inverted(contents: Contents) -> Contents:
+    """Every bit the other way."""
+    if isinstance(contents, Repeated):
+        return Repeated(~contents.table)
+    return lambda offset, length: ~contents(offset, length)
+
+
+def run(
+    memory: Memory, shifts: int, seed: int, spoil: Callable[[str, Memory], None]
+) -> Iterator[Found]:
+    """Run the tests; `shifts` walking positions of 64. `spoil` may damage memory before a read."""
+    torch, device = memory.torch, memory.device
+    places = range(0, BITS, max(1, BITS // shifts))
+    for name, zeros in (("walking_ones", False), ("walking_zeros", True)):
+        contents = (walking(memory, shift, zeros=zeros) for shift in places)
+        yield _passes(memory, name, contents, spoil)
+    addressed = addresses(torch, device)
+    yield _passes(memory, "address", iter((addressed, inverted(addressed))), spoil)
+    yield _moving_inversions(memory, spoil)
+    yield _random_and_complement(memory, random_words(torch, device, seed), spoil)
+
+
+def _passes(
+    memory: Memory, name: str, contents: Iterator[Contents], spoil: Callable[[str, Memory], None]
+) -> Found:
+    """Write, then read, for each contents."""
+    found = []
+    for wanted in contents:
+        memory.write(wanted)
+        spoil(name, memory)
+        found.append(memory.compare(wanted))
+    return _summed(name, found)
+
+
+def _moving_inversions(memory: Memory, spoil: Callable[[str, Memory], None]) -> Found:
+    """Read a word and write its inverse, upwards through all blocks and then downwards."""
+    name = "moving_inversions"
+    plain = constant(memory, ALTERNATING)
+    other = inverted(plain)
+    memory.write(plain)
+    spoil(name, memory)
+    found = []
+    for blocks, held, after in (
+        (memory.blocks, plain, other),
+        (memory.blocks[::-1], other, plain),
+    ):
+        for start, block in blocks:
+            bad = mismatches(memory.torch, block, held)
+            found.append(bad._replace(first=start + bad.first))
+            fill(block, after)
+    found.append(memory.compare(plain))
+    return _summed(name, found, passes=3)
+
+
+def _random_and_complement(
+    memory: Memory, words: Contents, spoil: Callable[[str, Memory], None]
+) -> Found:
+    name = "random"
+    memory.write(words)
+    spoil(name, memory)
+    found = [memory.compare(words)]
+    memory.invert()
+    found.append(memory.compare(inverted(words)))
+    return _summed(name, found)
+
+
+def _summed(name: str, found: list[Mismatch], passes: int = 0) -> Found:
+    first = next((bad for bad in found if bad.total), None)
+    total = sum(bad.total for bad in found)
+    if first is None:
+        return Found(name, passes or len(found), 0, -1, 0)
+    bits = (int(first.held) ^ int(first.wanted)) & ((1 << BITS) - 1)
+    return Found(name, passes or len(found), total, first.first * WORD, bits)

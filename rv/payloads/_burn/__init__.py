@@ -1,0 +1,1 @@
+"""Keeping GPUs busy and seeing whether they stay right: the engines of `stress.py`."""

@@ -1,0 +1,150 @@
+"""The torch burn of one device: one product again and again, each compared bit by bit.
+
+A and B are never changed: feeding results back grows to infinity and then NaN within a few rounds,
+after which nothing can be compared and power falls. Results fill a ring of buffers over most of the
+memory. A buffer is compared with the reference just before it is written again, so that one
+comparison sees both a wrong product and memory that did not keep a right one.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+BITS = {2: "int16", 4: "int32", 8: "int64"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """What one worker is to burn."""
+
+    device: str
+    index: int
+    dtype: str
+    sizes: tuple[int, ...]  # the first that fits
+    memory: float  # bytes to fill, or below or equal 1 the share of what is free
+    seed: int
+    faults: dict[str, dict[str, str]]
+    pulse: float = 0.0  # seconds of work and then of rest; 0 works always
+
+
+class TooSmall(Exception):  # noqa: N818 - an outcome, told to the user
+    """No size of matrix fits into the memory."""
+
+
+class Ring:
+    """Fixed factors, their reference product, and a ring of further products on one device."""
+
+    def __init__(self, torch: Any, job: Job) -> None:
+        self.torch, self.job = torch, job
+        self.on_gpu = job.device.startswith("cuda")
+        self.dtype = getattr(torch, "float32" if job.dtype == "tf32" else job.dtype)
+        self.bits = getattr(torch, BITS[self.dtype.itemsize])
+        _set_precision(torch, job.dtype)
+        self.products = 0
+        self.slots: list[Any] = []
+        self.size = self._allocate()
+        self.count = torch.zeros(1, dtype=torch.int64, device=job.device)
+        self._marks: collections.deque[tuple[Any, Any, int]] = collections.deque()
+
+    def _allocate(self) -> int:
+        """Make factors and ring of the first size that fits; give the size."""
+        budget = self._budget()
+        for size in self.job.sizes:
+            one = size * size * self.dtype.itemsize
+            slots = int((budget - 3 * one - size * size) // one)  # factors, reference and mask
+            try:
+                if slots >= 2:
+                    self._fill(size, slots)
+                    return size
+            except (RuntimeError, MemoryError):  # out of memory: the next size
+                self._release()
+        raise TooSmall(f"{budget / 2**20:.0f} MiB hold no ring of {self.job.sizes[-1]}²")
+
+    def _budget(self) -> float:
+        if self.job.memory > 1:
+            return self.job.memory
+        free, _ = self.torch.cuda.mem_get_info(self.job.device)
+        return free * self.job.memory
+
+    def _fill(self, size: int, slots: int) -> None:
+        torch, device = self.torch, self.job.device
+        random = torch.Generator(device=device).manual_seed(self.job.seed)
+
+        def factor() -> Any:
+            return torch.randn(size, size, device=device, dtype=self.dtype, generator=random)
+
+        self.a, self.b = factor(), factor()
+        self.reference = torch.mm(self.a, self.b)
+        self.mask = torch.empty(size, size, dtype=torch.bool, device=device)
+        self.slots = [torch.empty_like(self.reference) for _ in range(slots)]
+
+    def _release(self) -> None:
+        self.a = self.b = self.reference = self.mask = None
+        self.slots = []
+        if self.on_gpu:
+            self.torch.cuda.empty_cache()
+
+    def digest(self) -> str:
+        """Hash the reference: equal on all GPUs of one model and software."""
+        kept = self.reference.cpu()
+        size = kept.numel() * kept.element_size()
+        return hashlib.sha256((ctypes.c_char * size).from_address(kept.data_ptr())).hexdigest()
+
+    def step(self) -> None:
+        """Make one product where the oldest lies, which is compared first."""
+        slot = self.slots[self.products % len(self.slots)]
+        if self.products >= len(self.slots):
+            self._compare(slot)
+        self.torch.mm(self.a, self.b, out=slot)
+        self.products += 1
+
+    def sweep(self) -> None:
+        """Compare every product that was not yet."""
+        for slot in self.slots[: self.products]:
+            self._compare(slot)
+
+    def _compare(self, slot: Any) -> None:
+        """Count elements whose bits differ: NaN equals NaN so, and -0 is not 0."""
+        self.torch.ne(slot.view(self.bits), self.reference.view(self.bits), out=self.mask)
+        self.count += self.torch.count_nonzero(self.mask)
+
+    def flip(self) -> None:
+        """Change one bit of the newest product: the fault that all this is there to find."""
+        slot = self.slots[(self.products - 1) % len(self.slots)]
+        slot.view(self.bits)[1, 2] ^= 1 << 9
+
+    def mark(self) -> None:
+        """Remember how far the work that was given out so far goes."""
+        if self.on_gpu:
+            host = self.torch.empty(1, dtype=self.torch.int64, pin_memory=True)
+            host.copy_(self.count, non_blocking=True)
+            event = self.torch.cuda.Event(blocking=True)  # sleeps: the CPU is others' too
+            event.record()
+        else:
+            host, event = self.count.clone(), None
+        self._marks.append((event, host, self.products))
+
+    def settle(self, left: int) -> tuple[int, int] | None:
+        """Wait until at most `left` marks are not reached; give products and wrong elements then.
+
+        One mark stays open while burning, so that the device never waits for this program.
+        """
+        reached = None
+        while len(self._marks) > left:
+            event, host, products = self._marks.popleft()
+            if event is not None:
+                event.synchronize()
+            reached = (products, int(host))
+        return reached
+
+
+def _set_precision(torch: Any, dtype: str) -> None:
+    """Sum exactly the same way each time, and say TF32 only where it was asked for."""
+    matmul = torch.backends.cuda.matmul
+    matmul.allow_bf16_reduced_precision_reduction = False
+    matmul.allow_fp16_reduced_precision_reduction = False
+    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")

@@ -1,0 +1,99 @@
+"""Where the cases are tried: folders under one root, segments as processes, and a straight run."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _harness.verdict import NotPassed
+
+from . import segment, steps, store
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@dataclass
+class Lab:
+    """What the cases share. `context` starts processes, `patience` seconds bound each wait."""
+
+    torch: Any
+    root: Path
+    context: Any
+    basis: segment.Plan
+    faults: frozenset[str]
+    patience: float
+    straight: dict[int, str] = field(default_factory=dict)
+
+    def plan(self, name: str, **more: Any) -> segment.Plan:
+        """Give a plan with a folder of its own."""
+        folder = self.root / name
+        folder.mkdir(exist_ok=True)
+        return replace(self.basis, folder=str(folder), **more)
+
+    @contextlib.contextmanager
+    def started(self, plan: segment.Plan) -> Iterator[Any]:
+        """Run a segment in a process that does not outlive the block."""
+        process = self.context.Process(target=segment.child, args=(plan,))
+        process.start()
+        try:
+            yield process
+        finally:
+            if process.is_alive():
+                process.kill()
+            process.join()
+
+    def finished(self, plan: segment.Plan) -> int:
+        """Run a segment to its end; give its exit code."""
+        with self.started(plan) as process:
+            return self.ended(process)
+
+    def ended(self, process: Any) -> int:
+        """Wait for the end of a process; raises NotPassed for one that goes on."""
+        process.join(self.patience)
+        if process.exitcode is None:
+            reason = f"a segment did not end within {self.patience:g} s"
+            raise NotPassed("FAIL", "signal_ignored", reason)
+        return int(process.exitcode)
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something is so; raises NotPassed when it is not for too long."""
+        deadline = time.monotonic() + self.patience
+        while not condition():
+            if time.monotonic() > deadline:
+                raise NotPassed("ERROR", "timeout", f"{what} did not come in {self.patience:g} s")
+            time.sleep(0.005)
+
+    def require_exit(self, plan: segment.Plan, code: int, wanted: int, code_if_not: str) -> None:
+        """Raise NotPassed for another exit code, with what the process said."""
+        if code == wanted:
+            return
+        error = Path(f"{plan.folder}.error")
+        said = f": {error.read_text()}" if error.exists() else ""
+        reason = f"{Path(plan.folder).name}: ended with {code}, not {wanted}{said}"
+        raise NotPassed("FAIL", code_if_not, reason)
+
+    def require_same(self, plan: segment.Plan) -> steps.Coverage:
+        """Raise NotPassed unless each step was done once and to the straight run's digest."""
+        log = steps.read(Path(plan.folder))
+        name, covered = Path(plan.folder).name, steps.coverage(log)
+        for line in log:
+            if line.digest != self.straight.get(line.step):
+                reason = f"{name}: after resuming, step {line.step} gave other weights"
+                raise NotPassed("FAIL", "resume_mismatch", reason)
+        if covered.wrong or covered.last != plan.steps:
+            reason = covered.wrong or f"the last step is {covered.last}, not {plan.steps}"
+            raise NotPassed("FAIL", "steps_lost", f"{name}: {reason}")
+        return covered
+
+    def whole(self, plan: segment.Plan) -> store.Loaded:
+        """Load the newest whole checkpoint of a folder."""
+        return store.load(self.torch, Path(plan.folder))
+
+
+def fault_names(lab: Lab, *names: str) -> tuple[str, ...]:
+    """Give those of the faults that strike in this case."""
+    return tuple(name for name in names if name in lab.faults)

@@ -1,0 +1,199 @@
+"""One segment of a training: go on from the newest checkpoint until done, or until told to stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import steps, store
+from .training import Training
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+AGAIN = 75
+"""EX_TEMPFAIL: a checkpoint is written, run me again."""
+
+SEGMENTS = "segments.jsonl"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a segment does. `pause` is slept after each step; `stop_at` ends it early, told or not.
+
+    At the step `hold_at` it waits, for `hold` seconds at most, until it is told to save.
+
+    `faults` are names; `die_at` is the step whose checkpoint the process dies while writing.
+    """
+
+    folder: str
+    steps: int
+    seed: int = 42
+    device: str = "cpu"
+    every: int = 4
+    width: int = 32
+    ballast: int = 0
+    pause: float = 0.0
+    stop_at: int = 0
+    hold_at: int = 0
+    hold: float = 0.0
+    die_at: int = 0
+    faults: tuple[str, ...] = ()
+
+
+@dataclass
+class Ran:
+    """How a segment went. `saves` are seconds; `why` is done, told or stopped."""
+
+    segment: int
+    first: int
+    last: int
+    why: str = "done"
+    digest: str = ""
+    restore: float = 0.0
+    nbytes: int = 0
+    skipped: list[str] = field(default_factory=list)
+    saves: list[float] = field(default_factory=list)
+
+
+class Told:
+    """Whether somebody asked for a checkpoint: by a signal, or by rv's file."""
+
+    def __init__(self, folder: Path, signals: tuple[int, ...]) -> None:
+        self._file, self._signals = folder / ".rv-stop", 0
+        signal.set_wakeup_fd(-1)
+        for number in signals:
+            signal.signal(number, self._take)
+
+    def _take(self, _number: int, _frame: object) -> None:
+        self._signals += 1
+
+    def __call__(self) -> bool:
+        """Say whether it is time."""
+        return self._signals > 0 or self._file.exists()
+
+
+def run(torch: Any, plan: Plan, told: Callable[[], bool], dist: Any = None) -> Ran:
+    """Train; on every rank alike. Raises store.Unwritten where a checkpoint cannot be saved."""
+    folder = Path(plan.folder)
+    training = Training(
+        torch, plan.device, plan.seed, steps=plan.steps, width=plan.width, ballast=plan.ballast,
+        dist=dist,
+    )  # fmt: skip
+    if training.rank == 0:
+        store.sweep(folder)
+    start = time.perf_counter()
+    found = store.load(torch, folder, faults=plan.faults)
+    if found.state is not None:
+        forget = next((name[7:] for name in plan.faults if name.startswith("forget-")), "")
+        training.take_up(found.state, forget)
+    number = steps.last_segment(folder) + 1
+    ran = Ran(
+        number,
+        training.done,
+        training.done,
+        restore=time.perf_counter() - start,
+        skipped=found.skipped,
+    )
+    _barrier(dist)
+    _train(torch, training, plan, ran, told)
+    ran.last, ran.digest = training.done, training.digest()
+    if training.rank == 0:
+        with (folder / SEGMENTS).open("a") as log:
+            log.write(json.dumps(ran.__dict__) + "\n")
+    return ran
+
+
+def _barrier(dist: Any) -> None:
+    if dist:
+        dist.barrier()
+
+
+def _train(torch: Any, training: Training, plan: Plan, ran: Ran, told: Callable[[], bool]) -> None:
+    saved = training.done
+    while training.done < plan.steps:
+        start = time.monotonic()
+        training.step()
+        time.sleep(plan.pause)
+        training.elapsed += time.monotonic() - start
+        _log(training, plan, ran.segment)
+        if training.done == plan.hold_at:
+            _hold(plan, told)
+        ran.why = _why(torch, training, plan, told)
+        if ran.why or training.done % plan.every == 0:
+            _save(torch, training, plan, ran)
+            saved = training.done
+        if ran.why:
+            return
+    ran.why = "done"
+    if saved < training.done:
+        _save(torch, training, plan, ran)
+
+
+def _hold(plan: Plan, told: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + plan.hold
+    while not told() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def _log(training: Training, plan: Plan, segment: int) -> None:
+    if training.rank == 0:
+        line = steps.Step(segment, training.done, training.digest()[:16])
+        steps.append(Path(plan.folder), line)
+        if "repeat-step" in plan.faults and training.done == plan.every:
+            steps.append(Path(plan.folder), line)
+
+
+def _why(torch: Any, training: Training, plan: Plan, told: Callable[[], bool]) -> str:
+    """Say why to end now, "" for no reason; all ranks agree, as signals come at different steps."""
+    if training.done == plan.stop_at:
+        return "stopped"
+    mine = told()
+    if training.dist:
+        asked = torch.tensor([int(mine)], device=training.device)
+        training.dist.all_reduce(asked, op=training.dist.ReduceOp.MAX)
+        mine = bool(asked.item())
+    return "told" if mine and training.done < plan.steps else ""
+
+
+def _save(torch: Any, training: Training, plan: Plan, ran: Ran) -> None:
+    state = training.state()
+    if training.rank:
+        return
+    dies = training.done == plan.die_at
+    between = (lambda: os.kill(os.getpid(), signal.SIGKILL)) if dies else None
+    saved = store.save(torch, state, Path(plan.folder), faults=plan.faults, between=between)
+    ran.saves.append(saved.seconds)
+    ran.nbytes = saved.nbytes
+
+
+def child(plan: Plan) -> None:
+    """Run a segment as a process of its own: 0 done, 75 run me again, 99 with `error` written."""
+    import torch
+
+    torch.set_num_threads(1)
+    folder = Path(plan.folder)
+    signals = () if "ignore-signal" in plan.faults else (signal.SIGUSR1, signal.SIGTERM)
+    told = Told(folder, signals)
+    if "ignore-signal" in plan.faults:
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        ran = run(torch, plan, told)
+    except Exception as error:
+        said = f"{type(error).__name__}: {error}".partition("\n")[0]
+        (folder.parent / f"{folder.name}.error").write_text(said)
+        sys.exit(99)
+    sys.exit(0 if ran.why == "done" else AGAIN)
+
+
+def history(folder: Path) -> list[dict[str, Any]]:
+    """Give the segments that ended by themselves, oldest first."""
+    path = folder / SEGMENTS
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []

@@ -1,0 +1,173 @@
+"""Time one collective at one size and check all of its elements on all ranks.
+
+What a run works on is set again before each iteration, outside of the timed region: a sum that is
+reduced again would grow, and an output left over from before would hide one that never came.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .operations import IN_PLACE, Operation, bandwidths, shape
+from .patterns import Pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WARM_UP = 5
+LEAST, MOST = 5, 1000
+POISON = -1
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where collectives are measured: a group of ranks, seen from one of them.
+
+    `time_each` times rounds on the device (work, rounds, between); `spoil` may damage an output
+    before it is checked; `delay` runs inside of the timed region.
+    """
+
+    torch: Any
+    dist: Any
+    rank: int
+    world: int
+    device: str
+    time_each: Callable[..., list[float]]
+    group: Any = None
+    dtype: str = "float32"
+    spoil: Callable[[Any], None] | None = None
+    delay: Callable[[], None] | None = None
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return int(self.torch.empty(0, dtype=getattr(self.torch, self.dtype)).element_size())
+
+    def reduce(self, numbers: list[float], how: str) -> list[float]:
+        """Reduce numbers over the ranks by MAX, MIN or SUM."""
+        kept = self.torch.tensor(numbers, dtype=self.torch.float64, device=self.device)
+        self.dist.all_reduce(kept, op=getattr(self.dist.ReduceOp, how), group=self.group)
+        return list(kept.tolist())
+
+    def gather(self, numbers: list[float]) -> list[list[float]]:
+        """Give every rank's numbers, as many from each."""
+        mine = self.torch.tensor(numbers, dtype=self.torch.float64, device=self.device)
+        every = [self.torch.empty_like(mine) for _ in range(self.world)]
+        self.dist.all_gather(every, mine, group=self.group)
+        return [list(one.tolist()) for one in every]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One collective at one size. `seconds` has for each iteration the slowest rank's time."""
+
+    operation: str
+    nbytes: int
+    elements: int
+    seconds: list[float]
+    by_rank: list[float]
+    algbw: float
+    busbw: float
+    wrong: int
+    where: str
+
+    @property
+    def middle(self) -> float:
+        """The median time of an iteration, seconds."""
+        return statistics.median(self.seconds)
+
+
+def measure(
+    field: Field, operation: Operation, total: int, *, budget: float, iters: int | None = None
+) -> Row:
+    """Measure a collective of `total` elements for about `budget` seconds, or `iters` times."""
+    sizes = shape(operation, total, field.world)
+    pattern = Pattern(field.torch, field.world, field.dtype, field.device)
+    given, out, between = _buffers(field, operation, pattern, sizes.inside, sizes.outside)
+
+    def work() -> None:
+        operation.run(field.dist, field.group, given, out)
+        if field.delay is not None:
+            field.delay()
+
+    expected = operation.expected(field.rank, field.world, sizes.total)
+    # The first run is checked by itself: it sets up what the others reuse.
+    between()
+    work()
+    first = _checked(field, pattern, out, expected)
+    rounds = iters or _rounds(field, work, between, budget)
+    taken = field.time_each(work, rounds=rounds, between=between)
+    last = _checked(field, pattern, out, expected)
+    nbytes = sizes.total * field.itemsize
+    slowest = field.reduce(taken, "MAX")
+    wrong = _together(field, [first, last])
+    speed = bandwidths(operation, nbytes, field.world, statistics.median(slowest))
+    by_rank = [one[0] for one in field.gather([statistics.median(taken)])]
+    return Row(operation.name, nbytes, sizes.total, slowest, by_rank, *speed, *wrong)
+
+
+def _buffers(
+    field: Field, operation: Operation, pattern: Pattern, inside: int, outside: int
+) -> tuple[Any, Any, Callable[[], Any]]:
+    """Give the input, the output, and what sets them for the next run."""
+    kind = {"dtype": pattern.dtype, "device": field.device}
+    given, out = field.torch.empty(inside, **kind), field.torch.empty(outside, **kind)
+    pattern.fill(given, field.rank)
+    if operation.name in IN_PLACE:
+        return given, out, lambda: out.copy_(given)
+    return given, out, lambda: out.fill_(POISON)
+
+
+def _checked(field: Field, pattern: Pattern, out: Any, expected: Any) -> tuple[int, int]:
+    if field.spoil is not None:
+        field.spoil(out)
+    return pattern.wrong(out, expected)
+
+
+def _together(field: Field, found: list[tuple[int, int]]) -> tuple[int, str]:
+    """Add up the wrong elements of all ranks; say where the first of them is."""
+    first = next((place for count, place in found if count), -1)
+    every = field.gather([float(sum(count for count, _ in found)), float(first)])
+    named = [
+        f"rank {rank} element {int(place)} ({int(count)} wrong there)"
+        for rank, (count, place) in enumerate(every)
+        if count
+    ]
+    return int(sum(count for count, _ in every)), "; ".join(named[:8])
+
+
+def _rounds(field: Field, work: Callable[[], None], between: Any, budget: float) -> int:
+    """Warm up, and give the iterations that fill the budget: the same number on every rank."""
+    start = time.perf_counter()
+    taken = field.time_each(work, rounds=WARM_UP, between=between)
+    whole = (time.perf_counter() - start) / WARM_UP
+    one = field.reduce([max(statistics.median(taken), whole)], "MAX")[0]
+    return max(LEAST, min(MOST, round(budget / max(one, 1e-7))))
+
+
+def bare(field: Field, total: int, rounds: int) -> float:
+    """Time all_reduce called again and again on one buffer, nothing around it; seconds of a call.
+
+    What `measure` finds is held against this, taken in the same run.
+    """
+    kind = {"dtype": getattr(field.torch, field.dtype), "device": field.device}
+    buffer = field.torch.zeros(total, **kind)
+
+    def call() -> None:
+        field.dist.all_reduce(buffer, group=field.group)
+
+    call()
+    taken = field.time_each(call, rounds=rounds, between=None)
+    return statistics.median(field.reduce(taken, "MAX"))
+
+
+def ladder(least: int, most: int, factor: int) -> list[int]:
+    """Give sizes from `least` in steps of `factor`, always ending with `most`."""
+    sizes = []
+    while least < most:
+        sizes.append(least)
+        least *= factor
+    return [*sizes, most]

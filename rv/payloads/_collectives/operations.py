@@ -1,0 +1,120 @@
+"""The five collectives: what each moves, what it must leave, and its bus bandwidth factor.
+
+S is the total bytes of the operation as nccl-tests counts them: the whole buffer for all_reduce and
+broadcast; for the others the side that holds the data of all ranks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .patterns import SUM, Piece
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ROOT = 0
+
+
+class Operation(NamedTuple):
+    """One collective. `run` takes the group, the input, the output and ROOT's global rank.
+
+    `sizes` gives the elements of input and output for a total and a world; `expected` the pieces
+    of a rank's output; `factor` busbw over algbw, for n ranks.
+    """
+
+    name: str
+    factor: Callable[[int], float]
+    sizes: Callable[[int, int], tuple[int, int]]
+    expected: Callable[[int, int, int], list[Piece]]
+    run: Callable[[Any, Any, Any, Any], None]
+
+
+class Shape(NamedTuple):
+    """The elements of one run: in all, into a rank, and out of it."""
+
+    total: int
+    inside: int
+    outside: int
+
+
+def shape(operation: Operation, total: int, world: int) -> Shape:
+    """Give the shape for about `total` elements: rounded up to a whole share for each rank."""
+    whole = -(-total // world) * world if operation.name in SHARED else total
+    return Shape(whole, *operation.sizes(whole, world))
+
+
+def _all_reduce(dist: Any, group: Any, _given: Any, out: Any) -> None:
+    dist.all_reduce(out, group=group)
+
+
+def _broadcast(dist: Any, group: Any, _given: Any, out: Any) -> None:
+    source = dist.get_global_rank(group, ROOT) if group is not None else ROOT
+    dist.broadcast(out, src=source, group=group)
+
+
+def _all_gather(dist: Any, group: Any, given: Any, out: Any) -> None:
+    # Newer versions of torch call these two by other names, and warn of the old ones.
+    gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    gather(out, given, group=group)
+
+
+def _reduce_scatter(dist: Any, group: Any, given: Any, out: Any) -> None:
+    scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    scatter(out, given, group=group)
+
+
+def _all_to_all(dist: Any, group: Any, given: Any, out: Any) -> None:
+    dist.all_to_all_single(out, given, group=group)
+
+
+def _same(total: int, _world: int) -> tuple[int, int]:
+    return total, total
+
+
+def _reduced(_rank: int, _world: int, total: int) -> list[Piece]:
+    return [Piece(SUM, 0, total)]
+
+
+def _roots(_rank: int, _world: int, total: int) -> list[Piece]:
+    return [Piece(ROOT, 0, total)]
+
+
+def _gathered(_rank: int, world: int, total: int) -> list[Piece]:
+    return [Piece(source, 0, total // world) for source in range(world)]
+
+
+def _share(rank: int, world: int, total: int) -> list[Piece]:
+    return [Piece(SUM, rank * (total // world), total // world)]
+
+
+def _exchanged(rank: int, world: int, total: int) -> list[Piece]:
+    share = total // world
+    return [Piece(source, rank * share, share) for source in range(world)]
+
+
+def _ring(ranks: int) -> float:
+    return (ranks - 1) / ranks
+
+
+IN_PLACE = ("all_reduce", "broadcast")
+SHARED = ("all_gather", "reduce_scatter", "all_to_all")
+OPERATIONS = {
+    operation.name: operation
+    for operation in (
+        Operation("all_reduce", lambda n: 2 * _ring(n), _same, _reduced, _all_reduce),
+        Operation("all_gather", _ring, lambda s, n: (s // n, s), _gathered, _all_gather),
+        Operation("reduce_scatter", _ring, lambda s, n: (s, s // n), _share, _reduce_scatter),
+        Operation("broadcast", lambda _: 1.0, _same, _roots, _broadcast),
+        Operation("all_to_all", _ring, _same, _exchanged, _all_to_all),
+    )
+}
+"""busbw factors: NVIDIA/nccl-tests, doc/PERFORMANCE.md."""
+
+
+def bandwidths(
+    operation: Operation, nbytes: int, world: int, seconds: float
+) -> tuple[float, float]:
+    """Give (algbw, busbw) in GB/s: algbw = S / t, busbw = algbw times the factor."""
+    algbw = nbytes / seconds / 1e9
+    return algbw, algbw * operation.factor(world)

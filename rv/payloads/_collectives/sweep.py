@@ -1,0 +1,99 @@
+"""The table of an all-reduce sweep: its sizes, its lines, and the numbers worth keeping."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .measure import Field, Row, ladder, measure
+from .operations import OPERATIONS, bandwidths
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+LARGE = 256 << 20
+"""Bytes from which a bandwidth says something about a link, and may be held against a reference."""
+
+MOST_BYTES = 4 << 30
+ON_CPU, QUICK_ON_CPU = 1 << 20, 1 << 14
+SECONDS = {("cuda", False): 60.0, ("cuda", True): 10.0, ("cpu", False): 4.0, ("cpu", True): 0.5}
+
+
+def most_bytes(field: Field, options: argparse.Namespace) -> int:
+    """Give the largest size: 4 GiB or a quarter of the least free memory; little on a CPU."""
+    if options.max_bytes:
+        return int(options.max_bytes)
+    if field.device == "cpu":
+        return QUICK_ON_CPU if options.quick else ON_CPU
+    free = field.torch.cuda.mem_get_info(field.device)[0]
+    quarter = int(field.reduce([free / 4], "MIN")[0])
+    return min(MOST_BYTES, 1 << (quarter.bit_length() - 1))
+
+
+def totals(field: Field, options: argparse.Namespace) -> list[int]:
+    """Give the sizes to measure, in elements."""
+    if options.numel:
+        return [int(options.numel)]
+    most = most_bytes(field, options) // field.itemsize
+    least = max(1, 8 // field.itemsize)
+    return ladder(least, max(least, most), options.step or (8 if options.quick else 2))
+
+
+def sweep(
+    field: Field, options: argparse.Namespace, say: Callable[[str], object]
+) -> dict[str, list[Row]]:
+    """Measure every collective at every size; give the rows by collective."""
+    sizes = totals(field, options)
+    kind = "cpu" if field.device == "cpu" else "cuda"
+    seconds = options.duration or SECONDS[kind, options.quick]
+    budget = seconds / (len(sizes) * len(options.collectives))
+    found: dict[str, list[Row]] = {}
+    for name in options.collectives:
+        say(HEADER.format(name))
+        for total in sizes:
+            row = measure(field, OPERATIONS[name], total, budget=budget, iters=options.iters)
+            found.setdefault(name, []).append(row)
+            say(line(row))
+    return found
+
+
+HEADER = "{:<14}      bytes      time us   algbw GB/s   busbw GB/s   #wrong"
+
+
+def line(row: Row) -> str:
+    """Lay out one row."""
+    wrong = f"{row.wrong:>8}" + (f"  {row.where}" if row.wrong else "")
+    speed = f"{row.algbw:>12.3f} {row.busbw:>12.3f}"
+    return f"{'':<14} {row.nbytes:>10} {row.middle * 1e6:>12.1f} {speed} {wrong}"
+
+
+def size_word(nbytes: int) -> str:
+    """Give bytes as `4GiB`, `256MiB`, `24B`."""
+    for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if nbytes >= 1 << bits and nbytes % (1 << bits) == 0:
+            return f"{nbytes >> bits}{unit}"
+    return f"{nbytes}B"
+
+
+def as_details(row: Row) -> dict[str, Any]:
+    """Give what a report keeps of a row."""
+    return {
+        "bytes": row.nbytes,
+        "iters": len(row.seconds),
+        "time_us": row.middle * 1e6,
+        "algbw": row.algbw,
+        "busbw": row.busbw,
+        "wrong": row.wrong,
+        "by_rank_us": [seconds * 1e6 for seconds in row.by_rank],
+    }
+
+
+def busbw_samples(row: Row, world: int) -> list[float]:
+    """Give the bus bandwidth of each iteration, GB/s."""
+    operation = OPERATIONS[row.operation]
+    return [bandwidths(operation, row.nbytes, world, seconds)[1] for seconds in row.seconds]
+
+
+def gated(rows: list[Row]) -> list[Row]:
+    """Give the rows whose bandwidth counts: the large ones, or the largest where none is large."""
+    return [row for row in rows if row.nbytes >= LARGE] or rows[-1:]

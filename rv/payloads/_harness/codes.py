@@ -1,0 +1,114 @@
+"""The stable codes of what can go wrong: whose fault each is, and what to do about it.
+
+After AWS's ladder (isolate, reset, retry, fix): a class says who looks at it, an action what the
+user does now. Results, reports and histories refer to codes by name: never rename one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+HARDWARE, FABRIC, SOFTWARE, CONFIG = "HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"
+
+EXCLUDE = "leave this node out and tell its administrators"
+RETRY = "run it again; if it stays, leave this node out and tell its administrators"
+LINKS = "run it again on other nodes to find the node or the link that both runs share"
+ENVIRONMENT = "fix the environment: torch, its CUDA build, or the modules that are loaded"
+ASK = "ask for what the node can give, or ask another node"
+LOOK = "look at the details; nothing is proven broken"
+REPORT = "report it with the result file: the program or its libraries are at fault"
+
+
+class Code(NamedTuple):
+    """Whose fault it is, and what to do."""
+
+    kind: str
+    action: str
+
+
+CODES: dict[str, Code] = {
+    # devices
+    "gpu_not_visible": Code(HARDWARE, EXCLUDE),
+    "gpu_mismatch": Code(CONFIG, ASK),
+    "gpu_not_ours": Code(HARDWARE, EXCLUDE),
+    "neighbour_reachable": Code(CONFIG, "tell the administrators: jobs are not kept apart"),
+    "no_gpu": Code(CONFIG, "ask for a GPU, or for the CPU with --device cpu"),
+    "fake_gpu": Code(CONFIG, "none: the sandbox's GPUs are pretended, so the CPU was tested"),
+    "cuda_error": Code(HARDWARE, RETRY),
+    "driver_mismatch": Code(SOFTWARE, ENVIRONMENT),
+    "out_of_memory": Code(CONFIG, "ask for less memory or fewer workers"),
+    "unsupported": Code(CONFIG, "none: this device cannot do it"),
+    "nvml_unavailable": Code(SOFTWARE, "install nvidia-ml-py to see temperatures and throttling"),
+    # results that are wrong
+    "wrong_result": Code(HARDWARE, EXCLUDE),
+    "not_repeatable": Code(HARDWARE, EXCLUDE),
+    "digest_mismatch": Code(HARDWARE, EXCLUDE),
+    "residual_too_large": Code(HARDWARE, EXCLUDE),
+    "memory_mismatch": Code(HARDWARE, EXCLUDE),
+    "wrong_collective": Code(FABRIC, LINKS),
+    "host_copy_mismatch": Code(HARDWARE, EXCLUDE),
+    "peer_copy_mismatch": Code(FABRIC, EXCLUDE),
+    "storage_mismatch": Code(HARDWARE, "stop using this file system and tell its administrators"),
+    # speed
+    "below_floor": Code(HARDWARE, RETRY),
+    "below_reference": Code(HARDWARE, LOOK),
+    "above_peak": Code(SOFTWARE, "distrust the number: wrong type, sparsity or timing"),
+    "peer_outlier": Code(HARDWARE, EXCLUDE),
+    "regression": Code(HARDWARE, RETRY),
+    "jitter": Code(HARDWARE, LOOK),
+    "straggler": Code(FABRIC, RETRY),
+    "underloaded": Code(SOFTWARE, LOOK),
+    "unbalanced": Code(SOFTWARE, LOOK),
+    "slow_link": Code(HARDWARE, EXCLUDE),
+    "overloaded": Code(CONFIG, "use fewer workers than there are CPUs"),
+    # telemetry
+    "throttled_thermal": Code(HARDWARE, EXCLUDE),
+    "throttled_power": Code(HARDWARE, EXCLUDE),
+    "too_hot": Code(HARDWARE, EXCLUDE),
+    "ecc_uncorrectable": Code(HARDWARE, EXCLUDE),
+    "ecc_corrected": Code(HARDWARE, LOOK),
+    "row_remap": Code(HARDWARE, EXCLUDE),
+    "link_errors": Code(HARDWARE, EXCLUDE),
+    # ranks
+    "rdzv_timeout": Code(FABRIC, LINKS),
+    "rank_missing": Code(FABRIC, LINKS),
+    "collective_timeout": Code(FABRIC, LINKS),
+    "node_rank_clash": Code(CONFIG, "give every node a NODE_RANK of its own"),
+    # training, checkpoints, data
+    "nan_loss": Code(HARDWARE, RETRY),
+    "loss_not_falling": Code(SOFTWARE, RETRY),
+    "gradient_mismatch": Code(SOFTWARE, REPORT),
+    "replica_divergence": Code(HARDWARE, LINKS),
+    "not_sharded": Code(SOFTWARE, REPORT),
+    "resume_mismatch": Code(SOFTWARE, REPORT),
+    "reshard_mismatch": Code(SOFTWARE, REPORT),
+    "checkpoint_corrupt": Code(HARDWARE, "run it again on another file system"),
+    "signal_ignored": Code(SOFTWARE, REPORT),
+    "checkpoint_lost": Code(SOFTWARE, REPORT),
+    "steps_lost": Code(SOFTWARE, REPORT),
+    "wrong_samples": Code(SOFTWARE, REPORT),
+    "worker_died": Code(CONFIG, "use fewer workers, or ask for more memory"),
+    "shm_too_small": Code(CONFIG, "use fewer workers, or a larger /dev/shm"),
+    "too_many_workers": Code(CONFIG, "use no more workers than there are CPUs"),
+    # processes and services
+    "worker_failed": Code(HARDWARE, RETRY),
+    "process_leak": Code(SOFTWARE, REPORT),
+    "memory_leak": Code(SOFTWARE, REPORT),
+    "launch_failed": Code(SOFTWARE, "read the launch log that the details name"),
+    "server_unreachable": Code(FABRIC, LINKS),
+    "client_died": Code(SOFTWARE, RETRY),
+    "wrong_answer": Code(SOFTWARE, REPORT),
+    "not_refused": Code(SOFTWARE, REPORT),
+    "engine_missing": Code(CONFIG, "none: the built-in engine was used"),
+    "engine_failed": Code(HARDWARE, RETRY),
+    # could not run, or not to its end
+    "no_torch": Code(SOFTWARE, ENVIRONMENT),
+    "not_asked": Code(CONFIG, "none: it was not asked for"),
+    "not_run": Code(CONFIG, "give it more time, or run it by itself"),
+    "no_result": Code(SOFTWARE, RETRY),
+    "not_written": Code(CONFIG, "name a report folder that can be written: --report-dir"),
+    "could_not_run": Code(SOFTWARE, "read the reason; run it again with --verbose"),
+    "timeout": Code(SOFTWARE, "give it more time with --timeout, or run it again elsewhere"),
+    "interrupted": Code(CONFIG, "run it again to its end"),
+    "preempted": Code(CONFIG, "run it again: it goes on from its checkpoint"),
+}

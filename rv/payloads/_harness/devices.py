@@ -1,0 +1,153 @@
+"""The GPUs a job was promised, those that torch sees, and which of them to test.
+
+A GPU that was given and is not there is a failure. No GPU asked for is a skip. Neither ever
+becomes a quiet run on the CPU: that is for those who ask for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import time
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from .verdict import NotPassed
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .report import Report
+
+NOTHING = ("", "-1", "NoDevFiles", "void", "none")
+PROMISES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
+
+
+def load_torch() -> tuple[Any, str]:
+    """Import torch; give (None, why) where there is none or it is broken."""
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # numpy is not needed
+    try:
+        return importlib.import_module("torch"), ""
+    except Exception as error:
+        return None, str(error).partition("\n")[0] or type(error).__name__
+
+
+def promised_gpus() -> int:
+    """Count the GPUs this node was to give: rv's own word, else the ids that Slurm handed out."""
+    told = os.environ.get("RV_GPUS", "")
+    if told.isdecimal():
+        return int(told)
+    for name in PROMISES:
+        value = os.environ.get(name, "")
+        if value not in NOTHING:
+            return len(value.split(","))
+    return int(os.environ.get("SLURM_GPUS_ON_NODE", "0") not in ("", "0"))
+
+
+def choose(report: Report, torch: Any, why_not: str, options: argparse.Namespace) -> list[str]:
+    """Give the devices to test, described in the report; a rank of several gets its own.
+
+    Raises NotPassed: SKIP `no_gpu`, FAIL `gpu_not_visible`, ERROR `no_torch`.
+    """
+    promised = promised_gpus()
+    if options.device == "cpu":
+        return ["cpu"]
+    if promised and os.environ.get("RV_FAKE_GPUS") == "1":
+        note = f"sandbox: {promised} fake GPU(s), checked on CPU"
+        print(f"[ENV] *** {note} ***")
+        report.add("device", "WARN", code="fake_gpu", reason=note, device="cpu")
+        return ["cpu"]
+    wanted = promised or int(options.device == "cuda" or options.require_gpu)
+    if torch is None and wanted:
+        reason = f"{wanted} GPU(s) given but no torch: {why_not}"
+        raise NotPassed("ERROR", "no_torch", reason)
+    visible = 0 if torch is None else _visible(torch, wanted)
+    report.devices = [describe(torch, index) for index in range(visible)]
+    for device in report.devices:
+        print("[ENV] " + "  ".join(f"{name} {value}" for name, value in device.items()))
+    _require(report.devices, wanted, torch)
+    if not visible:
+        raise NotPassed("SKIP", "no_gpu", "no GPU was asked for, and there is none")
+    devices = _own([f"cuda:{index}" for index in range(visible)])
+    _compare_names(report, options.requested_gpu)
+    report.add("device", "PASS", device=",".join(devices))
+    return devices
+
+
+def _visible(torch: Any, wanted: int) -> int:
+    """Ask CUDA how many GPUs it sees; a driver that wakes up slowly gets three tries."""
+    for _ in range(2):
+        if torch.cuda.device_count() >= wanted or not torch.version.cuda:
+            break
+        time.sleep(1)
+    return int(torch.cuda.device_count())
+
+
+def _require(devices: list[dict[str, Any]], wanted: int, torch: Any) -> None:
+    mig = any(device["mig"] for device in devices)  # CUDA shows a process one MIG slice
+    if len(devices) >= (1 if wanted and mig else wanted):
+        return
+    cuda = torch.version.cuda
+    build = f"built for CUDA {cuda}" if cuda else "built without CUDA"
+    why = _cuda_says(torch) if cuda and not devices else ""
+    seen = f"torch sees {len(devices)} of {wanted} promised GPU(s); it is {build}"
+    code = "driver_mismatch" if "too old" in why or "forward compat" in why else "gpu_not_visible"
+    raise NotPassed("FAIL", code, f"{seen}: {why}" if why else seen)
+
+
+def _cuda_says(torch: Any) -> str:
+    """Ask CUDA why it shows no GPU: counting them hides an old driver behind a 0."""
+    try:
+        torch.cuda.init()
+    except Exception as error:
+        return str(error).partition("\n")[0]
+    return ""
+
+
+def _own(devices: list[str]) -> list[str]:
+    """One rank a GPU: under torchrun each rank has its own."""
+    if "LOCAL_RANK" not in os.environ:
+        return devices
+    return [devices[int(os.environ["LOCAL_RANK"]) % len(devices)]]
+
+
+def _compare_names(report: Report, requested: str) -> None:
+    """Warn where another model came than was asked for (it happens: partitions are mixed)."""
+    names = {device["name"] for device in report.devices}
+    strange = [name for name in names if not same_model(requested, name)]
+    if requested and strange:
+        reason = f"asked for {requested}, got {', '.join(sorted(strange))}"
+        report.add("requested_gpu", "WARN", code="gpu_mismatch", reason=reason)
+
+
+def same_model(requested: str, name: str) -> bool:
+    """Say whether a driver's name can be the model asked for: `a100-80` is `NVIDIA A100-SXM4-80GB`.
+
+    Each part of the request must be in the name; a memory size matches with `GB` behind it.
+    """
+    parts = re.findall(r"[a-z]+\d*|\d+", requested.lower().replace("rtx", ""))
+    parts = [part for part in parts if part not in {"gpu", "nvidia", "mig", "g"}]
+    plain = name.lower().replace(" ", "-")
+    return all(part in plain for part in parts)
+
+
+def describe(torch: Any, index: int) -> dict[str, Any]:
+    """Tell one GPU by what the driver says of it."""
+    device = torch.cuda.get_device_properties(index)
+    return {
+        "index": index,
+        "name": device.name,
+        "uuid": str(getattr(device, "uuid", "")) or None,
+        "pci_bus_id": getattr(device, "pci_bus_id", None),
+        "mig": _mig(device.name),
+        "memory_bytes": device.total_memory,
+        "capability": f"{device.major}.{device.minor}",
+        "sm_count": device.multi_processor_count,
+    }
+
+
+def _mig(name: str) -> dict[str, str] | None:
+    """Read the profile from `NVIDIA A100-SXM4-80GB MIG 1g.10gb`."""
+    _, mig, profile = name.partition("MIG ")
+    return {"profile": profile.strip()} if mig else None

@@ -1,0 +1,277 @@
+"""Run a payload: read its flags, give it its devices and ranks, and end with its verdict.
+
+A payload is a function of a `Session`, described by a `Payload` and run by `run`:
+
+    def body(session):
+        torch = session.need_torch()
+        device = session.devices()[0]
+        with session.group(device) as group:
+            ...
+            session.report.add("mine.copy", "PASS", device=device, metrics=[...])
+
+    if __name__ == "__main__":
+        run(Payload("mine", "What it tests.", body, faults=(*OF_RANKS, "wrong-copy")))
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from . import deadline, devices, environment, files, flags, ranks
+from .inject import Faults
+from .merge import merged
+from .report import Report
+from .verdict import INTERRUPTED, TIMEOUT, NotPassed
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+
+SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")  # gloo's own, before what it has to say
+PATIENCE = 5.0  # seconds rank 0 waits for the others' files after a failure
+
+
+def _nothing(*_: object) -> None:
+    """No flags of its own, nothing more to check."""
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What a payload is: its name, what it does, and what it may be asked.
+
+    `add_flags(parser)` adds its own; `check(parser, options)` refuses wrong ones with
+    `parser.error`. `faults` are those its detectors find; with a group, `inject.OF_RANKS` too.
+    `aliases(report document)` gives more files to write: {name: JSON}.
+    """
+
+    name: str
+    description: str
+    body: Callable[[Session], object]
+    faults: Sequence[str] = ()
+    timeout: float = 900.0
+    add_flags: Callable[[argparse.ArgumentParser], object] = _nothing
+    check: Callable[[argparse.ArgumentParser, argparse.Namespace], object] = _nothing
+    aliases: Callable[[dict[str, Any]], dict[str, Any]] = field(default=lambda _: {})
+
+
+class Session:
+    """One run of a payload in one process."""
+
+    def __init__(self, payload: Payload, options: argparse.Namespace, where: ranks.Ranks) -> None:
+        self.payload, self.options, self.ranks = payload, options, where
+        self.report = Report(payload.name, where, quick=options.quick)
+        self.report.requested_gpu = options.requested_gpu
+        self.report.strict, self.report.skip_exit_code = options.strict, options.skip_exit_code
+        self.faults = Faults(options.inject, where.rank)
+        self.torch, self.why_not = devices.load_torch()
+        self.test = payload.name
+        self.exit_code: int | None = None
+        self.broken = False
+        self.hurry = threading.Event()
+        self._ending = threading.Lock()
+
+    def need_torch(self) -> Any:
+        """Give torch; raises NotPassed where there is none."""
+        if self.torch is None:
+            raise NotPassed("ERROR", "no_torch", f"no torch: {self.why_not}")
+        return self.torch
+
+    def devices(self) -> list[str]:
+        """Give the devices to test; raises NotPassed: see `devices.choose`."""
+        self.test = "device"
+        chosen = devices.choose(self.report, self.torch, self.why_not, self.options)
+        self.test = self.payload.name
+        return chosen
+
+    @contextlib.contextmanager
+    def group(self, device: str, backend: str = "") -> Iterator[ranks.Group]:
+        """Join the process group for as long as the block lasts; --backend says which, or you."""
+        torch, backend = self.need_torch(), backend or self.options.backend
+        joining = ranks.joined(torch, self.ranks, device, backend, self.left(), self.faults)
+        self.broken = not self.ranks.alone
+        before, self.test = self.test, "ranks"
+        with joining as group:
+            self.test, self.report.backend = before, group.backend
+            yield group
+        self.broken = False
+
+    def left(self) -> float:
+        """Give the seconds left until the timeout."""
+        return max(1.0, self.options.timeout - (time.monotonic() - self.report.started))
+
+    def say(self, prefix: str, text: str) -> None:
+        """Print a line of console output, `[TRAIN] …`, from rank 0 (from all with --verbose)."""
+        if self.ranks.rank == 0 or self.options.verbose:
+            print(f"[{prefix}] {text}", flush=True)
+
+    def execute(self) -> None:
+        """Run the body; what stops it is a verdict, never a traceback (but with --verbose)."""
+        try:
+            self.report.env = environment.environment(self.torch)
+            if self.ranks.rank == 0:
+                environment.show(self.report.env)
+            self.payload.body(self)
+        except NotPassed as outcome:
+            self.fail(outcome)
+        except KeyboardInterrupt as told:
+            self.exit_code = 128 + told.args[0] if told.args else INTERRUPTED
+            self.report.add(self.test, "ERROR", code="interrupted", reason="interrupted")
+        except Exception as error:
+            if self.options.verbose:
+                sys.excepthook(*sys.exc_info())
+            self.fail(_explained(error))
+
+    @contextlib.contextmanager
+    def attempt(self, test: str, **more: Any) -> Iterator[None]:
+        """Let what goes wrong in the block be this test's outcome, and go on behind it."""
+        try:
+            yield
+        except NotPassed as outcome:
+            outcome.more = {**more, **outcome.more}
+            self.fail(outcome, test)
+        except Exception as error:
+            explained = _explained(error)
+            explained.more = more
+            self.fail(explained, test)
+
+    def fail(self, outcome: NotPassed, test: str = "") -> None:
+        """Add a test that did not pass."""
+        self.report.add(
+            test or self.test, outcome.status, code=outcome.code, reason=outcome.reason,
+            **outcome.more,
+        )  # fmt: skip
+
+    def give_up(self, why: str, code: int) -> None:
+        """End now, from the watchdog's thread: the main one may hang for ever."""
+        kind = "timeout" if code == TIMEOUT else "interrupted"
+        self.report.add(self.test, "ERROR", code=kind, reason=f"{self.test}: {why}")
+        self.exit_code, self.broken = code, True
+        self.end(patience=1.0)
+
+    def end(self, patience: float) -> NoReturn:
+        """Write the result, print the verdict and leave with its exit code.
+
+        Rank 0 waits so many seconds for the other ranks' files, less once it is told to end.
+        """
+        if not self._ending.acquire(blocking=False):
+            threading.Event().wait()
+        deadline = time.monotonic() + patience
+        code = _published(self, lambda: time.monotonic() > deadline or self.hurry.is_set())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for child in multiprocessing.active_children():
+            child.kill()
+        if self.broken or self.exit_code is not None:
+            os._exit(code)  # a broken process group would wait for ever while Python ends
+        sys.exit(code)
+
+
+def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
+    """Run a payload and leave with its exit code."""
+    where = ranks.from_environment()
+    options = _options(payload, argv)
+    if options.json == "-":
+        sys.stdout = sys.stderr
+    session = Session(payload, options, where)
+    folder = Path(options.report_dir)
+    try:
+        files.try_folder(folder)
+        files.rank_file(folder, options.report_name, where.rank).unlink(missing_ok=True)
+    except OSError as error:
+        session.fail(_not_written(error), "report")
+        session.end(patience=0)
+    stop = deadline.watch(options.timeout, session.give_up)
+    session.execute()
+    stop()
+    # torchrun ends those that are left when one rank has failed.
+    signal.signal(signal.SIGTERM, lambda *_: session.hurry.set())
+    session.end(patience=PATIENCE if session.broken else session.left())
+
+
+def _options(payload: Payload, argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = flags.parser(payload.name, payload.description, payload.timeout)
+    payload.add_flags(parser)
+    options = parser.parse_args(argv)
+    flags.check(parser, options, payload.faults)
+    payload.check(parser, options)
+    return options
+
+
+def _explained(error: Exception) -> NotPassed:
+    """Say whose fault an exception is: the GPU's, the network's, a limit's, or unknown."""
+    first = str(error).strip().partition("\n")[0]
+    said = f"{type(error).__name__}: {SOURCE_LINE.sub('', first)[:300]}"
+    if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
+        return NotPassed("FAIL", "out_of_memory", said)
+    if "CUDA error" in said or "CUBLAS_STATUS" in said:
+        return NotPassed("FAIL", "cuda_error", said)
+    lost = ("Timed out waiting", "Connection closed by peer", "Connection reset", "NCCL", "timeout")
+    if type(error).__name__.startswith("Dist") or any(word in said for word in lost):
+        return NotPassed("FAIL", "collective_timeout", said)
+    return NotPassed("ERROR", "could_not_run", said)
+
+
+def _not_written(error: OSError) -> NotPassed:
+    return NotPassed("ERROR", "not_written", f"no result written: {error}")
+
+
+def _published(session: Session, enough: Callable[[], bool]) -> int:
+    """Write this rank's part, and on rank 0 the whole; give the exit code."""
+    options, where = session.options, session.ranks
+    folder, name = Path(options.report_dir), options.report_name
+    document = _document(session)
+    try:
+        if not where.alone:
+            files.write(files.rank_file(folder, name, where.rank), document)
+        if where.rank == 0:
+            others = files.collect(folder, name, where, session.report.started_at, enough)
+            document = _coded(session, merged(document, others, where))
+            files.write(folder / name, document)
+            for alias, content in session.payload.aliases(document).items():
+                files.write(folder / alias, content)
+            _write_for_job(folder, name, document)
+    except OSError as error:
+        if not any(test["code"] == "not_written" for test in session.report.tests):
+            session.fail(_not_written(error), "report")
+        document = _document(session)
+    if where.rank == 0:
+        _print_verdict(session, document)
+    return int(document["summary"]["exit_code"])
+
+
+def _write_for_job(folder: Path, name: str, document: dict[str, Any]) -> None:
+    """Leave the result where the job's script looks for it too: it decides the job's exit code."""
+    job = os.environ.get("RV_OUTPUT_DIR")
+    if job and Path(job).resolve() != folder.resolve():
+        files.write(Path(job) / name, document)
+
+
+def _document(session: Session) -> dict[str, Any]:
+    return _coded(session, session.report.as_json())
+
+
+def _coded(session: Session, document: dict[str, Any]) -> dict[str, Any]:
+    """Let a payload that was cut short end with 124 or 130; a failure seen before wins."""
+    summary = document["summary"]
+    if session.exit_code is not None and summary["status"] != "FAIL":
+        summary["exit_code"] = session.exit_code
+    return document
+
+
+def _print_verdict(session: Session, document: dict[str, Any]) -> None:
+    summary = document["summary"]
+    if session.options.json == "-":
+        print(json.dumps(document, default=str), file=sys.__stdout__, flush=True)
+    reason = f": {summary['reason']}" if summary["reason"] else ""
+    print(f"[RESULT] {summary['status']}{reason}", flush=True)

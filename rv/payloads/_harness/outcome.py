@@ -1,0 +1,44 @@
+"""Print the exit code of a job that ran a payload: `python outcome.py RESULTS CODE`.
+
+The job's script runs it. torchrun turns every code into 1, so that the result files decide where
+the command failed: SKIP becomes 0, unless --skip-exit-code 77 asked to keep it. A code that no
+result file explains stays what it is, such as the 77 of another program in the same command.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+WORST_FIRST = ("FAIL", "ERROR", "WARN", "PASS", "SKIP")
+
+
+def main(folder: str, code: int) -> tuple[int, str]:
+    """Give the job's exit code, and a line for people where it is not the command's own."""
+    summaries = [summary for path in sorted(Path(folder).glob("*.json")) for summary in _of(path)]
+    found = sorted(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
+    if code == 0 or not found:
+        return code, ""
+    worst, told = found[0], int(found[0]["exit_code"])
+    if worst["status"] == "SKIP":
+        kept = worst.get("skip_exit_code") == told
+        return (told if kept else 0), f"SKIP: {worst.get('reason')}"
+    return (told, "") if told else (code, "")
+
+
+def _of(path: Path) -> list[dict[str, Any]]:
+    try:
+        document = json.loads(path.read_text())
+        summary = document["summary"]
+        known = document["schema"].startswith("rv.accept/") and summary["status"] in WORST_FIRST
+        return [summary] if known and isinstance(summary["exit_code"], int) else []
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []  # cut short, or something else
+
+
+if __name__ == "__main__":
+    outcome, line = main(sys.argv[1], int(sys.argv[2]))
+    print(outcome)
+    print(line, file=sys.stderr, end="\n" if line else "")

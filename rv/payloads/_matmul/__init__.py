@@ -1,0 +1,1 @@
+"""Products of matrices: exact, repeatable, plausible at full size, and how fast."""

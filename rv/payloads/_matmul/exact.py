@@ -1,0 +1,106 @@
+"""Products that must be right to the last bit.
+
+The entries are +1 and -1: every partial sum is a small integer, exact in every floating type, so
+that the product has one right answer per type, whatever the order of the sums. The reference is
+multiplied on the CPU and proven in 64-bit integers, which share no code with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import random
+from typing import Any
+
+from _harness.verdict import NotPassed
+
+from .dtypes import Factors, Kind, factors, output_type
+
+PROOFS = 24  # random vectors: a wrong reference passes them with a chance of at most 2 ** -24
+
+
+@functools.lru_cache(maxsize=1)
+def reference(torch: Any, size: int, seed: int) -> tuple[Any, Any, Any]:
+    """Make two matrices of +1 and -1 and their product, proven in integers by Freivalds' test."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def signs(columns: int) -> Any:
+        return torch.randint(0, 2, (size, columns), generator=generator, dtype=torch.int8) * 2 - 1
+
+    left, right, vectors = signs(size), signs(size), signs(PROOFS).to(torch.int64)
+    product = left.float() @ right.float()
+    of_right = right.to(torch.int64) @ vectors
+    if not torch.equal(product.to(torch.int64) @ vectors, left.to(torch.int64) @ of_right):
+        raise NotPassed("FAIL", "wrong_result", "the CPU's own product of integers is wrong")
+    return left, right, product
+
+
+def require_exact(
+    torch: Any, kind: Kind, device: str, size: int, seed: int, *, spoil: bool
+) -> None:
+    """Multiply, and raise with the first wrong element unless all are right."""
+    left, right, expected = reference(torch, size, seed)
+    product = factors(torch, kind, left, right, device).product()
+    wanted = expected.to(device).to(output_type(torch, kind))
+    if spoil:
+        product[1, 2] = -product[1, 2] - 1
+    wrong = (product != wanted).nonzero()
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        got, want = product[row, column].item(), wanted[row, column].item()
+        at = f"first [{row}, {column}] = {got:g}, not {want:g}"
+        seen = f"{device} {kind.name}: {len(wrong)} wrong elements, {at}"
+        raise NotPassed("FAIL", "wrong_result", seen, details={"wrong": len(wrong), "size": size})
+
+
+def seeded(torch: Any, kind: Kind, device: str, size: int, seed: int) -> Factors:
+    """Make random factors that are the same on every device: drawn on the CPU."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    a, b = (torch.randn(size, size, generator=generator) for _ in "ab")
+    return factors(torch, kind, a, b, device)
+
+
+def repeat(given: Factors, times: int, *, spoil: bool) -> str:
+    """Multiply again and again, compare bitwise; give the product's digest."""
+    torch, first = given.torch, given.product()
+    bits = first.view(torch.uint8)
+    for time in range(1, times + 1):
+        again = given.product()
+        if spoil and time == times:
+            again[3, 4] *= -1
+        if not torch.equal(again.view(torch.uint8), bits):
+            elements = (again.view(torch.uint8) != bits).nonzero()
+            where = f"first in row {int(elements[0, 0])}"
+            reason = f"{first.device} {given.kind.name}: product {time} of {times} differs, {where}"
+            raise NotPassed("FAIL", "not_repeatable", reason, details={"bytes": len(elements)})
+    return digest(bits.cpu().contiguous())
+
+
+def digest(tensor: Any) -> str:
+    """Give the SHA-256 of a CPU tensor's bytes (without numpy, which may be absent)."""
+    size = tensor.numel() * tensor.element_size()
+    return hashlib.sha256(ctypes.string_at(tensor.data_ptr(), size)).hexdigest()[:32]
+
+
+def python_product(seed: int, *, spoil: bool) -> int:
+    """Multiply without torch, in Python's own integers; give the size."""
+    size, signs = 48, random.Random(seed)  # noqa: S311 - test data
+    left, right = (
+        [[signs.choice((-1, 1)) for _ in range(size)] for _ in range(size)] for _ in "ab"
+    )
+    columns = list(zip(*right, strict=True))
+    product = [[_dot(row, column) for column in columns] for row in left]
+    if spoil:
+        product[1][2] += 2
+    for _ in range(PROOFS):
+        x = [signs.choice((-1, 1)) for _ in range(size)]
+        if [_dot(row, x) for row in product] != [
+            _dot(row, [_dot(other, x) for other in right]) for row in left
+        ]:
+            raise NotPassed("FAIL", "wrong_result", "Python's product of integers is wrong")
+    return size
+
+
+def _dot(row: Any, column: Any) -> int:
+    return sum(a * b for a, b in zip(row, column, strict=True))

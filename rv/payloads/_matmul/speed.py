@@ -1,0 +1,143 @@
+"""How fast products are: 2 M N K / t, at given shapes or at the best one that a search finds.
+
+The search goes from coarse to fine, as Bekman's mamf-finder does: M in steps at N = K fixed, then
+climbing from the best three in each direction as long as it gets faster.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+from _harness import timing
+from _harness.metrics import HIGHER, metric
+
+from .dtypes import Factors, factors
+
+if TYPE_CHECKING:
+    from .dtypes import Kind
+
+Shape = tuple[int, int, int]
+ROUNDS, QUICK_ROUNDS = 100, 30
+LONG_ENOUGH = 0.5
+"""Seconds of products that are timed on a GPU, at least."""
+
+
+def random_factors(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> Factors:
+    """Draw factors on the device; zeros would draw less power and look 13 % faster."""
+    m, n, k = shape
+    generator = torch.Generator(device).manual_seed(seed)
+    a, b = (
+        torch.randn(rows, columns, device=device, generator=generator)
+        for rows, columns in ((m, k), (k, n))
+    )
+    return factors(torch, kind, a, b, device)
+
+
+def fits(torch: Any, kind: Kind, device: str, shape: Shape) -> bool:
+    """Say whether factors, product and what their making takes are in half of the free memory."""
+    if device == "cpu":
+        return True
+    m, n, k = shape
+    size = 8 if kind.name == "fp64" else 4
+    free, _ = torch.cuda.mem_get_info(device)
+    return bool((m * k + k * n) * 2 * size + m * n * size < free / 2)
+
+
+def measure(given: Factors, device: str, *, quick: bool, slow: float) -> list[dict[str, Any]]:
+    """Time products one by one, and a plain loop of them before and after: `bare`.
+
+    The two must agree: the ratio shows that the measuring takes nothing. `slow` is an injected
+    factor on the times.
+    """
+    torch, work = given.torch, _work(given)
+    timing.warm_up(torch, device, work, seconds=_warmth(device, quick=quick), rounds=3)
+    rounds = QUICK_ROUNDS if quick else ROUNDS
+    before = _plain_loop(torch, device, work, rounds)
+    rounds = _enough(device, before, rounds)
+    times = [slow * each for each in timing.time_each(torch, device, work, rounds=rounds)]
+    bare = min(before, _plain_loop(torch, device, work, rounds))
+    m, n, k = given.shape
+    flops = 2.0 * m * n * k
+    rates = [flops / each / 1e12 for each in times]
+    shape = f"{m}x{n}x{k}"
+    ratio = statistics.median(rates) / (flops / bare / 1e12)
+    return [
+        metric("tflops", rates, "TFLOPS", HIGHER, data="randn", shape=shape, dtype=given.kind.name),
+        metric("bare_ratio", [ratio], "ratio", HIGHER, shape=shape, dtype=given.kind.name),
+    ]
+
+
+def _enough(device: str, one: float, usual: int) -> int:
+    """Give how many rounds to time: few of long ones on a CPU, many of short ones on a GPU.
+
+    A GPU changes its clocks for tens of milliseconds after a pause: what is shorter is luck.
+    """
+    if device == "cpu":
+        return timing.rounds_for(10.0, one, 3, usual)
+    return timing.rounds_for(LONG_ENOUGH, one, usual, 10 * usual)
+
+
+def _warmth(device: str, *, quick: bool) -> float:
+    if device == "cpu":
+        return 0.05
+    return 0.5 if quick else 3.0
+
+
+def _work(given: Factors) -> Any:
+    out = None if given.kind.name == "fp8" else given.product()
+    return lambda: given.product(out)
+
+
+def _plain_loop(torch: Any, device: str, work: Any, rounds: int) -> float:
+    """Give the seconds of a product in a loop that nothing interrupts."""
+    rounds = min(rounds, 10) if device == "cpu" else rounds
+    timing.synchronize(torch, device)
+    start = time.perf_counter()
+    for _ in range(rounds):
+        work()
+    timing.synchronize(torch, device)
+    return (time.perf_counter() - start) / rounds
+
+
+def search(torch: Any, kind: Kind, device: str, seconds: float, seed: int) -> dict[str, Any]:
+    """Find the fastest shape within so many seconds; give it, and all that were tried."""
+    step, side = (64, 256) if device == "cpu" else (1024, 4096)
+    deadline, tried = time.perf_counter() + seconds, dict[Shape, float]()
+
+    def visit(shape: Shape) -> float:
+        if shape not in tried and min(shape) > 0 and fits(torch, kind, device, shape):
+            tried[shape] = _rate(torch, kind, device, shape, seed)
+        return tried.get(shape, 0.0)
+
+    for m in range(step, 16 * step + 1, step):
+        if not tried or time.perf_counter() < deadline:
+            visit((m, side, side))
+    for start in sorted(tried, key=tried.__getitem__, reverse=True)[:3]:
+        _climb(start, visit, step // 4, deadline)
+    best = max(tried, key=tried.__getitem__)
+    geometric = statistics.geometric_mean(tried.values())
+    shapes = {"x".join(map(str, shape)): round(rate, 3) for shape, rate in tried.items()}
+    return {"best": best, "tflops": tried[best], "geometric_mean": geometric, "shapes": shapes}
+
+
+def _climb(start: Shape, visit: Any, step: int, deadline: float) -> None:
+    here, better = start, True
+    while better and time.perf_counter() < deadline:
+        m, n, k = here
+        around: list[Shape] = []
+        for by in (step, -step):
+            around += [(m + by, n, k), (m, n + by, k), (m, n, k + by)]
+        best = max(around, key=visit)
+        better = visit(best) > visit(here)
+        here = best if better else here
+
+
+def _rate(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float:
+    given = random_factors(torch, kind, device, shape, seed)
+    work = _work(given)
+    timing.warm_up(torch, device, work, seconds=0.0, rounds=3)
+    times = timing.time_each(torch, device, work, rounds=10)
+    m, n, k = shape
+    return 2.0 * m * n * k / statistics.median(times) / 1e12

@@ -1,0 +1,1 @@
+"""Starting processes, knowing them again, and leaving none of them behind."""

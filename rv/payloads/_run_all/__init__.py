@@ -1,0 +1,1 @@
+"""All payloads in one go: which, in which order, for how long, and what they said."""

@@ -1,0 +1,1 @@
+"""Small trainings whose every step can be checked. Its modules import torch: import them late."""

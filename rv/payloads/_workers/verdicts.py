@@ -1,0 +1,152 @@
+"""What a run of workers shows: success, isolation, balance, scaling, and what it left behind."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from _harness.metrics import HIGHER, metric
+
+from . import crew, smi
+from .slots import Slot, reachable
+
+if TYPE_CHECKING:
+    from _harness.main import Session
+
+    from .worker import Order
+
+SUCCESS = 0.8
+BALANCE = 1.25
+"""Operations of the busiest GPU over those of the least busy one."""
+LEAK_MIB = 64
+
+
+def workers(session: Session, found: list[dict[str, Any]]) -> None:
+    good = [one for one in found if one["status"] == "success"]
+    rate = len(good) / len(found)
+    for one in found:
+        how = f"{one['ops_per_second']:.1f} ops/s" if one in good else one["error"]
+        session.say("COMPUTE", f"worker {one['worker']} on {one['slot']}: {one['status']} {how}")
+    session.say("COMPUTE", f"Successful Workers: {len(good)}/{len(found)}")
+    session.say("COMPUTE", f"Success Rate: {rate:.1%}")
+    verdict = {"status": "PASS"}
+    if rate < 1:
+        bad = next(one for one in found if one not in good)
+        code = "out_of_memory" if bad.get("out_of_memory") else "worker_failed"
+        advice = "; use a smaller --memory or fewer --workers" if code == "out_of_memory" else ""
+        seen = f"{len(good)} of {len(found)} workers succeeded; worker {bad['worker']}"
+        reason = f"{seen} on {bad['slot']}: {bad['error']}{advice}"
+        status = "WARN" if rate >= SUCCESS else "FAIL"
+        verdict = {"status": status, "code": code, "reason": reason}
+    rates = [one["ops_per_second"] for one in good]
+    metrics = [metric("ops_per_second", rates, "ops/s", HIGHER)] if rates else []
+    overlap = min(one["ended"] for one in good) - max(one["begun"] for one in good) if good else 0.0
+    details = {"workers": found, "success_rate": rate, "overlap_s": overlap}
+    session.report.add("alloc.workers", **verdict, details=details, metrics=metrics)
+
+
+def isolation(session: Session, found: list[dict[str, Any]]) -> None:
+    """Fail where a worker saw another device than its own."""
+    strange = [one for one in found if one.get("isolation")]
+    verdict = {"status": "PASS"}
+    if strange:
+        reason = f"worker {strange[0]['worker']} on {strange[0]['slot']}: {strange[0]['error']}"
+        verdict = {"status": "FAIL", "code": "gpu_not_ours", "reason": reason}
+    session.report.add("alloc.isolation", **verdict)
+
+
+def balance(
+    session: Session, slots: list[Slot], orders: list[Order], found: list[dict[str, Any]]
+) -> None:
+    """Hold workers and operations of the slots against each other."""
+    placed: dict[str, int] = defaultdict(int)
+    done: dict[str, int] = defaultdict(int)
+    for order, one in zip(orders, found, strict=True):
+        placed[order.slot_name] += 1
+        done[order.slot_name] += one.get("operations", 0)
+    counts = [placed[slot.name] for slot in slots]
+    work = [done[slot.name] for slot in slots if placed[slot.name]]
+    ratio = max(work) / max(1, min(work))
+    for slot in slots:
+        average = done[slot.name] / max(1, placed[slot.name]) / session.options.duration
+        text = f"{slot.name}: {placed[slot.name]} workers, {average:.1f} ops/s each"
+        session.say("COMPUTE", f"GPU Utilization Breakdown {text}")
+    verdict = {"status": "PASS"}
+    limit = session.options.balance or (None if slots[0].kind == "cpu" else BALANCE)
+    if max(counts) - min(counts) > 1:
+        reason = f"workers a slot: {', '.join(f'{s.name} {placed[s.name]}' for s in slots)}"
+        verdict = {"status": "FAIL", "code": "unbalanced", "reason": reason}
+    elif limit and ratio > limit and all(one["status"] == "success" for one in found):
+        reason = f"the busiest slot did {ratio:.2f} times the work of the least busy, over {limit}"
+        verdict = {"status": "FAIL", "code": "unbalanced", "reason": reason}
+    details = {"workers": dict(placed), "operations": dict(done), "ratio": ratio}
+    session.report.add("alloc.balance", **verdict, details=details)
+
+
+def scaling(
+    session: Session, slots: list[Slot], found: list[dict[str, Any]], alone: float | None
+) -> None:
+    """Say how many times the rate of one worker all of them have."""
+    if not alone:
+        return
+    together = sum(one.get("ops_per_second", 0.0) for one in found)
+    text = f"{len(found)} workers on {len(slots)} slots: {together / alone:.2f} times one worker"
+    session.say("COMPUTE", f"scaling {text}")
+    numbers = [metric("scaling", [together / alone], "", HIGHER)]
+    details = {"alone": alone, "together": together}
+    session.report.add("alloc.scaling", "PASS", details=details, metrics=numbers)
+
+
+def leaks(session: Session, mark: str, before: dict[str, int]) -> None:
+    """Look for processes that stayed, and for memory that did not come back."""
+    left = crew.gone(mark)
+    verdict = {"status": "PASS"}
+    if left:
+        reason = f"{len(left)} processes stayed after the workers: {left[:5]}; they were ended"
+        verdict = {"status": "FAIL", "code": "process_leak", "reason": reason}
+    session.report.add("alloc.processes", **verdict)
+    held = session.faults.get("held-memory")
+    if held:
+        before = {"injected": 0}
+    if not before:
+        reason = "nvidia-smi does not tell the memory in use"
+        session.report.add("alloc.memory", "SKIP", code="unsupported", reason=reason)
+        return
+    after = {"injected": 2 * LEAK_MIB} if held else _settled(before)
+    kept = [f"{name} {after[name] - before[name]} MiB" for name in before
+            if after.get(name, 0) - before[name] > LEAK_MIB]  # fmt: skip
+    verdict = {"status": "PASS"}
+    if kept:
+        reason = f"memory did not come back: {', '.join(kept)}"
+        verdict = {"status": "FAIL", "code": "memory_leak", "reason": reason}
+    details = {"before_mib": before, "after_mib": after}
+    session.report.add("alloc.memory", **verdict, details=details)
+
+
+def _settled(before: dict[str, int]) -> dict[str, int]:
+    """Read memory in use until it is back, for as long as processes are given to end."""
+    deadline = time.monotonic() + crew.GONE_WITHIN
+    while True:
+        after = smi.used_memory()
+        back = all(after.get(name, 0) - used <= LEAK_MIB for name, used in before.items())
+        if back or time.monotonic() > deadline:
+            return after
+        time.sleep(0.5)
+
+
+def neighbours(session: Session, slots: list[Slot]) -> None:
+    """In a job, warn where GPUs that were not given can be opened all the same."""
+    if slots[0].kind == "cpu" and not session.faults.get("neighbour"):
+        return
+    if "SLURM_JOB_ID" not in os.environ and not session.faults.get("neighbour"):
+        return
+    if session.report.devices and any(device["mig"] for device in session.report.devices):
+        return
+    more = 1 if session.faults.get("neighbour") else reachable(len(slots))
+    verdict = {"status": "PASS"}
+    if more:
+        reason = f"{more} GPUs of this node that the job was not given can be opened"
+        verdict = {"status": "WARN", "code": "neighbour_reachable", "reason": reason}
+    session.report.add("alloc.neighbours", **verdict)

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""Many workers on few GPUs: does each get its own, all of it, and is all given back.
+
+    python alloc_stress.py                                      # two workers a GPU, then launches
+    python alloc_stress.py --workers 12 --duration 90 --memory 256
+    python alloc_stress.py --skip-stress --launch-cmd 'python x.py --gpu_ids {gpu_ids}'
+
+Workers are started afresh, round robin over the GPUs of the inherited mask, each bound to one by
+its UUID; they work at the same time. Then a program is given one GPU, all, some, and none.
+Passed: 80 % of the workers, half of the launches, all GPUs alike, and nothing left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _harness.flags import positive, whole
+from _harness.main import Payload, Session, run
+from _harness.verdict import NotPassed
+from _workers import crew, launches, smi, verdicts
+from _workers.slots import Slot, cpus, gpus, round_robin
+from _workers.worker import Order
+
+if TYPE_CHECKING:
+    import argparse
+
+FAULTS = ("die", "allocate", "wrong-slot", "leak", "unbalanced", "held-memory", "neighbour")
+PRESETS = {
+    "basic": {"duration": 30, "memory": 128},
+    "memory": {"workers": 4, "duration": 60, "memory": 1024},
+    "multi": {"workers": 12, "duration": 90, "memory": 256},
+    "ultra": {"workers": 8, "duration": 120, "memory": 512},
+    "ci": {"duration": 15, "memory": 64},
+}
+DEFAULTS = {"duration": 60.0, "memory": 256}
+QUICK_DEFAULTS = {"duration": 15.0, "memory": 256}
+CPU_DEFAULTS = {"duration": 2.0, "memory": 8}
+MOST_WORKERS = 1024
+START_WITHIN = 120.0
+LAUNCH_TIMEOUT = 120.0
+LAUNCHES = 0.5
+
+SCALING_SECONDS = 5.0
+
+
+def body(session: Session) -> None:
+    """Stress, then launch."""
+    session.need_torch()
+    devices = session.devices()
+    mask = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    on_cpu = devices == ["cpu"]
+    slots = cpus() if on_cpu else gpus(session.report.devices, mask)
+    session.say("ENV", "slots " + "  ".join(f"{slot.name}={slot.key}" for slot in slots))
+    made: list[Path] = []
+    for name, wanted, part in (
+        ("stress", not session.options.skip_stress, _stress),
+        ("launch", not session.options.skip_launch, _launch),
+    ):
+        if not wanted:
+            session.report.add(f"alloc.{name}", "SKIP", code="not_asked", reason=f"--skip-{name}")
+            continue
+        with session.attempt(f"alloc.{name}"):
+            part(session, slots, made)
+    if session.options.cleanup:
+        for path in made:
+            path.unlink(missing_ok=True)
+
+
+def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
+    """Let the workers work; then look at success, isolation, balance and what is left."""
+    options, on_cpu = session.options, slots[0].kind == "cpu"
+    defaults = QUICK_DEFAULTS if options.quick else DEFAULTS
+    for name, value in (CPU_DEFAULTS if on_cpu else defaults).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    workers = options.workers or 2 * len(slots)
+    _require_memory(session, slots, workers)
+    before = smi.used_memory() if not on_cpu else {}
+    alone = _alone(session, slots) if options.scaling else None
+    orders = _orders(session, slots, workers, options.duration)
+    readings = Path(options.telemetry) if options.telemetry else None
+    made += [readings] if readings else []
+    with smi.telemetry(readings):
+        found = crew.run(orders, min(START_WITHIN, session.left()))
+    verdicts.workers(session, found)
+    verdicts.isolation(session, found)
+    verdicts.balance(session, slots, orders, found)
+    verdicts.scaling(session, slots, found, alone)
+    verdicts.leaks(session, orders[0].mark, before)
+    verdicts.neighbours(session, slots)
+
+
+def _require_memory(session: Session, slots: list[Slot], workers: int) -> None:
+    """Raise NotPassed where the workers of a slot together ask for more than it has."""
+    each = -(-workers // len(slots)) * session.options.memory
+    for slot, free in _free(session, slots):
+        if each > free:
+            reason = f"{slot}: its workers need {each} MiB together, {free} MiB are free"
+            advice = "use a smaller --memory or fewer --workers"
+            raise NotPassed("ERROR", "out_of_memory", f"{reason}; {advice}", device=slot)
+
+
+def _free(session: Session, slots: list[Slot]) -> list[tuple[str, int]]:
+    if slots[0].kind == "cpu":
+        words = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()
+        return [("cpu", int(words[0]) // 1024 // len(slots))]
+    cuda = session.torch.cuda
+    properties = [cuda.get_device_properties(place) for place in range(len(slots))]
+    return [
+        (slot.name, one.total_memory >> 20) for slot, one in zip(slots, properties, strict=True)
+    ]
+
+
+def _orders(session: Session, slots: list[Slot], workers: int, seconds: float) -> list[Order]:
+    places = round_robin(slots, workers)
+    if session.faults.get("unbalanced"):
+        places = [slots[0]] * workers
+    mark = uuid.uuid4().hex
+    return [
+        Order(
+            number=number,
+            slot_name=slot.name,
+            key=slot.key,
+            kind=slot.kind,
+            memory=session.options.memory,
+            duration=seconds,
+            patience=START_WITHIN + seconds,
+            mark=mark,
+            faults=_faults(session, number),
+        )
+        for number, slot in enumerate(places)
+    ]
+
+
+def _faults(session: Session, worker: int) -> tuple[str, ...]:
+    names = ("die", "allocate", "wrong-slot", "leak")
+    return tuple(name for name in names if session.faults.get(name, worker=worker))
+
+
+def _alone(session: Session, slots: list[Slot]) -> float:
+    """Give the rate of a single worker, operations a second."""
+    seconds = min(SCALING_SECONDS, session.options.duration)
+    found = crew.run(_orders(session, slots, 1, seconds), START_WITHIN)[0]
+    return float(found.get("ops_per_second", 0.0))
+
+
+def _launch(session: Session, slots: list[Slot], made: list[Path]) -> None:
+    """Launch the program with one GPU, all, none and some."""
+    options, on_cpu = session.options, slots[0].kind == "cpu"
+    template = options.launch_cmd or _own_program(on_cpu=on_cpu)
+    found = []
+    for name, ids in launches.configurations(len(slots)).items():
+        argv = launches.command(template, ids)
+        limit = min(options.launch_timeout, session.left())
+        one = launches.launch(name, argv, limit, cpu=ids is None)
+        found.append(one)
+        ended = "timeout" if one.code is None else f"code {one.code}"
+        session.say("COMPUTE", f"{name}: {'PASS' if one.passed else 'FAIL'} ({ended})")
+        for line in [*one.gpu_lines, *([] if one.passed else one.error_lines)]:
+            session.say("COMPUTE", f"  {_plain(line)}")
+    _report_launches(session, found, made)
+
+
+def _own_program(*, on_cpu: bool) -> str:
+    probe = Path(__file__).parent / "_workers" / "probe.py"
+    pretend = " --on_cpu" if on_cpu else ""
+    return f"{shlex.quote(sys.executable)} {shlex.quote(str(probe))}{pretend} --gpu_ids {{gpu_ids}}"
+
+
+def _plain(line: str) -> str:
+    """Keep what a terminal may be shown."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
+
+
+def _report_launches(session: Session, found: list[launches.Launched], made: list[Path]) -> None:
+    bad = [one for one in found if not one.passed]
+    rate = 1 - len(bad) / len(found)
+    details: dict[str, Any] = {"rate": rate, "configurations": [
+        {"name": one.name, "command": one.command, "code": one.code, "seconds": one.seconds,
+         "gpu_lines": one.gpu_lines, "error_lines": one.error_lines} for one in found
+    ]}  # fmt: skip
+    verdict = {"status": "PASS"}
+    if bad:
+        stamp = time.strftime("%Y%m%d_%H%M%S")
+        log = Path(session.options.report_dir) / f"launch_failures_{stamp}.log"
+        launches.write_log(log, bad)
+        made.append(log)
+        details["log"] = str(log)
+        ended = "was not done in time" if bad[0].code is None else f"ended with {bad[0].code}"
+        reason = f"{len(bad)} of {len(found)} launches failed; {bad[0].name} {ended}: see {log}"
+        status = "FAIL" if rate < LAUNCHES else "WARN"
+        verdict = {"status": status, "code": "launch_failed", "reason": reason}
+    session.report.add("alloc.launches", **verdict, details=details)
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add this payload's flags."""
+    parser.add_argument("--workers", type=whole, help="(two for each GPU)")
+    parser.add_argument("--memory", type=whole, help="MiB of each worker, in all (256)")
+    parser.add_argument("--preset", choices=sorted(PRESETS), help="what flags do not say")
+    parser.add_argument("--skip-stress", action="store_true")
+    parser.add_argument("--skip-launch", action="store_true")
+    parser.add_argument("--cleanup", action="store_true", help="remove the logs that it made")
+    parser.add_argument("--scaling", action="store_true", help="measure one worker alone, too")
+    parser.add_argument("--balance", type=positive, help="most work of a GPU over the least (1.25)")
+    parser.add_argument("--launch-cmd", help="the program to launch, with {gpu_ids} in it")
+    parser.add_argument("--launch-timeout", type=positive, default=LAUNCH_TIMEOUT)
+    parser.add_argument("--telemetry", metavar="FILE", help="nvidia-smi's readings, each second")
+
+
+def check_flags(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Fill in the preset, and refuse what cannot be."""
+    for name, value in PRESETS.get(options.preset or "", {}).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
+    if options.preset == "ci":
+        options.cleanup = True
+    if options.workers and options.workers > MOST_WORKERS:
+        parser.error(f"--workers is at most {MOST_WORKERS}")
+    if options.launch_cmd is not None and "{gpu_ids}" not in options.launch_cmd:
+        parser.error("--launch-cmd needs {gpu_ids} where the numbers of the GPUs go")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        parser.error("it starts workers of its own: run it with python, not torchrun")
+
+
+if __name__ == "__main__":
+    run(
+        Payload(
+            name="alloc_stress",
+            description="Many workers on few GPUs: each its own, and all given back.",
+            body=body,
+            faults=FAULTS,
+            timeout=900.0,
+            add_flags=add_flags,
+            check=check_flags,
+        )
+    )

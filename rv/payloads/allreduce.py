@@ -1,0 +1,317 @@
+#!/usr/bin/env python3
+"""Collectives between GPUs: every element right on every rank, how fast, and who is late.
+
+    torchrun --nproc_per_node=4 allreduce.py
+    torchrun --nproc_per_node=2 allreduce.py --device cpu --iters 50 --numel 2000000
+
+Five collectives from 8 bytes to 4 GiB, with inputs of small integers whose results are exact.
+Bandwidths are nccl-tests' algbw and busbw, by the slowest rank of each iteration; only those of
+256 MiB and more are held against a floor. All-reduce is timed bare in the same run, for the ratio.
+Ranks that come late to a barrier after equal work are named, and with --pairwise slow nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import time
+from typing import TYPE_CHECKING, Any
+
+from _collectives import arrival, pairs
+from _collectives.measure import Field, Row, bare, measure
+from _collectives.operations import OPERATIONS, bandwidths
+from _collectives.patterns import EXACT
+from _collectives.sweep import (
+    as_details,
+    busbw_samples,
+    gated,
+    most_bytes,
+    size_word,
+    sweep,
+)
+from _harness.flags import positive, whole
+from _harness.inject import OF_RANKS
+from _harness.main import Payload, Session, run
+from _harness.metrics import HIGHER, LOWER, metric
+from _harness.timing import time_each
+
+if TYPE_CHECKING:
+    from _harness.ranks import Group
+
+FAULTS = (*OF_RANKS, "bitflip", "nan", "slow", "slow-call", "slow-node")
+LATE = {"cuda": (1.05, 1.11), "cpu": (3.0, 3.0)}
+"""From which multiple of the peers' time a rank is late: a warning, a failure."""
+
+LEAST_RATIO = (0.95, 0.75)
+"""Of bare all-reduce's bandwidth: below the first is a warning, below the second a failure."""
+
+PAIR_BYTES = {"cuda": 256 << 20, "cpu": 1 << 20}
+SLOW_NODE = 0.90
+
+
+def body(session: Session) -> None:
+    """Measure the collectives, then who is late, then the pairs of nodes."""
+    torch = session.need_torch()
+    device = session.devices()[0]
+    with session.group(device) as group:
+        field = _field(session, group)
+        session.say("DDP", f"{group.backend}, {field.world} ranks on {', '.join(group.hosts)}")
+        started = time.perf_counter()
+        found = sweep(field, session.options, lambda text: session.say("DDP", text))
+        _report_sweep(session, found, time.perf_counter() - started)
+        if "all_reduce" in found:
+            _check_speed(session, field, found["all_reduce"][-1])
+        if field.world > 1:
+            _check_arrival(session, field, group, torch)
+        if session.options.pairwise:
+            _check_pairs(session, field, group)
+
+
+def _field(session: Session, group: Group) -> Field:
+    kind = "cpu" if group.device == "cpu" else "cuda"
+    spoil = (
+        _spoiler(session) if session.faults.get("bitflip") or session.faults.get("nan") else None
+    )
+    delay = functools.partial(time.sleep, 0.1) if session.faults.get("slow-call") else None
+    device = "cpu" if kind == "cpu" else group.device
+    torch = group.torch
+    return Field(
+        torch=torch, dist=group.dist, rank=group.ranks.rank, world=group.ranks.world,
+        device=device, dtype=session.options.dtype, spoil=spoil, delay=delay,
+        time_each=functools.partial(time_each, torch, device),
+    )  # fmt: skip
+
+
+def _spoiler(session: Session) -> Any:
+    """Damage one element of an output before it is checked."""
+
+    def spoil(out: Any) -> None:
+        place = out.numel() // 2
+        out[place] = out[place] + 1 if session.faults.get("bitflip") else float("nan")
+
+    return spoil
+
+
+def _report_sweep(session: Session, found: dict[str, list[Row]], seconds: float) -> None:
+    """Add a test for each collective, and the seed's own line."""
+    world = session.ranks.world
+    for name, rows in found.items():
+        wrong = [row for row in rows if row.wrong]
+        verdict = {"status": "PASS"}
+        if wrong:
+            seen = f"{name} of {size_word(wrong[0].nbytes)}: {wrong[0].wrong} wrong elements"
+            verdict = {
+                "status": "FAIL",
+                "code": "wrong_collective",
+                "reason": f"{seen}, first at {wrong[0].where}",
+            }
+        details = {"rows": [as_details(row) for row in rows], "dtype": session.options.dtype}
+        _add(session, f"allreduce.{name}", verdict, details=details, metrics=_metrics(rows, world))
+    last = found.get("all_reduce", next(iter(found.values())))[-1]
+    ok = not any(row.wrong for rows in found.values() for row in rows)
+    spent = sum(last.seconds) if session.options.numel else seconds
+    numbers = f"numel={last.elements} iters={len(last.seconds)} time={spent:.3f}"
+    session.report.extra["ddp"] = {
+        "world": world, "iters": len(last.seconds), "numel": last.elements, "time": spent, "ok": ok,
+    }  # fmt: skip
+    session.say("DDP", f"world={world} {numbers} ok={ok}")
+
+
+def _add(session: Session, name: str, verdict: dict[str, str], **more: Any) -> None:
+    """Add a test once: on rank 0 with all it found, elsewhere with its verdict alone."""
+    if session.ranks.rank:
+        more = {}
+        name = f"{name}.rank"
+    session.report.add(name, **verdict, **more)
+
+
+def _metrics(rows: list[Row], world: int) -> list[dict[str, Any]]:
+    """Give latency at the least size and bandwidth at those that count."""
+    kept = [metric("latency_us", [s * 1e6 for s in rows[0].seconds], "us", LOWER)]
+    for row in gated(rows) if world > 1 else []:
+        name, samples = f"busbw_{size_word(row.nbytes)}", busbw_samples(row, world)
+        kept.append(metric(name, samples, "GB/s", HIGHER, bytes=row.nbytes, world=world))
+    return kept
+
+
+def _check_speed(session: Session, field: Field, row: Row) -> None:
+    """Hold the largest all-reduce against the bare call and against the floor."""
+    if field.world == 1:
+        return
+    options = session.options
+    rounds = max(5, min(50, round(1.0 / max(row.middle, 1e-6))))
+    seconds = bare(field, row.elements, rounds)
+    plain = bandwidths(OPERATIONS["all_reduce"], row.nbytes, field.world, seconds)[1]
+    ratio = row.busbw / plain
+    size = size_word(row.nbytes)
+    warn, fail = (options.min_ratio, options.min_ratio) if options.min_ratio else LEAST_RATIO
+    judged = field.device != "cpu" or options.min_ratio
+    verdict = {"status": "PASS"}
+    if judged and ratio < warn:
+        status, code = ("FAIL", "below_floor") if ratio < fail else ("WARN", "below_reference")
+        seen = f"busbw {row.busbw:.1f} GB/s at {size} is {ratio:.2f} of the bare call's {plain:.1f}"
+        verdict = {"status": status, "code": code, "reason": seen}
+    elif options.min_busbw and row.busbw < options.min_busbw:
+        seen = f"busbw {row.busbw:.1f} GB/s at {size} is below {options.min_busbw:g}"
+        verdict = {"status": "FAIL", "code": "below_floor", "reason": seen}
+    session.say("DDP", f"bare all_reduce {size}: {plain:.1f} GB/s, ratio {ratio:.3f}")
+    numbers = [
+        metric("ratio_to_bare", [ratio], "", HIGHER),
+        metric("bare", [plain], "GB/s", HIGHER),
+    ]
+    _add(session, "allreduce.speed", verdict, metrics=numbers, details={"bytes": row.nbytes})
+
+
+def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> None:
+    """Name the ranks that come late after equal work."""
+    kind = "cpu" if field.device == "cpu" else "cuda"
+    size, repeats = (192, 4) if kind == "cpu" else (4096, 40)
+    work = arrival.equal_work(torch, field.device, size, repeats)
+    slow = session.faults.get("slow")
+    factor = int(slow.number("factor", 5)) if slow else 1
+
+    def slowed() -> None:
+        for _ in range(factor):
+            work()
+
+    found = arrival.arrivals(field, slowed)
+    warn, fail = LATE[kind]
+    late = arrival.stragglers(found, warn)
+    verdict = {"status": "PASS"}
+    if late:
+        status = "FAIL" if late[0][1] >= fail else "WARN"
+        names = ", ".join(
+            f"rank {one.rank} on {group.hosts[one.rank]} ({ratio:.2f} times its peers)"
+            for one, ratio in late
+        )
+        verdict = {"status": status, "code": "straggler", "reason": f"late to a barrier: {names}"}
+    details = [{"rank": one.rank, "work_s": one.work, "wait_s": one.wait} for one in found]
+    _add(session, "allreduce.arrival", verdict, details={"arrivals": details})
+    worst = max(found, key=lambda one: one.work)
+    session.say("DDP", f"slowest to arrive: rank {worst.rank} on {group.hosts[worst.rank]}")
+
+
+def _check_pairs(session: Session, field: Field, group: Group) -> None:
+    """Measure all-reduce between pairs of nodes, and name those slow with every partner."""
+    members = _nodes(field, group)
+    found = [
+        pair
+        for met in pairs.rounds(len(members), session.options.pairwise)
+        for pair in _measure_round(session, field, members, met)
+    ]
+    for pair in found:
+        session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
+    slow = pairs.slow_nodes(found, SLOW_NODE)
+    verdict = {"status": "PASS"}
+    if not found:
+        reason = f"{len(members)} node: a pair needs two"
+        verdict = {"status": "SKIP", "code": "not_run", "reason": reason}
+    elif slow and (field.device != "cpu" or session.faults.faults):
+        reason = f"slow with every partner: {', '.join(slow)}"
+        verdict = {"status": "FAIL", "code": "peer_outlier", "reason": reason}
+    _add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in found]})
+
+
+def _nodes(field: Field, group: Group) -> list[tuple[str, list[int]]]:
+    """Give the nodes, as names with their ranks, in the order of torchrun's node ranks."""
+    numbers = [int(one[0]) for one in field.gather([float(group.ranks.node)])]
+    named = sorted(set(numbers))
+    every = [[rank for rank, node in enumerate(numbers) if node == number] for number in named]
+    return [(f"{group.hosts[ranks[0]]}#{n}", ranks) for n, ranks in zip(named, every, strict=True)]
+
+
+def _measure_round(
+    session: Session,
+    field: Field,
+    members: list[tuple[str, list[int]]],
+    met: list[tuple[int, int]],
+) -> list[pairs.Pair]:
+    """Let the pairs of a round work at the same time; every rank learns all results."""
+    dist, mine, speed = field.dist, None, 0.0
+    groups = [dist.new_group([*members[a][1], *members[b][1]]) for a, b in met]
+    for (one, other), group in zip(met, groups, strict=True):
+        ranks = [*members[one][1], *members[other][1]]
+        if field.rank in ranks:
+            mine = (one, other)
+            speed = _pair_speed(session, field, group, len(ranks))
+    every = field.gather([speed, float(met.index(mine)) if mine else -1.0])
+    best = {int(place): rate for rate, place in every if place >= 0}
+    for group in groups:
+        if group != dist.GroupMember.NON_GROUP_MEMBER:
+            dist.destroy_process_group(group)
+    return [pairs.Pair(members[a][0], members[b][0], best[n]) for n, (a, b) in enumerate(met)]
+
+
+def _pair_speed(session: Session, field: Field, group: Any, world: int) -> float:
+    kind = "cpu" if field.device == "cpu" else "cuda"
+    nbytes = min(PAIR_BYTES[kind], most_bytes(field, session.options))
+    strikes = session.faults.get("slow-node", node=session.ranks.node)
+    slow = functools.partial(time.sleep, 0.1) if strikes else None
+    near = Field(
+        torch=field.torch, dist=field.dist, rank=field.dist.get_rank(group), world=world,
+        device=field.device, time_each=field.time_each, group=group, dtype=field.dtype, delay=slow,
+    )  # fmt: skip
+    total = nbytes // field.itemsize
+    return measure(near, OPERATIONS["all_reduce"], total, budget=0.5, iters=10).busbw
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add this payload's flags."""
+    parser.add_argument("--collectives", type=_collectives, help="comma-separated; all unless told")
+    parser.add_argument("--iters", type=_auto, help="iterations of each size; 0: by --duration")
+    parser.add_argument("--numel", type=_auto, help="one size, in elements; 0: a sweep of sizes")
+    parser.add_argument("--max-bytes", type=whole, help="the largest size")
+    parser.add_argument("--step", type=whole, help="from size to size times this (2; --quick 8)")
+    parser.add_argument("--dtype", choices=sorted(EXACT), default="float32")
+    parser.add_argument(
+        "--min-busbw", type=positive, help="GB/s of the largest all_reduce to fail below"
+    )
+    parser.add_argument("--min-ratio", type=positive, help="of the bare call's busbw to fail below")
+    parser.add_argument(
+        "--pairwise", choices=["quick", "all"], help="measure between pairs of nodes"
+    )
+
+
+def check_flags(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Fill in what depends on other flags."""
+    if options.step == 1:
+        parser.error("--step must be at least 2")
+    if not options.collectives:
+        options.collectives = ["all_reduce"] if options.numel else list(OPERATIONS)
+
+
+def _collectives(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in OPERATIONS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no collective {unknown[0]!r}: {', '.join(OPERATIONS)}")
+    return names
+
+
+def _auto(text: str) -> int | None:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is below 0")
+    return value or None
+
+
+def aliases(document: dict[str, Any]) -> dict[str, Any]:
+    """Give the result under the names that the first version of this test had."""
+    if document["summary"]["status"] == "SKIP":
+        return {"ddp_tests_skipped.json": {"skipped": True, "reason": "no_gpu"}}
+    return {"ddp_tests_result.json": document["ddp"]} if "ddp" in document else {}
+
+
+PAYLOAD = Payload(
+    name="allreduce",
+    description="Collectives: exact on every rank, how fast, and who is late.",
+    body=body,
+    faults=FAULTS,
+    timeout=600.0,
+    add_flags=add_flags,
+    check=check_flags,
+    aliases=aliases,
+)
+
+if __name__ == "__main__":
+    run(PAYLOAD)

@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Memory and links: how fast, and that every bit that was written is read back.
+
+    python membw.py                 # all GPUs of this node, at the same time
+    python membw.py --device cpu --quick
+
+STREAM's kernels on each device, host links (pinned, pageable, both ways, all GPUs at once), links
+between every two GPUs, the PCIe link under load, and pattern tests over 90 % of the free memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import statistics
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _bandwidth import links, patterns, pcie
+from _bandwidth.flags import add_flags, check_flags, sized
+from _bandwidth.stream import Streamed, stream
+from _bandwidth.together import together
+from _harness.main import Payload, Session, run
+from _harness.metrics import HIGHER, metric
+from _harness.timing import time_each
+from _harness.verdict import NotPassed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FAULTS = ("bitflip", "stuck-bit", "host-copy", "peer-copy", "slow-gpu", "slow-peer", "pcie")
+STREAM_BYTES = {"cuda": 1 << 30, "cpu": 1 << 24}
+PEER_BYTES = {"cuda": 1 << 30, "cpu": 1 << 22}
+LINK_BYTES = {"cuda": 1 << 28, "cpu": 1 << 22}
+QUICK_SHARE = 4
+"""A quick run copies a quarter of these bytes, and fills a quarter of what is free."""
+CPU_MEMORY = {False: 64 << 20, True: 4 << 20}
+
+OUTLIER = (0.95, 0.90)
+"""Of the median of three GPUs or more: below the first a warning, below the second a failure."""
+
+SLOW_PEER = 0.75
+
+
+def body(session: Session) -> None:
+    """Run the parts that were asked for."""
+    session.need_torch()
+    devices = session.devices()
+    steps: dict[str, Callable[[Session, list[str]], None]] = {
+        "stream": _stream,
+        "host": _host,
+        "peer": _peer,
+        "pcie": _pcie,
+        "patterns": _patterns,
+    }
+    for name in session.options.parts:
+        with session.attempt(f"membw.{name}"):
+            steps[name](session, devices)
+
+
+def _kind(device: str) -> str:
+    return device.partition(":")[0]
+
+
+def _timer(session: Session, device: str) -> Callable[..., list[float]]:
+    return functools.partial(time_each, session.torch, device)
+
+
+def _groups(session: Session, devices: list[str]) -> list[list[str]]:
+    """Give the devices that work at the same time."""
+    return [[device] for device in devices] if session.options.serial else [devices]
+
+
+def _stream(session: Session, devices: list[str]) -> None:
+    """Run STREAM's kernels on all devices at once."""
+    torch, quick = session.torch, session.options.quick
+    rounds = (5 if quick else 10) if devices == ["cpu"] else 30
+
+    def spoil(result: Any, kernel: str) -> None:
+        if session.faults.get("bitflip", kernel=kernel):
+            result[len(result) // 2] += 1
+
+    def one(device: str) -> list[Streamed]:
+        nbytes = STREAM_BYTES[_kind(device)] // (QUICK_SHARE if quick else 1)
+        return stream(torch, device, nbytes, rounds, _timer(session, device), spoil)
+
+    found = [rows for group in _groups(session, devices) for rows in together(group, one)]
+    for device, rows in zip(devices, found, strict=True):
+        _slowed(session, device, rows)
+        metrics = [metric(f"stream_{row.kernel}", row.rates, "GB/s", HIGHER) for row in rows]
+        bad = next((row for row in rows if row.wrong), None)
+        verdict = {"status": "PASS"}
+        if bad:
+            seen = f"{device}: {bad.kernel}: {bad.wrong} wrong elements, first {bad.first}"
+            verdict = {"status": "FAIL", "code": "wrong_result", "reason": seen}
+        at_once = 1 if session.options.serial else len(devices)
+        details = {"data": "integers below 1021", "devices_at_once": at_once}
+        _add(session, "membw.stream", verdict, device, metrics, details)
+    copies = [statistics.median(rows[0].rates) for rows in found]
+    _compare(session, devices, copies)
+
+
+def _slowed(session: Session, device: str, rows: list[Streamed]) -> None:
+    """Pretend that a device is half as fast."""
+    if session.faults.get("slow-gpu", device=device):
+        for row in rows:
+            row.rates[:] = [rate / 2 for rate in row.rates]
+
+
+def _compare(session: Session, devices: list[str], rates: list[float]) -> None:
+    """Hold the GPUs of the node against each other."""
+    if session.faults.get("slow-gpu") and devices == ["cpu"]:
+        devices, rates = ["cpu", "peer 1", "peer 2"], [rates[0], rates[0] * 2, rates[0] * 2]
+    if len(devices) < 3:
+        return
+    ratios = [rate / statistics.median(rates) for rate in rates]
+    slow = [f"{name} at {ratio:.2f}" for name, ratio in zip(devices, ratios, strict=True)
+            if ratio < OUTLIER[0]]  # fmt: skip
+    verdict = {"status": "PASS"}
+    if slow:
+        status = "FAIL" if min(ratios) < OUTLIER[1] else "WARN"
+        reason = f"copy rate of {', '.join(slow)} of the median"
+        verdict = {"status": status, "code": "peer_outlier", "reason": reason}
+    session.report.add("membw.peers_alike", **verdict)
+
+
+def _host(session: Session, devices: list[str]) -> None:
+    """Measure the links to the host: each device alone, then all at the same time."""
+    torch = session.torch
+
+    def spoil(arrived: Any) -> None:
+        if session.faults.get("host-copy"):
+            arrived[len(arrived) // 2] ^= 1
+
+    def one(device: str) -> list[links.Link]:
+        nbytes = LINK_BYTES[_kind(device)] // (QUICK_SHARE if session.options.quick else 1)
+        return links.host_links(torch, device, nbytes, _timer(session, device), spoil)
+
+    alone = [one(device) for device in devices]
+    at_once = together(devices, one) if len(devices) > 1 else []
+    for name, found in (("membw.host", alone), ("membw.host_all_at_once", at_once)):
+        for device, rows in zip(devices if found else [], found, strict=True):
+            metrics = [metric(row.name, row.rates, "GB/s", HIGHER) for row in rows]
+            wrong = max(row.wrong for row in rows)
+            verdict = {"status": "PASS"}
+            if wrong:
+                reason = f"{device}: {wrong} bytes came back from the device changed"
+                verdict = {"status": "FAIL", "code": "host_copy_mismatch", "reason": reason}
+            _add(session, name, verdict, device, metrics, {})
+
+
+def _peer(session: Session, devices: list[str]) -> None:
+    """Measure the links between every two devices."""
+    faulty = session.faults.get("peer-copy") or session.faults.get("slow-peer")
+    if len(devices) < 2 and not faulty:
+        reason = "one device has no peer"
+        raise NotPassed("SKIP", "not_run", reason)
+    shown = devices if len(devices) > 1 else devices * 3
+
+    def spoil(arrived: Any) -> None:
+        if session.faults.get("peer-copy"):
+            arrived[len(arrived) // 2] ^= 1
+
+    nbytes = PEER_BYTES[_kind(devices[0])] // (QUICK_SHARE if session.options.quick else 1)
+    found = links.peers(session.torch, shown, nbytes, spoil)
+    if session.faults.get("slow-peer"):
+        found[0] = found[0]._replace(one_way=found[0].one_way / 1e3)
+    for link in found:
+        way = "direct" if link.direct else "through the host"
+        text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
+        session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
+    verdict = _judged_peers(session, found, devices)
+    metrics = [
+        metric("peer_one_way", [link.one_way for link in found], "GB/s", HIGHER),
+        metric("peer_both_ways", [link.both_ways for link in found], "GB/s", HIGHER),
+    ]
+    details = {"links": [link._asdict() for link in found]}
+    session.report.add("membw.peer", **verdict, metrics=metrics, details=details)
+
+
+def _judged_peers(session: Session, found: list[links.Peer], devices: list[str]) -> dict[str, str]:
+    wrong = [link for link in found if link.wrong]
+    if wrong:
+        seen = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} bytes arrived changed"
+        return {"status": "FAIL", "code": "peer_copy_mismatch", "reason": seen}
+    middle = statistics.median(link.one_way for link in found)
+    slow = [link for link in found if link.one_way < SLOW_PEER * middle]
+    judged = devices[0] != "cpu" or session.faults.get("slow-peer")
+    if slow and judged:
+        named = ", ".join(f"{a.source} to {a.target} {a.one_way:.1f}" for a in slow)
+        seen = f"{named} GB/s, where the median is {middle:.1f}"
+        return {"status": "FAIL", "code": "slow_link", "reason": seen}
+    return {"status": "PASS"}
+
+
+def _pcie(session: Session, devices: list[str]) -> None:
+    """Read each GPU's PCIe link while copies keep it awake."""
+    fault = session.faults.get("pcie")
+    if devices == ["cpu"] and not fault:
+        raise NotPassed("SKIP", "unsupported", "a CPU has no PCIe link to test")
+    for device in devices:
+        link = pcie.Pcie(5, 5, 8, 16) if fault else _under_load(session, device)
+        verdict = {"status": "PASS"}
+        if link is None:
+            reason = f"{device}: nvidia-smi does not tell its PCIe link"
+            verdict = {"status": "SKIP", "code": "unsupported", "reason": reason}
+        elif pcie.complaint(link):
+            status = "FAIL" if link.width < link.width_max else "WARN"
+            reason = f"{device}: PCIe link under load is {pcie.complaint(link)}"
+            verdict = {"status": status, "code": "slow_link", "reason": reason}
+        details = link._asdict() if link else {}
+        _add(session, "membw.pcie", verdict, device, [], details)
+
+
+def _under_load(session: Session, device: str) -> pcie.Pcie | None:
+    """Ask while a thread copies to the device."""
+    torch = session.torch
+    uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
+    host = torch.empty(LINK_BYTES["cuda"], dtype=torch.uint8, pin_memory=True)
+    there = torch.empty_like(host, device=device)
+    over = threading.Event()
+
+    def load() -> None:
+        while not over.is_set():
+            there.copy_(host, non_blocking=True)
+            torch.cuda.synchronize(device)
+
+    loader = threading.Thread(target=load, daemon=True)
+    loader.start()
+    link = pcie.read(uuid) if uuid else None
+    over.set()
+    loader.join()
+    return link
+
+
+def _patterns(session: Session, devices: list[str]) -> None:
+    """Write patterns over most of the memory of all devices at once, and read them back."""
+    options = session.options
+    sizes = {device: _memory(session, device) for device in devices}
+
+    def spoil(test: str, memory: patterns.Memory) -> None:
+        if session.faults.get("stuck-bit", test=test):
+            memory.flip(memory.count // 2, 5)
+
+    def one(device: str) -> list[patterns.Found]:
+        memory = patterns.Memory(session.torch, device, sizes[device])
+        return list(patterns.run(memory, options.shifts, options.seed, spoil))
+
+    found = [rows for group in _groups(session, devices) for rows in together(group, one)]
+    for device, rows in zip(devices, found, strict=True):
+        for row in rows:
+            verdict = {"status": "PASS"}
+            if row.total:
+                bits = f"first at byte {row.offset} with wrong bits {row.bits:#x}"
+                reason = f"{device}: {row.test}: {row.total} mismatching words, {bits}"
+                verdict = {"status": "FAIL", "code": "memory_mismatch", "reason": reason}
+            details = {"bytes": sizes[device], **row._asdict()}
+            _add(session, f"membw.pattern.{row.test}", verdict, device, [], details)
+    _release(session, devices)
+
+
+def _release(session: Session, devices: list[str]) -> None:
+    if devices != ["cpu"]:
+        session.torch.cuda.empty_cache()
+
+
+def _memory(session: Session, device: str) -> int:
+    """Give the bytes to test on a device; raises NotPassed for more than is free."""
+    asked = session.options.memory
+    if device == "cpu":
+        free = _free_on_host()
+        wanted = sized(asked, free) if asked else min(free // 2, CPU_MEMORY[session.options.quick])
+    else:
+        session.torch.cuda.empty_cache()
+        free = int(session.torch.cuda.mem_get_info(device)[0])
+        wanted = sized(asked or f"{90 // (QUICK_SHARE if session.options.quick else 1)}%", free)
+    if wanted > free:
+        need = f"{wanted / 1e9:.2f} GB to test, {free / 1e9:.2f} GB free"
+        raise NotPassed("ERROR", "out_of_memory", f"{device}: {need}", device=device)
+    return wanted
+
+
+def _free_on_host() -> int:
+    words = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    return int(words[1]) * 1024 if words else 1 << 30
+
+
+def _add(
+    session: Session,
+    name: str,
+    verdict: dict[str, str],
+    device: str,
+    metrics: list[dict[str, Any]],
+    details: dict[str, Any],
+) -> None:
+    """Add a test, hold its numbers against the floors, and print them."""
+    low = [
+        f"{one['name']} {one['value']:.1f} GB/s, below {session.options.floors[one['name']]:g}"
+        for one in metrics
+        if one["value"] < session.options.floors.get(one["name"], 0)
+    ]
+    if low and verdict["status"] == "PASS":
+        reason = f"{device}: {'; '.join(low)}"
+        verdict = {"status": "FAIL", "code": "below_floor", "reason": reason}
+    session.report.add(name, **verdict, device=device, metrics=metrics, details=details)
+    numbers = "  ".join(f"{one['name']} {one['value']:.1f}" for one in metrics)
+    session.say("COMPUTE", f"{device} {name} {verdict['status']}  {numbers}")
+
+
+if __name__ == "__main__":
+    run(
+        Payload(
+            name="membw",
+            description="Memory and links: how fast, and every bit right.",
+            body=body,
+            faults=FAULTS,
+            timeout=900.0,
+            add_flags=add_flags,
+            check=check_flags,
+        )
+    )

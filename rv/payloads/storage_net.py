@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Write, sync and read files where checkpoints go, and see that they come back whole, how fast.
+
+    storage_net.py --path /scratch/me                       # this node
+    torchrun --nproc_per_node=4 storage_net.py              # many writers at once
+    storage_net.py --download https://host/file             # the way out, only when asked for
+
+Everything happens in a folder of its own, which is all that is removed in the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _harness.flags import positive, whole
+from _harness.main import Payload, Session, run
+from _harness.metrics import HIGHER, metric
+from _harness.verdict import NotPassed
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+
+MIB = 2**20
+BLOCK = 4 * MIB
+SMALL = 4096  # bytes of a small file
+RESERVE = 2.0  # times what is written must be free
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this payload."""
+    default = os.environ.get("RV_CHECKPOINT_DIR") or os.environ.get("RV_OUTPUT_DIR") or "."
+    parser.add_argument("--path", default=default, help="folder to test (default: for checkpoints)")
+    parser.add_argument("--size", type=positive, help="MiB of the large file (64 quick, 1024)")
+    parser.add_argument("--files", type=whole, help="number of small files (100 quick, 1000)")
+    parser.add_argument("--repeats", type=whole, default=3, help="how often each is measured")
+    parser.add_argument("--floor", type=positive, help="MB/s under which writing fails")
+    parser.add_argument("--download", help="URL to fetch and drop; nothing is fetched without it")
+
+
+def check(_parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Settle the sizes."""
+    options.size = options.size or (64.0 if options.quick else 1024.0)
+    options.files = options.files or (100 if options.quick else 1000)
+
+
+def body(session: Session) -> None:
+    """Test the file system with all ranks at once, then the network if asked for."""
+    with _own_folder(Path(session.options.path), session.options) as folder:
+        if session.ranks.alone:
+            _attempt(session, "storage.large_file", lambda: _large(session, folder))
+        else:
+            _attempt(session, "storage.many_ranks", lambda: _together(session, folder))
+        _attempt(session, "storage.small_files", lambda: _small(session, folder))
+        _attempt(session, "storage.rename", lambda: _rename(session, folder))
+    _attempt(session, "network.download", lambda: _download(session))
+
+
+def _attempt(session: Session, test: str, function: Callable[[], object]) -> None:
+    """Run one test; the others run whatever becomes of it."""
+    session.test = test
+    try:
+        function()
+    except NotPassed as outcome:
+        session.fail(outcome)
+
+
+def _together(session: Session, folder: Path) -> None:
+    """Let all ranks write at once, and add their rates up."""
+    torch = session.need_torch()
+    with session.group("cpu") as group:
+        group.dist.barrier()
+        rate = torch.tensor([_large(session, folder)])
+        group.dist.all_reduce(rate)
+        world = group.ranks.world
+    session.say("STORAGE", f"{world} ranks together: write {rate.item():.0f} MB/s")
+    if session.ranks.rank == 0:
+        total = metric("write_together", [rate.item()], "MB/s", HIGHER)
+        details = {"ranks": world}
+        session.report.add("storage.many_ranks", "PASS", details=details, metrics=[total])
+
+
+@contextlib.contextmanager
+def _own_folder(parent: Path, options: argparse.Namespace) -> Iterator[Path]:
+    """Make a folder that nobody else has, and remove that one only."""
+    wanted = (options.size * MIB + options.files * SMALL) * RESERVE
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(parent).free
+        folder = Path(tempfile.mkdtemp(prefix=".rv-storage-", dir=parent))
+    except OSError as error:
+        raise NotPassed("ERROR", "not_written", f"cannot write in {parent}: {error}") from error
+    try:
+        if free < wanted:
+            reason = f"{parent} has {free / MIB:.0f} MiB free, {wanted / MIB:.0f} are needed"
+            raise NotPassed("ERROR", "could_not_run", reason)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _large(session: Session, folder: Path) -> float:
+    """Write a large file, sync it, read it past the cache, compare all bytes; give MB/s written."""
+    options = session.options
+    blocks = max(1, round(options.size * MIB / BLOCK))
+    writes, reads, cold = [], [], True
+    for repeat in range(options.repeats):
+        file = folder / f"large.{repeat}"
+        written, digest = _write(file, blocks, options.seed + repeat + session.ranks.rank)
+        if session.faults.get("corrupt-file", repeat=repeat):
+            _corrupt(file)
+        cold = _drop_cache(file) and cold
+        seconds, seen = _read(file)
+        if seen != digest:
+            raise NotPassed(
+                "FAIL", "storage_mismatch", f"{file.name} on {options.path} came back changed"
+            )
+        writes.append(blocks * BLOCK / written / 1e6)
+        reads.append(blocks * BLOCK / seconds / 1e6)
+        file.unlink()
+    details = {"path": options.path, "bytes": blocks * BLOCK, "read_past_cache": cold}
+    session.say("STORAGE", f"write {max(writes):.0f} MB/s (synced), read {max(reads):.0f} MB/s")
+    slow = options.floor is not None and max(writes) < options.floor
+    reason = f"{max(writes):.0f} MB/s written, {options.floor:g} wanted" if slow else ""
+    session.report.add(
+        "storage.large_file", "FAIL" if slow else "PASS", code="below_floor" if slow else "",
+        reason=reason, details=details,
+        metrics=[metric("write", writes, "MB/s", HIGHER), metric("read", reads, "MB/s", HIGHER)],
+    )  # fmt: skip
+    return max(writes)
+
+
+def _block(seed: int, number: int) -> bytes:
+    """Make bytes that no file system stores as less: a hash stretched, different in each block."""
+    return hashlib.shake_128(f"{seed}/{number}".encode()).digest(BLOCK)
+
+
+def _write(file: Path, blocks: int, seed: int) -> tuple[float, str]:
+    """Write and sync; give the seconds in which the file system was at work, and the digest."""
+    digest, seconds = hashlib.sha256(), 0.0
+    with file.open("wb", buffering=0) as target:
+        for number in range(blocks):
+            block = _block(seed, number)
+            digest.update(block)
+            start = time.perf_counter()
+            target.write(block)
+            seconds += time.perf_counter() - start
+        start = time.perf_counter()
+        os.fsync(target.fileno())
+        return seconds + time.perf_counter() - start, digest.hexdigest()
+
+
+def _read(file: Path) -> tuple[float, str]:
+    """Read all of it; give the seconds in which the file system was at work, and the digest."""
+    digest, seconds = hashlib.sha256(), 0.0
+    with file.open("rb", buffering=0) as source:
+        while True:
+            start = time.perf_counter()
+            block = source.read(BLOCK)
+            seconds += time.perf_counter() - start
+            if not block:
+                return max(seconds, 1e-9), digest.hexdigest()
+            digest.update(block)
+
+
+def _drop_cache(file: Path) -> bool:
+    """Ask the kernel to forget a file, so that it is read from where it lies; say if it took it."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    except (AttributeError, OSError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def _corrupt(file: Path) -> None:
+    """Change one byte behind everybody's back: the fault that the comparison is there to find."""
+    with file.open("r+b") as target:
+        target.seek(1234)
+        old = target.read(1)
+        target.seek(1234)
+        target.write(bytes([old[0] ^ 1]))
+
+
+def _small(session: Session, folder: Path) -> None:
+    """Create, list, read and remove many small files: what metadata servers are slow at."""
+    options, rates = session.options, []
+    content = b"x" * SMALL
+    for _ in range(options.repeats):
+        start = time.perf_counter()
+        names = [folder / f"small.{number}" for number in range(options.files)]
+        for name in names:
+            name.write_bytes(content)
+        if session.faults.get("lost-file"):
+            names[0].unlink()
+        found = sorted(path.name for path in folder.glob("small.*"))
+        good = found == sorted(name.name for name in names)
+        if not good or any(name.read_bytes() != content for name in names):
+            reason = f"{len(found)} of {len(names)} small files came back in {options.path}"
+            raise NotPassed("FAIL", "storage_mismatch", reason)
+        for name in names:
+            name.unlink()
+        rates.append(options.files / (time.perf_counter() - start))
+    session.say("STORAGE", f"small files {max(rates):.0f} a second (made, listed, read, removed)")
+    session.report.add(
+        "storage.small_files", "PASS", details={"files": options.files, "bytes": SMALL},
+        metrics=[metric("files", rates, "files/s", HIGHER)],
+    )  # fmt: skip
+
+
+def _rename(session: Session, folder: Path) -> None:
+    """Replace a file by rename, as checkpoints are, and see the new one whole."""
+    old, new = folder / "checkpoint", folder / "checkpoint.new"
+    old.write_bytes(b"old")
+    with new.open("wb") as target:
+        target.write(b"new" * 1000)
+        target.flush()
+        os.fsync(target.fileno())
+    new.replace(old)
+    if old.read_bytes() != b"new" * 1000 or new.exists():
+        raise NotPassed("FAIL", "storage_mismatch", "a rename did not replace the file")
+    session.report.add("storage.rename", "PASS")
+
+
+def _download(session: Session) -> None:
+    """Fetch a URL and drop it, where one is given."""
+    url = session.options.download
+    if not url:
+        reason = "no --download URL was given"
+        session.report.add("network.download", "SKIP", code="not_asked", reason=reason)
+        return
+    start, size = time.perf_counter(), 0
+    try:
+        with urllib.request.urlopen(url, timeout=30) as source:  # noqa: S310 - the user's own URL
+            while block := source.read(BLOCK):
+                size += len(block)
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        raise NotPassed("FAIL", "server_unreachable", f"{url}: {error}") from error
+    rate = size / (time.perf_counter() - start) / 1e6
+    session.say("STORAGE", f"download {rate:.1f} MB/s")
+    facts: dict[str, Any] = {"details": {"url": url, "bytes": size}}
+    session.report.add(
+        "network.download", "PASS", metrics=[metric("rate", [rate], "MB/s", HIGHER)], **facts
+    )
+
+
+PAYLOAD = Payload(
+    "storage_net",
+    "Write, sync and read files where checkpoints go; optionally download.",
+    body,
+    faults=("corrupt-file", "lost-file"),
+    add_flags=add_flags,
+    check=check,
+)
+
+if __name__ == "__main__":
+    run(PAYLOAD)

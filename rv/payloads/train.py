@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+"""A small distributed training (DDP) in which every step can be checked.
+
+    torchrun train.py                      # all GPUs of the job, also over several nodes
+    python train.py --quick                # one after the other, each on its own
+    torchrun train.py --epochs 1 --steps 10 --batch-size 256
+
+Checks who is where, the averaged gradients against those of one process, the replicas' parameters
+bit by bit, and that the loss falls; measures the steps and what of them is communication.
+
+Stand-alone: stdlib and torch.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _harness import timing
+from _harness.flags import whole
+from _harness.inject import OF_RANKS
+from _harness.main import Payload, Session, run
+from _harness.seeds import training_aliases
+
+if TYPE_CHECKING:
+    import argparse
+
+    from _harness.ranks import Group
+
+ROWS = 4000  # of an epoch, as in the seeds
+FAULTS = ("node-rank", "gradient", "bitflip", "nan", "no-learning")
+
+
+def body(session: Session) -> None:
+    """Train on this rank's device; where there is one rank and several GPUs, on each in turn."""
+    devices = session.devices()
+    session.need_torch()
+    for device in devices:
+        with session.group(device) as group:
+            train(session, group)
+
+
+def train(session: Session, group: Group) -> None:
+    """Place, compare gradients, train, time."""
+    from _training import data, models
+
+    options, ranks = session.options, group.ranks
+    place(session, group)
+    session.test = "ddp.train"
+    make = models.mlp if options.model == "mlp" else models.decoder
+    draw = data.vectors if options.model == "mlp" else data.tokens
+    batches = draw(options.seed, max(1, options.batch_size // ranks.world) * ranks.world)
+    compare_gradients(session, group, make(options.seed), batches(0))
+    model = parallel(group, make(options.seed))
+    losses, seconds = steps(session, group, model, batches)
+    judge(session, group, losses, seconds, model)
+    time_communication(session, group, model, batches(0))
+    save(session, group, model)
+
+
+def place(session: Session, group: Group) -> None:
+    """Print and check the map of ranks, nodes and devices."""
+    from _training import layout
+
+    session.test = "ddp.layout"
+    places = layout.gather(group, pretend=session.faults.get("node-rank") is not None)
+    for each in places:
+        gpu = f" {each['gpu']} {each['uuid']}" if each["gpu"] else ""
+        where = f"node {each['node_rank']} {each['node']} {each['device']}{gpu}"
+        session.say("DDP", f"rank {each['rank']}/{group.ranks.world} -> {where}")
+    with session.attempt("ddp.layout", device=group.device):
+        layout.require_distinct(places)
+        details = {"places": places}
+        session.report.add("ddp.layout", "PASS", device=group.device, details=details)
+
+
+def parallel(group: Group, model: Any) -> Any:
+    """Wrap a model for DDP; with one rank too, so that the same code runs."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    ids = [group.torch.device(group.device)] if group.device.startswith("cuda") else None
+    return DistributedDataParallel(model.to(group.device), device_ids=ids)
+
+
+def compare_gradients(session: Session, group: Group, model: Any, batch: Any) -> None:
+    """Compare the gradients of the first step, averaged over the ranks, with one process's."""
+    import copy
+
+    from _training import data, gradients, models
+
+    session.test = "ddp.gradients"
+    alone = copy.deepcopy(model).to(group.device)
+    expected = gradients.of_whole_batch(alone, batch, group.device)
+    ddp = parallel(group, model)
+    x, y = data.part(batch, group.ranks.rank, group.ranks.world, group.device)
+    models.loss_of(ddp(x), y).backward()
+    found = [parameter.grad for parameter in ddp.parameters()]
+    if session.faults.get("gradient"):
+        found[0] *= group.ranks.world + 1
+    with session.attempt(session.test, device=group.device):
+        details = gradients.require_close(found, expected, group.ranks.rank)
+        session.report.add(session.test, "PASS", device=group.device, details=details)
+
+
+def steps(
+    session: Session, group: Group, model: Any, batches: Any
+) -> tuple[list[float], list[float]]:
+    """Train; give every step's loss, averaged over the ranks, and this rank's seconds."""
+    from _training import data, replicas
+
+    torch, options = group.torch, session.options
+    optimizer = optimizer_of(session, model)
+    losses, seconds = [], []
+    session.test = "ddp.replicas"
+    for step in range(total(options)):
+        batch = data.part(batches(step), group.ranks.rank, group.ranks.world, group.device)
+        start = time.perf_counter()
+        losses.append(one(model, optimizer, batch))
+        timing.synchronize(torch, group.device)
+        seconds.append(time.perf_counter() - start)
+        if session.faults.get("nan", step=step):
+            losses[-1] *= float("nan")
+        if session.faults.get("bitflip", step=step):
+            replicas.flip_bit(model)
+        if step % options.check_every == 0 or step == total(options) - 1:
+            replicas.require_equal(model, group, step)
+    session.report.add("ddp.replicas", "PASS", device=group.device, details={"steps": len(losses)})
+    mean = torch.stack(losses)
+    group.dist.all_reduce(mean)
+    return (mean / group.ranks.world).tolist(), seconds
+
+
+def one(model: Any, optimizer: Any, batch: Any) -> Any:
+    """Do one step; give its loss, still on the device."""
+    from _training.models import loss_of
+
+    optimizer.zero_grad()
+    loss = loss_of(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def optimizer_of(session: Session, model: Any) -> Any:
+    """Make the optimizer; with the fault `no-learning`, one that changes nothing."""
+    import torch
+
+    rate = 0.0 if session.faults.get("no-learning") else session.options.lr
+    return torch.optim.AdamW(model.parameters(), lr=rate)
+
+
+def judge(
+    session: Session, group: Group, losses: list[float], seconds: list[float], model: Any
+) -> None:
+    """Report whether the loss fell, and how fast the steps were."""
+    from _training import losses as verdicts
+    from _training import pace
+
+    session.test = "ddp.train"
+    options, device = session.options, group.device
+    facts = {"world": group.ranks.world, "epochs": options.epochs, "steps": len(losses)}
+    facts |= {"batch_size": options.batch_size, "model": options.model}
+    with session.attempt("ddp.train", device=device, details={**facts, "losses": losses}):
+        found = verdicts.judge(losses)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        metrics = pace.metrics_of(seconds, options.batch_size, parameters)
+        details = {**facts, **found, "losses": losses}
+        session.report.add("ddp.train", "PASS", device=device, metrics=metrics, details=details)
+        start, end = found["loss_start"], found["loss_end"]
+        counted = f"world={group.ranks.world} ranks counted={count(group)}"
+        session.say("TRAIN", f"{device}: {counted} loss {start:.4f} -> {end:.4f} improved=True")
+
+
+def time_communication(session: Session, group: Group, model: Any, batch: Any) -> None:
+    """Report what part of a step is waiting for the gradients of the other ranks."""
+    from _training import data, models, pace
+
+    if group.ranks.alone:
+        return
+    session.test = "ddp.communication"
+    x, y = data.part(batch, group.ranks.rank, group.ranks.world, group.device)
+
+    def step() -> None:
+        models.loss_of(model(x), y).backward()
+
+    share = pace.exposed_share(model, step, group.device)
+    session.report.add(session.test, "PASS", device=group.device, metrics=[share])
+
+
+def count(group: Group) -> int:
+    """Count the ranks by adding a one from each."""
+    ones = group.torch.ones(1, device=group.device)
+    group.dist.all_reduce(ones)
+    return int(ones)
+
+
+def save(session: Session, group: Group, model: Any) -> None:
+    """Save a checkpoint where the job keeps them."""
+    folder = session.options.checkpoint_dir
+    if not folder or group.ranks.rank:
+        return
+    with session.attempt("ddp.checkpoint"):
+        target = Path(folder) / "train.pt"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_suffix(".part")
+        group.torch.save(model.module.state_dict(), draft)
+        draft.replace(target)
+        size = target.stat().st_size
+        session.say("TRAIN", f"checkpoint {target}: {size / 1024:.1f} KB")
+        details = {"path": str(target), "bytes": size}
+        session.report.add("ddp.checkpoint", "PASS", details=details)
+
+
+def total(options: argparse.Namespace) -> int:
+    """Give the number of steps: those asked for in each epoch, or one look at all the data."""
+    each = options.steps or max(1, ROWS // options.batch_size)
+    return int(options.epochs * (min(each, 10) if options.quick else each))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this payload; the first four are the seeds'."""
+    parser.add_argument("--epochs", type=whole, default=3, help="looks at the data")
+    parser.add_argument("--batch-size", type=whole, default=256, help="rows of all ranks together")
+    parser.add_argument("--steps", type=int, default=0, help="steps of an epoch (0: all the data)")
+    parser.add_argument("--train-smoke", action="store_true", help="taken for older command lines")
+    parser.add_argument("--model", choices=["mlp", "transformer"], default="mlp")
+    parser.add_argument("--lr", type=float, default=3e-3, help="of AdamW")
+    parser.add_argument("--check-every", type=whole, default=1, help="steps between replica checks")
+    where = os.environ.get("RV_CHECKPOINT_DIR", "")
+    parser.add_argument("--checkpoint-dir", default=where, help="where to save, if anywhere")
+
+
+TRAIN = Payload(
+    "train",
+    "A small distributed training in which every step can be checked.",
+    body,
+    faults=(*OF_RANKS, *FAULTS),
+    add_flags=add_flags,
+    aliases=training_aliases,
+)
+
+if __name__ == "__main__":
+    run(TRAIN)

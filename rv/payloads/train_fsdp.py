@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""A small sharded training (FSDP2) in which every step can be checked.
+
+    torchrun train_fsdp.py                 # all GPUs of the job, also over several nodes
+    torchrun train_fsdp.py --hf-model TinyLlama/TinyLlama-1.1B-Chat-v1.0      # needs transformers
+
+Checks the sharded gradients against those of one process, that each rank holds its share of the
+parameters, that the loss falls, and that a distributed checkpoint gives the same bits back.
+
+Stand-alone: stdlib and torch; without --hf-model nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from _harness import timing
+from _harness.flags import whole
+from _harness.inject import OF_RANKS
+from _harness.main import Payload, Session, run
+from _harness.verdict import NotPassed
+
+if TYPE_CHECKING:
+    import argparse
+
+    from _harness.ranks import Group
+
+FAULTS = ("gradient", "unsharded", "nan", "no-learning", "corrupt-checkpoint")
+SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
+
+
+def body(session: Session) -> None:
+    """Shard, compare, train, save, load."""
+    device = session.devices()[0]
+    session.need_torch()
+    with session.group(device) as group:
+        compare_gradients(session, group)
+        model, draw = model_and_data(session, group)
+        require_sharded(session, group, model)
+        train(session, group, model, draw)
+        save_and_load(session, group, model)
+
+
+def shard(group: Group, model: Any, dtype: Any = None) -> Any:
+    """Shard a model's blocks and the rest over all ranks; compute in `dtype`, sum in fp32."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    kind = group.device.partition(":")[0]
+    mesh = init_device_mesh(kind, (group.ranks.world,))  # explicit, or gloo would move to CUDA
+    mixed = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=group.torch.float32)
+    policy = mixed if dtype is not None else MixedPrecisionPolicy()
+    model = model.to(group.device)
+    for block in blocks(model):
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def blocks(model: Any) -> Any:
+    """Give the layers that are sharded one by one: the built-in decoder's, or a Llama's."""
+    return model.blocks if hasattr(model, "blocks") else model.inner.model.layers
+
+
+def compare_gradients(session: Session, group: Group) -> None:
+    """Compare the gradients of the first step, in fp32, with those of one whole model."""
+    from _training import data, gradients, models
+
+    session.test = "fsdp.gradients"
+    seed, ranks = session.options.seed, group.ranks
+    batch = data.tokens(seed, 4 * ranks.world)(0)
+    expected = gradients.of_whole_batch(models.decoder(seed).to(group.device), batch, group.device)
+    model = shard(group, models.decoder(seed))
+    x, y = data.part(batch, ranks.rank, ranks.world, group.device)
+    models.loss_of(model(x), y).backward()
+    found = [parameter.grad.full_tensor() for parameter in model.parameters()]
+    if session.faults.get("gradient"):
+        found[0] *= ranks.world + 1
+    with session.attempt(session.test, device=group.device):
+        details = gradients.require_close(found, expected, ranks.rank)
+        session.report.add(session.test, "PASS", device=group.device, details=details)
+
+
+def model_and_data(session: Session, group: Group) -> tuple[Any, Any]:
+    """Make the sharded model to train, and its global batches."""
+    from _training import data, hub, models
+
+    session.test = "fsdp.shard"
+    options, torch = session.options, group.torch
+    rows = max(1, options.batch_size // group.ranks.world) * group.ranks.world
+    dtype = torch.bfloat16 if group.device.startswith("cuda") else None
+    if options.hf_model:
+        model, draw = hub.model(options.hf_model), hub.batches(options.hf_model, rows)
+    else:
+        model = models.decoder(options.seed, options.width, options.layers)
+        draw = data.tokens(options.seed, rows)
+    whole_model = session.faults.get("unsharded") is not None
+    return (model.to(group.device) if whole_model else shard(group, model, dtype)), draw
+
+
+def require_sharded(session: Session, group: Group, model: Any) -> None:
+    """Report what part of the parameters this rank holds; about 1/W."""
+    every = list(model.parameters())
+    held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in every)
+    parameters = sum(p.numel() for p in every)
+    share, fair = held / parameters, 1 / group.ranks.world
+    details = {"parameters": parameters, "held": held, "share": share, "fair": fair}
+    session.say("DDP", f"rank {group.ranks.rank} holds {share:.1%} of {parameters:,} parameters")
+    with session.attempt("fsdp.shard", device=group.device):
+        if share > fair * SLACK:
+            reason = f"rank {group.ranks.rank} holds {share:.0%} of the parameters, not {fair:.0%}"
+            raise NotPassed("FAIL", "not_sharded", reason, details=details)
+        session.report.add("fsdp.shard", "PASS", device=group.device, details=details)
+
+
+def train(session: Session, group: Group, model: Any, draw: Any) -> None:
+    """Train; the loss must fall."""
+    from _training import data, models, pace
+    from _training import losses as verdicts
+
+    session.test = "fsdp.train"
+    options, torch, ranks, device = session.options, group.torch, group.ranks, group.device
+    rate = 0.0 if session.faults.get("no-learning") else options.lr
+    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    losses, seconds = [], []
+    for step in range(options.steps):
+        x, y = data.part(draw(step), ranks.rank, ranks.world, device)
+        start = time.perf_counter()
+        optimizer.zero_grad()
+        loss = models.loss_of(model(x), y)
+        loss.backward()
+        optimizer.step()
+        timing.synchronize(torch, device)
+        seconds.append(time.perf_counter() - start)
+        losses.append(loss.detach() * (float("nan") if session.faults.get("nan", step=step) else 1))
+    mean = torch.stack(losses)
+    group.dist.all_reduce(mean)
+    values = (mean / ranks.world).tolist()
+    facts = {"world": ranks.world, "steps": options.steps, "losses": values, **memory(group)}
+    with session.attempt("fsdp.train", device=device, details=facts):
+        found = verdicts.judge(values)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        metrics = pace.metrics_of(seconds, options.batch_size, parameters)
+        details = {**facts, **found}
+        session.report.add("fsdp.train", "PASS", device=device, metrics=metrics, details=details)
+        fell = f"loss {found['loss_start']:.4f} -> {found['loss_end']:.4f} improved=True"
+        session.say("TRAIN", f"{device}: world={ranks.world} {fell}")
+
+
+def memory(group: Group) -> dict[str, int]:
+    """Give the most bytes that a GPU held."""
+    if not group.device.startswith("cuda"):
+        return {}
+    return {"peak_bytes": int(group.torch.cuda.max_memory_allocated(group.device))}
+
+
+def save_and_load(session: Session, group: Group, model: Any) -> None:
+    """Save a distributed checkpoint, lose the parameters, load it: every bit must be back."""
+    from _training import replicas, shards
+
+    session.test = "fsdp.checkpoint"
+    folder = Path(session.options.checkpoint_dir) / "train_fsdp.dcp"
+    before = [int(replicas.fingerprint(shards.local(model))), parameters_norm(model)]
+    size, seconds = shards.save(model, folder, group)
+    shards.forget(model)
+    shards.load(model, folder)
+    if session.faults.get("corrupt-checkpoint"):
+        replicas.flip_bit_of(shards.local(model)[0])
+    after = [int(replicas.fingerprint(shards.local(model))), parameters_norm(model)]
+    details = {"path": str(folder), "bytes": size, "save_s": seconds}
+    with session.attempt(session.test, device=group.device, details=details):
+        if before != after:
+            reason = f"rank {group.ranks.rank}: other parameters than were saved came back"
+            raise NotPassed("FAIL", "resume_mismatch", reason)
+        session.report.add(session.test, "PASS", device=group.device, details=details)
+    group.dist.barrier()
+    if not session.options.keep_checkpoint and group.ranks.rank == 0:
+        shards.remove(folder)
+
+
+def parameters_norm(model: Any) -> float:
+    """Give the norm of this rank's part: a second opinion on the fingerprint."""
+    from _training import shards
+
+    return float(sum(float(part.double().norm()) ** 2 for part in shards.local(model)))
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of this payload."""
+    parser.add_argument("--steps", type=whole, default=20)
+    parser.add_argument("--batch-size", type=whole, default=32, help="rows of all ranks together")
+    parser.add_argument("--lr", type=float, default=3e-3, help="of AdamW")
+    parser.add_argument("--width", type=whole, default=64, help="of the built-in decoder")
+    parser.add_argument("--layers", type=whole, default=2, help="of the built-in decoder")
+    parser.add_argument("--hf-model", default="", help="a causal model of the Hugging Face hub")
+    where = os.environ.get("RV_CHECKPOINT_DIR") or "."
+    parser.add_argument("--checkpoint-dir", default=where, help="a folder that all ranks share")
+    parser.add_argument("--keep-checkpoint", action="store_true")
+
+
+def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuse widths that the attention's four heads cannot divide."""
+    if options.width % 4:
+        parser.error("--width must be a multiple of 4")
+
+
+TRAIN = Payload(
+    "train_fsdp",
+    "A small sharded training in which every step can be checked.",
+    body,
+    faults=(*OF_RANKS, *FAULTS),
+    add_flags=add_flags,
+    check=refuse,
+)
+
+if __name__ == "__main__":
+    run(TRAIN)

@@ -1,0 +1,199 @@
+"""allreduce.py on CPUs with gloo: exact everywhere, and each of its faults found by name."""
+
+import itertools
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from rv.payloads._collectives import arrival, measure, operations, pairs, patterns, sweep
+from tests.payloads.starting import Launcher, torchrun
+
+CPU = ("--device", "cpu")
+SHORT = (*CPU, "--numel", 1000, "--iters", 5)
+
+
+def test_every_collective_is_exact_at_every_size(launch: Launcher, tmp_path: Path) -> None:
+    """Two ranks, five collectives, from 8 bytes up; one result for both ranks."""
+    done = launch("allreduce", tmp_path, *CPU, "--quick", world=2)
+
+    assert done.codes == [0, 0], done.out
+    for name in operations.OPERATIONS:
+        test = done.test(f"allreduce.{name}")
+        rows = test["details"]["rows"]
+        assert [row["bytes"] for row in rows] == [8, 64, 512, 4096, 16384]
+        assert {row["wrong"] for row in rows} == {0}
+        assert all(len(row["by_rank_us"]) == 2 for row in rows)
+        kept = {one["name"]: one for one in test["metrics"]}
+        assert kept["busbw_16KiB"]["value"] > 0
+    assert len(done.test("allreduce.arrival")["details"]["arrivals"]) == 2
+    assert done.result["summary"]["status"] == "PASS"
+
+
+def test_fifty_rounds_of_torchrun_are_right(tmp_path: Path) -> None:
+    """A sum that is not set again before each round would be 2 to the 49th too large."""
+    done = torchrun("allreduce", tmp_path, "--iters=50", "--numel=20000", "--device=cpu")
+
+    assert done.code == 0, done.out + done.err
+    lines = [line for line in done.out.splitlines() if line.startswith("[DDP] world=")]
+    assert lines[0].startswith("[DDP] world=2 numel=20000 iters=50 time=")
+    assert lines[0].endswith("ok=True")
+    assert json.loads((tmp_path / "ddp_tests_result.json").read_text())["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("fault", "more", "code", "said"),
+    [
+        ("bitflip:rank=1", (), "wrong_collective", "first at rank 1 element 500 (2 wrong there)"),
+        ("nan:rank=0", (), "wrong_collective", "first at rank 0 element 500"),
+        ("slow:rank=1,factor=8", (), "straggler", "late to a barrier: rank 1 on "),
+        ("slow-call", ("--min-ratio", "0.9"), "below_floor", "of the bare call's"),
+    ],
+)
+def test_a_fault_is_found(
+    launch: Launcher, tmp_path: Path, fault: str, more: tuple[str, ...], code: str, said: str
+) -> None:
+    """By its code, with the rank that it strikes, and exit code 1."""
+    done = launch("allreduce", tmp_path, *SHORT, "--inject", fault, *more, world=2)
+
+    assert done.code == 1
+    assert set(done.coded.values()) == {code}
+    assert said in done.reasons
+
+
+def test_the_bandwidth_asked_for_is_held(launch: Launcher, tmp_path: Path) -> None:
+    """No CPU moves a petabyte a second."""
+    done = launch("allreduce", tmp_path, *SHORT, "--min-busbw", "1e6", world=2)
+
+    assert done.codes == [1, 1]
+    assert done.coded["allreduce.speed"] == "below_floor"
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [("drop-rank:rank=1", "rank_missing"), ("hang:rank=1", "timeout")]
+)
+def test_a_rank_that_does_not_come_is_named(
+    launch: Launcher, tmp_path: Path, fault: str, code: str
+) -> None:
+    """Within the timeout; the rank that did come ends, and says so."""
+    done = launch("allreduce", tmp_path, *SHORT, "--timeout", 8, "--inject", fault, world=2)
+
+    assert done.code in (1, 124)
+    assert done.codes[1] in (0, 124)
+    assert done.result["summary"]["status"] in ("FAIL", "ERROR")
+    assert code in done.coded.values()
+    assert "rank 1 on " in done.reasons or "not done after 8 s" in done.reasons
+
+
+def test_pairs_of_nodes_name_the_slow_one(launch: Launcher, tmp_path: Path) -> None:
+    """Three nodes meet in three pairs; both pairs of the second are slow."""
+    words = ("--pairwise", "all", "--max-bytes", 4096, "--inject", "slow-node:node=1")
+    done = launch.start("allreduce", tmp_path, *SHORT, *words, world=3, apart=True).wait()
+
+    assert done.codes == [1, 1, 1], done.out
+    assert done.coded["allreduce.pairs"] == "peer_outlier"
+    reason = done.test("allreduce.pairs")["reason"]
+    assert reason.startswith("slow with every partner: ")
+    assert reason.endswith("#1")
+    assert "#0" not in reason
+
+
+@pytest.mark.parametrize(
+    "words", [("--step", "1"), ("--collectives", "all_sum"), ("--numel", "-1"), ("--inject", "x")]
+)
+def test_wrong_words_are_refused(launch: Launcher, tmp_path: Path, words: tuple[str, ...]) -> None:
+    """With 2, as every command does."""
+    assert launch("allreduce", tmp_path, *words).code == 2
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(launch: Launcher, tmp_path: Path) -> None:
+    """Said at once, not after the measurement."""
+    (tmp_path / "file").write_text("")
+    done = launch("allreduce", tmp_path, *CPU, "--report-dir", tmp_path / "file")
+
+    assert done.code == 99
+    assert "[RESULT] ERROR: no result written" in done.out
+
+
+def test_no_gpu_and_none_asked_for_is_a_skip(launch: Launcher, tmp_path: Path) -> None:
+    """With the file that the first version of this test wrote."""
+    assert launch("allreduce", tmp_path).code == 77
+    assert (tmp_path / "ddp_tests_skipped.json").exists()
+
+
+@pytest.mark.parametrize("dtype", sorted(patterns.EXACT))
+@pytest.mark.parametrize("world", [1, 2, 4, 8, 64])
+def test_sums_stay_exact(dtype: str, world: int) -> None:
+    """No sum of all ranks reaches where a type begins to leave integers out."""
+    modulus = patterns.modulus(world, dtype)
+    assert world * (modulus - 1) <= patterns.EXACT[dtype]
+    assert all(modulus % divisor for divisor in range(2, math.isqrt(modulus) + 1))
+
+
+def test_the_factors_of_bus_bandwidth() -> None:
+    """4 GB in a second over 4 ranks, as nccl-tests counts."""
+    four = {name: operations.bandwidths(operation, 4 * 10**9, 4, 1.0)[1]
+            for name, operation in operations.OPERATIONS.items()}  # fmt: skip
+    assert four == {
+        "all_reduce": 6.0, "all_gather": 3.0, "reduce_scatter": 3.0, "broadcast": 4.0,
+        "all_to_all": 3.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", range(2, 10))
+def test_all_nodes_meet_once_and_none_twice_at_a_time(nodes: int) -> None:
+    """A tournament."""
+    met = pairs.rounds(nodes, "all")
+    assert sorted(itertools.chain(*met)) == list(itertools.combinations(range(nodes), 2))
+    for one in met:
+        seats = list(itertools.chain(*one))
+        assert len(seats) == len(set(seats))
+
+
+@pytest.mark.parametrize("nodes", range(2, 10))
+def test_a_quick_round_has_every_node(nodes: int) -> None:
+    """The odd one meets the first."""
+    met = pairs.rounds(nodes, "quick")
+    assert {seat for one in met for pair in one for seat in pair} == set(range(nodes))
+    assert len(met) == 1 + nodes % 2
+
+
+def test_a_slow_node_is_slow_with_all() -> None:
+    """Its partners are fast with each other."""
+    speed = {("a", "b"): 10.0, ("a", "c"): 4.0, ("b", "c"): 4.1, ("a", "d"): 10.1, ("b", "d"): 9.9}
+    found = [pairs.Pair(one, other, rate) for (one, other), rate in speed.items()]
+    assert pairs.slow_nodes([*found, pairs.Pair("c", "d", 4.0)], 0.9) == ["c"]
+    assert pairs.slow_nodes(found[:1], 0.9) == []
+
+
+def test_one_late_rank_is_named_and_noise_is_not() -> None:
+    """Against the median of the others."""
+    work = [1.0, 1.02, 1.3, 0.99]
+    found = [arrival.Arrival(rank, seconds, 0.0) for rank, seconds in enumerate(work)]
+    assert [one.rank for one, _ in arrival.stragglers(found, 1.05)] == [2]
+
+
+def test_sizes_climb_to_the_largest() -> None:
+    """The last is always there, even where the steps miss it."""
+    assert measure.ladder(2, 64, 2) == [2, 4, 8, 16, 32, 64]
+    assert measure.ladder(2, 100, 8) == [2, 16, 100]
+    assert sweep.size_word(4 << 30) == "4GiB"
+    assert sweep.size_word(24) == "24B"
+
+
+def test_one_wrong_element_is_found_wherever_it_is() -> None:
+    """In every place of a buffer, and NaN too."""
+    torch = pytest.importorskip("torch")
+    pattern = patterns.Pattern(torch, 3, "float32", "cpu")
+    buffer = torch.empty(2500)
+    pieces = [patterns.Piece(0, 0, 1000), patterns.Piece(patterns.SUM, 7, 1500)]
+    buffer[:1000] = pattern.table(0, 0, 1000)[:1000]
+    buffer[1000:] = pattern.table(patterns.SUM, 7, 1500)[:1500]
+    assert pattern.wrong(buffer, pieces) == (0, -1)
+    for place in (0, 999, 1000, 2499):
+        spoilt = buffer.clone()
+        spoilt[place] = float("nan") if place % 2 else spoilt[place] + 1
+        assert pattern.wrong(spoilt, pieces) == (1, place)
+    # A power of two away from its place.
+    assert pattern.wrong(buffer.roll(64), pieces).total > 2000

@@ -1,0 +1,70 @@
+"""check: what it prints and leaves behind when all is well."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.payloads.starting import ONLY, PATIENCE, PAYLOADS, Launcher, torchrun
+
+
+def test_check_passes_on_a_cpu(launch: Launcher, tmp_path: Path) -> None:
+    """Each type exact, repeatable, proven at full size, and timed beside a plain loop."""
+    done = launch("check", tmp_path, "--device", "cpu", "--quick", "--size", "128")
+
+    assert (done.code, done.last, done.err) == (0, "[RESULT] PASS", "")
+    names = {test["name"]: test["status"] for test in done.result["tests"]}
+    for kind in ("fp64", "fp32", "bf16"):
+        parts = (f"matmul.{kind}{part}" for part in ("", ".exact", ".repeat", ".residual"))
+        assert all(names[part] == "PASS" for part in parts)
+    assert names["matmul.fp8"] == "SKIP"
+    tflops, ratio = done.test("matmul.fp32")["metrics"]
+    assert tflops["value"] > 0
+    assert (tflops["unit"], tflops["dir"], ratio["name"]) == ("TFLOPS", "higher", "bare_ratio")
+    assert done.result["env"]["precision"]["allow_tf32"] is False
+    assert done.result["env"]["vars"]["OMP_NUM_THREADS"] == "1"
+    assert "[COMPUTE] cpu: " in done.out
+    alias = json.loads((tmp_path / "gpu_tests_result.json").read_text())
+    assert alias["compute"] is True
+
+
+def test_search_finds_a_shape(launch: Launcher, tmp_path: Path) -> None:
+    """Coarse to fine, within its time; all that was tried is kept."""
+    words = ["--device", "cpu", "--quick", "--dtypes", "fp32", "--shapes", "64x32x96", "--search"]
+    done = launch("check", tmp_path, *words, "--duration", "0.5")
+
+    assert done.code == 0
+    found = done.test("matmul.fp32.search")
+    assert found["metrics"][0]["shape"] in found["details"]["shapes"]
+    assert done.test("matmul.fp32")["metrics"][0]["shape"] == "64x32x96"
+
+
+def test_ranks_are_compared(tmp_path: Path) -> None:
+    """Under the real torchrun one result has every rank's tests, and their digests are equal."""
+    pytest.importorskip("torch")
+    words = ["--device", "cpu", "--quick", "--size", "64", "--dtypes", "fp32"]
+
+    done = torchrun("check", tmp_path, *words)
+
+    assert done.code == 0, done.out + done.err
+    assert done.test("matmul.digest")["details"] == {"devices": 2}
+    assert {test["rank"] for test in done.result["tests"]} == {0, 1}
+    assert done.result["test_info"]["world"]["size"] == 2
+    assert done.out.count("[RESULT]") == 1
+
+
+def test_payloads_run_from_a_copied_folder(tmp_path: Path) -> None:
+    """The payload folder runs where rv put it, with nothing else beside it."""
+    pytest.importorskip("torch")
+    shutil.copytree(PAYLOADS, tmp_path / "payloads")
+    script = str(tmp_path / "payloads" / "check.py")
+    words = ["--device", "cpu", "--quick", "--size", "64", "--dtypes", "fp32"]
+
+    done = subprocess.run(
+        [sys.executable, script, *words], env=ONLY, cwd=tmp_path, timeout=PATIENCE
+    )
+
+    assert done.returncode == 0

@@ -1,0 +1,74 @@
+"""Every fault that a payload can be told to make is found: by its code, with exit code 1."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.payloads.starting import Launcher
+
+CHECK = ["--size", "64", "--dtypes", "fp32"]
+DATA = ["--workers", "0,1", "--samples", "40", "--work-ms", "0.1"]
+TRAIN = ["--epochs", "1", "--steps", "10"]
+FSDP = ["--steps", "10", "--width", "16", "--layers", "1"]
+WAITS = {"drop-rank": "16", "hang": "30"}  # seconds; half of them go by before a rank is missing
+FAULTS = [
+    ("check", 1, "wrong-product", "matmul.fp32.exact", "wrong_result", CHECK),
+    ("check", 1, "wrong-product:dtype=fp32", "matmul.fp32.exact", "wrong_result", CHECK),
+    ("check", 1, "not-repeatable", "matmul.fp32.repeat", "not_repeatable", CHECK),
+    ("check", 1, "residual", "matmul.fp32.residual", "residual_too_large", CHECK),
+    ("check", 2, "digest:rank=1", "matmul.digest", "digest_mismatch", CHECK),
+    ("check", 3, "slow:rank=1,factor=50", "matmul.peers", "peer_outlier", CHECK),
+    ("check", 2, "drop-rank:rank=1", "ranks", "rank_missing", CHECK),
+    ("train", 2, "gradient:rank=0", "ddp.gradients", "gradient_mismatch", TRAIN),
+    ("train", 2, "bitflip:step=2,rank=1", "ddp.replicas", "replica_divergence", TRAIN),
+    ("train", 2, "nan:step=3,rank=1", "ddp.train", "nan_loss", TRAIN),
+    ("train", 1, "no-learning", "ddp.train", "loss_not_falling", TRAIN),
+    ("train", 2, "node-rank:rank=1", "ddp.layout", "node_rank_clash", TRAIN),
+    ("train", 2, "drop-rank:rank=1", "ranks", "rank_missing", TRAIN),
+    ("train", 2, "crash:rank=1", "ddp.layout", "collective_timeout", TRAIN),
+    ("train", 2, "hang:rank=1", "ddp.layout", "collective_timeout", TRAIN),
+    ("train_fsdp", 2, "gradient:rank=1", "fsdp.gradients", "gradient_mismatch", FSDP),
+    ("train_fsdp", 2, "unsharded", "fsdp.shard", "not_sharded", FSDP),
+    ("train_fsdp", 2, "nan:step=1", "fsdp.train", "nan_loss", FSDP),
+    ("train_fsdp", 1, "no-learning", "fsdp.train", "loss_not_falling", FSDP),
+    ("train_fsdp", 2, "corrupt-checkpoint:rank=1", "fsdp.checkpoint", "resume_mismatch", FSDP),
+    ("train_fsdp", 2, "drop-rank:rank=1", "ranks", "rank_missing", FSDP),
+    ("dataload", 1, "duplicate", "dataload.workers0", "wrong_samples", DATA),
+    ("dataload", 1, "worker-dies", "dataload.workers1", "worker_died", DATA),
+    ("dataload", 1, "small-shm", "dataload.shm", "shm_too_small", DATA),
+    ("dataload", 1, "wrong-pool", "dataload.pool", "wrong_answer", DATA),
+]
+
+
+@pytest.mark.parametrize(
+    ("payload", "world", "fault", "test", "code", "words"),
+    FAULTS,
+    ids=[f"{payload}-{fault}" for payload, _, fault, *_ in FAULTS],
+)
+def test_fault_is_found(
+    launch: Launcher, tmp_path: Path, payload: str, world: int, fault: str, test: str, code: str, words: list[str],
+) -> None:  # fmt: skip
+    """Of the run without it each test passes: see the test of each payload."""
+    waits = ["--timeout", WAITS.get(fault.partition(":")[0], "300")]
+    argv = ["--device", "cpu", "--quick", *words, *waits, "--inject", fault]
+
+    done = launch(payload, tmp_path, *argv, world=world)
+
+    assert done.code == 1, done.out + done.err
+    assert (test, code) in done.bad
+    assert done.last.startswith("[RESULT] FAIL: ")
+    assert done.result["summary"]["status"] == "FAIL"
+    assert "Traceback" not in done.err
+
+
+def test_every_fault_is_tried() -> None:
+    """A fault that nothing finds would be a lie in --help."""
+    import check
+    import dataload
+    import train
+    import train_fsdp
+    from _harness.inject import OF_RANKS
+
+    for payload in (check.CHECK, train.TRAIN, train_fsdp.TRAIN, dataload.DATALOAD):
+        tried = {fault.partition(":")[0] for name, _, fault, *_ in FAULTS if name == payload.name}
+        assert set(payload.faults) - tried <= set(OF_RANKS)

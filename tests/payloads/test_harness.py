@@ -1,0 +1,332 @@
+"""The shared parts of the payloads, without torch: verdicts, codes, numbers, files, ranks."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _harness import codes, environment, files, inject, metrics, outcome, ranks, seeds, verdict
+from _harness.devices import same_model
+from _harness.merge import merged
+from _harness.report import Report, summary_of
+from _loading import cpus
+from _matmul import peers
+from _training import losses
+
+from tests.payloads.starting import PAYLOADS
+
+TWO = ranks.Ranks(rank=0, world=2, local_rank=0, local_world=1, launch="one")
+
+
+def report(*statuses: str, rank: int = 0, of: ranks.Ranks = TWO) -> Report:
+    """A rank's report of tests with these outcomes."""
+    made = Report("mine", ranks.Ranks(rank, of.world, 0, of.local_world, launch=of.launch))
+    for status in statuses:
+        made.add(
+            "mine.test", status, code="" if status == "PASS" else "wrong_result", reason=status
+        )
+    return made
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status", "code"),
+    [
+        ([], "ERROR", 99),
+        (["PASS"], "PASS", 0),
+        (["PASS", "SKIP"], "PASS", 0),
+        (["SKIP", "SKIP"], "SKIP", 77),
+        (["PASS", "WARN", "SKIP"], "WARN", 0),
+        (["ERROR", "WARN"], "ERROR", 99),
+        (["PASS", "ERROR", "FAIL"], "FAIL", 1),
+    ],
+)
+def test_the_worst_test_is_the_verdict(statuses: list[str], status: str, code: int) -> None:
+    """Could-not-run never becomes a pass, and nothing tested is could-not-run."""
+    summary = report(*statuses).as_json()["summary"]
+
+    assert (summary["status"], summary["exit_code"]) == (status, code)
+
+
+def test_what_the_user_asked_changes_the_exit_code() -> None:
+    """--strict and --skip-exit-code."""
+    assert summary_of(report("WARN").tests, strict=True)["exit_code"] == 1
+    assert summary_of(report("SKIP").tests, skip_exit_code=0)["exit_code"] == 0
+
+
+def test_a_test_without_a_known_code_cannot_be_reported() -> None:
+    """Nor one with a status of its own."""
+    with pytest.raises(KeyError):
+        report().add("mine.test", "FAIL", code="made_up", reason="?")
+    with pytest.raises(ValueError, match="unknown status"):
+        report().add("mine.test", "OK")
+
+
+def test_payloads_use_known_codes_only() -> None:
+    """Each code in a payload's text is in the table, with a class and something to do."""
+    named = re.compile(r'NotPassed\(\s*"[A-Z]+",\s*"(\w+)"|code"?[=:]\s*"(\w+)"|_code = "(\w+)"')
+    used = set()
+    for path in PAYLOADS.rglob("*.py"):
+        used |= {next(filter(None, groups)) for groups in named.findall(path.read_text())}
+
+    assert len(used) > 15
+    assert used <= set(codes.CODES)
+    for code in codes.CODES.values():
+        assert code.kind in {"HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"}
+        assert len(code.action) > 10
+
+
+def test_schema_has_what_older_readers_look_for() -> None:
+    """`test_info` and `tests` as seed 004 wrote them, and what is new."""
+    document = report("PASS", "FAIL").as_json()
+
+    assert document["schema"] == "rv.accept/1"
+    assert {"hostname", "timestamp", "test_type"} <= set(document["test_info"])
+    assert {"name", "status", "details", "timing_ms", "timestamp"} <= set(document["tests"][0])
+    failed = document["tests"][1]
+    assert (failed["class"], failed["action"]) == codes.CODES["wrong_result"]
+    assert document["summary"]["exclude_nodes"] == [failed["host"]]
+    assert document["summary"]["codes"] == ["wrong_result"]
+
+
+def test_merging_keeps_every_ranks_tests_and_each_gpu_once() -> None:
+    """Two ranks of one node see the same GPUs."""
+    first, second = report("PASS"), report("WARN", rank=1)
+    for made in (first, second):
+        made.devices = [{"index": 0, "uuid": "a"}, {"index": 1, "uuid": "b"}]
+
+    document = merged(first.as_json(), {1: second.as_json()}, TWO)
+
+    assert [test["rank"] for test in document["tests"]] == [0, 1]
+    assert [device["uuid"] for device in document["devices"]] == ["a", "b"]
+    assert document["summary"]["status"] == "WARN"
+
+
+def test_a_rank_without_a_result_is_a_failure_by_host() -> None:
+    """Its neighbours on the node tell its name; alone on a node it has the node's number."""
+    four = ranks.Ranks(rank=0, world=4, local_world=2, launch="one")
+    first, third = report("PASS", of=four).as_json(), report("PASS", rank=2, of=four).as_json()
+    third["test_info"]["node"] = "far"
+
+    tests = merged(first, {2: third}, four)["tests"]
+
+    assert [test["host"] for test in tests if test["status"] == "FAIL"] == [
+        first["test_info"]["node"],
+        "far",
+    ]
+    lonely = merged(first, {}, TWO)
+    assert lonely["tests"][-1]["reason"] == "no results reported by rank 1 on node 1"
+    assert lonely["summary"]["codes"] == ["rank_missing"]
+
+
+def test_files_of_another_launch_are_no_answer(tmp_path: Path) -> None:
+    """What lies there from before, is cut short, or is no result, is not merged."""
+    target = files.rank_file(tmp_path, "mine_result.json", 1)
+    made = report("PASS", rank=1)
+
+    def found() -> set[int]:
+        got = files.collect(tmp_path, "mine_result.json", TWO, made.started_at, lambda: True)
+        return set(got)
+
+    assert found() == set()
+    files.write(target, made.as_json())
+    assert found() == {1}
+    files.write(target, made.as_json() | {"test_info": {"launch": "another"}})
+    assert found() == set()
+    files.write(target, made.as_json())
+    os.utime(target, (made.started_at - 4000, made.started_at - 4000))
+    assert found() == set()
+    target.write_text(json.dumps(made.as_json())[:200])
+    assert found() == set()
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """What cannot be written leaves the old one, and nothing beside it."""
+    target = tmp_path / "mine.json"
+    files.write(target, {"summary": 1})
+    loop: dict[str, Any] = {}
+    loop["again"] = loop
+
+    with pytest.raises(ValueError, match="Circular"):
+        files.write(target, loop)
+
+    assert json.loads(target.read_text()) == {"summary": 1}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "struck"),
+    [
+        ("nan", {"step": 3}, True),
+        ("nan:step=3", {"step": 3}, True),
+        ("nan:step=4", {"step": 3}, False),
+        ("nan:step=3,rank=1", {"step": 3}, True),
+        ("nan:rank=0", {"step": 3}, False),
+        ("other", {"step": 3}, False),
+    ],
+)
+def test_a_fault_strikes_where_it_was_told_to(
+    text: str, where: dict[str, int], *, struck: bool
+) -> None:
+    """By rank and by what the payload says of the place."""
+    faults = inject.Faults([inject.fault(text)], rank=1)
+
+    assert (faults.get("nan", **where) is not None) == struck
+
+
+def test_numbers_are_summed_up_robustly() -> None:
+    """The median is the value; percentiles as numpy has them."""
+    made = metrics.metric("x", [1.0, 2.0, 3.0, 4.0, 100.0], "ms", metrics.LOWER)
+
+    assert (made["value"], made["n"], made["min"], made["max"]) == (3.0, 5, 1.0, 100.0)
+    assert made["p95"] == pytest.approx(80.8)
+    assert made["p05"] == pytest.approx(1.2)
+    with pytest.raises(ValueError, match="no samples"):
+        metrics.metric("x", [], "ms", metrics.LOWER)
+    assert metrics.modified_z(50, [100, 101, 99, 100, 102, 50]) < -3.5
+    assert metrics.modified_z(100, [100, 100, 100]) == 0
+
+
+@pytest.mark.parametrize(
+    ("requested", "name", "same"),
+    [
+        ("a100-80", "NVIDIA A100-SXM4-80GB", True),
+        ("a100_80", "NVIDIA A100 80GB PCIe", True),
+        ("a100-40", "NVIDIA A100-SXM4-80GB", False),
+        ("v100", "NVIDIA RTX A6000", False),
+        ("a6000", "NVIDIA RTX A6000", True),
+        ("rtx3090", "NVIDIA GeForce RTX 3090", True),
+        ("h200", "NVIDIA H200", True),
+        ("1g.10gb", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", True),
+        ("mig", "NVIDIA A100-SXM4-80GB MIG 1g.10gb", True),
+        ("gpu", "NVIDIA L40S", True),
+        ("", "NVIDIA L40S", True),
+    ],
+)
+def test_a_model_asked_for_is_found_in_the_drivers_name(
+    requested: str, name: str, *, same: bool
+) -> None:
+    """Findings, test 6: a V100 was asked for and an A6000 came."""
+    assert same_model(requested, name) == same
+
+
+def test_secrets_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the families of variables that results keep."""
+    for name in ("SLURM_JWT", "NCCL_API_KEY", "CUDA_TOKEN", "HOME_MADE"):
+        monkeypatch.setenv(name, "hush")
+    monkeypatch.setenv("NCCL_DEBUG", "INFO")
+
+    kept = environment.variables()
+
+    assert kept["NCCL_DEBUG"] == "INFO"
+    assert "hush" not in kept.values()
+
+
+def outcome_of(folder: Path, code: int) -> tuple[int, str]:
+    """Ask as the job's script does."""
+    script = PAYLOADS / "_harness" / "outcome.py"
+    command = [sys.executable, str(script), str(folder), str(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    return int(done.stdout), done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "skip", "code", "told"),
+    [
+        (["SKIP"], None, 77, 0),
+        (["SKIP"], 77, 77, 77),
+        (["SKIP"], None, 1, 0),
+        (["FAIL"], None, 1, 1),
+        (["ERROR"], None, 1, 99),
+        (["PASS"], None, 77, 77),
+        (["PASS"], None, 3, 3),
+        (["SKIP"], None, 0, 0),
+        (None, None, 77, 77),
+    ],
+)
+def test_a_jobs_exit_code_comes_from_the_result(
+    tmp_path: Path, statuses: list[str] | None, skip: int | None, code: int, told: int
+) -> None:
+    """torchrun makes 1 of every code; a 77 that no result explains stays the user's own."""
+    if statuses is not None:
+        made = report(*statuses)
+        made.skip_exit_code = skip
+        files.write(tmp_path / "mine_result.json", made.as_json())
+    (tmp_path / "cut.json").write_text('{"schema": "rv.accept/1", "summ')
+    (tmp_path / "other.json").write_text('{"schema": 1, "summary": {"status": "SKIP"}}')
+
+    assert outcome_of(tmp_path, code)[0] == told
+    assert outcome.main(str(tmp_path), code)[0] == told
+
+
+def test_the_seeds_files_have_the_seeds_keys() -> None:
+    """B-09's names and keys."""
+    made = report("PASS")
+    details = {"world": 2, "epochs": 1, "batch_size": 256, "steps": 10, "improved": True}
+    made.add("ddp.train", "PASS", details=details | {"loss_start": 2.0, "loss_end": 1.0})
+    document = made.as_json()
+
+    (found,) = seeds.training_aliases(document).values()
+    assert found == details | {"loss_start": 2.0, "loss_end": 1.0}
+    assert seeds.compute_aliases(document)["gpu_tests_result.json"]["compute"] is True
+    failed = seeds.compute_aliases(report("FAIL").as_json())["gpu_tests_result.json"]
+    assert failed["failures"] == ["mine.test: FAIL"]
+
+
+def readings(*speeds: float, digests: str = "") -> list[peers.Reading]:
+    """One reading a GPU of one model."""
+    letters = digests or "a" * len(speeds)
+    return [
+        peers.Reading(f"cuda:{at}", "H200", "bf16", letters[at], speed, at, "n")
+        for at, speed in enumerate(speeds)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("speeds", "found"),
+    [
+        ([100, 80], {}),
+        ([100, 96, 101], {}),
+        ([100, 94, 101], {1: "WARN"}),
+        ([100, 89, 101], {1: "FAIL"}),
+        ([100, 100.1, 99.9, 100, 100.2, 94], {5: "FAIL"}),
+    ],
+)
+def test_slow_gpus_stand_out_among_their_peers(speeds: list[float], found: dict[int, str]) -> None:
+    """95 and 90 % of the median from three on; from six on, far out is a failure already."""
+    out = peers.outliers(readings(*speeds))
+    assert {each.rank: status for status, each, _ in out} == found
+
+
+@pytest.mark.parametrize(("digests", "strange"), [("aaa", []), ("aba", [1]), ("ab", [0, 1])])
+def test_other_bits_are_the_minoritys_fault(digests: str, strange: list[int]) -> None:
+    """With two, nobody can say whose."""
+    made = readings(*[1.0] * len(digests), digests=digests)
+    assert [each.rank for each in peers.strange_digests(made)] == strange
+
+
+def test_a_loss_must_fall_within_one_epoch() -> None:
+    """The seeds compared an epoch with itself, and could never pass one."""
+    assert losses.judge([3.0, 2.5, 2.0, 1.5, 1.0])["improved"]
+    for bad, code in (([1.0, 1.0, 0.9], "loss_not_falling"), ([1.0, float("inf")], "nan_loss")):
+        with pytest.raises(verdict.NotPassed) as caught:
+            losses.judge(bad)
+        assert caught.value.code == code
+
+
+def test_cpus_of_a_cgroup_are_counted(tmp_path: Path) -> None:
+    """Of the nearest limit and those above it, rounded up; none is no limit."""
+    own = tmp_path / "fs" / "job" / "step"
+    own.mkdir(parents=True)
+    member = tmp_path / "cgroup"
+    member.write_text("0::/job/step\n")
+    root = tmp_path / "fs"
+
+    assert cpus.quota(member, root) is None
+    (own / "cpu.max").write_text("max 100000\n")
+    (own.parent / "cpu.max").write_text("250000 100000\n")
+    assert cpus.quota(member, root) == 3
+    assert cpus.quota(tmp_path / "absent", root) is None

@@ -1,0 +1,149 @@
+"""membw.py on a CPU: every detector sees its fault, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from rv.payloads._bandwidth import patterns, pcie, words
+from tests.payloads.starting import Launcher
+
+CPU = ("--device", "cpu", "--quick")
+
+
+def test_memory_of_a_cpu_is_right(launch: Launcher, tmp_path: Path) -> None:
+    """Kernels, copies and patterns pass; what a CPU has not is skipped with its reason."""
+    run = launch("membw", tmp_path, *CPU)
+
+    assert run.code == 0, run.out
+    named = {test["name"]: test for test in run.result["tests"]}
+    assert {name for name, test in named.items() if test["status"] == "PASS"} == {
+        "membw.stream", "membw.host", "membw.pattern.walking_ones", "membw.pattern.walking_zeros",
+        "membw.pattern.address", "membw.pattern.moving_inversions", "membw.pattern.random",
+    }  # fmt: skip
+    assert run.coded == {"membw.peer": "not_run", "membw.pcie": "unsupported"}
+    kernels = {one["name"]: one["value"] for one in named["membw.stream"]["metrics"]}
+    assert set(kernels) == {"stream_copy", "stream_scale", "stream_add", "stream_triad"}
+    assert min(kernels.values()) > 0
+    assert named["membw.pattern.random"]["details"]["bytes"] == 4 << 20
+
+
+def test_every_detector_sees_its_fault(launch: Launcher, tmp_path: Path) -> None:
+    """All of them at once: one does not hide another."""
+    faults = ("bitflip:kernel=add", "stuck-bit:test=random", "host-copy", "peer-copy", "slow-gpu",
+              "pcie")  # fmt: skip
+    run = launch(
+        "membw", tmp_path, *CPU, *(word for fault in faults for word in ("--inject", fault))
+    )
+
+    assert run.code == 1
+    assert run.coded == {
+        "membw.stream": "wrong_result",
+        "membw.peers_alike": "peer_outlier",
+        "membw.host": "host_copy_mismatch",
+        "membw.peer": "peer_copy_mismatch",
+        "membw.pcie": "slow_link",
+        "membw.pattern.random": "memory_mismatch",
+    }
+    said = run.reasons
+    assert "cpu: add: 1 wrong elements, first 524288" in said
+    assert "2 mismatching words, first at byte 2097152 with wrong bits 0x20" in said
+    assert "PCIe link under load is x8 of x16 lanes" in said
+
+
+@pytest.mark.parametrize(
+    "test", ["walking_ones", "walking_zeros", "address", "moving_inversions", "random"]
+)
+def test_every_pattern_sees_a_flipped_bit(test: str) -> None:
+    """At its place, with its bit, in memory of several blocks."""
+    torch = pytest.importorskip("torch")
+    memory = patterns.Memory(torch, "cpu", 5000 * 8)
+    place = 4321
+
+    def spoil(name: str, spoilt: patterns.Memory) -> None:
+        if name == test:
+            spoilt.flip(place, 63)
+
+    found = {one.test: one for one in patterns.run(memory, 2, 42, spoil)}
+    assert found.pop(test)[2:] == (found_times(test), place * 8, 1 << 63)
+    assert {one.total for one in found.values()} == {0}
+
+
+def found_times(test: str) -> int:
+    """A bit flipped before each of two reads, or once before a word is read and read inverted."""
+    return {"moving_inversions": 1}.get(test, 2)
+
+
+def test_blocks_are_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Addresses go on from block to block."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(patterns, "BLOCK", 1024)
+    memory = patterns.Memory(torch, "cpu", 5000 * 8)
+    assert [start for start, _ in memory.blocks] == [0, 1024, 2048, 3072, 4096]
+    memory.write(patterns.addresses(torch, "cpu"))
+    assert torch.equal(torch.cat([block for _, block in memory.blocks]), torch.arange(5000))
+    memory.flip(2050, 1)
+    assert memory.compare(patterns.addresses(torch, "cpu")) == words.Mismatch(1, 2050, 2048, 2050)
+
+
+def test_walking_bits_visit_every_bit_of_a_word() -> None:
+    """In 64 positions."""
+    torch = pytest.importorskip("torch")
+    memory = patterns.Memory(torch, "cpu", 64 * 8)
+    seen = {
+        int(patterns.walking(memory, shift, zeros=False).table[5]) & (1 << 64) - 1
+        for shift in range(64)
+    }
+    assert seen == {1 << bit for bit in range(64)}
+
+
+def test_a_slow_link_between_peers_is_named(launch: Launcher, tmp_path: Path) -> None:
+    """Where the others are fast."""
+    run = launch("membw", tmp_path, *CPU, "--parts", "peer", "--inject", "slow-peer")
+
+    assert run.code == 1
+    assert run.coded == {"membw.peer": "slow_link"}
+
+
+def test_a_floor_is_held(launch: Launcher, tmp_path: Path) -> None:
+    """A petabyte a second is more than there is."""
+    run = launch("membw", tmp_path, *CPU, "--parts", "stream", "--floor", "stream_add=1e6")
+
+    assert run.code == 1
+    assert run.coded == {"membw.stream": "below_floor"}
+
+
+def test_more_memory_than_there_is_could_not_be_tested(launch: Launcher, tmp_path: Path) -> None:
+    """An error of the request, and never a crash of the machine."""
+    run = launch("membw", tmp_path, *CPU, "--parts", "patterns", "--memory", "900T")
+
+    assert run.code == 99
+    assert run.coded == {"membw.patterns": "out_of_memory"}
+    assert "GB free" in run.out
+
+
+@pytest.mark.parametrize(
+    "words_", [("--memory", "lots"), ("--shifts", "0"), ("--parts", "x"), ("--floor", "copy")]
+)
+def test_wrong_words_are_refused(launch: Launcher, tmp_path: Path, words_: tuple[str, ...]) -> None:
+    """With 2."""
+    assert launch("membw", tmp_path, *words_).code == 2
+
+
+def test_a_link_that_is_not_whole_is_told() -> None:
+    """Width and generation."""
+    assert pcie.complaint(pcie.Pcie(5, 5, 16, 16)) == ""
+    assert pcie.complaint(pcie.Pcie(4, 5, 8, 16)) == "x8 of x16 lanes, generation 4 of 5"
+
+
+def test_the_link_is_read_from_nvidia_smi(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the GPU's own name; one that does not say (MIG) is unknown."""
+    folder = tmp_path_factory.mktemp("smi")
+    (folder / "nvidia-smi").write_text(
+        '#!/bin/sh\ncase "$*" in *id=GPU-1*) echo "4, 5, 16, 16";; *) echo "[N/A], 5, 16, 16";; esac\n'
+    )
+    (folder / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    assert pcie.read("1") == pcie.Pcie(4, 5, 16, 16)
+    assert pcie.read("MIG-7") is None

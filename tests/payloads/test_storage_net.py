@@ -1,0 +1,87 @@
+"""storage_net.py: what was written comes back, or is told; only its own folder is removed."""
+
+import functools
+import http.server
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.payloads.burning import by_name, codes, run, without_torch
+
+SMALL = ("--size", 4, "--files", 20, "--repeats", 2)
+
+
+def measured(folder: Path, *words: object) -> tuple[int, str, dict[str, Any]]:
+    """Test the storage, which needs no torch for one rank."""
+    return run("storage_net", folder, *words, **without_torch(folder))
+
+
+def test_storage_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/mine").write_text("mine")
+
+    code, text, result = measured(tmp_path, "--path", tmp_path / "data", *SMALL)
+
+    assert code == 0, text
+    large = by_name(result, "storage.large_file")
+    assert {m["name"] for m in large["metrics"]} == {"write", "read"}
+    assert all(metric["value"] > 0 for metric in large["metrics"])
+    assert by_name(result, "storage.small_files")["metrics"][0]["value"] > 0
+    assert by_name(result, "storage.rename")["status"] == "PASS"
+    assert by_name(result, "network.download")["code"] == "not_asked"
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("fault", ["corrupt-file", "lost-file"])
+def test_a_file_that_comes_back_changed_or_not_at_all_fails(fault: str, tmp_path: Path) -> None:
+    code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, "--inject", fault)
+
+    assert (code, codes(result)) == (1, {"storage_mismatch"}), text
+    assert by_name(result, "storage.rename")["status"] == "PASS"  # the others run all the same
+    assert not list(tmp_path.glob(".rv-storage-*"))
+
+
+def test_a_rate_under_the_floor_fails(tmp_path: Path) -> None:
+    code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, "--floor", 1e9)
+
+    assert (code, codes(result)) == (1, {"below_floor"}), text
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_in_a_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    code, text, result = measured(tmp_path, "--path", tmp_path / "file/sub", *SMALL)
+
+    assert (code, codes(result, "ERROR")) == (99, {"not_written"}), text
+    assert "Traceback" not in text
+
+
+def test_more_than_fits_is_not_begun(tmp_path: Path) -> None:
+    code, text, result = measured(tmp_path, "--path", tmp_path, "--size", 1e12)
+
+    assert (code, codes(result, "ERROR")) == (99, {"could_not_run"}), text
+    assert "are needed" in text
+
+
+def test_a_download_is_timed_when_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served/file").write_bytes(b"x" * 100_000)
+    folder = str(tmp_path / "served")
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/file"
+        code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, "--download", url)
+        server.shutdown()
+
+    assert code == 0, text
+    assert by_name(result, "network.download")["details"]["bytes"] == 100_000
+
+
+def test_a_download_that_nobody_answers_fails(tmp_path: Path) -> None:
+    url = "http://127.0.0.1:1/file"
+    code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, "--download", url)
+
+    assert (code, codes(result)) == (1, {"server_unreachable"}), text

@@ -1,0 +1,410 @@
+"""stress.py: continuous, right bit by bit, and never passing what hung, died or was not seen."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rv.payloads._burn import build, output, toolkit
+from rv.payloads._processes import child, identity, pidfile, tree
+from tests.payloads.burning import by_name, codes, run, start
+
+FOUR = (
+    "12.5%  proc'd: 100 (52000 Gflop/s) - 101 (52100 Gflop/s) - 99 (51900 Gflop/s) "
+    "- 100 (52000 Gflop/s)   errors: 0 - 0 - 0 - 0   temps: 60 C - 61 C - 59 C - --   power: 640 W - -- - 655 W - -- \r"
+)
+LATER = FOUR.replace("12.5%", "100.0%").replace("proc'd: 10", "proc'd: 90").replace("- 10", "- 90")
+LATER = LATER.replace("- 99 (", "- 899 (").replace("59 C", "64 C")
+TABLE = "\nTested 4 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n\tGPU 2: OK\n\tGPU 3: OK\n"
+GOOD = FOUR + "\n\tSummary at:   Fri Nov 20 10:00:00 UTC 2026\n\n" + LATER + "\ndone\n" + TABLE
+
+
+def verdicts(text: str, expected: int = 4) -> list[tuple[str, str | None]]:
+    return [(v.status, v.code) for v in output.judge(output.parse(text), expected)]
+
+
+PASS = ("PASS", None)
+FAILED = ("FAIL", "engine_failed")
+
+
+def test_gpu_burns_text_is_read_whole() -> None:
+    burn = output.parse(GOOD)
+
+    assert verdicts(GOOD) == [PASS] * 4
+    assert [gpu.products for gpu in burn.gpus] == [900, 901, 899, 900]
+    assert [gpu.hottest for gpu in burn.gpus] == [60, 61, 64, None]
+    assert burn.gpus[0].rates == [52000, 52000]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (GOOD.replace("GPU 2: OK", "GPU 2: FAULTY"), [PASS, PASS, ("FAIL", "wrong_result"), PASS]),
+        (
+            GOOD.replace(
+                "errors: 0 - 0 - 0 - 0", "errors: 0 - 7  (WARNING!)- 0 - 3  (WARNING!)", 1
+            ),
+            [PASS, ("FAIL", "wrong_result"), PASS, ("FAIL", "wrong_result")],
+        ),
+        (GOOD.replace("899 (51900", "99 (0"), [PASS, PASS, FAILED, PASS]),
+        (
+            GOOD.replace("899 (51900 Gflop/s)", "-1 (0 Gflop/s)").replace(
+                "0 - 0 - 0 - 0   temps: 60 C - 61 C - 64",
+                "0 - 0 - -1  (DIED!)- 0   temps: 60 C - 61 C - 64",
+            ),
+            [PASS, PASS, FAILED, PASS],
+        ),
+        (GOOD.replace("99 (", "0 (").replace("8" + "0 (", "0 ("), [PASS, PASS, FAILED, PASS]),
+        (FOUR, [FAILED] * 4),
+        ("", [("ERROR", "engine_failed")] * 4),
+        (
+            'Couldn\'t init a GPU test: Error in "cuInit"\n' + TABLE,
+            [("ERROR", "engine_failed")] * 4,
+        ),
+        ("No CUDA devices\n", [("ERROR", "engine_failed")] * 4),
+    ],
+    ids=["faulty", "warned", "hung", "died", "nothing", "killed", "silent", "no-init", "no-device"],
+)
+def test_a_burn_that_failed_in_any_way_never_passes(
+    text: str, wanted: list[tuple[str, str | None]]
+) -> None:
+    assert verdicts(text) == wanted
+
+
+def test_a_gpu_that_gpu_burn_did_not_see_fails() -> None:
+    assert verdicts(GOOD, expected=5) == [PASS] * 4 + [FAILED]
+
+
+def program(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def nvcc(folder: Path, release: str) -> Path:
+    return program(
+        folder / "nvcc", f"#!/bin/sh\necho 'Cuda compilation tools, release {release}'\n"
+    )
+
+
+def test_nvcc_on_the_path_comes_first(tmp_path: Path) -> None:
+    nvcc(tmp_path / "usr/local/cuda/bin", "12.9, V1")
+    mine = nvcc(tmp_path / "mine", "12.4, V1")
+
+    found = toolkit.find_toolkit({"PATH": str(mine.parent)}, None, tmp_path).toolkit
+
+    assert found is not None
+    assert (found.nvcc, found.version) == (mine, (12, 4))
+
+
+def test_the_newest_nvcc_that_the_driver_runs_is_taken(tmp_path: Path) -> None:
+    for release in ("9.2", "11.8", "12.1", "13.0"):
+        nvcc(tmp_path / f"usr/local/cuda-{release}/bin", f"{release}, V1")
+
+    found = toolkit.find_toolkit({"PATH": ""}, (12, 4), tmp_path).toolkit
+
+    assert found is not None
+    assert found.version == (12, 1)
+
+
+def test_a_named_toolkit_comes_before_the_common_places(tmp_path: Path) -> None:
+    nvcc(tmp_path / "usr/local/cuda/bin", "12.9, V1")
+    nvcc(tmp_path / "home/bin", "12.2, V1")
+
+    found = toolkit.find_toolkit({"CUDA_HOME": str(tmp_path / "home")}, None, tmp_path).toolkit
+
+    assert found is not None
+    assert found.version == (12, 2)
+
+
+def test_a_missing_toolkit_is_told_with_the_places_looked_into(tmp_path: Path) -> None:
+    found = build.find_gpu_burn({"PATH": "", "HOME": str(tmp_path)}, "9.0", tmp_path)
+
+    assert found.program is None
+    assert "/usr/local/cuda/bin" in found.notes[0]
+    assert "/opt/cuda/bin" in found.notes[0]
+
+
+MAKEFILE = "gpu_burn: compare.cu\n\t$(CUDAPATH)/bin/nvcc --version > $@\n\techo $(COMPUTE) >> $@\n\tchmod +x $@\n"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> dict[str, str]:
+    """Sources of a gpu-burn, a toolkit, and an environment that names both."""
+    nvcc(tmp_path / "cuda/bin", "12.4, V1")
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/compare.cu").write_text("// a kernel\n")
+    (tmp_path / "src/Makefile").write_text(MAKEFILE)
+    (tmp_path / "tmp").mkdir()
+    return {
+        "PATH": "/usr/bin:/bin",
+        "HOME": str(tmp_path / "nowhere"),
+        "CUDA_HOME": str(tmp_path / "cuda"),
+        "GPU_BURN_SOURCE": str(tmp_path / "src"),
+        "TMPDIR": str(tmp_path / "tmp"),
+    }
+
+
+def test_gpu_burn_is_compiled_once_for_a_capability(
+    sources: dict[str, str], tmp_path: Path
+) -> None:
+    first = build.find_gpu_burn(sources, "9.0", tmp_path)
+    second = build.find_gpu_burn(sources, "9.0", tmp_path)
+    other = build.find_gpu_burn(sources, "8.0", tmp_path)
+
+    assert first.program is not None
+    assert "9.0" in first.program.read_text()
+    assert "Successfully compiled gpu-burn" in first.notes
+    assert second.program == first.program
+    assert other.program != first.program
+    assert not (tmp_path / "src/gpu_burn").exists()  # the user's own folder is left alone
+
+
+def test_a_compiler_that_fails_is_a_note_and_no_program(
+    sources: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "src/Makefile").write_text("gpu_burn:\n\techo 'fatal: no cublas' && false\n")
+
+    found = build.find_gpu_burn(sources, "9.0", tmp_path)
+
+    assert found.program is None
+    assert "does not compile" in found.notes[-1]
+
+
+def test_a_clean_burn_of_two_workers_passes(tmp_path: Path) -> None:
+    """Without gaps, each worker counted, its products compared and equal to its peer's."""
+    code, text, result = run("stress", tmp_path, "--workers", 2, "--duration", 1, "--memory", 4)
+
+    assert code == 0, text
+    burns = [test for test in result["tests"] if test["name"] == "stress.torch"]
+    assert [test["device"] for test in burns] == ["cpu:0", "cpu:1"]
+    assert all(test["details"]["products"] > 0 for test in burns)
+    assert all(test["metrics"][0]["value"] > 0 for test in burns)
+    assert by_name(result, "stress.digest")["status"] == "PASS"
+    assert by_name(result, "telemetry")["code"] == "unsupported"
+    assert "errors 0" in text
+    assert json.loads((tmp_path / "stress_heartbeat.json").read_text())["devices"]
+
+
+def test_each_fault_of_a_worker_is_found_and_named(tmp_path: Path) -> None:
+    """A flipped bit, another product, a death and a hang: one a worker, all in one run."""
+    faults = ["bitflip:rank=0", "digest:rank=1", "crash:rank=2", "hang:rank=3"]
+    words = [word for fault in faults for word in ("--inject", fault)]
+    code, text, result = run(
+        "stress", tmp_path, "--workers", 4, "--duration", 1, "--silence", 10, *words
+    )
+
+    assert code == 1, text
+    found = {test["device"]: test for test in result["tests"] if test["name"] == "stress.torch"}
+    assert (found["cpu:0"]["code"], found["cpu:0"]["details"]["wrong_elements"]) == (
+        "wrong_result",
+        1,
+    )
+    assert found["cpu:1"]["status"] == "PASS"
+    assert (found["cpu:2"]["code"], "code 9" in found["cpu:2"]["reason"]) == ("worker_failed", True)
+    assert (found["cpu:3"]["code"], "hung" in found["cpu:3"]["reason"]) == ("worker_failed", True)
+    digest = by_name(result, "stress.digest")
+    assert (digest["code"], "cpu:1" in digest["reason"]) == ("digest_mismatch", True)
+
+
+def test_each_fault_of_the_telemetry_is_found(tmp_path: Path) -> None:
+    faults = [
+        "throttle-mask:value=0x44",
+        "ecc",
+        "remap",
+        "temperature:value=91",
+        "utilisation:value=50",
+    ]
+    words = [word for fault in faults for word in ("--inject", fault)]
+    code, text, result = run("stress", tmp_path, "--duration", 1, *words)
+
+    assert code == 1, text
+    wanted = {"throttled_thermal", "ecc_uncorrectable", "row_remap", "too_hot"}
+    assert codes(result) == wanted
+    assert codes(result, "WARN") == {"underloaded"}
+    told = result["telemetry"]["per_device"][0]
+    assert told["throttle_s"]["hardware thermal slowdown"] > 0
+    assert (tmp_path / "telemetry.jsonl").exists()
+
+
+def test_a_signal_ends_it_with_its_summary(tmp_path: Path) -> None:
+    """TERM, as scancel and timeouts send it: what was burned is judged, and nothing stays."""
+    words = (
+        "--duration",
+        600,
+        "--device",
+        "cpu",
+        "--report-dir",
+        tmp_path,
+        "--report-name",
+        "r.json",
+    )
+    with start("stress", *words) as process:
+        wait_for(lambda: beating(tmp_path), process)
+        workers = tree.below(process.pid)
+        process.send_signal(signal.SIGTERM)
+        text, _ = process.communicate(timeout=120)
+
+    assert process.returncode in (130, 143), text
+    result = json.loads((tmp_path / "r.json").read_text())
+    assert by_name(result, "stress.torch")["status"] == "PASS"
+    assert by_name(result, "stress.torch")["details"]["products"] > 0
+    assert codes(result, "ERROR") == {"interrupted"}
+    assert workers
+    wait_for(lambda: not any(identity.alive(worker) for worker in workers))
+
+
+def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    with start("stress", "--duration", 600, "--device", "cpu", "--report-dir", tmp_path) as process:
+        wait_for(lambda: beating(tmp_path), process)
+        workers = tree.below(process.pid)
+        process.kill()
+        process.communicate(timeout=120)
+
+    assert workers
+    wait_for(lambda: not any(identity.alive(worker) for worker in workers))
+
+
+def test_a_detached_burn_is_seen_and_stopped(tmp_path: Path) -> None:
+    folder = ("--device", "cpu", "--report-dir", tmp_path)
+    with start("stress", "--detach", *folder) as process:
+        text, _ = process.communicate(timeout=120)
+    assert (process.returncode, "PID" in text) == (0, True), text
+    known = pidfile.read(tmp_path / "stress.pid")
+    assert known is not None
+    wait_for(lambda: beating(tmp_path))
+    with start("stress", "--status", *folder) as status:
+        seen, _ = status.communicate(timeout=120)
+    workers = tree.below(known.pid)
+    with start("stress", "--stop", *folder) as stop:
+        stopped, _ = stop.communicate(timeout=120)
+
+    assert (status.returncode, f"running as process {known.pid}" in seen) == (0, True), seen
+    assert (stop.returncode, "stopped" in stopped) == (0, True), stopped
+    wait_for(lambda: not any(identity.alive(process) for process in [known, *workers]))
+    result = json.loads((tmp_path / "stress_result.json").read_text())
+    assert result["summary"]["status"] == "PASS"  # stopped is how an endless burn ends
+
+
+def test_more_memory_than_there_is_is_refused_in_a_line(tmp_path: Path) -> None:
+    code, text, result = run("stress", tmp_path, "--memory", "9000G")
+
+    assert (code, codes(result, "ERROR")) == (99, {"out_of_memory"}), text
+    assert "--memory asks for" in text.splitlines()[-1]
+
+
+@pytest.mark.parametrize("words", [["--memory", "0%"], ["--memory", "lots"], ["--workers", "0"]])
+def test_wrong_flags_are_usage_errors(words: list[str], tmp_path: Path) -> None:
+    code, _, result = run("stress", tmp_path, *words)
+
+    assert (code, result) == (2, {})
+
+
+FAKE_BURN = """#!/bin/sh
+printf "10.0%%%%  proc'd: 50 (900 Gflop/s)   errors: 0   temps: 50 C \\r"
+printf "100.0%%%%  proc'd: %s (900 Gflop/s)   errors: 0   temps: 55 C \\r"
+printf "\\nTested 1 GPUs:\\n\\tGPU 0: OK\\n"
+"""
+
+
+@pytest.mark.parametrize(
+    ("products", "code", "found"),
+    [(500, 0, set()), (50, 1, {"engine_failed"})],
+    ids=["good", "hung"],
+)
+def test_gpu_burn_is_judged_by_its_text_and_not_by_its_exit_code(
+    products: int, code: int, found: set[str], tmp_path: Path
+) -> None:
+    """It ends with 0 however its GPUs are, and says OK of one that hung."""
+    program(tmp_path / "bin/gpu_burn", FAKE_BURN % products)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+
+    ended, text, result = run(
+        "stress", tmp_path, "--engine", "gpu-burn", "--duration", 1, PATH=path
+    )
+
+    assert (ended, codes(result)) == (code, found), text
+
+
+def wait_for(what: object, process: subprocess.Popen[str] | None = None) -> None:
+    """Wait until something is so; give up after a long time, or when the process ended."""
+    assert callable(what)
+    deadline = time.monotonic() + 120
+    while not what():
+        assert time.monotonic() < deadline, "gave up waiting"
+        assert process is None or process.poll() is None, "it ended early"
+        time.sleep(0.05)
+
+
+def beating(folder: Path) -> bool:
+    """Whether a burn has counted products."""
+    try:
+        devices = json.loads((folder / "stress_heartbeat.json").read_text())["devices"]
+    except (OSError, ValueError):
+        return False
+    return bool(devices) and all(device["products"] for device in devices)
+
+
+@pytest.fixture
+def sleeper() -> "subprocess.Popen[bytes]":
+    """A stranger's process."""
+    return subprocess.Popen(["sleep", "600"])
+
+
+def test_stop_never_touches_a_process_that_got_the_number_later(
+    tmp_path: Path, sleeper: "subprocess.Popen[bytes]"
+) -> None:
+    """The pid file's number is alive, but it is not the process that was started."""
+    known = identity.of(sleeper.pid)
+    assert known is not None
+    note = {"pid": known.pid, "start": known.start - 1, "boot": known.boot}
+    (tmp_path / "stress.pid").write_text(json.dumps(note))
+
+    with pytest.raises(pidfile.NotStopped, match="another's"):
+        pidfile.stop(tmp_path / "stress.pid")
+
+    assert sleeper.poll() is None
+    note |= {"start": known.start, "boot": "another boot"}
+    (tmp_path / "stress.pid").write_text(json.dumps(note))
+    with pytest.raises(pidfile.NotStopped, match="another's"):
+        pidfile.stop(tmp_path / "stress.pid")
+    assert sleeper.poll() is None
+    sleeper.kill()
+    sleeper.wait()
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"pid": "x"}', "12345"])
+def test_a_pid_file_that_is_none_stops_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "stress.pid").write_text(text)
+
+    with pytest.raises(pidfile.NotStopped, match="names no process"):
+        pidfile.stop(tmp_path / "stress.pid")
+
+
+def test_a_program_is_ended_with_all_it_started(tmp_path: Path) -> None:
+    """A grandchild whose parent is gone is found too."""
+    script = (
+        "import subprocess, os; subprocess.Popen(['sleep', '600']); print(os.getpid(), flush=True)"
+    )
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
+        "from _processes import child, tree; import os\n"
+        "out = child.run([sys.executable, '-c', sys.argv[3]], log=Path(sys.argv[2]), timeout=60)\n"
+        "print(out.returncode, len(tree.below(os.getpid())))"
+    )
+    payloads = Path(child.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(payloads), str(tmp_path / "log"), script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert done.stdout.split() == ["0", "0"], done.stderr

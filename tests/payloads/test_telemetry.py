@@ -1,0 +1,309 @@
+"""What GPUs say of themselves: masks by bits, figures that are missing, and what is too much."""
+
+import io
+import json
+import stat
+import sys
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rv.payloads._telemetry import Sampler, findings, open_source, throttle, underloaded
+from rv.payloads._telemetry.fake import AT_REST, HEALTHY, Fake
+from rv.payloads._telemetry.readings import Counters, Reading, grown
+from rv.payloads._telemetry.sampler import Load
+from rv.payloads._telemetry.smi import Smi
+
+UUID = "5c3a0001-aaaa-bbbb-cccc-000000000001"
+
+
+def load(reading: Reading = HEALTHY, after: Counters = AT_REST, n: int = 100) -> Load:
+    """A GPU that said the same thing for ten seconds."""
+    made = Load(before=AT_REST, after=after)
+    for _ in range(n):
+        made.add(reading, 0.1)
+    return made
+
+
+def codes(made: Load) -> list[tuple[str, str]]:
+    return [(found.status, found.code) for found in findings(made)]
+
+
+def sampled(source: Fake) -> dict[str, Load]:
+    """Let the sampler look at least ten times."""
+    with Sampler(source) as sampler:
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (
+            sampler.loads and min(seen.samples for seen in sampler.loads.values()) >= 10
+        ):
+            time.sleep(0.01)
+    return sampler.loads
+
+
+@pytest.mark.parametrize(
+    ("mask", "harmful"),
+    [(0, False), (0x1, False), (0x4, False), (0x44, True), (0x8, True), (0x24, True), (0x80, True)],
+)
+def test_a_mask_is_tested_bit_by_bit(mask: int, harmful: bool) -> None:
+    """Hot and at the power limit is hot: whole masks compared for equality miss it."""
+    assert throttle.harmful(mask) is harmful
+
+
+def test_reasons_have_names_and_unknown_bits_are_shown() -> None:
+    assert throttle.names(0x44) == ["software power cap", "hardware thermal slowdown"]
+    assert throttle.names(0x4000) == ["0x4000"]
+
+
+def test_a_healthy_gpu_at_its_power_limit_has_no_findings() -> None:
+    assert codes(load()) == []
+    assert load().as_json()["throttle_s"] == {"software power cap": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("celsius", "found"),
+    [
+        (84, []),
+        (85, [("WARN", "too_hot")]),
+        (89, [("WARN", "too_hot")]),
+        (90, [("FAIL", "too_hot")]),
+    ],
+)
+def test_heat_warns_from_85_and_fails_near_the_slowdown(
+    celsius: float, found: list[tuple[str, str]]
+) -> None:
+    assert codes(load(Reading(temperature_c=celsius))) == found
+
+
+@pytest.mark.parametrize(
+    ("slowed", "found"),
+    [(1, []), (3, [("WARN", "throttled_thermal")]), (22, [("FAIL", "throttled_thermal")])],
+)
+def test_throttling_is_judged_by_its_share_of_the_time(
+    slowed: int, found: list[tuple[str, str]]
+) -> None:
+    made = load(Reading(reasons=0x4), n=200 - slowed)
+    for _ in range(slowed):
+        made.add(Reading(reasons=0x44), 0.1)
+
+    assert codes(made) == found
+
+
+def test_throttling_between_two_looks_is_known_from_the_drivers_own_clock() -> None:
+    made = load(after=Counters(thermal_ns=2_000_000_000))
+    made.before = Counters(thermal_ns=0)
+
+    assert codes(made) == [("FAIL", "throttled_thermal")]
+
+
+@pytest.mark.parametrize(
+    ("after", "code"),
+    [
+        (Counters(ecc_uncorrected=1), "ecc_uncorrectable"),
+        (Counters(rows_pending=True), "row_remap"),
+        (Counters(rows_failed=True), "row_remap"),
+    ],
+)
+def test_memory_errors_fail(after: Counters, code: str) -> None:
+    assert codes(load(after=after)) == [("FAIL", code)]
+
+
+def test_old_memory_errors_are_not_this_runs() -> None:
+    """Volatile counters begin with the driver, not with the run."""
+    made = load(after=Counters(ecc_uncorrected=7))
+    made.before = Counters(ecc_uncorrected=7)
+
+    assert codes(made) == []
+    assert grown(9, 7) == 0  # reset in between
+    assert grown(None, 7) is None
+
+
+def test_a_gpu_that_tells_nothing_is_not_accused_of_anything() -> None:
+    made = load(Reading(), Counters())
+
+    assert codes(made) == []
+    assert underloaded(made) is None
+    assert made.as_json()["samples"] == 100
+
+
+def test_a_gpu_that_was_to_be_busy_and_was_not_is_told() -> None:
+    found = underloaded(load(Reading(utilisation=60)))
+
+    assert found is not None
+    assert (found.status, found.code) == ("WARN", "underloaded")
+    assert underloaded(load(Reading(utilisation=99))) is None
+
+
+def test_the_median_clock_of_many_readings() -> None:
+    made = Load()
+    for mhz in (1980, 1755, 1755, 1755, 1200):
+        made.add(Reading(sm_mhz=mhz), 0.1)
+
+    assert made.clock == 1755
+    assert Load().clock is None
+
+
+def test_the_sampler_adds_up_what_it_sees_and_names_the_faulty_gpu() -> None:
+    loads = sampled(Fake(["gpu-a", "gpu-b"], {"ecc": 1}))
+
+    assert codes(loads["gpu-a"]) == [("FAIL", "ecc_uncorrectable")]
+    assert codes(loads["gpu-b"]) == []
+    assert loads["gpu-b"].utilisation.value == 99.0
+
+
+@pytest.mark.parametrize(
+    ("fault", "value", "code"),
+    [
+        ("throttle-mask", 0x44, ("FAIL", "throttled_thermal")),
+        ("temperature", 91, ("FAIL", "too_hot")),
+        ("remap", 1, ("FAIL", "row_remap")),
+    ],
+)
+def test_every_fault_of_the_fake_is_found(fault: str, value: float, code: tuple[str, str]) -> None:
+    assert codes(sampled(Fake(["gpu-a"], {fault: value}))["gpu-a"]) == [code]
+
+
+def test_the_sampler_forgets_the_warm_up_and_keeps_a_log() -> None:
+    log = io.StringIO()
+    with Sampler(Fake(["gpu-a"]), log) as sampler:
+        end = time.monotonic() + 60
+        while not sampler.latest() and time.monotonic() < end:
+            time.sleep(0.01)
+        sampler.restart()
+        assert sampler.loads == {} or sampler.loads["gpu-a"].samples < 3
+
+    line = json.loads(log.getvalue().splitlines()[0])
+    assert (line["uuid"], line["temperature_c"]) == ("gpu-a", 66.0)
+
+
+def test_what_comes_after_the_work_is_not_counted() -> None:
+    """A GPU that idles after its burn was not underloaded in it."""
+    with Sampler(Fake(["gpu-a"])) as sampler:
+        seen = sampled_in(sampler, 3)
+        sampler.freeze()
+        with sampler._lock:
+            before = seen.samples
+        after = sampler.latest()
+        time.sleep(5 * Fake.interval)
+
+    assert after
+    assert seen.samples == before
+
+
+def sampled_in(sampler: Sampler, samples: int) -> Load:
+    """Wait until a sampler that runs has looked a few times."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        with sampler._lock:
+            found = sampler.loads.get("gpu-a")
+        if found is not None and found.samples >= samples:
+            return found
+        time.sleep(0.01)
+    raise AssertionError("nothing was sampled")
+
+
+def pynvml(**functions: Any) -> types.ModuleType:
+    """A driver's library that knows one GPU and only these of its functions."""
+    module = types.ModuleType("pynvml")
+
+    def by_uuid(uuid: str) -> str:
+        if uuid != f"GPU-{UUID}":
+            raise LookupError(uuid)
+        return uuid
+
+    for name, value in {"nvmlInit": lambda: None, "nvmlDeviceGetHandleByUUID": by_uuid}.items():
+        setattr(module, name, value)
+    for name, value in functions.items():
+        setattr(module, name, value)
+    return module
+
+
+def refuse(*_: object) -> None:
+    raise RuntimeError("Not Supported")
+
+
+def test_nvml_is_found_by_uuid_and_all_its_figures_are_optional(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """torch names a GPU without its `GPU-`; what the driver refuses or lacks is None."""
+    module = pynvml(
+        nvmlDeviceGetTemperature=lambda _handle, _sensor: 71,
+        nvmlDeviceGetPowerUsage=lambda _handle: 655_500,
+        nvmlDeviceGetUtilizationRates=refuse,
+        nvmlDeviceGetCurrentClocksThrottleReasons=lambda _handle: 0x44,
+        nvmlDeviceGetRemappedRows=lambda _handle: (0, 0, 1, 0),
+        nvmlDeviceGetTotalEccErrors=lambda _handle, kind, _counter: 3 * kind,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+
+    source = open_source([UUID, "somebody-else"])
+
+    assert source is not None
+    assert source.name == "nvml"
+    assert source.read() == {UUID: Reading(temperature_c=71, power_w=655.5, reasons=0x44)}
+    counted = source.counters()[UUID]
+    assert counted.as_json() == {
+        "ecc_uncorrected": 3,
+        "ecc_corrected": 0,
+        "rows_pending": True,
+        "rows_failed": False,
+    }
+
+
+def test_without_a_driver_there_is_no_source(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", pynvml(nvmlInit=refuse))
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert open_source([UUID]) is None
+
+
+SMI = f"""#!/bin/sh
+case "$1" in
+  *clocks_event_reasons*) echo 'Field "clocks_event_reasons.active" is not a valid field'; exit 2 ;;
+  --query-gpu=uuid,clocks_throttle_reasons.active) echo "GPU-{UUID}, 0x0000000000000044" ;;
+  --query-gpu=uuid,utilization*) echo "GPU-{UUID}, 97, 83, [N/A], 1740, 139000, 0x0000000000000044"
+                                 echo "GPU-of-another-job, 0, 30, 70, 345, 0, 0x1" ;;
+  --query-gpu=uuid,ecc*) echo "GPU-{UUID}, 2, [N/A], 1980, 700.00" ;;
+  --query-remapped*) echo "GPU-{UUID}, No, Yes" ;;
+esac
+"""
+
+
+@pytest.fixture
+def smi(tmp_path: Path) -> Path:
+    """An nvidia-smi of an old driver, which knows the old name of a field only."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(SMI)
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program
+
+
+def test_nvidia_smi_answers_where_nvml_is_missing(
+    smi: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setenv("PATH", f"{smi.parent}:/bin:/usr/bin")
+
+    source = open_source([UUID])
+
+    assert source is not None
+    assert source.name == "nvidia-smi"
+    assert source.read() == {UUID: Reading(97, 83, None, 1740, 139000, 0x44)}
+    counted = source.counters()[UUID]
+    assert (counted.ecc_uncorrected, counted.ecc_corrected) == (2, None)
+    assert (counted.rows_pending, counted.rows_failed) == (False, True)
+    assert (counted.max_sm_mhz, counted.power_limit_w) == (1980, 700)
+
+
+def test_an_nvidia_smi_that_fails_tells_nothing(tmp_path: Path) -> None:
+    broken = tmp_path / "nvidia-smi"
+    broken.write_text("#!/bin/sh\necho 'NVIDIA-SMI has failed'\nexit 9\n")
+    broken.chmod(0o755)
+
+    source = Smi(str(broken), [UUID])
+
+    assert (source.read(), source.counters()) == ({}, {})

@@ -1,0 +1,71 @@
+"""train and train_fsdp: what they print and leave behind when all is well."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.payloads.starting import Launcher, torchrun
+
+
+def test_the_seeds_command_line_passes(tmp_path: Path) -> None:
+    """One epoch of ten steps on two ranks, under the real torchrun, with its JSON file."""
+    pytest.importorskip("torch")
+    words = ["--device", "cpu", "--train-smoke", "--epochs", "1", "--steps", "10"]
+
+    done = torchrun("train", tmp_path, *words, RV_CHECKPOINT_DIR=str(tmp_path / "kept"))
+
+    assert done.code == 0, done.out + done.err
+    assert "[DDP] rank 1/2 -> node 0 " in done.out
+    assert "[TRAIN] cpu: world=2 ranks counted=2 loss " in done.out
+    statuses = {test["name"]: test["status"] for test in done.result["tests"]}
+    wanted = ("layout", "gradients", "replicas", "train", "communication", "checkpoint")
+    assert statuses == {f"ddp.{name}": "PASS" for name in wanted}
+    alias = json.loads((tmp_path / "ddp_training_result.json").read_text())
+    assert (alias["world"], alias["epochs"], alias["steps"]) == (2, 1, 10)
+    assert alias["improved"] is True
+    assert alias["loss_end"] < 0.8 * alias["loss_start"]
+    assert (tmp_path / "kept" / "train.pt").stat().st_size > 100_000
+
+
+def test_every_world_sees_the_same_batches(launch: Launcher, tmp_path: Path) -> None:
+    """The losses do not depend on the number of ranks, but for the order of sums."""
+    short = ["--quick", "--epochs", "2", "--steps", "5", "--batch-size", "32"]
+    losses = []
+    for world in (1, 2):
+        folder = tmp_path / str(world)
+        folder.mkdir()
+        words = ["--device", "cpu", *short, "--model", "transformer"]
+        done = launch("train", folder, *words, world=world)
+        assert done.code == 0, done.out + done.err
+        losses.append(done.test("ddp.train")["details"]["losses"])
+
+    assert len(losses[0]) == 10
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+
+
+def test_sharded_training_passes(tmp_path: Path) -> None:
+    """Under the real torchrun: half of the parameters each, gradients equal, checkpoint too."""
+    pytest.importorskip("torch")
+    done = torchrun("train_fsdp", tmp_path, "--device", "cpu", "--steps", "10")
+
+    assert done.code == 0, done.out + done.err
+    tests = {(test["name"], test["rank"]): test for test in done.result["tests"]}
+    for name in ("gradients", "shard", "train", "checkpoint"):
+        assert [tests[f"fsdp.{name}", rank]["status"] for rank in (0, 1)] == ["PASS", "PASS"]
+    assert tests["fsdp.shard", 0]["details"]["share"] == pytest.approx(0.5, abs=0.1)
+    assert tests["fsdp.gradients", 1]["details"]["relative_difference"] < 1e-4
+    assert tests["fsdp.checkpoint", 0]["details"]["bytes"] > 100_000
+    assert not (tmp_path / "train_fsdp.dcp").exists()
+
+
+def test_hub_models_need_transformers(launch: Launcher, tmp_path: Path) -> None:
+    """Without the package that is said, and it is no failure of the node."""
+    pytest.importorskip("torch")
+    (tmp_path / "transformers.py").write_text("raise ImportError('hidden')\n")
+    words = ["--device", "cpu", "--hf-model", "some/model"]
+
+    done = launch("train_fsdp", tmp_path, *words, PYTHONPATH=str(tmp_path))
+
+    assert done.code == 99
+    assert done.last.startswith("[RESULT] ERROR: --hf-model needs the package transformers")
