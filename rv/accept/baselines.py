@@ -1,0 +1,218 @@
+"""What a GPU should reach: values with their source, in layers, the nearest to the user on top.
+
+Layers: what came with rv, `golden` values made from this cluster's clean nodes, the site's file,
+and the user's. Every value is found by the GPU's product name (the longest that fits), payload,
+test, metric, type, size, number of GPUs and method version; a MIG slice's is scaled from the whole
+GPU's by its processors or its memory, and then only warns.
+"""
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from rv.accept.measurements import Measurement, size_of
+from rv.accept.results import Device, Reference
+from rv.planner.documents import Document, read_document
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+FILE: Final = "baselines.yaml"
+SITE_FILE: Final = Path("/etc/rv") / FILE
+BUILTIN, GOLDEN, SITE, USER = "builtin", "golden", "site", "user"
+LOWER: Final = -0.25
+WARN: Final = -0.10
+ABOVE_PEAK: Final = 1.15
+"""How far above a data sheet's peak a value may be: cards run above the clock of the sheet."""
+
+_OF: Final = ("payload", "test", "metric", "unit", "peak", "least", "world", "shape", "dtype")
+_WORD: Final = re.compile(r"[a-z0-9.]+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Model:
+    """What a GPU is: its processors, its memory in GB, and its peaks by type, `memory`, `host`,
+    `link`.
+    """
+
+    name: str
+    sms: int = 0
+    memory_gb: float = 0.0
+    peaks: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Baseline:
+    """One value of one GPU model, and of what; `world` 0 is any, `shape` and `dtype` "" are any.
+
+    `metric` may end in `*`. `least` is the smallest side, or bytes, that it holds from.
+    """
+
+    gpu: str
+    payload: str
+    test: str
+    metric: str
+    value: float
+    unit: str
+    source: str
+    kind: str
+    method_version: int
+    peak: str = ""
+    least: int = 0
+    world: int = 0
+    shape: str = ""
+    dtype: str = ""
+
+    def is_of(self, measured: Measurement) -> bool:
+        """Whether a measurement is of what this is the value of."""
+        return (
+            self.payload == measured.payload
+            and self.test == measured.test
+            and self.unit == measured.unit
+            and self.method_version == measured.method_version
+            and self.world in (0, measured.world)
+            and self.shape in ("", measured.shape)
+            and self.dtype in ("", measured.dtype)
+            and size_of(measured.shape) >= self.least
+            and fnmatch.fnmatchcase(measured.metric, self.metric)
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Baselines:
+    """All layers, those that win first."""
+
+    values: tuple[Baseline, ...]
+    models: Mapping[str, Model]
+
+    def model(self, product: str) -> Model | None:
+        """The model whose name is in a product's name, word by word; the longest one."""
+        words = _words(product)
+        fitting = [m for m in self.models.values() if _within(_words(m.name), words)]
+        return max(fitting, key=lambda m: (len(_words(m.name)), len(m.name)), default=None)
+
+    def find(self, measured: Measurement, device: Device | None) -> Reference | None:
+        """The reference for a measurement, None where nobody has told one."""
+        model = self.model(measured.gpu)
+        if model is None:
+            return None
+        found = (b for b in self.values if b.gpu == model.name and b.is_of(measured))
+        baseline = next(found, None)
+        return _reference(baseline, model, device) if baseline else None
+
+    def of_payload(self, payload: str, product: str, method: int) -> tuple[Baseline, ...]:
+        """Every value of a payload on a GPU, whatever was measured."""
+        model = self.model(product)
+        wanted = (payload, model.name if model else "", method)
+        return tuple(b for b in self.values if (b.payload, b.gpu, b.method_version) == wanted)
+
+    def peak(self, measured: Measurement) -> float | None:
+        """What no measurement of this kind can exceed, by the data sheet."""
+        model = self.model(measured.gpu)
+        found = (b for b in self.values if b.is_of(measured) and b.peak)
+        baseline = next(found, None)
+        if model is None or baseline is None:
+            return None
+        return model.peaks.get(baseline.peak)
+
+
+def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baselines:
+    """Read all layers; `folder` is the user's configuration folder, `golden` files made here.
+
+    Raises `RvError(CONFIG)` with file and line for one that is wrong.
+    """
+    builtin = files("rv.accept") / "data" / FILE
+    layers: list[tuple[Traversable, str]] = [(folder / FILE, USER), (site, SITE)]
+    layers += [(path, GOLDEN) for path in golden]
+    read = [read_layer(read_document(f), kind) for f, kind in layers if f.is_file()]
+    read.append(read_layer(read_document(builtin), BUILTIN))
+    values = tuple(value for layer, _ in read for value in layer)
+    models: dict[str, Model] = {}
+    for _, told in reversed(read):
+        models |= told
+    named = {value.gpu for value in values} - models.keys()
+    return Baselines(values=values, models=models | {n: Model(name=n, peaks={}) for n in named})
+
+
+def read_layer(document: Document, kind: str) -> tuple[tuple[Baseline, ...], dict[str, Model]]:
+    """Read one file's values and models. Raises `RvError(CONFIG)` for what is wrong in it."""
+    document.check_keys((), ("method_version", "gpus", "references"))
+    method = document.whole(("method_version",), 0)
+    models = {name: _model(document, name) for name in document.mapping(("gpus",))}
+    values: list[Baseline] = []
+    for name in document.mapping(("references",)):
+        values.extend(_values(document, name, kind, method))
+    return tuple(values), models
+
+
+def _model(document: Document, name: str) -> Model:
+    at = ("gpus", name)
+    document.check_keys(at, ("sms", "memory_gb", "peaks"))
+    peaks = {key: document.number((*at, "peaks", key)) for key in document.mapping((*at, "peaks"))}
+    sms, memory = document.whole((*at, "sms")), document.whole((*at, "memory_gb"))
+    return Model(name=name, sms=sms, memory_gb=memory, peaks=peaks)
+
+
+def _values(document: Document, name: str, kind: str, method: int) -> Iterable[Baseline]:
+    at = ("references", name)
+    document.check_keys(at, ("of", "values"))
+    document.check_keys((*at, "of"), _OF)
+    texts: dict[str, Any] = {
+        key: document.text_at((*at, "of", key)) for key in _OF if key not in _NUMBERS
+    }
+    for key in ("payload", "test", "metric", "unit"):
+        if not texts[key]:
+            document.fail((*at, "of"), f"{name} does not say its {key}")
+    numbers: dict[str, Any] = {key: document.whole((*at, "of", key)) for key in _NUMBERS}
+    for gpu in document.mapping((*at, "values")):
+        where = (*at, "values", gpu)
+        document.check_keys(where, ("value", "source"))
+        yield Baseline(
+            gpu=gpu,
+            kind=kind,
+            method_version=method,
+            value=document.number((*where, "value")),
+            source=document.text_at((*where, "source")),
+            **texts,
+            **numbers,
+        )
+
+
+_NUMBERS: Final = ("least", "world")
+
+
+def _reference(baseline: Baseline, model: Model, device: Device | None) -> Reference:
+    whole = Reference(
+        value=baseline.value,
+        lower=LOWER,
+        warn=WARN,
+        kind=baseline.kind,
+        source=baseline.source,
+    )
+    if device is None or not device.mig or baseline.kind == GOLDEN:
+        return whole
+    share = _share(baseline, model, device)
+    source = f"{share:.3f} of {baseline.value:g}: {baseline.source}"
+    return replace(whole, value=baseline.value * share, lower=None, kind="scaled", source=source)
+
+
+def _share(baseline: Baseline, model: Model, device: Device) -> float:
+    """A slice's part of the GPU: of its memory for bandwidth, else of its processors."""
+    if baseline.peak in ("memory", "host", "link"):
+        held = (device.memory_bytes or 0) / (model.memory_gb * 1e9 or 1)
+        eighths = max(1, round(held * 8))
+        return min(1.0, eighths / 8)
+    return min(1.0, (device.sm_count or 0) / model.sms) if model.sms else 1.0
+
+
+def _words(name: str) -> list[str]:
+    return _WORD.findall(name.lower())
+
+
+def _within(part: list[str], whole: list[str]) -> bool:
+    """Whether the words stand together in the name: `h200` is not in `gh200`."""
+    return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))

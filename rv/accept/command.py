@@ -1,0 +1,70 @@
+"""The payloads of one run as one command: each in turn on every node, with a time limit. Pure.
+
+Each has a folder of its own for results. Beside them a node writes `node<rank>.begun`, its host's
+name in it, before each payload, and `node<rank>.exit`, the exit code in it, after: where no result
+is found they tell why.
+The command itself always ends with 0: one node's failure would end the other nodes' payloads,
+and a verdict comes from the results alone. Threads are brought down to the CPUs that there really
+are: more of them would measure their quarrel.
+"""
+
+import shlex
+from collections.abc import Sequence
+from typing import Final
+
+from rv.accept.catalogue import Payload, Profile, Starts
+from rv.models.command import Command, Launcher
+
+_GRACE_S: Final = 15
+_HEAD: Final = """\
+rv_results=$RV_OUTPUT_DIR rv_port=${MASTER_PORT:-29500}
+rv_threads=$(($(env -u OMP_NUM_THREADS nproc) / ${PET_NPROC_PER_NODE:-1}))
+[ "$rv_threads" -ge 1 ] || rv_threads=1
+[ "${OMP_NUM_THREADS:-1}" -le "$rv_threads" ] || export OMP_NUM_THREADS=$rv_threads
+"$RV_PYTHON" -c 'import torch.distributed.run' 2>/dev/null && rv_torch=1 || rv_torch=
+rv_accept() {
+  rv_starts=$1 rv_name=$2 rv_limit=$3 rv_folder=$rv_results/$2
+  shift 3
+  rv_mark=$rv_folder/node${NODE_RANK:-0}
+  mkdir -p "$rv_folder" "$rv_mark" && echo "${SLURMD_NODENAME:-$HOSTNAME}" >"$rv_mark.begun"
+  rv_port=$((rv_port + 1))
+  echo "[ACCEPT] $rv_name"
+  if [ "$rv_starts" = torchrun ] && [ -n "$rv_torch" ]; then
+    set -- -m torch.distributed.run "$@"
+  else
+    rv_folder=$rv_mark
+  fi
+  RV_OUTPUT_DIR=$rv_folder MASTER_PORT=$rv_port PET_MASTER_PORT=$rv_port \\
+    timeout -k GRACE "$rv_limit" "$RV_PYTHON" "$@"
+  rv_code=$?
+  echo "$rv_code" >"$rv_mark.exit"
+  echo "[ACCEPT] $rv_name ended with exit code $rv_code"
+}
+"""
+
+
+def command(payloads: Sequence[Payload], profile: Profile, faults: Sequence[str] = ()) -> Command:
+    """Write the command that runs these payloads; `faults` are made in each, to see them found."""
+    extra = [word for fault in faults for word in ("--inject", fault)]
+    lines = [_line(payload, profile, extra) for payload in payloads]
+    ranks = any(payload.starts is Starts.RANKS for payload in payloads)
+    names = " ".join(payload.name for payload in payloads)
+    return Command(
+        line=_HEAD.replace("GRACE", str(_GRACE_S)) + "\n".join([*lines, "exit 0"]),
+        launcher=Launcher.TORCHRUN if ranks else Launcher.PLAIN,
+        payload=payloads[0].name,
+        typed=f"acceptance {profile}: {names}",
+    )
+
+
+def seconds(payloads: Sequence[Payload], profile: Profile) -> int:
+    """The longest that they may take together."""
+    return sum(payload.steps[profile].timeout_s + _GRACE_S for payload in payloads)
+
+
+def _line(payload: Payload, profile: Profile, extra: Sequence[str]) -> str:
+    step = payload.steps[profile]
+    words = [*step.arguments, *extra]
+    script = f'"$RV_PAYLOADS/{payload.name}.py"'
+    head = f"rv_accept {payload.starts} {payload.name} {step.timeout_s} {script}"
+    return " ".join([head, *map(shlex.quote, words)])

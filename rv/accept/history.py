@@ -1,0 +1,136 @@
+"""The history of measurements on this machine: one SQLite file, read and written by many at once.
+
+It lies in the user's data folder, which should not be on NFS: SQLite's write-ahead log needs
+shared memory. `measurements` of one run are written once, however often they come.
+"""
+
+import json
+import random
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Final
+
+from rv.accept.folders import data_folder
+from rv.accept.measurements import Measurement
+from rv.errors import Kind, RvError
+
+_COLUMNS: Final = tuple(field.name for field in fields(Measurement))
+_IDENTITY: Final = (
+    "run", "cluster", "node", "gpu_uuid", "device", "payload", "test", "metric", "dtype", "shape",
+    "world", "nodes", "unit",
+)  # fmt: skip
+_TYPES: Final = {
+    "time": "REAL",
+    "value": "REAL",
+    "world": "INTEGER",
+    "nodes": "INTEGER",
+    "method_version": "INTEGER",
+}
+_VERSION: Final = 1
+_BUSY_S: Final = 30.0
+
+
+class History:
+    """The measurements kept in one file. Every method raises `RvError(CONFIG)` for a broken one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, measured: Iterable[Measurement]) -> int:
+        """Keep measurements; give how many are new."""
+        rows = [tuple(asdict(each).values()) for each in measured]
+        marks = ", ".join("?" * len(_COLUMNS))
+        with self._open() as database:
+            before = database.total_changes
+            database.executemany(f"INSERT OR IGNORE INTO measurements VALUES ({marks})", rows)  # noqa: S608 - marks only
+            return database.total_changes - before
+
+    def all(self, *, gpu: str = "", payload: str = "", node: str = "") -> tuple[Measurement, ...]:
+        """Give measurements oldest first; `gpu` is a UUID or the beginning of one."""
+        asked = {"gpu_uuid": gpu, "payload": payload, "node": node}
+        wanted = {name: value for name, value in asked.items() if value}
+        clauses = [f"{name} = ?" if name != "gpu_uuid" else "gpu_uuid GLOB ?" for name in wanted]
+        values = [f"{_literal(v)}*" if name == "gpu_uuid" else v for name, v in wanted.items()]
+        where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
+        names = ", ".join(_COLUMNS)
+        query = f"SELECT {names} FROM measurements {where} ORDER BY time, run"  # noqa: S608 - names only
+        with self._open() as database:
+            return tuple(_measurement(row) for row in database.execute(query, values))
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """Open the file for one transaction, which waits for those of others."""
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._connected()) as database:
+                database.execute("BEGIN IMMEDIATE")
+                yield database
+                database.execute("COMMIT")
+        except (sqlite3.Error, OSError) as error:
+            raise RvError(
+                Kind.CONFIG,
+                f"the history {self._path} cannot be used: {error}",
+                hint="move it away to begin a new one",
+            ) from error
+
+    def _connected(self) -> sqlite3.Connection:
+        """Connect, and make the tables of a new file.
+
+        To begin a write-ahead log SQLite waits for nobody: with several at once it is tried again.
+        """
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            database = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
+            try:
+                database.execute("PRAGMA synchronous=NORMAL")
+                _prepare(database)
+            except sqlite3.OperationalError as error:
+                database.close()
+                if "locked" not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - spreads load only
+            except BaseException:
+                database.close()
+                raise
+            else:
+                return database
+
+
+def history() -> History:
+    """The user's history."""
+    return History(data_folder() / "history.sqlite")
+
+
+def as_jsonl(measured: Sequence[Measurement]) -> str:
+    """Write measurements as JSON, one a line."""
+    return "".join(json.dumps(asdict(each)) + "\n" for each in measured)
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    if version == _VERSION:
+        return
+    if version > _VERSION:
+        raise sqlite3.DatabaseError(f"it is of a newer rv (format {version})")
+    columns = ", ".join(f"{name} {_TYPES.get(name, 'TEXT')} NOT NULL" for name in _COLUMNS)
+    identity = ", ".join(_IDENTITY)
+    database.execute("PRAGMA journal_mode=WAL")
+    database.execute("BEGIN IMMEDIATE")
+    database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({identity}))")
+    database.execute("CREATE INDEX IF NOT EXISTS by_gpu ON measurements (gpu_uuid, time)")
+    database.execute(f"PRAGMA user_version={_VERSION}")
+    database.execute("COMMIT")
+
+
+def _measurement(row: Sequence[object]) -> Measurement:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    return Measurement(**{**values, "quick": values["quick"] in (1, "1")})  # type: ignore[arg-type]
+
+
+def _literal(text: str) -> str:
+    """Escape what GLOB reads as a pattern."""
+    return "".join(f"[{char}]" if char in "*?[" else char for char in text)

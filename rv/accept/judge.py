@@ -1,0 +1,245 @@
+"""Judges what payloads measured: against references, peers, history and its own spread. Pure.
+
+The payload's own verdict stands; judging can only make it worse. Limits are those of the
+acceptance thresholds: against a reference below 0.90 is WARN and below 0.75 FAIL; against the
+median of at least three peers of one run below 0.95 and below 0.90, or with six an outlier by
+modified z-score; against the history see `rv.accept.regression`.
+"""
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rv.accept.baselines import ABOVE_PEAK, Baselines
+from rv.accept.measurements import Measurement, device_of, measurements
+from rv.accept.regression import Point, regression
+from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
+from rv.accept.robust import loss, modified_z
+
+PEERS: Final = 3
+PEERS_FOR_Z: Final = 6
+PEER_WARN: Final = 0.05
+PEER_FAIL: Final = 0.10
+PEER_Z: Final = 3.5
+JITTER_CV: Final = 0.05
+JITTER_RATIO: Final = 1.5
+JITTER_LEAST: Final = 10
+_WIDTH_OF_90: Final = 3.29
+"""From the 5th to the 95th percentile of normal values, in their standard deviations."""
+HOT_C: Final = 85.0
+THROTTLE_WARN: Final = 0.01
+THROTTLE_FAIL: Final = 0.10
+
+Past = Callable[[Measurement], Sequence[Point]]
+"""Earlier values of the same device, measured in the same way, oldest first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remark:
+    """What is wrong with one number."""
+
+    status: Status
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judge:
+    """Everything that numbers are held against."""
+
+    baselines: Baselines
+    past: Past
+    run: str = ""
+    cluster: str = ""
+    time: float = 0.0
+
+    def judge(self, results: Sequence[RunResult]) -> tuple[RunResult, ...]:
+        """Give the results with every metric's reference and verdict, and the tests' made worse."""
+        every = [list(self._measured(result)) for result in results]
+        peers = _by_key(m for measured in every for m in measured)
+        return tuple(
+            self._result(result, measured, peers)
+            for result, measured in zip(results, every, strict=True)
+        )
+
+    def _measured(self, result: RunResult) -> Iterator[Measurement]:
+        return measurements(result, self.run, self.cluster, self.time)
+
+    def _result(
+        self,
+        result: RunResult,
+        measured: Sequence[Measurement],
+        peers: dict[tuple[str, ...], list[Measurement]],
+    ) -> RunResult:
+        left = iter(measured)
+        tests = [self._test(test, result, left, peers) for test in result.tests]
+        tests += self._missing(result, measured)
+        tests += _telemetry(result)
+        status = worst([result.status, *(test.status for test in tests)])
+        return replace(result, tests=tuple(tests), status=status)
+
+    def _test(
+        self,
+        test: TestResult,
+        result: RunResult,
+        left: Iterator[Measurement],
+        peers: dict[tuple[str, ...], list[Measurement]],
+    ) -> TestResult:
+        device = device_of(test, result)
+        metrics, remarks = list[Metric](), list[Remark]()
+        for metric in test.metrics:
+            if metric.value is None or not metric.direction:
+                metrics.append(metric)
+                continue
+            measured = next(left)
+            reference = metric.reference or self.baselines.find(measured, device)
+            found = list(self._remarks(measured, metric, reference, peers[_peer_key(measured)]))
+            verdict = worst([remark.status for remark in found]) if found else Status.PASS
+            judged = metric.verdict or (verdict if measured.gpu else None)
+            metrics.append(replace(metric, reference=reference, verdict=judged))
+            remarks.extend(found)
+        return _worsened(replace(test, metrics=tuple(metrics)), remarks)
+
+    def _remarks(
+        self,
+        measured: Measurement,
+        metric: Metric,
+        reference: Reference | None,
+        peers: Sequence[Measurement],
+    ) -> Iterator[Remark]:
+        """Judge one number of a GPU: on a CPU there is nothing to expect."""
+        if not measured.gpu:
+            return
+        if reference is not None:
+            yield from _against_reference(measured, reference)
+        peak = self.baselines.peak(measured)
+        if peak and measured.value > ABOVE_PEAK * peak:
+            seen = f"{_number(measured)} is above the peak of {peak:g}: wrong type or timing"
+            yield Remark(status=Status.FAIL, code="above_peak", reason=seen)
+        if measured.is_of_gpus:
+            yield from _against_peers(measured, peers)
+            yield from _spread(measured, metric)
+        # Several nodes are other ones each time.
+        if measured.is_of_gpus and measured.nodes == 1:
+            yield from self._against_history(measured)
+
+    def _against_history(self, measured: Measurement) -> Iterator[Remark]:
+        now = Point(time=measured.time, value=measured.value, fingerprint=measured.fingerprint)
+        earlier = [point for point in self.past(measured) if point.time < measured.time]
+        found = regression([*earlier, now], measured.direction)
+        if found:
+            seen = (
+                f"{_number(measured)} is {found.loss:.1%} worse than the median {found.median:.4g}"
+                f" of {found.runs} earlier runs (z {found.z:.1f})"
+            )
+            yield Remark(status=found.status, code="regression", reason=seen)
+
+    def _missing(self, result: RunResult, measured: Sequence[Measurement]) -> Iterator[TestResult]:
+        """A number that has a reference and that a test that passed did not report is an ERROR."""
+        passed = {t.name for t in result.tests if t.status in (Status.PASS, Status.WARN)}
+        for product in dict.fromkeys(device.name for device in result.devices):
+            expected = self.baselines.of_payload(result.test_type, product, result.method_version)
+            reported = {(m.test, m.metric) for m in measured}
+            for test, metric in dict.fromkeys((b.test, b.metric) for b in expected):
+                if test in passed and "*" not in metric and (test, metric) not in reported:
+                    yield TestResult(
+                        name=test,
+                        status=Status.ERROR,
+                        code="metric_missing",
+                        reason=f"{test} passed and reported no {metric}, which has a reference",
+                        host=result.hostname,
+                    )
+
+
+def _by_key(every: Iterable[Measurement]) -> dict[tuple[str, ...], list[Measurement]]:
+    found: dict[tuple[str, ...], list[Measurement]] = {}
+    for measured in every:
+        found.setdefault(_peer_key(measured), []).append(measured)
+    return found
+
+
+def _peer_key(measured: Measurement) -> tuple[str, ...]:
+    return (measured.gpu, *measured.key)
+
+
+def _against_reference(measured: Measurement, reference: Reference) -> Iterator[Remark]:
+    if not reference.value:
+        return
+    lost = loss(measured.value, reference.value, measured.direction)
+    share = f"{1 - lost:.2f} of the {reference.kind} reference {reference.value:.4g}"
+    seen = f"{_number(measured)} is {share} ({reference.source})"
+    if reference.lower is not None and lost > -reference.lower:
+        yield Remark(status=Status.FAIL, code="below_floor", reason=seen)
+    elif reference.warn is not None and lost > -reference.warn:
+        yield Remark(status=Status.WARN, code="below_reference", reason=seen)
+
+
+def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Iterator[Remark]:
+    if len({(peer.node, peer.device) for peer in peers}) < PEERS:
+        return
+    values = [peer.value for peer in peers]
+    median = statistics.median(values)
+    lost = loss(measured.value, median, measured.direction)
+    if lost <= PEER_WARN:
+        return
+    apart = abs(modified_z(measured.value, values)) > PEER_Z and len(values) >= PEERS_FOR_Z
+    status = Status.FAIL if lost > PEER_FAIL or apart else Status.WARN
+    seen = f"{_number(measured)} is {lost:.1%} worse than the median {median:.4g} of its peers"
+    yield Remark(status=status, code="peer_outlier", reason=seen)
+
+
+def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
+    """Rates that vary while they are measured, by the middle nine tenths of the iterations.
+
+    One iteration that the host delayed says nothing of a GPU.
+    """
+    if measured.quick or (metric.n or 0) < JITTER_LEAST:
+        return
+    if not (metric.median and metric.p05 and metric.p95):
+        return
+    cv = (metric.p95 - metric.p05) / (_WIDTH_OF_90 * metric.median)
+    slow = metric.median / metric.p05
+    if cv > JITTER_CV or slow > JITTER_RATIO:
+        seen = f"{measured.metric} varies: cv {cv:.1%}, 5 % of it {slow:.2f} times as slow as half"
+        yield Remark(status=Status.WARN, code="jitter", reason=seen)
+
+
+def _telemetry(result: RunResult) -> Iterator[TestResult]:
+    """Heat and throttling under load, where the payload told them and did not judge them itself."""
+    if any(test.name.startswith("telemetry") for test in result.tests):
+        return
+    for told in result.telemetry:
+        device = str(told.get("device", ""))
+        hot, share = told.get("temp_max"), told.get("harmful_throttle_share")
+        if isinstance(hot, int | float) and hot >= HOT_C:
+            yield _heat(result, device, Status.WARN, "too_hot", f"{hot:g} C under load")
+        if isinstance(share, int | float) and share > THROTTLE_WARN:
+            status = Status.FAIL if share > THROTTLE_FAIL else Status.WARN
+            seen = f"throttled for {share:.1%} of the time under load"
+            yield _heat(result, device, status, "throttled_thermal", seen)
+
+
+def _heat(result: RunResult, device: str, status: Status, code: str, seen: str) -> TestResult:
+    return TestResult(
+        name="telemetry", status=status, code=code, reason=f"{device}: {seen}", device=device,
+        host=result.hostname,
+    )  # fmt: skip
+
+
+def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
+    """Make a test as bad as its worst remark; what it said itself stays first."""
+    if not remarks:
+        return test
+    status = worst([test.status, *(remark.status for remark in remarks)])
+    if status is test.status:
+        return test
+    first = next(remark for remark in remarks if remark.status is status)
+    more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""
+    reason = "; ".join(filter(None, (f"{first.reason}{more}", test.reason)))
+    return replace(test, status=status, code=first.code, reason=reason, fault="", action="")
+
+
+def _number(measured: Measurement) -> str:
+    where = " ".join(filter(None, (measured.node, measured.device)))
+    return f"{where}: {measured.metric} {measured.value:.4g} {measured.unit}".strip()

@@ -1,0 +1,166 @@
+"""Every number of a result with all that says which number it is: what history and peers compare.
+
+Pure. Two measurements are comparable where their `key` is equal; `subject` says of what they are.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rv.accept.fields import text_of, whole_of
+from rv.accept.results import Device, Metric, RunResult, TestResult
+
+_DTYPES: Final = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "tfloat32": "tf32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "half": "fp16",
+    "float8_e4m3fn": "fp8",
+}
+_HARDWARE_UNITS: Final = ("TFLOPS", "GB/s")
+_KNOWN_DTYPES: Final = frozenset({*_DTYPES.values(), "tf32", "fp8", "int8"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """One value, better `higher` or `lower`, of one device (by `gpu_uuid`) or of a whole world.
+
+    `gpu` is the product's name; `shape` the size measured at; `fingerprint` the software;
+    `world` and `nodes` are how many ranks, on how many nodes.
+    """
+
+    run: str
+    time: float
+    cluster: str
+    node: str
+    gpu_uuid: str
+    gpu: str
+    device: str
+    payload: str
+    test: str
+    metric: str
+    dtype: str
+    shape: str
+    world: int
+    method_version: int
+    fingerprint: str
+    unit: str
+    direction: str
+    value: float
+    quick: bool = False
+    nodes: int = 1
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """What was measured: the GPU, wherever it is, else the node's device."""
+        return ("gpu", self.gpu_uuid) if self.gpu_uuid else ("node", self.cluster, self.node)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What was done to measure it: equal keys of one GPU model are comparable."""
+        how = (self.payload, self.test, self.metric, self.dtype, self.shape, self.unit)
+        ranks = (str(self.world), str(self.nodes))
+        return (*how, *ranks, str(self.method_version), "quick" if self.quick else "")
+
+    @property
+    def is_of_gpus(self) -> bool:
+        """Whether it is a rate of a GPU, or of GPUs together: what hardware alone decides.
+
+        Latencies, ratios, samples a second, the pace of small models, copies from pageable memory
+        (which a CPU makes), and links that all GPUs share vary for reasons that are nobody's.
+        """
+        is_rate = self.direction == "higher" and self.unit in _HARDWARE_UNITS
+        is_hosts = "pageable" in self.metric or self.metric == "model_tflops"
+        is_shared = is_hosts or self.test.endswith("all_at_once")
+        return bool(self.gpu and (self.gpu_uuid or self.world > 1)) and is_rate and not is_shared
+
+
+def measurements(result: RunResult, run: str, cluster: str, time: float) -> Iterator[Measurement]:
+    """List the comparable numbers of a result: those of which one direction is better.
+
+    `time` (seconds since the epoch) stands in for a result that does not tell its own.
+    """
+    software = fingerprint(result.env)
+    when = result.timestamp.timestamp() if result.timestamp else time
+    for test in result.tests:
+        device = device_of(test, result)
+        for metric in test.metrics:
+            if metric.value is None or not metric.direction:
+                continue
+            yield Measurement(
+                run=run,
+                time=when,
+                cluster=cluster,
+                node=node_of(test, result),
+                gpu_uuid=device.uuid if device else "",
+                gpu=device.name if device else common_name(result),
+                device=test.device,
+                payload=result.test_type,
+                test=test.name,
+                metric=metric.name,
+                dtype=dtype_of(test, metric),
+                shape=shape_of(test, metric),
+                world=result.world_size,
+                method_version=result.method_version,
+                fingerprint=software,
+                unit=metric.unit,
+                direction=metric.direction,
+                value=metric.value,
+                quick=result.quick,
+                nodes=result.nnodes,
+            )
+
+
+def fingerprint(env: Mapping[str, Any]) -> str:
+    """Name the software that numbers depend on."""
+    return " ".join(
+        f"{name} {text_of(env.get(name)) or '-'}" for name in ("torch", "cuda", "driver")
+    )
+
+
+def device_of(test: TestResult, result: RunResult) -> Device | None:
+    """The GPU that a test ran on; None for the CPU, for several, and where it is not told."""
+    kind, _, index = test.device.partition(":")
+    here = [d for d in result.devices if not (d.host and test.host) or d.host == test.host]
+    if kind != "cuda":
+        return next((d for d in here if d.uuid and d.uuid == test.device), None)
+    if not index.isdecimal():
+        return here[0] if len(here) == 1 else None
+    return next((device for device in here if device.index == int(index)), None)
+
+
+def common_name(result: RunResult) -> str:
+    """What all GPUs of a result are called, for numbers of all of them; "" on a CPU, or a mix."""
+    names = {device.name for device in result.devices}
+    return names.pop() if len(names) == 1 and result.backend != "gloo" else ""
+
+
+def node_of(test: TestResult, result: RunResult) -> str:
+    """The node that a test speaks of, which another rank's node may have reported."""
+    return test.host or result.hostname
+
+
+def dtype_of(test: TestResult, metric: Metric) -> str:
+    """The type of numbers that a metric is about, in short words; "" where it is about none."""
+    told = text_of(metric.more.get("dtype")) or text_of(test.details.get("dtype"))
+    told = told or test.name.rpartition(".")[2]
+    short = _DTYPES.get(told, told)
+    return short if short in _KNOWN_DTYPES else ""
+
+
+def shape_of(test: TestResult, metric: Metric) -> str:
+    """The size that a metric was measured at, as text; "" where there is only one."""
+    for source in (metric.more, test.details):
+        for name in ("shape", "size", "bytes"):
+            if name in source:
+                value = source[name]
+                return "x".join(map(str, value)) if isinstance(value, list) else text_of(value)
+    return ""
+
+
+def size_of(shape: str) -> int:
+    """The smallest side of a shape, or the number of bytes; 0 for none."""
+    sides = [whole_of(part) for part in shape.split("x")]
+    return min((side for side in sides if side is not None), default=0)

@@ -1,0 +1,226 @@
+"""Charts as SVG text that takes the colours of the page around it, light or dark.
+
+Drawn by matplotlib in colours that mean nothing, which become CSS variables afterwards: one drawing
+serves both. Text stays text, so that it can be searched and read aloud.
+"""
+
+import io
+import re
+import statistics
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+WIDTH: Final = 5.6
+HEIGHT: Final = 3.1
+INK: Final = "#010203"
+GRID: Final = "#040506"
+BAD: Final = "#070809"
+REFERENCE: Final = "#0a0b0c"
+SERIES: Final = tuple(f"#1010{number:02x}" for number in range(16, 24))
+_VARIABLES: Final = {
+    INK: "var(--ink)",
+    GRID: "var(--grid)",
+    BAD: "var(--bad)",
+    REFERENCE: "var(--reference)",
+    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES)},
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """What an axis shows; `scale` is a scale of matplotlib's."""
+
+    label: str
+    scale: str = "linear"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One line of a chart."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LineChart:
+    """Lines over a common axis; `reference` is a level to compare with, `marks` stand upright."""
+
+    title: str
+    x: Axis
+    y: Axis
+    lines: Sequence[Line]
+    caption: str = ""
+    reference: float | None = None
+    marks: Sequence[tuple[float, str]] = ()
+    bad: Sequence[tuple[float, float]] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DotChart:
+    """One dot an item in each group; an outlier is drawn in the colour of failure, and named."""
+
+    title: str
+    y: Axis
+    groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]
+    outliers: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+    caption: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BarChart:
+    """Bars of stacked parts; `parts` names them, each bar has a value for each part."""
+
+    title: str
+    x: Axis
+    parts: Sequence[str]
+    bars: Sequence[tuple[str, Sequence[float]]]
+    caption: str = ""
+
+
+Chart = LineChart | DotChart | BarChart
+
+
+def draw(chart: Chart) -> str:
+    """Draw a chart as an `<svg>` element, the same bytes for the same chart.
+
+    Raises `ImportError` where matplotlib is not installed.
+    """
+    from cycler import cycler
+    from matplotlib import rc_context
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+    from matplotlib.figure import Figure
+
+    style: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": chart.title,
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "text.color": INK,
+        "axes.labelcolor": INK,
+        "axes.edgecolor": GRID,
+        "xtick.color": INK,
+        "ytick.color": INK,
+        "grid.color": GRID,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.prop_cycle": cycler(color=SERIES),
+        "text.parse_math": False,
+    }
+    with rc_context(style):
+        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        figure.patch.set_alpha(0)
+        FigureCanvasSVG(figure)
+        axes = figure.add_subplot()
+        axes.patch.set_alpha(0)
+        axes.grid(visible=True, linewidth=0.6)
+        axes.set_axisbelow(True)
+        _fill(axes, chart)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    return _themed(text.getvalue(), chart.title)
+
+
+def _fill(axes: "Axes", chart: Chart) -> None:
+    match chart:
+        case LineChart():
+            _lines(axes, chart)
+        case DotChart():
+            _dots(axes, chart)
+        case BarChart():
+            _bars(axes, chart)
+
+
+def _lines(axes: "Axes", chart: LineChart) -> None:
+    for line in chart.lines:
+        marker = "o" if len(line.x) <= 40 else None
+        axes.plot(line.x, line.y, label=line.name, marker=marker, markersize=3, linewidth=1.5)
+    if chart.reference is not None:
+        axes.axhline(chart.reference, color=REFERENCE, linestyle="--", linewidth=1.2)
+        _note(axes, chart.reference, "reference")
+    for at, what in chart.marks:
+        axes.axvline(at, color=REFERENCE, linestyle=":", linewidth=1.2)
+        axes.annotate(
+            what, (at, 1), xycoords=("data", "axes fraction"), fontsize=7, rotation=90,
+            va="top", ha="right",
+        )  # fmt: skip
+    for x, y in chart.bad:
+        axes.plot([x], [y], marker="o", markersize=7, color=BAD, fillstyle="none", linestyle="none")
+    if chart.x.scale == "log":
+        _powers_of_two(axes)
+    axes.set_yscale(chart.y.scale)
+    axes.set_xlabel(chart.x.label)
+    axes.set_ylabel(chart.y.label)
+    if len(chart.lines) > 1:
+        axes.legend(frameon=False, fontsize=8)
+
+
+def _powers_of_two(axes: "Axes") -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(LogLocator(base=2, numticks=9))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: binary(value)))
+
+
+def binary(count: float) -> str:
+    """Write a count in powers of 1024: 8, 4K, 1M, 4G."""
+    power = next((power for power in range(4) if count < 1024 ** (power + 1)), 4)
+    return f"{count / 1024**power:g}{('', 'K', 'M', 'G', 'T')[power]}"
+
+
+def _note(axes: "Axes", level: float, text: str) -> None:
+    where: Any = ("axes fraction", "data")
+    axes.annotate(text, (0.01, level), xycoords=where, va="bottom", fontsize=7, color=REFERENCE)
+
+
+def _dots(axes: "Axes", chart: DotChart) -> None:
+    for position, (group, items) in enumerate(chart.groups):
+        middle = statistics.median(value for _, value in items)
+        axes.plot([position - 0.3, position + 0.3], [middle] * 2, color=REFERENCE, linewidth=1.2)
+        for number, (name, value) in enumerate(items):
+            at = position + 0.5 * (number + 0.5 - len(items) / 2) / len(items)
+            is_out = (group, name) in chart.outliers
+            axes.plot([at], [value], "o", markersize=5, color=BAD if is_out else SERIES[0])
+            if is_out:
+                axes.annotate(name, (at, value), xytext=(6, -3), textcoords="offset points",
+                              fontsize=7, color=BAD)  # fmt: skip
+    axes.set_xticks(range(len(chart.groups)), [group for group, _ in chart.groups])
+    axes.set_xlim(-0.6, len(chart.groups) - 0.4)
+    top = max((value for _, items in chart.groups for _, value in items), default=1.0)
+    axes.set_ylim(0, 1.08 * top or 1.0)
+    axes.set_ylabel(chart.y.label)
+
+
+def _bars(axes: "Axes", chart: BarChart) -> None:
+    labels = [name for name, _ in chart.bars]
+    left = [0.0] * len(labels)
+    for number, part in enumerate(chart.parts):
+        widths = [values[number] for _, values in chart.bars]
+        axes.barh(range(len(labels)), widths, left=left, label=part, height=0.6,
+                  color=SERIES[number % len(SERIES)])  # fmt: skip
+        left = [start + width for start, width in zip(left, widths, strict=True)]
+    axes.set_yticks(range(len(labels)), labels)
+    axes.invert_yaxis()
+    axes.set_xlabel(chart.x.label)
+    axes.set_xscale(chart.x.scale)
+    axes.legend(frameon=False, fontsize=7, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1))
+
+
+def _themed(svg: str, title: str) -> str:
+    """Cut the drawing out of its document, name it, and give it the page's colours."""
+    body = svg[svg.index("<svg") :].strip()
+    for colour, variable in _VARIABLES.items():
+        body = body.replace(colour, variable)
+    # Fixed sizes would not shrink with the page.
+    body = re.sub(r' (?:width|height)="[\d.]+pt"', "", body, count=2)
+    # Ids are one space in a page of several drawings.
+    tag = f"c{zlib.crc32(title.encode()):x}"
+    body = re.sub(r'(\bid="|url\(#|xlink:href="#)', rf"\g<1>{tag}-", body)
+    return body.replace("<svg", '<svg role="img"', 1)

@@ -1,0 +1,182 @@
+"""What a payload reported: the results of `rv.accept/1` as frozen values.
+
+`rv.accept.reading` reads them. Text is bounded and printable; a field of the wrong type counts as
+absent; a number that is not finite is None. Times are aware datetimes in UTC.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+SCHEMA: Final = "rv.accept/1"
+
+
+class ResultError(Exception):
+    """A file that is no result: cut short, too large, not JSON, or of no known format.
+
+    `str(error)` is one printable line that names the file.
+    """
+
+
+class Status(StrEnum):
+    """A verdict. FAIL: what was tested is bad; ERROR: it could not be tested; SKIP: no need to."""
+
+    PASS = "PASS"  # noqa: S105 - a verdict
+    WARN = "WARN"
+    FAIL = "FAIL"
+    SKIP = "SKIP"
+    ERROR = "ERROR"
+
+
+WORST_FIRST: Final = (Status.FAIL, Status.ERROR, Status.WARN, Status.PASS, Status.SKIP)
+"""The order in which verdicts win over one another; SKIP only where nothing else was said."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reference:
+    """What a value is compared with.
+
+    `lower`, `warn` and `upper` are fractions of `value`: -0.25 is a quarter below it; None is no
+    bound. `kind` is builtin, site, golden, history, peer or scaled; `source` says where it is from.
+    """
+
+    value: float
+    lower: float | None = None
+    warn: float | None = None
+    upper: float | None = None
+    kind: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """One measured number; `value` is None where the payload wrote none that is finite.
+
+    `direction` is `higher` or `lower`, whichever is better; "" for a number that is only told.
+    `more` has the fields that the schema does not name.
+    """
+
+    name: str
+    value: float | None = None
+    unit: str = ""
+    direction: str = ""
+    n: int | None = None
+    median: float | None = None
+    p05: float | None = None
+    p95: float | None = None
+    min: float | None = None
+    max: float | None = None
+    cv: float | None = None
+    reference: Reference | None = None
+    verdict: Status | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TestResult:
+    """One test on one device or rank. `details` is plain JSON, whatever the payload put there.
+
+    `host` is the node that the test speaks of, `fault` the class of what went wrong (HARDWARE,
+    FABRIC, SOFTWARE, CONFIG) and `action` what to do; "" where the file tells none.
+    """
+
+    __test__ = False  # for pytest, whose tests are named so too
+
+    name: str
+    status: Status
+    code: str = ""
+    reason: str = ""
+    device: str = ""
+    rank: int | None = None
+    host: str = ""
+    fault: str = ""
+    action: str = ""
+    timing_ms: float | None = None
+    timestamp: datetime | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    metrics: tuple[Metric, ...] = ()
+
+    def metric(self, name: str) -> Metric | None:
+        """Find a metric by name."""
+        return next((metric for metric in self.metrics if metric.name == name), None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Device:
+    """One GPU, or slice of one, as the driver told it; `mig` is the slice's profile, "" for none.
+
+    `more` has the other fields: power limit, clocks, PCIe, ECC, remapped rows.
+    """
+
+    index: int
+    name: str = ""
+    uuid: str = ""
+    mig: str = ""
+    parent_uuid: str = ""
+    host: str = ""
+    pci_bus_id: str = ""
+    serial: str = ""
+    memory_bytes: int | None = None
+    sm_count: int | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunResult:
+    """One result file: what one payload's one process (or its rank 0, for all) reported.
+
+    `test_type` is the payload; `rank` None where one file speaks for all ranks. `status` is the
+    file's own summary where it has one, else the worst of its tests. `env` and `telemetry` are
+    plain JSON. `schema` is "" and `older` names the format for a file that is not `rv.accept/1`.
+    """
+
+    test_type: str
+    status: Status
+    hostname: str = ""
+    timestamp: datetime | None = None
+    run_id: str = ""
+    rank: int | None = None
+    payload_version: str = ""
+    method_version: int = 0
+    argv: tuple[str, ...] = ()
+    duration_s: float | None = None
+    quick: bool = False
+    job_id: str = ""
+    step_id: str = ""
+    partition: str = ""
+    nodelist: str = ""
+    restart_count: int = 0
+    requested_gpu: str = ""
+    race: str = ""
+    world_size: int = 1
+    nnodes: int = 1
+    hosts: tuple[str, ...] = ()
+    """Of a result of all ranks: each rank's host."""
+    backend: str = ""
+    env: Mapping[str, Any] = field(default_factory=dict)
+    devices: tuple[Device, ...] = ()
+    tests: tuple[TestResult, ...] = ()
+    telemetry: tuple[Mapping[str, Any], ...] = ()
+    exclude_nodes: tuple[str, ...] = ()
+    schema: str = SCHEMA
+    older: str = ""
+    source: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why the status is what it is: the reason of the first test that has it."""
+        found = [test.reason for test in self.tests if test.status is self.status and test.reason]
+        return found[0] if found else ""
+
+    @property
+    def code(self) -> str:
+        """The stable code of the first test that has the run's status."""
+        found = [test.code for test in self.tests if test.status is self.status and test.code]
+        return found[0] if found else ""
+
+
+def worst(statuses: Sequence[Status]) -> Status:
+    """Give the verdict that wins; ERROR where there is none: nothing tested is no pass."""
+    return next((status for status in WORST_FIRST if status in statuses), Status.ERROR)

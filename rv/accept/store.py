@@ -1,0 +1,155 @@
+"""Acceptance runs as they are kept on this machine: the files as fetched, and what they are of.
+
+One folder a run, named by its race, below the user's data folder: `run.json` and `results/`.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rv.accept.collect import Origin, collect
+from rv.accept.folders import data_folder
+from rv.accept.reading import read_folder
+from rv.accept.results import RunResult
+from rv.errors import Kind, RvError
+from rv.models.plain import build, plain
+
+RECORD: Final = "run.json"
+RESULTS: Final = "results"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """What a run was: `race_id` names it, `submitted_at` is seconds since the epoch.
+
+    `cluster` is the cluster's key, as races have it, `asked` the GPUs in words ("4 x a100"),
+    `ended` how the race ended in a sentence, `gpu` the model that the strategy promised.
+    """
+
+    race_id: str
+    cluster: str
+    label: str = ""
+    profile: str = ""
+    asked: str = ""
+    gpu: str = ""
+    payloads: tuple[str, ...] = ()
+    submitted_at: float = 0.0
+    started_at: float = 0.0
+    job_id: int = 0
+    restart: int = 0
+    nodes: tuple[str, ...] = ()
+    ended: str = ""
+    swept: bool = False
+
+    @property
+    def origin(self) -> Origin:
+        """The job whose results count."""
+        return Origin(
+            job_id=self.job_id,
+            restart=self.restart,
+            nodes=self.nodes,
+            started_at=self.started_at,
+            ended=self.ended,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A run with everything that was to report. `faults` names files that could not be read."""
+
+    record: RunRecord
+    results: tuple[RunResult, ...]
+    faults: tuple[str, ...] = ()
+
+
+def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
+    """Keep a run's files, in place of what was kept of it before.
+
+    Raises `RvError(STAGE)` where this machine's disk does not take them.
+    """
+    folder = data_folder() / "runs" / record.race_id
+    try:
+        shutil.rmtree(folder / RESULTS, ignore_errors=True)
+        for name, data in files.items():
+            path = folder / RESULTS / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        folder.mkdir(parents=True, exist_ok=True)
+        draft = folder / f".{RECORD}"
+        draft.write_text(json.dumps(plain(record), indent=1), encoding="utf-8")
+        draft.replace(folder / RECORD)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RvError(Kind.STAGE, f"cannot keep the results: {why}, on {folder}") from error
+    return Run(record=record, results=collect(files, record.payloads, record.origin))
+
+
+def load(word: str) -> Run:
+    """Find a run by its race's id, the beginning of one, `last`, or the path of a folder or file.
+
+    A folder or file that rv did not keep is read as results of any known format.
+    Raises `RvError(USAGE)` for what is none of these, or holds no result.
+    """
+    path = Path(word)
+    if (path / RECORD).is_file():
+        return _kept(path)
+    if path.exists():
+        return _foreign(path)
+    kept = [folder for folder in recorded() if folder.name.startswith(word) or word == "last"]
+    if not kept or (len(kept) > 1 and word != "last" and kept[0].name != word):
+        what = "fits several runs" if kept else "is no run here, nor a file"
+        raise RvError(Kind.USAGE, f"{word!r} {what}", hint="rv accept history --runs lists them")
+    return _kept(kept[0])
+
+
+def recorded() -> tuple[Path, ...]:
+    """The folders of the runs kept here, the newest first."""
+    found = (data_folder() / "runs").glob(f"*/{RECORD}")
+    return tuple(p.parent for p in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True))
+
+
+def records() -> tuple[RunRecord, ...]:
+    """What the runs kept here were, the newest first; one that cannot be read is left out."""
+    found = []
+    for folder in recorded():
+        with suppress(RvError):
+            found.append(_record(folder))
+    return tuple(found)
+
+
+def _kept(folder: Path) -> Run:
+    record = _record(folder)
+    root = folder / RESULTS
+    files = {
+        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
+    }
+    return Run(record=record, results=collect(files, record.payloads, record.origin))
+
+
+def _record(folder: Path) -> RunRecord:
+    try:
+        return build(RunRecord, json.loads((folder / RECORD).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RvError(Kind.USAGE, f"{folder / RECORD} cannot be read: {error}") from error
+
+
+def _foreign(path: Path) -> Run:
+    from rv.accept.reading import read_file
+    from rv.accept.results import ResultError
+
+    if path.is_dir():
+        results, faults = read_folder(path)
+    else:
+        try:
+            results, faults = (read_file(path),), ()
+        except ResultError as error:
+            raise RvError(Kind.USAGE, str(error)) from error
+    if not results:
+        raise RvError(Kind.USAGE, f"{path} holds no result", hint="; ".join(faults[:3]))
+    payloads = tuple(dict.fromkeys(result.test_type for result in results))
+    record = RunRecord(race_id=path.name, cluster="", label=str(path), payloads=payloads)
+    return Run(record=record, results=results, faults=faults)

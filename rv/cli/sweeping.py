@@ -1,0 +1,169 @@
+"""`rv accept sweep`: one exclusive job on each of many nodes, and one table of what they said."""
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import typer
+
+from rv.accept import command as lines
+from rv.accept import sweeps
+from rv.accept.avoided import DAYS
+from rv.accept.catalogue import Payload, Profile, Starts
+from rv.accept.failing import admin_text
+from rv.accept.find import together
+from rv.accept.judgement import judged, remember
+from rv.accept.sweeps import NodeState, Sweep
+from rv.accept.verdict import exit_code
+from rv.cli import session
+from rv.cli.judging import fetch, note_nodes, record_of
+from rv.cli.options import RequestOptions, build_request
+from rv.cluster.environment import caller_environment
+from rv.cluster.hostlist import expand
+from rv.errors import EXIT_INTERRUPTED
+from rv.models.quantities import parse_duration
+from rv.models.race import RaceStatus
+from rv.models.request import Request
+from rv.models.snapshot import Node, Snapshot
+from rv.ui import console
+from rv.workflow.sweep import Sweeper
+
+_EXCLUSIVE: Final = ("exclusive", "")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Wish:
+    """What to sweep, as typed."""
+
+    payloads: Sequence[Payload]
+    profile: Profile
+    nodes: str = ""
+    states: str = ""
+    deadline: str = ""
+    max_jobs: int = sweeps.CHUNK
+    days: int = DAYS
+    resume: str = ""
+    faults: Sequence[str] = ()
+    strict: bool = False
+
+
+def sweep(options: RequestOptions, wish: Wish) -> None:
+    """Sweep the nodes, judge them against each other, show a row a node, and exit."""
+    from rv.ui.acceptance import sweep_document, sweep_text
+
+    here = session.open_session(options.cluster)
+    snapshot = here.target.take_snapshot()
+    known = _resumed(wish, here) if wish.resume else _begun(options, wish, here, snapshot)
+    console.say(f"sweep {known.sweep_id} of {len(known.nodes)} nodes on {here.target.label}")
+    sweeper = _sweeper(options, wish, here, snapshot, known)
+    try:
+        known = sweeper.run(known)
+    except KeyboardInterrupt:
+        console.say(f"detached: rv accept sweep --resume {known.sweep_id} goes on")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    run = together(known, here.target.label)
+    remember(run)
+    run = judged(run)
+    bad = note_nodes(run, session.now(), wish.days)
+    if options.json:
+        console.emit_json(sweep_document(run, bad))
+    else:
+        console.answer(sweep_text(run))
+        if bad:
+            console.answer("\n" + admin_text(bad, here.target.label))
+    raise typer.Exit(exit_code(run.results, strict=wish.strict, skip=0))
+
+
+def _begun(options: RequestOptions, wish: Wish, here: session.Session, snapshot: Snapshot) -> Sweep:
+    partitions = {p.name: p.nodes for p in snapshot.partitions}
+    wanted = [name for name in options.partition.split(",") if name]
+    chosen = sweeps.choose_nodes(
+        snapshot.nodes,
+        expand(wish.nodes),
+        {name: partitions.get(name, ()) for name in wanted},
+        [word for word in wish.states.split(",") if word],
+    )
+    known = Sweep(
+        sweep_id=f"sweep-{secrets.token_hex(4)}",
+        cluster=here.target.key,
+        profile=wish.profile,
+        payloads=tuple(payload.name for payload in wish.payloads),
+        begun_at=here.now,
+        nodes=tuple(NodeState(node=node.name) for node in chosen),
+    )
+    sweeps.save(known)
+    return known
+
+
+def _resumed(wish: Wish, here: session.Session) -> Sweep:
+    return sweeps.load(wish.resume, here.target.key)
+
+
+def _sweeper(
+    options: RequestOptions,
+    wish: Wish,
+    here: session.Session,
+    snapshot: Snapshot,
+    known: Sweep,
+) -> Sweeper:
+    from rv.ui.follow import Follower
+
+    nodes = {node.name: node for node in snapshot.nodes}
+    base = build_request(options, None)
+    payloads = [p for p in wish.payloads if p.name in known.payloads]
+
+    def over(_: str, status: RaceStatus) -> None:
+        names = tuple(payload.name for payload in _of(nodes.get(_node(status)), payloads))
+        fetch(record_of(status, names, wish.profile, here.target.label), status,
+              here.target.transport)  # fmt: skip
+
+    return Sweeper(
+        target=here.target,
+        snapshot=snapshot,
+        workdir=here.workdir,
+        environment=caller_environment(here.environ),
+        site=options.config.site,
+        sink=Follower(json_only=options.json),
+        request_of=lambda name: _request(base, nodes.get(name), name, payloads, wish),
+        over=over,
+        say=console.say,
+        clock=session.now,
+        sleep=time.sleep,
+        max_jobs=wish.max_jobs,
+        patience=base.wait_timeout,
+    )
+
+
+def _node(status: RaceStatus) -> str:
+    asked = status.race.request.only_nodes if status.race.request else ()
+    return asked[0] if asked else ""
+
+
+def _of(node: Node | None, payloads: Sequence[Payload]) -> Sequence[Payload]:
+    """What a node can run: MIG slices cannot talk to each other, so there nothing is collective."""
+    if node is None or not sweeps.is_mig(node):
+        return payloads
+    return [payload for payload in payloads if payload.starts is Starts.NODE]
+
+
+def _request(
+    base: Request, node: Node | None, name: str, payloads: Sequence[Payload], wish: Wish
+) -> Request:
+    """Ask for the whole of one node, as soon as it can be had."""
+    is_mig = node is not None and sweeps.is_mig(node)
+    most = max((group.total for group in node.gpus), default=0) if node else base.gpus
+    deadline = parse_duration(wish.deadline) if wish.deadline else None
+    late = (("deadline", f"now+{round(deadline.total_seconds())}"),) if deadline else ()
+    alone = () if is_mig else (_EXCLUSIVE,)
+    return replace(
+        base,
+        gpus=1 if is_mig else most,
+        mig=is_mig,
+        only_nodes=(name,),
+        max_submissions=1,
+        command=lines.command(_of(node, payloads), wish.profile, wish.faults),
+        sbatch=(*base.sbatch, ("nodelist", name), *alone, *late),
+        wait_timeout=None,
+    )

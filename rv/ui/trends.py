@@ -1,0 +1,181 @@
+"""Histories, comparisons and baselines as text and JSON."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from rv.accept.baselines import Baseline
+from rv.accept.compare import Comparison
+from rv.accept.measurements import Measurement
+from rv.accept.store import RunRecord
+from rv.accept.trends import Trend, sparkline
+from rv.models.plain import plain
+from rv.ui.tables import columns
+
+
+def trends_text(trends: Sequence[Trend]) -> str:
+    """A line for each number of each GPU; what is flagged says so, changes of software below."""
+    if not trends:
+        return "no history: rv accept run and rv accept sweep write it"
+    head = ("GPU", "NODE", "MEASURED", "RUNS", "MEDIAN", "LATEST", "CHANGE", "HISTORY", "FLAG")
+    table = columns([head, *(_trend_row(trend) for trend in trends)])
+    notes = dict.fromkeys(
+        f"{_subject(t.last)}: new software on {_day(c.time)}: {c.before} -> {c.after}"
+        for t in trends
+        for c in t.changes
+    )
+    return "\n\n".join([table, *(["\n".join(notes)] if notes else [])])
+
+
+def _trend_row(trend: Trend) -> tuple[str, ...]:
+    last, found = trend.last, trend.regression
+    flag = f"{found.status} regression {found.loss:.1%}, z {found.z:.1f}" if found else "-"
+    return (
+        _subject(last),
+        last.node,
+        _what(last),
+        str(len(trend.values)),
+        f"{trend.median:.4g}",
+        f"{last.value:.4g} {last.unit}",
+        f"{_signed(trend.loss, last.direction):+.1%}",
+        sparkline(trend.values),
+        flag,
+    )
+
+
+def trends_document(trends: Sequence[Trend]) -> dict[str, Any]:
+    """Histories as JSON."""
+    return {
+        "history": [
+            {
+                "gpu": trend.last.gpu_uuid,
+                "model": trend.last.gpu,
+                "node": trend.last.node,
+                "payload": trend.last.payload,
+                "test": trend.last.test,
+                "metric": trend.last.metric,
+                "unit": trend.last.unit,
+                "values": list(trend.values),
+                "median": trend.median,
+                "mad": trend.spread,
+                "latest": trend.last.value,
+                "loss": trend.loss,
+                "regression": plain(trend.regression) if trend.regression else None,
+                "changes": [plain(change) for change in trend.changes],
+            }
+            for trend in trends
+        ]
+    }
+
+
+def runs_text(records: Sequence[RunRecord]) -> str:
+    """List the runs kept here, the newest first."""
+    if not records:
+        return "no runs are kept here"
+    head = ("RUN", "WHEN", "CLUSTER", "PROFILE", "ASKED", "NODES", "PAYLOADS")
+    rows = [
+        (
+            r.race_id,
+            _day(r.submitted_at),
+            r.label,
+            r.profile,
+            r.asked or "-",
+            ",".join(r.nodes) or "-",
+            " ".join(r.payloads),
+        )
+        for r in records
+    ]
+    return columns([head, *rows])
+
+
+def comparison_text(found: Comparison) -> str:
+    """Numbers in both runs, the worst change first, and the verdicts that changed."""
+    head = ("GPU", "MEASURED", "BEFORE", "AFTER", "CHANGE")
+    rows = [
+        (
+            _subject(c.after),
+            _what(c.after),
+            f"{c.before.value:.4g}",
+            f"{c.after.value:.4g} {c.after.unit}",
+            f"{_signed(c.loss, c.after.direction):+.1%}",
+        )
+        for c in found.changes
+    ]
+    parts = [columns([head, *rows])] if rows else ["nothing was measured in both"]
+    if found.turns:
+        turned = [
+            (f"{t.payload} {t.test} {t.device}".strip(), t.node, t.before or "-", t.after or "-")
+            for t in found.turns
+        ]
+        parts.append(columns([("VERDICT", "NODE", "BEFORE", "AFTER"), *turned]))
+    if found.only_before or found.only_after:
+        parts.append(
+            f"only in the first: {found.only_before}; only in the second: {found.only_after}"
+        )
+    return "\n\n".join(parts)
+
+
+def comparison_document(found: Comparison) -> dict[str, Any]:
+    """A comparison as JSON."""
+    return {
+        "changes": [
+            {
+                "gpu": c.after.gpu_uuid,
+                "node": c.after.node,
+                "payload": c.after.payload,
+                "test": c.after.test,
+                "metric": c.after.metric,
+                "unit": c.after.unit,
+                "before": c.before.value,
+                "after": c.after.value,
+                "loss": c.loss,
+            }
+            for c in found.changes
+        ],
+        "verdicts": [{**plain(t), "before": t.before, "after": t.after} for t in found.turns],
+        "only_before": found.only_before,
+        "only_after": found.only_after,
+    }
+
+
+def baselines_text(values: Sequence[Baseline]) -> str:
+    """References with where they are from."""
+    if not values:
+        return "no references"
+    head = ("GPU", "MEASURED", "GPUS", "VALUE", "KIND", "SOURCE")
+    rows = [
+        (
+            v.gpu,
+            f"{v.payload} {v.test} {v.metric} {v.shape}".strip(),
+            str(v.world or "any"),
+            f"{v.value:.5g} {v.unit}",
+            v.kind,
+            v.source,
+        )
+        for v in values
+    ]
+    return columns([head, *rows])
+
+
+def baselines_document(values: Sequence[Baseline]) -> dict[str, Any]:
+    """References as JSON."""
+    return {"baselines": [plain(value) for value in values]}
+
+
+def _subject(measured: Measurement) -> str:
+    return measured.gpu_uuid or f"{measured.node} {measured.device}".strip()
+
+
+def _what(measured: Measurement) -> str:
+    world = f"x{measured.world}" if measured.world > 1 else ""
+    parts = (measured.payload, measured.test, measured.metric, measured.shape, world)
+    return " ".join(filter(None, parts))
+
+
+def _signed(loss: float, direction: str) -> float:
+    """A change as people read it: up is a larger number."""
+    return -loss if direction == "higher" else loss
+
+
+def _day(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, tz=UTC):%Y-%m-%d %H:%M}"

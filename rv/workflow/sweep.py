@@ -1,0 +1,113 @@
+"""Runs a sweep: one job a node, so many at once, until every node has reported or cannot.
+
+What is known is written down after each step, so that a sweep that was cut off goes on from there.
+"""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rv.accept.sweeps import NodeState, Stage, Sweep, next_nodes, save
+from rv.errors import Kind, RvError
+from rv.models.race import RaceStatus
+from rv.models.request import Request
+from rv.models.site import Site
+from rv.models.snapshot import Snapshot
+from rv.race.watch import Sink
+from rv.workflow import launch as flow
+from rv.workflow.history import list_races, stop_races
+from rv.workflow.target import Target
+
+_LOOK_S: Final = 2.0
+_LONGEST_LOOK_S: Final = 20.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweeper:
+    """What a sweep needs: where, with what, and who is told.
+
+    `request_of` makes a node's request; `over` is called with every race that has ended.
+    """
+
+    target: Target
+    snapshot: Snapshot
+    workdir: str
+    environment: Mapping[str, str]
+    site: Site
+    sink: Sink
+    request_of: Callable[[str], Request]
+    over: Callable[[str, RaceStatus], None]
+    say: Callable[[str], None]
+    clock: Callable[[], float]
+    sleep: Callable[[float], None]
+    max_jobs: int
+    patience: timedelta | None = None
+
+    def run(self, sweep: Sweep) -> Sweep:
+        """Sweep until all nodes are over."""
+        pause = _LOOK_S
+        while not sweep.is_over:
+            sweep = self._submit(sweep)
+            before = len(sweep.at(Stage.OVER))
+            sweep = self._look(sweep)
+            if sweep.is_over:
+                break
+            moved = len(sweep.at(Stage.OVER)) > before
+            pause = _LOOK_S if moved else min(pause * 1.5, _LONGEST_LOOK_S)
+            self.sleep(pause)
+        return sweep
+
+    def _submit(self, sweep: Sweep) -> Sweep:
+        """Send the next nodes' jobs; where a limit is full, wait for those in the queue."""
+        for node in next_nodes(sweep, self.max_jobs):
+            try:
+                race = self._send(node.node)
+            except RvError as error:
+                if error.kind is Kind.LIMIT and sweep.at(Stage.SENT):
+                    break
+                self.say(f"{node.node}: not run: {error.message}")
+                changed = replace(node, stage=Stage.LEFT_OUT, why=error.message)
+            else:
+                changed = replace(node, stage=Stage.SENT, race=race)
+            sweep = sweep.with_node(changed)
+            save(sweep)
+        return sweep
+
+    def _send(self, node: str) -> str:
+        """Send one node's job, planned on the sweep's own snapshot: one probe is enough for all."""
+        answer: Future[Snapshot] = Future()
+        answer.set_result(self.snapshot)
+        seen = replace(self.target, answer=answer)
+        request = self.request_of(node)
+        made = flow.prepare(request, seen, self.workdir, self.environment, self.clock(), self.site)
+        return flow.start(made, self.target, self.sink, detached=True).race_id
+
+    def _look(self, sweep: Sweep) -> Sweep:
+        """See what has ended, with one question for all races."""
+        sent = {node.race: node for node in sweep.at(Stage.SENT)}
+        if not sent:
+            return sweep
+        races = {status.race.race_id: status for status in list_races(self.target, self.clock())}
+        for race_id, node in sent.items():
+            status = races.get(race_id)
+            changed = self._seen(node, status)
+            if changed is not node:
+                sweep = sweep.with_node(changed)
+                save(sweep)
+        return sweep
+
+    def _seen(self, node: NodeState, status: RaceStatus | None) -> NodeState:
+        if status is None:
+            return replace(node, stage=Stage.LEFT_OUT, why="its race is gone")
+        if status.state.is_over:
+            self.over(node.node, status)
+            return replace(node, stage=Stage.OVER, why=status.why)
+        waited = self.clock() - status.race.submitted_at
+        if self.patience and not status.claim and waited > self.patience.total_seconds():
+            stop_races([status.race], self.target)
+            why = f"did not start: {status.why or 'no reason is known'}"
+            self.say(f"{node.node}: {why}")
+            return replace(node, stage=Stage.LEFT_OUT, why=why)
+        return node

@@ -1,0 +1,114 @@
+"""`rv accept` on a real Slurm: runs and sweeps as a user starts them, and what they leave behind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rv import sandbox
+from tests.slurm.launching import Rv
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def rv(small: sandbox.Sandbox, tmp_path: Path) -> Rv:
+    """`rv` on the small sandbox, with a history and a memory of its own."""
+    return Rv(box=small, home=tmp_path, more={"XDG_DATA_HOME": str(tmp_path / "data")})
+
+
+def answer(rv: Rv, *words: str, code: int) -> dict[str, Any]:
+    """Run `rv accept … --json` to the exit code expected; its answer."""
+    done = rv("accept", *words, "--json")
+    assert done.returncode == code, done.stderr[-3000:] + done.stdout[-3000:]
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def nodes(document: dict[str, Any]) -> dict[str, str]:
+    return {result["node"]: result["status"] for result in document["results"]}
+
+
+def test_every_node_of_a_run_reports_and_its_numbers_are_kept(rv: Rv) -> None:
+    """Two nodes, one GPU on each; then the kept run as JUnit, and its history."""
+    run = answer(rv, "run", "check", "--gpu", "2", "--multi-node", "--layouts", "all", code=0)
+
+    assert len(nodes(run)) == 2
+    assert set(nodes(run).values()) == {"WARN"}
+    assert {result["code"] for result in run["results"]} == {"fake_gpu"}
+    junit = rv("accept", "export", run["run"])
+    assert junit.returncode == 0
+    assert junit.stdout.count("<testsuite ") == 2
+    history = answer(rv, "history", code=0)["history"]
+    assert {trend["node"] for trend in history} == set(nodes(run))
+    assert answer(rv, "compare", "last", run["run"], code=0)["verdicts"] == []
+    assert rv.queue() == []
+
+
+def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv) -> None:
+    """A wrong product on a1; plans leave a1 out and say why; a sweep clears it; v1 cannot report.
+
+    The GPUs of v1 are not the model that Slurm says: its job gives it up, and that is a row.
+    """
+    fault = ("--inject", "wrong-product")
+    failed = answer(rv, "run", "check", *fault, "-x", "a2,v1,v2", code=1)
+    assert nodes(failed) == {"a1": "FAIL"}
+    assert any(test["code"] == "wrong_result" for test in failed["results"][0]["tests"])
+
+    plan = json.loads(rv("up", "--dry-run", "--json", "--gpu", "4", "--type", "a100").stdout)
+    excluded = {each["what"]: each["reason"] for each in plan["excluded"]}
+    assert excluded["a1"].startswith("failed acceptance (check matmul.")
+    assert "--no-avoid asks for it" in excluded["a1"]
+    asked = rv("up", "--dry-run", "--json", "--gpu", "4", "--no-avoid").stdout
+    assert "failed acceptance" not in asked
+    assert "a1" in rv("accept", "avoid").stdout
+
+    sandbox.set_fault(rv.box, "v1", "wrong-model")
+    try:
+        swept = answer(rv, "sweep", "check", "--nodes", "a1,v1", "--strict-gpu", code=99)
+    finally:
+        sandbox.set_fault(rv.box, "v1", None)
+
+    assert nodes(swept) == {"a1": "WARN", "v1": "ERROR"}
+    silent = next(result for result in swept["results"] if result["node"] == "v1")
+    assert silent["reason"].startswith("no result reported: ")
+    assert "no node is known to be bad" in rv("accept", "avoid").stdout
+    assert rv.queue() == []
+
+
+def test_a_run_whose_job_is_cancelled_is_an_error(rv: Rv, eventually: Any) -> None:
+    """No result is never a pass, and the exit code is 99."""
+    with rv.launch("accept", "run", "check", "membw", "--json") as process:
+        try:
+            eventually(lambda: list(rv.races_root.glob("[!.]*/claim")), timeout=90)
+            rv.slurm("scancel", rv.last().claim["owner"].partition(".")[0])
+            out, err = process.communicate(timeout=120)
+        finally:
+            process.kill()
+
+    assert process.returncode == 99, err
+    document = json.loads(out)
+    assert document["verdict"] == "ERROR"
+    assert "no result reported" in document["results"][-1]["reason"]
+
+
+def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
+    """The client is killed with one node's job in the queue; --resume ends with both nodes."""
+    state = rv.home / "data" / "rv" / "accept" / "sweeps"
+    busy = rv.fill("v2", 4)
+    words = ("accept", "sweep", "check", "--nodes", "v2,a2", "--max-jobs", "1", "--json")
+    with rv.launch(*words) as process:
+        try:
+            eventually(
+                lambda: any('"sent"' in p.read_text() for p in state.glob("sweep-*.json")),
+                timeout=90,
+            )
+        finally:
+            process.kill()
+            rv.slurm("scancel", busy)
+
+    swept = answer(rv, "sweep", "--resume", "last", code=0)
+
+    assert nodes(swept) == {"v2": "WARN", "a2": "WARN"}
+    assert len(rv.files()) == 2

@@ -1,0 +1,180 @@
+"""Nodes that failed acceptance are remembered, and the planner leaves them out with the reason."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rv.accept import avoided
+from rv.accept.avoided import DAY_S, BadNode
+from rv.accept.failing import admin_text, bad_nodes, cleared
+from rv.accept.folders import cluster_file
+from rv.accept.results import RunResult, Status
+from rv.models.request import Request
+from rv.models.site import Site
+from rv.planner import plan
+from tests.unit.accept_results import gpu, metric, outcome, run_of
+from tests.unit.planner_clusters import CATALOGUE, FAMILIES, campus, reasons
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path
+
+
+def failed(code: str = "wrong_result", status: Status = Status.FAIL) -> RunResult:
+    test = outcome("cuda:0", metric(1), status=status, code=code, reason="3 wrong elements")
+    return run_of([test], [gpu(0)], status=status)
+
+
+def bad(now: float = NOW, days: int = 7) -> tuple[BadNode, ...]:
+    return bad_nodes([failed()], "r1", now, days)
+
+
+@pytest.mark.parametrize(
+    ("result", "names"),
+    [
+        (failed(), ["n1"]),
+        (failed("peer_outlier"), ["n1"]),
+        (failed("nobody_knows"), []),
+        (failed("usage"), []),
+        (failed("no_result", Status.ERROR), []),
+        (failed("below_reference", Status.WARN), []),
+    ],
+)
+def test_only_failing_hardware_makes_a_node_bad(result: RunResult, names: list[str]) -> None:
+    """What could not be run, or is the software's fault, says nothing about a node."""
+    assert [entry.node for entry in bad_nodes([result], "r1", NOW, 7)] == names
+
+
+def test_the_payloads_own_class_counts() -> None:
+    """A code that only the payload knows, with its class."""
+    test = replace(failed("odd").tests[0], fault="HARDWARE")
+
+    assert bad_nodes([replace(failed(), tests=(test,))], "r1", NOW, 7)
+
+
+def test_another_nodes_fault_is_remembered_for_that_node() -> None:
+    """Rank 0's node reports, the other one is bad, and the reporter is not cleared by it."""
+    test = outcome("", status=Status.FAIL, code="straggler", host="n2")
+    test = replace(test, fault="HARDWARE")
+    result = run_of([test], [], status=Status.FAIL, hostname="n1")
+
+    assert [entry.node for entry in bad_nodes([result], "r", NOW, 7)] == ["n2"]
+    assert cleared([result]) == frozenset()
+
+
+def test_a_bad_node_is_remembered_for_its_days_and_no_longer() -> None:
+    """By this machine's clock."""
+    avoided.update("c", bad(), frozenset(), NOW)
+
+    assert [entry.node for entry in avoided.load("c", NOW + 6.9 * DAY_S)] == ["n1"]
+    assert avoided.load("c", NOW + 7.1 * DAY_S) == ()
+    assert avoided.load("other cluster", NOW) == ()
+
+
+def test_a_clock_that_is_ahead_avoids_nothing_for_ever() -> None:
+    """An entry of the year 2100 is dropped within the most days that there can be."""
+    avoided.update("c", bad(now=NOW + 70 * 365 * DAY_S), frozenset(), NOW)
+
+    (entry,) = avoided.load("c", NOW)
+
+    assert entry.until <= NOW + avoided.MOST_DAYS * DAY_S
+    assert bad_nodes([failed()], "r1", NOW, 10_000)[0].until <= NOW + avoided.MOST_DAYS * DAY_S
+
+
+def test_a_node_that_passes_again_is_forgotten() -> None:
+    """And the others are kept."""
+    entries = bad()
+    avoided.update("c", [*entries, replace(entries[0], node="n2")], frozenset(), NOW)
+    passed = run_of([outcome("cuda:0", metric(1))], [gpu(0)])
+
+    avoided.update("c", [], cleared([passed]), NOW + 1)
+
+    assert [entry.node for entry in avoided.load("c", NOW + 2)] == ["n2"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"nodes": 3}', '{"nodes": [{"node": "n1"}, {"until": 9e99}, 7]}']
+)
+def test_a_broken_memory_avoids_nothing(text: str) -> None:
+    """A launch goes on."""
+    path = cluster_file("avoid", "c", ".json")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+
+    assert avoided.load("c", NOW) == ()
+
+
+def test_the_key_of_a_cluster_is_no_path(data: Path) -> None:
+    """Whatever a cluster is called, its file lies in the folder."""
+    avoided.update("../../x/\x1b[31m", bad(), frozenset(), NOW)
+
+    assert [path.parent.name for path in data.rglob("*.json")] == ["avoid"]
+
+
+SITE = Site(avoided={"gpu-a40-n1": "failed acceptance (wrong_result)", "elsewhere": "x"})
+
+
+def test_the_planner_leaves_an_avoided_node_out_with_its_reason() -> None:
+    """In the excluded list, and in every job's -x."""
+    made = plan(Request(gpus=4, types=("a40",)), campus(), CATALOGUE, FAMILIES, SITE)
+
+    assert reasons(made)["gpu-a40-n1"] == "failed acceptance (wrong_result)"
+    assert "elsewhere" not in reasons(made)
+    assert made.strategies
+    for strategy in made.strategies:
+        assert "gpu-a40-n1" not in strategy.node_names
+        assert "gpu-a40-n1" in strategy.exclude_nodes
+
+
+def test_no_avoid_and_a_node_asked_for_override() -> None:
+    """The user's word wins."""
+    for request in (
+        Request(gpus=4, types=("a40",), no_avoid=True),
+        Request(gpus=4, types=("a40",), only_nodes=("gpu-a40-n1",)),
+    ):
+        made = plan(request, campus(), CATALOGUE, FAMILIES, SITE)
+        assert any("gpu-a40-n1" in strategy.node_names for strategy in made.strategies)
+        assert "gpu-a40-n1" not in reasons(made)
+
+
+def test_only_nodes_are_the_only_ones() -> None:
+    """For a sweep: one node, and no other."""
+    request = Request(gpus=8, only_nodes=("gpu-a40-n2",))
+    made = plan(request, campus(), CATALOGUE, FAMILIES)
+
+    assert {name for s in made.strategies for name in s.node_names} == {"gpu-a40-n2"}
+
+
+def test_a_site_where_all_nodes_are_avoided_says_why() -> None:
+    """Nothing can serve the request, for a reason."""
+    every = {f"gpu-a40-n{i}": "failed acceptance" for i in (1, 2)}
+    request = Request(gpus=4, types=("a40",))
+    made = plan(request, campus(), CATALOGUE, FAMILIES, Site(avoided=every))
+
+    assert not made.strategies
+    assert any("failing acceptance" in reason for reason in reasons(made).values())
+
+
+def test_the_admins_get_evidence_uuids_and_a_list() -> None:
+    """Ready to be sent."""
+    text = admin_text(bad(), "campus")
+
+    assert "n1" in text
+    assert "wrong_result: 3 wrong elements" in text
+    assert "GPU-0" in text
+    assert "--exclude=n1" in text
+    assert admin_text([], "campus") == "no node is known to be bad"
+
+
+def test_the_memory_is_plain_json() -> None:
+    """For other programs."""
+    avoided.update("c", bad(), frozenset(), NOW)
+
+    document = json.loads(cluster_file("avoid", "c", ".json").read_text())
+    assert document["nodes"][0]["node"] == "n1"

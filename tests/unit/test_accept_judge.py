@@ -1,0 +1,376 @@
+"""Numbers held against references, peers, history and their own spread."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rv.accept import baselines as layers
+from rv.accept.baselines import Baselines, load
+from rv.accept.codes import known_codes, meaning
+from rv.accept.judge import Judge
+from rv.accept.measurements import Measurement, measurements
+from rv.accept.regression import Point
+from rv.accept.results import RunResult, Status, TestResult
+from rv.errors import RvError
+from tests.unit.accept_results import gpu, metric, of_rates, outcome, run_of
+
+
+@pytest.fixture(scope="module")
+def builtin() -> Baselines:
+    return load(Path("/nonexistent"), [], Path("/nonexistent"))
+
+
+NO_BASELINES = Baselines(values=(), models={})
+
+
+def judged(
+    result: RunResult, baselines: Baselines = NO_BASELINES, past: Sequence[Point] = ()
+) -> RunResult:
+    (found,) = Judge(baselines=baselines, past=lambda _: past, time=1e12).judge([result])
+    return found
+
+
+def told(result: RunResult) -> list[tuple[str, str]]:
+    return [(str(test.status), test.code) for test in result.tests]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        (720, ("PASS", "")),
+        (660, ("PASS", "")),
+        (640, ("WARN", "below_reference")),
+        (545, ("WARN", "below_reference")),
+        (535, ("FAIL", "below_floor")),
+        (1130, ("PASS", "")),
+        (1140, ("FAIL", "above_peak")),
+    ],
+)
+def test_builtin_reference_of_an_h200(builtin: Baselines, rate: float, expected: Any) -> None:
+    """720 TFLOPS of bf16: 0.90 warns, 0.75 fails, and what physics forbids fails too."""
+    result = judged(of_rates(rate), builtin)
+
+    assert told(result) == [expected]
+    assert result.status == expected[0]
+    reference = result.tests[0].metrics[0].reference
+    assert reference is not None
+    assert (reference.value, reference.kind) == (720.0, "builtin")
+    assert "2026-11-21" in reference.source
+
+
+def test_no_reference_for_small_shapes_other_methods_and_cpus(builtin: Baselines) -> None:
+    """A reference is only of what it was measured as."""
+    small = outcome("cuda:0", metric(100, more={"shape": "2048x2048x2048"}))
+    on_cpu = outcome("cpu", metric(0.1))
+
+    assert told(judged(run_of([small], [gpu(0)]), builtin)) == [("PASS", "")]
+    assert told(judged(of_rates(100, method_version=1), builtin)) == [("PASS", "")]
+    assert told(judged(run_of([on_cpu], []), builtin)) == [("PASS", "")]
+
+
+@pytest.mark.parametrize(
+    ("product", "model"),
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H200 NVL", "h200-nvl"),
+        ("NVIDIA GH200 480GB", "gh200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA H100 PCIe", "h100-pcie"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "a100-sxm4-80gb"),
+        ("NVIDIA A100-PCIE-40GB", "a100-pcie"),
+        ("NVIDIA RTX A6000", "rtx-a6000"),
+        ("NVIDIA GeForce RTX 3090", "rtx-3090"),
+        ("Tesla V100-SXM2-32GB", "v100"),
+        ("NVIDIA A40", "a40"),
+        ("AMD Instinct MI300X", ""),
+    ],
+)
+def test_models_are_found_by_the_longest_name(builtin: Baselines, product: str, model: str) -> None:
+    """As drivers call them."""
+    found = builtin.model(product)
+    assert (found.name if found else "") == model
+
+
+def test_every_builtin_value_is_physically_plausible(builtin: Baselines) -> None:
+    """At least 0.3 and at most 1.15 of the dense peak: catches slips of digits, and sparse peaks."""
+    checked = 0
+    for value in builtin.values:
+        assert value.source, value
+        peak = builtin.models[value.gpu].peaks.get(value.peak)
+        assert peak is not None, f"{value.gpu} has no peak {value.peak} for {value.test}"
+        least = 0.1 if value.peak == "host" else 0.3
+        assert least * peak <= value.value <= 1.15 * peak, value
+        checked += 1
+    assert checked > 60
+
+
+def test_a_mig_slice_is_scaled_and_only_warns(builtin: Baselines) -> None:
+    """14 of 108 processors: about 34 TFLOPS of bf16, and a slice far below is a warning."""
+    slice_ = gpu(0, "NVIDIA A100-SXM4-80GB MIG 1g.10gb", mig="1g.10gb", sm_count=14)
+
+    good = judged(run_of([outcome("cuda:0", metric(33.0))], [slice_]), builtin)
+    bad = judged(run_of([outcome("cuda:0", metric(10.0))], [slice_]), builtin)
+
+    reference = good.tests[0].metrics[0].reference
+    assert reference is not None
+    assert reference.kind == "scaled"
+    assert reference.value == pytest.approx(261.2 * 14 / 108)
+    assert (told(good), told(bad)) == ([("PASS", "")], [("WARN", "below_reference")])
+
+
+def test_metric_with_a_reference_that_is_missing_is_an_error(builtin: Baselines) -> None:
+    """A test that passed without its number is no pass."""
+    result = judged(run_of([outcome("cuda:0")], [gpu(0)]), builtin)
+
+    assert ("ERROR", "metric_missing") in told(result)
+    assert result.status is Status.ERROR
+    skipped = outcome("cuda:0", status=Status.SKIP)
+    assert judged(run_of([skipped], [gpu(0)], status=Status.SKIP), builtin).status is Status.SKIP
+
+
+@pytest.mark.parametrize(
+    ("slow", "count", "expected"),
+    [
+        (96, 3, ("PASS", "")),
+        (94, 3, ("WARN", "peer_outlier")),
+        (89, 3, ("FAIL", "peer_outlier")),
+        (89, 2, ("PASS", "")),
+        (94, 6, ("FAIL", "peer_outlier")),
+    ],
+)
+def test_a_slow_gpu_among_its_peers_is_named(slow: float, count: int, expected: Any) -> None:
+    """From three on, by the median; from six on an outlier fails sooner; others are not blamed."""
+    rates = [slow, *(100 + 0.1 * i for i in range(count - 1))]
+
+    found = told(judged(of_rates(*rates, name="Other GPU")))
+
+    assert found[0] == expected
+    assert set(found[1:]) == {("PASS", "")}
+
+
+def test_peers_of_other_models_and_shapes_are_none() -> None:
+    """A V100 beside two H200 is not slow."""
+    tests = [outcome(f"cuda:{i}", metric(rate)) for i, rate in enumerate((100, 700, 700))]
+    devices = [gpu(0, "Tesla V100"), gpu(1, "X"), gpu(2, "X")]
+
+    assert set(told(judged(run_of(tests, devices)))) == {("PASS", "")}
+
+
+def test_peers_are_compared_over_the_nodes_of_a_run() -> None:
+    """Four nodes of one GPU each: the slow one fails."""
+    results = [
+        of_rates(rate, name="Other GPU", hostname=f"n{i}")
+        for i, rate in enumerate((100, 101, 80, 99))
+    ]
+    results = [
+        replace(r, tests=tuple(replace(t, host=r.hostname) for t in r.tests)) for r in results
+    ]
+
+    found = Judge(baselines=NO_BASELINES, past=lambda _: ()).judge(results)
+
+    assert [str(result.status) for result in found] == ["PASS", "PASS", "FAIL", "PASS"]
+    assert "n2 cuda:0" in found[2].tests[0].reason
+
+
+def history(*values: float, software: str = "torch 2.13.0 cuda 13.0 driver 580") -> list[Point]:
+    return [Point(time=t, value=v, fingerprint=software) for t, v in enumerate(values)]
+
+
+STEADY = history(700, 702, 698, 701, 699, 700, 703)
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [(700, "PASS"), (670, "PASS"), (650, "WARN"), (590, "FAIL"), (800, "PASS")],
+)
+def test_a_drop_against_its_own_history(rate: float, expected: str) -> None:
+    """7 % is a warning, 16 % a failure, 4 % and a rise are nothing."""
+    result = judged(of_rates(rate, name="Other GPU"), past=STEADY)
+
+    assert str(result.status) == expected
+    assert (result.tests[0].code == "regression") == (expected != "PASS")
+
+
+def test_other_software_begins_a_new_history() -> None:
+    """A drop with another torch is a change point, no alarm."""
+    older = history(700, 702, 698, 701, 699, software="torch 2.11.0 cuda 12.8 driver 570")
+
+    assert judged(of_rates(600, name="Other GPU"), past=older).status is Status.PASS
+
+
+def test_rates_that_vary_are_a_warning_but_not_in_quick_runs() -> None:
+    """By the middle nine tenths; latencies may, and one iteration may be late."""
+    shaky = outcome("cuda:0", metric(100, median=100.0, p05=85.0, p95=115.0))
+    slow = outcome("cuda:0", metric(100, median=100.0, p05=60.0, p95=70.0))
+    late_once = metric(100, median=100.0, p05=98.0, p95=101.0, cv=0.09, min=20.0)
+    latency = outcome("cuda:0", metric(9, cv=0.5, direction="lower", name="latency_us"))
+
+    assert told(judged(run_of([shaky], [gpu(0)]))) == [("WARN", "jitter")]
+    assert told(judged(run_of([slow], [gpu(0)]))) == [("WARN", "jitter")]
+    assert told(judged(run_of([outcome("cuda:0", late_once)], [gpu(0)]))) == [("PASS", "")]
+    assert told(judged(run_of([latency], [gpu(0)]))) == [("PASS", "")]
+    assert told(judged(run_of([shaky], [gpu(0)], quick=True))) == [("PASS", "")]
+
+
+def test_heat_and_throttling_are_seen_where_nobody_judged_them() -> None:
+    """85 C warns, a tenth of the time throttled fails."""
+    hot = ({"device": "cuda:0", "temp_max": 91, "harmful_throttle_share": 0.2},)
+    mild = ({"device": "cuda:0", "temp_max": 70, "harmful_throttle_share": 0.001},)
+
+    found = told(judged(run_of([outcome("cuda:0")], [gpu(0)], telemetry=hot)))
+
+    assert found[1:] == [("WARN", "too_hot"), ("FAIL", "throttled_thermal")]
+    assert len(told(judged(run_of([outcome("cuda:0")], [gpu(0)], telemetry=mild)))) == 1
+
+
+def test_a_payloads_own_verdict_is_never_made_better() -> None:
+    """A wrong result at full speed stays a failure, with its own words."""
+    wrong = outcome("cuda:0", metric(750), status=Status.FAIL, code="wrong_result", reason="bits")
+    result = judged(run_of([wrong], [gpu(0)], status=Status.FAIL), past=STEADY)
+
+    assert (result.status, result.tests[0].code, result.tests[0].reason) == (
+        Status.FAIL, "wrong_result", "bits",
+    )  # fmt: skip
+
+
+SITE = """
+method_version: 2
+references:
+  ours:
+    of: {payload: check, test: matmul.bf16, metric: tflops, unit: TFLOPS}
+    values:
+      h200: {value: 600, source: measured here}
+"""
+
+
+def test_the_users_file_wins_over_the_sites_and_that_over_builtin(tmp_path: Path) -> None:
+    """Layer by layer, value by value."""
+    site, user = tmp_path / "site.yaml", tmp_path / "config"
+    user.mkdir()
+    site.write_text(SITE)
+    by_site = load(user, [], site)
+    (user / "baselines.yaml").write_text(SITE.replace("600", "500"))
+    by_user = load(user, [], site)
+
+    def reference(baselines: Baselines) -> tuple[float, str]:
+        found = judged(of_rates(590), baselines).tests[0].metrics[0].reference
+        assert found is not None
+        return found.value, found.kind
+
+    assert (reference(by_site), reference(by_user)) == ((600, "site"), (500, "user"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("value: 600", "value: fast"),
+        ("value: 600", "value: .inf"),
+        ("payload: check, ", ""),
+        ("references:", "refrences:"),
+    ],
+)
+def test_a_wrong_file_of_baselines_is_named_with_its_line(
+    tmp_path: Path, wrong: str, said: str
+) -> None:
+    """One line that names the file."""
+    (tmp_path / "baselines.yaml").write_text(SITE.replace(wrong, said))
+
+    with pytest.raises(RvError, match=r"baselines\.yaml:\d+: ") as caught:
+        load(tmp_path, [], Path("/nonexistent"))
+    assert caught.value.kind == "config"
+
+
+def test_judging_codes_have_a_meaning_and_agree_with_the_payloads() -> None:
+    """The same code is the same fault on both sides."""
+    sys.path.insert(0, str(Path(layers.__file__).parents[1] / "payloads"))
+    try:
+        from _harness.codes import CODES  # type: ignore[import-not-found]
+    finally:
+        sys.path.pop(0)
+    used = "below_floor below_reference above_peak peer_outlier regression jitter too_hot"
+    assert set(used.split()) | {"throttled_thermal", "metric_missing"} <= known_codes()
+    for code in known_codes() & set(CODES):
+        assert meaning(code).fault == CODES[code].kind, code
+
+
+def keys(result: RunResult) -> list[Measurement]:
+    return list(measurements(result, "r1", "c", 0.0))
+
+
+def test_measurements_know_what_they_are_of() -> None:
+    """Node, GPU, type, size and software."""
+    (one,) = keys(of_rates(700))
+
+    assert (one.gpu_uuid, one.node, one.dtype, one.shape) == (
+        "GPU-0",
+        "n1",
+        "bf16",
+        "8192x8192x8192",
+    )
+    assert one.fingerprint == "torch 2.13.0 cuda 13.0 driver 580"
+    assert not keys(run_of([outcome("cuda:0", metric(None), metric(1, direction=""))], [gpu(0)]))
+    assert keys(of_rates(700, quick=True))[0].key != one.key
+
+
+def test_only_rates_of_gpus_are_held_against_peers_and_the_past() -> None:
+    """A slow disk, a latency or a ratio makes no node bad; nor a run of many nodes one of them."""
+    slow, peers = 10.0, (100.0, 100.0, 100.0)
+    disk = [metric(v, name="write", unit="MB/s", more={}) for v in (slow, *peers)]
+    nodes = [run_of([outcome("", m)], [gpu(0)], hostname=f"n{i}") for i, m in enumerate(disk)]
+    late = [metric(v, direction="lower", name="latency_us", unit="us") for v in (99.0, 1, 1, 1)]
+    ratio = [metric(v, name="bare_ratio", unit="ratio") for v in (0.1, 1, 1, 1)]
+    judge = Judge(baselines=NO_BASELINES, past=lambda _: STEADY, time=1e12)
+
+    assert {str(r.status) for r in judge.judge(nodes)} == {"PASS"}
+    for metrics in (late, ratio):
+        tests = [outcome(f"cuda:{i}", m) for i, m in enumerate(metrics)]
+        assert told(judged(run_of(tests, [gpu(i) for i in range(4)]))) == [("PASS", "")] * 4
+    together = outcome("", metric(300.0), name="allreduce.all_reduce")
+    two = run_of([together], [gpu(0)], world_size=8, nnodes=2, backend="nccl")
+    assert told(judged(two, past=STEADY)) == [("PASS", "")]
+    one = replace(two, nnodes=1)
+    assert told(judged(one, past=STEADY)) == [("FAIL", "regression")]
+
+
+def test_devices_of_one_index_on_two_hosts_are_two() -> None:
+    """A merged result has a cuda:0 of each host."""
+    devices = [gpu(0, host="n1", uuid="GPU-a"), gpu(0, host="n2", uuid="GPU-b")]
+    tests = [outcome("cuda:0", metric(1), host="n1"), outcome("cuda:0", metric(2), host="n2")]
+
+    assert [m.gpu_uuid for m in keys(run_of(tests, devices))] == ["GPU-a", "GPU-b"]
+
+
+def test_a_number_of_a_whole_world_is_its_nodes() -> None:
+    """Bus bandwidth is no single GPU's."""
+    sum_ = TestResult(
+        name="allreduce.all_reduce", status=Status.PASS, host="n1", metrics=(metric(363),)
+    )
+    (one,) = keys(run_of([sum_], [gpu(0), gpu(1)], world_size=2, backend="nccl"))
+
+    assert (one.gpu_uuid, one.gpu, one.world) == ("", "NVIDIA H200", 2)
+
+
+@pytest.mark.parametrize(
+    ("test", "name", "unit"),
+    [
+        ("membw.host", "h2d_pageable", "GB/s"),
+        ("membw.host_all_at_once", "h2d_pinned", "GB/s"),
+        ("ddp.train", "samples_per_s", "1/s"),
+        ("ddp.train", "model_tflops", "TFLOPS"),
+    ],
+)
+def test_rates_that_the_host_or_all_ranks_decide_blame_no_gpu(
+    test: str, name: str, unit: str
+) -> None:
+    """As four sound H200s gave them: a fifth apart, and a tenth."""
+    tests = [
+        outcome(f"cuda:{index}", metric(value, name=name, unit=unit), name=test)
+        for index, value in enumerate((100.0, 99.0, 101.0, 80.0))
+    ]
+
+    assert judged(run_of(tests, [gpu(index) for index in range(4)])).status is Status.PASS

@@ -1,0 +1,172 @@
+"""Sweeps and kept runs: which nodes, whose turn, what is on disk, and what is found again."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rv.accept import sweeps
+from rv.accept.find import find
+from rv.accept.folders import data_folder
+from rv.accept.results import Status
+from rv.accept.store import RunRecord, load, records, save
+from rv.accept.sweeps import CHUNK, NodeState, Stage, Sweep, choose_nodes, is_mig, next_nodes
+from rv.errors import RvError
+from rv.models.snapshot import GpuGroup, Node
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+
+
+def node(name: str, state: str = "IDLE", gpus: int = 4) -> Node:
+    groups = (GpuGroup(type="a100", total=gpus, used=0),) if gpus else ()
+    fields: dict[str, Any] = {"cpus": 8, "cpus_used": 0, "memory_mib": 1, "memory_used_mib": 0}
+    return Node(name=name, states=frozenset({state}), gpus=groups, **fields)
+
+
+NODES = [node("a1"), node("a2", "MIXED"), node("b1"), node("c1", gpus=0)]
+GPU = {"gpu": ["a1", "a2"]}
+
+
+@pytest.mark.parametrize(
+    ("names", "partitions", "states", "expected"),
+    [
+        ([], {}, [], ["a1", "a2", "b1"]),
+        ([], GPU, [], ["a1", "a2"]),
+        ([], {}, ["idle"], ["a1", "b1"]),
+        ([], GPU, ["idle"], ["a1"]),
+        (["b1", "a1", "b1"], {}, [], ["b1", "a1"]),
+        (["c1"], {}, [], ["c1"]),
+    ],
+)
+def test_nodes_are_chosen_by_name_partition_and_state(
+    names: list[str], partitions: dict[str, list[str]], states: list[str], expected: list[str]
+) -> None:
+    """Unless told, those with GPUs; each once, in the order named."""
+    assert [n.name for n in choose_nodes(NODES, names, partitions, states)] == expected
+
+
+def test_only_nodes_of_slices_alone_are_mig() -> None:
+    """Beside a whole GPU, the whole ones are swept."""
+    slices = GpuGroup(type="1g.10gb", total=7, used=0)
+
+    assert is_mig(replace(node("m"), gpus=(slices,)))
+    assert not is_mig(replace(node("m"), gpus=(slices, *node("a").gpus)))
+    assert not is_mig(node("c1", gpus=0))
+
+
+def test_unknown_nodes_and_empty_sweeps_are_refused() -> None:
+    """Before anything is submitted."""
+    with pytest.raises(RvError, match="no node 'zz'"):
+        choose_nodes(NODES, ["a1", "zz"], {}, [])
+    with pytest.raises(RvError, match="no node is to be swept"):
+        choose_nodes(NODES, [], {}, ["DRAIN"])
+
+
+def swept(*stages: Stage, **more: Any) -> Sweep:
+    states = [NodeState(node=f"n{i}", stage=s, race=f"r{i}") for i, s in enumerate(stages)]
+    fields: dict[str, Any] = {"sweep_id": "sweep-1", "cluster": "c", "profile": "smoke"}
+    return Sweep(
+        **{**fields, "payloads": ("check",), "begun_at": 1.0, "nodes": tuple(states), **more}
+    )
+
+
+W, S, O = Stage.WAITING, Stage.SENT, Stage.OVER  # noqa: E741 - over
+
+
+def test_so_many_jobs_at_once_and_no_more() -> None:
+    """As one ends the next goes; and never more than a chunk."""
+    assert [n.node for n in next_nodes(swept(S, W, W, O, W), 3)] == ["n1", "n2"]
+    assert next_nodes(swept(S, S, W), 2) == ()
+    assert len(next_nodes(swept(*[W] * 1000), 10_000)) == CHUNK
+
+
+def test_a_sweep_is_found_again_as_it_was() -> None:
+    """By id, by the beginning of one, as the last; of its own cluster only."""
+    first, second = swept(W, S), swept(O, sweep_id="sweep-2")
+    sweeps.save(first)
+    sweeps.save(second)
+
+    assert sweeps.load("sweep-1", "c") == first
+    assert sweeps.load("last", "c") in (first, second)
+    with pytest.raises(RvError, match="no sweep 'last'"):
+        sweeps.load("last", "another")
+
+
+def test_a_broken_sweep_is_named() -> None:
+    """One line."""
+    sweeps.save(swept(W))
+    next(data_folder().rglob("sweep-1.json")).write_text("{")
+
+    with pytest.raises(RvError, match=r"sweep-1\.json cannot be read"):
+        sweeps.load("sweep-1", "c")
+
+
+RECORD = RunRecord(race_id="abc12345", cluster="c", payloads=("check",), job_id=7, nodes=("n1",))
+
+
+def files(status: str = "PASS") -> dict[str, bytes]:
+    test = {"name": "t", "status": status}
+    info = {"slurm": {"job_id": "7"}}
+    document = {"schema": "rv.accept/1", "test_info": info, "tests": [test]}
+    return {
+        "check/node0/check_result.json": json.dumps(document).encode(),
+        "check/node0.exit": b"0",
+    }
+
+
+def test_a_run_is_kept_and_found_by_id_path_and_as_the_last() -> None:
+    """As it was fetched."""
+    made = save(RECORD, files())
+
+    for word in ("abc12345", "abc", "last", str(data_folder() / "runs" / "abc12345")):
+        assert load(word) == made
+    assert [record.race_id for record in records()] == ["abc12345"]
+    with pytest.raises(RvError, match="is no run here"):
+        load("zzz")
+
+
+def test_a_run_fetched_again_is_what_it_is_now() -> None:
+    """A later fetch replaces the files."""
+    save(RECORD, {})
+    save(RECORD, files("FAIL"))
+
+    assert [result.status for result in load("abc").results] == [Status.FAIL]
+    save(RECORD, {})
+    assert [result.code for result in load("abc").results] == ["not_run"]
+
+
+def test_results_of_another_program_are_a_run_too(tmp_path: Path) -> None:
+    """A folder, or one file; and one that has none is an error."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    (folder / "ddp_tests_result.json").write_text('{"world": 2, "ok": true}')
+
+    assert load(str(folder)).results == load(str(folder / "ddp_tests_result.json")).results
+    (folder / "ddp_tests_result.json").write_text("{")
+    with pytest.raises(RvError, match="holds no result"):
+        load(str(folder))
+
+
+def test_a_sweep_is_one_run_with_a_row_for_each_node() -> None:
+    """What reported; what did not, with its reason; and what was lost on this machine."""
+    save(RECORD, files())
+    nodes = (
+        NodeState(node="n1", stage=O, race="abc12345"),
+        NodeState(node="n2", stage=Stage.LEFT_OUT, why="it is drained"),
+        NodeState(node="n3", stage=O, race="gone0000"),
+        NodeState(node="n4", stage=S, race="abc12345"),
+    )
+    sweeps.save(replace(swept(), nodes=nodes))
+
+    run = find("sweep-1")
+
+    assert [(r.hostname, r.status) for r in run.results] == [
+        ("n1", Status.PASS), ("n2", Status.ERROR), ("n3", Status.ERROR), ("n4", Status.ERROR),
+    ]  # fmt: skip
+    assert run.results[1].reason == "no result reported: it is drained"
+    assert all(r.reason.startswith("no result reported") for r in run.results[1:])

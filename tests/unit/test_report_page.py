@@ -1,0 +1,94 @@
+"""The report's page: everything is there, and no text of a cluster's becomes markup."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from rv.accept.report.charts import BarChart, DotChart, LineChart, binary, draw
+from rv.accept.report.write import as_html, as_markdown
+from tests.unit.report_pages import BARS, DOTS, HOSTILE, LINES, page
+
+
+class Elements(HTMLParser):
+    """The elements of a document, in order, and the addresses that they name."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [
+            value or "" for name, value in attrs if name in ("src", "href", "xlink:href", "data")
+        ]
+
+
+def test_the_page_needs_nothing_beside_it() -> None:
+    found = Elements(as_html(page()))
+    assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
+    assert all(address.startswith("#") for address in found.addresses)
+    assert found.tags.count("svg") == 3
+    assert not re.search(r"url\((?!#)|@import", as_html(page()))
+
+
+def test_hostile_text_stays_text() -> None:
+    plain, hostile = Elements(as_html(page())), Elements(as_html(page(HOSTILE)))
+    assert hostile.tags == plain.tags
+
+
+def test_the_verdict_stands_at_the_top() -> None:
+    text = as_html(page(verdict="WARN"))
+    assert text.index('<div class="verdict">WARN') < text.index("<h2>")
+    assert as_markdown(page(verdict="WARN")).startswith("# WARN: ")
+
+
+def test_each_drawing_has_ids_of_its_own() -> None:
+    ids = re.findall(r'\bid="([^"]+)"', as_html(page()))
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("chart", [LINES, DOTS, BARS], ids=["lines", "dots", "bars"])
+def test_a_drawing_is_the_same_each_time_and_takes_the_pages_colours(
+    chart: LineChart | DotChart | BarChart,
+) -> None:
+    assert draw(chart) == draw(chart)
+    left = set(re.findall(r"#[0-9a-f]{6}\b", draw(chart)))
+    assert left <= {"#000000", "#ffffff"}, "colours that no page can change"
+    assert "var(--ink)" in draw(chart)
+
+
+def test_an_outlier_is_named_in_the_colour_of_failure() -> None:
+    assert "n2:0" in draw(DOTS)
+    assert "var(--bad)" in draw(DOTS)
+    assert "var(--bad)" not in draw(replace(DOTS, outliers=frozenset()))
+
+
+@pytest.mark.parametrize(
+    ("chart"),
+    [
+        replace(LINES, lines=[], reference=None, marks=[], bad=[]),
+        replace(DOTS, groups=[("bf16", [("n1:0", 0.0)])], outliers=frozenset()),
+        replace(BARS, bars=[]),
+    ],
+)
+def test_a_chart_of_little_is_drawn_all_the_same(chart: LineChart | DotChart | BarChart) -> None:
+    assert draw(chart).startswith("<svg")
+
+
+def test_markdown_has_a_row_for_everything_and_cells_stay_whole() -> None:
+    text = as_markdown(page(HOSTILE))
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    unescaped = [re.sub(r"\\.", "", row).count("|") for row in rows]
+    assert unescaped == [7, 7, 7, 4, 4, 4, 4, 7, 7, 7, 7, 7, 7]
+    assert "<script" not in text
+
+
+@pytest.mark.parametrize(
+    ("count", "written"), [(8, "8"), (1024, "1K"), (2**20, "1M"), (2**32, "4G"), (2**41, "2T")]
+)
+def test_sizes_are_written_in_powers_of_1024(count: int, written: str) -> None:
+    assert binary(count) == written

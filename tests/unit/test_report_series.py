@@ -1,0 +1,130 @@
+"""Which pictures results are good for."""
+
+from typing import Any
+
+import pytest
+
+from rv.accept.measurements import Measurement
+from rv.accept.report.charts import BarChart, DotChart, LineChart, draw
+from rv.accept.report.series import charts
+from rv.accept.results import Device, Metric, Reference, RunResult, Status, TestResult
+
+
+def result(*tests: TestResult, **changes: Any) -> RunResult:
+    told: dict[str, Any] = {
+        "test_type": "x",
+        "status": Status.PASS,
+        "hostname": "n1",
+        "tests": tests,
+    }
+    return RunResult(**{**told, **changes})
+
+
+def passed(name: str, **more: Any) -> TestResult:
+    return TestResult(name=name, status=more.pop("status", Status.PASS), **more)
+
+
+def only(runs: list[RunResult], kept: list[Measurement] | None = None) -> Any:
+    (chart,) = charts(runs, kept or [])
+    assert draw(chart).startswith("<svg")
+    return chart
+
+
+def test_a_sweep_of_sizes_is_a_line_with_its_reference_and_wrong_results_ringed() -> None:
+    rows = [
+        {"bytes": 8, "busbw": 0.1, "wrong": 0},
+        {"bytes": 2**20, "busbw": 51.5, "wrong": 3},
+        {"bytes": "cut", "busbw": None},
+    ]
+    reference = Reference(value=363, kind="builtin")
+    metric = Metric(name="busbw_4GiB", value=51.5, unit="GB/s", reference=reference)
+    test = passed("allreduce.all_reduce", details={"rows": rows}, metrics=(metric,))
+    chart = only([result(test, world_size=4, backend="nccl")])
+    assert isinstance(chart, LineChart)
+    assert chart.reference == 363
+    assert chart.bad == [(2**20, 51.5)]
+    assert [(line.name, line.x, line.y) for line in chart.lines] == [
+        ("all_reduce", [8, 2**20], [0.1, 51.5])
+    ]
+
+
+def test_gpus_are_dots_by_type_and_the_one_that_failed_is_named() -> None:
+    def matmul(index: int, value: float, status: Status) -> TestResult:
+        metric = Metric(name="tflops", value=value, unit="TFLOPS", direction="higher")
+        return passed("matmul.bf16", device=f"cuda:{index}", metrics=(metric,), status=status)
+
+    devices = (Device(index=0, uuid="GPU-a"), Device(index=1, uuid="GPU-b"))
+    tests = (matmul(0, 781, Status.PASS), matmul(1, 600, Status.FAIL))
+    chart = only([result(*tests, devices=devices)])
+    assert isinstance(chart, DotChart)
+    assert chart.groups == [("bf16", [("n1:0", 781), ("n1:1", 600)])]
+    assert chart.outliers == {("bf16", "n1:1")}
+
+
+def test_losses_are_curves_of_rank_0_alone() -> None:
+    tests = [
+        passed("ddp.train", details={"losses": [1.0, None, 0.2]}, rank=rank) for rank in (0, 1)
+    ]
+    chart = only([result(*tests, world_size=2)])
+    assert [line.name for line in chart.lines] == ["ddp, 2 ranks"]
+    assert chart.lines[0].y[0] == 1.0
+
+
+def test_loading_shows_the_knee() -> None:
+    rates = [
+        passed(
+            f"dataload.workers{workers}",
+            metrics=(Metric(name="samples_per_s", value=100.0 * workers + 5),),
+        )
+        for workers in (2, 0, 10)
+    ]
+    knee = passed("dataload.knee", metrics=(Metric(name="knee", value=2.0),))
+    chart = only([result(*rates, knee)])
+    assert chart.lines[0].x == [0, 2, 10]
+    assert chart.marks == [(2.0, "knee")]
+
+
+def test_the_services_time_is_split_by_phase() -> None:
+    sizes = [
+        {"bytes": 4096, "remote_ms": 2, "phases_ms": {"network": 1.5, "compute": 0.5, "total": 2}},
+        {"bytes": 2**20, "remote_ms": 8, "phases_ms": {"network": 6, "compute": 2, "total": 8}},
+    ]
+    chart = only([result(passed("size_sweep", details={"sizes": sizes}))])
+    assert isinstance(chart, BarChart)
+    assert chart.parts == ["network", "compute"]
+    assert chart.bars == [("4K", [75, 25]), ("1M", [75, 25])]
+
+
+def measured(time: float, value: float, fingerprint: str = "torch 2.13", gpu: str = "GPU-a") -> Any:
+    return Measurement(
+        run=str(time), time=time, cluster="c", node="n1", gpu_uuid=gpu, gpu="NVIDIA H200",
+        device="cuda:0", payload="check", test="matmul.bf16", metric="tflops", dtype="bf16",
+        shape="8192", world=1, method_version=2, fingerprint=fingerprint, unit="TFLOPS",
+        direction="higher", value=value,
+    )  # fmt: skip
+
+
+HERE = result(devices=(Device(index=0, uuid="GPU-a"),))
+
+
+def test_a_gpu_that_became_slower_is_ringed_with_the_median_it_had() -> None:
+    kept = [measured(day * 86400.0, 780 + day % 3) for day in range(8)]
+    chart = only([HERE], [*kept, measured(9 * 86400.0, 600)])
+    assert chart.bad == [(9.0, 600)]
+    assert chart.reference == pytest.approx(781, abs=1)
+    assert "worse than its median" in chart.caption
+
+
+def test_a_change_of_software_is_marked_and_other_gpus_are_left_out() -> None:
+    kept = [measured(day * 86400.0, 780, "torch 2.12") for day in range(3)]
+    kept += [measured(3 * 86400.0, 800), measured(0, 1, gpu="GPU-z")]
+    chart = only([HERE], kept)
+    assert chart.marks == [(3.0, "torch 2.13")]
+    assert chart.bad == []
+
+
+@pytest.mark.parametrize("junk", [None, 7, "x", [None, {"bytes": {}}], {"a": 1}])
+def test_details_of_another_shape_are_passed_over(junk: Any) -> None:
+    details = {"rows": junk, "losses": junk, "sizes": junk}
+    tests = [passed(name, details=details) for name in ("allreduce.x", "ddp.train", "size_sweep")]
+    assert charts([result(*tests)], []) == []
