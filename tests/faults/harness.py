@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -57,10 +57,11 @@ Their nodes are unlike in memory, or one job would do for both.
 
 def eventually(what: Callable[[], object], timeout: float = PATIENCE_S) -> Any:
     """Wait until a condition holds and return what it then was."""
-    deadline = time.monotonic() + timeout
+    deadline, pause = time.monotonic() + timeout, 0.02
     while not (last := what()):
         assert time.monotonic() < deadline, f"not within {timeout:.0f} s; last seen: {last!r}"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.2)
     return last
 
 
@@ -93,6 +94,14 @@ class World:
     path: Path
     env: dict[str, str] = field(default_factory=dict)
     clients: list["Client"] = field(default_factory=list)
+    told: list[tuple[float, list[dict[str, Any]]]] = field(default_factory=list)
+    """Each answer of `rv ps`, and when it came."""
+
+    healthy_since: float = 0.0
+    """Since when every daemon has been there, on the clock of `told`."""
+
+    last: ExitStack = field(default_factory=ExitStack)
+    """What is done when the world is closed."""
 
     def __post_init__(self) -> None:
         self.work.mkdir(parents=True)
@@ -166,6 +175,17 @@ class World:
             **options,
         )
 
+    def rv_with_mounts(self, setup: str, *words: str) -> subprocess.CompletedProcess[str]:
+        """Run rv with mounts of its own, which nobody else sees."""
+        mapped = [] if os.getuid() == 0 else ["--map-root-user"]
+        script = f'set -e; {setup}; exec "$@"'
+        return subprocess.run(
+            ["unshare", "--mount", *mapped, "bash", "-c", script, "bash", sys.executable, "-m", "rv",
+             *words],
+            cwd=self.work, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            timeout=120,
+        )  # fmt: skip
+
     def ok(self, *words: str, **options: Any) -> str:
         """Run rv, which must succeed, and return its answer."""
         done = self.rv(*words, **options)
@@ -174,11 +194,15 @@ class World:
 
     def start(self, *words: str) -> "Client":
         """Start rv in a session of its own, output to files."""
+        return self.start_program(sys.executable, "-m", "rv", *words)
+
+    def start_program(self, *argv: str) -> "Client":
+        """Start a program as a client is."""
         number = len(self.clients)
         out, err = self.path / f"client{number}.out", self.path / f"client{number}.err"
         with out.open("wb") as stdout, err.open("wb") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-m", "rv", *words],
+                argv,
                 cwd=self.work,
                 env=self.env,
                 stdin=subprocess.DEVNULL,
@@ -195,6 +219,7 @@ class World:
         done = self.rv("ps", "-a", "--json")
         assert done.returncode == 0, done.stdout + done.stderr
         races: list[dict[str, Any]] = json.loads(done.stdout)["races"]
+        self.told.append((time.monotonic(), races))
         return races
 
     def race(self) -> dict[str, Any]:
@@ -211,7 +236,9 @@ class World:
     def slurm(self, *argv: str, check: bool = True) -> str:
         """Run a Slurm command on the cluster, past all wrappers."""
         env = os.environ | {"SLURM_CONF": str(self.box.slurm_conf)}
-        done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            argv, env=env, capture_output=True, text=True, errors="replace", timeout=60
+        )
         assert not check or done.returncode == 0, f"{argv}: {done.stderr}"
         return done.stdout
 
@@ -252,7 +279,12 @@ class World:
 
     def backdate(self, seconds: float = 3600) -> None:
         """Make the race so much older, instead of waiting."""
-        record = self.race_dir() / "race.json"
+        self.backdate_race(self.race_dir(), seconds)
+
+    @staticmethod
+    def backdate_race(directory: Path, seconds: float = 3600) -> None:
+        """Make one of several races older."""
+        record = directory / "race.json"
         data = json.loads(record.read_text(encoding="utf-8"))
         data["submitted_at"] -= seconds
         record.write_text(json.dumps(data), encoding="utf-8")
@@ -276,7 +308,11 @@ class World:
             states = self.slurm("squeue", "-h", "-n", "hog", "-o", "%T").split()
             return states == ["RUNNING"] * len(jobs)
 
-        eventually(running)
+        try:
+            eventually(running)
+        except AssertionError as error:
+            error.add_note(self.slurm("squeue", "-h", "-a", "-o", "%A %j %T %r"))
+            raise
         return lambda: void(self.slurm("scancel", *jobs))
 
     def drain(self) -> Callable[[], None]:
@@ -309,6 +345,7 @@ class World:
             self.slurm("scancel", *names)
             self.slurm("scancel", "-s", "KILL", *names, check=False)
         eventually(lambda: not self.slurm("squeue", "-h", "-a", "-t", "PD,R,CF,CG").strip())
+        self.last.close()
 
 
 def void(_: object) -> None:

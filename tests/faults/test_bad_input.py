@@ -2,7 +2,6 @@
 submitted. And what only looks bad works."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -137,29 +136,14 @@ def test_what_slurm_itself_refuses(world: World) -> None:
 # Surroundings
 
 
-def in_private(world: World, setup: str, *words: str) -> "subprocess.CompletedProcess[str]":
-    """Run rv with mounts of its own, which nobody else sees."""
-    mapped = [] if os.getuid() == 0 else ["--map-root-user"]
-    script = f'set -e; {setup}; exec "$@"'
-    return subprocess.run(
-        ["unshare", "--mount", *mapped, "bash", "-c", script, "bash", sys.executable, "-m", "rv", *words],
-        cwd=world.work,
-        env=world.env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )  # fmt: skip
-
-
 @pytest.mark.usefixtures("nothing_submitted")
 @pytest.mark.parametrize("words", [("up", *RUN), ("run", "true"), ("ps",), ("stop",)], ids=" ".join)
 def test_no_slurm_on_path(world: World, words: tuple[str, ...]) -> None:
     """It says so, and offers the sandbox."""
     found = [shutil.which(name) for name in ("sbatch", "squeue", "scontrol", "scancel", "sinfo")]
     setup = "; ".join(f"mount --bind /dev/null {path}" for path in found)
-    check_error(in_private(world, setup, *words), "unreachable", FAILED, "PATH", "rv sandbox up")
-    check_json_error(in_private(world, setup, *words, "--json"), "unreachable", FAILED, "PATH")
+    check_error(world.rv_with_mounts(setup, *words), "unreachable", FAILED, "PATH", "rv sandbox up")
+    check_json_error(world.rv_with_mounts(setup, *words, "--json"), "unreachable", FAILED, "PATH")
 
 
 @pytest.fixture
@@ -200,11 +184,11 @@ def test_a_disk_that_takes_no_race(world: World, disk: str) -> None:
     root = world.path / "races"
     root.mkdir()
     setup = setup.format(root=root)
-    check_error(in_private(world, setup, "up", *RUN), "stage", FAILED, said, "RV_RACE_ROOT")
-    check_json_error(in_private(world, setup, "up", "--json", *RUN), "stage", FAILED, said)
+    check_error(world.rv_with_mounts(setup, "up", *RUN), "stage", FAILED, said, "RV_RACE_ROOT")
+    check_json_error(world.rv_with_mounts(setup, "up", "--json", *RUN), "stage", FAILED, said)
     # What is left there is listed from inside, where the mounts are.
     listing = f"{setup}; {sys.executable} -m rv up --run true 2>/dev/null || ls -A {root}; exit"
-    left = in_private(world, listing).stdout.split()
+    left = world.rv_with_mounts(listing).stdout.split()
     assert set(left) <= {"x"}
 
 

@@ -85,14 +85,14 @@ def put_torchrun(world: World) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("torchrun", "--nproc_per_node=2", "train.py"),
-        ("torchrun", "--nproc_per_node", "2", "--standalone", "train.py"),
-        ("python", "-m", "torch.distributed.run", "--nproc_per_node=2", "train.py"),
-        ("accelerate", "launch", "train.py"),
-        ("deepspeed", "train.py"),
-        ("env", "X=1", "python", "train.py"),
-        ("uv", "run", "train.py"),
-        ("train.py",),
+        ("torchrun", "--nproc_per_node=2", "absent.py"),
+        ("torchrun", "--nproc_per_node", "2", "--standalone", "absent.py"),
+        ("python", "-m", "torch.distributed.run", "--nproc_per_node=2", "absent.py"),
+        ("accelerate", "launch", "absent.py"),
+        ("deepspeed", "absent.py"),
+        ("env", "X=1", "python", "absent.py"),
+        ("uv", "run", "absent.py"),
+        ("absent.py",),
     ],
     ids=" ".join,
 )
@@ -104,5 +104,5 @@ def test_a_launchers_missing_script_is_an_error_before_anything_is_submitted(
     assert done.returncode == 2, done.stderr
     error = json.loads(done.stdout)["error"]
     assert error["kind"] == "usage"
-    assert "train.py" in error["message"]
+    assert "absent.py" in error["message"]
     assert world.races() == []

@@ -195,7 +195,9 @@ def test_interrupt_at_any_moment_leaves_nothing_behind_or_one_start(
         time.sleep(0.05 + 0.12 * step)
         client.interrupt()
         code = client.wait()
-        assert code in (130, 0, -signal.SIGINT), client.err
+        # On a busy machine Python itself may still be starting, and then it says so with a 1.
+        is_early = code == 1 and "/rv/" not in client.err
+        assert is_early or code in (130, 0, -signal.SIGINT), client.err
         assert "error[" not in client.err
     for path in world.races():
         record = json.loads((path / "race.json").read_text())

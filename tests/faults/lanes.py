@@ -1,0 +1,146 @@
+"""Lanes: several clusters at once, each playing one scenario after the other."""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from random import Random
+from typing import Final
+
+import yaml
+
+from rv import sandbox
+from tests.faults.harness import PATIENCE_S, TINY, World, void
+from tests.faults.ledger import Row, close_books
+from tests.faults.scenarios.registry import Scenario
+
+Prepare = Callable[[World], None]
+PROFILE: Final = {
+    **TINY,
+    "cluster": "lane",
+    "cred_expire": 5,
+    "slurm_conf": {"MessageTimeout": "3", "PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"},
+    "qos": [
+        {"name": "scavenger", "options": {"Preempt": "", "GraceTime": 0}},
+        {"name": "urgent", "options": {"Preempt": "scavenger"}},
+    ],
+    "grants": ["scavenger", "urgent"],
+}
+"""Two partitions; a QOS whose jobs those of another preempt; a requeued job is held for five seconds."""
+
+MEMORIES_S: Final = (900, 2)
+"""How long the clusters remember an ended job, in turn: the longest, and Slurm's shortest."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """A scenario, what its dice are thrown with, and what is done to its world before.
+
+    `patience` is how long, in seconds, its races may take to settle.
+    """
+
+    scenario: Scenario
+    seed: int
+    prepare: Prepare = void
+    patience: float = PATIENCE_S
+
+
+@dataclass
+class Lane:
+    """One cluster, and the scenarios that it has played."""
+
+    box: sandbox.Sandbox
+    folder: Path
+    forgets: bool
+    played: int = 0
+
+    def play(self, task: Task) -> Row:
+        """Play a scenario to its end and count."""
+        self.played += 1
+        scenario, seed = task.scenario, task.seed
+        world = World(self.box, self.folder / f"{self.played}-{scenario.name}-{seed}")
+        broke: tuple[str, ...] = ()
+        began = time.monotonic()
+        try:
+            try:
+                task.prepare(world)
+                scenario.play(world, Random(f"{scenario.name} {seed}"))
+            except Exception as error:
+                broke = (f"the scenario broke: {error!r}"[:1500],)
+            heal(world)
+            row = close_books(
+                world,
+                scenario.name,
+                seed,
+                scenario.ends,
+                doubles=scenario.doubles,
+                patience=task.patience,
+            )
+            return replace(row, wrong=broke + row.wrong, seconds=time.monotonic() - began)
+        finally:
+            heal(world)
+            make_honest(world)
+            world.close()
+
+
+def heal(world: World) -> None:
+    """Start what is down, and resume every node."""
+    sandbox.up(world.box.name, None)
+    world.healthy_since = time.monotonic()
+    if set(world.slurm("sinfo", "-h", "-N", "-o", "%T").split()) & {"down", "drained", "draining"}:
+        world.resume()
+
+
+def make_honest(world: World) -> None:
+    """Let every node tell of the GPUs that it has."""
+    for node in set(world.slurm("sinfo", "-h", "-N", "-o", "%N").split()):
+        sandbox.set_fault(world.box, node, None)
+
+
+def open_lanes(count: int, folder: Path, home: Path) -> list[Lane]:
+    """Bring the clusters up."""
+
+    def one(number: int) -> Lane:
+        memory = MEMORIES_S[number % len(MEMORIES_S)]
+        spec = {**PROFILE, "min_job_age": memory}
+        path = home / f"lane{number}.yaml"
+        path.write_text(yaml.safe_dump(spec), encoding="utf-8")
+        return Lane(
+            box=sandbox.up(f"lane{number}", path),
+            folder=folder / f"lane{number}",
+            forgets=memory < 60,
+        )
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(one, range(count)))
+
+
+def play_all(
+    lanes: Sequence[Lane], tasks: Iterable[Task], tell: Callable[[Row], None] = void
+) -> list[Row]:
+    """Play scenarios in all lanes at once, each as soon as a lane that is fit for it is free."""
+    common: SimpleQueue[Task] = SimpleQueue()
+    forgetful: SimpleQueue[Task] = SimpleQueue()
+    for task in tasks:
+        (forgetful if task.scenario.forgets else common).put(task)
+    rows: list[Row] = []
+
+    def work(lane: Lane) -> None:
+        for queue in (*([forgetful] if lane.forgets else []), common):
+            with suppress(Empty):
+                while True:
+                    rows.append(lane.play(queue.get_nowait()))
+                    tell(rows[-1])
+
+    with ThreadPoolExecutor(len(lanes)) as pool:
+        try:
+            list(pool.map(work, lanes))
+        finally:  # Ctrl-C, or a lane that broke: the others play nothing more
+            for queue in (common, forgetful):
+                with suppress(Empty):
+                    while True:
+                        queue.get_nowait()
+    return rows

@@ -1,0 +1,20 @@
+"""Every scenario, by name."""
+
+from typing import Final
+
+from tests.faults.scenarios import (
+    answers,
+    clients,
+    daemons,
+    disks,
+    nodes,
+    races,
+    submission,
+    watchers,
+)
+from tests.faults.scenarios.registry import Scenario, found_in
+
+_FAMILIES: Final = (submission, answers, clients, watchers, races, daemons, nodes, disks)
+ALL: Final[dict[str, Scenario]] = {
+    scenario.name: scenario for family in _FAMILIES for scenario in found_in(vars(family).values())
+}

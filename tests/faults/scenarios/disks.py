@@ -1,0 +1,88 @@
+"""The shared disk is full, or read-only, at each step. As root, on a small disk of its own."""
+
+import subprocess
+from pathlib import Path
+from random import Random
+
+from tests.faults.harness import World, eventually
+from tests.faults.scenarios.registry import held, launch, let_go, scenario
+
+
+def small_disk(world: World) -> Path:
+    """Put the race directories on a disk of 2 MiB."""
+    root = world.path / "races"
+    root.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", root], check=True)
+    world.last.callback(subprocess.run, ["umount", "-l", root], check=True)
+    return root
+
+
+def fill_up(root: Path) -> None:
+    """Take the last byte of a disk."""
+    with (root / ".ballast").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return
+
+
+def free(root: Path) -> None:
+    """Make room again."""
+    (root / ".ballast").unlink(missing_ok=True)
+
+
+@scenario()
+def full_disk_before_staging(world: World, dice: Random) -> None:
+    """rv says so and nothing is submitted; with room it goes as ever."""
+    root = small_disk(world)
+    fill_up(root)
+    assert world.rv("up", "-d", "--run", "true").returncode == 125
+    free(root)
+    launch(world)
+
+
+@scenario("FAILED", "COMPLETED", "CANCELLED", "ENDED")
+def full_disk_before_the_claim(world: World, dice: Random) -> None:
+    """A job that cannot claim does not start the command."""
+    root = small_disk(world)
+    release = world.fill()
+    client = launch(world)
+    client.says("submitted 2 jobs")
+    fill_up(root)
+    release()
+    eventually(lambda: not world.live_jobs() or world.starts())
+    free(root)
+
+
+@scenario()
+def full_disk_at_the_end(world: World, dice: Random) -> None:
+    """The exit file is late or never there; Slurm's record is."""
+    root = small_disk(world)
+    launch(world, command=held(world))
+    eventually(world.starts)
+    fill_up(root)
+    let_go(world)
+    eventually(lambda: world.lines(world.work / "ends"))
+    if dice.random() < 0.5:
+        eventually(lambda: not world.live_jobs())
+    free(root)
+
+
+@scenario("FAILED", "COMPLETED", "CANCELLED", "ENDED")
+def read_only_disk_before_the_claim(world: World, dice: Random) -> None:
+    """Jobs that can write nothing start nothing."""
+    root = small_disk(world)
+    release = world.fill()
+    client = launch(world)
+    client.says("submitted 2 jobs")
+    client.kill(whole=True)
+    _remount(root, "ro")
+    release()
+    eventually(lambda: not world.live_jobs() or world.starts())
+    world.ps()
+    _remount(root, "rw")
+
+
+def _remount(root: Path, mode: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{mode}", root], check=True)

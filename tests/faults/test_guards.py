@@ -1,0 +1,135 @@
+"""The suite can fail: with each guard taken out of rv, a scenario that is green turns red."""
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.faults.harness import ROOT, World
+from tests.faults.lanes import Task, open_lanes, play_all
+from tests.faults.ledger import Row
+from tests.faults.scenarios.catalogue import ALL
+
+_LINK = re.compile(r'^\[ "\$rv_whole" .*ln -T .*\n', re.MULTILINE)
+_COMPARED = re.compile(r'^if \[ "\$rv_owner" != "\$RV_ME" \]; then\n(.*\n)*?fi\n', re.MULTILINE)
+
+
+def linked(text: str, link: str) -> str:
+    """The preamble with another line where it makes its link."""
+    assert len(_LINK.findall(text)) == 1, "the claim is made in other words now"
+    return _LINK.sub(lambda _: link, text)
+
+
+def no_claim(world: World) -> None:
+    """Whoever gets as far as the claim starts the command."""
+    world.override("_preamble.sh.j2", lambda text: _COMPARED.sub("", linked(text, "")))
+
+
+def plain_ln(world: World) -> None:
+    """`ln` without -T makes its link inside a directory that is in the way, and says 0."""
+    link = 'ln "claims/$RV_ME" claim 2>/dev/null || exit 0\n'
+    world.override("_preamble.sh.j2", lambda text: _COMPARED.sub("", linked(text, link)))
+
+
+def no_requeue_0(world: World) -> None:
+    """Slurm may run the winner again."""
+    world.override(
+        "_preamble.sh.j2", lambda text: re.sub(r"rv_slurm scontrol.*requeue=0.*", ":", text)
+    )
+
+
+def decline_by_exit(world: World) -> None:
+    """A job that finds its node unfit merely ends."""
+    world.override(
+        "_preamble.sh.j2", lambda text: text.replace('  rv_say "declined: $1"\n', "  exit 0\n")
+    )
+
+
+def instead(module: str, code: str) -> Callable[[World], None]:
+    """Run a copy of rv in which a function of a module is another one."""
+
+    def change(world: World) -> None:
+        copy = world.path / "copy"
+        for name in ("rv", "templates", "strategies"):
+            shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        path = copy / module
+        name = code.split("(", maxsplit=1)[0].removeprefix("def ")
+        assert f"\ndef {name}(" in path.read_text(encoding="utf-8")
+        path.write_text(f"{path.read_text(encoding='utf-8')}\n\n{code}\n", encoding="utf-8")
+        world.env["PYTHONPATH"] = str(copy)
+
+    return change
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What is taken out, the scenario that shows it, and what the books then say."""
+
+    remove: Callable[[World], None]
+    scenario: str
+    complaint: str
+
+
+GUARDS = {
+    "no claim": Guard(no_claim, "siblings_start_together", r"command started 2 times"),
+    "ln without -T": Guard(
+        plain_ln, "a_directory_in_place_of_the_claim", r"command started 2 times"
+    ),
+    "no requeue=0": Guard(
+        no_requeue_0, "the_winner_is_requeued_by_hand", r"LOST .* instead of COMPLETED"
+    ),
+    "decline by exit": Guard(
+        decline_by_exit, "the_only_free_node_is_broken", r"FAILED .* instead of COMPLETED"
+    ),
+    "no look-up by name": Guard(
+        instead(
+            "rv/cluster/jobs.py",
+            'def find_by_name_script(names, sentinel):\n    return _squeue(sentinel, " --name=nobody")',
+        ),
+        "sbatch_times_out_after_acceptance",
+        r"was submitted \d times",
+    ),
+    "no environment scrub": Guard(
+        instead(
+            "rv/cluster/environment.py",
+            "def scrubbed_environment(environ, clusters=''):\n    return dict(environ)",
+        ),
+        "a_hostile_environment",
+        r"says \w+ of a race whose job Slurm knows",
+    ),
+    "no reaping": Guard(
+        instead("rv/race/cancel.py", "def reap(seen, transport):\n    return ()"),
+        "the_winner_cannot_cancel",
+        r"left in the queue",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def rows(
+    request: pytest.FixtureRequest, sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Row]:
+    """The books of each scenario, played without the guard it is about."""
+    chosen = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.path == Path(__file__) and isinstance(item, pytest.Function)
+    ]
+    lanes = open_lanes(min(4, len(chosen)), tmp_path_factory.mktemp("guards"), sandbox_home)
+    tasks = [
+        Task(scenario=ALL[GUARDS[name].scenario], seed=0, prepare=GUARDS[name].remove, patience=15)
+        for name in chosen
+    ]
+    return {row.scenario: row for row in play_all(lanes, tasks)}
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_without_a_guard_its_scenario_is_red(rows: dict[str, Row], name: str) -> None:
+    """And the books name what went wrong."""
+    guard = GUARDS[name]
+    complaints = "\n".join(rows[guard.scenario].complaints)
+    print(complaints)
+    assert re.search(guard.complaint, complaints), complaints or "nothing is red"

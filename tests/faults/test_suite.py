@@ -1,0 +1,42 @@
+"""Every scenario once: each command starts at most once, nothing is left, and no state is wrong.
+
+The scenarios run side by side, on a few clusters; RV_SEED (0) is what their dice are thrown with.
+"""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.faults.lanes import Task, open_lanes, play_all
+from tests.faults.ledger import Row, table
+from tests.faults.scenarios.catalogue import ALL
+
+SEED = int(os.environ.get("RV_SEED", "0"))
+LANES = int(os.environ.get("RV_LANES", "4"))
+
+
+@pytest.fixture(scope="module")
+def rows(
+    request: pytest.FixtureRequest, sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Row]:
+    """The books of all the scenarios that are asked for."""
+    chosen = [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.path == Path(__file__) and isinstance(item, pytest.Function)
+    ]
+    lanes = open_lanes(min(LANES, len(chosen)), tmp_path_factory.mktemp("lanes"), sandbox_home)
+    found = play_all(lanes, [Task(scenario=ALL[name], seed=SEED) for name in chosen])
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        print(f"\n{table(found)}")
+    return {row.scenario: row for row in found}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_scenario(rows: dict[str, Row], name: str) -> None:
+    """Its books are in order."""
+    row = rows[name]
+    assert not row.complaints, "\n".join(row.complaints)
+    assert row.starts <= row.races
