@@ -77,18 +77,29 @@ def payload_names() -> tuple[str, ...]:
 
 
 def payload_files() -> dict[str, bytes]:
-    """Return every file that a payload may need on the cluster, by name: helpers too."""
+    """Return every file that a payload may need on the cluster, by its path below `payloads/`.
+
+    Their private packages (`_harness/main.py`) too; `rv.payloads` itself is no part of them.
+    """
     folder = files("rv") / "payloads"
     if not folder.is_dir():
         return {}
-    scripts = (file for file in _files(folder, ".py") if file.name != "__init__.py")
-    return {file.name: file.read_bytes() for file in scripts}
+    found = dict(_below(folder, ""))
+    return {name: data for name, data in found.items() if name != "__init__.py"}
 
 
 def _payloads() -> Iterator[Traversable]:
     folder = files("rv") / "payloads"
     if folder.is_dir():
         yield from (file for file in _files(folder, ".py") if not file.name.startswith("_"))
+
+
+def _below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+    for entry in folder.iterdir():
+        if entry.is_dir() and entry.name.startswith("_") and entry.name != "__pycache__":
+            yield from _below(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield f"{prefix}{entry.name}", entry.read_bytes()
 
 
 def _files(folder: Traversable, suffix: str) -> Iterator[Traversable]:

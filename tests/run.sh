@@ -20,12 +20,13 @@ print(*tomllib.loads(Path(sys.argv[1]).read_text())["dependency-groups"]["dev"],
 PY
 }
 
-need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck modulecmd:environment-modules
+need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck modulecmd:environment-modules chromium:chromium
 mapfile -t dev < <(dev_group)
 need_venv tests "$TORCH" "${dev[@]}"
 
 export PATH="$VENV/bin:$PATH"
 cd "$ROOT"
 # Most of the time is spent waiting for Slurm, so that three files at once do not fill two cores.
-[ $# -gt 0 ] || set -- --numprocesses=3 --dist=loadfile
+# In the order of the folders: those that wait for Slurm are begun first, the short ones fill up.
+[ $# -gt 0 ] || set -- --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 exec python -m pytest "$@" </dev/null

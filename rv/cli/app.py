@@ -23,6 +23,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "cost": ("rv.cli.cost", "Compare GPU models: what a request would cost on each."),
     "explain": ("rv.cli.explain", "Tell why a race still waits, and what would start now."),
     "snapshot": ("rv.cli.snapshot", "Print the cluster as JSON, to plan with elsewhere."),
+    "accept": ("rv.cli.accept", "Acceptance: test GPUs and nodes, judge and keep the results."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }
 """Each command's module, which has a `register(app)`, and its line in `rv --help`."""

@@ -16,7 +16,7 @@ from rv.models.site import Config, Setting
 _NO_DEFAULTS: Final = frozenset(
     {
         "checkpoint", "cluster", "config", "json", "mig", "min_time", "multi_node", "name",
-        "single_node", "snapshot",
+        "no_avoid", "single_node", "snapshot",
     }
 )  # fmt: skip
 """What is said for one launch, not for all."""

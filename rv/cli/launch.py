@@ -1,5 +1,8 @@
 """What `up` and `run` have in common: plan, show or start, follow, and turn the end into a code."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import typer
@@ -31,6 +34,14 @@ def dry_run(options: RequestOptions, command: Command | None) -> None:
         console.answer(plan_text(made.plan, made.sbatch_lines, made.request.widen_after))
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Raced:
+    """A race that was followed to its end; and the cluster and surroundings it had."""
+
+    status: "RaceStatus"
+    here: session.Session
+
+
 def launch(
     options: RequestOptions, command: Command | None, *, detach: bool, stops_unclaimed: bool
 ) -> None:
@@ -38,12 +49,25 @@ def launch(
 
     `stops_unclaimed`: Ctrl-C before there is a winner cancels the race instead of leaving it.
     """
-    from rv.cluster.environment import caller_environment
-    from rv.race.watch import GaveUp
-    from rv.ui.follow import Follower
-    from rv.workflow import launch as flow
-    from rv.workflow.shell import hold_shell
+    raced = race(options, command, detach=detach, stops_unclaimed=stops_unclaimed)
+    if raced is not None:
+        _finish(raced, options)
 
+
+def race(
+    options: RequestOptions, command: Command | None, *, detach: bool, stops_unclaimed: bool
+) -> Raced | None:
+    """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
+    from rv.cluster.environment import caller_environment
+    from rv.workflow import launch as flow
+
+    is_typed = options.retry and "retry" not in options.config.defaults
+    if is_typed and (detach or command is None):
+        raise RvError(
+            Kind.USAGE,
+            "--retry is for a command that is watched",
+            hint="leave out --detach, and give a command",
+        )
     if options.snapshot:
         raise RvError(
             Kind.USAGE,
@@ -52,22 +76,70 @@ def launch(
         )
     here = session.open_session(options.cluster)
     say_taken(options, command, here.target.label)
-    environment = caller_environment(here.environ)
+    environment = caller_environment(here.environ) | {"RV_UMASK": session.umask()}
     request = build_request(options, command)
     site = options.config.site
     made = flow.prepare(request, here.target, here.workdir, environment, here.now, site)
     for note in (*made.plan.notes, *made.plan.job_notes):
         console.say(note)
+    if detach:
+        _race_alone(made, options, here, stops_unclaimed=stops_unclaimed)
+        return None
+    status = _race(made, options, here, stops_unclaimed=stops_unclaimed)
+    for turn in range(1, request.retry + 1 if command else 1):
+        again = _again(made, status, turn, options, here)
+        if again is None:
+            break
+        made = again
+        status = _race(made, options, here, stops_unclaimed=stops_unclaimed)
+    return Raced(status=status, here=here)
+
+
+def _race(
+    made: "Launch", options: RequestOptions, here: session.Session, *, stops_unclaimed: bool
+) -> "RaceStatus":
+    """Start a race and follow it to its end, which is said."""
+    from rv.ui.follow import Follower
+    from rv.workflow import launch as flow
+    from rv.workflow.shell import hold_shell
+
     sink = Follower(json_only=options.json)
-    try:
-        race = flow.start(made, here.target, sink, detached=detach)
-        if detach:
-            _detached(race, options)
-            return
-        if command is None:
+    with _user_may_end(made, options, here, sink, stops_unclaimed=stops_unclaimed):
+        race = flow.start(made, here.target, sink, detached=False)
+        if made.request.command is None:
             status = hold_shell(race, made, here.target, sink)
         else:
             status = flow.watch(race, made, here.target, sink, until_claim=False)
+    sink.finish(status)
+    return status
+
+
+def _race_alone(
+    made: "Launch", options: RequestOptions, here: session.Session, *, stops_unclaimed: bool
+) -> None:
+    """Start a race that nobody watches, and say its name."""
+    from rv.ui.follow import Follower
+    from rv.workflow import launch as flow
+
+    sink = Follower(json_only=options.json)
+    with _user_may_end(made, options, here, sink, stops_unclaimed=stops_unclaimed):
+        _detached(flow.start(made, here.target, sink, detached=True), options)
+
+
+@contextmanager
+def _user_may_end(
+    made: "Launch",
+    options: RequestOptions,
+    here: session.Session,
+    sink: "Follower",
+    *,
+    stops_unclaimed: bool,
+) -> Iterator[None]:
+    """Turn Ctrl-C and `--wait-timeout` into what they mean for the race, and an exit code."""
+    from rv.race.watch import GaveUp
+
+    try:
+        yield
     except GaveUp:
         _stop(made.facts.race_dir, here)
         waited = f"gave up after {options.wait_timeout}"
@@ -76,19 +148,41 @@ def launch(
     except KeyboardInterrupt:
         _interrupted(made, here, sink, stops_unclaimed=stops_unclaimed)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    _finish(status, sink, options, here)
 
 
-def _finish(
-    status: "RaceStatus", sink: "Follower", options: RequestOptions, here: session.Session
-) -> None:
+def _again(
+    made: "Launch",
+    status: "RaceStatus",
+    turn: int,
+    options: RequestOptions,
+    here: session.Session,
+) -> "Launch | None":
+    """Plan the race anew where a node was lost under it, and say so; None where that is not so."""
+    from rv.workflow.retry import failed_nodes, may_retry, prepare_again
+
+    if not may_retry(status):
+        return None
+    try:
+        again = prepare_again(made, status, here.target, session.now(), options.config.site)
+    except RvError as error:
+        console.say(f"not raced again: {error.message}")
+        return None
+    nodes = ", ".join(failed_nodes(status))
+    without = f" without {nodes}" if nodes else ""
+    turns = f"{turn} of {made.request.retry}"
+    console.say(f"racing again ({turns}){without}: race {again.facts.race_id}")
+    return again
+
+
+def _finish(raced: Raced, options: RequestOptions) -> None:
     from rv.ui.documents import race_document
+    from rv.workflow.history import tidy
     from rv.workflow.outcome import exit_code
 
-    sink.finish(status)
     if options.json:
-        console.emit_json(race_document(status))
-    raise typer.Exit(exit_code(status, here.target.transport))
+        console.emit_json(race_document(raced.status))
+    tidy(raced.here.target, session.now())
+    raise typer.Exit(exit_code(raced.status, raced.here.target.transport))
 
 
 def _detached(race: Race, options: RequestOptions) -> None:
@@ -125,12 +219,12 @@ def _interrupted(
 
 def _stop(directory: str, here: session.Session) -> None:
     from rv.race.observe import load_race
-    from rv.workflow.history import stop_race
+    from rv.workflow.history import stop_races
 
     race = load_race(directory, here.target.transport)
-    stopped = stop_race(race, here.target) if race else None
-    if stopped and stopped.unconfirmed:
-        console.say(f"not confirmed: {stopped.unconfirmed}; rv ps will tell")
+    for stopped in stop_races([race] if race else [], here.target):
+        if stopped.unconfirmed:
+            console.say(f"not confirmed: {stopped.unconfirmed}; rv ps will tell")
 
 
 def say_taken(options: RequestOptions, command: Command | None, cluster: str) -> None:

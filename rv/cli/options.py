@@ -62,6 +62,7 @@ class RequestOptions:
     time: Annotated[
         str,
         typer.Option(
+            "--time",
             metavar="TIME",
             help="Walltime, such as 90m, 2h, 1d12h or 2:59:00; 2:59:00 unless given.",
         ),
@@ -101,6 +102,9 @@ class RequestOptions:
     exclude: Annotated[
         str, typer.Option("--exclude", "-x", metavar="NODES", help="Nodes to leave out.")
     ] = ""
+    no_avoid: Annotated[
+        bool, typer.Option("--no-avoid", help="Also nodes that acceptance found bad.")
+    ] = False
     preemptible: Annotated[
         bool, typer.Option("--preemptible", help="Also where jobs are preempted.")
     ] = False
@@ -138,6 +142,9 @@ class RequestOptions:
         float | None,
         typer.Option(min=0, metavar="X", help="Leave out what would cost more; see rv cost."),
     ] = None
+    retry: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Race again, N times, when a node is lost.")
+    ] = 0
     modules: Annotated[
         str,
         typer.Option(metavar="NAME,…", help="Environment modules to load before the command."),
@@ -184,6 +191,7 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         account=_plain("--account", options.account),
         qos=_plain("--qos", options.qos),
         exclude_nodes=_nodes(options.exclude),
+        no_avoid=options.no_avoid,
         constraint=options.constraint.strip(),
         preemptible=options.preemptible,
         power_up=options.power_up,
@@ -199,6 +207,7 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         widen_after=_seconds(options.widen_after),
         wait_timeout=_seconds(options.wait_timeout) if options.wait_timeout else None,
         max_cost=_cost(options.max_cost),
+        retry=options.retry,
     )
 
 

@@ -27,7 +27,9 @@ def up(
     *,
     profile: Annotated[
         str | None,
-        typer.Option(metavar="PROFILE", help="campus, small, gpu or a file. Default: small."),
+        typer.Option(
+            "--profile", metavar="PROFILE", help="campus, small, gpu or a file. Default: small."
+        ),
     ] = None,
     name: Name = "default",
     directory: Annotated[
@@ -36,7 +38,7 @@ def up(
     ] = None,
     user: Annotated[
         list[str] | None,
-        typer.Option(metavar="USER", help="Let this local user submit too. Repeatable."),
+        typer.Option("--user", metavar="USER", help="Let this local user submit too. Repeatable."),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -81,7 +83,10 @@ def status(
 def load(
     *,
     share: Annotated[
-        float, typer.Option(metavar="SHARE", help="Which share of the GPUs to keep busy, 0 to 1.")
+        float,
+        typer.Option(
+            "--share", metavar="SHARE", help="Which share of the GPUs to keep busy, 0 to 1."
+        ),
     ] = 0.8,
     shortest: Annotated[
         str, typer.Option("--min", metavar="TIME", help="The shortest job, such as 30s.")

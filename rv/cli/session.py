@@ -65,6 +65,13 @@ def working_directory() -> str:
         ) from error
 
 
+def umask() -> str:
+    """The caller's umask, which the command is to have: rv itself writes for this user alone."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return f"{mask:04o}"
+
+
 def now() -> float:
     """Seconds since the epoch."""
     return time.time()

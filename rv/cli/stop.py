@@ -20,15 +20,15 @@ def stop(
     json: JsonOption = False,
 ) -> None:
     """Cancel races whole: every job of theirs, those never heard of again too."""
-    from rv.workflow.history import find_races, open_races, stop_race
+    from rv.workflow.history import find_races, open_races, stop_races
 
     if everything and races:
         raise RvError(Kind.USAGE, "--all and names exclude each other", hint="give one of them")
     here = session.open_session(cluster)
     chosen = open_races(here.target) if everything else find_races(races or [], here.target)
     rows = []
-    for race in chosen:
-        stopped = stop_race(race, here.target)
+    for stopped in stop_races(chosen, here.target):
+        race = stopped.race
         rows.append(
             {
                 "race": race.race_id,

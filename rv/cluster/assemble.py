@@ -1,5 +1,6 @@
 """From the frames of a probe to a snapshot. Pure: no clock, no files, no processes."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
@@ -19,6 +20,7 @@ from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
 _NEEDED: Final = ("config", "nodes", "partitions", "queue")
 _NOTHING: Final = Frame(exit_code=1, stdout="", stderr="was not asked")
 _NO_SLURM: Final = 127
+_DENIED: Final = re.compile(r"access/permission denied", re.IGNORECASE)
 
 
 def build_snapshot(frames: Mapping[str, Frame], sentinel: str) -> Snapshot:
@@ -77,11 +79,21 @@ def _silent(why: str) -> RvError:
     )
 
 
+def _hidden(name: str, why: str) -> RvError:
+    return RvError(
+        Kind.REFUSED,
+        f"Slurm does not show its {name} to you: {why}",
+        hint="PrivateData hides them; --snapshot FILE plans on what somebody else saved",
+    )
+
+
 def _require_slurm(frames: Mapping[str, Frame]) -> None:
     for name in _NEEDED:
         frame = frames.get(name, _NOTHING)
         if frame.exit_code == _NO_SLURM:
             raise no_slurm()
+        if not frame.is_good and _DENIED.search(frame.stderr):
+            raise _hidden(name, _why(frame))
         if not frame.is_good:
             raise _silent(_why(frame))
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from rv.transport.places import is_own, make_private
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
@@ -25,7 +27,8 @@ class Answer:
 class SnapshotCache:
     """Keeps answers in `directory`, one file (0600) for each kind of answer of the cluster `key`.
 
-    A cache that cannot be read or written is an empty one: it never makes a command fail.
+    A cache that cannot be read or written, or that other users can write to, is an empty one: it
+    never makes a command fail.
     """
 
     directory: Path
@@ -44,8 +47,9 @@ class SnapshotCache:
         head = json.dumps({"at": self.clock(), "sentinel": sentinel})
         parts = (f"{head}\n".encode(), text.encode("utf-8", "surrogatepass"))
         with suppress(OSError):
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._replace(kind, parts)
+            make_private(self.directory)
+            if is_own(self.directory):
+                self._replace(kind, parts)
 
     def forget(self) -> None:
         """Drop what tells of the queue, after something that changed it."""
@@ -60,7 +64,7 @@ class SnapshotCache:
     def _read(self, kind: str) -> Answer | None:
         try:
             path = self._path(kind)
-            if path.stat().st_uid != os.geteuid():
+            if not is_own(self.directory) or path.stat().st_uid != os.geteuid():
                 return None
             head, _, text = path.read_bytes().decode("utf-8", "surrogatepass").partition("\n")
             about = json.loads(head)

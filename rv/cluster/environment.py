@@ -10,8 +10,13 @@ _SLURM: Final = re.compile(
     r"|SMAP|SVIEW)_.*",
     re.DOTALL,
 )
-# Each of these changes what a child bash does before its first line, or cannot be set in bash.
-_BASH: Final = re.compile(r"(?:BASH.*|ENV|SHELLOPTS|E?UID|PPID|CDPATH|GLOBIGNORE|IFS)", re.DOTALL)
+# Each of these changes what the same lines do in a child bash, or cannot be set in bash: where `cd`
+# goes, which programs are found, how deep functions go, how long `read` waits, what grep looks for.
+_BASH: Final = re.compile(
+    r"(?:BASH.*|ENV|SHELLOPTS|E?UID|PPID|CDPATH|GLOBIGNORE|IFS|POSIXLY_CORRECT|EXECIGNORE|FUNCNEST"
+    r"|TMOUT|PS4|GREP_OPTIONS)",
+    re.DOTALL,
+)
 _SESSION: Final = re.compile(
     r"PWD|OLDPWD|SHLVL|_|PS[0-4]|PROMPT_COMMAND|HOSTNAME|HOST|TMPDIR|TMP|TEMP|MAIL|KRB5CCNAME"
     r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION_.*|XDG_SEAT|XDG_VTNR"

@@ -9,7 +9,7 @@ from rv.cluster import tres
 from rv.models.snapshot import GpuGroup
 
 # The bracketed tail is sockets, `(S:0-1)`, or device numbers, `(IDX:4-6)`; it may hold commas.
-_ITEM: Final = re.compile(r"(?:gres[:/])?gpu((?::[^:,(]*|:\(null\))*)(?:\([^)]*\))?(?=,|$)")
+_ITEM: Final = re.compile(r"(?:gres[:/])?gpu((?::[^:,(]*|:\(null\))*)(?:\([^()]*\))?(?=,|$)")
 _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _NO_TYPE: Final = frozenset({"", "(null)", "no_consume"})
 

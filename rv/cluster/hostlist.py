@@ -8,31 +8,68 @@ from typing import Final
 LIMIT: Final = 100_000
 """Most names one list expands to; a larger one gives its first ones."""
 
+_TOTAL: Final = 1_000_000
+_CHARACTERS: Final = 8_000_000
 _PIECE: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\]|[\[\]])+")
 _PART: Final = re.compile(r"\[([^\[\]]*)\]|[^\[\]]+|[\[\]]")
 _RANGE: Final = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?", re.ASCII)
+_PARTS: Final = 64
 _NOTHING: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "None assigned", "Unknown"})
 
 
-def expand(text: str) -> tuple[str, ...]:
-    """Return the names of a list in its order, at most `LIMIT`; text that is no list is a name."""
+def expand(text: str, most: int = LIMIT) -> tuple[str, ...]:
+    """Return the names of a list in its order, at most `most`; text that is no list is a name."""
     if text in _NOTHING:
         return ()
     if "[" not in text:
-        return tuple(name for name in text.split(",") if name)[:LIMIT]
-    return tuple(islice(_all_names(text), LIMIT))
+        return tuple(name for name in text.split(",") if name)[:most]
+    return tuple(_until_long(islice(_all_names(text, most), most)))
 
 
-def _all_names(text: str) -> Iterator[str]:
+class Expander:
+    """Expands the lists of one answer, whose names are at most a million in all.
+
+    No cluster's answer has more, but a damaged one may.
+    """
+
+    def __init__(self) -> None:
+        self._left = _TOTAL
+
+    def expand(self, text: str) -> tuple[str, ...]:
+        """Return the names of a list, as far as there is room for them."""
+        names = expand(text, min(LIMIT, self._left))
+        self._left -= len(names)
+        return names
+
+
+def _until_long(names: Iterator[str]) -> Iterator[str]:
+    """Stop where the names come to more text than the largest cluster has."""
+    left = _CHARACTERS
+    for name in names:
+        left -= len(name)
+        if left < 0:
+            return
+        yield name
+
+
+def _all_names(text: str, most: int) -> Iterator[str]:
     for piece in _PIECE.finditer(text):
-        yield from map("".join, product(*_pools(piece[0])))
+        parts = list(_PART.finditer(piece[0]))
+        if len(parts) > _PARTS:
+            yield piece[0]  # no list that Slurm writes
+        elif all(map(_has_choice, parts)):
+            yield from map("".join, product(*_pools(parts, most)))
 
 
-def _pools(piece: str) -> list[list[str]]:
-    """Return the choices at each part of a piece, only as many as the first `LIMIT` names need."""
+def _has_choice(part: re.Match[str]) -> bool:
+    """Whether a part has any name; a range that runs backwards has none."""
+    return part[1] is None or next(_choices(part[1]), None) is not None
+
+
+def _pools(parts: list[re.Match[str]], most: int) -> list[list[str]]:
+    """Return the choices at each part of a piece, only as many as the first `most` names need."""
     pools: list[list[str]] = []
-    most = LIMIT
-    for part in reversed(list(_PART.finditer(piece))):
+    for part in reversed(parts):
         choices = iter([part[0]]) if part[1] is None else _choices(part[1])
         pool = list(islice(choices, most))
         most = -(-most // max(1, len(pool)))

@@ -23,6 +23,7 @@ _SACCT: Final = (
     "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "Partition", "NodeList", "JobName",
 )  # fmt: skip
 _JOB: Final = re.compile(r"JobId=(\d{1,10}) (?:.*? )?JobName=(.*?) (UserId=.*)", re.ASCII)
+_CANCELLED_BY: Final = re.compile(r"CANCELLED by (\d{1,10})", re.ASCII)
 _ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
 # Only the first record of an answer is marked, so a newline in a job's name adds no record.
 _SHOW_ONE: Final = r"""
@@ -150,9 +151,12 @@ def _shown_job(line: str) -> JobRecord | None:
 
 def _sacct_row(columns: Sequence[str]) -> JobRecord | None:
     value = dict(zip(_SACCT, columns, strict=False))
-    match = _ID.match(value.get("JobIDRaw", ""))
+    match = _ID.fullmatch(value.get("JobIDRaw", ""))
     if match is None or len(columns) != len(_SACCT):
         return None
+    if job_state(value["State"]).is_terminal and words.time(value["End"]) is None:
+        # A start that is recorded late bears a word for an end (FAILED 0:0) before it has one.
+        value["State"] = JobState.RUNNING
     return _record(
         source="sacct",
         job_id=int(match[1]),
@@ -179,7 +183,7 @@ def _record(
         name=printable(name),
         state=state,
         source=source,
-        reason=printable(words.word(value.get("Reason", ""))),
+        reason=_reason(value, state),
         partition=value.get("Partition", ""),
         nodes=_nodes(value.get("NodeList", "")),
         submitted=submitted,
@@ -191,6 +195,15 @@ def _record(
         restarts=words.number(restarts) or 0,
         excluded_nodes=_nodes(value.get("ExcNodeList", "")),
     )
+
+
+def _reason(value: dict[str, str], state: JobState) -> str:
+    """Why a job waits or ended; who cancelled it; of a state without a name here, Slurm's word."""
+    said = value.get("State", "")
+    if state is JobState.UNKNOWN:
+        return printable(said)
+    author = _CANCELLED_BY.fullmatch(said)
+    return f"by uid {author[1]}" if author else printable(words.word(value.get("Reason", "")))
 
 
 def _nodes(text: str) -> str:

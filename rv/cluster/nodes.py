@@ -21,6 +21,12 @@ _SIGNS: Final = {
     "^": "REBOOT_ISSUED",
     "-": "PLANNED",
 }
+_OLDER_WORDS: Final = {
+    "POWER": "POWERED_DOWN",  # 20.11
+    "POWER_SAVING": "POWERED_DOWN",
+    "REBOOT": "REBOOT_REQUESTED",
+    "NO_RESPOND": "NOT_RESPONDING",
+}
 _SIGNED: Final = re.compile(r"([A-Za-z_]+)([*~#%!$@^-]*)", re.ASCII)
 _REASON: Final = re.compile(r"\sReason=(.*)")
 _STAMP: Final = re.compile(r" \[[^\[\]@ ]+@[^\[\] ]+\]")
@@ -34,12 +40,16 @@ def parse_nodes(text: str) -> tuple[Node, ...]:
 
 @lru_cache(maxsize=256)
 def parse_states(text: str) -> frozenset[str]:
-    """Split `MIXED+PLANNED`; a sign of sinfo (`idle~`, `DOWN*`) becomes Slurm's word for it."""
+    """Split `MIXED+PLANNED`; a sign of sinfo (`idle~`, `DOWN*`) becomes Slurm's word for it.
+
+    Words that Slurm has replaced since 20.11 become the later ones.
+    """
     found = set()
     for part in text.upper().split("+"):
         match = _SIGNED.match(part.strip())
         if match:
-            found |= {match[1], *(_SIGNS[sign] for sign in match[2])}
+            word = _OLDER_WORDS.get(match[1], match[1])
+            found |= {word, *(_SIGNS[sign] for sign in match[2])}
     return frozenset(found)
 
 

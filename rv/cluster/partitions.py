@@ -2,23 +2,24 @@
 
 from rv.cluster import tres, words
 from rv.cluster.fields import fields, records
-from rv.cluster.hostlist import expand
+from rv.cluster.hostlist import Expander
 from rv.models.snapshot import Partition
 
 
 def parse_partitions(text: str) -> tuple[Partition, ...]:
     """Read every partition; a line that names none is left out."""
-    found = (_partition(fields(line)) for line in records(text, "PartitionName"))
+    lists = Expander()
+    found = (_partition(fields(line), lists) for line in records(text, "PartitionName"))
     return tuple(partition for partition in found if partition.name)
 
 
-def _partition(value: dict[str, str]) -> Partition:
+def _partition(value: dict[str, str], lists: Expander) -> Partition:
     def of(key: str) -> str:
         return value.get(key, "")
 
     return Partition(
         name=of("PartitionName"),
-        nodes=expand(of("Nodes")),
+        nodes=lists.expand(of("Nodes")),
         state=of("State") or "UP",
         is_default=of("Default") == "YES",
         hidden=of("Hidden") == "YES",

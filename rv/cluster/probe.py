@@ -15,6 +15,7 @@ from rv.cluster.text import last_line
 from rv.errors import Kind, RvError
 from rv.models.snapshot import Snapshot
 from rv.transport import Transport
+from rv.transport.patience import ask_again
 
 SHARED_FOR: Final = timedelta(seconds=30)
 """How long one snapshot serves all of a user's rv processes."""
@@ -67,8 +68,7 @@ def take_snapshot(
     stored = _stored_probe(cache, max_age)
     if stored is not None and accounts is not None:
         return build_snapshot(stored.frames | accounts, stored.sentinel)
-    answer = _ask(transport, timeout, with_accounts=accounts is None)
-    snapshot = build_snapshot(answer.frames | (accounts or {}), answer.sentinel)
+    answer, snapshot = _ask_again(transport, timeout, accounts)
     if cache is not None:
         cache.store("probe", answer.text, answer.sentinel)
         if accounts is None:
@@ -82,6 +82,25 @@ class _Framed:
     text: str
     sentinel: str
     frames: dict[str, Frame]
+
+
+def _ask_again(
+    transport: Transport, timeout: float, accounts: dict[str, Frame] | None
+) -> tuple["_Framed", Snapshot]:
+    """Ask, and again for some seconds where Slurm does not answer: a probe changes nothing."""
+    errors: list[RvError] = []
+
+    def ask() -> tuple[_Framed, Snapshot] | None:
+        try:
+            answer = _ask(transport, timeout, with_accounts=accounts is None)
+            return answer, build_snapshot(answer.frames | (accounts or {}), answer.sentinel)
+        except RvError as error:
+            errors.append(error)
+            return None
+
+    if (found := ask_again(ask)) is None:
+        raise errors[-1]
+    return found
 
 
 def _ask(transport: Transport, timeout: float, *, with_accounts: bool) -> _Framed:

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final
 
 from rv.cluster import tres, words
-from rv.cluster.hostlist import expand
+from rv.cluster.hostlist import Expander
 from rv.cluster.text import printable
 from rv.models.job import job_state
 from rv.models.snapshot import QueuedJob
@@ -27,16 +27,17 @@ def squeue_line(sentinel: str) -> str:
 def parse_queued(text: str, sentinel: str) -> tuple[QueuedJob, ...]:
     """Read the rows; what does not start as one is the rest of somebody's job name."""
     mark = f"{sentinel}|"
+    lists = Expander()
     jobs = []
     for line in text.split("\n"):
         job_id, _, rest = line.partition(mark)
         columns = rest.split("|", len(_FIELDS))
         if job_id[:1].isdigit() and len(columns) == len(_FIELDS) + 1:
-            jobs.append(_job(job_id, columns))
+            jobs.append(_job(job_id, columns, lists))
     return tuple(jobs)
 
 
-def _job(job_id: str, columns: list[str]) -> QueuedJob:
+def _job(job_id: str, columns: list[str], lists: Expander) -> QueuedJob:
     value = dict(zip(_FIELDS, columns, strict=False))
     held = _held(value["tres-alloc"])
     gpus, gpu_type = _gpus(value, held)
@@ -47,8 +48,8 @@ def _job(job_id: str, columns: list[str]) -> QueuedJob:
         state=job_state(value["State"]),
         account=words.word(value["Account"]),
         qos=words.word(value["QOS"]),
-        nodes=expand(value["NodeList"]),
-        planned_nodes=expand(value["SchedNodes"]),
+        nodes=lists.expand(value["NodeList"]),
+        planned_nodes=lists.expand(value["SchedNodes"]),
         start=words.time(value["StartTime"]),
         end=words.time(value["EndTime"]),
         cpus=words.number(value["NumCPUs"]) or 0,

@@ -2,23 +2,24 @@
 
 from rv.cluster import words
 from rv.cluster.fields import fields, records
-from rv.cluster.hostlist import expand
+from rv.cluster.hostlist import Expander
 from rv.models.snapshot import Reservation
 
 
 def parse_reservations(text: str) -> tuple[Reservation, ...]:
     """Read every reservation that has a name, a start and an end."""
-    found = (_reservation(fields(line)) for line in records(text, "ReservationName"))
+    lists = Expander()
+    found = (_reservation(fields(line), lists) for line in records(text, "ReservationName"))
     return tuple(reservation for reservation in found if reservation is not None)
 
 
-def _reservation(value: dict[str, str]) -> Reservation | None:
+def _reservation(value: dict[str, str], lists: Expander) -> Reservation | None:
     start, end = words.time(value.get("StartTime", "")), words.time(value.get("EndTime", ""))
     if start is None or end is None or not value["ReservationName"]:
         return None
     return Reservation(
         name=value["ReservationName"],
-        nodes=expand(value.get("Nodes", "")),
+        nodes=lists.expand(value.get("Nodes", "")),
         start=start,
         end=end,
         users=words.words(value.get("Users", "")),

@@ -12,6 +12,8 @@ _SECONDS: Final = re.compile(r"(\d{1,9}) (sec|min|hour)\w*", re.ASCII)
 _AMOUNT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)[Bcn]?", re.ASCII | re.IGNORECASE)
 _MIB_PER: Final = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 _UNIT_SECONDS: Final = {"sec": 1, "min": 60, "hour": 3600}
+_YEARS: Final = range(1970, 3000)  # beyond them a sum of a time and a duration is none
+_LONGEST: Final = timedelta(days=1_000_000)
 _NOTHING: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none"})
 
 
@@ -30,9 +32,10 @@ def time(text: str) -> datetime | None:
     """Read `2026-11-21T04:19:35`; None for `N/A`, `Unknown`, `None` and the like."""
     word = text.strip()
     try:
-        return datetime.fromisoformat(word) if _TIME.fullmatch(word) else None
+        moment = datetime.fromisoformat(word) if _TIME.fullmatch(word) else None
     except ValueError:
         return None
+    return moment if moment and moment.year in _YEARS else None
 
 
 def duration(text: str) -> timedelta | None:
@@ -43,11 +46,12 @@ def duration(text: str) -> timedelta | None:
     parts = [int(part) for part in match[2].split(":")]
     if match[1] is not None:  # D-H[:M[:S]]
         hours, minutes, seconds = (*parts, 0, 0)[:3]
-        return timedelta(int(match[1]), seconds, minutes=minutes, hours=hours)
-    if len(parts) == 1:
-        return timedelta(minutes=parts[0])
-    hours, minutes, seconds = (0, *parts)[-3:]
-    return timedelta(hours=hours, minutes=minutes, seconds=seconds)
+    elif len(parts) == 1:
+        hours, minutes, seconds = 0, parts[0], 0
+    else:
+        hours, minutes, seconds = (0, *parts)[-3:]
+    span = timedelta(int(match[1] or 0), seconds, minutes=minutes, hours=hours)
+    return min(span, _LONGEST)
 
 
 def configured_seconds(text: str) -> timedelta | None:

@@ -14,6 +14,10 @@ from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hi
 
 Value = TypeVar("Value")
 
+_LARGEST: Final = 10**15
+_LONGEST: Final = timedelta(days=1_000_000)
+_YEARS: Final = range(1970, 3000)
+
 
 def plain(value: Any) -> Any:
     """Turn a value of the models into what JSON can hold."""
@@ -34,7 +38,8 @@ def plain(value: Any) -> Any:
 def build(kind: type[Value], fields: Mapping[str, Any]) -> Value:
     """Make a value of a frozen class from what `plain` made of one.
 
-    Raises `ValueError` or `TypeError` for fields that are missing or of another type.
+    Raises `ValueError` or `TypeError` for fields that are missing, of another type, or so large
+    that no sum of two would be a number, a time or a duration.
     """
     hints = _hints(kind)
     known = {name: _read(hints[name], value) for name, value in fields.items() if name in hints}
@@ -68,13 +73,30 @@ def _read_one(hint: Any, value: Any) -> Any:
             raise ValueError(f"an object was expected, not {value!r:.40}")
         return build(hint, value)
     if hint is datetime:
-        return datetime.fromisoformat(value)
+        return _moment(value)
     if hint is timedelta:
-        return timedelta(seconds=value)
+        return _span(value)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return hint(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        value = float(value)
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise ValueError(f"{value!r:.40} is not of type {hint.__name__}")
+    if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+        raise ValueError(f"{value!r:.40} is too large")
     return value
+
+
+def _moment(value: str) -> datetime:
+    """Read a time on Slurm's clock, which has no zone."""
+    moment = datetime.fromisoformat(value)
+    if moment.tzinfo is not None or moment.year not in _YEARS:
+        raise ValueError(f"{value!r:.40} is no time on Slurm's clock")
+    return moment
+
+
+def _span(value: float) -> timedelta:
+    span = timedelta(seconds=value)
+    if not timedelta(0) <= span <= _LONGEST:
+        raise ValueError(f"{value!r:.40} is no duration")
+    return span

@@ -94,7 +94,7 @@ class Race:
 
     `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers;
     `chain` is None for a command that cannot resume, `request` in records of an rv that did not
-    write it down.
+    write it down. `retry_of` is the race that was lost and that this one starts again, "" for most.
     """
 
     race_id: str
@@ -111,6 +111,7 @@ class Race:
     waves: tuple[tuple[int, ...], ...]
     chain: Chain | None = None
     request: Request | None = None
+    retry_of: str = ""
 
     @property
     def next_name(self) -> str:
@@ -207,8 +208,9 @@ class Segment:
 class Marks:
     """What the race directory holds. Numbers are those of submissions.
 
-    `job_ids` were learned at submission; `refused` has Slurm's words; `absent_since` says when a
-    healthy controller first did not know a job any more.
+    `sent` says when sbatch was last called (epoch seconds on the clock there), written just before;
+    `job_ids` were learned from its answer; `refused` has Slurm's words; `absent_since` says
+    when a healthy controller first did not know a job.
     """
 
     claim: Claim | None = None
@@ -216,6 +218,7 @@ class Marks:
     lost: str = ""
     stopped: bool = False
     job_ids: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    sent: tuple[tuple[int, float], ...] = ()
     refused: tuple[tuple[int, str], ...] = ()
     declined: tuple[tuple[str, str], ...] = ()
     exhausted: tuple[tuple[int, str], ...] = ()
@@ -223,6 +226,8 @@ class Marks:
     warnings: tuple[tuple[str, str], ...] = ()
     absent_since: tuple[tuple[int, float], ...] = ()
     segments: tuple[Segment, ...] = ()
+    gone: bool = False
+    """The directory was deleted since: the others are what was read before."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

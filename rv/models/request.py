@@ -51,7 +51,9 @@ class Request:
     whose jobs others may end, `power_up` nodes that Slurm has to switch on first.
     `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
     in a hole must have. `checkpoint`: the command can resume, so that its time may be split.
-    `max_cost` is in the site's unit.
+    `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
+    `no_avoid`: also nodes that acceptance found bad. `retry` is how often the watching client
+    starts a race again whose node was lost.
     """
 
     gpus: int = 1
@@ -66,6 +68,8 @@ class Request:
     account: str = ""
     qos: str = ""
     exclude_nodes: tuple[str, ...] = ()
+    only_nodes: tuple[str, ...] = ()
+    no_avoid: bool = False
     constraint: str = ""
     preemptible: bool = False
     power_up: bool = False
@@ -85,6 +89,7 @@ class Request:
     checkpoint_buffer: timedelta | None = None
     checkpoint_signal: ChainSignal = ChainSignal.USR1
     max_cost: float | None = None
+    retry: int = 0
 
     @property
     def reservations(self) -> tuple[str, ...]:

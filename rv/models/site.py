@@ -36,7 +36,8 @@ class Site:
     """Facts of the site that no Slurm command tells.
 
     `prices` are by canonical GPU model; `unit` names what they, and Slurm's billing weights, are
-    counted in. `skipped` maps a partition to the origin of the wish to leave it out.
+    counted in. `skipped` maps a partition to the origin of the wish to leave it out. `avoided` maps
+    a node to the reason why rv itself sends nothing there.
     """
 
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -44,6 +45,7 @@ class Site:
     skipped: Mapping[str, str] = field(default_factory=dict)
     max_fanout: Ceiling | None = None
     aliases: tuple[Alias, ...] = ()
+    avoided: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,16 +1,30 @@
 """Read the YAML that people write, and name file, line and nearest key where it is wrong."""
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
 from functools import lru_cache
 from importlib.resources.abc import Traversable
-from math import inf
 from typing import Any, Final, NoReturn
 
 from rv.errors import Kind, RvError
 
 _SIMILARITY: Final = 0.4
+_DEEPEST: Final = 5_000
+_MOST: Final = 10**15
+_LONGEST: Final = 80
+_INDENTED: Final = re.compile(rf"^[ \t?:-]{{{_DEEPEST}}}", re.MULTILINE)
+_UNFIT: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What PyYAML lets out for words that do not fit their kind: a 13th month, an empty `!!int`."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -31,6 +45,11 @@ class Document:
     def fail(self, path: tuple[str, ...], problem: str, *, hint: str = "") -> NoReturn:
         """Raise `RvError(CONFIG)` that names the file and the line of the key at `path`."""
         raise RvError(Kind.CONFIG, f"{self.origin(path)}: {problem}", hint=hint)
+
+    def refuse(self, path: tuple[str, ...], wanted: str, *, hint: str = "") -> NoReturn:
+        """Raise for the value at `path`, which is not what is wanted; a long one is cut."""
+        value = _shown(self.get(path, None))
+        self.fail(path, f"{path[-1]} must be {wanted}, not {value}", hint=hint)
 
     def origin(self, path: tuple[str, ...]) -> str:
         """Name the file and the line of the key at `path`: `gpus.yaml:12`."""
@@ -56,28 +75,36 @@ class Document:
         """Return the string at `path`."""
         value = self.get(path, default)
         if not isinstance(value, str):
-            self.fail(path, f"{path[-1]} must be text, not {value!r}")
+            self.refuse(path, "text")
         return value
+
+    def word_at(self, path: tuple[str, ...]) -> str:
+        """Return the text, number or date at `path` as text, "" for nothing."""
+        value = self.get(path, None)
+        small = isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
+        if not small and not isinstance(value, str | float | date | None):
+            self.refuse(path, "text or a number")
+        return "" if value is None else str(value)
 
     def whole(self, path: tuple[str, ...], default: int = 0) -> int:
         """Return the whole number at `path`; never below zero."""
         value = self.get(path, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            self.fail(path, f"{path[-1]} must be a whole number, not {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+            self.refuse(path, "a whole number")
         return value
 
     def number(self, path: tuple[str, ...]) -> float:
         """Return the number at `path`, which must be there; never below zero, never infinite."""
         value = self.get(path, None)
-        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < inf:
-            self.fail(path, f"{path[-1]} must be a number, not {value!r}")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _MOST:
+            self.refuse(path, "a number")
         return float(value)
 
     def words(self, path: tuple[str, ...]) -> tuple[str, ...]:
         """Return the list of strings at `path`."""
         value = self.get(path, [])
         if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
-            self.fail(path, f"{path[-1]} must be a list of words, not {value!r}")
+            self.refuse(path, "a list of words")
         return tuple(value)
 
     def get(self, path: tuple[str, ...], default: object) -> Any:
@@ -104,6 +131,18 @@ class Document:
         return line
 
 
+def _shown(value: object) -> str:
+    """Write a value for a message; by aliases, a short file can hold one without end."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple | set):
+        return "a list"
+    if isinstance(value, int) and abs(value) > _MOST:
+        return "one of that size"
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 @lru_cache(maxsize=4)
 def _composed(text: str) -> Any:
     """Parse a file's text with its line numbers: once, for every value that tells where it is."""
@@ -125,12 +164,19 @@ def read_document(file: Traversable) -> Document:
     name = str(file)
     try:
         text = file.read_text(encoding="utf-8")
+        _check_depth(text)
         data = yaml.load(text, Loader=_loader())  # noqa: S506 - one of the two safe loaders
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise RvError(Kind.CONFIG, f"{name}:{line}: {error.problem}") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError, *_UNFIT) as error:
         raise RvError(Kind.CONFIG, f"{name}: cannot be read: {error}") from error
     document = Document(name, text, {} if data is None else data)
     document.mapping(())
     return document
+
+
+def _check_depth(text: str) -> None:
+    """Raise `ValueError` for what is nested so deeply that libyaml would end the process."""
+    if text.count("[") + text.count("{") > _DEEPEST or _INDENTED.search(text):
+        raise ValueError(f"it may be nested more than {_DEEPEST} deep")

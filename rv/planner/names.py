@@ -25,8 +25,9 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
     if request.account and snapshot.associations:
         mine = (association.account for association in snapshot.associations)
         _check("account of yours", request.account, mine)
-    nodes = {node.name for node in snapshot.nodes} if request.exclude_nodes else set()
-    for name in request.exclude_nodes:
+    named = (*request.exclude_nodes, *request.only_nodes)
+    nodes = {node.name for node in snapshot.nodes} if named else set()
+    for name in named:
         _check("node", name, nodes)
     for name in request.reservations:
         _check("reservation", name, (r.name for r in snapshot.reservations))

@@ -49,26 +49,33 @@ _SETTLED: Final = frozenset({"IDLE", "MIXED", "ALLOCATED"})
 class Offer:
     """Which nodes a request may have: those it avoids are out, and what it asks for is in.
 
+    `failing` are nodes that acceptance found bad, `wanted` the only ones it asks for, None for any.
     `reserved` are the nodes of the reservation it names, None where it names none. `tolerated`
     are reasons of lost nodes that do not count.
     """
 
     avoided: frozenset[str] = frozenset()
+    failing: frozenset[str] = frozenset()
+    wanted: frozenset[str] | None = None
     reserved: frozenset[str] | None = None
     tolerated: frozenset[str] = frozenset()
 
     def lost_because(self, node: Node) -> str:
         """Say why no job can be sent to a node ("drained"); "" where one can."""
+        if node.name in self.failing:
+            return "failing acceptance"
         if node.name in self.avoided:
             return "excluded"
+        if self.wanted is not None and node.name not in self.wanted:
+            return "not asked for"
         if self.reserved is not None and node.name not in self.reserved:
             return "outside the reservation"
         words = [_LOST[state] for state in sorted(node.states) if state in _LOST]
         return next((word for word in words if word not in self.tolerated), "")
 
 
-def offer(request: Request, snapshot: Snapshot) -> Offer:
-    """Read from a request and a snapshot which nodes may be had."""
+def offer(request: Request, snapshot: Snapshot, failing: Iterable[str] = ()) -> Offer:
+    """Read from a request and a snapshot which nodes may be had; `failing` ones may not."""
     tolerated = set()
     if request.power_up:
         tolerated.add(ASLEEP)
@@ -81,6 +88,8 @@ def offer(request: Request, snapshot: Snapshot) -> Offer:
         reserved = frozenset(name for reservation in named for name in reservation.nodes)
     return Offer(
         avoided=frozenset(request.exclude_nodes),
+        failing=frozenset(failing),
+        wanted=frozenset(request.only_nodes) if request.only_nodes else None,
         reserved=reserved,
         tolerated=frozenset(tolerated),
     )

@@ -1,7 +1,7 @@
 """From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rv.models.plan import Exclusion, Plan, Strategy
@@ -24,7 +24,7 @@ from rv.planner.pools import Pool, constrained, told_apart
 from rv.planner.rank import queues, rank
 from rv.planner.reasons import Unfit
 from rv.planner.select import select
-from rv.planner.sites import capped, check_not_skipped, unknown_prices
+from rv.planner.sites import avoided, capped, check_not_skipped, unknown_prices
 from rv.planner.usage import unseen_notes
 from rv.planner.waves import Compiled, compile_jobs
 
@@ -66,9 +66,13 @@ def plan(
     `RvError(INFEASIBLE)` for GPU types that are not among this cluster's.
     """
     check_names(request, snapshot)
+    failing = avoided(request, snapshot, site)
+    left_out = tuple(exclusion.what for exclusion in failing)
+    request = replace(request, exclude_nodes=(*request.exclude_nodes, *left_out))
     enabled = [family for family in families if family.enabled]
     draft = _Draft()
-    pools = _pools(request, snapshot, catalogue, draft)
+    pools = _pools(request, snapshot, catalogue, draft, left_out)
+    draft.excluded.extend(failing)
     multi = [family for family in enabled if family.serves is Serves.MULTI_NODE]
     wanted = spread(request, min((family.min_gpus_per_node for family in multi), default=2))
     draft.notes.extend((*wanted.notes, *unseen_notes(snapshot)))
@@ -102,11 +106,15 @@ def _finished(
 
 
 def _pools(
-    request: Request, snapshot: Snapshot, catalogue: Catalogue, draft: _Draft
+    request: Request,
+    snapshot: Snapshot,
+    catalogue: Catalogue,
+    draft: _Draft,
+    failing: Sequence[str],
 ) -> tuple[Pool, ...]:
     partitions = chosen_partitions(request, snapshot)
     nodes = {node.name: node for node in snapshot.nodes}
-    offered = offer(request, snapshot)
+    offered = offer(request, snapshot, failing)
     if not request.gpus:
         plain = [cpu_pool(p, nodes, offered, gpu_nodes=False) for p in partitions]
         every = [cpu_pool(p, nodes, offered, gpu_nodes=True) for p in partitions]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from rv.models.plan import Exclusion
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, Request
 from rv.models.site import Site
 from rv.models.snapshot import Partition, Snapshot
@@ -16,6 +17,19 @@ def check_not_skipped(partition: Partition, request: Request, site: Site) -> Non
     if name in site.skipped and name not in request.partitions:
         reason = f"partition {name} is skipped by {site.skipped[name]}; -p {name} asks for it"
         raise Unfit(reason, by_limit=True)
+
+
+def avoided(request: Request, snapshot: Snapshot, site: Site) -> tuple[Exclusion, ...]:
+    """Name the nodes that are not asked for because they failed, each with the reason.
+
+    One that the user excludes, or asks for by name, is no matter of ours.
+    """
+    if request.no_avoid:
+        return ()
+    spoken_for = {*request.exclude_nodes, *request.only_nodes}
+    here = {node.name for node in snapshot.nodes} - spoken_for
+    names = sorted(here & site.avoided.keys())
+    return tuple(Exclusion(what=name, reason=site.avoided[name]) for name in names)
 
 
 def capped(request: Request, site: Site) -> tuple[Request, tuple[str, ...]]:

@@ -1,15 +1,16 @@
 """What any rv command does for a race whose own client may be gone: push it on, or clean up."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from rv.models.job import JobState
 from rv.models.race import NEXT, Claim, JobStatus, Marks, Race, RaceState, RaceStatus
 from rv.race.cancel import reap
 from rv.race.chain import PREEMPTED
+from rv.race.doubt import overdue
 from rv.race.marks import leave_mark
 from rv.race.observe import Observation
-from rv.race.submit import Outcome, Submitted, submit
+from rv.race.orphans import release
+from rv.race.submit import Outcome, Submitted, note_ids, send
 from rv.race.verdict import save_verdict
 from rv.render.quote import shell
 from rv.transport import Transport
@@ -20,8 +21,10 @@ _GAVE_OUT: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.EN
 
 def untried(race: Race, marks: Marks) -> tuple[int, ...]:
     """Number the submissions of later waves, and parts of refused ones, that nobody has sent."""
+    if marks.gone:
+        return ()
     refused = {number for number, _ in marks.refused}
-    tried = refused | {number for number, _ in marks.job_ids}
+    tried = refused | {number for number, _ in (*marks.job_ids, *marks.sent)}
     return tuple(
         entry.number
         for entry in race.entries
@@ -32,18 +35,23 @@ def untried(race: Race, marks: Marks) -> tuple[int, ...]:
 def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
     """Do what the race needs now and its jobs could not do; return what was submitted.
 
-    A merged job was refused, or broke: send its parts, since what ended it may concern only some of
-    them. Every job sent so far has ended without a start: send the later waves. Settled: cancel
-    what is left in the queue and keep the verdict. Unclaimed: lift the hold of requeued jobs, and
-    submit again what a node without scontrol gave up.
+    A job that nobody knew of is written down. A merged job was refused, or broke: send its parts,
+    since what ended it may concern only some of them. Every job sent so far has ended without a
+    start: send the later waves. Settled: cancel what is left in the queue and keep the verdict.
+    Unclaimed: lift the hold of requeued jobs, and submit again what a node without scontrol gave
+    up, what is in doubt for too long, and what Slurm has forgotten.
     """
     status = seen.status
     if not seen.reachable:
         return ()
+    if seen.marks.gone:
+        release(seen, transport)
+        return ()
+    _adopt(seen, transport)
     if status.claim and not status.state.is_over and _awaits_next(seen):
         return _send_next(status.race, status.claim, seen.marks, transport)
     if left := _owed(status, seen.marks):
-        return submit(status.race, left, transport)
+        return send(status.race, left, transport)
     if status.claim or status.state.is_over or seen.marks.stopped:
         if status.state is RaceState.LOST and not seen.marks.lost:
             leave_mark(status.race, "lost", f"{status.why}\n", transport)
@@ -52,7 +60,28 @@ def advance(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
         _close(status, transport)
         return ()
     _lift_holds(status, transport)
-    return _submit_again(status.race, seen.marks.again, transport)
+    return (*_submit_again(seen, transport), *_send_lost(seen, transport))
+
+
+def _adopt(seen: Observation, transport: Transport) -> None:
+    """Write down the ids that no submitter ever heard of: nothing else bears these names."""
+    race, known = seen.status.race, dict(seen.marks.job_ids)
+    fresh = {
+        entry.number: record.job_id
+        for entry in race.entries
+        for record in seen.records
+        if record.name == entry.name and record.job_id not in known.get(entry.number, ())
+    }
+    note_ids(race, fresh, transport)
+
+
+def _send_lost(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
+    """Send what Slurm does not have: what was in doubt for too long, and what it has forgotten."""
+    race = seen.status.race
+    lost = {*overdue(race, seen.marks, seen.records, seen.now), *seen.forgotten}
+    for number in sorted(lost):
+        leave_mark(race, f"absent/{number}", "", transport)  # its time begins anew
+    return send(race, sorted(lost), transport)
 
 
 def _owed(status: RaceStatus, marks: Marks) -> tuple[int, ...]:
@@ -73,7 +102,7 @@ def _parts_of_broken(status: RaceStatus, marks: Marks) -> tuple[int, ...]:
     """
     broken = {job.number for job in status.jobs if job.state in _BROKEN or _is_stuck(job)}
     broken -= {number for number, _ in marks.exhausted}
-    tried = {number for number, _ in (*marks.job_ids, *marks.refused)}
+    tried = {number for number, _ in (*marks.job_ids, *marks.refused, *marks.sent)}
     return tuple(
         entry.number
         for entry in status.race.entries
@@ -98,7 +127,7 @@ def _send_next(
     """Submit the winner's script once more, as the job of the next segment."""
     script = f"{race.directory}/jobs/{NEXT}.sh"
     transport.write(script, transport.read(f"{race.directory}/jobs/{claim.submission}.sh") or b"")
-    fates = submit(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
+    fates = send(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
     if NEXT in marks.again and all(fate.outcome in _TAKEN for fate in fates):
         transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout=30)
     return fates
@@ -121,25 +150,32 @@ def _lift_holds(status: RaceStatus, transport: Transport) -> None:
         transport.run("\n".join(lines), timeout=30)
 
 
-def _submit_again(
-    race: Race, numbers: Sequence[int], transport: Transport
-) -> tuple[Submitted, ...]:
+def _submit_again(seen: Observation, transport: Transport) -> tuple[Submitted, ...]:
     """Submit what a node without scontrol gave up; the mark goes only when Slurm has the job.
 
     Two clients may both do it: a duplicate is harmless, a lost job is not.
     """
+    race = seen.status.race
+    waiting = {job.number for job in seen.status.jobs if job.state.is_pending}
     done: list[Submitted] = []
-    for number in numbers:
+    for number in seen.marks.again:
         mark = f"{race.directory}/again/{number}"
-        text = (transport.read(mark) or b"").decode("utf-8", errors="replace").strip()
-        is_plain = all(c.isalnum() or c in "-_.,[]" for c in text)
-        options = [f"--exclude={text}"] if text and is_plain else []
-        own, *parts = submit(race, [number], transport, options=options)
+        fates = () if number in waiting else _send_elsewhere(race, number, mark, transport)
         # Parts stand in for a merged one that was refused.
-        if any(fate.outcome in _TAKEN for fate in (own, *parts)):
+        if number in waiting or any(fate.outcome in _TAKEN for fate in fates):
             transport.run(f"rm -f {shell(mark)}", timeout=30)
-        done.extend((own, *parts))
+        done.extend(fates)
     return tuple(done)
+
+
+def _send_elsewhere(
+    race: Race, number: int, mark: str, transport: Transport
+) -> tuple[Submitted, ...]:
+    """Submit a declined job once more, away from the nodes that its mark names."""
+    text = (transport.read(mark) or b"").decode("utf-8", errors="replace").strip()
+    is_plain = all(c.isalnum() or c in "-_.,[]" for c in text)
+    options = [f"--exclude={text}"] if text and is_plain else []
+    return send(race, [number], transport, options=options)
 
 
 _TAKEN: Final = frozenset({Outcome.ACCEPTED, Outcome.SKIPPED})

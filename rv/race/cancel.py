@@ -1,7 +1,7 @@
 """Cancel a race's jobs, by name and by id: the whole race, or what is left beside its winner."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +9,9 @@ from rv.cluster.jobs import find_by_name_script, parse_queue
 from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState
+from rv.race.directory import MARKS, read_marks
+from rv.race.doubt import age, doubts, patience
+from rv.race.evidence import controls
 from rv.race.marks import leave_mark
 from rv.race.observe import Observation
 from rv.transport import Transport
@@ -22,40 +25,92 @@ _ENDING: Final = frozenset({JobState.COMPLETING})
 class Stopped:
     """What stopping a race came to: jobs cancelled, and what could not be confirmed."""
 
+    race: Race
     cancelled: tuple[int, ...]
     unconfirmed: str = ""
 
 
 def stop(
-    race: Race, transport: Transport, *, sleep: Callable[[float], None] = time.sleep
-) -> Stopped:
-    """Cancel every job of a race, those whose ids were never learned too, and see them ended or
-    ending.
+    races: Sequence[Race],
+    transport: Transport,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> tuple[Stopped, ...]:
+    """Cancel every job of races, those whose ids were never learned too, and see them ended or
+    ending. Slurm is asked about all of them at once.
 
-    The stop mark comes first: from then on no submitter submits and no job of it starts.
+    The stop marks come first: from then on no submitter submits and no job of them starts. A
+    submission that was just sent, and of which nobody heard, is waited for as well.
     """
-    marked = leave_mark(race, "stop", "stopped by rv\n", transport)
+    unmarked = {
+        race.race_id for race in races if not leave_mark(race, "stop", "stopped by rv\n", transport)
+    }
     cancelled: set[int] = set()
-    waited = 0.0
+    seen: set[str] = set()
+    owner = {name: race.race_id for race in races for name in race.job_names}
+    ids: dict[str, set[int]] = {race.race_id: set() for race in races}
+    begun = clock()
     while True:
-        live = _live(race, transport)
-        if live is not None:
-            fresh = sorted({record.job_id for record in live} - cancelled)
-            cancel_ids(fresh, transport)
-            cancelled.update(fresh)
-            if not live:
-                return Stopped(
-                    cancelled=tuple(sorted(cancelled)),
-                    unconfirmed=""
-                    if marked
-                    else f"no stop mark can be written in {race.directory}",
-                )
-        if waited >= _PATIENCE_S:
-            why = "Slurm does not answer" if live is None else f"{len(live)} jobs are still there"
-            return Stopped(cancelled=tuple(sorted(cancelled)), unconfirmed=why)
-        pause = 0.2 if waited < 2 else 1.0
-        sleep(pause)
-        waited += pause
+        live = _live(races, transport)
+        fresh = sorted({record.job_id for record in live or ()} - cancelled)
+        cancel_ids(fresh, transport)
+        cancelled.update(fresh)
+        for record in live or ():
+            ids[owner[record.name]].add(record.job_id)
+            seen.add(record.name)
+        left = _left(races, live, seen, transport)
+        waited = clock() - begun
+        if not any(left.values()) or waited >= _PATIENCE_S:
+            break
+        sleep(0.2 if waited < 2 else 1.0)
+    return tuple(_stopped(race, ids, left, unmarked) for race in races)
+
+
+def _stopped(
+    race: Race, ids: Mapping[str, set[int]], left: Mapping[str, str], unmarked: Container[str]
+) -> Stopped:
+    no_mark = f"no stop mark can be written in {race.directory}" if race.race_id in unmarked else ""
+    return Stopped(
+        race=race,
+        cancelled=tuple(sorted(ids[race.race_id])),
+        unconfirmed=left[race.race_id] or no_mark,
+    )
+
+
+def _left(
+    races: Sequence[Race],
+    live: Sequence[JobRecord] | None,
+    seen: Container[str],
+    transport: Transport,
+) -> dict[str, str]:
+    """Say for each race what is not known to be gone, "" where nothing is left."""
+    if live is None:
+        return {race.race_id: "Slurm does not answer" for race in races}
+    left = {}
+    for race in races:
+        jobs = [record for record in live if record.name in race.job_names]
+        unsure = _still_to_come(race, seen, transport) if not jobs else []
+        if jobs:
+            left[race.race_id] = f"{len(jobs)} jobs are still there"
+        else:
+            left[race.race_id] = "; ".join(unsure)
+    return left
+
+
+def _still_to_come(race: Race, seen: Container[str], transport: Transport) -> list[str]:
+    """Say which submissions without an answer are so young that Slurm may yet take them.
+
+    Not those that have come: their names were `seen`.
+    """
+    marks = read_marks(transport.read_tree(race.directory, MARKS))
+    now = time.time()
+    return [
+        f"job {number} was sent {round(age(marks, number, now))} s ago, no answer was heard, and it"
+        " may still appear"
+        for number in doubts(race, marks)
+        if race.name_of(number) not in seen and age(marks, number, now) < patience(race)
+    ]
 
 
 def reap(seen: Observation, transport: Transport) -> tuple[int, ...]:
@@ -74,8 +129,8 @@ def reap(seen: Observation, transport: Transport) -> tuple[int, ...]:
 
 
 def live_records(seen: Observation) -> tuple[JobRecord, ...]:
-    """The race's jobs that Slurm has not ended, each record of them."""
-    return tuple(r for r in seen.records if is_live(r.state))
+    """The race's jobs that the controller has not ended, each record of them."""
+    return tuple(r for r in seen.records if controls(r))
 
 
 def cancel_ids(ids: Sequence[int], transport: Transport) -> None:
@@ -84,10 +139,24 @@ def cancel_ids(ids: Sequence[int], transport: Transport) -> None:
         transport.run(f"scancel -Q {' '.join(map(str, ids))}", timeout=_SCANCEL_TIMEOUT_S)
 
 
-def _live(race: Race, transport: Transport) -> tuple[JobRecord, ...] | None:
+def reap_strays(
+    settled: Sequence[Race], queue: Sequence[JobRecord] | None, transport: Transport
+) -> tuple[int, ...]:
+    """Cancel jobs of settled races that have come up since: a submission that was late."""
+    names = {name for race in settled for name in race.job_names}
+    late = sorted({r.job_id for r in queue or () if r.name in names and controls(r)})
+    cancel_ids(late, transport)
+    return tuple(late)
+
+
+def _live(races: Sequence[Race], transport: Transport) -> tuple[JobRecord, ...] | None:
+    names = [name for race in races for name in race.job_names]
     sentinel = new_sentinel()
-    completed = transport.run(find_by_name_script(race.job_names, sentinel), timeout=30)
+    completed = transport.run(find_by_name_script(names, sentinel), timeout=30)
     records = parse_queue(completed.stdout, sentinel)
     if records is None:
         return None
-    return tuple(r for r in records if is_live(r.state) and r.state not in _ENDING)
+    known = frozenset(names)
+    return tuple(
+        r for r in records if r.name in known and is_live(r.state) and r.state not in _ENDING
+    )

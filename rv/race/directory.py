@@ -4,6 +4,7 @@ Everything that a job wrote is read as untrusted text: what does not parse is as
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
@@ -12,6 +13,8 @@ from rv.models.plain import build, plain
 from rv.models.race import Claim, Ended, Marks, Race, Segment
 
 RECORD: Final = "race.json"
+_OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
+_LATEST: Final = 253_402_300_799.0  # the end of the year 9999
 FOLDERS: Final = (
     "absent",
     "again",
@@ -32,6 +35,7 @@ MARKS: Final = (
     "lost",
     "stop",
     "jobs/*.id",
+    "jobs/*.sent",
     "jobs/*.refused",
     "declined/*",
     "exhausted/*",
@@ -50,9 +54,15 @@ def record_text(race: Race) -> str:
 def read_record(text: str, directory: str) -> Race | None:
     """Read a race's record; None for what is not one, such as a half-pruned directory."""
     try:
-        return build(Race, {**json.loads(text), "directory": directory})
+        race = build(Race, {**json.loads(text), "directory": directory})
     except (ValueError, TypeError, OverflowError, RecursionError):
         return None
+    return race if is_moment(race.submitted_at) else None
+
+
+def is_moment(seconds: float | None) -> bool:
+    """Whether these seconds since the epoch, if any, are a time of the calendar."""
+    return seconds is None or 0 <= seconds <= _LATEST
 
 
 def read_marks(files: Mapping[str, bytes]) -> Marks:
@@ -61,12 +71,15 @@ def read_marks(files: Mapping[str, bytes]) -> Marks:
     return Marks(
         claim=_claim(texts.get("claim", "")),
         ended=_ended(texts.get("ended", "")),
-        lost=texts.get("lost", "").strip(),
+        lost=_told(texts.get("lost", "")),
         stopped="stop" in texts,
         job_ids=tuple((n, _integers(text)) for n, text in _numbered(texts, "jobs/", ".id")),
-        refused=tuple((n, text.strip()) for n, text in _numbered(texts, "jobs/", ".refused")),
+        sent=tuple(
+            (n, at) for n, text in _numbered(texts, "jobs/", ".sent") for at in _integers(text)[-1:]
+        ),
+        refused=tuple((n, _told(text)) for n, text in _numbered(texts, "jobs/", ".refused")),
         declined=_named(texts, "declined/"),
-        exhausted=tuple((n, text.strip()) for n, text in _numbered(texts, "exhausted/", "")),
+        exhausted=tuple((n, _told(text)) for n, text in _numbered(texts, "exhausted/", "")),
         again=tuple(number for number, _ in _numbered(texts, "again/", "")),
         warnings=_named(texts, "warnings/"),
         absent_since=tuple(
@@ -80,16 +93,21 @@ def _numbered(texts: Mapping[str, str], folder: str, suffix: str) -> Iterator[tu
     for name, text in sorted(texts.items()):
         if name.startswith(folder) and name.endswith(suffix):
             stem = name[len(folder) : len(name) - len(suffix)]
-            if stem.isascii() and stem.isdigit():
+            if stem.isascii() and stem.isdigit() and len(stem) < 19:
                 yield int(stem), text
 
 
 def _named(texts: Mapping[str, str], folder: str) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (name.removeprefix(folder), text.strip())
+        (printable(name.removeprefix(folder)), _told(text))
         for name, text in sorted(texts.items())
         if name.startswith(folder)
     )
+
+
+def _told(text: str) -> str:
+    """A sentence that a job left: one line, whatever it wrote."""
+    return printable(text.strip())
 
 
 def _integers(text: str) -> tuple[int, ...]:
@@ -105,15 +123,15 @@ def _fields(text: str) -> tuple[str, dict[str, str]]:
 
 def _claim(text: str) -> Claim | None:
     owner, fields = _fields(text)
-    job_id, _, restart = owner.partition(".")
-    if not (_integers(job_id) and _integers(restart)):
+    named = _OWNER.fullmatch(owner)
+    if named is None:
         return None
     return Claim(
-        job_id=int(job_id),
-        restart=int(restart),
+        job_id=int(named[1]),
+        restart=int(named[2]),
         submission=next(iter(_integers(fields.get("submission", ""))), 0),
-        nodes=fields.get("nodes", ""),
-        host=fields.get("host", ""),
+        nodes=printable(fields.get("nodes", "")),
+        host=printable(fields.get("host", "")),
         started_at=_float(fields.get("started", ""), default=0.0),
         segment=next(iter(_integers(fields.get("segment", ""))), 1),
         elapsed=_float(fields.get("elapsed", ""), default=0.0),
@@ -138,7 +156,7 @@ def _ended(text: str) -> Ended | None:
     return Ended(
         owner=owner,
         code=code[0],
-        signal=fields.get("signal", ""),
+        signal=printable(fields.get("signal", "")),
         ended_at=_float(fields.get("ended", ""), default=0.0),
         next=printable(fields.get("next", "")),
         why=printable(fields.get("why", "")),
@@ -146,7 +164,9 @@ def _ended(text: str) -> Ended | None:
 
 
 def _float(text: str, *, default: float) -> float:
+    """Read seconds; what is no moment or span of this age of the world is the default."""
     try:
-        return float(text)
+        seconds = float(text)
     except ValueError:
         return default
+    return seconds if is_moment(seconds) else default

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from rv.cluster.jobs import (
     parse_sacct,
@@ -14,21 +14,30 @@ from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord
 from rv.models.race import NEXT, Marks, Race, RaceStatus
 from rv.race.directory import MARKS, RECORD, read_marks, read_record
+from rv.race.doubt import forgotten
+from rv.race.evidence import Evidence
 from rv.race.marks import leave_mark
-from rv.race.queue import Queue
-from rv.race.truth import Evidence, resolve, unaccounted
+from rv.race.recall import keep, remembered
+from rv.race.truth import is_known, resolve, unaccounted
 from rv.render.quote import shell
 from rv.transport import Transport
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Observation:
-    """One look at a race: its status, its marks, Slurm's records, and whether Slurm answered."""
+    """One look at a race: its status, its marks, Slurm's records, and whether Slurm answered.
+
+    `forgotten` are the submissions that Slurm took and has lost; `accounted` says that accounting
+    answered too; `now` is when, seconds since the epoch.
+    """
 
     status: RaceStatus
     marks: Marks
     records: tuple[JobRecord, ...]
     reachable: bool
+    forgotten: tuple[int, ...] = ()
+    accounted: bool = False
+    now: float = 0.0
 
 
 def load_races(root: str, cluster: str, transport: Transport) -> tuple[Race, ...]:
@@ -46,46 +55,62 @@ def load_race(directory: str, transport: Transport) -> Race | None:
 
 def load_marks(race: Race, transport: Transport) -> Marks:
     """Read the marks that a race's jobs have left so far."""
-    return read_marks(transport.read_tree(race.directory, MARKS))
+    return remembered(race, read_marks(transport.read_tree(race.directory, MARKS)), transport)
 
 
 def observe(
-    races: Sequence[Race], queue: Queue, max_age: timedelta, now: float
+    races: Sequence[Race],
+    transport: Transport,
+    records: tuple[JobRecord, ...] | None,
+    now: float,
 ) -> tuple[Observation, ...]:
-    """Look at races, with one squeue for all and one more round trip for vanished jobs."""
-    transport = queue.transport
+    """Look at races, with the queue's `records`, and one more round trip for vanished jobs.
+
+    `records` is None where no controller answered: then it is not asked anything else.
+    """
     marks = {race.race_id: load_marks(race, transport) for race in races}
-    records = queue.records(max_age)
     vanished = {
         race.race_id: unaccounted(race, marks[race.race_id], records or ()) for race in races
     }
     found = _ask_singly(races, marks, vanished, transport) if records is not None else None
-    extra = found or ()
     # Read again: a job leaves its last word before Slurm has its end, and time has passed.
     marks = {race.race_id: load_marks(race, transport) for race in races}
-    observations = []
-    for race in races:
-        known = _names(extra)
-        missing = [n for n in vanished[race.race_id] if race.name_of(n) not in known]
-        if found is not None:  # silence is no absence
-            marks[race.race_id] = _note_absent(race, marks[race.race_id], missing, now, transport)
-        evidence = Evidence(
-            records=_believable(race, (*(records or ()), *extra)),
-            now=now,
-            is_whole=records is not None,
-        )
-        status = resolve(race, marks[race.race_id], evidence)
-        if race.chain:
-            status = replace(status, saved_at=_saved_at(race, transport))
-        observations.append(
-            Observation(
-                status=status,
-                marks=marks[race.race_id],
-                records=tuple(evidence.records),
-                reachable=records is not None,
-            )
-        )
-    return tuple(observations)
+    return tuple(
+        _observed(race, marks[race.race_id], vanished[race.race_id], records, found, now, transport)
+        for race in races
+    )
+
+
+def _observed(
+    race: Race,
+    marks: Marks,
+    vanished: Sequence[int],
+    records: tuple[JobRecord, ...] | None,
+    found: "_Found | None",
+    now: float,
+    transport: Transport,
+) -> Observation:
+    """Decide one race by its marks, the queue's records and what was found of the vanished."""
+    ours = _believable(race, (*(records or ()), *(found.records if found else ())))
+    if found is not None:  # silence is no absence
+        missing = [number for number in vanished if not is_known(race, marks, number, ours)]
+        marks = _note_absent(race, marks, missing, now, transport)
+    accounted = bool(found and found.accounted)
+    recycled = found.recycled if found else frozenset()
+    lost = forgotten(race, marks, ours, now, accounted=accounted, recycled=recycled)
+    evidence = Evidence(records=ours, now=now, is_whole=records is not None, forgotten=lost)
+    status = resolve(race, marks, evidence)
+    if race.chain:
+        status = replace(status, saved_at=_saved_at(race, transport))
+    return Observation(
+        status=status,
+        marks=marks,
+        records=ours,
+        reachable=records is not None,
+        forgotten=lost,
+        accounted=accounted,
+        now=now,
+    )
 
 
 def _saved_at(race: Race, transport: Transport) -> float | None:
@@ -107,34 +132,50 @@ def _believable(race: Race, records: Iterable[JobRecord]) -> tuple[JobRecord, ..
     return tuple(record for record in records if record.name in names)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Found:
+    """What Slurm says of single jobs: `recycled` ids are other jobs' now."""
+
+    records: tuple[JobRecord, ...] = ()
+    accounted: bool = False
+    recycled: frozenset[int] = frozenset()
+
+
 def _ask_singly(
     races: Sequence[Race],
     marks: Mapping[str, Marks],
     vanished: Mapping[str, Sequence[int]],
     transport: Transport,
-) -> tuple[JobRecord, ...] | None:
+) -> _Found | None:
     """Ask the controller by id, then accounting by name, for jobs that left the queue.
 
     None where the controller is silent; accounting may be missing altogether.
     """
     wanted = [(race, number) for race in races for number in vanished[race.race_id]]
     if not wanted:
-        return ()
+        return _Found()
     names = {race.name_of(number) for race, number in wanted}
     ids = sorted({i for race, n in wanted for i in _ids(marks[race.race_id], n)})
     shown = _ask(show_jobs_script(ids, mark := new_sentinel()), mark, parse_show_jobs, transport)
     if shown is None:
         return None
     found = tuple(record for record in shown if record.name in names)
+    recycled = frozenset(r.job_id for r in shown if r.name not in names)
     names -= _names(found)
     if not names:
-        return found
+        return _Found(records=found, recycled=recycled)
     # A day's margin: accounting's clock and zone need not be ours.
     oldest = min(race.submitted_at for race, _ in wanted) - 86400
     since = datetime.fromtimestamp(oldest)  # noqa: DTZ006 - sacct takes the site's local time
     script = sacct_script(sorted(names), since, mark := new_sentinel())
-    accounted = _ask(script, mark, parse_sacct, transport) or ()
-    return (*found, *reversed([record for record in accounted if record.name in names]))
+    accounted = _ask(script, mark, parse_sacct, transport)
+    # A job that was requeued has a record for each run: the newest, which comes last, is its own.
+    newest = {record.job_id: record for record in accounted or () if record.name in names}
+    return _Found(
+        records=(*found, *reversed(newest.values())),
+        accounted=accounted is not None,
+        recycled=recycled,
+    )
 
 
 def _ids(marks: Marks, number: int) -> tuple[int, ...]:
@@ -160,10 +201,10 @@ def _note_absent(
     """Write down when a healthy controller first did not know a job, and forget what came back."""
     since = dict(marks.absent_since)
     for number in missing:
-        if number not in since:
+        if since.get(number, now + 1) > now:  # or by a clock that was ahead of ours
             since[number] = now
             leave_mark(race, f"absent/{number}", f"{now:.0f}\n", transport)
     for number in since.keys() - set(missing):
         leave_mark(race, f"absent/{number}", "", transport)
     kept = tuple((number, at) for number, at in since.items() if number in missing)
-    return replace(marks, absent_since=kept)
+    return keep(race, replace(marks, absent_since=kept))

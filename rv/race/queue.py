@@ -14,6 +14,8 @@ from rv.cluster.jobs import parse_queue, queue_script
 from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord
 from rv.transport import Transport
+from rv.transport.patience import ask_again
+from rv.transport.places import make_private
 
 _ASK_TIMEOUT_S = 25.0
 
@@ -37,6 +39,9 @@ class Queue:
         return parse_queue(stored.text, stored.sentinel) if stored else None
 
     def _ask(self) -> Answer | None:
+        return ask_again(self._ask_once)
+
+    def _ask_once(self) -> Answer | None:
         sentinel = new_sentinel()
         completed = self.transport.run(queue_script(sentinel), timeout=_ASK_TIMEOUT_S)
         if parse_queue(completed.stdout, sentinel) is None:
@@ -49,8 +54,8 @@ class Queue:
 def _one_at_a_time(path: Path) -> Iterator[None]:
     """Hold a lock file where one can be had; without one, everybody may ask."""
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        make_private(path.parent)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     except OSError:
         yield
         return

@@ -21,7 +21,10 @@ _LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link'
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Surroundings:
-    """Where a race is launched from. `environment` goes with the job; paths are the cluster's."""
+    """Where a race is launched from. `environment` goes with the job; paths are the cluster's.
+
+    `retry_of` is the race that is started again, "" for a first one.
+    """
 
     cluster: str
     race_root: str
@@ -30,6 +33,7 @@ class Surroundings:
     environment: Mapping[str, str]
     config: ClusterConfig
     now: float
+    retry_of: str = ""
 
 
 def new_race_id() -> str:
@@ -127,6 +131,7 @@ def _race(plan: Plan, request: Request, facts: RaceFacts, around: Surroundings) 
         waves=plan.waves,
         chain=facts.chain,
         request=request,
+        retry_of=around.retry_of,
     )
 
 

@@ -7,7 +7,7 @@ name, adopted when found, and submitted again only after Slurm must have dealt w
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -15,10 +15,13 @@ from typing import Final
 from rv.cluster.jobs import find_by_name_script, parse_queue
 from rv.cluster.probe import new_sentinel
 from rv.cluster.text import last_line
+from rv.models.job import JobRecord
 from rv.models.race import Race
+from rv.race.doubt import patience
 from rv.race.marks import leave_mark
 from rv.render.quote import shell
 from rv.transport import Transport
+from rv.transport.patience import ask_again
 
 PARALLEL: Final = 8
 _ATTEMPTS: Final = 3
@@ -27,12 +30,16 @@ _IN_DOUBT: Final = re.compile(
     r"|slow down|protocol|authenticat|munge|not responding",
     re.IGNORECASE,
 )
+_NO_FATE: Final = frozenset({"0", "124", "137", "143"})
+_COMPLAINT: Final = re.compile(r"sbatch: (?:error|fatal): ")
+_FAILED: Final = "Batch job submission failed: "
 # The id is written down by the shell that got it: the client may be gone by then.
 # With --export=NONE, which the scripts have for whoever submits them by hand, the node first runs a
 # login shell for the job's environment: 1.3 s on 22.05, more with a slow profile. With ALL it does
 # not, and what sbatch itself sees, and thereby Slurm keeps, is these few variables.
 _SUBMIT: Final = r"""
-cd "$RV_DIR" || exit 3
+# Its own scripts, and nobody else's: a folder above it may be another user's to rename.
+cd "$RV_DIR" && [ -O . ] || { echo "$RV_DIR is gone, or another user's" >&2; exit 3; }
 kept=()
 for name in PATH HOME USER LOGNAME SHELL LC_ALL LD_LIBRARY_PATH SLURM_CONF SLURM_CLUSTERS; do
   [ -z "${!name+set}" ] || kept+=("$name=${!name}")
@@ -43,13 +50,23 @@ submit() {
     printf '%s %s skip\n' "$RV_MARK" "$1"
     return
   fi
+  # What was meant is written down first: if nobody hears the answer, somebody looks for the job.
+  if ! { printf '%(%s)T\n' -1 >>"jobs/$1.sent"; } 2>/dev/null; then
+    printf '%s %s unsent %s\n' "$RV_MARK" "$1" "$RV_DIR cannot be written"
+    return
+  fi
   local out rc
   out=$(env -i "${kept[@]}" sbatch --export=ALL --parsable $RV_OPTIONS "jobs/$1.sh" \
     2>"jobs/$1.err" </dev/null)
   rc=$?
-  if [ $rc -eq 0 ] && [[ $out =~ (^|$'\n')([0-9]+)(;[^$'\n']*)?$ ]]; then
-    printf '%s\n' "${BASH_REMATCH[2]}" >>"jobs/$1.id"
-    printf '%s %s id %s\n' "$RV_MARK" "$1" "${BASH_REMATCH[2]}"
+  # A wrapper may print around the id; where two lines could be it, the name will tell.
+  local line ids=()
+  while IFS= read -r line; do
+    [[ ! ${line%$'\r'} =~ ^([0-9]{1,18})(\;.*)?$ ]] || ids+=("${BASH_REMATCH[1]}")
+  done <<<"$out"
+  if [ $rc -eq 0 ] && [ ${#ids[@]} -eq 1 ]; then
+    printf '%s\n' "${ids[0]}" >>"jobs/$1.id"
+    printf '%s %s id %s\n' "$RV_MARK" "$1" "${ids[0]}"
   else
     printf '%s %s rc %s %s\n' "$RV_MARK" "$1" "$rc" "$(tr '\n' ' ' <"jobs/$1.err" | tail -c 400)"
   fi
@@ -65,10 +82,15 @@ wait
 
 
 class Outcome(StrEnum):
-    """What became of one submission. SKIPPED: the race was already won or stopped."""
+    """What became of one submission.
+
+    SKIPPED: the race was already won or stopped. UNSENT: it could not be written down, so it was
+    not sent. UNKNOWN: sent, and nobody heard the answer; its mark says so to any later look.
+    """
 
     ACCEPTED = "accepted"
     REFUSED = "refused"
+    UNSENT = "unsent"
     SKIPPED = "skipped"
     UNKNOWN = "unknown"
 
@@ -99,29 +121,46 @@ def submit(
     """
     fates = _submit_once(race, numbers, transport, options)
     for _ in range(_ATTEMPTS - 1):
-        doubtful = [n for n, fate in fates.items() if fate.outcome is Outcome.UNKNOWN]
-        if not doubtful:
+        fates |= _adopt(race, _doubtful(fates), transport)
+        if not _doubtful(fates):
             break
-        fates |= _adopt(race, doubtful, transport)
-        doubtful = [n for n, fate in fates.items() if fate.outcome is Outcome.UNKNOWN]
-        if not doubtful:
-            break
-        sleep(2 * race.message_timeout.total_seconds())
-        fates |= _adopt(race, doubtful, transport)
-        doubtful = [n for n, fate in fates.items() if fate.outcome is Outcome.UNKNOWN]
-        fates |= _submit_once(race, doubtful, transport, options) if doubtful else {}
+        sleep(patience(race))
+        fates |= _adopt(race, _doubtful(fates), transport)
+        fates |= _submit_once(race, _doubtful(fates), transport, options)
+    instead = _note_refused(race, fates.values(), transport)
+    parts = submit(race, instead, transport, options=options, sleep=sleep) if instead else ()
+    return (*(fates[number] for number in numbers), *parts)
+
+
+def send(
+    race: Race, numbers: Sequence[int], transport: Transport, *, options: Sequence[str] = ()
+) -> tuple[Submitted, ...]:
+    """Submit once and wait for nothing: what stays in doubt is settled by a later look."""
+    fates = _submit_once(race, numbers, transport, options)
+    instead = _note_refused(race, fates.values(), transport)
+    parts = send(race, instead, transport, options=options) if instead else ()
+    return (*(fates[number] for number in numbers), *parts)
+
+
+def _doubtful(fates: Mapping[int, Submitted]) -> list[int]:
+    return [number for number, fate in fates.items() if fate.outcome is Outcome.UNKNOWN]
+
+
+def _note_refused(race: Race, fates: Iterable[Submitted], transport: Transport) -> list[int]:
+    """Write down what Slurm refused; number the parts to be sent in its place."""
     parts: list[int] = []
-    for fate in fates.values():
+    for fate in fates:
         if fate.outcome is Outcome.REFUSED:
             leave_mark(race, f"jobs/{fate.number}.refused", fate.text, transport)
             parts.extend(race.parts_of(fate.number))
-    instead = submit(race, parts, transport, options=options, sleep=sleep) if parts else ()
-    return (*(fates[number] for number in numbers), *instead)
+    return parts
 
 
 def _submit_once(
     race: Race, numbers: Sequence[int], transport: Transport, options: Sequence[str]
 ) -> dict[int, Submitted]:
+    if not numbers:
+        return {}
     mark = new_sentinel()
     settings = {
         "RV_DIR": race.directory,
@@ -152,38 +191,52 @@ def _fate(line: str, mark: str) -> Submitted | None:
     if len(fields) < 3 or fields[0] != mark or not fields[1].isdigit():
         return None
     number, what, detail = fields[1], fields[2], "".join(fields[3:])
+    if what == "unsent":
+        return Submitted(number=int(number), outcome=Outcome.UNSENT, text=detail)
     if what == "id" and detail.isdigit():
         return Submitted(number=int(number), outcome=Outcome.ACCEPTED, job_id=int(detail))
     if what == "skip":
         return Submitted(number=int(number), outcome=Outcome.SKIPPED)
     code, _, words = detail.partition(" ")
     text = _slurm_words(words) or f"sbatch ended with code {code}"
-    doubtful = code in {"0", "124", "137", "143"} or not words.strip() or _IN_DOUBT.search(words)
+    # Slurm's own last words tell; those of a banner or a plugin may be of anything.
+    doubtful = (
+        code in _NO_FATE or not words.strip() or _IN_DOUBT.search(words.rpartition(_FAILED)[2])
+    )
     return Submitted(
         number=int(number), outcome=Outcome.UNKNOWN if doubtful else Outcome.REFUSED, text=text
     )
 
 
 def _slurm_words(text: str) -> str:
-    """The last of sbatch's complaints, without its own prefixes."""
-    parts = [part.strip() for part in re.split(r"sbatch: (?:error|fatal): ", text) if part.strip()]
-    return last_line(": ".join(parts[-2:])).removeprefix("Batch job submission failed: ")
+    """All that sbatch complains of, and what a site's plugin says, without sbatch's prefixes."""
+    banner, *complaints = _COMPLAINT.split(text)
+    parts = [part.strip().removeprefix(_FAILED) for part in complaints or [banner]]
+    return last_line(": ".join(part for part in parts if part))
 
 
 def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int, Submitted]:
     """Look the doubtful ones up by name; what is found was accepted all the same."""
+    if not numbers:
+        return {}
     names = {race.name_of(number): number for number in numbers}
     sentinel = new_sentinel()
-    completed = transport.run(find_by_name_script(names, sentinel), timeout=30)
-    found = parse_queue(completed.stdout, sentinel) or ()
-    adopted = {
-        names[record.name]: Submitted(
-            number=names[record.name], outcome=Outcome.ACCEPTED, job_id=record.job_id
-        )
-        for record in found
-        if record.name in names and not record.state.is_terminal
+
+    def look_up() -> tuple[JobRecord, ...] | None:
+        completed = transport.run(find_by_name_script(names, sentinel), timeout=30)
+        return parse_queue(completed.stdout, sentinel)
+
+    found = [record for record in ask_again(look_up) or () if record.name in names]
+    adopted = {names[record.name]: record.job_id for record in found}
+    note_ids(race, adopted, transport)
+    return {
+        number: Submitted(number=number, outcome=Outcome.ACCEPTED, job_id=job_id)
+        for number, job_id in adopted.items()
     }
-    for fate in adopted.values():
-        known = (transport.read(f"{race.directory}/jobs/{fate.number}.id") or b"").decode()
-        leave_mark(race, f"jobs/{fate.number}.id", f"{known}{fate.job_id}\n", transport)
-    return adopted
+
+
+def note_ids(race: Race, ids: Mapping[int, int], transport: Transport) -> None:
+    """Write down the job ids of submissions, beside those already known."""
+    lines = [f"echo {job_id} >>jobs/{number}.id" for number, job_id in sorted(ids.items())]
+    if lines:
+        transport.run("\n".join([f"cd {shell(race.directory)} || exit", *lines]), timeout=30)

@@ -5,8 +5,7 @@ accounting. Absence is never failure and never success: FAILED needs a terminal 
 winner's own word.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from rv.models.job import JobRecord, JobState, is_live
@@ -22,47 +21,26 @@ from rv.models.race import (
     RaceStatus,
 )
 from rv.race.chain import between, deciding, next_job, next_record, segment_end
+from rv.race.doubt import doubts
+from rv.race.evidence import (
+    ACCOUNTING,
+    BY_SLURM,
+    RACE_STATE,
+    Evidence,
+    controls,
+    record_of,
+    slurm_says,
+)
+from rv.race.gone import outcome
+from rv.race.waiting import unclaimed
 
 _CLAIMING_S: Final = 30.0
 """How long after its start a job may claim: the node check takes up to 20 s."""
 
 _OUT_OF_TIME: Final = "TIME"
 
-STAGED_GRACE_S: Final = 300.0
-"""How long a race may sit without any known job before it counts as never submitted."""
-
-_RACE_STATE: Final[Mapping[JobState, RaceState]] = {
-    JobState.COMPLETED: RaceState.COMPLETED,
-    JobState.CANCELLED: RaceState.CANCELLED,
-    JobState.REVOKED: RaceState.CANCELLED,
-    JobState.TIMEOUT: RaceState.TIMEOUT,
-    JobState.OUT_OF_MEMORY: RaceState.OUT_OF_MEMORY,
-    JobState.PREEMPTED: RaceState.PREEMPTED,
-    JobState.DEADLINE: RaceState.DEADLINE,
-    JobState.NODE_FAIL: RaceState.LOST,
-    JobState.BOOT_FAIL: RaceState.LOST,
-}
-_BY_SLURM: Final = frozenset(
-    {
-        RaceState.CANCELLED,
-        RaceState.TIMEOUT,
-        RaceState.OUT_OF_MEMORY,
-        RaceState.PREEMPTED,
-        RaceState.DEADLINE,
-    }
-)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
-    """What Slurm said: every record of the race's jobs, live ones first, at `now` (epoch).
-
-    `is_whole`: the queue answered just now, so that what is not in it has left it.
-    """
-
-    records: Sequence[JobRecord]
-    now: float
-    is_whole: bool = False
+_LATE_S: Final = 60.0
+"""How long a job may be alive in accounting alone: its end comes seconds late, or never."""
 
 
 def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
@@ -72,7 +50,11 @@ def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
         jobs = (*jobs, after)
     warnings = tuple(f"{node}: {text}" for node, text in (*marks.declined, *marks.warnings))
     if marks.claim is None:
-        state, why = _unclaimed(race, marks, jobs, evidence)
+        state, why = (
+            outcome(evidence.records, is_whole=evidence.is_whole)
+            if marks.gone
+            else unclaimed(race, marks, jobs, evidence)
+        )
         return RaceStatus(race=race, state=state, jobs=jobs, why=why, warnings=warnings)
     state, code, why = _claimed(race, marks, marks.claim, evidence)
     ended = _ending(marks.claim, marks.ended)
@@ -97,15 +79,50 @@ def _began(claim: Claim, marks: Marks) -> float:
 
 
 def unaccounted(race: Race, marks: Marks, queue: Sequence[JobRecord]) -> tuple[int, ...]:
-    """Number the submissions whose job should exist, is not in the queue, and still matters."""
+    """Number the submissions whose job should exist and matters, and of which the queue does not
+    say enough."""
     ended = _ending(marks.claim, marks.ended) if marks.claim else None
     if ended and not ended.signal:  # only Slurm knows why it sent a signal
         return ()
-    seen = {record.name for record in queue}
-    # Without any id the submitter may have died inside sbatch: every name is asked for.
-    known = [number for number, _ in marks.job_ids] or [entry.number for entry in race.entries]
-    wanted = deciding(race, marks.claim, marks) if marks.claim else known
-    return tuple(number for number in wanted if (name := race.name_of(number)) and name not in seen)
+    if marks.claim:
+        wanted: Sequence[int] = deciding(race, marks.claim, marks)
+    else:
+        refused = {number for number, _ in marks.refused}
+        sent = {number for number, _ in marks.sent} - refused
+        wanted = sorted(sent | {number for number, _ in marks.job_ids})
+    return tuple(
+        number
+        for number in wanted
+        if race.name_of(number) and not _is_told(race, marks, number, queue, needs_code=not ended)
+    )
+
+
+def is_known(race: Race, marks: Marks, number: int, records: Sequence[JobRecord]) -> bool:
+    """Whether Slurm has a submission's job, or knows how it ended.
+
+    Accounting that calls a job alive proves nothing: it may never have heard of the end.
+    """
+    record = record_of(records, race.name_of(number), _winning_id(race, marks, number))
+    return record is not None and (record.source != ACCOUNTING or not is_live(record.state))
+
+
+def _is_told(
+    race: Race, marks: Marks, number: int, queue: Sequence[JobRecord], *, needs_code: bool
+) -> bool:
+    """Whether the queue says how it stands with a job; how a winner ended, it does not say."""
+    record = record_of(queue, race.name_of(number), _winning_id(race, marks, number))
+    if record is None or record.state is JobState.UNKNOWN:
+        return False
+    is_code_missing = record.state is JobState.FAILED and record.exit_code is None
+    return not (marks.claim and needs_code and is_code_missing)
+
+
+def _winning_id(race: Race, marks: Marks, number: int) -> int:
+    """The id that the job of a submission must have to count: the winner's, else any."""
+    claim = marks.claim
+    if claim is None or number != claim.submission:
+        return 0
+    return claim.job_id if claim.job_name in ("", race.name_of(number)) else 0
 
 
 def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
@@ -113,25 +130,22 @@ def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
     return ended if ended and ended.owner == claim.owner else None
 
 
-def _of(records: Sequence[JobRecord], name: str, job_id: int = 0) -> JobRecord | None:
-    """The record of a job: by name always, by id where known, a live one before others."""
-    mine = [r for r in records if r.name == name and (job_id == 0 or r.job_id == job_id)]
-    living = [r for r in mine if is_live(r.state)]
-    return next(iter(living or mine), None)
-
-
 def _job(race: Race, entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
     claim = marks.claim
     is_winner = claim and claim.submission == entry.number and claim.job_name in ("", entry.name)
     winner_id = claim.job_id if claim and is_winner else 0
-    record = _of(evidence.records, entry.name, winner_id)
+    record = record_of(evidence.records, entry.name, winner_id)
     ids = dict(marks.job_ids).get(entry.number, ())
+    if record and not winner_id and is_live(record.state) and not controls(record):
+        record = None  # accounting alone: it has not heard of the end
     state = record.state if record else JobState.UNKNOWN
     reason = record.reason if record else ""
     if record is None and claim and ids and evidence.is_whole:
         state = _left_behind(claim, marks.ended, is_winner=bool(winner_id))
-    elif record is None and entry.number in dict(marks.refused):
+    elif record is None and not ids and entry.number in dict(marks.refused):
         state, reason = JobState.LAUNCH_FAILED, dict(marks.refused)[entry.number]
+    elif record is None and entry.number in doubts(race, marks):
+        reason = "in doubt"
     elif entry.number in dict(marks.exhausted):
         # Its own last word, before the queue has noticed.
         state, reason = JobState.COMPLETED, dict(marks.exhausted)[entry.number]
@@ -160,9 +174,11 @@ def _claimed(
 ) -> tuple[RaceState, int | None, str]:
     entry = race.entry(claim.submission)
     name = claim.job_name or race.name_of(claim.submission)
-    record = _of(evidence.records, name, claim.job_id)
+    record = record_of(evidence.records, name, claim.job_id)
     ended = _ending(claim, marks.ended)
     if ended is not None:
+        if ended.signal and record and not race.chain and record.restarts > claim.restart:
+            return _requeued(claim)  # what came with the signal is not the command's end
         limit = entry.walltime.total_seconds() if entry else 0.0
         return _by_own_word(marks, claim, ended, record, limit)
     if race.chain and (waits := between(race, marks, claim, record, evidence.records)):
@@ -172,14 +188,21 @@ def _claimed(
     if marks.lost:
         return RaceState.LOST, None, marks.lost
     if record is None or record.state is JobState.UNKNOWN:
-        return _vanished(race, marks, claim, evidence.now)
+        return _vanished(race, marks, claim, evidence.now, record)
+    if not controls(record) and is_live(record.state):
+        return _late_accounting(race, marks, claim, record, evidence.now)
     if record.state.is_terminal:
         return _by_record(claim, record)
     # A queue row may be older than the claim, so that "pending" alone proves nothing.
     if record.restarts > claim.restart:
-        where = f"Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
-        return RaceState.LOST, None, where
+        return _requeued(claim)
     return RaceState.RUNNING, None, ""
+
+
+def _requeued(claim: Claim) -> tuple[RaceState, int | None, str]:
+    """An ordinary command is not started again: its race is over with its first instance."""
+    why = f"Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
+    return RaceState.LOST, None, why
 
 
 def _broken_off(
@@ -188,10 +211,10 @@ def _broken_off(
     """A chain whose segment ended well and whose next one does not come."""
     after = next_record(race, [r for r in evidence.records if r.job_id != claim.job_id])
     if after is not None and after.state.is_terminal:
-        state = _RACE_STATE.get(after.state, RaceState.FAILED)
+        state = RACE_STATE.get(after.state, RaceState.FAILED)
         why = f"job {after.job_id} of segment {claim.segment + 1} ended before it began"
         return (RaceState.LOST if state is RaceState.COMPLETED else state), None, why
-    if own is not None and own.state in _RACE_STATE and own.state is not JobState.COMPLETED:
+    if own is not None and own.state in RACE_STATE and own.state is not JobState.COMPLETED:
         return _by_record(claim, own)
     return _vanished(race, marks, claim, evidence.now)
 
@@ -204,7 +227,7 @@ def _by_own_word(
     While the job is still COMPLETING Slurm has no such word: `limit`, its walltime in seconds,
     then tells a time-out.
     """
-    by_slurm = _RACE_STATE.get(record.state) if record else None
+    by_slurm = RACE_STATE.get(record.state) if record else None
     away = marks.lost
     if record and by_slurm is RaceState.LOST:
         away = away or f"Slurm says {record.state}"
@@ -213,7 +236,7 @@ def _by_own_word(
         return RaceState.COMPLETED, 0, note
     if ended.signal == _OUT_OF_TIME:
         return RaceState.TIMEOUT, ended.code, ended.why
-    if by_slurm in _BY_SLURM:
+    if by_slurm in BY_SLURM:
         return by_slurm, ended.code, f"Slurm says {by_slurm}"
     if ended.signal and 0 < limit <= ended.ended_at - claim.started_at + _CLAIMING_S:
         return RaceState.TIMEOUT, ended.code, "Slurm's SIGTERM came at the time limit"
@@ -224,86 +247,53 @@ def _by_own_word(
 
 def _by_record(claim: Claim, record: JobRecord) -> tuple[RaceState, int | None, str]:
     """Slurm's terminal record where the winner left no word of its own."""
-    state = _RACE_STATE.get(record.state, RaceState.FAILED)
+    state = RACE_STATE.get(record.state, RaceState.FAILED)
     code = 128 + record.signal if record.signal else record.exit_code
     if state is RaceState.COMPLETED:
         return state, 0, "no exit file; Slurm says COMPLETED"
     if state is RaceState.LOST:
         return state, None, f"Slurm says {record.state} for job {claim.job_id} on {claim.nodes}"
-    return state, code if code else None, f"Slurm says {record.state}"
+    return state, code if code else None, slurm_says(record)
 
 
 def _vanished(
-    race: Race, marks: Marks, claim: Claim, now: float
+    race: Race, marks: Marks, claim: Claim, now: float, record: JobRecord | None = None
 ) -> tuple[RaceState, int | None, str]:
-    absent = dict(marks.absent_since)
-    since = min((at for n, at in absent.items() if n in (claim.submission, NEXT)), default=None)
-    if since is not None and now - since > race.min_job_age.total_seconds():
+    since = _absent_for(marks, claim, now)
+    if since > race.min_job_age.total_seconds():
         return (
             RaceState.ENDED,
             None,
             (
                 f"job {claim.job_id} started on {claim.nodes}, left no exit file, and Slurm has"
-                f" not known it for {round(now - since)} s: cause unknown"
+                f" not known it for {round(since)} s: cause unknown"
             ),
         )
+    if record is not None:
+        return RaceState.UNKNOWN, None, f"Slurm calls job {claim.job_id} {record.reason or '?'}"
     return RaceState.UNKNOWN, None, f"Slurm does not know job {claim.job_id} now"
 
 
-def _unclaimed(
-    race: Race, marks: Marks, jobs: Sequence[JobStatus], evidence: Evidence
-) -> tuple[RaceState, str]:
-    if any(is_live(job.state) for job in jobs):
-        stopping = "stopped; its jobs are being cancelled"
-        return RaceState.PENDING, stopping if marks.stopped else _pending_reason(jobs)
-    if marks.stopped:
-        return RaceState.CANCELLED, "stopped by rv"
-    if not marks.job_ids and not any(job.job_id for job in jobs):
-        return _never_submitted(race, marks, evidence)
-    if marks.again:
-        return RaceState.PENDING, "a declined job waits to be submitted again"
-    if all(_is_settled(race, job, marks, evidence.now) for job in jobs if _was_tried(job, marks)):
-        return _ended_unclaimed(marks, jobs)
-    return RaceState.UNKNOWN, "Slurm does not know its jobs now"
+def _late_accounting(
+    race: Race, marks: Marks, claim: Claim, record: JobRecord, now: float
+) -> tuple[RaceState, int | None, str]:
+    """The controller has forgotten the job, and the database has not heard of its end yet."""
+    if _absent_for(marks, claim, now) > max(_LATE_S, race.min_job_age.total_seconds()):
+        return _vanished(race, marks, claim, now)
+    return RaceState.RUNNING, None, f"accounting calls job {claim.job_id} {record.state}"
 
 
-def _was_tried(job: JobStatus, marks: Marks) -> bool:
-    return bool(job.job_id) or job.number in dict(marks.refused)
+def _absent_for(marks: Marks, claim: Claim, now: float) -> float:
+    """Seconds for which a healthy controller has not known the winner."""
+    absent = dict(marks.absent_since)
+    moments = [at for n, at in absent.items() if n in (claim.submission, NEXT)]
+    return now - min(moments, default=now)
 
 
-def _is_settled(race: Race, job: JobStatus, marks: Marks, now: float) -> bool:
-    if job.state.is_terminal or job.number in dict(marks.exhausted):
-        return True
-    since = dict(marks.absent_since).get(job.number)
-    return since is not None and now - since > race.min_job_age.total_seconds()
-
-
-def _pending_reason(jobs: Sequence[JobStatus]) -> str:
-    reasons = {job.reason for job in jobs if job.state.is_pending} - {"", "None"}
-    # What rv itself holds back says nothing of the queue.
-    return ", ".join(sorted(reasons - {"BeginTime"} or reasons))
-
-
-def _never_submitted(race: Race, marks: Marks, evidence: Evidence) -> tuple[RaceState, str]:
-    if marks.refused and len(marks.refused) == len(race.entries):
-        return RaceState.REFUSED, marks.refused[0][1]
-    # A submission in doubt is tried again for a while, and only an answer proves absence.
-    grace = max(STAGED_GRACE_S, 15 * race.message_timeout.total_seconds())
-    if evidence.is_whole and evidence.now - race.submitted_at > grace:
-        return RaceState.CANCELLED, "it was never submitted"
-    return RaceState.STAGED, "nothing is known to be submitted yet"
-
-
-def _ended_unclaimed(marks: Marks, jobs: Sequence[JobStatus]) -> tuple[RaceState, str]:
-    if marks.exhausted:
-        nodes = "; ".join(f"{node}: {why}" for node, why in marks.declined)
-        return RaceState.DECLINED, f"every node was found unfit: {nodes}"
-    tried = [job for job in jobs if job.state is not JobState.LAUNCH_FAILED]
-    states = {
-        _RACE_STATE.get(job.state, RaceState.FAILED) for job in tried if job.state.is_terminal
-    }
-    if len(states) == 1 and (only := states.pop()) in _BY_SLURM:
-        return only, "no job started the command"
-    if any(job.state.is_terminal for job in tried):
-        return RaceState.FAILED, "every job ended without starting the command"
-    return RaceState.ENDED, "its jobs are gone and none started the command: cause unknown"
+def awaits_code(status: RaceStatus, records: Sequence[JobRecord]) -> bool:
+    """Whether a controller calls the winner FAILED, and the code is still to come."""
+    claim = status.claim
+    if claim is None or status.state is not RaceState.FAILED or status.exit_code is not None:
+        return False
+    mine = [r for r in records if r.job_id == claim.job_id]
+    return all(r.source != ACCOUNTING for r in mine)

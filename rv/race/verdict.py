@@ -1,22 +1,27 @@
 """The settled state of a race, written into its directory so that nobody has to ask again."""
 
 import json
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Final
 
-from rv.models.job import JobState
+from rv.models.job import JobState, is_live
+from rv.models.plain import build
 from rv.models.race import JobStatus, Marks, Race, RaceState, RaceStatus
 from rv.race.cancel import live_records
+from rv.race.directory import is_moment
 from rv.race.marks import leave_mark
 from rv.race.observe import Observation
+from rv.race.truth import awaits_code
 from rv.transport import Transport
 
 _FILE: Final = "verdict.json"
+_LATEST_S: Final = 86400.0
 
 
 def save_verdict(seen: Observation, transport: Transport) -> None:
-    """Keep a state that cannot change any more: it is over and no job of it is left."""
+    """Keep a state that cannot change any more."""
     status = seen.status
-    if not status.state.is_over or live_records(seen):
+    if not _is_final(seen):
         return
     data = {
         "state": status.state,
@@ -31,6 +36,24 @@ def save_verdict(seen: Observation, transport: Transport) -> None:
     leave_mark(status.race, _FILE, json.dumps(data), transport)
 
 
+def _is_final(seen: Observation) -> bool:
+    """Whether a race is over, none of its jobs is left, and no source may yet say more."""
+    status = seen.status
+    if not status.state.is_over or live_records(seen) or awaits_code(status, seen.records):
+        return False
+    if status.state is not RaceState.ENDED or not status.claim:
+        return True
+    # Of a winner with an unknown end accounting may hear later; a day is enough.
+    is_told = seen.accounted and not any(is_live(record.state) for record in seen.records)
+    absent = [at for _, at in seen.marks.absent_since]
+    return is_told or seen.now - max(absent, default=seen.now) > _LATEST_S
+
+
+def is_settled(directory: str, transport: Transport) -> bool:
+    """Whether a verdict is kept there, whatever it says."""
+    return transport.read(f"{directory}/{_FILE}", limit=1) is not None
+
+
 def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus | None:
     """Read a settled state back; None where there is none, or where the winner spoke up since.
 
@@ -39,37 +62,57 @@ def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus |
     text = transport.read(f"{race.directory}/{_FILE}")
     if text is None:
         return None
-    try:
-        data: dict[str, Any] = json.loads(text)
-        state = RaceState(data["state"])
-        if state in (RaceState.LOST, RaceState.ENDED) and marks.ended is not None:
-            return None
-        return RaceStatus(
-            race=race,
-            state=state,
-            claim=marks.claim,
-            exit_code=data["exit_code"],
-            started_at=data["started_at"],
-            ended_at=data["ended_at"],
-            why=data["why"],
-            warnings=tuple(data["warnings"]),
-            segments=marks.segments,
-            saved_at=data["saved_at"],
-            jobs=tuple(_job(race, marks, *fields) for fields in data["jobs"]),
-        )
-    except (ValueError, KeyError, TypeError):
+    kept = _read(text)
+    if kept is None:
         return None
+    if kept.state in (RaceState.LOST, RaceState.ENDED) and marks.ended is not None:
+        return None
+    return RaceStatus(
+        race=race,
+        state=kept.state,
+        claim=marks.claim,
+        exit_code=kept.exit_code,
+        started_at=kept.started_at,
+        ended_at=kept.ended_at,
+        why=kept.why,
+        warnings=kept.warnings,
+        segments=marks.segments,
+        saved_at=kept.saved_at,
+        jobs=tuple(_job(race, marks, *fields) for fields in kept.jobs),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kept:
+    """What the file holds: `RaceStatus` without what the race's own record and marks say."""
+
+    state: RaceState
+    exit_code: int | None
+    started_at: float | None
+    ended_at: float | None
+    why: str
+    warnings: tuple[str, ...]
+    saved_at: float | None
+    jobs: tuple[tuple[int, int, JobState, str, str], ...]
+
+
+def _read(text: bytes) -> _Kept | None:
+    try:
+        kept = build(_Kept, json.loads(text))
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
+    return kept if all(map(is_moment, (kept.started_at, kept.ended_at, kept.saved_at))) else None
 
 
 def _job(
-    race: Race, marks: Marks, number: int, job_id: int, state: str, reason: str, nodes: str
+    race: Race, marks: Marks, number: int, job_id: int, state: JobState, reason: str, nodes: str
 ) -> JobStatus:
     return JobStatus(
         number=number,
         name=race.name_of(number),
         strategy=race.strategy_of(number, marks.claim),
         job_id=job_id,
-        state=JobState(state),
+        state=state,
         reason=reason,
         nodes=nodes,
     )

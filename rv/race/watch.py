@@ -10,11 +10,12 @@ from typing import Final, Protocol
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.advance import advance, untried
+from rv.race.evidence import Evidence
 from rv.race.observe import Observation, load_marks, observe
 from rv.race.output import Chunk, OutputReader
 from rv.race.queue import Queue
-from rv.race.submit import Submitted, submit
-from rv.race.truth import Evidence, resolve
+from rv.race.submit import Submitted, send
+from rv.race.truth import awaits_code, resolve
 
 _FIRST_ASK_S: Final = 3.0
 _LAST_ASK_S: Final = 60.0
@@ -104,6 +105,8 @@ class Watch:
         now = self.clock()
         if now < self._next_ask:
             marks = load_marks(self.race, self.queue.transport)
+            if marks.gone:  # now only Slurm can tell
+                self._ask_soon()
             return resolve(self.race, marks, Evidence(records=self._records, now=now))
         return self._tend(self._ask(now))
 
@@ -125,7 +128,8 @@ class Watch:
         self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
 
     def _ask(self, now: float) -> Observation:
-        (seen,) = observe([self.race], self.queue, timedelta(seconds=self._interval), now)
+        records = self.queue.records(timedelta(seconds=self._interval))
+        (seen,) = observe([self.race], self.queue.transport, records, now)
         self._records = seen.records
         if seen.status.claim:
             self._interval = random.uniform(*_RUNNING_ASK_S)  # noqa: S311 - spreads load only
@@ -178,12 +182,14 @@ class Watch:
             return
         left = untried(self.race, seen.marks)
         if wave := [number for number in self.waves.pop(0) if number in left]:
-            self.sink.submitted(submit(self.race, wave, self.queue.transport))
+            self.sink.submitted(send(self.race, wave, self.queue.transport))
 
 
 def _awaits_word(seen: Observation) -> bool:
-    """Whether a signal ended the command, and the job is still on its way to Slurm's word why."""
+    """Whether Slurm's last word is on its way: why it sent a signal, or how a killed job ended."""
     claim, ended = seen.marks.claim, seen.marks.ended
+    if seen.reachable and awaits_code(seen.status, seen.records):
+        return True
     if not (seen.reachable and claim and ended and ended.signal):
         return False
     return any(is_live(r.state) for r in seen.records if r.job_id == claim.job_id)

@@ -21,6 +21,9 @@ _WATCH_SECONDS: Final = 10
 _MOST_FRUITLESS: Final = 3
 _MORE_SEGMENTS: Final = 10
 
+_LONGEST_COMMAND: Final = 120 << 10
+"""Bytes. Linux takes 128 KiB for one argument or variable, whatever is in it."""
+
 ReadTemplate = Callable[[str], str]
 
 
@@ -44,8 +47,8 @@ class RaceFacts:
 class _Segments:
     """The names a template may use under `chain`; times in seconds."""
 
-    signal: str
-    total: str
+    signal: quote.Quoted
+    total: quote.Quoted
     total_seconds: int
     most_segments: int
     patience_seconds: int
@@ -72,6 +75,18 @@ class _Job:
     output_pattern: str
     modules: tuple[str, ...]
     line: str
+    payload: str
+
+
+_UNFIT: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+"""What an expression in a person's own template can raise."""
 
 
 def job_name(race_id: str, number: int) -> str:
@@ -90,7 +105,7 @@ def render(submission: Submission, race: RaceFacts, read_template: ReadTemplate)
 
     try:
         return _rendered(submission, race, _environment(read_template))
-    except jinja2.TemplateError as error:
+    except (jinja2.TemplateError, *_UNFIT) as error:
         raise RvError(
             Kind.CONFIG,
             f"a job template is wrong: {error}",
@@ -109,7 +124,7 @@ def _rendered(submission: Submission, race: RaceFacts, environment: "jinja2.Envi
         s=strategy,
         parts=submission.strategies,
         homes=_homes(submission),
-        walltime=slurm_time(strategy.walltime),
+        walltime=quote.shell(slurm_time(strategy.walltime)),
         omp_threads=omp_threads(strategy),
         chain=_segments(strategy, race.chain) if race.chain else None,
         walltime_seconds=int(strategy.walltime.total_seconds()),
@@ -122,8 +137,8 @@ def _segments(strategy: Strategy, chain: Chain) -> _Segments:
     buffer = int(strategy.buffer.total_seconds())
     total = strategy.total or chain.total
     return _Segments(
-        signal=chain.signal,
-        total=slurm_time(total),
+        signal=quote.shell(chain.signal),
+        total=quote.shell(slurm_time(total)),
         total_seconds=int(total.total_seconds()),
         most_segments=2 * strategy.segments + _MORE_SEGMENTS,
         # The signal never comes late, so that this long after it there is time left to kill.
@@ -131,13 +146,15 @@ def _segments(strategy: Strategy, chain: Chain) -> _Segments:
     )
 
 
-def _homes(submission: Submission) -> tuple[str, ...]:
+def _homes(submission: Submission) -> tuple[quote.Quoted, ...]:
     """For each strategy of a merged job the shell pattern of `partition/node` that is its own."""
     if submission.merged is None:
         return ()
     return tuple(
-        " | ".join(f"{quote.shell(part.partition)}/{quote.shell(name)}" for name in nodes)
-        or f"{quote.shell(part.partition)}/*"
+        quote.Quoted(
+            " | ".join(f"{quote.shell(part.partition)}/{quote.shell(name)}" for name in nodes)
+            or f"{quote.shell(part.partition)}/*"
+        )
         for part, nodes in zip(submission.strategies, submission.merged.homes, strict=True)
     )
 
@@ -189,6 +206,13 @@ def _runs_once(command: Command | None) -> bool:
 
 
 def _job(number: int, race: RaceFacts, line: str = "") -> _Job:
+    line = line or (race.command.line if race.command else "")
+    if len(line.encode("utf-8", "surrogateescape")) > _LONGEST_COMMAND:
+        raise RvError(
+            Kind.USAGE,
+            f"the command is longer than {_LONGEST_COMMAND >> 10} KiB, which no program can take",
+            hint="write it into a script and run that",
+        )
     return _Job(
         race_id=race.race_id,
         race_dir=race.race_dir,
@@ -203,7 +227,8 @@ def _job(number: int, race: RaceFacts, line: str = "") -> _Job:
         log=f"{quote.path_pattern(race.race_dir)}/jobs/{number}.log",
         output_pattern=f"{quote.path_pattern(race.race_dir)}/output",
         modules=race.modules,
-        line=line or (race.command.line if race.command else ""),
+        line=line,
+        payload=race.command.payload if race.command else "",
     )
 
 
@@ -218,10 +243,13 @@ def _environment(read_template: ReadTemplate) -> "jinja2.Environment":
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - the output is bash: every value goes through |q or |d
+        autoescape=False,  # noqa: S701 - the output is bash, and `finalize` sees to it
+        finalize=quote.written,
     )
     environment.filters["q"] = quote.shell
+    environment.filters["words"] = quote.words
     environment.filters["d"] = quote.directive
+    environment.filters["remark"] = quote.remark
     return environment
 
 

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Final
 
 from rv.errors import Kind, RvError
@@ -52,6 +53,8 @@ def _configure(record: Record, profile: Profile, base: int, user: str) -> None:
         layout.gres_conf: (slurmconf.gres_conf(profile, layout), 0o644),
         layout.slurmdbd_conf: (slurmconf.slurmdbd_conf(layout, base=base, user=user), 0o600),
     }
+    if _lacks_cgroup_v1():
+        files[layout.cgroup_conf] = (slurmconf.cgroup_conf(layout), 0o644)
     for path, (text, mode) in files.items():
         path.touch(mode=mode)
         path.chmod(mode)
@@ -62,6 +65,12 @@ def _configure(record: Record, profile: Profile, base: int, user: str) -> None:
     for number in range(slurmconf.fake_device_count(profile)):
         (layout.devices / f"gpu{number}").symlink_to("/dev/null")
     smi.install(profile, layout, f"{processes.MARKER}={record.identity}")
+
+
+def _lacks_cgroup_v1() -> bool:
+    """Whether this machine has cgroup v2 alone, without the systemd that slurmd asks there."""
+    is_unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    return is_unified and not Path("/run/systemd/system").exists()
 
 
 def _account(

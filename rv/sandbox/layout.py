@@ -43,6 +43,14 @@ class Layout:
         return self.directory / "gres.conf"
 
     @property
+    def cgroup_conf(self) -> Path:
+        return self.directory / "cgroup.conf"
+
+    @property
+    def cgroup(self) -> Path:
+        return self.directory / "cgroup"
+
+    @property
     def bin(self) -> Path:
         return self.directory / "bin"
 
@@ -93,7 +101,15 @@ class Layout:
     def make(self) -> None:
         """Create the folders with their modes, whatever the umask."""
         opened = 0o755 if os.getuid() == 0 else 0o700
-        for path in (self.directory, self.run, self.bin, self.nodes, self.devices, self.spool):
+        for path in (
+            self.directory,
+            self.run,
+            self.bin,
+            self.nodes,
+            self.devices,
+            self.spool,
+            self.cgroup,
+        ):
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(opened)
         closed = (

@@ -91,8 +91,9 @@ def parse_waiting(text: str) -> list[tuple[str, str, int, str]]:
     """Pending jobs of the load: id, partition, GPUs, reason."""
     rows = (line.split("|") for line in text.splitlines() if line.count("|") == 3)
     return [
-        (job, partition, int(gres.rpartition(":")[2]), reason)
+        (job, partition, int(found[1]), reason)
         for job, partition, gres, reason in rows
+        if (found := re.search(r":(\d{1,9})$", gres, re.ASCII))
     ]
 
 

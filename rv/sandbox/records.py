@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import Kind, RvError
+from rv.models.plain import build
 from rv.sandbox.layout import Layout
 from rv.sandbox.processes import Process, boot_id
 
@@ -125,8 +126,8 @@ def read_all() -> list[Record]:
 def _load(path: Path) -> Record | None:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        return Record(**(content | {"users": tuple(content["users"])}))
-    except (OSError, ValueError, TypeError, KeyError):
+        return build(Record, content)
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
 
 

@@ -31,10 +31,10 @@ def builtin_names() -> tuple[str, ...]:
 def load_profile(name: str) -> model.Profile:
     """The profile of that name, or in the file of that name."""
     builtin = BUILTIN / f"{name}.yaml"
-    path = builtin if NAME.fullmatch(name) and builtin.is_file() else Path(name).expanduser()
     try:
+        path = builtin if NAME.fullmatch(name) and builtin.is_file() else Path(name).expanduser()
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # `~nobody` is a RuntimeError
         known = (*builtin_names(), "gpu")
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"profiles: {', '.join(known)}, or a file"
@@ -51,9 +51,16 @@ def parse(text: str, *, where: str) -> model.Profile:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         raise _fault(where, line, f"not YAML: {error.problem}") from error
+    except yaml.YAMLError as error:  # a character that may not be in YAML
+        raise _fault(where, 1, f"not YAML: {error}") from error
+    except RecursionError as error:
+        raise _fault(where, 1, "nested too deeply") from error
     if not isinstance(node, yaml.MappingNode):
         raise _fault(where, 1, "a profile is a mapping, with `cluster`, `nodes` and `partitions`")
-    profile = _mapping(model.Profile, node, where)
+    try:
+        profile = _mapping(model.Profile, node, where)
+    except RecursionError as error:  # an alias of what it stands in
+        raise _fault(where, 1, "nested too deeply") from error
     _check(profile, node, where)
     return profile
 
@@ -80,6 +87,8 @@ def _mapping(cls: type[T], node: yaml.Node, where: str) -> T:
     hints = typing.get_type_hints(cls)
     values: dict[str, object] = {}
     for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise _fault(where, _line(key), "a key is one word")
         if key.value not in hints:
             near = difflib.get_close_matches(str(key.value), hints, n=1)
             hint = f"did you mean {near[0]}?" if near else f"keys here: {_known(cls)}"

@@ -42,6 +42,15 @@ def slurm_conf(profile: Profile, layout: Layout, *, base: int, user: str) -> str
     return "\n".join([*lines, *_nodes(profile, base), *_partitions(profile)]) + "\n"
 
 
+def cgroup_conf(layout: Layout) -> str:
+    """The text of cgroup.conf, for a machine that has cgroup v2 only and no systemd.
+
+    There slurmd's own choice, cgroup/v2, asks systemd for a scope and gives up. A sandbox uses no
+    cgroups, so that v1 on an empty folder of its own serves.
+    """
+    return f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={layout.cgroup}\n"
+
+
 def _settings(
     profile: Profile, layout: Layout, base: int, user: str
 ) -> Iterator[tuple[str, str | int]]:

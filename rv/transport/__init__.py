@@ -27,12 +27,18 @@ class Transport(Protocol):
     """Where Slurm's commands run. All paths are absolute paths on that machine."""
 
     def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
-        """Run bash text with Slurm's environment scrubbed; a timeout is reported, not raised."""
+        """Run bash text with Slurm's environment scrubbed; a timeout is reported, not raised.
+
+        What it writes is the user's alone (umask 077).
+        """
 
     def create_tree(
         self, root: str, files: Mapping[str, StagedFile], directories: Sequence[str] = ()
     ) -> None:
-        """Create `root` (0700, it must not exist) with `files` by relative path; all or nothing."""
+        """Create `root` (0700, it must not exist) with `files` by relative path; all or nothing.
+
+        Raises `RvError(STAGE)` where it cannot be written, or another user could change it.
+        """
 
     def write(self, path: str, contents: bytes) -> None:
         """Replace one file atomically."""
@@ -41,16 +47,16 @@ class Transport(Protocol):
         """Read a file from `offset` on, `limit` bytes at most; None where there is none."""
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
-        """Read the small files under `root` that match the glob patterns `names`."""
+        """Read the small files under `root` that match `names`; only a last part has wildcards."""
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory, none where it does not exist."""
 
     def directories(self, root: str) -> tuple[str, ...]:
-        """Name the directories in `root`, none where it does not exist."""
+        """Name the user's own directories in `root`, none where it does not exist."""
 
     def remove(self, root: str) -> None:
-        """Delete a tree; no error where it is gone."""
+        """Delete a tree of the user's own; no error where it is gone."""
 
     def interactive(self, argv: Sequence[str]) -> int:
         """Run a program on the user's terminal and return its exit code."""

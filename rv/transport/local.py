@@ -1,7 +1,9 @@
 """The transport for a login node or the sandbox: Slurm's commands run on this machine."""
 
 import errno
+import fnmatch
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,8 +15,10 @@ from pathlib import Path
 
 from rv.errors import Kind, RvError
 from rv.transport import Completed, StagedFile
+from rv.transport.places import is_own, make_private, require_private, require_safe_root
 
 _LAST_WORDS_S = 5.0
+_WILD = re.compile(r"[*?[]")
 _STORAGE_ERRORS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -31,7 +35,10 @@ class LocalTransport:
         self._environment = dict(environment)
 
     def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
-        """Run bash text in a session of its own, so that a timeout ends all that it started."""
+        """Run bash text in a session of its own, so that a timeout ends all that it started.
+
+        What it writes is for this user alone, whatever the caller's umask.
+        """
         process = subprocess.Popen(
             ["/bin/bash", "--noprofile", "--norc", "-c", script],
             stdin=subprocess.PIPE,
@@ -39,6 +46,7 @@ class LocalTransport:
             stderr=subprocess.PIPE,
             env=self._environment,
             start_new_session=True,
+            umask=0o077,
         )
         try:
             out, err = process.communicate(stdin.encode(), timeout=timeout)
@@ -63,13 +71,15 @@ class LocalTransport:
         """Build the tree beside `root` and rename it into place, so that nobody sees half of it."""
         final = Path(root)
         with _storage(final):
-            final.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_private(final.parent)
+            require_safe_root(final.parent)
             building = Path(
                 tempfile.mkdtemp(prefix=f".{final.name}.{time.time():.0f}.", dir=final.parent)
             )
             try:
+                require_private(building)
                 for name in directories:
-                    (building / name).mkdir(mode=0o700, parents=True)
+                    make_private(building / name)
                 for name, file in files.items():
                     _write_new(building / name, file)
                 building.rename(final)
@@ -100,34 +110,33 @@ class LocalTransport:
             return None
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
-        """Read what matches the glob patterns; what vanishes meanwhile is left out."""
-        top = Path(root)
+        """Open what matches the patterns, whatever a stat would say; what vanishes is left out."""
         found: dict[str, bytes] = {}
         for pattern in names:
-            for path in top.glob(pattern):
-                contents = self.read(str(path))
+            folder, _, last = pattern.rpartition("/")
+            listed = self.names(f"{root}/{folder}") if _WILD.search(last) else (last,)
+            for name in fnmatch.filter(listed, last):
+                contents = self.read(f"{root}/{folder}/{name}")
                 if contents is not None:
-                    found[str(path.relative_to(top))] = contents
+                    found[f"{folder}/{name}" if folder else name] = contents
         return found
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""
         try:
-            return tuple(sorted(path.name for path in Path(directory).iterdir()))
+            return tuple(sorted(os.listdir(directory)))  # noqa: PTH208 - a Path for each is slow
         except OSError:
             return ()
 
     def directories(self, root: str) -> tuple[str, ...]:
-        """Name the directories in `root` that are not hidden."""
-        try:
-            entries = sorted(os.scandir(root), key=lambda entry: entry.name)
-        except OSError:
-            return ()
-        return tuple(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+        """Name the directories in `root` that are not hidden; other users' are not followed."""
+        names = (name for name in self.names(root) if not name.startswith("."))
+        return tuple(name for name in names if is_own(f"{root}/{name}"))
 
     def remove(self, root: str) -> None:
-        """Delete a tree of our own making."""
-        shutil.rmtree(root, ignore_errors=True)
+        """Delete a tree of our own making; what another user put there stays."""
+        if is_own(root):
+            shutil.rmtree(root, ignore_errors=True)
 
     def interactive(self, argv: Sequence[str]) -> int:
         """Hand the terminal to a program; it gets Ctrl-C, rv only waits for it."""
@@ -152,7 +161,7 @@ def _decode(data: bytes) -> str:
 
 
 def _write_new(path: Path, file: StagedFile) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_private(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
     with os.fdopen(handle, "wb") as stream:
         stream.write(file.contents)

@@ -14,6 +14,11 @@ def say(text: str) -> None:
     _write(sys.stderr, "\n".join(printable(line) for line in text.split("\n")) + "\n")
 
 
+def notice(text: str) -> None:
+    """Say a sentence: one line, whatever it quotes."""
+    say(printable(text))
+
+
 def answer(text: str) -> None:
     """Give the answer, on stdout."""
     _write(sys.stdout, "\n".join(printable(line) for line in text.split("\n")) + "\n")
@@ -26,9 +31,9 @@ def emit_json(value: Mapping[str, Any]) -> None:
 
 def error(failure: RvError) -> None:
     """Show a failure as `error[kind]: …` and its hint."""
-    say(f"error[{failure.kind}]: {' '.join(failure.message.split())}")
+    notice(f"error[{failure.kind}]: {' '.join(failure.message.split())}")
     if failure.hint:
-        say(f"  hint: {failure.hint}")
+        notice(f"  hint: {failure.hint}")
 
 
 def error_json(failure: RvError) -> None:

@@ -110,6 +110,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "race": status.race.race_id,
         "name": status.race.name,
         "state": status.state,
+        "retry_of": status.race.retry_of or None,
         "chain": _chain(status),
         "winner": None
         if claim is None
@@ -121,7 +122,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "jobs": [
             {"job_id": job.job_id or None, "state": job.state, "strategy": job.strategy}
             for job in status.jobs
-            if job.job_id or job.state is not JobState.UNKNOWN
+            if job.job_id or job.state is not JobState.UNKNOWN or job.reason
         ],
         "exit_code": status.exit_code,
         "submitted_at": _time(status.race.submitted_at),

@@ -26,12 +26,14 @@ class Follower:
         taken = [fate for fate in fates if fate.outcome is Outcome.ACCEPTED]
         if taken:
             ids = ", ".join(map(str, sorted(fate.job_id for fate in taken)))
-            console.say(f"submitted {len(taken)} job{'s' if len(taken) > 1 else ''}: {ids}")
+            console.notice(f"submitted {len(taken)} job{'s' if len(taken) > 1 else ''}: {ids}")
         for fate in fates:
             if fate.outcome is Outcome.REFUSED:
-                console.say(f"job {fate.number} was refused: {fate.text}")
+                console.notice(f"job {fate.number} was refused: {fate.text}")
+            elif fate.outcome is Outcome.UNSENT:
+                console.notice(f"job {fate.number} was not sent: {fate.text}")
             elif fate.outcome is Outcome.UNKNOWN:
-                console.say(f"job {fate.number} is in doubt: {fate.text}; rv ps will tell")
+                console.notice(f"job {fate.number} is in doubt: {fate.text}; rv ps will tell")
 
     def status(self, status: RaceStatus) -> None:
         """Say what is new: unfit nodes, the winner, the reason for waiting."""
@@ -63,12 +65,12 @@ class Follower:
             if rest:
                 line = f"[node{node}] ".encode() + rest + b"\n"
                 console.raw(line, is_error=is_error or self._json_only)
-        console.say(ending(status))
+        console.notice(ending(status))
 
     def _once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
-            console.say(text)
+            console.notice(text)
 
 
 def _started(status: RaceStatus, claim: Claim) -> str:

@@ -158,8 +158,13 @@ def _race_row(status: RaceStatus, now: float) -> tuple[str, ...]:
         claim.nodes if claim else "-",
         short_duration(timedelta(seconds=max(0.0, now - status.race.submitted_at))),
         "-" if status.exit_code is None else str(status.exit_code),
-        "; ".join(filter(None, (_segments(status, now), status.why))) or "-",
+        "; ".join(filter(None, (_retry(status), _segments(status, now), status.why))) or "-",
     )
+
+
+def _retry(status: RaceStatus) -> str:
+    """Name the lost race that this one starts again."""
+    return f"retries {status.race.retry_of}" if status.race.retry_of else ""
 
 
 def _segments(status: RaceStatus, now: float) -> str:

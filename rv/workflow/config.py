@@ -70,7 +70,7 @@ def _setting(document: "Document", name: str, kind: type) -> Setting:
         found: object = _pairs(document, path)
     elif kind is bool:
         if not isinstance(value, bool):
-            document.fail(path, f"{name} must be true or false, not {value!r}")
+            document.refuse(path, "true or false")
         found = value
     elif kind is int:
         found = document.whole(path)
@@ -85,11 +85,7 @@ def _setting(document: "Document", name: str, kind: type) -> Setting:
 
 def _pairs(document: "Document", path: tuple[str, ...]) -> list[str]:
     """Read a mapping, such as sbatch options, as the words that repeat on a command line."""
-    values = document.mapping(path)
-    for key, value in values.items():
-        if isinstance(value, dict | list | bool):
-            document.fail((*path, key), f"{key} must be text or a number, not {value!r}")
-    return [f"{key}={'' if value is None else value}" for key, value in values.items()]
+    return [f"{key}={document.word_at((*path, key))}" for key in document.mapping(path)]
 
 
 def _choice(document: "Document", path: tuple[str, ...], kind: type[StrEnum]) -> StrEnum:
@@ -110,7 +106,7 @@ def _text(document: "Document", path: tuple[str, ...], value: Any) -> str:
         return ",".join(document.words(path))
     if not isinstance(value, str):
         # YAML reads an unquoted 2:59:00 as the number 10740.
-        document.fail(path, f"{path[-1]} must be text, not {value!r}", hint="put it in quotes")
+        document.refuse(path, "text", hint="put it in quotes")
     return value
 
 

@@ -15,6 +15,7 @@ from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.transport import Transport
 from rv.workflow.history import look_at
+from rv.workflow.launch import avoiding
 from rv.workflow.target import Target
 
 _WAITS = frozenset({RaceState.STAGED, RaceState.PENDING})
@@ -30,7 +31,7 @@ def explain_race(race: Race, target: Target, site: Site, now: float) -> Explanat
         snapshot = target.take_fresh_snapshot()
         waiting = asked.result()
     jobs = _jobs(status, records, waiting or (), snapshot.taken_at)
-    has_room, found = _changes(race, snapshot, site)
+    has_room, found = _changes(race, snapshot, avoiding(site, target.key, now))
     return Explanation(
         status=status,
         jobs=jobs,

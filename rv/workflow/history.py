@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
@@ -9,9 +10,12 @@ from rv.errors import Kind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceStatus
 from rv.race.advance import advance
-from rv.race.cancel import Stopped, stop
-from rv.race.observe import load_marks, load_races, observe
-from rv.race.verdict import load_verdict
+from rv.race.cancel import Stopped, reap_strays, stop
+from rv.race.evidence import controls
+from rv.race.observe import load_marks, load_race, load_races, observe
+from rv.race.orphans import reap_orphans
+from rv.race.submit import Outcome
+from rv.race.verdict import is_settled, load_verdict
 from rv.workflow.target import Target
 
 _FRESH: Final = timedelta(seconds=1)
@@ -24,11 +28,41 @@ def list_races(target: Target, now: float) -> tuple[RaceStatus, ...]:
     """Tell the state of every race on this cluster, newest first, and reap what is left over."""
     _sweep(target, now)
     races = _prune(load_races(target.race_root, target.key, target.transport), target, now)
+    return _see_to(races, target, now)
+
+
+def tidy(target: Target, now: float) -> None:
+    """Put in order what dead clients left: races without a verdict, and jobs of those with one.
+
+    What cannot be done now is for the next command.
+    """
+    with suppress(RvError):
+        queue = target.queue.records(_FRESH)
+        if queue is None:
+            return
+        names = {record.name for record in queue if controls(record)}
+        root, transport = target.race_root, target.transport
+        busy = {name.split("-")[1] for name in names if name.count("-") > 1}
+        found = (
+            load_race(f"{root}/{race_id}", transport)
+            for race_id in transport.directories(root)
+            if race_id in busy or not is_settled(f"{root}/{race_id}", transport)
+        )
+        _see_to([race for race in found if race and race.cluster == target.key], target, now)
+
+
+def _see_to(races: Sequence[Race], target: Target, now: float) -> tuple[RaceStatus, ...]:
+    """Tell the state of races, and do for each what it needs."""
     settled = {race.race_id: _settled(race, target) for race in races}
     open_races = [race for race in races if settled[race.race_id] is None]
-    seen = observe(open_races, target.queue, _FRESH, now) if open_races else ()
+    queue = target.queue.records(_FRESH)
+    reap_orphans(target.race_root, queue or (), target.transport)
+    reap_strays([race for race in races if race not in open_races], queue, target.transport)
+    seen = observe(open_races, target.transport, queue, now) if open_races else ()
     for observation in seen:
-        advance(observation, target.transport)
+        fates = advance(observation, target.transport)
+        if any(fate.outcome is Outcome.UNKNOWN for fate in fates):
+            break  # Slurm takes nothing now, and each try is a long wait: the next command goes on
     live = {observation.status.race.race_id: observation.status for observation in seen}
     return tuple(settled[race.race_id] or live[race.race_id] for race in races)
 
@@ -39,8 +73,9 @@ def look_at(race: Race, target: Target, now: float) -> tuple[RaceStatus, tuple[J
     A race whose verdict is kept needs no records, and has none.
     """
     if settled := _settled(race, target):
+        reap_strays([race], target.queue.records(_FRESH), target.transport)
         return settled, ()
-    (seen,) = observe([race], target.queue, _FRESH, now)
+    (seen,) = observe([race], target.transport, target.queue.records(_FRESH), now)
     advance(seen, target.transport)
     return seen.status, seen.records
 
@@ -115,8 +150,8 @@ def open_races(target: Target) -> tuple[Race, ...]:
     return tuple(race for race in races if _settled(race, target) is None)
 
 
-def stop_race(race: Race, target: Target) -> Stopped:
-    """Cancel a race whole, submissions whose ids were never learned included."""
-    stopped = stop(race, target.transport)
+def stop_races(races: Sequence[Race], target: Target) -> tuple[Stopped, ...]:
+    """Cancel races whole, submissions whose ids were never learned included."""
+    stopped = stop(races, target.transport) if races else ()
     target.cache.forget()
     return stopped

@@ -1,10 +1,12 @@
 """One launch: snapshot, plan, stage, submit, watch. The dry run is the same plan, shown."""
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rv import bundle
+from rv.accept.avoided import reasons
 from rv.errors import Kind, RvError
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, RaceStatus
@@ -55,11 +57,21 @@ def read_template(name: str) -> str:
     found = bundle.find(bundle.Kind.TEMPLATES, name, bundle.user_config_dir())
     if found is None:
         raise RvError(Kind.CONFIG, f"no template {name!r}", hint="see templates/ for their names")
-    return found.read_text(encoding="utf-8")
+    try:
+        return found.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RvError(
+            Kind.CONFIG, f"{found}: cannot be read: {error}", hint="rename it to do without"
+        ) from error
 
 
 def plan_on(request: Request, target: Target | SavedCluster, site: Site) -> tuple[Snapshot, Plan]:
-    """Take a snapshot and plan; the planner and its data are loaded while the cluster answers."""
+    """Take a snapshot and plan; the planner and its data are loaded while the cluster answers.
+
+    Nodes that acceptance found bad on this cluster are avoided, unless the request says otherwise.
+    """
+    if not request.no_avoid:
+        site = avoiding(site, target.key, time.time())
     with ThreadPoolExecutor(max_workers=1) as beside:
         asked = beside.submit(target.take_snapshot)
         from rv.planner import load_catalogue, load_families, plan
@@ -71,6 +83,11 @@ def plan_on(request: Request, target: Target | SavedCluster, site: Site) -> tupl
     return snapshot, plan(request, snapshot, catalogue, families, site)
 
 
+def avoiding(site: Site, cluster: str, now: float) -> Site:
+    """The site, with the nodes of a cluster that acceptance found bad."""
+    return replace(site, avoided=reasons(cluster, now))
+
+
 def prepare(
     request: Request,
     target: Target | SavedCluster,
@@ -78,8 +95,12 @@ def prepare(
     environment: Mapping[str, str],
     now: float,
     site: Site = _NO_SITE,
+    retry_of: str = "",
 ) -> Launch:
-    """Take a snapshot and plan. Raises `RvError` where nothing can serve the request."""
+    """Take a snapshot and plan; `retry_of` is the race that this one starts again.
+
+    Raises `RvError` where nothing can serve the request.
+    """
     snapshot, made = plan_on(request, target, site)
     from rv.planner import require_feasible
 
@@ -92,6 +113,7 @@ def prepare(
         environment=environment,
         config=snapshot.config,
         now=now,
+        retry_of=retry_of,
     )
     facts = race_facts(made, request, around, _chain(request))
     return Launch(request=request, snapshot=snapshot, plan=made, facts=facts, around=around)
@@ -155,11 +177,13 @@ def _send(
 
 
 def _all_refused(fates: list[Submitted]) -> bool:
-    return all(fate.outcome is Outcome.REFUSED for fate in fates)
+    return all(fate.outcome in (Outcome.REFUSED, Outcome.UNSENT) for fate in fates)
 
 
 def _refused(fates: list[Submitted]) -> RvError:
     text = fates[0].text
+    if all(fate.outcome is Outcome.UNSENT for fate in fates):
+        return RvError(Kind.STAGE, text, hint="name another disk with RV_RACE_ROOT=/path")
     kind = Kind.LIMIT if "MaxSubmit" in text or "policy" in text else Kind.REFUSED
     return RvError(
         kind,

@@ -19,14 +19,17 @@ def exit_code(status: RaceStatus, transport: Transport) -> int:
 
 
 def _says_skip(status: RaceStatus, transport: Transport) -> bool:
-    """A bundled payload's 77 counts as done only where its own result file says SKIP."""
+    """A bundled payload's 77 counts as done only where its own result file says SKIP.
+
+    The job's script has turned it into 0 already, but for a template of the user's own.
+    """
     results = transport.read_tree(f"{status.race.directory}/results", ["*.json"])
-    return any(_verdict(data) == "SKIP" for data in results.values())
+    return any(_skipped(data) for data in results.values())
 
 
-def _verdict(data: bytes) -> str:
+def _skipped(data: bytes) -> bool:
     try:
-        document = json.loads(data)
-    except ValueError:
-        return ""
-    return str(document.get("verdict", "")) if isinstance(document, dict) else ""
+        summary = json.loads(data)["summary"]
+        return bool(summary["status"] == "SKIP" and summary.get("skip_exit_code") != _SKIP)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False

@@ -16,6 +16,7 @@
 #SBATCH --export=NONE
 # rv race abcd2345, submission 1: a100-80/1x4/gpu-a100/checkpoint
 unset SLURM_EXPORT_ENV LC_ALL LD_LIBRARY_PATH
+umask 077
 PATH=${PATH:+$PATH:}/usr/bin:/usr/local/bin:/usr/bin:/bin
 RV_NODE_PATH=$PATH
 RV_RACE=abcd2345
@@ -35,15 +36,17 @@ rv_mark() {
     mv -T "$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" "$RV_RACE_DIR/$1"
 }
 
-# Every other job of the race, by recorded id and by name; never a job of another name.
-rv_cancel_siblings() {
-  local ids
-  mapfile -t ids < <({
-    cat "$RV_RACE_DIR"/jobs/[1-9]*.id
-    rv_slurm squeue -h -u "$SLURM_JOB_USER" --name=rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3 -o %A
-  } 2>/dev/null | sort -u | grep -vx -e "$SLURM_JOB_ID" -e '')
-  [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
+# Whether a file is there: it is opened, since a network disk may answer from memory otherwise.
+rv_there() { { : <"$RV_RACE_DIR/$1"; } 2>/dev/null; }
+
+# Every other job of these names; never one by its recorded id, for Slurm gives ids out again.
+rv_cancel() {
+  rv_slurm squeue -h -a -u "$SLURM_JOB_USER" --name="$1" -o %A 2>/dev/null | grep -vx -e "$SLURM_JOB_ID" -e '' | {
+    mapfile -t ids
+    [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
+  }
 }
+rv_cancel_siblings() { rv_cancel rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3; }
 
 # Repeats the update until the hold that Slurm puts on a requeued job (120 s) is gone.
 rv_requeued() {
@@ -71,14 +74,14 @@ rv_requeued() {
 rv_decline() {
   local node left=0 excluded='' nodes=(a100n1 a100n2)
   for node in "${nodes[@]}"; do
-    [ -e "$RV_RACE_DIR/declined/$node" ] || left=$((left + 1))
+    rv_there "declined/$node" || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
     [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
   done
   [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
   rv_say "declined: $1"
-  [ ! -e "$RV_RACE_DIR/stop" ] || exit 0
+  ! rv_there stop || exit 0
   if [ "$left" -lt 2 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
     rv_mark exhausted/1 "no node is left: $1"
     exit 0
@@ -130,10 +133,27 @@ export -f rv_check_node rv_mark
 
 # 1. Which segment is this? segments/K names the instance that runs segment K, segments/K.ended
 # says how it went. A segment is begun once, by whoever links its name first.
-rv_field() { sed -n "s/^$2=//p" "$1" 2>/dev/null | head -n 1; }
+# No command substitution from here on: a signal that comes while one runs takes its output away.
+# One field of a mark, in rv_value.
+rv_field() {
+  local key value
+  rv_value=''
+  while IFS='=' read -r key value; do
+    if [ "$key" = "$2" ]; then rv_value=$value; break; fi
+  done 2>/dev/null <"$1"
+}
+
+# Seconds since the epoch, in rv_now; bash has parts of them from 5.0 on, as the locale writes them.
+rv_clock() {
+  printf -v rv_now '%(%s)T' -1
+  [ -z "${EPOCHREALTIME-}" ] || rv_now=${EPOCHREALTIME/,/.}
+}
+
+# Whether a folder holds a checkpoint that is newer than a file.
+rv_is_fresh() { find "$1" -type f ! -name '.rv-*' -newer "$2" -print -quit 2>/dev/null | grep -q .; }
 
 rv_signalled=''
-trap 'rv_signalled=${rv_signalled:-$(date +%s)}' USR2
+trap 'rv_signalled=${rv_signalled:-$SECONDS}' USR2
 cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
 [ ! -e stop ] && [ ! -e ended ] || exit 0
 rv_last=0
@@ -146,7 +166,8 @@ rv_owner='' rv_before=''
 RV_SEGMENT=$((rv_last + 1))
 if [ "$rv_last" -gt 0 ]; then
   if [ -e "segments/$rv_last.ended" ]; then
-    [ "$(rv_field "segments/$rv_last.ended" next)" = again ] || exit 0
+    rv_field "segments/$rv_last.ended" next
+    [ "$rv_value" = again ] || exit 0
   else
     rv_before=$rv_owner
     case $rv_owner in
@@ -165,12 +186,12 @@ rv_named=$(timeout -k 5 40 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c
   [ $code -eq 0 ] || echo "unfit $SLURMD_NODENAME"' </dev/null)
 rv_fit=$?
 for rv_node in $(sed -n 's/^unfit //p' <<<"$rv_named"); do
-  [ -e "declined/$rv_node" ] || rv_mark "declined/$rv_node" "its race directory is not the shared one"
+  rv_there "declined/$rv_node" || rv_mark "declined/$rv_node" "its race directory is not the shared one"
 done
 
 # 3. Unfit: decline.
 for rv_node in $(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST"); do
-  [ ! -e "declined/$rv_node" ] || rv_decline "$rv_node: $(cat "declined/$rv_node")"
+  ! rv_there "declined/$rv_node" || rv_decline "$rv_node: $(cat "declined/$rv_node")"
 done
 [ "$rv_fit" -eq 0 ] || rv_unfit "the node check ended with code $rv_fit"
 
@@ -187,19 +208,32 @@ trap 'rv_cause=TERM' TERM
 RV_TOTAL_ELAPSED=0
 rv_fruitless=0
 if [ "$rv_last" -gt 0 ]; then
-  rv_started=$(rv_field "segments/$rv_last" started)
-  rv_until=$(rv_field "segments/$rv_last.ended" ended)
-  rv_until=${rv_until:-$(find checkpoints -type f ! -name '.rv-*' -printf '%T@\n' 2>/dev/null | sort -n | tail -n 1)}
+  rv_field "segments/$rv_last" started
+  rv_started=$rv_value
+  rv_field "segments/$rv_last.ended" ended
+  rv_until=$rv_value
+  if [ -z "$rv_until" ]; then
+    {
+      find "claims/$rv_owner" -printf '%T@\n'
+      find checkpoints -type f ! -name '.rv-*' -printf '%T@\n' | sort -n | tail -n 1
+    } >".until.$RV_ME" 2>/dev/null
+    { read -r rv_started; read -r rv_until; } <".until.$RV_ME"
+    rv_until=${rv_until:-$rv_started}
+  fi
   rv_ran=$((${rv_until%%.*} - ${rv_started%%.*}))
   [ "$rv_ran" -gt 0 ] || rv_ran=0
-  RV_TOTAL_ELAPSED=$(($(rv_field "segments/$rv_last" elapsed) + rv_ran))
-  [ -n "$(find checkpoints -type f ! -name '.rv-*' -newer "claims/$rv_owner" -print -quit 2>/dev/null)" ] ||
-    rv_fruitless=$(($(rv_field "segments/$rv_last" fruitless) + 1))
+  rv_field "segments/$rv_last" elapsed
+  RV_TOTAL_ELAPSED=$((rv_value + rv_ran))
+  rv_field "segments/$rv_last" fruitless
+  rv_is_fresh checkpoints "claims/$rv_owner" || rv_fruitless=$((rv_value + 1))
 fi
 export RV_SEGMENT RV_TOTAL_ELAPSED
-printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$SLURM_JOB_NAME" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
+rv_clock
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$SLURM_JOB_NAME" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 sync "claims/$RV_ME"
-[ "$(tail -n 1 "claims/$RV_ME")" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
+[ -z "$rv_cause" ] || exit 1
+mapfile -t rv_lines <"claims/$RV_ME"
+[ "${rv_lines[*]: -1}" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
 if [ "$RV_SEGMENT" -eq "$rv_last" ]; then
   cp "claims/$RV_ME" ".segment.$RV_ME" && mv -T ".segment.$RV_ME" "segments/$RV_SEGMENT"
 else
@@ -233,7 +267,8 @@ export MASTER_PORT PET_MASTER_PORT=$MASTER_PORT NNODES=2 PET_NNODES=2 PET_NPROC_
 RV_PYTHON=$(command -v python || command -v python3 || echo python3)
 export RV_PYTHON
 export RV_COMMAND='torchrun train.py'
-rv_keep='exec 3>&2 2>/dev/null; trap : TERM; "$@" 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
+export RV_UMASK=${RV_UMASK:-0022}
+rv_keep='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@") 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
 
 # The chain: when the time of this job runs out, the next one goes on from the last checkpoint.
 rv_checkpoints=$RV_CHECKPOINT_DIR
@@ -243,21 +278,31 @@ rm -f "$rv_checkpoints/.rv-stop" "$rv_checkpoints/.rv-next"
 # Signals the processes of the command on this node that catch the signal: it would kill others,
 # such as torchrun's agent, whose ranks would be orphans. srun passes it on to all of them.
 rv_signal_catching() {
-  local pid caught
-  for pid in $(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); do
-    [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != srun ] || continue
-    caught=$(sed -n 's/^SigCgt:[[:space:]]*//p' "/proc/$pid/status" 2>/dev/null)
-    [ -n "$caught" ] && (((0x$caught >> ($(kill -l USR2) - 1)) & 1)) && kill -USR2 "$pid" 2>/dev/null
+  local pid key value name caught
+  grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
+    name='' caught=0
+    while read -r key value; do
+      case $key in Name:) name=$value ;; SigCgt:) caught=$value ;; esac
+    done 2>/dev/null <"/proc/$pid/status"
+    if [ "$name" != srun ] && (((0x$caught >> 11) & 1)); then
+      kill -USR2 "$pid" 2>/dev/null
+    fi
   done
 }
 
 # Sends the job of the next segment, which waits for this one to end.
 rv_send_next() {
-  local id _
+  local id line _
   for _ in 1 2 3; do
     [ ! -e stop ] || return 0
-    id=$(rv_slurm squeue -h -u "$SLURM_JOB_USER" -t PD --name=rv-abcd2345-next -o %A 2>/dev/null | grep -vx "$SLURM_JOB_ID" | head -n 1)
-    [ -n "$id" ] || id=$(rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$(rv_next_minutes)" jobs/1.sh "$SLURM_JOB_ID" 2>"segments/$RV_SEGMENT.err" </dev/null | sed -nE 's/^([0-9]+)(;.*)?$/\1/p')
+    id=''
+    rv_slurm squeue -h -a -u "$SLURM_JOB_USER" -t PD --name=rv-abcd2345-next -o %A >".next.$RV_ME" 2>/dev/null
+    while read -r line; do [ "$line" = "$SLURM_JOB_ID" ] || id=$line; done <".next.$RV_ME"
+    if [ -z "$id" ]; then
+      rv_next_minutes
+      rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/1.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
+      while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
+    fi
     if [ -n "$id" ]; then
       echo "$id" >>jobs/0.id
       rv_mark "segments/$RV_SEGMENT.next" "$id"
@@ -268,23 +313,18 @@ rv_send_next() {
   return 1
 }
 
-# Minutes to ask for: what is left of the whole time, and no more than this job had.
+# Minutes to ask for, in rv_minutes: what is left of the whole time, and no more than this job had.
 rv_next_minutes() {
-  local left=$((43200 - $(rv_elapsed) + 120 + 60))
+  rv_elapsed
+  local left=$((43200 - rv_spent + 120 + 60))
   [ "$left" -lt 14400 ] || left=14400
-  echo $(((left + 59) / 60))
+  rv_minutes=$(((left + 59) / 60))
 }
 
-rv_elapsed() { echo $((RV_TOTAL_ELAPSED + $(date +%s) - rv_begun)); }
+# Seconds that the command has run in all segments, in rv_spent.
+rv_elapsed() { rv_spent=$((RV_TOTAL_ELAPSED + SECONDS - rv_begun)); }
 
-rv_cancel_next() {
-  local ids
-  mapfile -t ids < <({
-    cat jobs/0.id
-    rv_slurm squeue -h -u "$SLURM_JOB_USER" --name=rv-abcd2345-next -o %A
-  } 2>/dev/null | sort -u | grep -vx -e "$SLURM_JOB_ID" -e '')
-  [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
-}
+rv_cancel_next() { rv_cancel rv-abcd2345-next; }
 
 rv_out_of_time() {
   rv_say "segment $RV_SEGMENT: time to checkpoint"
@@ -304,9 +344,10 @@ rv_out_of_time() {
 
 # What comes next, in rv_next: again, done, stopped or crashed; and why, where it is no success.
 rv_decide() {
-  local word='' fresh
+  local word='' fresh=''
   rv_why=''
-  fresh=$(find "$rv_checkpoints" -type f ! -name '.rv-*' -newer "claims/$RV_ME" -print -quit 2>/dev/null)
+  if rv_is_fresh "$rv_checkpoints" "claims/$RV_ME"; then fresh=yes; fi
+  rv_elapsed
   read -r word 2>/dev/null <"$rv_checkpoints/.rv-next"
   rv_next=crashed
   if [ -e stop ]; then
@@ -320,11 +361,11 @@ rv_decide() {
     [ -z "$rv_signalled" ] || rv_next=again
   elif [ -n "$fresh" ]; then
     rv_next=again
-  elif [ -n "$rv_signalled" ] && [ $(($(date +%s) - rv_signalled)) -ge 90 ]; then
+  elif [ -n "$rv_signalled" ] && [ $((SECONDS - rv_signalled)) -ge 90 ]; then
     rv_cause=TIME rv_why="segment $RV_SEGMENT did not stop on SIGUSR2 and left no checkpoint"
   fi
   [ "$rv_next" = again ] || return 0
-  if [ $((43200 - $(rv_elapsed))) -le 180 ]; then
+  if [ $((43200 - rv_spent)) -le 180 ]; then
     rv_next=crashed rv_cause=TIME rv_why="the whole time of 12:00:00 is used, in $RV_SEGMENT segments"
   elif [ "$RV_SEGMENT" -ge 18 ]; then
     rv_next=crashed rv_cause=TIME rv_why="the limit of 18 segments is reached"
@@ -337,19 +378,20 @@ rv_decide() {
 rv_task() {
   export NODE_RANK=$SLURM_PROCID PET_NODE_RANK=$SLURM_PROCID
   export MASTER_ADDR=${SLURM_LAUNCH_NODE_IPADDR:-$RV_FIRST_ADDRESS}
-  export PET_MASTER_ADDR=$MASTER_ADDR
+  export PET_MASTER_ADDR=$MASTER_ADDR SLURM_UMASK=$RV_UMASK
+  umask "$RV_UMASK"
   exec bash -c "$RV_COMMAND"
 }
 export -f rv_task
 RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 export RV_FIRST_ADDRESS
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
+RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=0077 setsid bash -c "${rv_keep:?}" rv srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
-rv_begun=$(date +%s)
+rv_begun=$SECONDS
 rv_sender='' rv_deadline=''
-(rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
+(rv_cancel_siblings; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
 rv_reaper=$!
 rv_terminate() {
   rv_cause=TERM
@@ -401,8 +443,9 @@ cd "$RV_RACE_DIR" || exit "$rv_code"
 rv_decide
 rv_write() {
   local _
+  rv_clock
   for _ in 1 2 3 4 5; do
-    printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "next=$rv_next" "why=$rv_why" "ended=$(date +%s.%N)" >".ended.$RV_ME" && mv -T ".ended.$RV_ME" "$1" && return
+    printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "next=$rv_next" "why=$rv_why" "ended=$rv_now" >".ended.$RV_ME" && mv -T ".ended.$RV_ME" "$1" && return
     sleep 1
   done
 }

@@ -15,6 +15,7 @@
 #SBATCH --export=NONE
 # rv race abcd2345, submission 1: a100-80/1x4/gpu-a100|v100/1x4/gpu-v100
 unset SLURM_EXPORT_ENV LC_ALL LD_LIBRARY_PATH
+umask 077
 PATH=${PATH:+$PATH:}/usr/bin:/usr/local/bin:/usr/bin:/bin
 RV_NODE_PATH=$PATH
 RV_RACE=abcd2345
@@ -40,15 +41,17 @@ rv_mark() {
     mv -T "$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" "$RV_RACE_DIR/$1"
 }
 
-# Every other job of the race, by recorded id and by name; never a job of another name.
-rv_cancel_siblings() {
-  local ids
-  mapfile -t ids < <({
-    cat "$RV_RACE_DIR"/jobs/[1-9]*.id
-    rv_slurm squeue -h -u "$SLURM_JOB_USER" --name=rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3 -o %A
-  } 2>/dev/null | sort -u | grep -vx -e "$SLURM_JOB_ID" -e '')
-  [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
+# Whether a file is there: it is opened, since a network disk may answer from memory otherwise.
+rv_there() { { : <"$RV_RACE_DIR/$1"; } 2>/dev/null; }
+
+# Every other job of these names; never one by its recorded id, for Slurm gives ids out again.
+rv_cancel() {
+  rv_slurm squeue -h -a -u "$SLURM_JOB_USER" --name="$1" -o %A 2>/dev/null | grep -vx -e "$SLURM_JOB_ID" -e '' | {
+    mapfile -t ids
+    [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
+  }
 }
+rv_cancel_siblings() { rv_cancel rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3; }
 
 # Repeats the update until the hold that Slurm puts on a requeued job (120 s) is gone.
 rv_requeued() {
@@ -75,14 +78,14 @@ rv_requeued() {
 rv_decline() {
   local node left=0 excluded='' nodes=(a100n1 a100n2 v100n1)
   for node in "${nodes[@]}"; do
-    [ -e "$RV_RACE_DIR/declined/$node" ] || left=$((left + 1))
+    rv_there "declined/$node" || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
     [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
   done
   [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
   rv_say "declined: $1"
-  [ ! -e "$RV_RACE_DIR/stop" ] || exit 0
+  ! rv_there stop || exit 0
   if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 8 ]; then
     rv_mark exhausted/1 "no node is left: $1"
     exit 0
@@ -142,7 +145,7 @@ export -f rv_check_node rv_mark
 
 # 1. A race that is already won or stopped is left at once.
 cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
-[ ! -e stop ] || exit 0
+! rv_there stop || exit 0
 rv_owner=''
 read -r rv_owner 2>/dev/null <claim
 case $rv_owner in
@@ -164,7 +167,7 @@ rv_fit=$?
 [ "$rv_fit" -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
 
 # 3. Unfit: decline.
-[ ! -e "declined/$SLURMD_NODENAME" ] || rv_decline "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
+! rv_there "declined/$SLURMD_NODENAME" || rv_decline "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
 [ "$rv_fit" -eq 0 ] || rv_unfit "the node check ended with code $rv_fit"
 
 # 4. Everything else that can fail before the command starts.
@@ -172,14 +175,17 @@ while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || 
 PATH=$PATH:$RV_NODE_PATH
 cd /home/ada/project 2>/dev/null || rv_unfit 'no directory /home/ada/project on this node'
 cd "$RV_RACE_DIR" || exit 1
+{ : >>output/node0.out && : >>output/node0.err; } || { rv_say "the output cannot be written"; exit 1; }
 
 rv_cause=''
 trap 'rv_cause=TERM' TERM
 
 # 5. The claim: a hard link is made once, for one job, whatever the file system retries.
 printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
-sync "claims/$RV_ME"
-[ "$(tail -n 1 "claims/$RV_ME")" = whole ] && ln -T "claims/$RV_ME" claim 2>/dev/null
+rv_whole=''
+sync "claims/$RV_ME" && rv_whole=$(tail -n 1 "claims/$RV_ME")
+[ -z "$rv_cause" ] || exit 1
+[ "$rv_whole" = whole ] && ln -T "claims/$RV_ME" claim 2>/dev/null
 rv_owner=''
 read -r rv_owner 2>/dev/null <claim
 if [ "$rv_owner" != "$RV_ME" ]; then
@@ -211,14 +217,15 @@ export NODE_RANK=0 PET_NODE_RANK=0 MASTER_ADDR=127.0.0.1 PET_MASTER_ADDR=127.0.0
 RV_PYTHON=$(command -v python || command -v python3 || echo python3)
 export RV_PYTHON
 export RV_COMMAND='python train.py'
-rv_keep='exec 3>&2 2>/dev/null; trap : TERM; "$@" 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
+export RV_UMASK=${RV_UMASK:-0022}
+rv_keep='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@") 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
 
 # 7. The command, in a session of its own.
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME setsid bash -c "${rv_keep:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
+RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=$RV_UMASK setsid bash -c "${rv_keep:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
-(rv_cancel_siblings; sleep 30; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
+(rv_cancel_siblings; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
 rv_reaper=$!
 rv_terminate() {
   rv_cause=TERM
@@ -237,9 +244,9 @@ if [ -n "$rv_cause" ]; then
 fi
 
 # The truth about the end, for whoever asks later; Slurm forgets, and accounting lags.
-cd "$RV_RACE_DIR" || exit "$rv_code"
 for _ in 1 2 3 4 5; do
-  printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "ended=$(date +%s.%N)" >".ended.$RV_ME" && mv -T ".ended.$RV_ME" ended && break
+  cd "$RV_RACE_DIR" || break
+  printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "ended=$(date +%s.%N)" >".ended.$RV_ME" && sync ".ended.$RV_ME" && mv -T ".ended.$RV_ME" ended && break
   sleep 1
 done
 

@@ -369,3 +369,22 @@ def test_signals_reach_only_the_recorded_process() -> None:
         assert not processes.send(processes.Process(pid=bystander.pid, started=1), signal.SIGKILL)
         assert bystander.poll() is None
         bystander.kill()
+
+
+UNIFIED = """
+mount --make-rprivate / && umount -R /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup || exit 77
+exec "$@"
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+def test_a_machine_of_cgroup_v2_alone_without_systemd(name: str) -> None:
+    """As in a virtual machine or container: slurmd's own choice of plugin gives up there."""
+    code = python(f"from rv import sandbox; print(sandbox.up({name!r}).live)")
+    done = subprocess.run(
+        ["unshare", "-m", "bash", "-c", UNIFIED, "bash", *code],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    if done.returncode == 77:
+        pytest.skip("this machine cannot mount cgroup v2")
+    assert done.stdout.strip() == "True", done.stderr

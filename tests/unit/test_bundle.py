@@ -67,9 +67,10 @@ def test_payloads_by_name():
 def test_payload_files_hold_the_scripts_and_their_helpers():
     """Whatever a payload imports from beside it travels with it."""
     found = bundle.payload_files()
-    beside = {path.name for path in (ROOT / "rv" / "payloads").glob("*.py")} - {"__init__.py"}
+    folder = ROOT / "rv" / "payloads"
+    beside = {str(path.relative_to(folder)) for path in folder.rglob("*.py")} - {"__init__.py"}
     assert set(found) == beside
-    assert set(bundle.payload_names()) <= set(found)
+    assert {*bundle.payload_names(), "_harness/main.py"} <= set(found)
     for name, text in found.items():
         assert text == (ROOT / "rv" / "payloads" / name).read_bytes()
 

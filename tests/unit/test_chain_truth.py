@@ -8,7 +8,8 @@ import pytest
 from rv.models.job import JobState
 from rv.models.race import Chain, Claim, Ended, Marks, RaceState, Segment
 from rv.race.directory import read_marks
-from rv.race.truth import Evidence, resolve, unaccounted
+from rv.race.evidence import Evidence
+from rv.race.truth import resolve, unaccounted
 from tests.unit.test_truth import RACE, T0, record
 
 S = RaceState

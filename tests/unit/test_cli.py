@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[2]
 SHOWN = [
     ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["status"], ["cost"], ["explain"], ["snapshot"],
     ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
-    ["sandbox", "fault"],
+    ["sandbox", "fault"], ["accept"], ["accept", "list"], ["accept", "run"],
+    ["accept", "sweep"], ["accept", "avoid"], ["accept", "compare"], ["accept", "export"],
+    ["accept", "history"], ["accept", "baseline"], ["accept", "baseline", "show"],
+    ["accept", "baseline", "make"],
 ]  # fmt: skip
 
 

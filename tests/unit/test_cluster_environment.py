@@ -8,7 +8,8 @@ from rv.cluster.environment import caller_environment, scrubbed_environment
 @pytest.mark.parametrize(
     "name",
     ["SQUEUE_STATES", "SBATCH_JOB_NAME", "SALLOC_X", "SACCT_FORMAT", "SINFO_FORMAT", "SCANCEL_STATE", "SLURM_JOB_ID",
-     "SLURM_CLUSTERS", "SCONTROL_ALL", "SACCTMGR_X", "SRUN_DEBUG", "BASH_ENV", "ENV", "SHELLOPTS", "BASH_FUNC_scontrol%%"],
+     "SLURM_CLUSTERS", "SCONTROL_ALL", "SACCTMGR_X", "SRUN_DEBUG", "BASH_ENV", "ENV", "SHELLOPTS", "BASH_FUNC_scontrol%%",
+     "POSIXLY_CORRECT", "EXECIGNORE", "FUNCNEST", "TMOUT", "PS4", "GREP_OPTIONS", "CDPATH", "IFS", "GLOBIGNORE"],
 )  # fmt: skip
 def test_scrubbed(name: str) -> None:
     """A variable that changes what Slurm's commands or bash do is gone."""

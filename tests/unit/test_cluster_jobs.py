@@ -195,3 +195,55 @@ def test_show_jobs_script(
     )
     found = jobs.parse_show_jobs(done.stdout, S)
     assert (found if found is None else [job.job_id for job in found]) == expected
+
+
+def accounted(*rows: str) -> tuple[jobs.JobRecord, ...]:
+    """Rows of sacct: id, state, code, submitted, started, ended, partition, nodes, name."""
+    lines = "\n".join(row.replace(" ", f"|{S}|") for row in rows)
+    return jobs.parse_sacct(f"{lines}\n\n{S} end 0\n", S) or ()
+
+
+T1, T2 = "2026-11-21T09:01:50", "2026-11-21T09:02:10"
+
+
+def test_an_end_without_a_time_is_no_end() -> None:
+    """The late record of a start says FAILED 0:0 before the real one, 0:9, comes."""
+    (early,) = accounted(f"7 FAILED 0:0 {T1} {T1} Unknown gpu a1 rv-a-1")
+    assert (early.state, early.exit_code, early.ended) == (JobState.RUNNING, None, None)
+    (final,) = accounted(f"7 FAILED 0:9 {T1} {T1} {T2} gpu a1 rv-a-1")
+    assert (final.state, final.exit_code, final.signal) == (JobState.FAILED, 0, 9)
+
+
+def test_who_cancelled_a_job_is_known() -> None:
+    """Accounting names the user by number."""
+    row = f"7 CANCELLED 0:0 {T1} {T1} {T2} gpu a1 rv-a-1".replace(" CANCELLED", " CANCELLED_by_0")
+    text = row.replace(" ", f"|{S}|").replace("_", " ")
+    (job,) = jobs.parse_sacct(f"{text}\n\n{S} end 0\n", S) or ()
+    assert (job.state, job.reason) == (JobState.CANCELLED, "by uid 0")
+
+
+def test_a_state_without_a_name_here_keeps_slurms_word() -> None:
+    """So that it can be shown; it is no failure and no success."""
+    row = f"7{S}|HIBERNATING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|"
+    (job,) = jobs.parse_queue(f"{row}\n\n{S} end 0\n", S) or ()
+    assert (job.state, job.reason) == (JobState.UNKNOWN, "HIBERNATING")
+
+
+def test_arrays_and_parts_of_het_jobs_are_not_ours() -> None:
+    """Other tools send them, under any name: no id of ours looks like theirs."""
+    rows = [
+        f"{job_id}{S}|PENDING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-abcdefgh-1|"
+        for job_id in ("61_[2-20%2]", "61_3", "70+0", "71+1", "62")
+    ]
+    found = jobs.parse_queue("\n".join([*rows, "", f"{S} end 0", ""]), S)
+    assert [job.job_id for job in found or ()] == [62]
+    kept = accounted(
+        *(f"{i} COMPLETED 0:0 {T1} {T1} {T2} gpu a1 rv-a-1" for i in ("6_3", "7+0", "8"))
+    )
+    assert [job.job_id for job in kept] == [8]
+    line = (
+        f"{S} job JobId=61 ArrayJobId=61 ArrayTaskId=2-20 JobName=rv-a-1 UserId=a(1) JobState=PENDING"
+        f"\n{S} job JobId=70 HetJobId=70 HetJobOffset=0 JobName=b UserId=a(1) JobState=RUNNING\n"
+    )
+    shown = jobs.parse_show_jobs(f"{line}\n{S} end 0\n", S) or ()
+    assert [(job.job_id, job.name) for job in shown] == [(61, "rv-a-1"), (70, "b")]

@@ -7,7 +7,8 @@ from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, Entry, Marks, Race
 from rv.race.advance import _owed, untried
 from rv.race.directory import read_marks, read_record, record_text
-from rv.race.truth import Evidence, resolve
+from rv.race.evidence import Evidence
+from rv.race.truth import resolve
 from rv.race.watch import Watch
 from rv.ui.documents import race_document
 from rv.ui.follow import ending
@@ -54,7 +55,7 @@ def test_parts_are_sent_only_where_the_merged_one_was_refused():
 def owed(*states, reason="", **marks):
     """What is owed when jobs 1 and 2 are in these Slurm states."""
     records = tuple(
-        JobRecord(job_id=6 + n, name=f"rv-abcdefgh-{n}", state=state, reason=reason, source="sacct",
+        JobRecord(job_id=6 + n, name=f"rv-abcdefgh-{n}", state=state, reason=reason, source="squeue",
                   exit_code=None if state is JobState.PENDING else 1)
         for n, state in enumerate(states, 1)
     )  # fmt: skip

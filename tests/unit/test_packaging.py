@@ -68,7 +68,7 @@ def test_the_package_is_the_tree(wheel):
     shipped = {name.removeprefix("rv/"): data for name, data in contents(wheel).items()
                if name.startswith("rv/") and not name.startswith("rv/_bundle/")}  # fmt: skip
     assert shipped == tree(ROOT / "rv")
-    needed = {"py.typed", "payloads/check.py", "payloads/_accept.py", "sandbox/nvidia-smi.sh"}
+    needed = {"py.typed", "payloads/check.py", "payloads/_harness/main.py", "sandbox/nvidia-smi.sh"}
     assert needed | {"sandbox/profiles/campus.yaml", "sandbox/profiles/small.yaml"} <= set(shipped)
 
 

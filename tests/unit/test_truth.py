@@ -5,12 +5,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rv.models.job import JobRecord, JobState, job_state
+from rv.models.job import JobRecord, JobState, is_live, job_state
 from rv.models.race import Claim, Ended, Entry, Marks, Race, RaceState
-from rv.race.truth import STAGED_GRACE_S, Evidence, resolve, unaccounted
+from rv.race.doubt import forgotten, overdue
+from rv.race.evidence import Evidence
+from rv.race.truth import awaits_code, resolve, unaccounted
+from rv.race.waiting import STAGED_GRACE_S
 
 T0 = 1_000_000.0
 S = RaceState
@@ -57,6 +60,11 @@ def sent(**changes: Any) -> Marks:
     return replace(SENT, **changes)
 
 
+def asked(*numbers: int, at: float = T0, **changes: Any) -> Marks:
+    """Marks of submissions that were sent."""
+    return replace(Marks(sent=tuple((n, at) for n in numbers)), **changes)
+
+
 LATE = T0 + STAGED_GRACE_S + 1
 TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = [
     # Before anybody won.
@@ -72,7 +80,8 @@ TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = 
     ("configuring", SENT, [record("CONFIGURING")], T0 + 1, S.PENDING, None),
     ("absent, once", SENT, [], T0 + 9, S.UNKNOWN, None),
     ("absent since a moment", sent(absent_since=((1, T0 + 8), (2, T0 + 8))), [], T0 + 9, S.UNKNOWN, None),
-    ("absent beyond MinJobAge", sent(absent_since=((1, T0 + 1), (2, T0 + 1))), [], T0 + 9, S.ENDED, None),
+    ("absent beyond MinJobAge", sent(absent_since=((1, T0 + 1), (2, T0 + 1))), [], T0 + 9, S.UNKNOWN, None),
+    ("absent beyond any doubt", sent(absent_since=((1, T0 + 1), (2, T0 + 1))), [], T0 + 29, S.ENDED, None),
     ("one of two absent for long", sent(absent_since=((1, T0 + 1),)), [], T0 + 9, S.UNKNOWN, None),
     ("an unknown word", SENT, [record("HIBERNATING")], T0 + 9, S.UNKNOWN, None),
     ("both cancelled outside", SENT, [record("CANCELLED by 0"), record("CANCELLED", 2)], T0 + 9, S.CANCELLED, None),
@@ -83,6 +92,23 @@ TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = 
     ("requeued for another node", SENT, [record("REQUEUED", restarts=1)], T0 + 9, S.PENDING, None),
     ("stopped, still ending", sent(stopped=True), [record("COMPLETING")], T0 + 9, S.PENDING, None),
     ("stopped", sent(stopped=True), [record("CANCELLED")], T0 + 9, S.CANCELLED, None),
+    # Sent, and nobody heard the answer.
+    ("sent a moment ago", asked(1), [], T0 + 1, S.STAGED, None),
+    ("sent an hour ago, and nobody looked since", asked(1, at=T0), [], T0 + 3600, S.STAGED, None),
+    ("sent by a clock an hour ahead", asked(1, at=T0 + 3600), [], LATE, S.STAGED, None),
+    ("sent two days ago", asked(1, at=T0), [], T0 + 2 * 86400, S.CANCELLED, None),
+    ("sent, and found in the queue", asked(1), [record("PENDING")], T0 + 9, S.PENDING, None),
+    ("sent, and over already", asked(1, 2), [record("CANCELLED"), record("CANCELLED", 2)], T0 + 9, S.CANCELLED, None),
+    ("one sent, one waits", asked(2, job_ids=IDS[:1]), [record("PENDING")], T0 + 9, S.PENDING, None),
+    ("one sent, one is over", asked(2, job_ids=IDS[:1]), [record("FAILED")], T0 + 9, S.PENDING, None),
+    ("one sent, one was refused", asked(1, 2, refused=((2, "bad"),)), [], T0 + 9, S.STAGED, None),
+    ("sent, then stopped", asked(1, stopped=True), [], T0 + 9, S.CANCELLED, None),
+    ("sent, and it won", asked(1, claim=CLAIM), [record("RUNNING")], T0 + 9, S.RUNNING, None),
+    ("sent, and declined everywhere", asked(1, exhausted=((1, "x"),), declined=(("a1", "no GPU"),)), [record("COMPLETED")], T0 + 9, S.DECLINED, None),
+    # What other hands do.
+    ("moved to another partition", SENT, [record("PENDING", partition="other")], T0 + 9, S.PENDING, None),
+    ("held by its user", SENT, [record("PENDING", reason="JobHeldUser")], T0 + 9, S.PENDING, None),
+    ("alive in accounting alone", SENT, [record("PENDING", source="sacct")], T0 + 9, S.UNKNOWN, None),
     # While it runs.
     ("running", WON, [record("RUNNING"), record("CANCELLED", 2)], T0 + 9, S.RUNNING, None),
     ("a queue row older than the claim", WON, [record("PENDING")], T0 + 9, S.RUNNING, None),
@@ -99,6 +125,9 @@ TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = 
     ("time limit", won(ended=ended(143, "TERM")), [record("TIMEOUT")], T0 + 9, S.TIMEOUT, 143),
     ("scancel", won(ended=ended(143, "TERM")), [record("CANCELLED by 1000")], T0 + 9, S.CANCELLED, 143),
     ("preempted", won(ended=ended(143, "TERM")), [record("PREEMPTED")], T0 + 9, S.PREEMPTED, 143),
+    ("requeued between its claim and requeue=0", won(ended=ended(143, "TERM")), [record("PENDING", restarts=1)], T0 + 9, S.LOST, None),
+    ("requeued so, and over since", won(ended=ended(143, "TERM")), [record("COMPLETED", restarts=1)], T0 + 9, S.LOST, None),
+    ("its own code, and restarted since", won(ended=ended(3)), [record("RUNNING", restarts=1)], T0 + 9, S.FAILED, 3),
     ("out of memory", won(ended=ended(137)), [record("OUT_OF_MEMORY", exit_code=0, signal=125)], T0 + 9, S.OUT_OF_MEMORY, 137),
     ("another instance's word", won(ended=ended(0, owner="11.1")), [record("RUNNING")], T0 + 9, S.RUNNING, None),
     ("another job's word", won(ended=ended(0, owner="12.0")), [], T0 + 9, S.UNKNOWN, None),
@@ -111,6 +140,8 @@ TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = 
     ("Slurm says revoked", WON, [record("REVOKED")], T0 + 9, S.CANCELLED, None),
     ("node failed", WON, [record("NODE_FAIL", exit_code=1, signal=0)], T0 + 9, S.LOST, None),
     ("did not boot", WON, [record("BOOT_FAIL")], T0 + 9, S.LOST, None),
+    ("killed, and the queue has no code", WON, [record("FAILED"), record("FAILED", exit_code=0, signal=9, source="scontrol")], T0 + 9, S.FAILED, 137),
+    ("cancelled by root", WON, [record("CANCELLED by 0", reason="by uid 0", source="sacct")], T0 + 9, S.CANCELLED, None),
     # Lost.
     ("requeued after its claim", WON, [record("PENDING", restarts=1)], T0 + 9, S.LOST, None),
     ("restarted after its claim", WON, [record("RUNNING", restarts=1)], T0 + 9, S.LOST, None),
@@ -126,6 +157,10 @@ TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = 
     ("vanished for exactly MinJobAge", won(absent_since=((1, T0 + 7),)), [], T0 + 9, S.UNKNOWN, None),
     ("a word not yet invented", WON, [record("HIBERNATING")], T0 + 9, S.UNKNOWN, None),
     ("a sibling's absence says nothing", won(absent_since=((2, T0 + 1),)), [], T0 + 9, S.UNKNOWN, None),
+    ("its end has not reached accounting", WON, [record("RUNNING", source="sacct")], T0 + 9, S.RUNNING, None),
+    ("its end has not reached accounting, just forgotten", won(absent_since=((1, T0 + 1),)), [record("RUNNING", source="sacct")], T0 + 9, S.RUNNING, None),
+    ("its end never reached accounting", won(absent_since=((1, T0),)), [record("RUNNING", source="sacct")], T0 + 900, S.ENDED, None),
+    ("noted by a clock an hour ahead", won(absent_since=((1, T0 + 3600),)), [], T0 + 9, S.UNKNOWN, None),
     # Other jobs' records.
     ("a recycled id", WON, [record("FAILED", name="somebody", exit_code=1)], T0 + 9, S.UNKNOWN, None),
     ("a recycled id that runs", WON, [record("RUNNING", name="rv-zzzzzzzz-1")], T0 + 9, S.UNKNOWN, None),
@@ -150,46 +185,146 @@ def test_resolve(
     assert len(status.jobs) == 2
 
 
+ABSENT = st.sampled_from([(), ((1, T0),), ((1, T0), (2, T0)), ((1, T0 + 9_999),)])
 MARKS = st.builds(
     Marks,
     claim=st.none() | st.just(CLAIM) | st.just(replace(CLAIM, submission=9)),
-    ended=st.none() | st.builds(ended, st.integers(0, 255), st.sampled_from(["", "TERM"])),
+    ended=st.none()
+    | st.builds(
+        ended, st.integers(0, 255), st.sampled_from(["", "TERM"]), st.sampled_from(["11.0", "12.0"])
+    ),
     lost=st.sampled_from(["", "restarted"]),
     stopped=st.booleans(),
+    sent=st.sampled_from([(), ((1, T0),), ((1, T0), (2, T0 + 9_000)), ((9, T0), (0, T0))]),
     job_ids=st.sampled_from([(), IDS, IDS[:1], ((7, (11,)),)]),
     refused=st.sampled_from([(), ((1, "bad"),), ((1, "bad"), (2, "bad"))]),
     exhausted=st.sampled_from([(), ((1, "x"),)]),
     again=st.sampled_from([(), (1,), (9,)]),
-    absent_since=st.sampled_from([(), ((1, T0),), ((1, T0), (2, T0))]),
+    absent_since=ABSENT,
 )
 RECORDS = st.lists(
     st.builds(
         record,
         st.sampled_from(JobState),
         st.sampled_from([1, 2]),
+        job_id=st.sampled_from([11, 12, 99]),
+        source=st.sampled_from(["squeue", "scontrol", "sacct"]),
+        reason=st.sampled_from(["", "JobHeldUser", "launch failed requeued held", "by uid 0"]),
         exit_code=st.none() | st.integers(0, 255),
         signal=st.none() | st.integers(0, 64),
         restarts=st.integers(0, 2),
     ),
     max_size=4,
 )
+FORGOTTEN = st.sampled_from([(), (1,), (1, 2)])
 
 
-@given(MARKS, RECORDS, st.floats(T0, T0 + 10_000))
-def test_failure_and_success_need_evidence(
-    marks: Marks, records: list[JobRecord], now: float
+def said_of(marks: Marks, records: list[JobRecord]) -> set[JobState]:
+    """The words that count: of the winner by name and id, of a race without one all of them."""
+    claim = marks.claim
+    name = RACE.name_of(claim.submission) if claim else ""
+    return {r.state for r in records if not claim or (r.name, r.job_id) == (name, claim.job_id)} - {
+        J.UNKNOWN
+    }
+
+
+def evidence_for(state: RaceState, marks: Marks, records: list[JobRecord], now: float) -> bool:
+    """Whether there is a reason to call a race over in this way."""
+    words = said_of(marks, records)
+    claim, own = marks.claim, marks.ended
+    own = own if own and claim and own.owner == claim.owner else None
+    absent = any(now - at > RACE.min_job_age.total_seconds() for _, at in marks.absent_since)
+    later = any(r.restarts > claim.restart for r in records) if claim else False
+    ours = any(RACE.entry(number) for number, _ in marks.job_ids)
+    never = not ours and now - RACE.submitted_at > STAGED_GRACE_S
+    ends = any(word.is_terminal for word in words)
+    return {
+        S.COMPLETED: bool(own) or J.COMPLETED in words,
+        S.FAILED: bool(own) or ends or bool(marks.exhausted),
+        S.CANCELLED: marks.stopped or bool(own) or ends or never,
+        S.LOST: bool(marks.lost) or later or bool(words & {J.NODE_FAIL, J.BOOT_FAIL}),
+        S.ENDED: absent or J.ENDED in words,
+        S.DECLINED: bool(marks.exhausted),
+        S.REFUSED: len(marks.refused) == len(RACE.entries),
+    }.get(state, bool(own) or J[state] in words if state in J.__members__ else False)
+
+
+@settings(max_examples=600, deadline=None, derandomize=True)
+@given(MARKS, RECORDS, st.floats(T0, T0 + 200_000), st.booleans(), FORGOTTEN)
+def test_every_verdict_has_its_evidence(
+    marks: Marks, records: list[JobRecord], now: float, is_whole: bool, lost: tuple[int, ...]
 ) -> None:
-    """A terminal record or the winner's own word; and nothing raises, whatever the mixture."""
-    status = resolve(RACE, marks, Evidence(records=records, now=now, is_whole=True))
-    words = {r.state for r in records}
-    spoke = marks.claim is not None and marks.ended is not None
-    if status.state is S.COMPLETED:
-        assert spoke or J.COMPLETED in words
-    if status.state is S.FAILED:
-        assert spoke or any(word.is_terminal for word in words)
+    """Nothing raises, whatever the mixture; what is over has a reason; UNKNOWN is for silence."""
+    evidence = Evidence(records=records, now=now, is_whole=is_whole, forgotten=lost)
+    status = resolve(RACE, marks, evidence)
+    if status.state.is_over:
+        assert evidence_for(status.state, marks, records, now), status
     if status.exit_code is not None:
         assert status.claim is not None
+    if status.state is S.UNKNOWN:
+        assert status.why
+        if marks.claim:
+            assert not said_of(marks, records)
+        else:
+            quiet = {1, 2} - {n for n, _ in marks.exhausted}
+            words = {r.name for r in records if r.state.is_terminal}
+            assert any(RACE.name_of(n) not in words for n in quiet)
+            live = {r.name for r in records if is_live(r.state) and r.source != "sacct"}
+            assert not live & {RACE.name_of(n) for n in quiet}
     unaccounted(RACE, marks, records)
+    overdue(RACE, marks, records, now)
+    forgotten(RACE, marks, records, now, accounted=is_whole)
+
+
+@given(MARKS, RECORDS, st.floats(-7200, 7200))
+def test_no_clock_of_a_node_decides(marks: Marks, records: list[JobRecord], shift: float) -> None:
+    """One that is an hour ahead or behind its cluster changes no state."""
+    evidence = Evidence(records=records, now=T0 + 60, is_whole=True)
+    claim, end = marks.claim, marks.ended
+    moved = replace(
+        marks,
+        claim=replace(claim, started_at=claim.started_at + shift) if claim else None,
+        ended=replace(end, ended_at=end.ended_at + shift) if end else None,
+    )
+    found, told = resolve(RACE, moved, evidence), resolve(RACE, marks, evidence)
+    assert (found.state, found.exit_code) == (told.state, told.exit_code)
+
+
+def test_what_holds_a_job_and_how_to_let_it_go() -> None:
+    """By its user, by an administrator, after a failed start; with the job's own number."""
+    for reason, who in (
+        ("JobHeldUser", "by its user"),
+        ("JobHeldAdmin", "by an administrator"),
+        ("launch failed requeued held", "after a failed start"),
+    ):
+        rows = [record("PENDING", reason=reason), record("PENDING", 2, reason="Resources")]
+        said = resolve(RACE, SENT, Evidence(records=rows, now=T0 + 9, is_whole=True)).why
+        assert said.startswith("Resources, job 11 is held "), said
+        assert who in said
+        assert "scontrol release 11" in said
+
+
+def test_what_is_in_doubt_is_said_beside_what_waits() -> None:
+    """With the submission's number and the time since it was sent."""
+    marks = asked(2, at=T0 + 2, job_ids=IDS[:1])
+    rows = [record("PENDING", reason="Resources")]
+    status = resolve(RACE, marks, Evidence(records=rows, now=T0 + 9, is_whole=True))
+    assert status.why == (
+        "Resources, job 2 is in doubt: it was sent 7 s ago and no answer was heard"
+    )
+    assert [job.reason for job in status.jobs] == ["Resources", "in doubt"]
+
+
+def test_a_winner_that_failed_is_asked_for_its_code() -> None:
+    """squeue calls it FAILED and has no codes; scontrol has."""
+    assert unaccounted(RACE, WON, [record("FAILED")]) == (1,)
+    assert unaccounted(RACE, WON, [record("FAILED", job_id=99)]) == (1,), "not the winner's record"
+    assert unaccounted(RACE, won(ended=ended(1)), [record("FAILED")]) == ()
+    failed = resolve(RACE, WON, Evidence(records=[record("FAILED")], now=T0 + 9, is_whole=True))
+    assert (failed.state, failed.exit_code) == (S.FAILED, None)
+    assert awaits_code(failed, [record("FAILED")])
+    told = [record("FAILED"), record("FAILED", exit_code=0, signal=9, source="scontrol")]
+    assert not awaits_code(resolve(RACE, WON, Evidence(records=told, now=T0 + 9)), told)
 
 
 def test_only_what_still_matters_is_asked_for() -> None:
@@ -198,7 +333,9 @@ def test_only_what_still_matters_is_asked_for() -> None:
     assert unaccounted(RACE, WON, ()) == (1,)
     assert unaccounted(RACE, WON, [record("RUNNING")]) == ()
     assert unaccounted(RACE, SENT, [record("PENDING", 2)]) == (1,)
-    assert unaccounted(RACE, Marks(), ()) == (1, 2), "the submitter may have died inside sbatch"
+    sent = Marks(sent=((1, T0), (2, T0)), refused=((2, "bad"),))
+    assert unaccounted(RACE, sent, ()) == (1,), "the submitter may have died inside sbatch"
+    assert unaccounted(RACE, Marks(), ()) == (), "what was not written down was not sent"
 
 
 def test_a_silent_controller_proves_no_absence():

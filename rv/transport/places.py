@@ -1,0 +1,86 @@
+"""Directories that a race may trust: the user's own, which nobody else can change or replace.
+
+A shared scratch has other people on it. A race directory holds what its jobs will run and with
+which environment, so whoever could swap it, or offer one of their own, would run as this user.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from rv.errors import Kind, RvError
+
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def make_private(directory: Path) -> None:
+    """Create a directory and those above it that are missing, each 0700 whatever the umask.
+
+    Raises `OSError`. `Path.mkdir` gives only the last of them its mode.
+    """
+    missing = []
+    while not directory.exists():
+        missing.append(directory)
+        directory = directory.parent
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def require_safe_root(root: Path) -> None:
+    """Raise `RvError(STAGE)` where another user could put something in the place of a race.
+
+    Raises `OSError` where there is no such directory.
+    """
+    for path in (root, *root.parents):
+        found = path.lstat()
+        if stat.S_ISLNK(found.st_mode) and not _is_trusted(found.st_uid):
+            raise _unsafe(root, f"{path} is a link that belongs to {_owner(found.st_uid)}")
+    found = root.stat()
+    if not _is_trusted(found.st_uid):
+        raise _unsafe(root, f"it belongs to {_owner(found.st_uid)}")
+    if found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
+        raise _unsafe(root, f"others may rename what is in it (mode {found.st_mode & 0o7777:04o})")
+
+
+def require_private(directory: Path) -> None:
+    """Raise `RvError(STAGE)` where a file system did not make a new directory the user's alone."""
+    found = directory.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+        raise RvError(
+            Kind.STAGE,
+            f"the file system keeps no owners and permissions, on {directory.parent}",
+            hint="a race holds your environment: name another disk with RV_RACE_ROOT=/path",
+        )
+
+
+def is_own(path: str | Path) -> bool:
+    """Whether this is a directory, no link, of this user's that no other user can write to."""
+    try:
+        found = os.lstat(path)
+    except OSError:
+        return False
+    is_directory = stat.S_ISDIR(found.st_mode)
+    return is_directory and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+
+
+def _is_trusted(uid: int) -> bool:
+    return uid in (0, os.geteuid())
+
+
+def _owner(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+def _unsafe(root: Path, why: str) -> RvError:
+    return RvError(
+        Kind.STAGE,
+        f"another user could change your races there: {why}, on {root}",
+        hint="name a directory of your own with RV_RACE_ROOT=/path (chmod go-w where it is yours)",
+    )

@@ -1,0 +1,63 @@
+"""Payloads as users run them by name, through `rv run` on a real Slurm: verdicts and exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rv import sandbox
+from tests.slurm.launching import Rv
+
+SHORT = "--device cpu --epochs 1 --steps 10 --timeout 120"
+
+
+@pytest.fixture
+def rv(small: sandbox.Sandbox, tmp_path: Path) -> Rv:
+    pytest.importorskip("torch")
+    return Rv(box=small, home=tmp_path)
+
+
+def result(rv: Rv, name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((rv.last().directory / "results" / name).read_text())
+    return loaded
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("check.py", 0),
+        ("torchrun --nproc_per_node=2 check.py", 0),
+        ("check.py --skip-exit-code 77", 77),
+        ("python -c 'raise SystemExit(77)'", 77),
+    ],
+)
+def test_a_skip_is_done_and_everything_else_is_what_it_is(rv: Rv, command: str, code: int) -> None:
+    """A payload's SKIP is 0 also under torchrun; a user's own 77 is the user's own."""
+    done = rv("run", command, "--gpu", "0", "--time", "5m")
+
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said + rv.last().logs()
+    assert rv.state()["state"] == ("FAILED" if code else "COMPLETED")
+    if code == 0:
+        assert "[RESULT] SKIP: no GPU was asked for, and there is none" in done.stdout
+        assert "SKIP: no GPU was asked for" in done.stderr
+        assert result(rv, "check_result.json")["summary"]["status"] == "SKIP"
+
+
+def test_train_runs_by_name_on_two_ranks(rv: Rv) -> None:
+    """With the sandbox's fake GPUs the CPU trains; the verdict is in the race's results."""
+    done = rv("run", f"torchrun --nproc_per_node=2 train.py {SHORT}", "--gpu", "2", "--time", "5m")
+
+    assert done.returncode == 0, done.stdout + done.stderr + rv.last().logs()
+    assert "[TRAIN] cpu: world=2 ranks counted=2 loss " in done.stdout
+    summary = result(rv, "train_result.json")["summary"]
+    assert (summary["status"], summary["failed"], summary["errors"]) == ("PASS", 0, 0)
+
+
+def test_an_error_under_torchrun_has_the_payloads_code(rv: Rv) -> None:
+    """torchrun says 1 for everything; a run that was impossible is no failure of a node."""
+    command = "torchrun --nproc_per_node=1 train_fsdp.py --device cpu --hf-model none/such"
+    done = rv("run", command, "--gpu", "0", "--time", "5m")
+    assert done.returncode == 99, done.stdout + done.stderr
+    assert "[RESULT] ERROR: " in done.stdout

@@ -1,0 +1,331 @@
+"""Every parser of rv, as a function of one text, with samples of what it is made for."""
+
+import importlib
+import inspect
+import json
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import rv
+from rv.accept import baselines, reading
+from rv.accept.results import ResultError
+from rv.bundle import payload_names
+from rv.cli.arguments import split_arguments
+from rv.cluster import (
+    accounting,
+    fields,
+    frames,
+    gres,
+    hostlist,
+    jobs,
+    nodes,
+    partitions,
+    queued,
+    reservations,
+    saved,
+    settings,
+    text,
+    tres,
+    waiting,
+    words,
+)
+from rv.models import job, quantities
+from rv.planner import catalogue, constraints, documents
+from rv.race import directory
+from rv.sandbox import gpu, loader, schema
+from rv.workflow import command, launchers, shellwords
+
+DATA: Final = Path(__file__).parents[1] / "data"
+ROOT: Final = Path(__file__).parents[2]
+S: Final = "rv0123456789abcdef"
+_PREFIXES: Final = ("parse", "read_", "load_", "split_", "from_")
+_MAKERS: Final = ("_script", "_line")
+"""Of the cluster's functions of a text, those that make a command of a sentinel."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parser:
+    """A parser and samples of its text; `of` is the name of the function that it stands for."""
+
+    of: str
+    parse: Callable[[str], Any]
+    samples: tuple[str, ...]
+
+
+def _slurm(pattern: str) -> tuple[str, ...]:
+    paths = sorted((DATA / "slurm").glob(pattern))
+    return tuple(path.read_text(encoding="utf-8", errors="replace") for path in paths)
+
+
+def _probe(name: str) -> str:
+    found = frames.parse_frames(_slurm("22.05/probe.txt")[0], S)
+    assert found is not None
+    return found[name].stdout
+
+
+RACE: Final = {
+    "race_id": "abcd2345", "cluster": "k", "name": "mine", "command": "true", "payload": "", "is_shell": False,
+    "submitted_at": 1763700000.0, "min_job_age": 300.0, "message_timeout": 10.0, "waves": [[1], [2]],
+    "entries": [{"number": 1, "name": "rv-abcd2345-1", "strategy": "a100 1x1 direct gpu", "gpus": 1, "walltime": 3600.0, "cost": 1.5},
+                {"number": 2, "name": "rv-abcd2345-2", "strategy": "v100 1x1 direct gpu", "gpus": 1, "walltime": 3600.0, "instead_of": 1}],
+    "chain": {"total": 7200.0},
+}  # fmt: skip
+"""A race's record, as it is written down."""
+
+MARKS: Final = {
+    "claim": "7.0\nsubmission=1\nnodes=a[1-2]\nhost=a1\nstarted=1763700010.5\nsegment=2\nelapsed=60.5\nname=rv-abcd2345-1\nstrategy=x\n",
+    "ended": "7.0\ncode=137\nsignal=9\nended=1763700020\nnext=again\nwhy=it was time\n",
+    "lost": "job 7 ran again",
+    "jobs/1.id": "7\n8\n",
+    "jobs/2.refused": "Invalid qos specification",
+    "declined/a1": "GPU 0 fell off the bus",
+    "exhausted/2": "no node is left",
+    "again/1": "",
+    "warnings/a1": "another model",
+    "absent/2": "1763700000\n",
+    "segments/1": "6.0\nsubmission=1\nstarted=1763700000\n",
+    "segments/1.ended": "6.0\ncode=0\n",
+}
+"""What jobs leave in a race's directory."""
+
+CONFIG: Final = (
+    """\
+defaults:
+  time: '2:59:00'
+  type: [a100, h100]
+  cpus: 4
+  strict_gpu: true
+  fanout: each
+  sbatch: {nice: 1, reservation: ''}
+max_fanout: 4
+prices:
+  unit: EUR
+  per_gpu_hour: {a100-80: 2.5, h100: 4}
+skip_partitions: [debug, old]
+aliases:
+  big: [h200, h100]
+""",
+    "# nothing\n",
+)
+_TIMES: Final = (
+    "2026-11-21T04:19:35",
+    "N/A",
+    "1-02:03:04",
+    "04:00:00",
+    "90m",
+    "1d12h",
+    "2:59:00",
+    "30",
+    "1-12:30",
+)
+_SIZES: Final = (
+    "8G",
+    "8192M",
+    "15.6Gn",
+    "64GiB",
+    "1.5T",
+    "cpu=4,mem=20G,gres/gpu:a100=2",
+    "CPU=1.0,Mem=0.5G",
+)
+_LISTS: Final = ("a[01-03,7],b-x1,c[1-2]-ib[0-1]", "n[001-100]", "a,b,c", "(null)")
+_GRES: Final = (
+    "gpu:a100:4(S:0-1),gpu:1g.10gb:7(IDX:0,2-3)",
+    "gres/gpu:h200:8,shard:8(S:0,1)",
+    "gres:gpu:nvidia_a100_1g.10gb:3",
+)
+_STATES: Final = (
+    "IDLE+DRAIN",
+    "MIXED+PLANNED",
+    "idle~",
+    "CANCELLED by 123",
+    "COMPLETED+",
+    "RUNNING",
+)
+_LINES: Final = (
+    "torchrun --nproc_per_node=2 train.py --lr 1e-3", "cd src && python train.py | tee log", "srun -n4 bash -c 'x \"$y\"' <in >out",
+    "cat <<EOF\na\nEOF\n", "accelerate launch --num_processes 4 a.py; echo $(date) `id` ${a:-b}",
+)  # fmt: skip
+_WORDS: Final = (
+    "--gpu 4 -- python x.py",
+    "check.py --mig --time 10m",
+    "-g2 --type=a100 train.py",
+    "'two words' -x a1",
+)
+_CONSTRAINTS: Final = ("a&b", "a|b", "[a|b]", "a*2", "[a*2&b*2]", "(a|b)&c")
+_AROUND: Final = command.Surroundings(
+    is_file=lambda path: path.endswith("x.py"), payloads=payload_names(), nearby=("train.py",)
+)
+_KINDS: Final = {
+    "time": str,
+    "type": str,
+    "cpus": int,
+    "strict_gpu": bool,
+    "sbatch": list,
+    "max_cost": float,
+}
+
+
+RESULT: Final = json.dumps(
+    {
+        "schema": "rv.accept/1", "summary": {"status": "PASS"},
+        "test_info": {"test_type": "check", "hostname": "a1", "timestamp": "2026-11-21T04:19:35+00:00", "argv": ["x"], "world": {"rank": 0}},
+        "tests": [{"name": "gemm", "status": "PASS", "metrics": [{"name": "tflops", "value": 1.5, "unit": "TFLOP/s"}]}],
+    }
+)  # fmt: skip
+"""A result of the acceptance suite, in short."""
+
+
+def _marks(written: str) -> Any:
+    """Read marks from their JSON; what is none is the contents of all of them."""
+    try:
+        files = {str(name): str(value) for name, value in json.loads(written).items()}
+    except (ValueError, AttributeError, RecursionError):
+        files = dict.fromkeys(MARKS, written)
+    return directory.read_marks(
+        {name: value.encode("utf-8", "surrogatepass") for name, value in files.items()}
+    )
+
+
+class _File:
+    """A file that is not on a disk: what `read_document` takes."""
+
+    def __init__(self, written: str) -> None:
+        self._written = written
+
+    def __str__(self) -> str:
+        return "config.yaml"
+
+    def read_text(self, encoding: str) -> str:
+        return self._written.encode(encoding, "surrogatepass").decode(encoding)
+
+
+def _entry(
+    function: Callable[..., Any], *samples: str, parse: Callable[[str], Any] | None = None
+) -> Parser:
+    name = f"{function.__module__}:{function.__name__}"
+    return Parser(of=name, parse=parse or function, samples=samples)
+
+
+def _result(written: str) -> Any:
+    """Read a result of the acceptance suite; its own error is as good as rv's."""
+    try:
+        return reading.parse(written)
+    except ResultError as error:
+        return str(error)
+
+
+def _layer(written: str) -> Any:
+    document = documents.read_document(_File(written))  # type: ignore[arg-type]
+    return baselines.read_layer(document, "site")
+
+
+_QUEUE: Final = _slurm("22.05/own_queue.txt")
+PARSERS: Final = (
+    _entry(reading.parse, RESULT, parse=_result),
+    _entry(
+        baselines.read_layer,
+        (ROOT / "rv/accept/data/baselines.yaml").read_text(),
+        parse=_layer,
+    ),
+    _entry(accounting.parse_qos, _probe("qos"), parse=lambda t: accounting.parse_qos(t, t)),
+    _entry(accounting.parse_associations, _probe("associations"), _probe("association_limits"), parse=lambda t: accounting.parse_associations(t, t, "lab")),
+    _entry(accounting.parse_accounts, "Cluster|Account|ParentName|GrpTRES|GrpJobs\nlab|root||||\nlab|a|root|gres/gpu=6|4\n"),
+    _entry(fields.fields, *_slurm("*/show_node.txt")),
+    _entry(fields.records, *_slurm("*/show_node.txt"), parse=lambda t: tuple(fields.records(t, "NodeName"))),
+    _entry(frames.parse_frames, *_slurm("22.05/probe.txt"), parse=lambda t: frames.parse_frames(t, S)),
+    _entry(gres.parse_gpus, *_GRES, parse=lambda t: gres.parse_gpus(t, t, t)),
+    _entry(hostlist.expand, *_LISTS),
+    _entry(jobs.parse_queue, *_QUEUE, parse=lambda t: jobs.parse_queue(f"{t}\n{S} end 0\n", S)),
+    _entry(jobs.parse_show_jobs, *_slurm("22.05/own_show_jobs.txt"), parse=lambda t: jobs.parse_show_jobs(f"{t}\n{S} end 0\n", S)),
+    _entry(jobs.parse_sacct, *_slurm("22.05/own_sacct.txt"), parse=lambda t: jobs.parse_sacct(f"{t}\n{S} end 0\n", S)),
+    _entry(nodes.parse_nodes, *_slurm("*/show_node.txt")),
+    _entry(nodes.parse_states, *_STATES),
+    _entry(partitions.parse_partitions, *_slurm("*/show_partition.txt")),
+    _entry(queued.parse_queued, _probe("queue"), parse=lambda t: queued.parse_queued(t, S)),
+    _entry(reservations.parse_reservations, *_slurm("*/show_reservation.txt")),
+    _entry(saved.read_snapshot, *(p.read_text() for p in sorted((DATA / "snapshots").glob("[cf]*.json"))), parse=lambda t: saved.read_snapshot(t, "c.json")),
+    _entry(settings.parse_config, *_slurm("*/show_config.txt")),
+    _entry(settings.parse_clock, *_slurm("*/show_config.txt")),
+    _entry(text.printable, "\x1b[31mred\x1b[0m", "\x1b]0;title\x07x"),
+    _entry(text.last_line, "one\n\x1b[1mtwo\x1b[0m\n \n"),
+    _entry(tres.parse_tres, *_SIZES),
+    _entry(tres.parse_weights, *_SIZES),
+    _entry(tres.gpus_asked, *_GRES),
+    _entry(waiting.parse_waiting, f"7{S}|4294|gpu|Resources|\n7_[1-3%2]{S}|1|a,b|(Priority)|", parse=lambda t: waiting.parse_waiting(f"{t}\n{S} end 0\n", S)),
+    _entry(words.number, "12", "UNLIMITED"),
+    _entry(words.decimal, "1.500000", parse=lambda t: words.decimal(t, default=1.0)),
+    _entry(words.time, *_TIMES),
+    _entry(words.duration, *_TIMES),
+    _entry(words.configured_seconds, "120 sec", "5 min", "1 hours"),
+    _entry(words.memory_mib, *_SIZES),
+    _entry(words.word, "(null)", "x"),
+    _entry(words.words, "a,b,c"),
+    _entry(words.allowed, "ALL", "a,b"),
+    _entry(job.job_state, *_STATES),
+    _entry(quantities.parse_duration, *_TIMES),
+    _entry(quantities.parse_memory_mib, *_SIZES),
+    _entry(catalogue.mig_profile, "1g.10gb", "nvidia_a100_3g.40gb"),
+    _entry(catalogue.normal, "NVIDIA_A100-SXM4", "x"),
+    _entry(constraints.choices, *_CONSTRAINTS),
+    _entry(constraints.names, *_CONSTRAINTS),
+    _entry(constraints.holds, *_CONSTRAINTS, parse=lambda t: constraints.holds(t, frozenset({"a"}))),
+    _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
+    _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
+    _entry(directory.read_marks, json.dumps(MARKS), *MARKS.values(), parse=_marks),
+    _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),
+    _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
+    _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
+    _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
+    _entry(shellwords.simple_commands, *_LINES),
+    _entry(launchers.read_launch, *_LINES, parse=lambda t: [launchers.read_launch(c.words) for c in shellwords.simple_commands(t)]),
+    _entry(command.from_line, *_LINES, parse=lambda t: command.from_line(t, _AROUND)),
+    _entry(command.from_words, *_LINES, parse=lambda t: command.from_words(t.split(" "), _AROUND)),
+    _entry(split_arguments, *_WORDS, parse=lambda t: split_arguments(t.split(" "), {"--gpu": True, "-g": True, "--mig": False})),
+)  # fmt: skip
+
+BY_FILE: Final = frozenset(
+    {
+        "rv.accept.reading:read_file",
+        "rv.accept.reading:read_folder",
+        "rv.cli.defaults:read_config",
+        "rv.cli.session:read_config",
+        "rv.cli.session:read_line",
+        "rv.cli.session:read_words",
+        "rv.planner.catalogue:load_catalogue",
+        "rv.planner.families:load_families",
+        "rv.race.observe:load_marks",
+        "rv.race.observe:load_race",
+        "rv.race.observe:load_races",
+        "rv.race.verdict:load_verdict",
+        "rv.sandbox.records:read_all",
+        "rv.sandbox.schema:load_profile",
+        "rv.workflow.config:load_config",
+        "rv.workflow.launch:read_template",
+    }
+)
+"""Those that read files by way of the parsers above: the malformed command lines go through them."""
+
+
+def parsers_in_rv() -> Iterator[str]:
+    """Find every parser by its name, and in `rv.cluster` by its taking a text."""
+    for found in pkgutil.walk_packages(rv.__path__, "rv."):
+        if found.name.startswith(("rv.payloads", "rv.__main__")):
+            continue
+        module = importlib.import_module(found.name)
+        for name, value in vars(module).items():
+            function = inspect.unwrap(value) if callable(value) else value
+            if not inspect.isfunction(function) or function.__module__ != found.name:
+                continue
+            if not name.startswith("_") and _is_parser(found.name, name, function):
+                yield f"{found.name}:{name}"
+
+
+def _is_parser(module: str, name: str, function: Callable[..., Any]) -> bool:
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    takes_text = first is not None and first.annotation is str
+    if module.startswith("rv.cluster.") and takes_text and not name.endswith(_MAKERS):
+        return True
+    return name.startswith(_PREFIXES)

@@ -1,0 +1,107 @@
+"""Nothing that a cluster says controls the terminal that it is shown in."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rv.cluster.text import printable
+from rv.errors import Kind, RvError
+from rv.models.job import JobRecord, JobState
+from rv.models.plan import Exclusion, Plan, PoolView, Submission
+from rv.models.race import Entry, RaceStatus
+from rv.race.directory import read_marks
+from rv.race.submit import Outcome, Submitted
+from rv.race.truth import Evidence, resolve
+from rv.ui import console
+from rv.ui.documents import race_document
+from rv.ui.follow import Follower
+from rv.ui.tables import overview_text, plan_text, races_text
+from tests.unit.test_directory import race as plain_race
+from tests.unit.test_golden import strategy
+
+CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+EVIL = st.sampled_from(
+    [
+        "\x1b[2J\x1b[1;1H",
+        "\x1b]0;title\x07",
+        "\x1b]52;c;cm0gLXJm\x1b\\",
+        "\x9b31m",
+        "a\rb",
+        "\b\b\b",
+        "\u202egpj.exe",
+        "\u2066x\u2069",
+        "\x7f",
+        "\x85\u2028",
+        "\x1bP1$r\x1b\\",
+        "\x1b",
+        "a\nerror[internal]: forged",
+        "plain",
+    ]
+) | st.text(max_size=30)
+
+
+@given(EVIL)
+def test_what_is_printable_controls_nothing(text: str) -> None:
+    """Neither C0, C1 nor DEL, nor what turns the direction of writing; and it is one line."""
+    shown = printable(text)
+    assert not CONTROL.search(shown)
+    assert "\n" not in shown
+    assert printable(shown) == shown
+
+
+def hostile_race(text: str) -> RaceStatus:
+    """A race in which everything that a cluster could say is this text."""
+    files = {
+        "claim": f"77.0\nsubmission=1\nnodes={text}\nhost={text}\nstarted=1\nstrategy={text}\n",
+        "ended": f"77.0\ncode=3\nsignal={text}\nended=2\nnext={text}\nwhy={text}\n",
+        "lost": text,
+        "declined/a": text,
+        f"warnings/{text.replace('/', '')}": text,
+        "jobs/2.refused": text,
+        "exhausted/3": text,
+    }
+    marks = read_marks({name: data.encode() for name, data in files.items()})
+    entry = Entry(number=1, name="rv-a-1", strategy=text, gpu=text, partition=text, cost=1.0,
+                  cost_unit=text, walltime=timedelta(1))  # fmt: skip
+    race = replace(plain_race(), race_id=text, name=text, entries=(entry,))
+    record = JobRecord(
+        job_id=77, name="rv-a-1", state=JobState.FAILED, source="squeue", reason=text, nodes=text
+    )
+    return resolve(race, marks, Evidence(records=(record,), now=9.0))
+
+
+@given(text=EVIL)
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_nothing_of_a_cluster_controls_the_terminal(
+    capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    """Tables, endings, explanations, notices and errors."""
+    status = hostile_race(text)
+    for said in (status.why, *status.warnings):
+        assert not CONTROL.search(said)
+        assert "\n" not in said
+    plan = strategy(id=text, gpu=text, partition=text)
+    pool = PoolView(gpu=text, partition=text, free=1, total=1, largest=1, lost=1, waiting=1,
+                    max_time=None, limits=(text,), closed="")  # fmt: skip
+    console.answer(races_text([status], 9.0))
+    console.answer(overview_text([pool]))
+    console.answer(plan_text(
+        Plan(strategies=(plan,), excluded=(Exclusion(what=text, reason=text),), notes=(text,),
+             submissions=(Submission(number=1, strategies=(plan,)),), waves=((1,),), cost_unit=text),
+        {1: text}, timedelta(5),
+    ))  # fmt: skip
+    follower = Follower(json_only=False)
+    follower.submitted([Submitted(number=1, outcome=Outcome.REFUSED, text=text)])
+    follower.status(status)
+    follower.finish(status)
+    console.error(RvError(Kind.REFUSED, text, hint=text))
+    console.error_json(RvError(Kind.REFUSED, text, hint=text))
+    console.emit_json(race_document(status))
+    shown = capsys.readouterr()
+    assert not CONTROL.search(shown.out)
+    assert not CONTROL.search(shown.err)
+    assert len([line for line in shown.err.split("\n") if line.startswith("error[")]) == 1
