@@ -115,6 +115,13 @@ def _still_to_come(race: Race, seen: Container[str], transport: Transport) -> li
 
 def reap(seen: Observation, transport: Transport) -> tuple[int, ...]:
     """Cancel what a decided or stopped race still has in the queue, duplicates of any name too."""
+    left = left_over(seen)
+    cancel_ids(left, transport)
+    return left
+
+
+def left_over(seen: Observation) -> tuple[int, ...]:
+    """The ids of the jobs in the queue that a decided or stopped race has no use for."""
     status = seen.status
     if not (status.claim or status.state.is_over or seen.marks.stopped):
         return ()
@@ -123,9 +130,7 @@ def reap(seen: Observation, transport: Transport) -> tuple[int, ...]:
     kept = {status.claim.job_id} if status.claim and is_kept else set()
     if not status.state.is_over and not seen.marks.stopped:
         kept |= {r.job_id for r in seen.records if r.name == status.race.next_name}
-    left = sorted({record.job_id for record in live_records(seen)} - kept)
-    cancel_ids(left, transport)
-    return tuple(left)
+    return tuple(sorted({record.job_id for record in live_records(seen)} - kept))
 
 
 def live_records(seen: Observation) -> tuple[JobRecord, ...]:

@@ -19,6 +19,7 @@ from rv.sandbox.records import Record
 
 Progress = Callable[[str], None]
 ATTEMPTS: Final = 3
+_REMOVE_S: Final = 10.0
 
 
 def up(
@@ -173,12 +174,22 @@ def down(name: str) -> bool:
 
 
 def _clear(record: Record) -> None:
-    """End every process, remove every file, and at last the record."""
-    layout = record.layout
-    if record.boot == processes.boot_id():
-        _end_all(record)
-    with contextlib.suppress(FileNotFoundError):
-        _remove(layout)
+    """End every process, remove every file, and at last the record.
+
+    Both again until nothing is left: what a killed `up` had forked, and what had not come to its
+    exec yet, has the marker only later, and may write meanwhile.
+    """
+
+    def is_gone() -> bool:
+        if record.boot == processes.boot_id():
+            _end_all(record)
+        return not _remove(record.layout)
+
+    if not processes.wait_until(is_gone, timeout=_REMOVE_S, pause=0.1):
+        left = ", ".join(map(str, _remove(record.layout)))
+        raise RvError(
+            Kind.SANDBOX, f"cannot remove {left}", hint="remove it by hand, then down again"
+        )
     records.forget(record.name)
 
 
@@ -202,15 +213,20 @@ def _end_all(record: Record) -> None:
         )
 
 
-def _remove(layout: Layout) -> None:
-    for path in dict.fromkeys((layout.run, layout.directory)):
-        # The short folder lies in /tmp, where somebody else may have taken its name.
-        if not path.is_dir() or path.is_symlink() or path.stat().st_uid != os.getuid():
-            continue
+def _remove(layout: Layout) -> tuple[Path, ...]:
+    """Remove the folders, and return those that are there still."""
+    for path in _folders(layout):
         shutil.rmtree(path, ignore_errors=True)
-        if path.exists():
-            raise RvError(
-                Kind.SANDBOX, f"cannot remove {path}", hint="remove it by hand, then down again"
-            )
     with contextlib.suppress(OSError):
         layout.directory.parent.rmdir() if layout.directory.parent.name == "rv-sandbox" else None
+    return _folders(layout)
+
+
+def _folders(layout: Layout) -> tuple[Path, ...]:
+    """The sandbox's own folders that are there: in /tmp, somebody else may have taken the name."""
+    found = []
+    for path in dict.fromkeys((layout.run, layout.directory)):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
+                found.append(path)
+    return tuple(found)

@@ -10,9 +10,9 @@ from rv.errors import Kind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceStatus
 from rv.race.advance import advance
-from rv.race.cancel import Stopped, reap_strays, stop
+from rv.race.cancel import Stopped, left_over, reap_strays, stop
 from rv.race.evidence import controls
-from rv.race.observe import load_marks, load_race, load_races, observe
+from rv.race.observe import Observation, load_marks, load_race, load_races, observe
 from rv.race.orphans import reap_orphans
 from rv.race.submit import Outcome
 from rv.race.verdict import is_settled, load_verdict
@@ -57,12 +57,9 @@ def _see_to(races: Sequence[Race], target: Target, now: float) -> tuple[RaceStat
     open_races = [race for race in races if settled[race.race_id] is None]
     queue = target.queue.records(_FRESH)
     reap_orphans(target.race_root, queue or (), target.transport)
-    reap_strays([race for race in races if race not in open_races], queue, target.transport)
+    _reap_strays([race for race in races if race not in open_races], queue, target)
     seen = observe(open_races, target.transport, queue, now) if open_races else ()
-    for observation in seen:
-        fates = advance(observation, target.transport)
-        if any(fate.outcome is Outcome.UNKNOWN for fate in fates):
-            break  # Slurm takes nothing now, and each try is a long wait: the next command goes on
+    _advance(seen, target)
     live = {observation.status.race.race_id: observation.status for observation in seen}
     return tuple(settled[race.race_id] or live[race.race_id] for race in races)
 
@@ -73,11 +70,28 @@ def look_at(race: Race, target: Target, now: float) -> tuple[RaceStatus, tuple[J
     A race whose verdict is kept needs no records, and has none.
     """
     if settled := _settled(race, target):
-        reap_strays([race], target.queue.records(_FRESH), target.transport)
+        _reap_strays([race], target.queue.records(_FRESH), target)
         return settled, ()
     (seen,) = observe([race], target.transport, target.queue.records(_FRESH), now)
-    advance(seen, target.transport)
+    _advance([seen], target)
     return seen.status, seen.records
+
+
+def _advance(seen: Sequence[Observation], target: Target) -> None:
+    """Do what each race needs now."""
+    for observation in seen:
+        fates = advance(observation, target.transport)
+        if any(fate.outcome is Outcome.UNKNOWN for fate in fates):
+            break  # Slurm takes nothing now, and each try is a long wait: the next command goes on
+    if any(map(left_over, seen)):
+        target.cache.forget()  # its answer still has what was cancelled just now
+
+
+def _reap_strays(
+    settled: Sequence[Race], queue: Sequence[JobRecord] | None, target: Target
+) -> None:
+    if reap_strays(settled, queue, target.transport):
+        target.cache.forget()
 
 
 def _settled(race: Race, target: Target) -> RaceStatus | None:

@@ -224,8 +224,9 @@ class Rv:
         ]
 
     def files(self) -> list[RaceFiles]:
-        """The races, oldest first."""
-        found = [RaceFiles(directory=path.parent) for path in self.races_root.glob("*/race.json")]
+        """The races, oldest first; not what is only being staged, whose name begins with a dot."""
+        records = self.races_root.glob("[!.]*/race.json")
+        found = [RaceFiles(directory=path.parent) for path in records]
         return sorted(found, key=lambda files: files.record["submitted_at"])
 
     def last(self) -> RaceFiles:

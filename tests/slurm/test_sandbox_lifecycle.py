@@ -166,6 +166,22 @@ def test_down_ends_what_a_killed_up_started(name: str) -> None:
     assert leftovers(record) == []
 
 
+def test_down_outlasts_what_still_writes(name: str, tmp_path: Path) -> None:
+    """A child of a killed `up` that was between fork and exec has no marker when it is looked for."""
+    sandbox.up(name, "small")
+    record = record_of(name)
+    until = time.time() + 2
+    write = (
+        f"import itertools, os, time\nwith open({str(tmp_path / 'begun')!r}, 'w'): pass\n"
+        f"for n in itertools.takewhile(lambda _: time.time() < {until}, itertools.count()):\n"
+        f"    os.mkdir(f'{record.directory}/{{n}}')\n"
+    )
+    with subprocess.Popen(python(write), stderr=subprocess.DEVNULL):
+        assert processes.wait_until((tmp_path / "begun").exists, timeout=10)
+        assert sandbox.down(name)
+    assert leftovers(record) == []
+
+
 def test_another_boot_is_recovered(name: str, slurm: Slurm) -> None:
     """Its pids mean nothing then: they are not touched, and the cluster is made anew."""
     sandbox.up(name, "small")

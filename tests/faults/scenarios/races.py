@@ -42,6 +42,9 @@ def the_winner_cannot_cancel(world: World, dice: Random) -> None:
     let_go(world)
     eventually((world.race_dir() / "ended").exists)
     eventually(lambda: len(world.live_jobs()) == 1)
+    world.ps()
+    told = world.race()
+    assert "PENDING" not in {job["state"] for job in told["jobs"]}, f"cancelled just now: {told}"
 
 
 @scenario()
