@@ -222,6 +222,11 @@ class World:
         self.told.append((time.monotonic(), races))
         return races
 
+    def forget_queue(self) -> None:
+        """Let the next `rv ps` ask Slurm, and not take the answer that another one kept."""
+        for answer in (self.path / "cache").rglob("*.queue"):
+            answer.unlink(missing_ok=True)
+
     def race(self) -> dict[str, Any]:
         """What `rv ps` says of the one race."""
         (race,) = self.ps()

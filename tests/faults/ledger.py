@@ -118,6 +118,7 @@ def _settle(world: World, patience: float) -> list[Told]:
         races = world.ps()
         live = world.live_jobs()
         if not live and not any(race["state"] in OPEN for race in races):
+            world.forget_queue()  # an answer of a second ago may have jobs that were ending then
             return world.ps()
         if time.monotonic() > deadline:
             return races

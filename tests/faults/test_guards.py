@@ -25,13 +25,20 @@ def linked(text: str, link: str) -> str:
 
 def no_claim(world: World) -> None:
     """Whoever gets as far as the claim starts the command."""
+    spare_siblings(world)
     world.override("_preamble.sh.j2", lambda text: _COMPARED.sub("", linked(text, "")))
 
 
 def plain_ln(world: World) -> None:
     """`ln` without -T makes its link inside a directory that is in the way, and says 0."""
+    spare_siblings(world)
     link = 'ln "claims/$RV_ME" claim 2>/dev/null || exit 0\n'
     world.override("_preamble.sh.j2", lambda text: _COMPARED.sub("", linked(text, link)))
+
+
+def spare_siblings(world: World) -> None:
+    """Let no job cancel another: the quicker one would often hide what the claim is there for."""
+    world.wrap("scancel", '[ -z "$SLURM_JOB_ID" ] || exit 0; exec "$real" "$@"')
 
 
 def no_requeue_0(world: World) -> None:
