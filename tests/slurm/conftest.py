@@ -100,13 +100,16 @@ def slurm() -> Callable[..., str]:
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., None]:
-    """Wait for a condition; fail with what it last was."""
+    """Wait for a condition, asking for half of the time at most; fail with what it last was."""
 
     def wait(condition: Callable[[], object], timeout: float = 30) -> None:
-        deadline = time.monotonic() + timeout
+        deadline = asked = time.monotonic()
+        deadline += timeout
         while not (last := condition()):
-            assert time.monotonic() < deadline, f"not within {timeout} s; last seen: {last!r}"
-            time.sleep(0.05)
+            now = time.monotonic()
+            assert now < deadline, f"not within {timeout} s; last seen: {last!r}"
+            time.sleep(max(0.05, now - asked))
+            asked = time.monotonic()
 
     return wait
 
