@@ -25,6 +25,8 @@ mapfile -t dev < <(dev_group)
 need_venv tests "$TORCH" "${dev[@]}"
 
 export PATH="$VENV/bin:$PATH"
+# The tests start rv thousands of times: without these files each would compile all of it anew.
+unset PYTHONDONTWRITEBYTECODE
 cd "$ROOT"
 # Most of the time is spent waiting for Slurm, so that three files at once do not fill two cores.
 # In the order of the folders: those that wait for Slurm are begun first, the short ones fill up.

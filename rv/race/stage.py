@@ -12,7 +12,7 @@ from rv.models.race import Chain, Entry, Race
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, record_text
-from rv.render.script import RaceFacts, ReadTemplate, job_name, render
+from rv.render.script import RaceFacts, ReadTemplate, job_name, render_all
 from rv.transport import StagedFile, Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -45,7 +45,8 @@ def scripts(
     submissions: Sequence[Submission], facts: RaceFacts, read_template: ReadTemplate
 ) -> tuple[tuple[Submission, str], ...]:
     """Render the scripts of submissions."""
-    return tuple((s, render(s, facts, read_template)) for s in submissions)
+    texts = render_all(submissions, facts, read_template)
+    return tuple(zip(submissions, texts, strict=True))
 
 
 def race_facts(

@@ -1,6 +1,6 @@
 """Render one submission's job script from the bundled, or the user's own, templates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -95,7 +95,14 @@ def job_name(race_id: str, number: int) -> str:
 
 
 def render(submission: Submission, race: RaceFacts, read_template: ReadTemplate) -> str:
-    """Render the script of one submission.
+    """Render the script of one submission, as `render_all` does."""
+    return render_all((submission,), race, read_template)[0]
+
+
+def render_all(
+    submissions: Sequence[Submission], race: RaceFacts, read_template: ReadTemplate
+) -> tuple[str, ...]:
+    """Render the scripts of a race's submissions; each template is compiled once for all of them.
 
     `read_template` maps a file name such as `single_node.sh.j2` to its text.
     Raises `RvError(USAGE)` where a value cannot be written into a script at all, and
@@ -103,8 +110,9 @@ def render(submission: Submission, race: RaceFacts, read_template: ReadTemplate)
     """
     import jinja2
 
+    environment = _environment(read_template)
     try:
-        return _rendered(submission, race, _environment(read_template))
+        return tuple(_rendered(submission, race, environment) for submission in submissions)
     except (jinja2.TemplateError, *_UNFIT) as error:
         raise RvError(
             Kind.CONFIG,

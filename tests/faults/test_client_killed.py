@@ -1,7 +1,7 @@
 """The client dies of kill -9 at every step: the command starts at most once, exactly once as soon
 as any job was accepted, `rv ps` tells the truth afterwards, and nothing is left behind.
 
-RV_SEEDS (default 3) is the number of runs of each step.
+RV_SEEDS (default 2) is the number of runs of each step; the suite plays each once more.
 """
 
 import json
