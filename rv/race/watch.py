@@ -27,6 +27,7 @@ _QUICK_FOR_S: Final = 10.0
 _WIDENING_S: Final = 2.0
 _LAST_WORD_TRIES: Final = 20
 _LAST_WORD_S: Final = 0.5
+_SHARED_S: Final = 10.0
 
 
 class Sink(Protocol):
@@ -65,7 +66,8 @@ class Watch:
     sleep: Callable[[float], None] = time.sleep
     _began: float = 0.0
     _next_ask: float = 0.0
-    _interval: float = _FIRST_ASK_S
+    _asked: float = 0.0
+    _pace: float = _FIRST_ASK_S
     _records: tuple[JobRecord, ...] = ()
     _unfit_nodes: int = 0
     _next_widening: float = 0.0
@@ -77,6 +79,7 @@ class Watch:
         """
         self._began = self.clock()
         self._next_ask = self._began + _FIRST_ASK_S
+        self._asked = self._began
         reader = OutputReader(self.race, self.queue.transport, self.node)
         while True:
             status = self._look()
@@ -119,24 +122,36 @@ class Watch:
         self._ask_soon()
         return replace(seen.status, state=RaceState.PENDING, why="other jobs were sent")
 
-    def _ask_now(self) -> Observation:
-        self._interval = 0.0
-        return self._ask(self.clock())
-
     def _ask_soon(self) -> None:
-        self._interval = _FIRST_ASK_S
+        self._pace = _FIRST_ASK_S
         self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
 
     def _ask(self, now: float) -> Observation:
-        records = self.queue.records(timedelta(seconds=self._interval))
+        """Ask again; what another client has heard since, just now, serves too."""
+        return self._observe(now, timedelta(seconds=min(now - self._asked, _SHARED_S)))
+
+    def _ask_now(self) -> Observation:
+        return self._observe(self.clock(), timedelta(0))
+
+    def _observe(self, now: float, max_age: timedelta) -> Observation:
+        records = self.queue.records(max_age)
+        self._asked = self.clock()
         (seen,) = observe([self.race], self.queue.transport, records, now)
         self._records = seen.records
-        if seen.status.claim:
-            self._interval = random.uniform(*_RUNNING_ASK_S)  # noqa: S311 - spreads load only
-        else:
-            self._interval = min(self._interval * _GROWTH, _LAST_ASK_S)
-        self._next_ask = now + self._interval * random.uniform(0.9, 1.1)  # noqa: S311
+        self._next_ask = now + self._pause(seen.status) * random.uniform(0.9, 1.1)  # noqa: S311
         return seen
+
+    def _pause(self, status: RaceStatus) -> float:
+        """How long Slurm is not asked again: of a command that runs, its exit file tells.
+
+        Where the state is in question, such as that of a job that only accounting calls running,
+        it is asked as soon, at first, as for a job that waits.
+        """
+        if status.claim and not status.why:
+            self._pace = _FIRST_ASK_S
+            return random.uniform(*_RUNNING_ASK_S)  # noqa: S311 - spreads load only
+        self._pace = min(self._pace * _GROWTH, _LAST_ASK_S)
+        return self._pace
 
     def _settle(self, status: RaceStatus) -> RaceStatus | None:
         """Ask once more: Slurm's word for the end, and whether a late sibling is left to cancel.

@@ -1,0 +1,111 @@
+"""How often a client asks Slurm, and whose answers it takes. The clock is the test's own."""
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+
+from rv.models.race import Claim, Marks, Race, RaceState, RaceStatus
+from rv.race import watch as watching
+from rv.race.observe import Observation
+from rv.race.watch import GaveUp, Watch
+from tests.unit.test_merged_race import CLAIM, RACE
+
+
+@dataclass
+class Shared:
+    """The queue as the cache has it: whose answer each look took, and how old it was."""
+
+    now: float = 1000.0
+    answer_at: float = 0.0
+    asked: list[float] = field(default_factory=list)
+    stale: list[float] = field(default_factory=list)
+    transport: Any = None
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def records(self, max_age: timedelta) -> tuple[()]:
+        """Ask where the stored answer is too old; an answer takes its time."""
+        if not self.now - self.answer_at < max_age.total_seconds():
+            self.asked.append(self.now)
+            self.now += 0.4
+            self.answer_at = self.now
+        else:
+            self.stale.append(self.now - self.answer_at)
+        return ()
+
+
+class Silent:
+    """Nobody listens."""
+
+    def status(self, status: RaceStatus) -> None: ...
+    def submitted(self, fates: object) -> None: ...
+    def output(self, chunk: object) -> None: ...
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Shared:
+    """A race of which nothing is ever heard, watched for a while."""
+    monkeypatch.setattr(watching, "random", Random(0))
+    monkeypatch.setattr(watching, "load_marks", lambda race, transport: Marks())
+    monkeypatch.setattr(watching, "advance", lambda seen, transport: ())
+    return Shared()
+
+
+def watch(looks: Shared, status: RaceStatus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Watch until half an hour is over."""
+
+    def observe(races: tuple[Race, ...], *_: object) -> tuple[Observation]:
+        if looks.now > 1000.0 + 1800:
+            raise GaveUp
+        return (Observation(status=status, marks=Marks(), records=(), reachable=True),)
+
+    monkeypatch.setattr(watching, "observe", observe)
+    monkeypatch.setattr(watching, "resolve", lambda *_: status)
+    monkeypatch.setattr(watching, "OutputReader", lambda *_: Mute())
+    client = Watch(race=RACE, queue=looks, sink=Silent(), clock=looks.clock, sleep=looks.sleep)
+    with pytest.raises(GaveUp):
+        client.run()
+
+
+class Mute:
+    """A command that prints nothing."""
+
+    def read(self) -> list[object]:
+        return []
+
+
+def pauses(looks: Shared) -> list[float]:
+    return [after - before for before, after in zip(looks.asked, looks.asked[1:], strict=False)]
+
+
+def running(why: str) -> RaceStatus:
+    claim: Claim = CLAIM
+    return RaceStatus(race=RACE, state=RaceState.RUNNING, jobs=(), claim=claim, why=why)
+
+
+@pytest.mark.parametrize("claimed", [False, True], ids=["waiting", "running"])
+def test_a_client_alone_never_takes_its_own_last_answer(
+    looks: Shared, monkeypatch: pytest.MonkeyPatch, claimed: bool
+) -> None:
+    """It would learn nothing, and learn it late."""
+    pending = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
+    watch(looks, running("") if claimed else pending, monkeypatch)
+    assert looks.stale == []
+    assert max(pauses(looks)) < 70
+    assert len(looks.asked) < 60
+
+
+def test_a_winner_in_question_is_asked_about_soon(
+    looks: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end may be known any moment now; after a while it is asked as seldom as any other."""
+    watch(looks, running("accounting calls job 7 RUNNING"), monkeypatch)
+    assert pauses(looks)[0] < 5
+    assert pauses(looks)[-1] > 40
