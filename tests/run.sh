@@ -30,5 +30,5 @@ unset PYTHONDONTWRITEBYTECODE
 cd "$ROOT"
 # Most of the time is spent waiting for Slurm, so that three files at once do not fill two cores.
 # In the order of the folders: those that wait for Slurm are begun first, the short ones fill up.
-[ $# -gt 0 ] || set -- --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+[ $# -gt 0 ] || set -- --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=30
 exec python -m pytest "$@" </dev/null

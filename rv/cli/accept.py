@@ -244,10 +244,11 @@ def show_history(
     from rv.accept.history import as_jsonl, history
     from rv.accept.store import records
     from rv.accept.trends import trends
-    from rv.ui.trends import runs_text, trends_document, trends_text
+    from rv.ui.trends import runs_document, runs_text, trends_document, trends_text
 
     if runs:
-        console.answer(runs_text(records()))
+        kept = records()
+        console.emit_json(runs_document(kept)) if json else console.answer(runs_text(kept))
         return
     measured = history().all(gpu=gpu)
     if export:

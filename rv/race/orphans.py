@@ -23,8 +23,9 @@ def reap_orphans(root: str, records: Sequence[JobRecord], transport: Transport) 
 
     Races of another root, of which nothing is known here, are let alone.
     """
-    known = set(transport.directories(root))
-    names = {r.name for r in records if r.state.is_pending and _race_id(r.name) not in known}
+    pending = {record.name for record in records if record.state.is_pending}
+    known = set(transport.directories(root)) if pending else set()
+    names = {name for name in pending if _race_id(name) not in known}
     if not names:
         return
     ask = (

@@ -88,6 +88,11 @@ def runs_text(records: Sequence[RunRecord]) -> str:
     return columns([head, *rows])
 
 
+def runs_document(records: Sequence[RunRecord]) -> dict[str, Any]:
+    """The runs kept here as JSON."""
+    return {"runs": [plain(record) for record in records]}
+
+
 def comparison_text(found: Comparison) -> str:
     """Numbers in both runs, the worst change first, and the verdicts that changed."""
     head = ("GPU", "MEASURED", "BEFORE", "AFTER", "CHANGE")

@@ -332,9 +332,19 @@ class World:
         return self.resume
 
     def resume(self) -> None:
-        """Let all nodes take jobs again, and wait until they do."""
-        self.nodes("state=resume")
-        self.idle()
+        """Let all nodes take jobs again, and wait until they do.
+
+        One that came back by itself a moment before is refused its resume.
+        """
+
+        def ready() -> bool:
+            rows = self.slurm("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
+            kept = sorted({row.split()[0] for row in rows if row.split()[1] not in READY})
+            for name in kept:
+                self.slurm("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+            return not kept
+
+        eventually(ready)
 
     def idle(self) -> None:
         """Wait until no node is in a state of its own."""

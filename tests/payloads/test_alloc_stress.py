@@ -40,10 +40,19 @@ def eventually_gone(pids: list[str]) -> None:
 
 def test_workers_have_their_slots_and_give_all_back(launch: Launcher, tmp_path: Path) -> None:
     """Round robin, alone in its slot, at the same time, and gone."""
-    words = (*CPU, "--workers", 2, "--duration", 3, "--skip-launch", "--scaling")
-    run = launch("alloc_stress", tmp_path, *words)
+    words = (*CPU, "--workers", 2, "--duration", 3, "--skip-launch", "--scaling", "--memory", 64,
+             "--balance", 1000, "--telemetry", "gpu.csv")  # fmt: skip
+    (tmp_path / "bin").mkdir()
+    recorder = tmp_path / "bin" / "nvidia-smi"
+    recorder.write_text(
+        '#!/bin/sh\ncase $* in *"-l 1") echo "$*"; exec sleep 600 ;; esac; exit 1\n'
+    )
+    recorder.chmod(0o755)
+    path = f"{recorder.parent}:{os.environ['PATH']}"
+    run = launch("alloc_stress", tmp_path, *words, PATH=path)
 
     assert run.code == 0, run.out
+    assert "utilization.gpu,memory.used" in (tmp_path / "gpu.csv").read_text()
     named = by_name(run)
     workers = named["alloc.workers"]["details"]["workers"]
     allowed = sorted(os.sched_getaffinity(0))
@@ -84,6 +93,15 @@ def test_every_detector_sees_its_fault(launch: Launcher, tmp_path: Path) -> None
     assert expected.items() <= run.coded.items()
     assert f"{1 + is_one_cpu} of 3 workers succeeded; worker 0 on cpu:" in run.reasons
     assert "Traceback" not in run.out
+
+
+def test_how_much_imbalance_passes_is_the_users(launch: Launcher, tmp_path: Path) -> None:
+    """The busiest slot over the least busy one: at least 1, and so more than a limit below that."""
+    words = (*CPU, "--workers", 2, "--duration", 1, "--skip-launch", "--balance", 0.001)
+    run = launch("alloc_stress", tmp_path, *words)
+
+    assert run.coded["alloc.balance"] == "unbalanced"
+    assert "times the work of the least busy, over 0.001" in run.reasons
 
 
 def test_a_worker_without_memory_says_what_to_do(launch: Launcher, tmp_path: Path) -> None:

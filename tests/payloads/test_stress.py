@@ -167,6 +167,25 @@ def test_gpu_burn_is_compiled_once_for_a_capability(
     assert not (tmp_path / "src/gpu_burn").exists()  # the user's own folder is left alone
 
 
+def test_the_sources_are_cloned_where_that_is_asked_for(
+    sources: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the real git, from a repository that stands in for the one on the network."""
+    kept = sources.pop("GPU_BURN_SOURCE")
+    author = ("-c", "user.name=n", "-c", "user.email=e@localhost")
+    for words in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "all"]):
+        subprocess.run(["git", "-C", kept, *words], check=True)
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{kept}.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", build.SOURCE)
+
+    assert build.find_gpu_burn(sources, "9.0", tmp_path).program is None
+    found = build.find_gpu_burn(sources, "9.0", tmp_path, fetch=True)
+
+    assert found.program is not None, found.notes
+    assert "9.0" in found.program.read_text()
+
+
 def test_a_compiler_that_fails_is_a_note_and_no_program(
     sources: dict[str, str], tmp_path: Path
 ) -> None:

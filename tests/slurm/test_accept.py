@@ -42,6 +42,9 @@ def test_every_node_of_a_run_reports_and_its_numbers_are_kept(rv: Rv) -> None:
     assert junit.stdout.count("<testsuite ") == 2
     history = answer(rv, "history", code=0)["history"]
     assert {trend["node"] for trend in history} == set(nodes(run))
+    [kept] = answer(rv, "history", "--runs", code=0)["runs"]
+    assert (kept["race_id"], kept["payloads"]) == (run["run"], ["check"])
+    assert run["run"] in rv("accept", "history", "--runs").stdout
     assert answer(rv, "compare", "last", run["run"], code=0)["verdicts"] == []
     assert rv.queue() == []
 
