@@ -10,6 +10,7 @@ from queue import Empty, SimpleQueue
 from random import Random
 from typing import Final
 
+import pytest
 import yaml
 
 from rv import sandbox
@@ -84,6 +85,15 @@ class Lane:
             heal(world)
             make_honest(world)
             world.close()
+
+
+def names_asked_for(request: pytest.FixtureRequest) -> list[str]:
+    """The `name` of each test of this file that is to be run."""
+    return [
+        item.callspec.params["name"]
+        for item in request.session.items
+        if item.path == request.path and isinstance(item, pytest.Function)
+    ]
 
 
 def heal(world: World) -> None:

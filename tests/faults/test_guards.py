@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.harness import ROOT, World
-from tests.faults.lanes import Task, open_lanes, play_all
+from tests.faults.lanes import Task, names_asked_for, open_lanes, play_all
 from tests.faults.ledger import Row
 from tests.faults.scenarios.catalogue import ALL
 
@@ -120,11 +120,7 @@ def rows(
     request: pytest.FixtureRequest, sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Row]:
     """The books of each scenario, played without the guard it is about."""
-    chosen = [
-        item.callspec.params["name"]
-        for item in request.session.items
-        if item.path == Path(__file__) and isinstance(item, pytest.Function)
-    ]
+    chosen = names_asked_for(request)
     lanes = open_lanes(min(4, len(chosen)), tmp_path_factory.mktemp("guards"), sandbox_home)
     tasks = [
         Task(scenario=ALL[GUARDS[name].scenario], seed=0, prepare=GUARDS[name].remove, patience=15)

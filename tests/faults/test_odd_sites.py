@@ -6,7 +6,6 @@ Each is a real cluster; what is odd about it stands between rv and Slurm, or in 
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -16,9 +15,8 @@ import yaml
 
 from rv import sandbox
 from tests.faults.harness import COUNTED, TINY, World, eventually
-from tests.slurm.launching import Rv
+from tests.slurm.launching import Rv, rv_of
 
-NOBODY: Final = 65534
 HOSTILE: Final = {
     "SQUEUE_STATES": "COMPLETED", "SQUEUE_FORMAT": "%i", "SQUEUE_FORMAT2": "JobID", "SQUEUE_USERS": "daemon", "SQUEUE_SORT": "-i",
     "SBATCH_JOB_NAME": "mine", "SBATCH_PARTITION": "nowhere", "SBATCH_ACCOUNT": "nobody", "SBATCH_TIMELIMIT": "1", "SBATCH_EXCLUSIVE": "1",
@@ -192,17 +190,8 @@ def secretive(
 @pytest.fixture
 def plain_user(secretive: sandbox.Sandbox, sandbox_home: Path) -> Iterator[Rv]:
     """`rv` as nobody."""
-    home = sandbox_home / "secretive-nobody"
-    home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
-    drop = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-    more = {
-        "HOME": str(home),
-        "XDG_STATE_HOME": str(home / "state"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    yield Rv(box=secretive, home=home, prefix=drop, more=more)
-    shutil.rmtree(home)
+    with rv_of("nobody", secretive, sandbox_home / "secretive-nobody") as rv:
+        yield rv
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root's sandbox serves other users")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.lanes import Task, open_lanes, play_all
+from tests.faults.lanes import Task, names_asked_for, open_lanes, play_all
 from tests.faults.ledger import Row, table
 from tests.faults.scenarios.catalogue import ALL
 
@@ -21,11 +21,7 @@ def rows(
     request: pytest.FixtureRequest, sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Row]:
     """The books of all the scenarios that are asked for."""
-    chosen = [
-        item.callspec.params["name"]
-        for item in request.session.items
-        if item.path == Path(__file__) and isinstance(item, pytest.Function)
-    ]
+    chosen = names_asked_for(request)
     lanes = open_lanes(min(LANES, len(chosen)), tmp_path_factory.mktemp("lanes"), sandbox_home)
     found = play_all(lanes, [Task(scenario=ALL[name], seed=SEED) for name in chosen])
     capture = request.config.pluginmanager.getplugin("capturemanager")

@@ -6,6 +6,8 @@ import pwd
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from rv import sandbox
 from rv.race.submit import Outcome, submit
 from rv.transport.local import LocalTransport
 from tests.faults.harness import TINY, eventually
-from tests.slurm.launching import Rv
+from tests.slurm.launching import Rv, rv_of
 from tests.unit.test_directory import race as plain_race
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root's sandbox serves other users")
@@ -54,32 +56,19 @@ def own(path: Path, user: str) -> Path:
 @pytest.fixture
 def make_rv(box: sandbox.Sandbox, sandbox_home: Path, shared: Path) -> Iterator[MakeRv]:
     """`rv` as a user, without any umask; their races lie in the shared folder."""
-    homes = []
+    with ExitStack() as stack:
 
-    def make(user: str) -> Rv:
-        home = sandbox_home / f"home-{user}"
-        home.mkdir(mode=0o755)
-        homes.append(own(home, user))
-        entry = pwd.getpwnam(user)
-        drop = (
-            "sh", "-c", 'umask 0; exec "$@"', "sh",
-            "setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups",
-        )  # fmt: skip
-        more = {
-            "HOME": str(home),
-            "XDG_STATE_HOME": str(home / "state"),
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "RV_RACE_ROOT": str(shared),
-        }
-        return Rv(box=box, home=home, prefix=drop, more=more)
+        def make(user: str) -> Rv:
+            home = sandbox_home / f"home-{user}"
+            bare = ("sh", "-c", 'umask 0; exec "$@"', "sh")
+            rv = stack.enter_context(rv_of(user, box, home, bare))
+            return replace(rv, more={**rv.more, "RV_RACE_ROOT": str(shared)})
 
-    yield make
-    for user in (ANN, BOB):
-        subprocess.run(
-            ["scancel", f"--user={user}"], env={**os.environ, "SLURM_CONF": str(box.slurm_conf)}
-        )
-    for home in homes:
-        shutil.rmtree(home)
+        yield make
+        for user in (ANN, BOB):
+            subprocess.run(
+                ["scancel", f"--user={user}"], env={**os.environ, "SLURM_CONF": str(box.slurm_conf)}
+            )
 
 
 def as_user(rv: Rv, *argv: str) -> subprocess.CompletedProcess[str]:

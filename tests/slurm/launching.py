@@ -2,10 +2,13 @@
 
 import json
 import os
+import pwd
+import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -242,3 +245,24 @@ class Rv:
     def state(self) -> dict[str, Any]:
         """What `rv ps` says of the latest race."""
         return self.states()[self.last().race_id]
+
+
+@contextmanager
+def rv_of(user: str, box: sandbox.Sandbox, home: Path, before: Sequence[str] = ()) -> Iterator[Rv]:
+    """`rv` as another user of this machine, who has no rights; `before` is run in front of it.
+
+    `home` is theirs, and goes with all that it holds.
+    """
+    entry = pwd.getpwnam(user)
+    home.mkdir(mode=0o755)
+    os.chown(home, entry.pw_uid, entry.pw_gid)
+    drop = ("setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups")
+    more = {
+        "HOME": str(home),
+        "XDG_STATE_HOME": str(home / "state"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    try:
+        yield Rv(box=box, home=home, prefix=(*before, *drop), more=more)
+    finally:
+        shutil.rmtree(home)

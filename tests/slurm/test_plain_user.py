@@ -1,7 +1,7 @@
 """What the jobs of a race do to themselves and to each other works for a user without any rights."""
 
 import os
-import shutil
+import pwd
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from rv import sandbox
-from tests.slurm.launching import Rv, group, profile
+from tests.slurm.launching import Rv, group, profile, rv_of
 
 Eventually = Callable[..., None]
-NOBODY = 65534
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root's sandbox serves other users")
 
@@ -33,21 +32,11 @@ def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def rv(box: sandbox.Sandbox, sandbox_home: Path) -> Iterator[Rv]:
     """`rv` as nobody, with folders of their own."""
-    home = sandbox_home / "nobody"
-    home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
-    drop = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-    more = {
-        "HOME": str(home),
-        "XDG_STATE_HOME": str(home / "state"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    rv = Rv(box=box, home=home, prefix=drop, more=more)
-    yield rv
-    rv.slurm("scancel", "--user=nobody")
-    rv.slurm("scancel", "--user=root")
-    sandbox.set_fault(box, "b1", None)
-    shutil.rmtree(home)
+    with rv_of("nobody", box, sandbox_home / "nobody") as rv:
+        yield rv
+        rv.slurm("scancel", "--user=nobody")
+        rv.slurm("scancel", "--user=root")
+        sandbox.set_fault(box, "b1", None)
 
 
 def test_a_plain_users_job_declines_and_runs_elsewhere(rv: Rv, eventually: Eventually) -> None:
@@ -58,7 +47,7 @@ def test_a_plain_users_job_declines_and_runs_elsewhere(rv: Rv, eventually: Event
     )
     race = rv.last()
     assert done.returncode == 0, done.stderr + race.logs()
-    assert done.stdout.split() == [str(NOBODY)]
+    assert done.stdout.split() == [str(pwd.getpwnam("nobody").pw_uid)]
     assert race.claim["nodes"] == "g1"
     assert race.submitted == {1: [int(race.claim["owner"].partition(".")[0])]}
     assert race.names("declined") == ["b1"]
