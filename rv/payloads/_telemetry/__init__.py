@@ -5,9 +5,9 @@ error. GPUs are named by UUID, because indices mean different things to torch an
 """
 
 from .gates import Finding, findings, underloaded
-from .readings import Counters, Reading
+from .readings import Counters, Reading, bare
 from .sampler import Load, Sampler
-from .source import Source, bare, open_source
+from .source import Source, open_source
 
 __all__ = [
     "Counters",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .readings import Counters, Reading
-from .source import bare
+from .readings import Counters, Reading, bare
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -44,3 +44,8 @@ def grown(before: int | None, after: int | None) -> int | None:
     if before is None or after is None:
         return None
     return max(0, after - before)
+
+
+def bare(uuid: str) -> str:
+    """Strip the kind from a UUID: torch says `5c…`, the driver `GPU-5c…` or `MIG-5c…`."""
+    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from .readings import Counters, Reading
-from .source import bare
+from .readings import Counters, Reading, bare
 
 NAMES = ("utilization.gpu", "temperature.gpu", "power.draw", "clocks.sm", "memory.used")
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")  # new name, old name
@@ -90,7 +89,9 @@ def _reading(cells: list[str]) -> Reading:
 
 
 def _counters(cells: list[str], remapped: list[str]) -> Counters:
-    pending, failed = (cell.lower() == "yes" for cell in remapped) if remapped else (None, None)
+    pending, failed = (
+        (cell.lower() == "yes" for cell in remapped) if len(remapped) == 2 else (None, None)
+    )
     return Counters(
         ecc_uncorrected=whole(cells[0]),
         ecc_corrected=whole(cells[1]),

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Protocol
 
+from .nvml import open_nvml
+from .smi import Smi
+
 if TYPE_CHECKING:
     from .readings import Counters, Reading
 
@@ -24,16 +27,8 @@ class Source(Protocol):
         ...
 
 
-def bare(uuid: str) -> str:
-    """Strip the kind from a UUID: torch says `5c…`, the driver `GPU-5c…` or `MIG-5c…`."""
-    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()
-
-
 def open_source(uuids: list[str]) -> Source | None:
     """Open the best source that knows at least one of the GPUs; None where there is none."""
-    from .nvml import open_nvml
-    from .smi import Smi
-
     nvml = open_nvml(uuids)
     if nvml is not None:
         return nvml
