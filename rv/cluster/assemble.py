@@ -75,7 +75,7 @@ def _silent(why: str) -> RvError:
     return RvError(
         Kind.UNREACHABLE,
         f"Slurm's controller does not answer: {why}",
-        hint="try again in a minute; rv doctor says what is wrong",
+        hint="try again in a minute; scontrol ping says whether it is there",
     )
 
 

@@ -114,7 +114,7 @@ def _ask(transport: Transport, timeout: float, *, with_accounts: bool) -> _Frame
         raise RvError(
             Kind.UNREACHABLE,
             f"the cluster could not be asked: {why}",
-            hint="try again in a minute; rv doctor says what is wrong",
+            hint="try again in a minute; scontrol ping says whether it is there",
         )
     return _Framed(text=completed.stdout, sentinel=sentinel, frames=frames)
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from rv.errors import RvError
 from rv.models.job import JobState
 from rv.models.race import NEXT, Claim, JobStatus, Marks, Race, RaceState, RaceStatus
 from rv.race.cancel import reap
@@ -124,9 +125,17 @@ def _awaits_next(seen: Observation) -> bool:
 def _send_next(
     race: Race, claim: Claim, marks: Marks, transport: Transport
 ) -> tuple[Submitted, ...]:
-    """Submit the winner's script once more, as the job of the next segment."""
-    script = f"{race.directory}/jobs/{NEXT}.sh"
-    transport.write(script, transport.read(f"{race.directory}/jobs/{claim.submission}.sh") or b"")
+    """Submit the winner's script once more, as the job of the next segment.
+
+    On a disk that cannot be read or written now, it is left to the next look.
+    """
+    text = transport.read(f"{race.directory}/jobs/{claim.submission}.sh")
+    if not text:
+        return ()
+    try:
+        transport.write(f"{race.directory}/jobs/{NEXT}.sh", text)
+    except RvError:
+        return ()
     fates = send(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
     if NEXT in marks.again and all(fate.outcome in _TAKEN for fate in fates):
         transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout=30)
@@ -156,26 +165,33 @@ def _submit_again(seen: Observation, transport: Transport) -> tuple[Submitted, .
     Two clients may both do it: a duplicate is harmless, a lost job is not.
     """
     race = seen.status.race
-    waiting = {job.number for job in seen.status.jobs if job.state.is_pending}
     done: list[Submitted] = []
     for number in seen.marks.again:
         mark = f"{race.directory}/again/{number}"
-        fates = () if number in waiting else _send_elsewhere(race, number, mark, transport)
+        options, writer = _read_again(transport.read(mark) or b"")
+        is_there = _is_waiting(seen, number, but=writer)
+        fates = () if is_there else send(race, [number], transport, options=options)
         # Parts stand in for a merged one that was refused.
-        if number in waiting or any(fate.outcome in _TAKEN for fate in fates):
+        if is_there or any(fate.outcome in _TAKEN for fate in fates):
             transport.run(f"rm -f {shell(mark)}", timeout=30)
         done.extend(fates)
     return tuple(done)
 
 
-def _send_elsewhere(
-    race: Race, number: int, mark: str, transport: Transport
-) -> tuple[Submitted, ...]:
-    """Submit a declined job once more, away from the nodes that its mark names."""
-    text = (transport.read(mark) or b"").decode("utf-8", errors="replace").strip()
-    is_plain = all(c.isalnum() or c in "-_.,[]" for c in text)
-    options = [f"--exclude={text}"] if text and is_plain else []
-    return send(race, [number], transport, options=options)
+def _read_again(mark: bytes) -> tuple[list[str], str]:
+    """The options that keep a job away from the nodes it gave up, and the id of that job."""
+    nodes, writer = (*mark.decode("utf-8", errors="replace").splitlines(), "", "")[:2]
+    is_plain = all(c.isalnum() or c in "-_.,[]" for c in nodes)
+    return ([f"--exclude={nodes}"] if nodes and is_plain else []), writer
+
+
+def _is_waiting(seen: Observation, number: int, but: str) -> bool:
+    """Whether a job of this submission waits; not the one that gave up, as an old answer has it."""
+    name = seen.status.race.name_of(number)
+    return any(
+        record.name == name and record.state.is_pending and str(record.job_id) != but
+        for record in seen.records
+    )
 
 
 _TAKEN: Final = frozenset({Outcome.ACCEPTED, Outcome.SKIPPED})

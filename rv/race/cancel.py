@@ -54,8 +54,8 @@ def stop(
     while True:
         live = _live(races, transport)
         fresh = sorted({record.job_id for record in live or ()} - cancelled)
-        cancel_ids(fresh, transport)
-        cancelled.update(fresh)
+        if cancel_ids(fresh, transport):
+            cancelled.update(fresh)
         for record in live or ():
             ids[owner[record.name]].add(record.job_id)
             seen.add(record.name)
@@ -138,10 +138,12 @@ def live_records(seen: Observation) -> tuple[JobRecord, ...]:
     return tuple(r for r in seen.records if controls(r))
 
 
-def cancel_ids(ids: Sequence[int], transport: Transport) -> None:
-    """Cancel jobs by id; finished or unknown ones do no harm."""
-    if ids:
-        transport.run(f"scancel -Q {' '.join(map(str, ids))}", timeout=_SCANCEL_TIMEOUT_S)
+def cancel_ids(ids: Sequence[int], transport: Transport) -> bool:
+    """Cancel jobs by id, and say whether Slurm took it; finished or unknown ones do no harm."""
+    if not ids:
+        return True
+    words = " ".join(map(str, ids))
+    return transport.run(f"scancel -Q {words}", timeout=_SCANCEL_TIMEOUT_S).returncode == 0
 
 
 def reap_strays(

@@ -57,17 +57,20 @@ def between(
     ended = segment_end(marks, claim)
     coming = next_record(race, [r for r in records if r.job_id != claim.job_id])
     is_over = ended is not None or own is None or not is_live(own.state)
-    if own is not None and own.state.is_pending and own.restarts > claim.restart:
-        return _waits(claim.segment + bool(ended), own)
-    if is_over and coming is not None and coming.state.is_pending:
-        return _waits(claim.segment + 1, coming)
+    if own is not None and is_live(own.state) and own.restarts > claim.restart:
+        return _comes(claim.segment + bool(ended), own)
+    if is_over and coming is not None and is_live(coming.state):
+        return _comes(claim.segment + 1, coming)
     if ended is None:
         return ""
-    if NEXT in marks.again or any(r and is_live(r.state) for r in (own, coming)):
+    if NEXT in marks.again or (own and is_live(own.state)):
         return f"segment {claim.segment + 1} is starting"
     return PREEMPTED if own and own.state is JobState.PREEMPTED else ""
 
 
-def _waits(segment: int, job: JobRecord) -> str:
+def _comes(segment: int, job: JobRecord) -> str:
+    """A job that has not claimed its segment yet: it may run already, and check its node."""
+    if not job.state.is_pending:
+        return f"segment {segment} is starting"
     reason = f": {job.reason}" if job.reason not in ("", "None") else ""
     return f"segment {segment} waits{reason}"

@@ -126,7 +126,9 @@ def submit(
             break
         sleep(patience(race))
         fates |= _adopt(race, _doubtful(fates), transport)
-        fates |= _submit_once(race, _doubtful(fates), transport, options)
+        again = _submit_once(race, doubtful := _doubtful(fates), transport, options)
+        # It may be refused because of the first, which was taken and unheard of until now.
+        fates |= again | _adopt(race, [n for n in doubtful if _is_refused(again[n])], transport)
     instead = _note_refused(race, fates.values(), transport)
     parts = submit(race, instead, transport, options=options, sleep=sleep) if instead else ()
     return (*(fates[number] for number in numbers), *parts)
@@ -140,6 +142,10 @@ def send(
     instead = _note_refused(race, fates.values(), transport)
     parts = send(race, instead, transport, options=options) if instead else ()
     return (*(fates[number] for number in numbers), *parts)
+
+
+def _is_refused(fate: Submitted) -> bool:
+    return fate.outcome is Outcome.REFUSED
 
 
 def _doubtful(fates: Mapping[int, Submitted]) -> list[int]:

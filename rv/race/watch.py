@@ -14,7 +14,7 @@ from rv.race.evidence import Evidence
 from rv.race.observe import Observation, load_marks, observe
 from rv.race.output import Chunk, OutputReader
 from rv.race.queue import Queue
-from rv.race.submit import Submitted, send
+from rv.race.submit import Outcome, Submitted, send
 from rv.race.truth import awaits_code, resolve
 
 _FIRST_ASK_S: Final = 3.0
@@ -25,6 +25,7 @@ _TICK_S: Final = 1.0
 _QUICK_TICK_S: Final = 0.1
 _QUICK_FOR_S: Final = 10.0
 _WIDENING_S: Final = 2.0
+_LAST_WIDENING_S: Final = 30.0
 _LAST_WORD_TRIES: Final = 20
 _LAST_WORD_S: Final = 0.5
 _SHARED_S: Final = 10.0
@@ -71,6 +72,7 @@ class Watch:
     _records: tuple[JobRecord, ...] = ()
     _unfit_nodes: int = 0
     _next_widening: float = 0.0
+    _widening: float = _WIDENING_S
 
     def run(self) -> RaceStatus:
         """Watch until the race is over (or claimed) and return what it came to.
@@ -115,7 +117,10 @@ class Watch:
 
     def _tend(self, seen: Observation) -> RaceStatus:
         """Do for the race what it needs; one that was just given new jobs is not over."""
-        fates = advance(seen, self.queue.transport)
+        refused = {number for number, _ in seen.marks.refused}
+        tried = advance(seen, self.queue.transport)
+        # What is refused time and again is no news, and no reason to ask again soon.
+        fates = [f for f in tried if f.outcome is not Outcome.REFUSED or f.number not in refused]
         if not fates:
             return seen.status
         self.sink.submitted(fates)
@@ -179,8 +184,8 @@ class Watch:
         unfit = bool(status.warnings) or self._all_refused(status)
         is_time = waited > self.widen_after.total_seconds() or unfit
         if self.waves and is_time and self.clock() >= self._next_widening:
-            self._next_widening = self.clock() + _WIDENING_S
             self._widen()
+            self._next_widening = self.clock() + self._widening
         if len(status.warnings) != self._unfit_nodes:
             # A job has just given a node up and may need its hold lifted.
             self._unfit_nodes = len(status.warnings)
@@ -191,10 +196,12 @@ class Watch:
         return bool(tried) and all(job.state is JobState.LAUNCH_FAILED for job in tried)
 
     def _widen(self) -> None:
-        """Send the next wave, unless the first job is starting right now."""
+        """Send the next wave, unless the first job starts: its node may take minutes to boot."""
         seen = self._ask(self.clock())
         if seen.status.claim or any(job.state in _STARTING for job in seen.status.jobs):
+            self._widening = min(2 * self._widening, _LAST_WIDENING_S)
             return
+        self._widening = _WIDENING_S
         left = untried(self.race, seen.marks)
         if wave := [number for number in self.waves.pop(0) if number in left]:
             self.sink.submitted(send(self.race, wave, self.queue.transport))

@@ -106,7 +106,9 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Process:
         pid = os.posix_spawn("/bin/sh", shell, dict(env), file_actions=actions, setsid=True)
     except OSError as error:
         raise RvError(
-            Kind.SANDBOX, f"cannot start {argv[0]}: {error.strerror}", hint="see `rv doctor`"
+            Kind.SANDBOX,
+            f"cannot start {argv[0]}: {error.strerror}",
+            hint="is it installed, and may you run it?",
         ) from error
     return Process(pid=pid, started=started_at(pid) or 0)
 

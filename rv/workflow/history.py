@@ -112,11 +112,15 @@ def _prune(races: Sequence[Race], target: Target, now: float) -> list[Race]:
 
 
 def _last_sign(status: RaceStatus) -> float:
-    """When a race ended, or by when it must have, where nobody wrote that down."""
-    if status.ended_at or not status.started_at:
-        return status.ended_at or status.race.submitted_at
+    """When a race last did anything, or by when it must have, where nobody wrote that down."""
     entry = status.race.entry(status.claim.submission) if status.claim else None
-    return status.started_at + (entry.walltime.total_seconds() if entry else 0.0)
+    walltime = entry.walltime.total_seconds() if entry else 0.0
+    claims = [status.claim, *(segment.claim for segment in status.segments)]
+    ends = [segment.ended.ended_at for segment in status.segments if segment.ended]
+    known = [status.race.submitted_at, status.ended_at or 0.0, status.saved_at or 0.0, *ends]
+    if not status.ended_at:
+        known += [claim.started_at + walltime for claim in claims if claim]
+    return max(known)
 
 
 def _sweep(target: Target, now: float) -> None:

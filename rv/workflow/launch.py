@@ -158,8 +158,11 @@ def send_rest(race: Race, request: Request, target: Target, sink: Sink) -> None:
 
 
 def _later(request: Request, fates: list[Submitted]) -> tuple[str, ...]:
-    """Nobody will be there to widen the race: Slurm holds the later waves back itself."""
-    if fates and _all_refused(fates):
+    """Nobody will be there to widen the race: Slurm holds the later waves back itself.
+
+    Not where the user says when the jobs may begin: then none of them runs before that.
+    """
+    if "begin" in dict(request.sbatch) or (fates and _all_refused(fates)):
         return ()
     return (_LATER.format(seconds=max(1, round(request.widen_after.total_seconds()))),)
 

@@ -15,6 +15,7 @@ from rv.models.race import RaceStatus
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
+from rv.race.observe import load_race
 from rv.race.watch import Sink
 from rv.workflow import launch as flow
 from rv.workflow.history import list_races, stop_races
@@ -47,6 +48,7 @@ class Sweeper:
 
     def run(self, sweep: Sweep) -> Sweep:
         """Sweep until all nodes are over."""
+        sweep = self._resumed(sweep)
         pause = _LOOK_S
         while not sweep.is_over:
             sweep = self._submit(sweep)
@@ -59,30 +61,59 @@ class Sweeper:
             self.sleep(pause)
         return sweep
 
+    def _resumed(self, sweep: Sweep) -> Sweep:
+        """Of one that was cut off: a node whose race was never staged still waits."""
+        for node in sweep.at(Stage.SENT):
+            if load_race(self._directory(node.race), self.target.transport) is None:
+                sweep = sweep.with_node(replace(node, stage=Stage.WAITING, race=""))
+        return sweep
+
+    def _directory(self, race: str) -> str:
+        return f"{self.target.race_root}/{race}"
+
     def _submit(self, sweep: Sweep) -> Sweep:
         """Send the next nodes' jobs; where a limit is full, wait for those in the queue."""
         for node in next_nodes(sweep, self.max_jobs):
-            try:
-                race = self._send(node.node)
-            except RvError as error:
-                if error.kind is Kind.LIMIT and sweep.at(Stage.SENT):
-                    break
-                self.say(f"{node.node}: not run: {error.message}")
-                changed = replace(node, stage=Stage.LEFT_OUT, why=error.message)
-            else:
-                changed = replace(node, stage=Stage.SENT, race=race)
-            sweep = sweep.with_node(changed)
-            save(sweep)
+            sweep = self._send(sweep, node)
+            if node in sweep.at(Stage.WAITING):
+                break
         return sweep
 
-    def _send(self, node: str) -> str:
-        """Send one node's job, planned on the sweep's own snapshot: one probe is enough for all."""
+    def _send(self, sweep: Sweep, node: NodeState) -> Sweep:
+        """Send one node's job; its race is written down first, so that it is found in any case."""
+        try:
+            made = self._prepare(node.node)
+        except RvError as error:
+            return self._not_sent(sweep, node, error.message)
+        before = sweep.at(Stage.SENT)
+        race = made.facts.race_id
+        sweep = sweep.with_node(replace(node, stage=Stage.SENT, race=race))
+        save(sweep)
+        try:
+            flow.start(made, self.target, self.sink, detached=True)
+        except RvError as error:
+            if error.kind is not Kind.LIMIT or not before:
+                return self._not_sent(sweep, node, error.message)
+            self.target.transport.remove(self._directory(race))  # Slurm took none of its jobs
+            return self._not_sent(sweep, node, "")
+        return sweep
+
+    def _not_sent(self, sweep: Sweep, node: NodeState, why: str) -> Sweep:
+        """Write down that a node has no race: for now, or, with a reason, for good."""
+        if why:
+            self.say(f"{node.node}: not run: {why}")
+        changed = replace(node, stage=Stage.LEFT_OUT if why else Stage.WAITING, race="", why=why)
+        sweep = sweep.with_node(changed)
+        save(sweep)
+        return sweep
+
+    def _prepare(self, node: str) -> flow.Launch:
+        """Plan one node's job on the sweep's own snapshot: one probe is enough for all."""
         answer: Future[Snapshot] = Future()
         answer.set_result(self.snapshot)
         seen = replace(self.target, answer=answer)
         request = self.request_of(node)
-        made = flow.prepare(request, seen, self.workdir, self.environment, self.clock(), self.site)
-        return flow.start(made, self.target, self.sink, detached=True).race_id
+        return flow.prepare(request, seen, self.workdir, self.environment, self.clock(), self.site)
 
     def _look(self, sweep: Sweep) -> Sweep:
         """See what has ended, with one question for all races."""

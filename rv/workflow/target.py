@@ -82,7 +82,7 @@ def saved_cluster(path: str) -> SavedCluster:
 
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise RvError(
             Kind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
         ) from error

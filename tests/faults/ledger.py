@@ -178,7 +178,8 @@ def _judge(world: World, race: Told, ends: set[str]) -> Iterator[str]:
         yield f"{said} instead of {' or '.join(sorted(ends))}; {_own_queue(world, race['race'])}"
     if state == "COMPLETED" and (starts, finishes) != (1, 1):
         yield f"{said}, but its command started {starts} times and ended {finishes} times"
-    if state not in ("COMPLETED", *OPEN) and finishes:
+    # With code 0 it is told that it did: a stop came just then, and Slurm's word for it is held below.
+    if state not in ("COMPLETED", *OPEN) and finishes and race["exit_code"] != 0:
         yield f"{said}, but its command ran to its end"
     if starts and claim is None:
         yield f"{said} without a winner, but its command was started"

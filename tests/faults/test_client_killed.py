@@ -240,6 +240,29 @@ def test_sbatch_that_submits_and_then_times_out_is_adopted(world: World) -> None
     assert ids == {job["job_id"] for job in world.race()["jobs"]}
 
 
+def test_a_refusal_because_of_an_unheard_acceptance_is_none(world: World) -> None:
+    """One job at most; it was taken, nobody heard, and Slurm is away until the second try."""
+    world.wrap(
+        "sbatch",
+        'n=$(calls); [ "$n" -gt 1 ] || "$real" "$@" >/dev/null\n'
+        'what="Socket timed out on send/recv operation"\n'
+        '[ "$n" -eq 1 ] || what="Job violates accounting/QOS policy (job submit limit)"\n'
+        'echo "sbatch: error: Batch job submission failed: $what" >&2\n'
+        "exit 1",
+    )
+    world.wrap(
+        "squeue", '[ "$(wc -l <"${0%/bin/*}/calls.sbatch")" -ne 1 ] || exit 1; exec "$real" "$@"'
+    )
+    (world.path / "calls.sbatch").touch()
+    release = world.fill()
+    client = launch(world, "-p", "fast")
+    client.says("submitted 1 job")
+    release()
+    assert client.wait() == 0, client.err
+    assert world.starts() == 1
+    assert world.race()["state"] == "COMPLETED"
+
+
 def test_sbatch_that_submits_and_then_hangs_is_adopted(world: World) -> None:
     """The whole submission is given up after four message timeouts, and looked up by name."""
     world.wrap("sbatch", '"$real" "$@" >/dev/null; at')

@@ -60,6 +60,18 @@ def test_stop_ends_a_running_race(world: World) -> None:
     assert (race["state"], race["exit_code"]) == ("CANCELLED", 143)
 
 
+def test_stop_cancels_again_what_slurm_did_not_take(world: World) -> None:
+    """Its first two answers are errors, and nothing was cancelled."""
+    world.wrap("scancel", '[ "$(calls)" -gt 2 ] || exit 1; exec "$real" "$@"')
+    client = world.start("run", HELD)
+    client.prints("here")
+    done = world.rv("stop", "--json")
+    assert done.returncode == 0, done.stderr
+    (stopped,) = json.loads(done.stdout)["stopped"]
+    assert (len(stopped["cancelled"]), stopped["unconfirmed"]) == (1, "")
+    assert client.wait() == 143
+
+
 def test_stop_between_the_claim_and_the_command_leaves_its_word(world: World) -> None:
     """The shell of the job outlives a TERM that comes before it has a command to pass it on to."""
     waiting = 'until [ -n "$rv_cause" ]; do sleep 0.1; done\n'

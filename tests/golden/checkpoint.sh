@@ -93,7 +93,7 @@ rv_decline() {
     setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
     rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
   fi
-  rv_mark again/1 "$excluded"
+  rv_mark again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
   exit 0
 }
 
@@ -228,6 +228,7 @@ sync "claims/$RV_ME"
 mapfile -t rv_lines <"claims/$RV_ME"
 [ "${rv_lines[*]: -1}" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
 if [ "$RV_SEGMENT" -eq "$rv_last" ]; then
+  [ ! -e ended ] && [ ! -e "segments/$RV_SEGMENT.ended" ] || exit 0
   cp "claims/$RV_ME" ".segment.$RV_ME" && mv -T ".segment.$RV_ME" "segments/$RV_SEGMENT"
 else
   ln -T "claims/$RV_ME" "segments/$RV_SEGMENT" 2>/dev/null
@@ -394,9 +395,9 @@ trap 'rv_cause=SUPERSEDED; kill -KILL -- -$rv_pid $rv_pid 2>/dev/null' HUP
 rv_watcher=$!
 
 while :; do
+  if [ -n "$rv_signalled" ] && [ -z "$rv_deadline" ]; then rv_out_of_time; fi
   wait "$rv_pid"
   rv_code=$?
-  if [ -n "$rv_signalled" ] && [ -z "$rv_deadline" ]; then rv_out_of_time; fi
   kill -0 "$rv_pid" 2>/dev/null || break
   [ -z "$rv_cause" ] || sleep 0.1
 done

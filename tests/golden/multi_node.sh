@@ -92,7 +92,7 @@ rv_decline() {
     setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
     rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
   fi
-  rv_mark again/1 "$excluded"
+  rv_mark again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
   exit 0
 }
 
@@ -149,18 +149,20 @@ case $rv_owner in
 esac
 
 # 2. Check every node of the allocation.
-rv_named=$(timeout -k 5 40 srun --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
+rv_named=$(timeout -k 5 40 srun --kill-on-bad-exit=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
   timeout -k 2 20 bash -c rv_check_node
   code=$?
   [ $code -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
-  [ $code -eq 0 ] || echo "unfit $SLURMD_NODENAME"' </dev/null)
+  [ $code -eq 0 ] || echo "unfit $SLURMD_NODENAME"
+  exit $code' </dev/null)
 rv_fit=$?
-for rv_node in $(sed -n 's/^unfit //p' <<<"$rv_named"); do
+rv_named=$(sed -n 's/^unfit //p' <<<"$rv_named")
+for rv_node in $rv_named; do
   rv_there "declined/$rv_node" || rv_mark "declined/$rv_node" "its race directory is not the shared one"
 done
 
 # 3. Unfit: decline.
-for rv_node in $(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+for rv_node in $rv_named $(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST"); do
   ! rv_there "declined/$rv_node" || rv_decline "$rv_node: $(cat "declined/$rv_node")"
 done
 [ "$rv_fit" -eq 0 ] || rv_unfit "the node check ended with code $rv_fit"

@@ -91,7 +91,7 @@ rv_decline() {
     setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
     rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
   fi
-  rv_mark again/1 "$excluded"
+  rv_mark again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
   exit 0
 }
 

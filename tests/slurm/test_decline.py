@@ -142,11 +142,33 @@ def test_one_bad_node_of_a_pair_sends_the_job_to_another_pair(rv: Rv) -> None:
     assert race.submitted == {1: [int(race.claim["owner"].partition(".")[0])]}
 
 
-def test_where_nodes_may_not_call_scontrol_rv_submits_again(rv: Rv, eventually: Eventually) -> None:
-    """The job leaves its mark and ends; the next rv command sends it to another node."""
+def forbid_scontrol(rv: Rv) -> None:
+    """As where nodes may not call it."""
     program = rv.box.directory / "bin" / "scontrol"  # first in the PATH of jobs only
     program.write_text("#!/bin/sh\necho 'scontrol: error: Access/permission denied' >&2\nexit 1\n")
     program.chmod(0o755)
+
+
+def test_a_pair_with_a_bad_node_is_given_up_without_scontrol_too(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """Which names only Slurm could list, the check itself has said."""
+    forbid_scontrol(rv)
+    sandbox.set_fault(rv.box, "p1", "error")
+    options = ("--gpu", "4", "--time", "10m", "-p", "pairs", "--multi-node", "-d")
+    assert rv("up", *options, "--run", rv.count_starts).returncode == 0
+    race = rv.last()
+    eventually(lambda: race.names("again") == ["1"] and not rv.queue(), timeout=60)
+    assert race.names("declined") == ["p1"]
+    rv.states()
+    eventually(lambda: race.claim and not rv.queue(), timeout=60)
+    assert race.claim["nodes"] == "p[2-3]"
+    assert rv.state()["state"] == "COMPLETED"
+
+
+def test_where_nodes_may_not_call_scontrol_rv_submits_again(rv: Rv, eventually: Eventually) -> None:
+    """The job leaves its mark and ends; the next rv command sends it to another node."""
+    forbid_scontrol(rv)
     sandbox.set_fault(rv.box, "b1", "error")
     options = ("--gpu", "4", "--time", "10m", "-p", "main", "-d")
     assert rv("up", *options, "--run", rv.count_starts).returncode == 0

@@ -59,6 +59,17 @@ def after(word, **changes):
         # A node failed: Slurm has put the same job back.
         (chained(), [record("PENDING", restarts=1)], S.PENDING, "segment 1 waits"),
         (chained(FIRST, AGAIN), [record("PENDING", restarts=1)], S.PENDING, "segment 2 waits"),
+        # It runs again and checks its node: the claim is still the old one's.
+        *(
+            (chained(), [record(word, restarts=1)], S.PENDING, "segment 1 is starting")
+            for word in ("CONFIGURING", "RUNNING", "COMPLETING")
+        ),
+        (chained(FIRST, AGAIN), [record("RUNNING", restarts=1)], S.PENDING, "segment 2 is"),
+        # Killed without a word; the one that it had sent checks its node.
+        *(
+            (chained(), [record(word), after("RUNNING")], S.PENDING, "segment 2 is starting")
+            for word in ("NODE_FAIL", "TIMEOUT", "FAILED")
+        ),
         (chained(), [record("NODE_FAIL")], S.LOST, "NODE_FAIL"),
         (chained(FIRST, AGAIN), [record("PREEMPTED")], S.PENDING, "preempted"),
         (

@@ -115,7 +115,7 @@ def inside(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> Ended:
 def outside(arguments: list[str], home: Home) -> Ended:
     """Run the `rv` command."""
     done = subprocess.run(
-        [sys.executable, "-m", "rv", *(os.fsencode(word.replace("\0", "")) for word in arguments)],
+        [sys.executable, "-m", "rv", *map(os.fsencode, arguments)],
         env=os.environ | {"PYTHONPATH": str(ROOT)}, cwd=home.work, stdin=subprocess.DEVNULL,
         capture_output=True, timeout=120,
     )  # fmt: skip
@@ -170,7 +170,9 @@ def words(dice: random.Random, home: Home) -> list[str]:
             drawn[at] = malformed.mutated(dice, drawn[at])[:2000]
     kept = [word for word in drawn if word not in FOLLOWED and not re.fullmatch(r"-\w*f\w*", word)]
     is_up = "sandbox" in kept and "up" in kept
-    return [*kept[: kept.index("up") + 1], "--profile", "profile.yaml"] if is_up else kept
+    kept = [*kept[: kept.index("up") + 1], "--profile", "profile.yaml"] if is_up else kept
+    # As the kernel hands words to a program: bytes without NUL.
+    return [os.fsdecode(w.encode("utf-8", "surrogatepass").replace(b"\0", b"")) for w in kept]
 
 
 def config(dice: random.Random, home: Home) -> list[str]:
@@ -229,7 +231,9 @@ def race(dice: random.Random, home: Home) -> list[str]:
         path = directory / file
         path.parent.mkdir(parents=True, exist_ok=True)
         change = malformed.mutated_json if file.endswith(".json") else malformed.mutated
-        text = change(dice, whole) if dice.random() < chance else whole
+        # What the command wrote is its user's own, and goes out as it is.
+        is_rvs = not file.startswith("output/")
+        text = change(dice, whole) if is_rvs and dice.random() < chance else whole
         if dice.random() < 0.03:
             path.mkdir(exist_ok=True)
         elif not path.is_dir():

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from rv.models.race import Claim, Marks, Race, RaceState, RaceStatus
+from rv.models.job import JobState
+from rv.models.race import Claim, JobStatus, Marks, Race, RaceState, RaceStatus
 from rv.race import watch as watching
 from rv.race.observe import Observation
+from rv.race.submit import Outcome, Submitted
 from rv.race.watch import GaveUp, Watch
 from tests.unit.test_merged_race import CLAIM, RACE
 
@@ -58,18 +60,25 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Shared:
     return Shared()
 
 
-def watch(looks: Shared, status: RaceStatus, monkeypatch: pytest.MonkeyPatch) -> None:
+def watch(
+    looks: Shared,
+    status: RaceStatus,
+    monkeypatch: pytest.MonkeyPatch,
+    marks: Marks = Marks(),  # noqa: B008 - it is frozen
+    **more: Any,
+) -> None:
     """Watch until half an hour is over."""
 
     def observe(races: tuple[Race, ...], *_: object) -> tuple[Observation]:
         if looks.now > 1000.0 + 1800:
             raise GaveUp
-        return (Observation(status=status, marks=Marks(), records=(), reachable=True),)
+        return (Observation(status=status, marks=marks, records=(), reachable=True),)
 
     monkeypatch.setattr(watching, "observe", observe)
     monkeypatch.setattr(watching, "resolve", lambda *_: status)
     monkeypatch.setattr(watching, "OutputReader", lambda *_: Mute())
-    client = Watch(race=RACE, queue=looks, sink=Silent(), clock=looks.clock, sleep=looks.sleep)
+    sink = more.pop("sink", Silent())
+    client = Watch(race=RACE, queue=looks, sink=sink, clock=looks.clock, sleep=looks.sleep, **more)
     with pytest.raises(GaveUp):
         client.run()
 
@@ -109,3 +118,32 @@ def test_a_winner_in_question_is_asked_about_soon(
     watch(looks, running("accounting calls job 7 RUNNING"), monkeypatch)
     assert pauses(looks)[0] < 5
     assert pauses(looks)[-1] > 40
+
+
+def test_a_first_job_that_boots_its_node_is_not_asked_about_all_the_time(
+    looks: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it may come any moment, the later waves wait; half an hour is long."""
+    booting = JobStatus(number=1, name="", strategy="", job_id=7, state=JobState.CONFIGURING)
+    status = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=(booting,))
+    watch(looks, status, monkeypatch, waves=[(2,)])
+    assert len(looks.asked) < 110
+
+
+def test_what_is_refused_again_and_again_is_told_once(
+    looks: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And asked about ever more seldom."""
+    told: list[object] = []
+
+    class Listening(Silent):
+        def submitted(self, fates: object) -> None:
+            told.append(fates)
+
+    no = Submitted(number=1, outcome=Outcome.REFUSED, text="account expired")
+    monkeypatch.setattr(watching, "advance", lambda seen, transport: (no,))
+    pending = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
+    marks = Marks(refused=((1, "account expired"),))
+    watch(looks, pending, monkeypatch, marks, sink=Listening())
+    assert told == []
+    assert len(looks.asked) < 60

@@ -1,0 +1,79 @@
+"""What any rv command decides about races of before: how old they are, and what is sent again."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from rv.models.job import JobState
+from rv.models.race import Ended, Marks, RaceState, RaceStatus, Segment
+from rv.models.request import Request
+from rv.race.advance import _is_waiting, _read_again
+from rv.race.observe import Observation
+from rv.workflow.history import _last_sign
+from rv.workflow.launch import _later
+from tests.unit.test_chain_truth import CHAINED, FIRST, SECOND
+from tests.unit.test_truth import RACE, T0, record
+
+DAY = 86400.0
+
+
+def told(**changes: object) -> RaceStatus:
+    """A race that was lost."""
+    status = RaceStatus(race=RACE, state=RaceState.LOST, jobs=(), claim=FIRST)
+    return replace(status, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "least"),
+    [
+        ({}, T0 + 5),
+        ({"ended_at": T0 + 9}, T0 + 9),
+        # A chain of a month and a half, whose last node failed just now: its checkpoints are kept.
+        ({"segments": (Segment(number=2, claim=replace(SECOND, started_at=T0 + 45 * DAY)),)},
+         T0 + 45 * DAY),
+        ({"segments": (Segment(number=1, claim=FIRST,
+                               ended=Ended(owner="11.0", code=0, signal="", ended_at=T0 + DAY)),)},
+         T0 + DAY),
+        ({"saved_at": T0 + 44 * DAY}, T0 + 44 * DAY),
+    ],
+)  # fmt: skip
+def test_the_last_sign_of_a_race(changes: dict[str, object], least: float) -> None:
+    """Whatever it left last; a race that is young is not forgotten."""
+    sign = _last_sign(told(race=CHAINED, started_at=T0 + 5, **changes))
+    assert least <= sign <= least + DAY
+
+
+def request(**sbatch: str) -> Request:
+    """One for a GPU."""
+    return Request(
+        gpus=1, walltime=timedelta(hours=1), widen_after=timedelta(seconds=5),
+        sbatch=tuple(sbatch.items()),
+    )  # fmt: skip
+
+
+def test_a_later_wave_does_not_begin_before_the_user_said() -> None:
+    """`--begin` on sbatch's command line would beat the script's own."""
+    assert _later(request(), []) == ("--begin=now+5",)
+    assert _later(request(begin="20:00"), []) == ()
+
+
+def test_a_mark_names_the_nodes_and_the_job_that_gave_them_up() -> None:
+    """Older ones name no job; what is no list of nodes is no option."""
+    assert _read_again(b"a1,a[2-3]\n17\n") == (["--exclude=a1,a[2-3]"], "17")
+    assert _read_again(b"a1\n") == (["--exclude=a1"], "")
+    assert _read_again(b"\n17\n") == ([], "17")
+    assert _read_again(b"a1 --wrap=x\n17\n") == ([], "17")
+    assert _read_again(b"") == ([], "")
+
+
+def test_the_job_that_gave_up_is_not_waiting_whatever_an_old_answer_says() -> None:
+    """Only another one of its name is."""
+    row = record("PENDING")
+    status = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
+    seen = Observation(status=status, marks=Marks(), records=(row,), reachable=True)
+    assert row.state is JobState.PENDING
+    assert _is_waiting(seen, 1, but="")
+    assert _is_waiting(seen, 1, but="12345")
+    assert not _is_waiting(seen, 1, but=str(row.job_id))
+    assert not _is_waiting(seen, 2, but="")
