@@ -120,7 +120,7 @@ PAYLOADS: Final = (
         name="tensor_service",
         tests="tensors to a server and back, exact, with timing split by phase",
         starts=Starts.NODE,
-        steps=_steps("pair --quick", 120, "pair", 300, "pair", 600),
+        steps=_steps("pair --here --quick", 120, "pair --here", 300, "pair --here", 600),
     ),
     Payload(
         name="storage_net",

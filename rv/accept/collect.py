@@ -147,7 +147,7 @@ class _Collector:
     def _node_at(self, rank: int, world: int) -> str:
         """The node of a rank: they are numbered node by node, as many on each."""
         nodes = self._nodes()
-        index = min(rank * len(nodes) // max(1, world), len(nodes) - 1)
+        index = max(0, min(rank * len(nodes) // max(1, world), len(nodes) - 1))
         return self._named(index) or nodes[index]
 
     def _named(self, index: int) -> str:

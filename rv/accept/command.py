@@ -16,6 +16,7 @@ from rv.accept.catalogue import Payload, Profile, Starts
 from rv.models.command import Command, Launcher
 
 _GRACE_S: Final = 15
+_OWN_END_S: Final = 10
 _HEAD: Final = """\
 rv_results=$RV_OUTPUT_DIR rv_port=${MASTER_PORT:-29500}
 rv_threads=$(($(env -u OMP_NUM_THREADS nproc) / ${PET_NPROC_PER_NODE:-1}))
@@ -57,14 +58,10 @@ def command(payloads: Sequence[Payload], profile: Profile, faults: Sequence[str]
     )
 
 
-def seconds(payloads: Sequence[Payload], profile: Profile) -> int:
-    """The longest that they may take together."""
-    return sum(payload.steps[profile].timeout_s + _GRACE_S for payload in payloads)
-
-
 def _line(payload: Payload, profile: Profile, extra: Sequence[str]) -> str:
     step = payload.steps[profile]
-    words = [*step.arguments, *extra]
+    # Its own limit comes first, so that it can say what it was at.
+    words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S)), *extra]
     script = f'"$RV_PAYLOADS/{payload.name}.py"'
     head = f"rv_accept {payload.starts} {payload.name} {step.timeout_s} {script}"
     return " ".join([head, *map(shlex.quote, words)])

@@ -18,9 +18,13 @@ def golden(
     """Write a file of baselines from what was measured; give it and the number of its values.
 
     A value is the median of at least three nodes' medians, of the latest method; nodes in `avoided`
-    do not count, nor what was measured quickly.
+    do not count, nor what was measured quickly, over several nodes or on a MIG slice.
     """
-    usable = [m for m in measured if m.node not in avoided and not m.quick and m.is_of_gpus]
+    usable = [
+        m
+        for m in measured
+        if m.node not in avoided and not m.quick and m.is_of_gpus and m.nodes == 1 and not m.is_mig
+    ]
     method = max((m.method_version for m in usable), default=0)
     day = f"{datetime.fromtimestamp(now, tz=UTC):%Y-%m-%d}"
     references: dict[str, Any] = {}

@@ -45,10 +45,14 @@ def remember(run: Run) -> int:
 
 
 def measured_of(run: Run) -> Sequence[Measurement]:
-    """Every number of a run whose payload did not fail, as measured."""
+    """Every number of a run whose payload did not fail, nor was made to, as measured."""
     record = run.record
     when = record.started_at or record.submitted_at
-    sound = [r for r in run.results if r.status in (Status.PASS, Status.WARN)]
+    sound = [
+        result
+        for result in run.results
+        if result.status in (Status.PASS, Status.WARN) and "--inject" not in result.argv
+    ]
     return [
         measured
         for result in sound

@@ -58,6 +58,11 @@ class Measurement:
         return ("gpu", self.gpu_uuid) if self.gpu_uuid else ("node", self.cluster, self.node)
 
     @property
+    def is_mig(self) -> bool:
+        """Whether it is of a MIG slice, whose product's name says so."""
+        return "MIG" in self.gpu.split()
+
+    @property
     def key(self) -> tuple[str, ...]:
         """What was done to measure it: equal keys of one GPU model are comparable."""
         how = (self.payload, self.test, self.metric, self.dtype, self.shape, self.unit)

@@ -169,7 +169,7 @@ def _details(value: Any) -> Mapping[str, Any]:
         for read in (json.loads, ast.literal_eval):
             try:
                 value = read(text)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
                 continue
             break
         else:

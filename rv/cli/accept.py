@@ -79,17 +79,24 @@ def run(
     from rv.cli.judging import finish
 
     which = chosen(payloads or (), profile, _bundled())
-    if not options.time:
-        options = replace(options, time=DEFAULT_TIME[profile])
     if nodes:
         from rv.cli import sweeping
 
-        faults = tuple(inject or ())
+        if dry_run:
+            raise RvError(
+                Kind.USAGE, "--dry-run plans one job, not --nodes", hint="leave one of them out"
+            )
         wish = sweeping.Wish(
-            payloads=which, profile=profile, nodes=nodes, faults=faults, strict=strict
+            payloads=which,
+            profile=profile,
+            nodes=nodes,
+            faults=tuple(inject or ()),
+            strict=strict,
+            skip_exit_code=skip_exit_code,
         )
         sweeping.sweep(options, wish)
         return
+    options = replace(options, time=options.time or DEFAULT_TIME[profile])
     command = lines.command(which, profile, inject or ())
     if dry_run:
         launch.dry_run(options, command)
@@ -132,12 +139,8 @@ def sweep(
     strict: StrictOption = False,
 ) -> None:
     """Run the payloads on each of many nodes, one exclusive job a node, and compare the nodes."""
-    from dataclasses import replace
-
     from rv.cli import sweeping
 
-    if not options.time:
-        options = replace(options, time=DEFAULT_TIME[profile])
     wish = sweeping.Wish(
         payloads=chosen(payloads or (), profile, _bundled()),
         profile=profile,

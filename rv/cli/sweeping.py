@@ -4,6 +4,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 import typer
@@ -11,7 +12,7 @@ import typer
 from rv.accept import command as lines
 from rv.accept import sweeps
 from rv.accept.avoided import DAYS
-from rv.accept.catalogue import Payload, Profile, Starts
+from rv.accept.catalogue import DEFAULT_TIME, PAYLOADS, Payload, Profile, Starts
 from rv.accept.failing import admin_text
 from rv.accept.find import together
 from rv.accept.judgement import judged, remember
@@ -22,7 +23,7 @@ from rv.cli.judging import fetch, note_nodes, record_of
 from rv.cli.options import RequestOptions, build_request
 from rv.cluster.environment import caller_environment
 from rv.cluster.hostlist import expand
-from rv.errors import EXIT_INTERRUPTED
+from rv.errors import EXIT_INTERRUPTED, Kind, RvError
 from rv.models.quantities import parse_duration
 from rv.models.race import RaceStatus
 from rv.models.request import Request
@@ -35,29 +36,44 @@ _EXCLUSIVE: Final = ("exclusive", "")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """What to sweep, as typed."""
+    """What to sweep, as typed; `late` is the `deadline` as read."""
 
     payloads: Sequence[Payload]
     profile: Profile
     nodes: str = ""
     states: str = ""
     deadline: str = ""
+    late: timedelta | None = None
     max_jobs: int = sweeps.CHUNK
     days: int = DAYS
     resume: str = ""
     faults: Sequence[str] = ()
     strict: bool = False
+    skip_exit_code: int = 0
 
 
 def sweep(options: RequestOptions, wish: Wish) -> None:
-    """Sweep the nodes, judge them against each other, show a row a node, and exit."""
+    """Sweep the nodes, judge them against each other, show a row a node, and exit.
+
+    Raises `RvError(USAGE)` for a deadline that is none, and for a snapshot, where nothing runs.
+    """
     from rv.ui.acceptance import sweep_document, sweep_text
 
+    if options.snapshot:
+        raise RvError(
+            Kind.USAGE, "nothing can be submitted to a snapshot", hint="leave --snapshot out"
+        )
+    late = parse_duration(wish.deadline) if wish.deadline else None
     here = session.open_session(options.cluster)
     snapshot = here.target.take_snapshot()
-    known = _resumed(wish, here) if wish.resume else _begun(options, wish, here, snapshot)
+    if wish.resume:
+        known = sweeps.load(wish.resume, here.target.key)
+        wish = _as_begun(wish, known)
+    else:
+        known = _begun(options, wish, here, snapshot)
+    options = replace(options, time=options.time or DEFAULT_TIME[wish.profile])
     console.say(f"sweep {known.sweep_id} of {len(known.nodes)} nodes on {here.target.label}")
-    sweeper = _sweeper(options, wish, here, snapshot, known)
+    sweeper = _sweeper(options, replace(wish, late=late), here, snapshot)
     try:
         known = sweeper.run(known)
     except KeyboardInterrupt:
@@ -73,7 +89,7 @@ def sweep(options: RequestOptions, wish: Wish) -> None:
         console.answer(sweep_text(run))
         if bad:
             console.answer("\n" + admin_text(bad, here.target.label))
-    raise typer.Exit(exit_code(run.results, strict=wish.strict, skip=0))
+    raise typer.Exit(exit_code(run.results, strict=wish.strict, skip=wish.skip_exit_code))
 
 
 def _begun(options: RequestOptions, wish: Wish, here: session.Session, snapshot: Snapshot) -> Sweep:
@@ -97,8 +113,11 @@ def _begun(options: RequestOptions, wish: Wish, here: session.Session, snapshot:
     return known
 
 
-def _resumed(wish: Wish, here: session.Session) -> Sweep:
-    return sweeps.load(wish.resume, here.target.key)
+def _as_begun(wish: Wish, known: Sweep) -> Wish:
+    """A sweep that goes on does for the nodes that are left what it did for the others."""
+    every = {payload.name: payload for payload in PAYLOADS}
+    payloads = tuple(every[name] for name in known.payloads if name in every)
+    return replace(wish, profile=Profile(known.profile), payloads=payloads)
 
 
 def _sweeper(
@@ -106,13 +125,12 @@ def _sweeper(
     wish: Wish,
     here: session.Session,
     snapshot: Snapshot,
-    known: Sweep,
 ) -> Sweeper:
     from rv.ui.follow import Follower
 
     nodes = {node.name: node for node in snapshot.nodes}
     base = build_request(options, None)
-    payloads = [p for p in wish.payloads if p.name in known.payloads]
+    payloads = wish.payloads
 
     def over(_: str, status: RaceStatus) -> None:
         names = tuple(payload.name for payload in _of(nodes.get(_node(status)), payloads))
@@ -154,8 +172,7 @@ def _request(
     """Ask for the whole of one node, as soon as it can be had."""
     is_mig = node is not None and sweeps.is_mig(node)
     most = max((group.total for group in node.gpus), default=0) if node else base.gpus
-    deadline = parse_duration(wish.deadline) if wish.deadline else None
-    late = (("deadline", f"now+{round(deadline.total_seconds())}"),) if deadline else ()
+    late = (("deadline", f"now+{round(wish.late.total_seconds())}"),) if wish.late else ()
     alone = () if is_mig else (_EXCLUSIVE,)
     return replace(
         base,

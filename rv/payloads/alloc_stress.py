@@ -81,7 +81,8 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
             setattr(options, name, value)
     workers = options.workers or 2 * len(slots)
     _require_memory(session, slots, workers)
-    before = smi.used_memory() if not on_cpu else {}
+    used = smi.used_memory() if not on_cpu else {}
+    before = {slot.key: used[slot.key] for slot in slots if slot.key in used}  # others' are others'
     alone = _alone(session, slots) if options.scaling else None
     orders = _orders(session, slots, workers, options.duration)
     readings = Path(options.telemetry) if options.telemetry else None

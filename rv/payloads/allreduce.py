@@ -229,11 +229,12 @@ def _measure_round(
     """Let the pairs of a round work at the same time; every rank learns all results."""
     dist, mine, speed = field.dist, None, 0.0
     groups = [dist.new_group([*members[a][1], *members[b][1]]) for a, b in met]
+    nbytes = _pair_bytes(session, field)
     for (one, other), group in zip(met, groups, strict=True):
         ranks = [*members[one][1], *members[other][1]]
         if field.rank in ranks:
             mine = (one, other)
-            speed = _pair_speed(session, field, group, len(ranks))
+            speed = _pair_speed(session, field, group, len(ranks), nbytes)
     every = field.gather([speed, float(met.index(mine)) if mine else -1.0])
     best = {int(place): rate for rate, place in every if place >= 0}
     for group in groups:
@@ -242,9 +243,13 @@ def _measure_round(
     return [pairs.Pair(members[a][0], members[b][0], best[n]) for n, (a, b) in enumerate(met)]
 
 
-def _pair_speed(session: Session, field: Field, group: Any, world: int) -> float:
+def _pair_bytes(session: Session, field: Field) -> int:
+    """Give the size for all pairs: every rank must ask, those of a node that sits out too."""
     kind = "cpu" if field.device == "cpu" else "cuda"
-    nbytes = min(PAIR_BYTES[kind], most_bytes(field, session.options))
+    return min(PAIR_BYTES[kind], most_bytes(field, session.options))
+
+
+def _pair_speed(session: Session, field: Field, group: Any, world: int, nbytes: int) -> float:
     strikes = session.faults.get("slow-node", node=session.ranks.node)
     slow = functools.partial(time.sleep, 0.1) if strikes else None
     near = Field(

@@ -59,6 +59,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Settle the duration, and the timeout that is no use below it."""
     options.endless = options.endless and options.duration is None
+    if options.engine == "gpu-burn" and (vain := _torch_only(options)):
+        parser.error(f"gpu-burn has no {vain[0]}: leave it out, or take --engine torch")
     if options.endless:
         if options.engine == "gpu-burn":
             parser.error("gpu-burn needs --duration: stopped early it does not say what it found")
@@ -87,7 +89,8 @@ def _engine(session: Session, torch: Any, devices: list[str]) -> Path | None:
     """Choose: a gpu-burn to run, or None for torch."""
     wanted = session.options.engine
     on_cpu = devices == ["cpu"]
-    if wanted == "torch" or (wanted == "auto" and (on_cpu or session.options.endless)):
+    own = on_cpu or session.options.endless or _torch_only(session.options)
+    if wanted == "torch" or (wanted == "auto" and own):
         return None
     capability = "7.5" if on_cpu else ".".join(map(str, torch.cuda.get_device_capability()))
     found = find_gpu_burn(os.environ, capability, fetch=session.options.fetch)
@@ -98,6 +101,17 @@ def _engine(session: Session, torch: Any, devices: list[str]) -> Path | None:
             raise NotPassed("ERROR", "engine_missing", found.notes[-1])
         session.say("STRESS", "Using continuous PyTorch stress test instead")
     return found.program
+
+
+def _torch_only(options: argparse.Namespace) -> list[str]:
+    """Name the flags that gpu-burn could not follow."""
+    asked = {
+        "--dtype": options.dtype,
+        "--size": options.size,
+        "--mode": options.mode != "constant",
+        "--inject": any(fault.name not in FAULTS for fault in options.inject),
+    }
+    return [flag for flag, value in asked.items() if value]
 
 
 @contextlib.contextmanager
@@ -183,8 +197,8 @@ def _burn_with_program(
         readings = sampler.latest() if sampler else {}
         live.show([state(d, readings.get(_uuid(session, d), Reading())) for d in devices])
 
-    share = session.options.memory if 0 < (session.options.memory or 0) <= 1 else 0.9
-    burned, hung = gpu_burn.burn(program, seconds, share, log, tick)
+    memory = session.options.memory or 0.9
+    burned, hung = gpu_burn.burn(program, seconds, memory, log, tick)
     if hung:
         burned.tested = None
         burned.elapsed = min(burned.elapsed, 99.0)

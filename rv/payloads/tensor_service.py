@@ -39,6 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token-file", help="read, or made (default: in the report folder)")
     parser.add_argument("--publish", help="where the server says its address (same default)")
     parser.add_argument("--limit", type=positive, default=512.0, help="MiB of an upload")
+    parser.add_argument("--here", action="store_true", help="both sides in each task of a job")
     parser.add_argument("--wait", type=positive, default=120.0, help="seconds for the other side")
     parser.add_argument("--patience", type=positive, default=30.0, help="seconds for an answer")
 
@@ -51,8 +52,9 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
         parser.error("--port is between 0 and 65535")
     if options.mode == "serve" and not options.duration:
         options.timeout = 10.0 * 365 * 86400
-    task = os.environ.get("SLURM_PROCID", "0")
-    if options.mode == "pair" and int(os.environ.get("SLURM_NTASKS", "1")) > 1 and task == "0":
+    is_first = os.environ.get("SLURM_PROCID", "0") == "0"
+    has_others = int(os.environ.get("SLURM_NTASKS", "1")) > 1 and not options.here
+    if options.mode == "pair" and is_first and has_others:
         options.report_name = "tensor_service_server_result.json"
 
 

@@ -11,11 +11,11 @@ from typing import Final
 
 from rv.accept.sweeps import NodeState, Stage, Sweep, next_nodes, save
 from rv.errors import Kind, RvError
-from rv.models.race import RaceStatus
+from rv.models.race import Marks, RaceStatus
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.race.observe import load_race
+from rv.race.observe import load_marks, load_race
 from rv.race.watch import Sink
 from rv.workflow import launch as flow
 from rv.workflow.history import list_races, stop_races
@@ -62,9 +62,13 @@ class Sweeper:
         return sweep
 
     def _resumed(self, sweep: Sweep) -> Sweep:
-        """Of one that was cut off: a node whose race was never staged still waits."""
+        """Of one that was cut off: a node whose race was staged, and never sent, still waits."""
         for node in sweep.at(Stage.SENT):
-            if load_race(self._directory(node.race), self.target.transport) is None:
+            directory = self._directory(node.race)
+            race = load_race(directory, self.target.transport)
+            marks = load_marks(race, self.target.transport) if race else Marks()
+            if not (marks.sent or marks.job_ids or marks.refused):
+                self.target.transport.remove(directory)
                 sweep = sweep.with_node(replace(node, stage=Stage.WAITING, race=""))
         return sweep
 

@@ -73,9 +73,9 @@ def test_torch_without_cuda_on_a_gpu_node_fails(tmp_path: Path, payload: str, pr
     assert done.code == 1
     seen = "torch sees 0 of 2 promised GPU(s); it is built without CUDA"
     assert done.last == f"[RESULT] FAIL: {seen}"
-    assert done.test("device")["code"] == "gpu_not_visible"
-    assert done.test("device")["class"] == "HARDWARE"
-    assert done.result["summary"]["exclude_nodes"] == [done.test("device")["host"]]
+    assert done.test("device")["code"] == "torch_without_cuda"
+    assert done.test("device")["class"] == "SOFTWARE"
+    assert done.result["summary"]["exclude_nodes"] == []
 
 
 @pytest.mark.parametrize(

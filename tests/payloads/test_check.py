@@ -7,8 +7,31 @@ import sys
 from pathlib import Path
 
 import pytest
+from _harness.verdict import NotPassed
+from _matmul import speed
+from _matmul.dtypes import KINDS
 
 from tests.payloads.starting import ONLY, PATIENCE, PAYLOADS, Launcher, torchrun
+
+
+class Device:
+    """The memory of a GPU of 80 GiB, as torch tells it."""
+
+    def __init__(self, free: int, total: int = 80 << 30) -> None:
+        self.cuda = self
+        self.mem_get_info = lambda _: (free, total)
+
+
+def test_a_shape_without_room_is_no_pass() -> None:
+    """Taken memory is an error, and a device that is too small for it a skip."""
+    kind, shape = KINDS["bf16"], (8192, 8192, 8192)
+    speed.require_room(Device(40 << 30), kind, "cuda:0", shape)
+    with pytest.raises(NotPassed) as taken:
+        speed.require_room(Device(2 << 30), kind, "cuda:0", shape)
+    with pytest.raises(NotPassed) as small:
+        speed.require_room(Device(2 << 30, total=2 << 30), kind, "cuda:0", shape)
+    assert (taken.value.status, taken.value.code) == ("ERROR", "out_of_memory")
+    assert (small.value.status, small.value.code) == ("SKIP", "unsupported")
 
 
 def test_check_passes_on_a_cpu(launch: Launcher, tmp_path: Path) -> None:

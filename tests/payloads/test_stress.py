@@ -352,6 +352,36 @@ def test_gpu_burn_is_judged_by_its_text_and_not_by_its_exit_code(
     assert (ended, codes(result)) == (code, found), text
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--dtype", "float16"), ("--size", 64), ("--mode", "pulse"), ("--inject", "bitflip")],
+    ids=lambda words: words[0],
+)
+def test_what_gpu_burn_cannot_do_is_not_promised(words: tuple[object, ...], tmp_path: Path) -> None:
+    """A flag that did nothing would be a lie, and an injected fault that is not made a PASS."""
+    program(tmp_path / "bin/gpu_burn", FAKE_BURN % 500)
+    path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
+
+    ended, text, _ = run(
+        "stress", tmp_path, "--engine", "gpu-burn", "--duration", 1, *words, PATH=path
+    )
+
+    assert ended == 2
+    assert f"gpu-burn has no {words[0]}" in text
+
+
+@pytest.mark.parametrize(("asked", "told"), [("512", "-m 512 "), ("50%", "-m 50% ")])
+def test_gpu_burn_fills_what_was_asked_for(asked: str, told: str, tmp_path: Path) -> None:
+    """MiB, or a share."""
+    burn = tmp_path / "bin/gpu_burn"
+    program(burn, (FAKE_BURN % 500).replace("\n", f'\necho "$* " >{tmp_path}/words\n', 1))
+    path = f"{burn.parent}:{os.environ['PATH']}"
+
+    run("stress", tmp_path, "--engine", "gpu-burn", "--duration", 1, "--memory", asked, PATH=path)
+
+    assert told in (tmp_path / "words").read_text()
+
+
 def wait_for(what: object, process: subprocess.Popen[str] | None = None) -> None:
     """Wait until something is so; give up after a long time, or when the process ended."""
     assert callable(what)

@@ -58,6 +58,7 @@ def test_a_frame_comes_back_as_it_was() -> None:
         (frame(GOOD, b"\0" * 25), 422),
         (frame({**GOOD, "dtype": "object"}, b"\0" * 24), 422),
         (frame({**GOOD, "dtype": "__import__"}, b"\0" * 24), 422),
+        (frame({**GOOD, "dtype": []}, b"\0" * 24), 422),
         (frame({**GOOD, "shape": [-2, -3]}, b"\0" * 24), 422),
         (frame({**GOOD, "shape": "23"}, b"\0" * 24), 422),
         (frame({**GOOD, "shape": [2.0, 3]}, b"\0" * 24), 422),
@@ -195,6 +196,13 @@ def test_a_client_that_dies_in_its_request_leaves_the_server_healthy(
 def test_a_dead_server_is_a_plain_error(tmp_path: Path) -> None:
     with pytest.raises(Unreachable, match=r"127\.0\.0\.1:1 GET /health: .*refused"):
         Client("127.0.0.1", 1, TOKEN).wait(0.1)
+
+
+def test_an_empty_token_is_none(tmp_path: Path) -> None:
+    """As a full disk leaves it; it would let everybody in."""
+    (tmp_path / "token").touch()
+    with pytest.raises(OSError, match="the token file is empty"):
+        token(tmp_path / "token")
 
 
 def test_the_token_is_made_once_and_for_its_owner_only(tmp_path: Path) -> None:

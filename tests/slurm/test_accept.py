@@ -96,6 +96,24 @@ def test_a_run_whose_job_is_cancelled_is_an_error(rv: Rv, eventually: Any) -> No
     assert "no result reported" in document["results"][-1]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("run", "check", "--nodes", "a1", "--dry-run"), "--dry-run plans one job, not --nodes"),
+        (("run", "check", "--nodes", "a1", "--snapshot", "x.json"), "submitted to a snapshot"),
+        (("sweep", "check", "--deadline", "soon"), "soon"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_before_anything_runs(
+    rv: Rv, words: tuple[str, ...], reason: str
+) -> None:
+    """Nothing is submitted, and nothing is ignored."""
+    done = rv("accept", *words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert reason in done.stderr
+    assert rv.files() == []
+
+
 def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
     """The client is killed with one node's job in the queue; --resume ends with both nodes."""
     state = rv.home / "data" / "rv" / "accept" / "sweeps"

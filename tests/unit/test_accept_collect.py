@@ -121,6 +121,12 @@ def test_every_rank_is_placed_on_its_node() -> None:
     assert [host for host, _, _ in told(ranks(0, 1, 2, 3))] == ["a1", "a1", "a2", "a2"]
 
 
+def test_a_rank_that_cannot_be_is_placed_all_the_same() -> None:
+    """A broken file is no traceback."""
+    files = {"check/check_result.ranks/rank-00000.json": result(rank=-5, world={"size": 1})}
+    assert next(host for host, _, _ in told(files)) == "a1"
+
+
 def test_a_missing_rank_is_an_error_on_its_node() -> None:
     """Rank 3 of 4 was on the second node."""
     found = told(ranks(0, 1, 2))
@@ -294,7 +300,7 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
         "last": ("n7", Status.PASS, ""),
     }
     argv = json.loads(files["good/node0/result.json"])["test_info"]["argv"]
-    assert argv == ["--quick", "it's"]
+    assert argv == ["--quick", "it's", "--timeout", "50"]
 
 
 def test_codes_of_the_collector_have_a_meaning() -> None:

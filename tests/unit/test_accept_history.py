@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from rv.accept.compare import compare
 from rv.accept.export import HEADER, as_csv, as_junit
 from rv.accept.golden import golden
 from rv.accept.history import History, as_jsonl
-from rv.accept.judgement import Earlier
+from rv.accept.judgement import Earlier, measured_of
 from rv.accept.measurements import Measurement, measurements
 from rv.accept.regression import LEAST_RUNS, Point, change_points, regression
 from rv.accept.results import RunResult, Status
@@ -269,6 +270,20 @@ def test_golden_values_come_from_three_clean_nodes(tmp_path: Path) -> None:
     assert (count, reference.value, reference.kind) == (1, 702, "golden")
     assert reference.source.startswith("median of 3 nodes")
     assert golden(nodes, builtin, {"bad", "n1"}, 0.0)[1] == 0
+
+
+@pytest.mark.parametrize("more", [{"nodes": 2}, {"gpu": "NVIDIA H200 MIG 1g.18gb"}])
+def test_slices_and_runs_over_nodes_make_no_golden_values(more: dict[str, Any]) -> None:
+    """A slice is no whole GPU, and between nodes a network is measured."""
+    nodes = [replace(measured(700), node=f"n{number}", **more) for number in range(3)]
+    assert golden(nodes, Baselines(values=(), models={}), set(), 0.0)[1] == 0
+
+
+def test_what_was_measured_beside_a_fault_on_order_is_no_history() -> None:
+    """`--inject slow` halves the numbers."""
+    record = RunRecord(race_id="r1", cluster="c")
+    run = Run(record=record, results=(of_rates(700), of_rates(350, argv=("--inject", "slow"))))
+    assert [m.value for m in measured_of(run)] == [700]
 
 
 def test_quick_numbers_make_no_golden_values() -> None:

@@ -1,5 +1,6 @@
 """Numbers held against references, peers, history and their own spread."""
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -77,6 +78,8 @@ def test_no_reference_for_small_shapes_other_methods_and_cpus(builtin: Baselines
     [
         ("NVIDIA H200", "h200"),
         ("NVIDIA H200 NVL", "h200-nvl"),
+        ("NVIDIA H100 NVL", "h100-nvl"),
+        ("Tesla V100-PCIE-16GB", "v100-pcie"),
         ("NVIDIA GH200 480GB", "gh200"),
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA H100 PCIe", "h100-pcie"),
@@ -374,3 +377,50 @@ def test_rates_that_the_host_or_all_ranks_decide_blame_no_gpu(
     ]
 
     assert judged(run_of(tests, [gpu(index) for index in range(4)])).status is Status.PASS
+
+
+def reduced(nodes: int, rate: float) -> RunResult:
+    """An all-reduce of eight GPUs, 4 GiB, by its busbw."""
+    value = metric(
+        rate, name="busbw_4GiB", unit="GB/s", more={"dtype": "float32", "shape": "4294967296"}
+    )
+    test = outcome("world", value, name="allreduce.all_reduce")
+    return run_of(
+        [test], [gpu(i) for i in range(8)], test_type="allreduce", world_size=8, nnodes=nodes
+    )
+
+
+def test_a_reference_of_gpus_together_is_of_one_node(builtin: Baselines) -> None:
+    """Between nodes the network is measured, which is slower and nobody's fault."""
+    (within,) = measurements(reduced(1, 200.0), "r", "c", 0.0)
+    (between,) = measurements(reduced(2, 200.0), "r", "c", 0.0)
+    assert builtin.find(within, None) is not None
+    assert builtin.find(between, None) is None
+
+
+def golden_of(tmp_path: Path, **of: Any) -> Baselines:
+    """The cluster's own value of something that no run here reports."""
+    about = {"payload": "check", "test": "matmul.bf16", "metric": "other", "unit": "TFLOPS", **of}
+    values = {"h200": {"value": 700, "source": "here"}}
+    document = {"method_version": 2, "references": {"x": {"of": about, "values": values}}}
+    path = tmp_path / "golden.yaml"
+    path.write_text(json.dumps(document))
+    return load(Path("/nonexistent"), [path], Path("/nonexistent"))
+
+
+@pytest.mark.parametrize(
+    ("of", "quick", "is_missing"),
+    [
+        ({}, False, True),
+        ({}, True, False),
+        ({"world": 8}, False, False),
+        ({"shape": "9x9x9"}, False, False),
+    ],
+    ids=["expected", "quick", "other-world", "other-shape"],
+)
+def test_only_what_a_run_could_report_is_missed(
+    tmp_path: Path, of: dict[str, Any], quick: bool, is_missing: bool
+) -> None:
+    """A short run has not all sizes, and one GPU no figures of eight."""
+    result = judged(of_rates(720, quick=quick), golden_of(tmp_path, **of))
+    assert (("ERROR", "metric_missing") in told(result)) == is_missing

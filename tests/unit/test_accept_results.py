@@ -93,13 +93,12 @@ def test_service_results_with_details_of_any_writing(head: str, details: object)
     assert result.tests[0].timing_ms == 1.5
 
 
-def test_details_that_are_just_text_are_kept() -> None:
+@pytest.mark.parametrize("text", ["64 bytes from n2", "{[]: 1}"])
+def test_details_that_are_just_text_are_kept(text: str) -> None:
     """Text that is neither JSON nor Python stays a text."""
-    test = {"name": "ping", "status": "pass", "details": "64 bytes from n2"}
+    test = {"name": "ping", "status": "pass", "details": text}
 
-    assert read({"server_info": {}, "tests": [test]}).tests[0].details == {
-        "text": "64 bytes from n2"
-    }
+    assert read({"server_info": {}, "tests": [test]}).tests[0].details == {"text": text}
 
 
 OLDER = [

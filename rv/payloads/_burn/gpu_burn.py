@@ -39,10 +39,14 @@ class Period:
 
 
 def burn(
-    program: Path, seconds: float, share: float, log: Path, watch: Callable[[], object]
+    program: Path, seconds: float, memory: float, log: Path, watch: Callable[[], object]
 ) -> tuple[Burn, bool]:
-    """Run it on all visible GPUs; give what it said, and whether it had to be ended."""
-    command = [str(program), "-m", f"{share:.0%}", str(max(1, round(seconds)))]
+    """Run it on all visible GPUs; give what it said, and whether it had to be ended.
+
+    `memory` is a share up to 1, or bytes, as the flag has it.
+    """
+    amount = f"{memory:.0%}" if memory <= 1 else str(max(1, round(memory / 2**20)))
+    command = [str(program), "-m", amount, str(max(1, round(seconds)))]
     ended = child.run(
         command, log=log, timeout=seconds + ENDING, cwd=program.parent, watch=watch
     )  # its kernel is read from the working directory

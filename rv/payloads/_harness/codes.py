@@ -36,6 +36,7 @@ CODES: dict[str, Code] = {
     "fake_gpu": Code(CONFIG, "none: the sandbox's GPUs are pretended, so the CPU was tested"),
     "cuda_error": Code(HARDWARE, RETRY),
     "driver_mismatch": Code(SOFTWARE, ENVIRONMENT),
+    "torch_without_cuda": Code(SOFTWARE, ENVIRONMENT),
     "out_of_memory": Code(CONFIG, "ask for less memory or fewer workers"),
     "unsupported": Code(CONFIG, "none: this device cannot do it"),
     "nvml_unavailable": Code(SOFTWARE, "install nvidia-ml-py to see temperatures and throttling"),

@@ -93,6 +93,8 @@ def _require(devices: list[dict[str, Any]], wanted: int, torch: Any) -> None:
     why = _cuda_says(torch) if cuda and not devices else ""
     seen = f"torch sees {len(devices)} of {wanted} promised GPU(s); it is {build}"
     code = "driver_mismatch" if "too old" in why or "forward compat" in why else "gpu_not_visible"
+    if not cuda and not getattr(torch.version, "hip", None):
+        code = "torch_without_cuda"  # the environment is at fault, not the node
     raise NotPassed("FAIL", code, f"{seen}: {why}" if why else seen)
 
 

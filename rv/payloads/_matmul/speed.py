@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from _harness import timing
 from _harness.metrics import HIGHER, metric
+from _harness.verdict import NotPassed
 
 from .dtypes import Factors, factors
 
@@ -37,12 +38,25 @@ def random_factors(torch: Any, kind: Kind, device: str, shape: Shape, seed: int)
 
 def fits(torch: Any, kind: Kind, device: str, shape: Shape) -> bool:
     """Say whether factors, product and what their making takes are in half of the free memory."""
-    if device == "cpu":
-        return True
+    return device == "cpu" or _needs(kind, shape) < torch.cuda.mem_get_info(device)[0] / 2
+
+
+def require_room(torch: Any, kind: Kind, device: str, shape: Shape) -> None:
+    """Raise NotPassed where a shape has no room: a SKIP on a device that is too small for it."""
+    if fits(torch, kind, device, shape):
+        return
+    free, total = torch.cuda.mem_get_info(device)
+    size = f"{'x'.join(map(str, shape))} in {kind.name}"
+    if _needs(kind, shape) >= total / 2:
+        raise NotPassed("SKIP", "unsupported", f"{device} is too small for {size}")
+    reason = f"{device} has {free >> 20} of {total >> 20} MiB free, too little for {size}"
+    raise NotPassed("ERROR", "out_of_memory", reason)
+
+
+def _needs(kind: Kind, shape: Shape) -> int:
     m, n, k = shape
     size = 8 if kind.name == "fp64" else 4
-    free, _ = torch.cuda.mem_get_info(device)
-    return bool((m * k + k * n) * 2 * size + m * n * size < free / 2)
+    return (m * k + k * n) * 2 * size + m * n * size
 
 
 def measure(given: Factors, device: str, *, quick: bool, slow: float) -> list[dict[str, Any]]:

@@ -149,7 +149,8 @@ def _run_client(session: Session, suite: Suite, there: Client) -> None:
 def pair(session: Session) -> None:
     """Test both sides: in one job of two tasks on two nodes, or both on this one."""
     tasks = int(os.environ.get("SLURM_NTASKS", "1"))
-    if tasks < 2 or "SLURM_PROCID" not in os.environ or session.options.host:
+    alone = tasks < 2 or "SLURM_PROCID" not in os.environ
+    if alone or session.options.host or session.options.here:
         _pair_here(session)
     elif os.environ["SLURM_PROCID"] == "0":
         _serving_task(session)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
@@ -231,12 +232,18 @@ def internal_address() -> str:
 
 
 def token(file: Path) -> str:
-    """Read the token, or make one that only this user can read. Raises OSError."""
+    """Read the token, or make one that only this user can read.
+
+    Raises OSError; an empty file is no token, and would let everybody in.
+    """
     if not file.exists():
         descriptor = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w") as new:
             new.write(secrets.token_urlsafe(32))
-    return file.read_text().strip()
+    secret = file.read_text().strip()
+    if not secret:
+        raise OSError(errno.EINVAL, "the token file is empty: remove it", str(file))
+    return secret
 
 
 def publish(file: Path, host: str, port: int, secret: str) -> None:

@@ -65,7 +65,7 @@ def decode(body: bytes) -> Frame:
 
 def _checked(header: dict[str, Any], raw: memoryview) -> Frame:
     dtype, shape, operations = (header.get(name) for name in ("dtype", "shape", "operations"))
-    if dtype not in ITEM_SIZES:
+    if not isinstance(dtype, str) or dtype not in ITEM_SIZES:
         raise Refused(422, f"unsupported dtype; supported: {', '.join(ITEM_SIZES)}")
     if not isinstance(shape, list) or not _is_shape(shape):
         raise Refused(422, f"the shape is not a list of at most {MOST_DIMENSIONS} sizes")
