@@ -244,12 +244,9 @@ def test_nvml_is_found_by_uuid_and_all_its_figures_are_optional(
     assert source.name == "nvml"
     assert source.read() == {UUID: Reading(temperature_c=71, power_w=655.5, reasons=0x44)}
     counted = source.counters()[UUID]
-    assert counted.as_json() == {
-        "ecc_uncorrected": 3,
-        "ecc_corrected": 0,
-        "rows_pending": True,
-        "rows_failed": False,
-    }
+    assert counted == Counters(
+        ecc_uncorrected=3, ecc_corrected=0, rows_pending=True, rows_failed=False
+    )
 
 
 def test_without_a_driver_there_is_no_source(

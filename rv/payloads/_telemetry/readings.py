@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,6 @@ class Counters:
     slowdown_c: float | None = None  # the temperature at which the hardware slows itself down
     max_sm_mhz: float | None = None
     power_limit_w: float | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """Give the figures that are known."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def grown(before: int | None, after: int | None) -> int | None:

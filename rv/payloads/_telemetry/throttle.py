@@ -18,7 +18,6 @@ REASONS = {
     0x100: "display clocks",
 }
 HARMFUL = 0x8 | 0x20 | 0x40 | 0x80  # heat, or a supply that cannot keep up
-POWER_CAP = 0x4  # usual under full load
 
 
 def names(mask: int) -> list[str]:
