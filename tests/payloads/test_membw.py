@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.payloads._bandwidth import patterns, pcie, words
+from rv.payloads._bandwidth import links, patterns, pcie, words
 from tests.payloads.starting import Launcher
 
 CPU = ("--device", "cpu", "--quick")
@@ -94,6 +94,41 @@ def test_walking_bits_visit_every_bit_of_a_word() -> None:
         for shift in range(64)
     }
     assert seen == {1 << bit for bit in range(64)}
+
+
+def wired(rates: dict[tuple[int, int], float], count: int) -> list[links.Peer]:
+    """The links of some GPUs: 24 GB/s, but for these ways."""
+    ways = [(a, b) for a in range(count) for b in range(a + 1, count)]
+    both = [way for a, b in ways for way in ((a, b), (b, a))]
+    return [links.Peer(f"{a}", f"{b}", True, rates.get((a, b), 24.0), 0.0, 0) for a, b in both]
+
+
+MESH = [
+    (0, 5),
+    (0, 6),
+    (0, 7),
+    (1, 4),
+    (1, 6),
+    (1, 7),
+    (2, 4),
+    (2, 5),
+    (2, 7),
+    (3, 4),
+    (3, 5),
+    (3, 6),
+]
+"""What a hybrid cube mesh of eight GPUs has no link for."""
+
+
+def test_a_link_that_is_slow_by_design_is_not_broken() -> None:
+    """Both ways alike, and none of the GPUs alone; a broken one is slow one way, or everywhere."""
+    mesh = wired({way: 10.0 for a, b in MESH for way in ((a, b), (b, a))}, 8)
+    assert len(links.slow(mesh)) == 24
+    assert not links.is_broken(mesh)
+    assert not links.is_broken(wired({}, 8))
+    assert links.is_broken(wired({(2, 5): 10.0}, 8))
+    one = {way: 10.0 for other in (0, 1, 3) for way in ((2, other), (other, 2))}
+    assert links.is_broken(wired(one, 4))
 
 
 def test_a_slow_link_between_peers_is_named(launch: Launcher, tmp_path: Path) -> None:

@@ -20,6 +20,9 @@ ROUNDS = 10
 PERIOD = 1_048_583
 """Bytes until random ones come again: a prime, which no displaced page is a multiple of."""
 
+SLOW = 0.75
+"""Of the median rate between peers: what is below is slow."""
+
 CHECKED = 1 << 28
 """Bytes of a copy between peers that are compared."""
 
@@ -116,6 +119,27 @@ def peers(torch: Any, devices: list[str], nbytes: int, spoil: Spoil | None) -> l
             wrong = _arrived_wrong(torch, source, target, nbytes, spoil)
             found.append(Peer(source, target, _direct(torch, source, target), rate, both, wrong))
     return found
+
+
+def slow(found: list[Peer]) -> list[Peer]:
+    """Give the links that are slower than most."""
+    middle = statistics.median(link.one_way for link in found)
+    return [link for link in found if link.one_way < SLOW * middle]
+
+
+def is_broken(found: list[Peer]) -> bool:
+    """Whether no topology explains slow links: one way slow alone, or all links of one GPU.
+
+    Otherwise some pairs may be wired with fewer links, or through other sockets. The two ways
+    between a pair stand one after the other, as `peers` gives them.
+    """
+    few = slow(found)
+    for there, back in zip(found[::2], found[1::2], strict=True):
+        if min(there.one_way, back.one_way) < SLOW * max(there.one_way, back.one_way):
+            return True
+    names = {link.source for link in found}
+    of = [[link for link in found if name in (link.source, link.target)] for name in names]
+    return len(names) > 2 and any(all(link in few for link in links) for links in of)
 
 
 def _direct(torch: Any, source: str, target: str) -> bool:
