@@ -254,9 +254,16 @@ class World:
         return done.stdout
 
     def live_jobs(self) -> list[str]:
-        """The names of rv's jobs that wait, run or end now, on the whole cluster."""
-        rows = self.slurm("squeue", "-h", "-a", "-t", "PD,R,CF,CG,S", "-o", "%j").split()
-        return [name for name in rows if name.startswith("rv-")]
+        """The names of rv's jobs of this world that wait, run or end now, on the whole cluster."""
+        return [row.split()[1] for row in self.rows_of_live_jobs()]
+
+    def rows_of_live_jobs(self) -> list[str]:
+        """Their ids, names, states, reasons and folders.
+
+        A controller that was killed before it saved also puts back jobs of the world before.
+        """
+        rows = self.slurm("squeue", "-h", "-a", "-t", "PD,R,CF,CG,S", "-o", "%A %j %T %r %Z")
+        return [row for row in rows.splitlines() if " rv-" in row and f" {self.path}/" in row]
 
     def known_jobs(self) -> set[str]:
         """The names of all of this test's jobs that Slurm ever accepted."""

@@ -133,10 +133,8 @@ def _let_jobs_end(world: World) -> None:
 
 def _jobs_left(world: World) -> Iterator[str]:
     """What is in the queue still, with Slurm's reason."""
-    rows = world.slurm("squeue", "-h", "-a", "-t", "PD,R,CF,CG,S", "-o", "%A %j %T %r")
-    for row in rows.splitlines():
-        if " rv-" in row:
-            yield f"left in the queue: {row}"
+    for row in world.rows_of_live_jobs():
+        yield f"left in the queue: {row}"
 
 
 def _processes_left(world: World, patience: float) -> list[str]:
@@ -205,6 +203,8 @@ def _compare(state: str, race: Told, record: Record | None) -> Iterator[str]:
     if state == "LOST":
         if not (record.is_requeued or {"NODE_FAIL", "BOOT_FAIL"} & set(record.states)):
             yield said
+    elif state == "COMPLETED" and last == "CANCELLED" and record.code == race["exit_code"] == 0:
+        return  # a stop that came when the command had ended: Slurm cancelled the rest of its job
     elif state in ("COMPLETED", "FAILED"):
         if not _was_out_of_touch(race) and (last != state or record.code != race["exit_code"]):
             yield said
@@ -233,7 +233,7 @@ def record_of(world: World, job_id: int, race: str) -> Record | None:
                 code=_code(found["ExitCode"]),
                 is_requeued=found.get("Restarts", "0") != "0",
             )
-        if states and states[-1] not in ("PENDING", "RUNNING", "COMPLETING"):
+        if states and states[-1] not in ("PENDING", "RUNNING", "COMPLETING", "REQUEUED"):
             return Record(
                 job_id=job_id,
                 states=states,
