@@ -13,6 +13,7 @@ from rv.cli.defaults import with_request_options
 from rv.cli.options import RequestOptions
 from rv.cli.report import report
 from rv.errors import Kind, RvError
+from rv.models.quantities import parse_duration
 from rv.ui import console
 
 
@@ -146,7 +147,7 @@ def sweep(
         profile=profile,
         nodes=nodes,
         states=state,
-        deadline=deadline,
+        deadline=parse_duration(deadline) if deadline else None,
         max_jobs=max_jobs,
         days=avoid_days,
         resume=resume,

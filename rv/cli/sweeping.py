@@ -24,7 +24,6 @@ from rv.cli.options import RequestOptions, build_request
 from rv.cluster.environment import caller_environment
 from rv.cluster.hostlist import expand
 from rv.errors import EXIT_INTERRUPTED, Kind, RvError
-from rv.models.quantities import parse_duration
 from rv.models.race import RaceStatus
 from rv.models.request import Request
 from rv.models.snapshot import Node, Snapshot
@@ -36,14 +35,13 @@ _EXCLUSIVE: Final = ("exclusive", "")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Wish:
-    """What to sweep, as typed; `late` is the `deadline` as read."""
+    """What to sweep, as typed."""
 
     payloads: Sequence[Payload]
     profile: Profile
     nodes: str = ""
     states: str = ""
-    deadline: str = ""
-    late: timedelta | None = None
+    deadline: timedelta | None = None
     max_jobs: int = sweeps.CHUNK
     days: int = DAYS
     resume: str = ""
@@ -55,7 +53,7 @@ class Wish:
 def sweep(options: RequestOptions, wish: Wish) -> None:
     """Sweep the nodes, judge them against each other, show a row a node, and exit.
 
-    Raises `RvError(USAGE)` for a deadline that is none, and for a snapshot, where nothing runs.
+    Raises `RvError(USAGE)` for a snapshot, where nothing runs.
     """
     from rv.ui.acceptance import sweep_document, sweep_text
 
@@ -63,7 +61,6 @@ def sweep(options: RequestOptions, wish: Wish) -> None:
         raise RvError(
             Kind.USAGE, "nothing can be submitted to a snapshot", hint="leave --snapshot out"
         )
-    late = parse_duration(wish.deadline) if wish.deadline else None
     here = session.open_session(options.cluster)
     snapshot = here.target.take_snapshot()
     if wish.resume:
@@ -73,7 +70,7 @@ def sweep(options: RequestOptions, wish: Wish) -> None:
         known = _begun(options, wish, here, snapshot)
     options = replace(options, time=options.time or DEFAULT_TIME[wish.profile])
     console.say(f"sweep {known.sweep_id} of {len(known.nodes)} nodes on {here.target.label}")
-    sweeper = _sweeper(options, replace(wish, late=late), here, snapshot)
+    sweeper = _sweeper(options, wish, here, snapshot)
     try:
         known = sweeper.run(known)
     except KeyboardInterrupt:
@@ -172,7 +169,8 @@ def _request(
     """Ask for the whole of one node, as soon as it can be had."""
     is_mig = node is not None and sweeps.is_mig(node)
     most = max((group.total for group in node.gpus), default=0) if node else base.gpus
-    late = (("deadline", f"now+{round(wish.late.total_seconds())}"),) if wish.late else ()
+    limit = wish.deadline
+    late = (("deadline", f"now+{round(limit.total_seconds())}"),) if limit else ()
     alone = () if is_mig else (_EXCLUSIVE,)
     return replace(
         base,

@@ -10,7 +10,7 @@ from rv.models.race import JobStatus, Marks, Race, RaceState, RaceStatus
 from rv.race.cancel import live_records
 from rv.race.directory import is_moment
 from rv.race.marks import leave_mark
-from rv.race.observe import Observation
+from rv.race.observe import Observation, load_marks
 from rv.race.truth import awaits_code
 from rv.transport import Transport
 
@@ -54,7 +54,7 @@ def is_settled(directory: str, transport: Transport) -> bool:
     return transport.read(f"{directory}/{_FILE}", limit=1) is not None
 
 
-def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus | None:
+def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     """Read a settled state back; None where there is none, or where the winner spoke up since.
 
     A node that was only out of touch may still bring the exit file, which beats LOST and ENDED.
@@ -65,6 +65,7 @@ def load_verdict(race: Race, marks: Marks, transport: Transport) -> RaceStatus |
     kept = _read(text)
     if kept is None:
         return None
+    marks = load_marks(race, transport)
     if kept.state in (RaceState.LOST, RaceState.ENDED) and marks.ended is not None:
         return None
     return RaceStatus(

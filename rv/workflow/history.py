@@ -95,7 +95,7 @@ def _reap_strays(
 
 
 def _settled(race: Race, target: Target) -> RaceStatus | None:
-    return load_verdict(race, load_marks(race, target.transport), target.transport)
+    return load_verdict(race, target.transport)
 
 
 def _prune(races: Sequence[Race], target: Target, now: float) -> list[Race]:
