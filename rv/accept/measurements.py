@@ -74,10 +74,11 @@ class Measurement:
         """Whether it is a rate of a GPU, or of GPUs together: what hardware alone decides.
 
         Latencies, ratios, samples a second, the pace of small models, copies from pageable memory
-        (which a CPU makes), and links that all GPUs share vary for reasons that are nobody's.
+        (which a CPU makes), copies both ways at once (which fill the host's memory), and links that
+        all GPUs share vary for reasons that are nobody's.
         """
         is_rate = self.direction == "higher" and self.unit in _HARDWARE_UNITS
-        is_hosts = "pageable" in self.metric or self.metric == "model_tflops"
+        is_hosts = any(word in self.metric for word in ("pageable", "duplex", "model_tflops"))
         is_shared = is_hosts or self.test.endswith("all_at_once")
         return bool(self.gpu and (self.gpu_uuid or self.world > 1)) and is_rate and not is_shared
 

@@ -166,15 +166,22 @@ class RunResult:
 
     @property
     def reason(self) -> str:
-        """Why the status is what it is: the reason of the first test that has it."""
-        found = [test.reason for test in self.tests if test.status is self.status and test.reason]
-        return found[0] if found else ""
+        """Why the status is what it is: the first test's reason; what a PASS did not test."""
+        passed = self.status is Status.PASS
+        found = [t for t in self._with(Status.SKIP if passed else self.status) if t.reason]
+        if not found:
+            return ""
+        return f"without {found[0].name}: {found[0].reason}" if passed else found[0].reason
 
     @property
     def code(self) -> str:
         """The stable code of the first test that has the run's status."""
-        found = [test.code for test in self.tests if test.status is self.status and test.code]
-        return found[0] if found else ""
+        return next((test.code for test in self._with(self.status) if test.code), "")
+
+    def _with(self, status: Status) -> list[TestResult]:
+        """Its tests of that status; what was interrupted, for another's sake, comes last."""
+        found = [test for test in self.tests if test.status is status]
+        return sorted(found, key=lambda test: test.code == "interrupted")
 
 
 def worst(statuses: Sequence[Status]) -> Status:

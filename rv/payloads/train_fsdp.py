@@ -60,8 +60,10 @@ def shard(group: Group, model: Any, dtype: Any = None) -> Any:
 
 
 def blocks(model: Any) -> Any:
-    """Give the layers that are sharded one by one: the built-in decoder's, or a Llama's."""
-    return model.blocks if hasattr(model, "blocks") else model.inner.model.layers
+    """Give the layers that are sharded one by one: a model's longest list of modules."""
+    from torch.nn import ModuleList
+
+    return max((m for m in model.modules() if isinstance(m, ModuleList)), key=len, default=[])
 
 
 def compare_gradients(session: Session, group: Group) -> None:

@@ -121,15 +121,16 @@ def test_what_a_skip_ends_with(tmp_path: Path, words: list[str], code: int) -> N
 
 
 def test_fake_gpus_are_said_to_be_fake(launch: Launcher, tmp_path: Path) -> None:
-    """In the sandbox the CPU is tested, and the verdict is a warning; --strict makes it a failure."""
+    """In the sandbox the CPU is tested, and the verdict says so; no pass where a GPU is a must."""
     words = ["--quick", "--size", "64", "--dtypes", "fp32"]
     done = launch("check", tmp_path, *words, RV_GPUS="2", RV_FAKE_GPUS="1")
 
     assert (done.code, done.last) == (
         0,
-        "[RESULT] WARN: sandbox: 2 fake GPU(s), checked on CPU",
+        "[RESULT] PASS: without device: sandbox: 2 fake GPU(s), checked on CPU",
     )
-    assert launch("check", tmp_path, *words, "--strict", RV_GPUS="2", RV_FAKE_GPUS="1").code == 1
+    must = launch("check", tmp_path, *words, "--require-gpu", RV_GPUS="2", RV_FAKE_GPUS="1")
+    assert (must.code, must.last) == (1, "[RESULT] FAIL: sandbox: 2 fake GPU(s), checked on CPU")
 
 
 @pytest.mark.parametrize("folder", ["/dev/null/x", "/proc/nowhere"])

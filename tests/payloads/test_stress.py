@@ -189,12 +189,15 @@ def test_the_sources_are_cloned_where_that_is_asked_for(
 def test_a_compiler_that_fails_is_a_note_and_no_program(
     sources: dict[str, str], tmp_path: Path
 ) -> None:
-    (tmp_path / "src/Makefile").write_text("gpu_burn:\n\techo 'fatal: no cublas' && false\n")
+    """The note has the compiler's word, not make's, which comes last and says only "Error 1"."""
+    (tmp_path / "src/Makefile").write_text(
+        "gpu_burn:\n\t@echo 'a.cpp:3: error: no cublas' && false\n"
+    )
 
     found = build.find_gpu_burn(sources, "9.0", tmp_path)
 
     assert found.program is None
-    assert "does not compile" in found.notes[-1]
+    assert found.notes[-1] == "gpu-burn does not compile: a.cpp:3: error: no cublas"
 
 
 def test_a_clean_burn_of_two_workers_passes(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.payloads.starting import Launcher, torchrun
+from rv.payloads._training.hub import TEXT
+from tests.payloads.starting import Launcher, python, torchrun
 
 
 def test_the_seeds_command_line_passes(tmp_path: Path) -> None:
@@ -59,13 +60,40 @@ def test_sharded_training_passes(tmp_path: Path) -> None:
     assert not (tmp_path / "train_fsdp.dcp").exists()
 
 
-def test_hub_models_need_transformers(launch: Launcher, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["GPT2", "Llama"])
+def test_a_hub_model_is_sharded_layer_by_layer(launch: Launcher, tmp_path: Path, kind: str) -> None:
+    """Two architectures that name their layers differently; tiny, and from a folder."""
+    tiny_model(kind, tmp_path / "model")
+    words = ["--device", "cpu", "--hf-model", tmp_path / "model", "--steps", "10"]
+
+    done = launch("train_fsdp", tmp_path, *words, world=2, HF_HUB_OFFLINE="1")
+
+    assert done.last == "[RESULT] PASS", done.out + done.err
+    assert done.test("fsdp.shard")["details"]["share"] == pytest.approx(0.5, abs=0.1)
+
+
+def tiny_model(kind: str, folder: Path) -> None:
+    """Save a model of two layers, with a tokenizer of whole words."""
+    transformers = pytest.importorskip("transformers")
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    words = Tokenizer(models.WordLevel(unk_token="?"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    words.train_from_iterator([TEXT], trainers.WordLevelTrainer(special_tokens=["?"]))
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
+    sizes = {"vocab_size": words.get_vocab_size(), "bos_token_id": 0, "eos_token_id": 0}
+    layers = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = getattr(transformers, f"{kind}Config")(**sizes, **layers)
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+
+
+def test_hub_models_need_transformers(tmp_path: Path) -> None:
     """Without the package that is said, and it is no failure of the node."""
     pytest.importorskip("torch")
     (tmp_path / "transformers.py").write_text("raise ImportError('hidden')\n")
     words = ["--device", "cpu", "--hf-model", "some/model"]
 
-    done = launch("train_fsdp", tmp_path, *words, PYTHONPATH=str(tmp_path))
+    done = python("train_fsdp", tmp_path, *words, PYTHONPATH=str(tmp_path))
 
     assert done.code == 99
     assert done.last.startswith("[RESULT] ERROR: --hf-model needs the package transformers")

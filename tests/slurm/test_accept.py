@@ -35,8 +35,14 @@ def test_every_node_of_a_run_reports_and_its_numbers_are_kept(rv: Rv) -> None:
     run = answer(rv, "run", "check", "--gpu", "2", "--multi-node", "--layouts", "all", code=0)
 
     assert len(nodes(run)) == 2
-    assert set(nodes(run).values()) == {"WARN"}
-    assert {result["code"] for result in run["results"]} == {"fake_gpu"}
+    assert set(nodes(run).values()) == {"PASS"}
+    devices = [
+        test for each in run["results"] for test in each["tests"] if test["name"] == "device"
+    ]
+    assert [(test["status"], test["code"]) for test in devices] == [("SKIP", "fake_gpu")] * 2
+    assert {result["reason"] for result in run["results"]} == {
+        "without device: sandbox: 1 fake GPU(s), checked on CPU"
+    }
     junit = rv("accept", "export", run["run"])
     assert junit.returncode == 0
     assert junit.stdout.count("<testsuite ") == 2
@@ -73,7 +79,7 @@ def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv) -> None:
     finally:
         sandbox.set_fault(rv.box, "v1", None)
 
-    assert nodes(swept) == {"a1": "WARN", "v1": "ERROR"}
+    assert nodes(swept) == {"a1": "PASS", "v1": "ERROR"}
     silent = next(result for result in swept["results"] if result["node"] == "v1")
     assert silent["reason"].startswith("no result reported: ")
     assert "no node is known to be bad" in rv("accept", "avoid").stdout
@@ -131,5 +137,5 @@ def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
 
     swept = answer(rv, "sweep", "--resume", "last", code=0)
 
-    assert nodes(swept) == {"v2": "WARN", "a2": "WARN"}
+    assert nodes(swept) == {"v2": "PASS", "a2": "PASS"}
     assert len(rv.files()) == 2

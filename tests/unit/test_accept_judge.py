@@ -362,6 +362,7 @@ def test_a_number_of_a_whole_world_is_its_nodes() -> None:
     ("test", "name", "unit"),
     [
         ("membw.host", "h2d_pageable", "GB/s"),
+        ("membw.host", "duplex_pinned", "GB/s"),
         ("membw.host_all_at_once", "h2d_pinned", "GB/s"),
         ("ddp.train", "samples_per_s", "1/s"),
         ("ddp.train", "model_tflops", "TFLOPS"),

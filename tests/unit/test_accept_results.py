@@ -71,14 +71,18 @@ def test_what_check_writes_is_read(tmp_path: Path) -> None:
     """The bundled check's own file has a verdict, a job and metrics."""
     document = {
         **CURRENT,
-        "tests": [{"name": "device", "status": "WARN", "code": "fake_gpu", "reason": "2 fake"}],
-        "summary": {"status": "WARN"},
+        "tests": [
+            {"name": "device", "status": "SKIP", "code": "fake_gpu", "reason": "2 fake"},
+            {"name": "environment", "status": "PASS"},
+        ],
+        "summary": {"status": "PASS"},
     }
     (tmp_path / "check_result.json").write_text(json.dumps(document))
 
     result = read_file(tmp_path / "check_result.json")
 
-    assert (result.status, result.code, result.reason) == (Status.WARN, "fake_gpu", "2 fake")
+    assert (result.status, result.code) == (Status.PASS, "")
+    assert result.reason == "without device: 2 fake"
 
 
 @pytest.mark.parametrize("head", ["server_info", "client_info", "test_info"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -130,12 +131,18 @@ def _make(
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     if done.returncode or not (draft / "gpu_burn").is_file():
-        return (done.stdout.strip().splitlines() or ["make said nothing"])[-1]
+        return _complaint(done.stdout)
     try:
         draft.rename(folder)
     except OSError:  # somebody else's build of the same was first
         shutil.rmtree(draft)
     return None
+
+
+def _complaint(text: str) -> str:
+    """Give the compiler's first error; else what make said last."""
+    lines = text.strip().splitlines() or ["make said nothing"]
+    return next((line for line in lines if re.search(r"\berror\b[^:]*:", line)), lines[-1])
 
 
 def _cache(environ: Mapping[str, str]) -> Path:

@@ -48,7 +48,8 @@ def promised_gpus() -> int:
 def choose(report: Report, torch: Any, why_not: str, options: argparse.Namespace) -> list[str]:
     """Give the devices to test, described in the report; a rank of several gets its own.
 
-    Raises NotPassed: SKIP `no_gpu`, FAIL `gpu_not_visible`, ERROR `no_torch`.
+    Raises NotPassed: SKIP `no_gpu`, FAIL `gpu_not_visible`, ERROR `no_torch`; FAIL `fake_gpu`
+    where a GPU is a must.
     """
     promised = promised_gpus()
     if options.device == "cpu":
@@ -56,7 +57,9 @@ def choose(report: Report, torch: Any, why_not: str, options: argparse.Namespace
     if promised and os.environ.get("RV_FAKE_GPUS") == "1":
         note = f"sandbox: {promised} fake GPU(s), checked on CPU"
         print(f"[ENV] *** {note} ***")
-        report.add("device", "WARN", code="fake_gpu", reason=note, device="cpu")
+        if options.require_gpu:
+            raise NotPassed("FAIL", "fake_gpu", note)
+        report.add("device", "SKIP", code="fake_gpu", reason=note, device="cpu")
         return ["cpu"]
     wanted = promised or int(options.device == "cuda" or options.require_gpu)
     if torch is None and wanted:

@@ -113,7 +113,7 @@ class Session:
     def say(self, prefix: str, text: str) -> None:
         """Print a line of console output, `[TRAIN] …`, from rank 0 (from all with --verbose)."""
         if self.ranks.rank == 0 or self.options.verbose:
-            print(f"[{prefix}] {text}", flush=True)
+            print(f"[{prefix}] {text}\n", end="", flush=True)  # whole: there are threads
 
     def execute(self) -> None:
         """Run the body; what stops it is a verdict, never a traceback (but with --verbose)."""

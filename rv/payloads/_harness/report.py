@@ -128,13 +128,21 @@ class Report:
 
 
 def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
-    """Give the worst status of tests and the reason of the first that has it."""
+    """Give the worst status of tests and the reason of the first that has it.
+
+    A PASS has none but what it did not test. A rank that was interrupted comes last: it was so for
+    another one's sake.
+    """
     status = worst([test["status"] for test in tests])
-    found = [test for test in tests if test["status"] == status]
+    telling = "SKIP" if status == "PASS" else status
+    found = [test for test in tests if test["status"] == telling]
+    found.sort(key=lambda test: test["code"] == "interrupted")
     if not found:
-        return status, "nothing was tested"
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 and found[0]["reason"] else ""
-    return status, (found[0]["reason"] or "") + more
+        return status, "" if status == "PASS" else "nothing was tested"
+    reason = found[0]["reason"] or ""
+    without = f"without {found[0]['name']}: " if status == "PASS" else ""
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 and reason else ""
+    return status, without + reason + more
 
 
 def summary_of(
