@@ -25,8 +25,8 @@ PEER_Z: Final = 3.5
 JITTER_CV: Final = 0.05
 JITTER_RATIO: Final = 1.5
 JITTER_LEAST: Final = 10
-_WIDTH_OF_90: Final = 3.29
-"""From the 5th to the 95th percentile of normal values, in their standard deviations."""
+_WIDTH_OF_45: Final = 1.645
+"""From the 5th percentile of normal values to their median, in standard deviations."""
 HOT_C: Final = 85.0
 THROTTLE_WARN: Final = 0.01
 THROTTLE_FAIL: Final = 0.10
@@ -198,15 +198,15 @@ def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Itera
 
 
 def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
-    """Rates that vary while they are measured, by the middle nine tenths of the iterations.
+    """Rates that vary while they are measured, by the slower half without its slowest tenth.
 
-    One iteration that the host delayed says nothing of a GPU.
+    One iteration that the host delayed says nothing of a GPU, and a cool one is faster at first.
     """
     if measured.quick or (metric.n or 0) < JITTER_LEAST:
         return
-    if not (metric.median and metric.p05 and metric.p95):
+    if not (metric.median and metric.p05):
         return
-    cv = (metric.p95 - metric.p05) / (_WIDTH_OF_90 * metric.median)
+    cv = (metric.median - metric.p05) / (_WIDTH_OF_45 * metric.median)
     slow = metric.median / metric.p05
     if cv > JITTER_CV or slow > JITTER_RATIO:
         seen = f"{measured.metric} varies: cv {cv:.1%}, 5 % of it {slow:.2f} times as slow as half"

@@ -67,7 +67,7 @@ def choose(report: Report, torch: Any, why_not: str, options: argparse.Namespace
         raise NotPassed("ERROR", "no_torch", reason)
     visible = 0 if torch is None else _visible(torch, wanted)
     report.devices = [describe(torch, index) for index in range(visible)]
-    for device in report.devices:
+    for device in report.devices * (report.ranks.local_rank == 0):
         print("[ENV] " + "  ".join(f"{name} {value}" for name, value in device.items()))
     _require(report.devices, wanted, torch)
     if not visible:
