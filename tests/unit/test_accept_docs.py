@@ -9,21 +9,11 @@ import pytest
 
 from rv.accept.catalogue import PAYLOADS
 from rv.cli.app import COMMANDS
+from tests.acceptance_rows import rows
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "acceptance.md"
 LAST = {"A": 24, "B": 17, "C": 13, "D": 16, "E": 10}
 WANTED = [f"{letter}-{number:02}" for letter, last in LAST.items() for number in range(1, last + 1)]
-
-
-def rows() -> dict[str, list[str]]:
-    found = {}
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if re.fullmatch(r"[A-E]-\d\d", cells[0].strip()):
-            assert cells[0] not in found, f"{cells[0]} is there twice"
-            found[cells[0]] = cells[1:]
-    return found
 
 
 @cache
