@@ -36,21 +36,18 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _STAYS: Final = (_SLURM, _BASH, _SESSION, _DEVICES, _RANKS)
 
 
-def scrubbed_environment(environ: Mapping[str, str], clusters: str = "") -> dict[str, str]:
+def scrubbed_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what Slurm's commands run with: the caller's variables without Slurm's own.
 
-    SLURM_CONF stays; SLURM_CLUSTERS is set where the configuration names `clusters`. Output is in
-    the C locale with ISO times, and nothing runs before a script's first line.
+    SLURM_CONF stays. Output is in the C locale with ISO times, and nothing runs before a script's
+    first line.
     """
     kept = {
         name: value
         for name, value in environ.items()
         if name == "SLURM_CONF" or not (_SLURM.fullmatch(name) or _BASH.fullmatch(name))
     }
-    kept |= {"LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
-    if clusters:
-        kept["SLURM_CLUSTERS"] = clusters
-    return kept
+    return kept | {"LC_ALL": "C", "SLURM_TIME_FORMAT": "standard"}
 
 
 def caller_environment(environ: Mapping[str, str]) -> dict[str, str]:

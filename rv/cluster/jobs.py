@@ -193,7 +193,6 @@ def _record(
         exit_code=exit_code,
         signal=signal,
         restarts=words.number(restarts) or 0,
-        excluded_nodes=_nodes(value.get("ExcNodeList", "")),
     )
 
 

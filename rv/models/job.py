@@ -104,8 +104,8 @@ class JobRecord:
 
     `exit_code` and `signal` are the two halves of Slurm's `code:signal`, None where not yet known.
     `started` is None while the job waits: what Slurm plans for it is `planned_start`. `ended` is
-    None until it ended. `excluded_nodes` is a host list, known to scontrol only. `reason` is of a
-    cancelled job who did it ("by uid 0"), and of an unknown state Slurm's own word.
+    None until it ended. `reason` is of a cancelled job who did it ("by uid 0"), and of an unknown
+    state Slurm's own word.
     """
 
     job_id: int
@@ -122,4 +122,3 @@ class JobRecord:
     signal: int | None = None
     restarts: int = 0
     planned_start: datetime | None = None
-    excluded_nodes: str = ""

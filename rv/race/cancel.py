@@ -113,11 +113,9 @@ def _still_to_come(race: Race, seen: Container[str], transport: Transport) -> li
     ]
 
 
-def reap(seen: Observation, transport: Transport) -> tuple[int, ...]:
+def reap(seen: Observation, transport: Transport) -> None:
     """Cancel what a decided or stopped race still has in the queue, duplicates of any name too."""
-    left = left_over(seen)
-    cancel_ids(left, transport)
-    return left
+    cancel_ids(left_over(seen), transport)
 
 
 def left_over(seen: Observation) -> tuple[int, ...]:

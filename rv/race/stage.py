@@ -13,7 +13,7 @@ from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, record_text
 from rv.render.script import RaceFacts, ReadTemplate, job_name, render_all
-from rv.transport import StagedFile, Transport
+from rv.transport import Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link'
@@ -84,12 +84,12 @@ def stage(
     race = _race(plan, request, facts, around)
     rendered = scripts((*plan.submissions, *plan.spares), facts, read_template)
     files = {
-        RECORD: StagedFile(contents=record_text(race).encode()),
-        "nonce": StagedFile(contents=facts.nonce.encode()),
-        "environment": StagedFile(contents=_environment(around.environment)),
+        RECORD: record_text(race).encode(),
+        "nonce": facts.nonce.encode(),
+        "environment": _environment(around.environment),
     }
-    files |= {f"jobs/{s.number}.sh": StagedFile(contents=text.encode()) for s, text in rendered}
-    files |= {f"payloads/{name}": StagedFile(contents=data) for name, data in payloads.items()}
+    files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
+    files |= {f"payloads/{name}": data for name, data in payloads.items()}
     transport.create_tree(facts.race_dir, files, FOLDERS)
     _require_hard_links(facts.race_dir, transport)
     return race

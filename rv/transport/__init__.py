@@ -15,25 +15,17 @@ class Completed:
     timed_out: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StagedFile:
-    """A file to write: its contents and permission bits."""
-
-    contents: bytes
-    mode: int = 0o600
-
-
 class Transport(Protocol):
     """Where Slurm's commands run. All paths are absolute paths on that machine."""
 
-    def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+    def run(self, script: str, *, timeout: float) -> Completed:
         """Run bash text with Slurm's environment scrubbed; a timeout is reported, not raised.
 
         What it writes is the user's alone (umask 077).
         """
 
     def create_tree(
-        self, root: str, files: Mapping[str, StagedFile], directories: Sequence[str] = ()
+        self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
     ) -> None:
         """Create `root` (0700, it must not exist) with `files` by relative path; all or nothing.
 

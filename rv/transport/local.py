@@ -14,10 +14,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rv.errors import Kind, RvError
-from rv.transport import Completed, StagedFile
+from rv.transport import Completed
 from rv.transport.places import is_own, make_private, require_private, require_safe_root
 
 _LAST_WORDS_S = 5.0
+_PRIVATE = 0o600
 _WILD = re.compile(r"[*?[]")
 _STORAGE_ERRORS = {
     errno.ENOSPC: "the disk is full",
@@ -34,14 +35,14 @@ class LocalTransport:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
 
-    def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+    def run(self, script: str, *, timeout: float) -> Completed:
         """Run bash text in a session of its own, so that a timeout ends all that it started.
 
         What it writes is for this user alone, whatever the caller's umask.
         """
         process = subprocess.Popen(
             ["/bin/bash", "--noprofile", "--norc", "-c", script],
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=self._environment,
@@ -49,7 +50,7 @@ class LocalTransport:
             umask=0o077,
         )
         try:
-            out, err = process.communicate(stdin.encode(), timeout=timeout)
+            out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             return self._abandon(process)
         return Completed(
@@ -66,7 +67,7 @@ class LocalTransport:
         return Completed(returncode=124, stdout=_decode(out), stderr=_decode(err), timed_out=True)
 
     def create_tree(
-        self, root: str, files: Mapping[str, StagedFile], directories: Sequence[str] = ()
+        self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
     ) -> None:
         """Build the tree beside `root` and rename it into place, so that nobody sees half of it."""
         final = Path(root)
@@ -80,8 +81,8 @@ class LocalTransport:
                 require_private(building)
                 for name in directories:
                     make_private(building / name)
-                for name, file in files.items():
-                    _write_new(building / name, file)
+                for name, contents in files.items():
+                    _write_new(building / name, contents)
                 building.rename(final)
             except BaseException:
                 shutil.rmtree(building, ignore_errors=True)
@@ -160,12 +161,12 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _write_new(path: Path, file: StagedFile) -> None:
+def _write_new(path: Path, contents: bytes) -> None:
     make_private(path.parent)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
     with os.fdopen(handle, "wb") as stream:
-        stream.write(file.contents)
-        os.fchmod(handle, file.mode)
+        stream.write(contents)
+        os.fchmod(handle, _PRIVATE)  # whatever the umask
 
 
 @contextmanager

@@ -17,7 +17,6 @@ import pytest
 from rv.errors import Kind, RvError
 from rv.race.directory import MARKS, read_marks
 from rv.race.observe import load_marks
-from rv.transport import StagedFile
 from rv.transport.local import LocalTransport
 from tests.faults.harness import COUNTED, World, eventually
 from tests.unit.test_directory import race as plain_race
@@ -52,7 +51,7 @@ def test_what_the_disk_says_is_a_sentence_with_a_remedy(
     transport.create_tree(str(tmp_path / "there"), {})
     monkeypatch.setattr(os, "fdopen", raising(number))
     for act in (
-        lambda: transport.create_tree(str(tmp_path / "race"), {"a": StagedFile(contents=b"")}),
+        lambda: transport.create_tree(str(tmp_path / "race"), {"a": b""}),
         lambda: transport.write(str(tmp_path / "there/mark"), b"x"),
     ):
         with pytest.raises(RvError) as caught:
@@ -245,8 +244,7 @@ def test_a_race_that_is_just_being_deleted_has_not_lost_its_winner(
     transport = LocalTransport({})
     race = plain_race(directory=str(tmp_path / "race"))
     files = {"race.json": b"{}", "claim": b"7.0\nsubmission=1\n", "jobs/1.id": b"7\n"}
-    staged = {name: StagedFile(contents=data) for name, data in files.items()}
-    transport.create_tree(race.directory, staged)
+    transport.create_tree(race.directory, files)
     before = load_marks(race, transport)
     assert before.claim is not None
     for name in files.keys() - set(left):

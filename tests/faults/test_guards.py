@@ -102,13 +102,13 @@ GUARDS = {
     "no environment scrub": Guard(
         instead(
             "rv/cluster/environment.py",
-            "def scrubbed_environment(environ, clusters=''):\n    return dict(environ)",
+            "def scrubbed_environment(environ):\n    return dict(environ)",
         ),
         "a_hostile_environment",
         r"says \w+ of a race whose job Slurm knows",
     ),
     "no reaping": Guard(
-        instead("rv/race/cancel.py", "def reap(seen, transport):\n    return ()"),
+        instead("rv/race/cancel.py", "def reap(seen, transport):\n    return None"),
         "the_winner_cannot_cancel",
         r"left in the queue",
     ),

@@ -42,13 +42,13 @@ def test_queue() -> None:
 
 
 def test_show_jobs() -> None:
-    """Exit code, signal, restarts and excluded nodes; an id unknown to the controller is absent."""
+    """Exit code, signal, restarts and nodes; an id unknown to the controller is absent."""
     found = {job.job_id: job for job in jobs.parse_show_jobs(captured("own_show_jobs"), S) or ()}
     assert sorted(found) == [3, 12, 13, 14, 15, 16]
     assert (found[15].name, found[15].exit_code, found[15].signal) == ("rv-abc-7", 3, 0)
     assert (found[12].exit_code, found[12].signal) == (0, 9)
     assert (found[3].exit_code, found[3].ended) == (None, None)
-    assert (found[14].restarts, found[14].excluded_nodes, found[14].nodes) == (1, "cow1", "")
+    assert (found[14].restarts, found[14].nodes) == (1, "")
 
 
 def test_sacct() -> None:

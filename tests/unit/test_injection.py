@@ -23,7 +23,6 @@ from rv.race.orphans import _is_deleted
 from rv.race.stage import _require_hard_links
 from rv.race.submit import Outcome, submit
 from rv.render.script import render, sbatch_line
-from rv.transport import StagedFile
 from rv.transport.local import LocalTransport
 from tests.unit.test_directory import race as plain_race
 from tests.unit.test_golden import SEGMENTS, TWO_NODES, facts, read_template, strategy
@@ -347,7 +346,7 @@ def test_a_race_directory_of_any_name_is_only_a_directory(
     """To the shell that tries links in it, submits from it, and sees that it is gone."""
     root = tmp_path / f"root {text}".replace("/", "_")
     directory = f"{root}/aaaaaaaa"
-    login.create_tree(directory, {"nonce": StagedFile(contents=b"x")}, ["jobs", "segments"])
+    login.create_tree(directory, {"nonce": b"x"}, ["jobs", "segments"])
     before = {path.name for path in tmp_path.iterdir()}
     _require_hard_links(directory, login)
     race = plain_race(directory=directory, entries=(Entry(number=1, name=text, strategy=text),))

@@ -169,7 +169,6 @@ def summary_of(
         "failed": count["FAIL"],
         "skipped": count["SKIP"],
         "errors": count["ERROR"],
-        "slowest_device": None,
         "exclude_nodes": sorted(bad & failed),
     }
 
