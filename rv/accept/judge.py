@@ -24,7 +24,7 @@ PEER_FAIL: Final = 0.10
 PEER_Z: Final = 3.5
 JITTER_CV: Final = 0.05
 JITTER_RATIO: Final = 1.5
-JITTER_LEAST: Final = 10
+JITTER_LEAST: Final = 20
 _WIDTH_OF_45: Final = 1.645
 """From the 5th percentile of normal values to their median, in standard deviations."""
 HOT_C: Final = 85.0
@@ -200,16 +200,18 @@ def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Itera
 def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
     """Rates that vary while they are measured, by the slower half without its slowest tenth.
 
-    One iteration that the host delayed says nothing of a GPU, and a cool one is faster at first.
+    One iteration that the host delayed says nothing of a GPU, and a cool one is somewhat faster at
+    first; one that was much faster before was slowed by something.
     """
     if measured.quick or (metric.n or 0) < JITTER_LEAST:
         return
-    if not (metric.median and metric.p05):
+    if not (metric.median and metric.p05 and metric.p95):
         return
     cv = (metric.median - metric.p05) / (_WIDTH_OF_45 * metric.median)
-    slow = metric.median / metric.p05
-    if cv > JITTER_CV or slow > JITTER_RATIO:
-        seen = f"{measured.metric} varies: cv {cv:.1%}, 5 % of it {slow:.2f} times as slow as half"
+    slow, fast = metric.median / metric.p05, metric.p95 / metric.median
+    if cv > JITTER_CV or max(slow, fast) > JITTER_RATIO:
+        times = f"{slow:.2f} times as slow as half of it, 5 % {fast:.2f} times as fast"
+        seen = f"{measured.metric} varies: cv of the slower half {cv:.1%}, 5 % {times}"
         yield Remark(status=Status.WARN, code="jitter", reason=seen)
 
 

@@ -166,12 +166,11 @@ class RunResult:
 
     @property
     def reason(self) -> str:
-        """Why the status is what it is: the first test's reason; what a PASS did not test."""
-        passed = self.status is Status.PASS
-        found = [t for t in self._with(Status.SKIP if passed else self.status) if t.reason]
-        if not found:
-            return ""
-        return f"without {found[0].name}: {found[0].reason}" if passed else found[0].reason
+        """Why the status is what it is: the first test's reason; what a PASS could not test."""
+        if self.status is not Status.PASS:
+            return next((test.reason for test in self._with(self.status) if test.reason), "")
+        left = [t for t in self._with(Status.SKIP) if t.reason and t.code != "not_asked"]
+        return f"without {left[0].name}: {left[0].reason}" if left else ""
 
     @property
     def code(self) -> str:

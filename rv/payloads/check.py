@@ -142,7 +142,7 @@ def show(kind: Kind, device: str, tflops: dict[str, Any], more: str) -> None:
     """Print a line of every rank's: `[COMPUTE] cuda:0: 781,200.0 GFLOP/s …`."""
     speed_of = f"{tflops['value'] * 1e3:,.1f} GFLOP/s"
     about = f"{kind.name} {tflops['shape']}, median of {tflops['n']}"
-    print(f"[COMPUTE] {device}: {speed_of} {about}, {more}", flush=True)
+    print(f"[COMPUTE] {device}: {speed_of} {about}, {more}\n", end="", flush=True)
 
 
 def search(session: Session, kind: Kind, device: str) -> None:
@@ -153,7 +153,8 @@ def search(session: Session, kind: Kind, device: str) -> None:
         shape = "x".join(map(str, found.pop("best")))
         value = speed.metric("tflops_best", [found["tflops"]], "TFLOPS", speed.HIGHER, shape=shape)
         session.report.add(name, "PASS", device=device, metrics=[value], details=found)
-        print(f"[COMPUTE] {device}: best {kind.name} {shape}, {found['tflops']:.4g} TFLOPS")
+        best = f"best {kind.name} {shape}, {found['tflops']:.4g} TFLOPS"
+        print(f"[COMPUTE] {device}: {best}\n", end="", flush=True)
 
 
 def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> peers.Reading:

@@ -60,10 +60,11 @@ def shard(group: Group, model: Any, dtype: Any = None) -> Any:
 
 
 def blocks(model: Any) -> Any:
-    """Give the layers that are sharded one by one: a model's longest list of modules."""
+    """Give the layers that are sharded one by one: a model's largest list of modules."""
     from torch.nn import ModuleList
 
-    return max((m for m in model.modules() if isinstance(m, ModuleList)), key=len, default=[])
+    lists = (module for module in model.modules() if isinstance(module, ModuleList))
+    return max(lists, key=lambda each: sum(p.numel() for p in each.parameters()), default=[])
 
 
 def compare_gradients(session: Session, group: Group) -> None:

@@ -41,7 +41,7 @@ _SUBMIT: Final = r"""
 # Its own scripts, and nobody else's: a folder above it may be another user's to rename.
 cd "$RV_DIR" && [ -O . ] || { echo "$RV_DIR is gone, or another user's" >&2; exit 3; }
 kept=()
-for name in PATH HOME USER LOGNAME SHELL LC_ALL LD_LIBRARY_PATH SLURM_CONF SLURM_CLUSTERS; do
+for name in PATH HOME USER LOGNAME SHELL LC_ALL LD_LIBRARY_PATH SLURM_CONF; do
   [ -z "${!name+set}" ] || kept+=("$name=${!name}")
 done
 submit() {

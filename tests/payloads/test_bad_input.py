@@ -129,8 +129,9 @@ def test_fake_gpus_are_said_to_be_fake(launch: Launcher, tmp_path: Path) -> None
         0,
         "[RESULT] PASS: without device: sandbox: 2 fake GPU(s), checked on CPU",
     )
-    must = launch("check", tmp_path, *words, "--require-gpu", RV_GPUS="2", RV_FAKE_GPUS="1")
-    assert (must.code, must.last) == (1, "[RESULT] FAIL: sandbox: 2 fake GPU(s), checked on CPU")
+    for must in (["--require-gpu"], ["--device", "cuda"]):
+        done = launch("check", tmp_path, *words, *must, RV_GPUS="2", RV_FAKE_GPUS="1")
+        assert (done.code, done.last) == (1, "[RESULT] FAIL: sandbox: 2 fake GPU(s), no real one")
 
 
 @pytest.mark.parametrize("folder", ["/dev/null/x", "/proc/nowhere"])

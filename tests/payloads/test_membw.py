@@ -96,6 +96,18 @@ def test_walking_bits_visit_every_bit_of_a_word() -> None:
     assert seen == {1 << bit for bit in range(64)}
 
 
+def test_a_link_that_wakes_up_is_measured_when_it_is_awake() -> None:
+    """As an idle H100 gave it: less than half of the rate in its first copies."""
+    taken = iter([4.0] * 3 + [3.0] * 3 + [2.0] * 3 + [2.0] * 3 + [2.0] * links.ROUNDS)
+
+    def time_each(_work: object, rounds: int) -> list[float]:
+        return [next(taken) for _ in range(rounds)]
+
+    rates = links._rates(lambda: None, 2 * 10**9, time_each)
+
+    assert rates == [1.0] * links.ROUNDS
+
+
 def wired(rates: dict[tuple[int, int], float], count: int) -> list[links.Peer]:
     """The links of some GPUs: 24 GB/s, but for these ways."""
     ways = [(a, b) for a in range(count) for b in range(a + 1, count)]

@@ -17,6 +17,8 @@ from tests.payloads.test_stress import beating, wait_for
 
 PASSED = {"name": "x", "status": "PASS", "code": None}
 FAILED = {"name": "x", "status": "FAIL", "code": "wrong_result"}
+STOPPED = {"name": "x", "status": "ERROR", "code": "interrupted"}
+BROKEN = {"name": "x", "status": "ERROR", "code": "could_not_run"}
 
 
 def result(status: str, *tests: dict[str, Any]) -> str:
@@ -39,6 +41,7 @@ def judged(
         (result("PASS", PASSED), 0, ("PASS", "")),
         (result("FAIL", PASSED, FAILED), 1, ("FAIL", "wrong_result")),
         (result("FAIL", FAILED), 0, ("FAIL", "wrong_result")),
+        (result("ERROR", STOPPED, BROKEN), 99, ("ERROR", "could_not_run")),
         (result("PASS", PASSED), 1, ("PASS", "")),  # torchrun turns every code into 1
         (result("PASS", PASSED), -11, ("WARN", "could_not_run")),
         (None, 0, ("ERROR", "no_result")),
@@ -53,6 +56,7 @@ def judged(
         "good",
         "bad",
         "file-wins",
+        "interrupted-for-another",
         "torchrun",
         "signal",
         "absent",

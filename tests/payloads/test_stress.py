@@ -186,18 +186,25 @@ def test_the_sources_are_cloned_where_that_is_asked_for(
     assert "9.0" in found.program.read_text()
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "a.cpp:3:4: error: no cublas",
+        "a.cpp:3:4: fatal error: cublas.h: No such file or directory",
+        "nvcc fatal   : Unsupported gpu architecture compute_100",
+        "/usr/bin/ld: cannot find -lcublas",
+    ],
+)
 def test_a_compiler_that_fails_is_a_note_and_no_program(
-    sources: dict[str, str], tmp_path: Path
+    sources: dict[str, str], tmp_path: Path, said: str
 ) -> None:
     """The note has the compiler's word, not make's, which comes last and says only "Error 1"."""
-    (tmp_path / "src/Makefile").write_text(
-        "gpu_burn:\n\t@echo 'a.cpp:3: error: no cublas' && false\n"
-    )
+    (tmp_path / "src/Makefile").write_text(f"gpu_burn:\n\t@echo '{said}' && false\n")
 
     found = build.find_gpu_burn(sources, "9.0", tmp_path)
 
     assert found.program is None
-    assert found.notes[-1] == "gpu-burn does not compile: a.cpp:3: error: no cublas"
+    assert found.notes[-1] == f"gpu-burn does not compile: {said}"
 
 
 def test_a_clean_burn_of_two_workers_passes(tmp_path: Path) -> None:

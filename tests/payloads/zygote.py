@@ -22,12 +22,11 @@ def main() -> None:
     files: dict[int, Path] = {}
 
     def reap(*_: object) -> None:
-        for pid in list(files):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                target = files.pop(pid)
-                target.with_suffix(".draft").write_text(str(os.waitstatus_to_exitcode(status)))
-                target.with_suffix(".draft").rename(target)
+        while ended := next_ended():  # whichever: a second signal comes in the midst of the first
+            pid, status = ended
+            target = files.pop(pid)
+            target.with_suffix(".draft").write_text(str(os.waitstatus_to_exitcode(status)))
+            target.with_suffix(".draft").rename(target)
 
     signal.signal(signal.SIGCHLD, reap)
     for line in sys.stdin:
@@ -38,6 +37,14 @@ def main() -> None:
         files.update({pid: code_file(request["folder"], n) for n, pid in enumerate(pids)})
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         print(json.dumps(pids), flush=True)
+
+
+def next_ended() -> tuple[int, int] | None:
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
 
 
 def code_file(folder: str, rank: int) -> Path:

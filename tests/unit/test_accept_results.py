@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from rv.accept.reading import MAX_BYTES, parse, read_file, read_folder
 from rv.accept.results import ResultError, RunResult, Status
+from rv.payloads._harness.report import verdict_of
 
 CURRENT: dict[str, Any] = {
     "schema": "rv.accept/1",
@@ -83,6 +84,32 @@ def test_what_check_writes_is_read(tmp_path: Path) -> None:
 
     assert (result.status, result.code) == (Status.PASS, "")
     assert result.reason == "without device: 2 fake"
+
+
+NOT_ASKED = {"name": "x", "status": "SKIP", "code": "not_asked", "reason": "another rank's"}
+STOPPED = {"name": "x", "status": "ERROR", "code": "interrupted", "reason": "interrupted"}
+BROKEN = {"name": "x", "status": "ERROR", "code": "could_not_run", "reason": "boom"}
+FINE = {"name": "y", "status": "PASS"}
+
+
+@pytest.mark.parametrize(
+    ("tests", "status", "code", "reason"),
+    [
+        ([NOT_ASKED, FINE], "PASS", "", ""),
+        ([NOT_ASKED, NOT_ASKED], "SKIP", "not_asked", "another rank's"),
+        ([STOPPED, BROKEN, FINE], "ERROR", "could_not_run", "boom"),
+        ([STOPPED, FINE], "ERROR", "interrupted", "interrupted"),
+    ],
+)
+def test_the_reason_is_that_of_the_cause(
+    tests: list[dict[str, str]], status: str, code: str, reason: str
+) -> None:
+    """Not of a rank that was stopped for it, nor of what nobody asked for; there as here."""
+    result = read({**CURRENT, "tests": tests, "summary": {"status": status}})
+
+    assert (str(result.status), result.code, result.reason) == (status, code, reason)
+    said, why = verdict_of(tests)
+    assert (said, why.partition(" (and ")[0]) == (status, reason)
 
 
 @pytest.mark.parametrize("head", ["server_info", "client_info", "test_info"])

@@ -42,7 +42,7 @@ class Cluster:
     answers: dict[str, Frame]
     scripts: list[str] = field(default_factory=list)
 
-    def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+    def run(self, script: str, *, timeout: float) -> Completed:
         self.scripts.append(script)
         sentinel = script.rsplit("echo '", 1)[1].split(" ", maxsplit=1)[0]
         asked = {name: frame for name, frame in self.answers.items() if f"ask {name} " in script}
@@ -163,7 +163,7 @@ def test_cut_off_answer(timed_out: bool) -> None:
     """Half an answer is no cluster."""
 
     class Cut:
-        def run(self, script: str, *, stdin: str = "", timeout: float) -> Completed:
+        def run(self, script: str, *, timeout: float) -> Completed:
             return Completed(
                 returncode=255, stdout=CAPTURED[:9000], stderr="ssh: lost\n", timed_out=timed_out
             )

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     Timed = Callable[..., list[float]]
 
 ROUNDS = 10
+SETTLING = 2.0
+"""Seconds at most before a link is measured."""
+
 PERIOD = 1_048_583
 """Bytes until random ones come again: a prime, which no displaced page is a multiple of."""
 
@@ -74,8 +77,18 @@ def _bytes(torch: Any, count: int, *, pinned: bool) -> Any:
 
 
 def _rates(work: Callable[[], object], nbytes: int, time_each: Timed) -> list[float]:
-    time_each(work, rounds=2)
+    _settle(work, time_each)
     return [nbytes / taken / 1e9 for taken in time_each(work, rounds=ROUNDS)]
+
+
+def _settle(work: Callable[[], object], time_each: Timed) -> None:
+    """Copy until it becomes no faster: a link that slept takes its time to come up to speed."""
+    deadline, before = time.monotonic() + SETTLING, float("inf")
+    while time.monotonic() < deadline:
+        taken = statistics.median(time_each(work, rounds=3))
+        if taken > 0.97 * before:
+            return
+        before = taken
 
 
 def _duplex(torch: Any, device: str, sent: Any, back: Any) -> list[float]:

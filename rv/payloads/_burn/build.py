@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SOURCE = "https://github.com/wilicc/gpu-burn"
 SOURCES = ("*.cpp", "*.cu", "Makefile")
+COMPLAINT = re.compile(r"\b(error|fatal)\b[^:]*:|cannot find|No such file")
 PATIENCE = 300.0  # seconds for the compiler
 
 
@@ -142,7 +143,7 @@ def _make(
 def _complaint(text: str) -> str:
     """Give the compiler's first error; else what make said last."""
     lines = text.strip().splitlines() or ["make said nothing"]
-    return next((line for line in lines if re.search(r"\berror\b[^:]*:", line)), lines[-1])
+    return next((line for line in lines if COMPLAINT.search(line)), lines[-1])
 
 
 def _cache(environ: Mapping[str, str]) -> Path:

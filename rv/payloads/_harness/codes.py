@@ -33,7 +33,7 @@ CODES: dict[str, Code] = {
     "gpu_not_ours": Code(HARDWARE, EXCLUDE),
     "neighbour_reachable": Code(CONFIG, "tell the administrators: jobs are not kept apart"),
     "no_gpu": Code(CONFIG, "ask for a GPU, or for the CPU with --device cpu"),
-    "fake_gpu": Code(CONFIG, "none: the sandbox's GPUs are pretended, so the CPU was tested"),
+    "fake_gpu": Code(CONFIG, "none: the sandbox's GPUs are pretended; test real ones elsewhere"),
     "cuda_error": Code(HARDWARE, RETRY),
     "driver_mismatch": Code(SOFTWARE, ENVIRONMENT),
     "torch_without_cuda": Code(SOFTWARE, ENVIRONMENT),

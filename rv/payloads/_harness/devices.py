@@ -55,10 +55,10 @@ def choose(report: Report, torch: Any, why_not: str, options: argparse.Namespace
     if options.device == "cpu":
         return ["cpu"]
     if promised and os.environ.get("RV_FAKE_GPUS") == "1":
+        if options.require_gpu or options.device == "cuda":
+            raise NotPassed("FAIL", "fake_gpu", f"sandbox: {promised} fake GPU(s), no real one")
         note = f"sandbox: {promised} fake GPU(s), checked on CPU"
         print(f"[ENV] *** {note} ***")
-        if options.require_gpu:
-            raise NotPassed("FAIL", "fake_gpu", note)
         report.add("device", "SKIP", code="fake_gpu", reason=note, device="cpu")
         return ["cpu"]
     wanted = promised or int(options.device == "cuda" or options.require_gpu)

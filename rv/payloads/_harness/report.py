@@ -130,12 +130,14 @@ class Report:
 def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
     """Give the worst status of tests and the reason of the first that has it.
 
-    A PASS has none but what it did not test. A rank that was interrupted comes last: it was so for
-    another one's sake.
+    A PASS has none but what it could not test, though it was asked to. A rank that was interrupted
+    comes last: it was so for another one's sake.
     """
     status = worst([test["status"] for test in tests])
     telling = "SKIP" if status == "PASS" else status
     found = [test for test in tests if test["status"] == telling]
+    if status == "PASS":
+        found = [test for test in found if test["code"] != "not_asked"]
     found.sort(key=lambda test: test["code"] == "interrupted")
     if not found:
         return status, "" if status == "PASS" else "nothing was tested"

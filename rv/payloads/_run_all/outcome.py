@@ -74,7 +74,8 @@ def judge(name: str, path: Path, ended: Outcome) -> Ended:
 
 
 def _code(document: dict[str, Any], status: str) -> str:
-    """Give the code of the first test with this status; a pass has none."""
+    """Give the code of the test whose reason the status has; a pass has none."""
     if status == "PASS":
         return ""
-    return next((t.get("code") or "" for t in document["tests"] if t.get("status") == status), "")
+    codes = [test.get("code") or "" for test in document["tests"] if test.get("status") == status]
+    return min(codes, key=lambda code: code == "interrupted", default="")
