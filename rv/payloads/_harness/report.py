@@ -134,17 +134,17 @@ def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
     comes last: it was so for another one's sake.
     """
     status = worst([test["status"] for test in tests])
-    telling = "SKIP" if status == "PASS" else status
-    found = [test for test in tests if test["status"] == telling]
     if status == "PASS":
-        found = [test for test in found if test["code"] != "not_asked"]
+        left = [t for t in tests if t["status"] == "SKIP" and t["code"] != "not_asked"]
+        return status, f"without {left[0]['name']}: {_first_reason(left)}" if left else ""
+    found = [test for test in tests if test["status"] == status]
     found.sort(key=lambda test: test["code"] == "interrupted")
-    if not found:
-        return status, "" if status == "PASS" else "nothing was tested"
-    reason = found[0]["reason"] or ""
-    without = f"without {found[0]['name']}: " if status == "PASS" else ""
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 and reason else ""
-    return status, without + reason + more
+    return status, _first_reason(found) if found else "nothing was tested"
+
+
+def _first_reason(tests: list[dict[str, Any]]) -> str:
+    reason = tests[0]["reason"] or ""
+    return f"{reason} (and {len(tests) - 1} more)" if reason and len(tests) > 1 else reason
 
 
 def summary_of(
