@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from _harness import codes, environment, files, inject, metrics, outcome, ranks, seeds, verdict
-from _harness.devices import same_model
+from _harness.devices import VECTOR_MATH, load_torch, same_model
 from _harness.merge import merged
 from _harness.report import Report, summary_of
 from _loading import cpus
@@ -20,6 +21,20 @@ from _training import losses
 from tests.payloads.starting import PAYLOADS
 
 TWO = ranks.Ranks(rank=0, world=2, local_rank=0, local_world=1, launch="one")
+
+
+def test_mkl_chooses_its_kernels_before_threads_ask_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four ranks of train.py on two busy CPUs: half of a first sqrt had the wrong last bits."""
+    called: list[str] = []
+    functions = {name: lambda _values, name=name: called.append(name) for name in VECTOR_MATH}
+    torch = SimpleNamespace(ones=lambda count: [1.0] * count, **functions)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+    assert load_torch() == (torch, "")
+    assert "sqrt" in called
+    assert called == [*VECTOR_MATH]
 
 
 def report(*statuses: str, rank: int = 0, of: ranks.Ranks = TWO) -> Report:

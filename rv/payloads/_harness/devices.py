@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .report import Report
 
 NOTHING = ("", "-1", "NoDevFiles", "void", "none")
+VECTOR_MATH = ("sqrt", "exp", "log", "tanh", "erf", "sin", "cos")
 PROMISES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
 
 
@@ -28,9 +29,24 @@ def load_torch() -> tuple[Any, str]:
     """Import torch; give (None, why) where there is none or it is broken."""
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # numpy is not needed
     try:
-        return importlib.import_module("torch"), ""
+        torch = importlib.import_module("torch")
     except Exception as error:
         return None, str(error).partition("\n")[0] or type(error).__name__
+    _call_once(torch)
+    return torch, ""
+
+
+def _call_once(torch: Any) -> None:
+    """Call the functions of MKL that a payload's threads may call first.
+
+    MKL chooses the kernel of each in its first call. Where several threads make that call, one may
+    compute its part with a kernel of low accuracy (pytorch#188792), which looked like a replica
+    that differs from the others after the first step of Adam.
+    """
+    for name in VECTOR_MATH:
+        function = getattr(torch, name, None)
+        if function is not None:
+            function(torch.ones(64))
 
 
 def promised_gpus() -> int:
