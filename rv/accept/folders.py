@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rv.cluster.text import printable
+from rv.slurm.text import printable
 
 
 def data_folder() -> Path:

@@ -34,7 +34,7 @@ from rv.accept.results import (
     TestResult,
     worst,
 )
-from rv.cluster.text import printable
+from rv.slurm.text import printable
 
 MAX_BYTES: Final = 16 * 2**20
 """A larger file is refused unread."""

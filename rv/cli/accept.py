@@ -174,7 +174,7 @@ def avoid(
     from rv.accept import avoided
     from rv.accept.failing import admin_text
     from rv.cli import session
-    from rv.cluster.hostlist import expand
+    from rv.slurm.hostlist import expand
     from rv.ui.acceptance import avoided_document
 
     here = session.open_session(cluster)

@@ -13,8 +13,8 @@ from rv.accept.store import Run, RunRecord, save
 from rv.accept.verdict import exit_code
 from rv.cli.launch import Raced
 from rv.cli.options import RequestOptions
-from rv.cluster.hostlist import expand
 from rv.models.race import RaceStatus
+from rv.slurm.hostlist import expand
 from rv.transport import Transport
 from rv.ui import console
 

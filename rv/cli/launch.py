@@ -58,7 +58,7 @@ def race(
     options: RequestOptions, command: Command | None, *, detach: bool, stops_unclaimed: bool
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
-    from rv.cluster.environment import caller_environment
+    from rv.slurm.environment import caller_environment
     from rv.workflow import launch as flow
 
     is_typed = options.retry and "retry" not in options.config.defaults

@@ -269,7 +269,7 @@ def _plain(option: str, text: str) -> str:
 
 
 def _nodes(text: str) -> tuple[str, ...]:
-    from rv.cluster.hostlist import expand
+    from rv.slurm.hostlist import expand
 
     if text and not _NODES.fullmatch(text):
         raise RvError(Kind.USAGE, f"{text!r} names no nodes", hint="write --exclude a1,b[2-4]")

@@ -9,7 +9,7 @@ from rv.ui import console
 
 def snapshot(*, cluster: ClusterOption = "") -> None:
     """Print the cluster as JSON; rv up --dry-run --snapshot FILE plans with it."""
-    from rv.cluster.saved import write_snapshot
+    from rv.slurm.saved import write_snapshot
 
     target = session.open_session(cluster).target
     console.say(f"on {target.label}")

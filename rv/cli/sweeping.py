@@ -21,12 +21,12 @@ from rv.accept.verdict import exit_code
 from rv.cli import session
 from rv.cli.judging import fetch, note_nodes, record_of
 from rv.cli.options import RequestOptions, build_request
-from rv.cluster.environment import caller_environment
-from rv.cluster.hostlist import expand
 from rv.errors import EXIT_INTERRUPTED, Kind, RvError
 from rv.models.race import RaceStatus
 from rv.models.request import Request
 from rv.models.snapshot import Node, Snapshot
+from rv.slurm.environment import caller_environment
+from rv.slurm.hostlist import expand
 from rv.ui import console
 from rv.workflow.sweep import Sweeper
 

@@ -5,8 +5,6 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rv.cluster.jobs import find_by_name_script, parse_queue
-from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState
 from rv.race.directory import MARKS, read_marks
@@ -14,6 +12,8 @@ from rv.race.doubt import age, doubts, patience
 from rv.race.evidence import controls
 from rv.race.marks import leave_mark
 from rv.race.observe import Observation
+from rv.slurm.jobs import find_by_name_script, parse_queue
+from rv.slurm.probe import new_sentinel
 from rv.transport import Transport
 
 _PATIENCE_S: Final = 30.0

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from rv.cluster.text import printable
 from rv.models.plain import build, plain
 from rv.models.race import Claim, Ended, Marks, Race, Segment
+from rv.slurm.text import printable
 
 RECORD: Final = "race.json"
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)

@@ -4,13 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rv.cluster.jobs import (
-    parse_sacct,
-    parse_show_jobs,
-    sacct_script,
-    show_jobs_script,
-)
-from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord
 from rv.models.race import NEXT, Marks, Race, RaceStatus
 from rv.race.directory import MARKS, RECORD, read_marks, read_record
@@ -20,6 +13,13 @@ from rv.race.marks import leave_mark
 from rv.race.recall import keep, remembered
 from rv.race.truth import is_known, resolve, unaccounted
 from rv.render.quote import shell
+from rv.slurm.jobs import (
+    parse_sacct,
+    parse_show_jobs,
+    sacct_script,
+    show_jobs_script,
+)
+from rv.slurm.probe import new_sentinel
 from rv.transport import Transport
 
 

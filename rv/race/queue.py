@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from rv.cluster.cache import Answer, SnapshotCache
-from rv.cluster.jobs import parse_queue, queue_script
-from rv.cluster.probe import new_sentinel
 from rv.models.job import JobRecord
+from rv.slurm.cache import Answer, SnapshotCache
+from rv.slurm.jobs import parse_queue, queue_script
+from rv.slurm.probe import new_sentinel
 from rv.transport import Transport
 from rv.transport.patience import ask_again
 from rv.transport.places import make_private

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rv.cluster.jobs import find_by_name_script, parse_queue
-from rv.cluster.probe import new_sentinel
-from rv.cluster.text import last_line
 from rv.models.job import JobRecord
 from rv.models.race import Race
 from rv.race.doubt import patience
 from rv.race.marks import leave_mark
 from rv.render.quote import shell
+from rv.slurm.jobs import find_by_name_script, parse_queue
+from rv.slurm.probe import new_sentinel
+from rv.slurm.text import last_line
 from rv.transport import Transport
 from rv.transport.patience import ask_again
 

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from rv.cluster.text import printable
 from rv.errors import RvError
+from rv.slurm.text import printable
 
 
 def say(text: str) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rv.cluster.text import printable
+from rv.slurm.text import printable
 from rv.ui.limits import limit_sentence
 
 _SENTENCES: Final = {

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from rv.cluster.text import printable
 from rv.models.plan import Plan, PoolView, Source, Strategy
 from rv.models.quantities import short_duration, short_memory
 from rv.models.race import RaceState, RaceStatus
+from rv.slurm.text import printable
 
 
 def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> str:

@@ -5,14 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 from rv import bundle
-from rv.cluster.probe import new_sentinel
-from rv.cluster.waiting import parse_waiting, waiting_script
 from rv.models.explanation import Change, ExplainedJob, Explanation, WaitingJob
 from rv.models.job import JobRecord, JobState
 from rv.models.plan import Strategy
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
+from rv.slurm.probe import new_sentinel
+from rv.slurm.waiting import parse_waiting, waiting_script
 from rv.transport import Transport
 from rv.workflow.history import look_at
 from rv.workflow.launch import avoiding

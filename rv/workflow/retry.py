@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from rv.cluster.hostlist import expand
 from rv.models.race import RaceState, RaceStatus
 from rv.models.site import Site
 from rv.race.waiting import NODE_FAILURES
+from rv.slurm.hostlist import expand
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.target import Target
 

@@ -8,12 +8,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from rv.cluster.cache import SnapshotCache
-from rv.cluster.environment import scrubbed_environment
-from rv.cluster.probe import take_snapshot
 from rv.errors import Kind, RvError
 from rv.models.snapshot import Snapshot
 from rv.race.queue import Queue
+from rv.slurm.cache import SnapshotCache
+from rv.slurm.environment import scrubbed_environment
+from rv.slurm.probe import take_snapshot
 from rv.transport import Transport
 from rv.transport.local import LocalTransport
 
@@ -78,7 +78,7 @@ class SavedCluster:
 
 def saved_cluster(path: str) -> SavedCluster:
     """Read a snapshot's file, `-` for stdin. Raises `RvError(CONFIG)` for what is none."""
-    from rv.cluster.saved import read_snapshot
+    from rv.slurm.saved import read_snapshot
 
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from cluster import cluster, rpc_counts, rv
 
-from rv.cluster.cache import SnapshotCache
 from rv.race.observe import load_races
 from rv.race.queue import Queue
 from rv.race.watch import GaveUp, Watch
+from rv.slurm.cache import SnapshotCache
 from rv.workflow.target import Target
 
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from synthetic import SENTINEL, probe_text
 
-from rv.cluster.assemble import build_snapshot
-from rv.cluster.frames import parse_frames
 from rv.models.request import Request
 from rv.planner import load_catalogue, load_families, plan, require_feasible
 from rv.render.script import sbatch_line
+from rv.slurm.assemble import build_snapshot
+from rv.slurm.frames import parse_frames
 
 SIZES = (100, 300, 1000, 3000, 10_000)
 JOBS_PER_NODE = 5

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from rv.cluster.frames import Frame, parse_frames, write_frames
+from rv.slurm.frames import Frame, parse_frames, write_frames
 
 SENTINEL = "rv0123456789abcdef"
 BASES = 40

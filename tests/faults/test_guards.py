@@ -93,7 +93,7 @@ GUARDS = {
     ),
     "no look-up by name": Guard(
         instead(
-            "rv/cluster/jobs.py",
+            "rv/slurm/jobs.py",
             'def find_by_name_script(names, sentinel):\n    return _squeue(sentinel, " --name=nobody")',
         ),
         "sbatch_times_out_after_acceptance",
@@ -101,7 +101,7 @@ GUARDS = {
     ),
     "no environment scrub": Guard(
         instead(
-            "rv/cluster/environment.py",
+            "rv/slurm/environment.py",
             "def scrubbed_environment(environ):\n    return dict(environ)",
         ),
         "a_hostile_environment",

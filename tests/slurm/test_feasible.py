@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from rv import sandbox
-from rv.cluster.saved import read_snapshot
 from rv.models.request import Layouts, Request
 from rv.planner import load_catalogue, load_families, plan
 from rv.sandbox import schema
+from rv.slurm.saved import read_snapshot
 from tests.slurm.brute import (
     AS_NOBODY,
     NOBODY,

@@ -14,7 +14,11 @@ from rv.accept import baselines, reading
 from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.arguments import split_arguments
-from rv.cluster import (
+from rv.models import job, quantities
+from rv.planner import catalogue, constraints, documents
+from rv.race import directory
+from rv.sandbox import gpu, loader, schema
+from rv.slurm import (
     accounting,
     fields,
     frames,
@@ -32,10 +36,6 @@ from rv.cluster import (
     waiting,
     words,
 )
-from rv.models import job, quantities
-from rv.planner import catalogue, constraints, documents
-from rv.race import directory
-from rv.sandbox import gpu, loader, schema
 from rv.workflow import command, launchers, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
@@ -310,7 +310,7 @@ BY_FILE: Final = frozenset(
 
 
 def parsers_in_rv() -> Iterator[str]:
-    """Find every parser by its name, and in `rv.cluster` by its taking a text."""
+    """Find every parser by its name, and in `rv.slurm` by its taking a text."""
     for found in pkgutil.walk_packages(rv.__path__, "rv."):
         if found.name.startswith(("rv.payloads", "rv.__main__")):
             continue
@@ -326,6 +326,6 @@ def parsers_in_rv() -> Iterator[str]:
 def _is_parser(module: str, name: str, function: Callable[..., Any]) -> bool:
     first = next(iter(inspect.signature(function).parameters.values()), None)
     takes_text = first is not None and first.annotation is str
-    if module.startswith("rv.cluster.") and takes_text and not name.endswith(_MAKERS):
+    if module.startswith("rv.slurm.") and takes_text and not name.endswith(_MAKERS):
         return True
     return name.startswith(_PREFIXES)

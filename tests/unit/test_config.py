@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from rv.cli.defaults import read_config
-from rv.cluster.saved import write_snapshot
 from rv.errors import Kind, RvError
 from rv.models.request import Request
 from rv.models.site import Ceiling, Price, Site
 from rv.planner import load_catalogue, plan
+from rv.slurm.saved import write_snapshot
 from tests.unit.planner_clusters import CATALOGUE, FAMILIES, campus, reasons
 
 ROOT = Path(__file__).parents[2]

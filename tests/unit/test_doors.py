@@ -1,6 +1,6 @@
 """The architecture: who may import what. Read from the source, so nothing is run.
 
-`design.md` section 3 in short: `cli → workflow → cluster, planner, render, race → models`, with the
+`design.md` section 3 in short: `cli → workflow → slurm, planner, render, race → models`, with the
 transport handed in. Only the transport and the sandbox start processes, only `ui` prints, and the
 planner does no I/O and reads no clock.
 """
@@ -22,26 +22,26 @@ MAY_IMPORT = {
     "planner": {"models", "bundle"},
     "render": {"models"},
     "transport": set(),
-    "cluster": {"models", "transport"},
-    "race": {"models", "transport", "cluster", "render"},
-    "accept": {"models", "cluster", "planner", "bundle", "transport"},
+    "slurm": {"models", "transport"},
+    "race": {"models", "transport", "slurm", "render"},
+    "accept": {"models", "slurm", "planner", "bundle", "transport"},
     "workflow": {
         "models",
         "accept",
         "transport",
-        "cluster",
+        "slurm",
         "planner",
         "render",
         "race",
         "bundle",
         "sandbox",
     },
-    "ui": {"models", "cluster", "race", "accept"},
+    "ui": {"models", "slurm", "race", "accept"},
     "sandbox": {"models"},
     "cli": {
         "models",
         "transport",
-        "cluster",
+        "slurm",
         "race",
         "workflow",
         "ui",

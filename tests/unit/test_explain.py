@@ -5,7 +5,6 @@ from datetime import timedelta
 
 import pytest
 
-from rv.cluster.waiting import parse_waiting, waiting_script
 from rv.models.command import Command
 from rv.models.explanation import (
     Change,
@@ -22,6 +21,7 @@ from rv.models.site import Site
 from rv.models.snapshot import Limits, Qos, QueuedJob
 from rv.planner import Planner, changes, standing, without_jobs
 from rv.race.directory import read_record, record_text
+from rv.slurm.waiting import parse_waiting, waiting_script
 from rv.ui.explain import explanation_document, explanation_text
 from rv.workflow.explain import _jobs
 from tests.unit.planner_clusters import (

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rv.cluster.jobs import find_by_name_script
 from rv.errors import Kind, RvError
 from rv.models.command import Command, Launcher
 from rv.models.plan import Submission
@@ -23,6 +22,7 @@ from rv.race.orphans import _is_deleted
 from rv.race.stage import _require_hard_links
 from rv.race.submit import Outcome, submit
 from rv.render.script import render, sbatch_line
+from rv.slurm.jobs import find_by_name_script
 from rv.transport.local import LocalTransport
 from tests.unit.test_directory import race as plain_race
 from tests.unit.test_golden import SEGMENTS, TWO_NODES, facts, read_template, strategy

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from rv.cluster.saved import write_snapshot
-from rv.cluster.settings import parse_config
 from rv.errors import Kind, RvError
 from rv.models.job import JobState
 from rv.models.request import Request
@@ -18,6 +16,8 @@ from rv.models.site import Price, Site
 from rv.models.snapshot import QueuedJob
 from rv.planner import cheapest, plan, require_feasible
 from rv.planner.cost import billing
+from rv.slurm.saved import write_snapshot
+from rv.slurm.settings import parse_config
 from rv.ui.tables import costs_text
 from tests.unit.planner_clusters import (
     CATALOGUE,

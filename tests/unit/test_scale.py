@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from rv.cluster.assemble import build_snapshot
-from rv.cluster.frames import parse_frames
 from rv.models.job import JobState
 from rv.models.request import Layouts, Request
 from rv.models.snapshot import QueuedJob
+from rv.slurm.assemble import build_snapshot
+from rv.slurm.frames import parse_frames
 from tests.bench.synthetic import SENTINEL, probe_text
 from tests.unit.planner_clusters import NOON, nodes, partition, planned, snapshot
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rv.cluster.saved import read_snapshot, write_snapshot
 from rv.models.request import Layouts, Request
 from rv.sandbox import schema
+from rv.slurm.saved import read_snapshot, write_snapshot
 from tests.unit.planner_clusters import planned
 from tests.unit.test_cli import rv  # noqa: F401 - a fixture
 

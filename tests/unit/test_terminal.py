@@ -8,7 +8,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rv.cluster.text import printable
 from rv.errors import Kind, RvError
 from rv.models.job import JobRecord, JobState
 from rv.models.plan import Exclusion, Plan, PoolView, Submission
@@ -16,6 +15,7 @@ from rv.models.race import Entry, RaceStatus
 from rv.race.directory import read_marks
 from rv.race.submit import Outcome, Submitted
 from rv.race.truth import Evidence, resolve
+from rv.slurm.text import printable
 from rv.ui import console
 from rv.ui.documents import race_document
 from rv.ui.follow import Follower

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 import yaml
 
-from rv.cluster import jobs
-from rv.cluster.assemble import build_snapshot
-from rv.cluster.fields import fields, records
-from rv.cluster.frames import Frame, parse_frames
-from rv.cluster.nodes import parse_states
 from rv.models.job import JobState, job_state
 from rv.models.request import Request
 from rv.models.snapshot import Snapshot
+from rv.slurm import jobs
+from rv.slurm.assemble import build_snapshot
+from rv.slurm.fields import fields, records
+from rv.slurm.frames import Frame, parse_frames
+from rv.slurm.nodes import parse_states
 from tests.unit.planner_clusters import planned
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.cluster import hostlist, tres, words
-from rv.cluster.fields import fields
-from rv.cluster.gres import parse_gpus
-from rv.cluster.text import last_line, printable
 from rv.models.snapshot import GpuGroup
+from rv.slurm import hostlist, tres, words
+from rv.slurm.fields import fields
+from rv.slurm.gres import parse_gpus
+from rv.slurm.text import last_line, printable
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"
 HOUR = timedelta(hours=1)

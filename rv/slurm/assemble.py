@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from rv.cluster import words
-from rv.cluster.accounting import ACCOUNTS, parse_accounts, parse_associations, parse_qos
-from rv.cluster.frames import Frame
-from rv.cluster.nodes import parse_nodes
-from rv.cluster.partitions import parse_partitions
-from rv.cluster.queued import parse_queued
-from rv.cluster.reservations import parse_reservations
-from rv.cluster.settings import parse_clock, parse_config
-from rv.cluster.text import last_line
 from rv.errors import Kind, RvError
 from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
+from rv.slurm import words
+from rv.slurm.accounting import ACCOUNTS, parse_accounts, parse_associations, parse_qos
+from rv.slurm.frames import Frame
+from rv.slurm.nodes import parse_nodes
+from rv.slurm.partitions import parse_partitions
+from rv.slurm.queued import parse_queued
+from rv.slurm.reservations import parse_reservations
+from rv.slurm.settings import parse_clock, parse_config
+from rv.slurm.text import last_line
 
 _NEEDED: Final = ("config", "nodes", "partitions", "queue")
 _NOTHING: Final = Frame(exit_code=1, stdout="", stderr="was not asked")

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from rv.cluster import words
-from rv.cluster.fields import fields
-from rv.cluster.text import printable
 from rv.models.job import JobRecord, JobState, job_state
+from rv.slurm import words
+from rv.slurm.fields import fields
+from rv.slurm.text import printable
 
 _OURS: Final = "rv-"
 _QUEUE: Final = (

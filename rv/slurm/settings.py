@@ -4,8 +4,8 @@ import re
 from datetime import datetime, timedelta
 from typing import Final
 
-from rv.cluster import words
 from rv.models.snapshot import ClusterConfig
+from rv.slurm import words
 
 _DEFAULT: Final = ClusterConfig()
 _AS_OF: Final = re.compile(r"^Configuration data as of (\S+)", re.MULTILINE)

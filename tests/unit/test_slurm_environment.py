@@ -2,7 +2,7 @@
 
 import pytest
 
-from rv.cluster.environment import caller_environment, scrubbed_environment
+from rv.slurm.environment import caller_environment, scrubbed_environment
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from rv.cluster import words
-from rv.cluster.tres import parse_tres
 from rv.models.snapshot import Account, Association, Limits, Qos
+from rv.slurm import words
+from rv.slurm.tres import parse_tres
 
 QOS_LINE: Final = (
     "sacctmgr -P show qos format=Name,Flags,UsageFactor,MaxTRES,MinTRES,MaxTRESPerNode,MaxTRESPU,"

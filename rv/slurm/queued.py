@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from rv.cluster import tres, words
-from rv.cluster.hostlist import Expander
-from rv.cluster.text import printable
 from rv.models.job import job_state
 from rv.models.snapshot import QueuedJob
+from rv.slurm import tres, words
+from rv.slurm.hostlist import Expander
+from rv.slurm.text import printable
 
 _FIELDS: Final = (
     "UserName", "Account", "QOS", "Partition", "State", "StartTime", "EndTime", "NodeList",

@@ -3,9 +3,9 @@
 import re
 from typing import Final
 
-from rv.cluster import words
-from rv.cluster.text import printable
 from rv.models.explanation import WaitingJob
+from rv.slurm import words
+from rv.slurm.text import printable
 
 _ID: Final = re.compile(r"(\d{1,10})(?:_.*)?", re.ASCII)
 _COLUMNS: Final = "PriorityLong:|,Partition:|,Reason:|"

@@ -4,11 +4,11 @@ import re
 from functools import lru_cache
 from typing import Final
 
-from rv.cluster import words
-from rv.cluster.fields import fields, records
-from rv.cluster.gres import parse_gpus
-from rv.cluster.text import printable
 from rv.models.snapshot import Node
+from rv.slurm import words
+from rv.slurm.fields import fields, records
+from rv.slurm.gres import parse_gpus
+from rv.slurm.text import printable
 
 _SIGNS: Final = {
     "*": "NOT_RESPONDING",

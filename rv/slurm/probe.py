@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rv.cluster.accounting import ACCOUNTS
-from rv.cluster.assemble import build_snapshot
-from rv.cluster.cache import Answer, SnapshotCache
-from rv.cluster.frames import Frame, framing_script, parse_frames, write_frames
-from rv.cluster.queued import squeue_line
-from rv.cluster.text import last_line
 from rv.errors import Kind, RvError
 from rv.models.snapshot import Snapshot
+from rv.slurm.accounting import ACCOUNTS
+from rv.slurm.assemble import build_snapshot
+from rv.slurm.cache import Answer, SnapshotCache
+from rv.slurm.frames import Frame, framing_script, parse_frames, write_frames
+from rv.slurm.queued import squeue_line
+from rv.slurm.text import last_line
 from rv.transport import Transport
 from rv.transport.patience import ask_again
 

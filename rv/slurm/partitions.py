@@ -1,9 +1,9 @@
 """Partitions and their limits, from `scontrol -a show partition -o`."""
 
-from rv.cluster import tres, words
-from rv.cluster.fields import fields, records
-from rv.cluster.hostlist import Expander
 from rv.models.snapshot import Partition
+from rv.slurm import tres, words
+from rv.slurm.fields import fields, records
+from rv.slurm.hostlist import Expander
 
 
 def parse_partitions(text: str) -> tuple[Partition, ...]:

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.cluster.saved import read_snapshot, write_snapshot
 from rv.errors import Kind, RvError
 from rv.models.job import JobState
 from rv.models.snapshot import Association, Limits, QueuedJob, Reservation
+from rv.slurm.saved import read_snapshot, write_snapshot
 from tests.unit.planner_clusters import NOON, campus
 
 FULL = replace(

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-from rv.cluster import tres
 from rv.models.snapshot import GpuGroup
+from rv.slurm import tres
 
 # The bracketed tail is sockets, `(S:0-1)`, or device numbers, `(IDX:4-6)`; it may hold commas.
 _ITEM: Final = re.compile(r"(?:gres[:/])?gpu((?::[^:,(]*|:\(null\))*)(?:\([^()]*\))?(?=,|$)")

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from rv.cluster import words
+from rv.slurm import words
 
 _ASKED: Final = re.compile(
     r"(?:gres[:/])?gpu(?::(?P<type>[^:=,()]*[A-Za-z_][^:=,()]*))?(?:[:=](?P<count>\d{1,9}))?",

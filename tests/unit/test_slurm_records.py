@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.cluster.accounting import parse_accounts, parse_associations, parse_qos
-from rv.cluster.nodes import parse_nodes, parse_states
-from rv.cluster.partitions import parse_partitions
-from rv.cluster.queued import parse_queued, squeue_line
-from rv.cluster.reservations import parse_reservations
-from rv.cluster.settings import parse_clock, parse_config
 from rv.models.job import JobState
 from rv.models.snapshot import Limits
+from rv.slurm.accounting import parse_accounts, parse_associations, parse_qos
+from rv.slurm.nodes import parse_nodes, parse_states
+from rv.slurm.partitions import parse_partitions
+from rv.slurm.queued import parse_queued, squeue_line
+from rv.slurm.reservations import parse_reservations
+from rv.slurm.settings import parse_clock, parse_config
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"
 BOTH = pytest.mark.parametrize("version", ["22.05", "24.11"])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.cluster import jobs
 from rv.models.job import JobState
+from rv.slurm import jobs
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"
 S = "rv0123456789abcdef"

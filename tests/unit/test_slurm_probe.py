@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.cluster.assemble import build_snapshot
-from rv.cluster.cache import SnapshotCache
-from rv.cluster.frames import Frame, framing_script, parse_frames, write_frames
-from rv.cluster.probe import new_sentinel, probe_script, take_snapshot
 from rv.errors import Kind, RvError
+from rv.slurm.assemble import build_snapshot
+from rv.slurm.cache import SnapshotCache
+from rv.slurm.frames import Frame, framing_script, parse_frames, write_frames
+from rv.slurm.probe import new_sentinel, probe_script, take_snapshot
 from rv.transport import Completed
 
 CAPTURED = (

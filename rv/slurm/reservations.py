@@ -1,9 +1,9 @@
 """Reservations, from `scontrol show reservation -o`."""
 
-from rv.cluster import words
-from rv.cluster.fields import fields, records
-from rv.cluster.hostlist import Expander
 from rv.models.snapshot import Reservation
+from rv.slurm import words
+from rv.slurm.fields import fields, records
+from rv.slurm.hostlist import Expander
 
 
 def parse_reservations(text: str) -> tuple[Reservation, ...]:
