@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class ErrorKind(StrEnum):
     """The documented kinds of `error[kind]: …` lines."""
 
     UNREACHABLE = "unreachable"
@@ -32,7 +32,7 @@ EXIT_INTERRUPTED: Final = 130
 class RvError(Exception):
     """A failure to show to the user as one line, with a hint of what to type next."""
 
-    def __init__(self, kind: Kind, message: str, *, hint: str = "") -> None:
+    def __init__(self, kind: ErrorKind, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message
@@ -41,4 +41,4 @@ class RvError(Exception):
     @property
     def exit_code(self) -> int:
         """2 for what the user typed, 125 (as `docker run` has it) for what rv could not do."""
-        return EXIT_USAGE if self.kind is Kind.USAGE else EXIT_RV_FAILED
+        return EXIT_USAGE if self.kind is ErrorKind.USAGE else EXIT_RV_FAILED

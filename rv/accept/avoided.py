@@ -14,7 +14,7 @@ from typing import Final
 
 from rv.accept.fields import list_of, number_of, object_of, text_of
 from rv.accept.folders import cluster_file
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 DAYS: Final = 7
 MOST_DAYS: Final = 90
@@ -65,7 +65,7 @@ def update(cluster: str, bad: Sequence[BadNode], good: frozenset[str], now: floa
         draft.replace(path)
     except OSError as error:
         why = error.strerror or str(error)
-        raise RvError(Kind.STAGE, f"cannot remember bad nodes: {why}, on {path}") from error
+        raise RvError(ErrorKind.STAGE, f"cannot remember bad nodes: {why}, on {path}") from error
 
 
 def reasons(cluster: str, now: float) -> Mapping[str, str]:

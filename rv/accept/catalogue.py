@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 
 class Profile(StrEnum):
@@ -147,7 +147,9 @@ def find(name: str) -> Payload:
     near = nearest(wanted, names)
     meant = f"did you mean {near}? " if near else ""
     raise RvError(
-        Kind.USAGE, f"there is no payload {name!r}", hint=f"{meant}they are: {', '.join(names)}"
+        ErrorKind.USAGE,
+        f"there is no payload {name!r}",
+        hint=f"{meant}they are: {', '.join(names)}",
     )
 
 
@@ -161,7 +163,9 @@ def chosen(names: Sequence[str], profile: Profile, bundled: Collection[str]) -> 
     missing = sorted(wanted - set(bundled))
     if missing:
         raise RvError(
-            Kind.USAGE, f"this rv carries no payload {missing[0]}", hint="rv accept list shows them"
+            ErrorKind.USAGE,
+            f"this rv carries no payload {missing[0]}",
+            hint="rv accept list shows them",
         )
     every = [p for p in PAYLOADS if profile in p.steps and p.name in bundled]
     return tuple(p for p in every if not wanted or p.name in wanted)

@@ -16,7 +16,7 @@ from typing import Final
 
 from rv.accept.folders import data_folder
 from rv.accept.measurements import Measurement
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 _COLUMNS: Final = tuple(field.name for field in fields(Measurement))
 _IDENTITY: Final = (
@@ -72,7 +72,7 @@ class History:
                 database.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
             raise RvError(
-                Kind.CONFIG,
+                ErrorKind.CONFIG,
                 f"the history {self._path} cannot be used: {error}",
                 hint="move it away to begin a new one",
             ) from error

@@ -15,7 +15,7 @@ from rv.accept.collect import Origin, collect
 from rv.accept.folders import data_folder
 from rv.accept.reading import read_folder
 from rv.accept.results import RunResult
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plain import build, plain
 
 RECORD: Final = "run.json"
@@ -84,7 +84,7 @@ def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
         draft.replace(folder / RECORD)
     except OSError as error:
         why = error.strerror or str(error)
-        raise RvError(Kind.STAGE, f"cannot keep the results: {why}, on {folder}") from error
+        raise RvError(ErrorKind.STAGE, f"cannot keep the results: {why}, on {folder}") from error
     return Run(record=record, results=collect(files, record.payloads, record.origin))
 
 
@@ -102,7 +102,9 @@ def load(word: str) -> Run:
     kept = [folder for folder in recorded() if folder.name.startswith(word) or word == "last"]
     if not kept or (len(kept) > 1 and word != "last" and kept[0].name != word):
         what = "fits several runs" if kept else "is no run here, nor a file"
-        raise RvError(Kind.USAGE, f"{word!r} {what}", hint="rv accept history --runs lists them")
+        raise RvError(
+            ErrorKind.USAGE, f"{word!r} {what}", hint="rv accept history --runs lists them"
+        )
     return _kept(kept[0])
 
 
@@ -134,7 +136,7 @@ def _record(folder: Path) -> RunRecord:
     try:
         return build(RunRecord, json.loads((folder / RECORD).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise RvError(Kind.USAGE, f"{folder / RECORD} cannot be read: {error}") from error
+        raise RvError(ErrorKind.USAGE, f"{folder / RECORD} cannot be read: {error}") from error
 
 
 def _foreign(path: Path) -> Run:
@@ -147,9 +149,9 @@ def _foreign(path: Path) -> Run:
         try:
             results, faults = (read_file(path),), ()
         except ResultError as error:
-            raise RvError(Kind.USAGE, str(error)) from error
+            raise RvError(ErrorKind.USAGE, str(error)) from error
     if not results:
-        raise RvError(Kind.USAGE, f"{path} holds no result", hint="; ".join(faults[:3]))
+        raise RvError(ErrorKind.USAGE, f"{path} holds no result", hint="; ".join(faults[:3]))
     payloads = tuple(dict.fromkeys(result.test_type for result in results))
     record = RunRecord(race_id=path.name, cluster="", label=str(path), payloads=payloads)
     return Run(record=record, results=results, faults=faults)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.accept.folders import data_folder
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plain import build, plain
 from rv.models.snapshot import Node
 
@@ -80,7 +80,9 @@ def choose_nodes(
     nodes = {node.name: node for node in every}
     unknown = [name for name in names if name not in nodes]
     if unknown:
-        raise RvError(Kind.USAGE, f"there is no node {unknown[0]!r}", hint="sinfo -N lists them")
+        raise RvError(
+            ErrorKind.USAGE, f"there is no node {unknown[0]!r}", hint="sinfo -N lists them"
+        )
     chosen = [nodes[name] for name in dict.fromkeys(names)] or list(nodes.values())
     if partitions:
         members = {name for of in partitions.values() for name in of}
@@ -91,7 +93,9 @@ def choose_nodes(
     if not names:
         chosen = [node for node in chosen if node.gpus]
     if not chosen:
-        raise RvError(Kind.INFEASIBLE, "no node is to be swept", hint="sinfo -N shows their states")
+        raise RvError(
+            ErrorKind.INFEASIBLE, "no node is to be swept", hint="sinfo -N shows their states"
+        )
     return tuple(chosen)
 
 
@@ -112,7 +116,7 @@ def save(sweep: Sweep) -> None:
         draft.replace(path)
     except OSError as error:
         why = error.strerror or str(error)
-        raise RvError(Kind.STAGE, f"cannot keep the sweep: {why}, on {path}") from error
+        raise RvError(ErrorKind.STAGE, f"cannot keep the sweep: {why}, on {path}") from error
 
 
 def load(word: str, cluster: str) -> Sweep:
@@ -128,7 +132,7 @@ def load(word: str, cluster: str) -> Sweep:
         if found.cluster == cluster:
             return found
     raise RvError(
-        Kind.USAGE, f"no sweep {word!r} of this cluster", hint="rv accept sweep begins one"
+        ErrorKind.USAGE, f"no sweep {word!r} of this cluster", hint="rv accept sweep begins one"
     )
 
 
@@ -137,7 +141,7 @@ def any_cluster(sweep_id: str) -> Sweep:
     paths = [path for path in _folder().glob("*.json") if path.stem.startswith(sweep_id)]
     if len(paths) != 1:
         what = "fits several sweeps" if paths else "is no sweep here"
-        raise RvError(Kind.USAGE, f"{sweep_id!r} {what}", hint="rv accept sweep begins one")
+        raise RvError(ErrorKind.USAGE, f"{sweep_id!r} {what}", hint="rv accept sweep begins one")
     return _read(paths[0])
 
 
@@ -145,7 +149,7 @@ def _read(path: Path) -> Sweep:
     try:
         return build(Sweep, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise RvError(Kind.CONFIG, f"{path} cannot be read: {error}") from error
+        raise RvError(ErrorKind.CONFIG, f"{path} cannot be read: {error}") from error
 
 
 def _folder() -> Path:

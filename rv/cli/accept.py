@@ -12,7 +12,7 @@ from rv.cli.common import ClusterOption, JsonOption, show_help_without_command
 from rv.cli.defaults import with_request_options
 from rv.cli.options import RequestOptions
 from rv.cli.report import report
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration
 from rv.ui import console
 
@@ -85,7 +85,9 @@ def run(
 
         if dry_run:
             raise RvError(
-                Kind.USAGE, "--dry-run plans one job, not --nodes", hint="leave one of them out"
+                ErrorKind.USAGE,
+                "--dry-run plans one job, not --nodes",
+                hint="leave one of them out",
             )
         wish = sweeping.Wish(
             payloads=which,
@@ -311,7 +313,7 @@ def make_baselines(*, cluster: ClusterOption = "", json: JsonOption = False) -> 
     text, count = golden(measured, baselines(""), bad, here.now)
     if not count:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"no GPU of {here.target.label} was measured on {LEAST_NODES} clean nodes",
             hint="rv accept sweep --profile accept measures them",
         )
@@ -335,7 +337,7 @@ def _write(text: str, where: str) -> None:
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(
-            Kind.STAGE, f"cannot write {path}: {why}", hint="name another file"
+            ErrorKind.STAGE, f"cannot write {path}: {why}", hint="name another file"
         ) from error
 
 

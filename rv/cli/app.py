@@ -10,7 +10,7 @@ import typer
 
 from rv import __version__
 from rv.cli.common import show_help_without_command
-from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, Kind, RvError
+from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.ui import console
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -106,11 +106,13 @@ def _translate(failure: Exception, arguments: Sequence[str]) -> RvError:
     show = getattr(failure, "format_message", None)
     if show is not None:
         named = next((word for word in arguments if word in COMMANDS), "COMMAND")
-        return RvError(Kind.USAGE, str(show()), hint=f"rv {named} --help")
+        return RvError(ErrorKind.USAGE, str(show()), hint=f"rv {named} --help")
     import traceback
 
     if os.environ.get("RV_DEBUG"):
         traceback.print_exception(failure)
     where = traceback.extract_tb(failure.__traceback__)[-1]
     what = f"{type(failure).__name__}: {failure} (in {where.name}, line {where.lineno})"
-    return RvError(Kind.INTERNAL, what, hint="RV_DEBUG=1 shows where; nothing was lost: see rv ps")
+    return RvError(
+        ErrorKind.INTERNAL, what, hint="RV_DEBUG=1 shows where; nothing was lost: see rv ps"
+    )

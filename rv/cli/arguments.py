@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +57,7 @@ def _wants_value(argument: str, takes_value: Mapping[str, bool], words: Sequence
     meant = f"did you mean {near[0]}? " if near else ""
     quoted = f' or in quotes: rv run "{" ".join(words)} {argument} …"' if words else ""
     raise RvError(
-        Kind.USAGE,
+        ErrorKind.USAGE,
         f"rv has no option {name}",
         hint=f"{meant}what is the program's own goes after --{quoted}",
     )
@@ -66,7 +66,7 @@ def _wants_value(argument: str, takes_value: Mapping[str, bool], words: Sequence
 def _ambiguous(words: Sequence[str], argument: str) -> RvError:
     text = " ".join(words)
     return RvError(
-        Kind.USAGE,
+        ErrorKind.USAGE,
         f"{argument} after {text!r} could be rv's or the program's own",
         hint=f"put rv's options first, then --: rv run --gpu 4 -- {text} …;"
         f' or quote the command: rv run "{text} …" --gpu 4',

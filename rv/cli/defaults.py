@@ -10,7 +10,7 @@ import typer
 
 from rv.cli import session
 from rv.cli.options import RequestOptions, build_request
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.site import Config, Setting
 
 _NO_DEFAULTS: Final = frozenset(
@@ -88,7 +88,7 @@ def read_config() -> Config:
             build_request(replace(RequestOptions(), **{name: setting.value}), None)
         except RvError as error:
             text = f"{setting.origin}: {error.message}"
-            raise RvError(Kind.CONFIG, text, hint=error.hint) from error
+            raise RvError(ErrorKind.CONFIG, text, hint=error.hint) from error
     return config
 
 

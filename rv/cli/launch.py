@@ -9,7 +9,7 @@ import typer
 
 from rv.cli import session
 from rv.cli.options import RequestOptions, build_request
-from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, Kind, RvError
+from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.command import Command
 from rv.models.race import Race
 from rv.ui import console
@@ -64,13 +64,13 @@ def race(
     is_typed = options.retry and "retry" not in options.config.defaults
     if is_typed and (detach or command is None):
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             "--retry is for a command that is watched",
             hint="leave out --detach, and give a command",
         )
     if options.snapshot:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             "nothing can be submitted to a snapshot",
             hint="add --dry-run, or leave it out",
         )

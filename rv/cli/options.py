@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.command import Command
 from rv.models.quantities import parse_duration, parse_memory_mib, short_duration
 from rv.models.request import (
@@ -165,12 +165,14 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
     """Read the options as typed. Raises `RvError(USAGE)` for what makes no sense."""
     if options.single_node and options.multi_node:
         raise RvError(
-            Kind.USAGE, "--single-node and --multi-node exclude each other", hint="give one of them"
+            ErrorKind.USAGE,
+            "--single-node and --multi-node exclude each other",
+            hint="give one of them",
         )
     walltime = parse_duration(options.time) if options.time else DEFAULT_WALLTIME
     if not options.gpu and (options.type or options.vram or options.mig):
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             "--gpu 0 asks for no GPU, and --type, --vram and --mig for a certain one",
             hint="leave one of them out",
         )
@@ -215,7 +217,7 @@ def _min_walltime(text: str, walltime: timedelta) -> timedelta | None:
     least = parse_duration(text) if text else None
     if least is not None and least > walltime:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"--min-time {short_duration(least)} is above the time of {short_duration(walltime)}",
             hint="give a longer --time, or leave --min-time out",
         )
@@ -226,7 +228,7 @@ def _buffer(text: str) -> timedelta | None:
     buffer = _seconds(text) if text else None
     if buffer is not None and not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"--checkpoint-buffer {text} is out of range",
             hint=f"from {short_duration(_LEAST_BUFFER)} to {short_duration(_MOST_BUFFER)}",
         )
@@ -240,13 +242,15 @@ def _seconds(text: str) -> timedelta:
 
 def _at_least_one(jobs: int) -> int:
     if jobs < 1:
-        raise RvError(Kind.USAGE, "max-submissions must be 1 or more", hint="leave it out for 12")
+        raise RvError(
+            ErrorKind.USAGE, "max-submissions must be 1 or more", hint="leave it out for 12"
+        )
     return jobs
 
 
 def _cost(most: float | None) -> float | None:
     if most is not None and not 0 <= most < inf:  # NaN is below nothing
-        raise RvError(Kind.USAGE, f"{most} is no cost", hint="rv cost shows what there is")
+        raise RvError(ErrorKind.USAGE, f"{most} is no cost", hint="rv cost shows what there is")
     return most
 
 
@@ -263,7 +267,7 @@ def _node_limit(options: RequestOptions) -> NodeLimit:
 def _plain(option: str, text: str) -> str:
     if text and not _NAME.fullmatch(text):
         raise RvError(
-            Kind.USAGE, f"{text!r} is no value for {option}", hint="see sacctmgr show assoc"
+            ErrorKind.USAGE, f"{text!r} is no value for {option}", hint="see sacctmgr show assoc"
         )
     return text
 
@@ -272,14 +276,14 @@ def _nodes(text: str) -> tuple[str, ...]:
     from rv.slurm.hostlist import expand
 
     if text and not _NODES.fullmatch(text):
-        raise RvError(Kind.USAGE, f"{text!r} names no nodes", hint="write --exclude a1,b[2-4]")
+        raise RvError(ErrorKind.USAGE, f"{text!r} names no nodes", hint="write --exclude a1,b[2-4]")
     return expand(text)
 
 
 def _race_name(text: str) -> str:
     if text and not _NAME.fullmatch(text):
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"{text!r} is no name for a race",
             hint="use letters, digits, dot, dash and underscore, 64 at most",
         )
@@ -291,7 +295,7 @@ def _modules(text: str) -> tuple[str, ...]:
     for name in names:
         if not _MODULE.fullmatch(name):
             raise RvError(
-                Kind.USAGE, f"{name!r} is no name of a module", hint="module avail lists them"
+                ErrorKind.USAGE, f"{name!r} is no name of a module", hint="module avail lists them"
             )
     return names
 
@@ -299,10 +303,10 @@ def _modules(text: str) -> tuple[str, ...]:
 def _extra(text: str) -> tuple[str, str]:
     key, _, value = text.removeprefix("--").partition("=")
     if not _KEY.fullmatch(key):
-        raise RvError(Kind.USAGE, f"{text!r} is no sbatch option", hint="write --sbatch K=V")
+        raise RvError(ErrorKind.USAGE, f"{text!r} is no sbatch option", hint="write --sbatch K=V")
     if key in _OWNED:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"--sbatch {key} is rv's own to set",
             hint="rv up --help lists the options for GPUs, time, memory, nodes and accounts",
         )

@@ -8,7 +8,7 @@ import typer
 
 from rv import sandbox
 from rv.cli.common import show_help_without_command
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.ui import console
 
 app = typer.Typer(
@@ -131,7 +131,7 @@ def fault(
     """Make a node's nvidia-smi lie, from its next call on."""
     if (kind is None) != clear:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             "name a fault, or --clear",
             hint="faults: wrong-model missing-gpu error hang",
         )
@@ -146,7 +146,7 @@ def _live(name: str) -> sandbox.Sandbox:
     found = sandbox.find(name)
     if found is None:
         raise RvError(
-            Kind.SANDBOX, f"sandbox {name} is not up", hint=f"rv sandbox up --name {name}"
+            ErrorKind.SANDBOX, f"sandbox {name} is not up", hint=f"rv sandbox up --name {name}"
         )
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rv import bundle
 from rv.cli.ahead import asked
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.command import Command
 from rv.models.site import Config
 from rv.workflow.target import SavedCluster, Target, locate
@@ -61,7 +61,7 @@ def working_directory() -> str:
         return str(Path.cwd())
     except OSError as error:
         raise RvError(
-            Kind.STAGE, "the current directory is gone", hint="cd to one that exists"
+            ErrorKind.STAGE, "the current directory is gone", hint="cd to one that exists"
         ) from error
 
 

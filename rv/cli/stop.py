@@ -6,7 +6,7 @@ import typer
 
 from rv.cli import session
 from rv.cli.common import ClusterOption, JsonOption
-from rv.errors import EXIT_RV_FAILED, Kind, RvError
+from rv.errors import EXIT_RV_FAILED, ErrorKind, RvError
 from rv.ui import console
 
 
@@ -23,7 +23,9 @@ def stop(
     from rv.workflow.history import find_races, open_races, stop_races
 
     if everything and races:
-        raise RvError(Kind.USAGE, "--all and names exclude each other", hint="give one of them")
+        raise RvError(
+            ErrorKind.USAGE, "--all and names exclude each other", hint="give one of them"
+        )
     here = session.open_session(cluster)
     chosen = open_races(here.target) if everything else find_races(races or [], here.target)
     rows = []

@@ -21,7 +21,7 @@ from rv.accept.verdict import exit_code
 from rv.cli import session
 from rv.cli.judging import fetch, note_nodes, record_of
 from rv.cli.options import RequestOptions, build_request
-from rv.errors import EXIT_INTERRUPTED, Kind, RvError
+from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.race import RaceStatus
 from rv.models.request import Request
 from rv.models.snapshot import Node, Snapshot
@@ -59,7 +59,7 @@ def sweep(options: RequestOptions, wish: Wish) -> None:
 
     if options.snapshot:
         raise RvError(
-            Kind.USAGE, "nothing can be submitted to a snapshot", hint="leave --snapshot out"
+            ErrorKind.USAGE, "nothing can be submitted to a snapshot", hint="leave --snapshot out"
         )
     here = session.open_session(options.cluster)
     snapshot = here.target.take_snapshot()

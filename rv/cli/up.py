@@ -8,7 +8,7 @@ import typer
 from rv.cli import launch, session
 from rv.cli.defaults import with_request_options
 from rv.cli.options import RequestOptions
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 
 @with_request_options
@@ -28,13 +28,13 @@ def up(
         return
     if command is None and options.checkpoint:
         raise RvError(
-            Kind.USAGE, "a shell cannot resume", hint='give --checkpoint a command: --run "…"'
+            ErrorKind.USAGE, "a shell cannot resume", hint='give --checkpoint a command: --run "…"'
         )
     if command is None and (
         detach or options.json or not (sys.stdin.isatty() and sys.stdout.isatty())
     ):
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             "a shell needs a terminal",
             hint='give a command: rv up --run "python train.py"; or --dry-run',
         )

@@ -5,7 +5,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 _UNITS: Final = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _UNIT_FORM: Final = re.compile(r"(?:\d+(?:\.\d+)?[dhms])+", re.ASCII)
@@ -28,7 +28,7 @@ def parse_duration(text: str) -> timedelta:
     duration = timedelta(seconds=min(seconds or 0, _LONGEST.total_seconds() + 1))
     if not timedelta(0) < duration <= _LONGEST:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"{_start(text)!r} is not a duration",
             hint="write 90m, 2h, 1d12h or 2:59:00",
         )
@@ -69,7 +69,9 @@ def parse_memory_mib(text: str) -> int:
     amount = float(match[1]) * _MIB_PER[match[2].lower()] if match else 0
     if not 0 < amount <= _MOST_MIB:
         raise RvError(
-            Kind.USAGE, f"{_start(text)!r} is not an amount of memory", hint="write 32G or 500M"
+            ErrorKind.USAGE,
+            f"{_start(text)!r} is not an amount of memory",
+            hint="write 32G or 500M",
         )
     return math.ceil(amount)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rv import bundle
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.site import Alias
 from rv.planner.documents import Document, nearest, read_document
 
@@ -169,7 +169,7 @@ def _check_alias(alias: Alias, models: Mapping[str, GpuModel]) -> None:
         if name not in models:
             near = nearest(name, models)
             raise RvError(
-                Kind.CONFIG,
+                ErrorKind.CONFIG,
                 f"{alias.origin}: alias of {name!r}, which is no model",
                 hint=f"did you mean {near}?" if near else "",
             )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 _NAME: Final = r"[A-Za-z0-9_.:=/-]+"
 _CHAIN: Final = rf"{_NAME}(?:[&|]{_NAME})*"
@@ -77,7 +77,7 @@ def choices(text: str) -> tuple[Choice, ...]:
     if _ONE_OF.fullmatch(text):
         return tuple(Choice(text=part) for part in _alternatives(text[1:-1]))
     raise RvError(
-        Kind.USAGE,
+        ErrorKind.USAGE,
         f"{text!r} is no constraint",
         hint="write --constraint a, 'a&b', 'a|b', '[a|b]', 'a*2' or '[a*2&b*2]'",
     )

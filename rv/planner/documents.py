@@ -9,7 +9,7 @@ from functools import lru_cache
 from importlib.resources.abc import Traversable
 from typing import Any, Final, NoReturn
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 _SIMILARITY: Final = 0.4
 _DEEPEST: Final = 5_000
@@ -44,7 +44,7 @@ class Document:
 
     def fail(self, path: tuple[str, ...], problem: str, *, hint: str = "") -> NoReturn:
         """Raise `RvError(CONFIG)` that names the file and the line of the key at `path`."""
-        raise RvError(Kind.CONFIG, f"{self.origin(path)}: {problem}", hint=hint)
+        raise RvError(ErrorKind.CONFIG, f"{self.origin(path)}: {problem}", hint=hint)
 
     def refuse(self, path: tuple[str, ...], wanted: str, *, hint: str = "") -> NoReturn:
         """Raise for the value at `path`, which is not what is wanted; a long one is cut."""
@@ -168,9 +168,9 @@ def read_document(file: Traversable) -> Document:
         data = yaml.load(text, Loader=_loader())  # noqa: S506 - one of the two safe loaders
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise RvError(Kind.CONFIG, f"{name}:{line}: {error.problem}") from error
+        raise RvError(ErrorKind.CONFIG, f"{name}:{line}: {error.problem}") from error
     except (OSError, yaml.YAMLError, *_UNFIT) as error:
-        raise RvError(Kind.CONFIG, f"{name}: cannot be read: {error}") from error
+        raise RvError(ErrorKind.CONFIG, f"{name}: cannot be read: {error}") from error
     document = Document(name, text, {} if data is None else data)
     document.mapping(())
     return document

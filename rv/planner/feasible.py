@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion, Plan
 from rv.models.request import Request
 
@@ -21,7 +21,7 @@ def require_feasible(plan: Plan, request: Request) -> None:
     if plan.strategies:
         reason = plan.job_notes[-1] if plan.job_notes else "no job may be submitted"
         raise RvError(
-            Kind.LIMIT,
+            ErrorKind.LIMIT,
             f"nothing can be submitted now: {reason}",
             hint="wait until some of your jobs have ended, or stop them",
         )
@@ -36,10 +36,10 @@ def require_strategies(plan: Plan, request: Request) -> None:
     if not reasons:
         nothing = "nodes" if not request.gpus else "GPUs"
         hint = "--gpu 0 --cpus 8 asks for a job without any" if request.gpus else ""
-        raise RvError(Kind.INFEASIBLE, f"this cluster has no {nothing} to offer", hint=hint)
+        raise RvError(ErrorKind.INFEASIBLE, f"this cluster has no {nothing} to offer", hint=hint)
     first, *others = reasons
     raise RvError(
-        Kind.LIMIT if first.by_limit else Kind.INFEASIBLE,
+        ErrorKind.LIMIT if first.by_limit else ErrorKind.INFEASIBLE,
         f"nothing here can serve {_wish(request)}: {_said(first)}",
         hint="; ".join(map(_said, others[:_REASONS_SHOWN])) or "--dry-run shows what there is",
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
 from rv.planner.constraints import choices, names
@@ -16,7 +16,7 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
     """
     if request.gpus < 0:
         raise RvError(
-            Kind.USAGE, f"{request.gpus} is no number of GPUs", hint="use --gpu 0 or more"
+            ErrorKind.USAGE, f"{request.gpus} is no number of GPUs", hint="use --gpu 0 or more"
         )
     for name in request.partitions:
         _check("partition", name, (partition.name for partition in snapshot.partitions))
@@ -51,4 +51,4 @@ def _check(kind: str, name: str, known: Iterable[str]) -> None:
     near = nearest(name, names)
     named = f", nearest: {near}" if near else ""
     hint = f"here: {', '.join(names[:20])}" if names else ""
-    raise RvError(Kind.USAGE, f"there is no {kind} {name!r}{named}", hint=hint)
+    raise RvError(ErrorKind.USAGE, f"there is no {kind} {name!r}{named}", hint=hint)

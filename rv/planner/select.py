@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion
 from rv.models.quantities import short_memory
 from rv.models.request import Request
@@ -63,7 +63,7 @@ def _wanted(pools: tuple[Pool, ...], request: Request, catalogue: Catalogue) -> 
             models.add(_present_model(pools, word, catalogue))
     if models and request.mig:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"--mig and --type {','.join(request.types)} exclude each other",
             hint="leave out --mig, or name a slice such as --type 1g.10gb",
         )
@@ -86,7 +86,7 @@ def _present_model(pools: tuple[Pool, ...], word: str, catalogue: Catalogue) -> 
         _unknown(word, here, catalogue)
     present = ", ".join(names_of(pools))
     raise RvError(
-        Kind.INFEASIBLE,
+        ErrorKind.INFEASIBLE,
         f"no {meanings[0]} among the GPUs to choose from",
         hint=f"types here: {present}" if present else "there are no GPUs in these partitions",
     )
@@ -98,7 +98,7 @@ def _unknown(word: str, here: set[str], catalogue: Catalogue) -> None:
     near = nearest(normal(word), (*here, *served)) or nearest(normal(word), every)
     named = f", nearest: {near}" if near else ""
     raise RvError(
-        Kind.USAGE,
+        ErrorKind.USAGE,
         f"unknown GPU type {word!r}{named}",
         hint=f"types here: {', '.join(sorted(here))}" if here else "",
     )
@@ -108,7 +108,7 @@ def _present_slice(pools: tuple[Pool, ...], profile: MigProfile) -> str:
     here = sorted({pool.mig.name for pool in pools if pool.mig})
     if profile.name not in here:
         raise RvError(
-            Kind.INFEASIBLE,
+            ErrorKind.INFEASIBLE,
             f"no MIG slice {profile.name} among the GPUs to choose from",
             hint=f"slices here: {', '.join(here)}" if here else "there are no MIG slices here",
         )
@@ -120,13 +120,13 @@ def _check_slices(pools: tuple[Pool, ...], request: Request, wanted: _Wanted) ->
         return
     if request.gpus != 1:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"a job gets one MIG slice, {request.gpus} asked",
             hint="use --gpu 1, or whole GPUs without --mig",
         )
     if not any(pool.mig for pool in pools):
         raise RvError(
-            Kind.INFEASIBLE,
+            ErrorKind.INFEASIBLE,
             "there are no MIG slices among the GPUs to choose from",
             hint=f"types here: {', '.join(names_of(pools))}",
         )

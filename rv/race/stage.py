@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race
 from rv.models.request import Request
@@ -102,7 +102,7 @@ def _require_hard_links(race_dir: str, transport: Transport) -> None:
     if tested.returncode != 0:
         transport.remove(race_dir)
         raise RvError(
-            Kind.STAGE,
+            ErrorKind.STAGE,
             f"the file system has no hard links, on {PurePosixPath(race_dir).parent}",
             hint="a race needs them to have one winner: name another disk with RV_RACE_ROOT=/path",
         )

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_PLAIN: Final = re.compile(r"[^A-Za-z0-9._@/+=:, -]")
@@ -37,7 +37,7 @@ def shell(value: object) -> Quoted:
     """
     text = str(value)
     if "\0" in text:
-        raise RvError(Kind.USAGE, "a value holds a NUL byte", hint="remove it")
+        raise RvError(ErrorKind.USAGE, "a value holds a NUL byte", hint="remove it")
     return Quoted(shlex.quote(text))
 
 
@@ -60,7 +60,7 @@ def directive(value: object) -> Quoted:
     text = str(value)
     if _CONTROL.search(text):
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"{text!r} holds a control character, which no sbatch option can",
             hint="remove the newline or tab",
         )
@@ -75,7 +75,7 @@ def path_pattern(path: str) -> str:
     """
     if "\\" in path:
         raise RvError(
-            Kind.STAGE,
+            ErrorKind.STAGE,
             f"Slurm writes no output below {path!r}: it drops backslashes from paths",
             hint="set RV_RACE_ROOT to a directory without one",
         )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.command import Command, Launcher
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
@@ -115,7 +115,7 @@ def render_all(
         return tuple(_rendered(submission, race, environment) for submission in submissions)
     except (jinja2.TemplateError, *_UNFIT) as error:
         raise RvError(
-            Kind.CONFIG,
+            ErrorKind.CONFIG,
             f"a job template is wrong: {error}",
             hint="your own are in templates/ of rv's configuration folder; rename it to do without",
         ) from error
@@ -217,7 +217,7 @@ def _job(number: int, race: RaceFacts, line: str = "") -> _Job:
     line = line or (race.command.line if race.command else "")
     if len(line.encode("utf-8", "surrogateescape")) > _LONGEST_COMMAND:
         raise RvError(
-            Kind.USAGE,
+            ErrorKind.USAGE,
             f"the command is longer than {_LONGEST_COMMAND >> 10} KiB, which no program can take",
             hint="write it into a script and run that",
         )

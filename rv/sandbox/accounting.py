@@ -3,7 +3,7 @@
 import pwd
 from collections.abc import Iterable, Iterator
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import daemons, ports, processes
 from rv.sandbox.profile import Account, Pairs, Profile, Qos
 from rv.sandbox.records import Record
@@ -55,7 +55,7 @@ def check_user(user: str) -> None:
         pwd.getpwnam(user)
     except KeyError as error:
         raise RvError(
-            Kind.SANDBOX, f"no user {user!r} on this machine", hint="see `getent passwd`"
+            ErrorKind.SANDBOX, f"no user {user!r} on this machine", hint="see `getent passwd`"
         ) from error
 
 
@@ -102,7 +102,7 @@ def sacctmgr(record: Record, commands: list[list[str]]) -> None:
         done = processes.run(argv, env=daemons.environment(record))
         if done.returncode and "already exist" not in done.stdout + done.stderr:
             raise RvError(
-                Kind.SANDBOX,
+                ErrorKind.SANDBOX,
                 f"sacctmgr {' '.join(command)}: {done.complaint}",
                 hint=f"rv sandbox down --name {record.name}, then up again",
             )

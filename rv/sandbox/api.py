@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import records
 from rv.sandbox.records import Record
 
@@ -124,7 +124,7 @@ def set_fault(sandbox: Sandbox, node: str, fault: str | None) -> None:
         kind = None if fault is None else smi.Fault(fault)
     except ValueError as error:
         kinds = ", ".join(each.value for each in smi.Fault)
-        raise RvError(Kind.SANDBOX, f"no fault {fault!r}", hint=f"faults: {kinds}") from error
+        raise RvError(ErrorKind.SANDBOX, f"no fault {fault!r}", hint=f"faults: {kinds}") from error
     smi.set_fault(_record(sandbox.name).layout, node, kind)
 
 
@@ -189,7 +189,9 @@ def _known_role(sandbox: Sandbox, role: str) -> Record:
     known = boot.roles(record)
     if role not in known:
         raise RvError(
-            Kind.SANDBOX, f"no {role} in sandbox {sandbox.name}", hint=f"it has {', '.join(known)}"
+            ErrorKind.SANDBOX,
+            f"no {role} in sandbox {sandbox.name}",
+            hint=f"it has {', '.join(known)}",
         )
     return record
 
@@ -199,7 +201,7 @@ def _record(name: str) -> Record:
     if record is None:
         names = ", ".join(each.name for each in records.read_all()) or "none"
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"no sandbox {name!r}",
             hint=f"rv sandbox up starts one; there are: {names}",
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import accounting, daemons, database, ports, processes, slurmconf, smi, tools
 from rv.sandbox.layout import Layout, reachable
 from rv.sandbox.profile import Profile
@@ -40,7 +40,7 @@ def _make(layout: Layout) -> None:
         layout.make()
     except OSError as error:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"cannot write {error.filename}: {error.strerror}",
             hint="rv sandbox up --directory DIR puts it elsewhere",
         ) from error
@@ -141,7 +141,7 @@ def wait_for_nodes(record: Record, nodes: Sequence[str]) -> None:
         late = next(node for node in nodes if not is_up(states.get(node, "")))
         words = daemons.last_words(record, f"slurmd.{late}")
         raise daemons.DaemonError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"node {late} did not come up ({states.get(late, 'unknown')}): {words}",
             hint=f"rv sandbox down --name {record.name}, then up again",
         )
@@ -193,7 +193,7 @@ def base_port(record: Record) -> int:
         if line.startswith("SlurmctldPort="):
             return int(line.partition("=")[2])
     raise RvError(
-        Kind.SANDBOX, f"no port in {record.layout.slurm_conf}", hint="rv sandbox down, then up"
+        ErrorKind.SANDBOX, f"no port in {record.layout.slurm_conf}", hint="rv sandbox down, then up"
     )
 
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import daemons, processes, records
 from rv.sandbox.records import Record
 from rv.sandbox.tools import path_of
@@ -18,11 +18,13 @@ def start(
     """Start the loader in the background, in place of one that runs already."""
     if not 0 < share <= 1:
         raise RvError(
-            Kind.SANDBOX, f"a share of {share:g} of the GPUs", hint="between 0 and 1, as in 0.8"
+            ErrorKind.SANDBOX,
+            f"a share of {share:g} of the GPUs",
+            hint="between 0 and 1, as in 0.8",
         )
     if not timedelta(0) < shortest <= longest:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"jobs of {shortest} to {longest}",
             hint="--min is above 0 and at most --max",
         )
@@ -48,7 +50,7 @@ def stop(record: Record) -> bool:
     done = processes.run(argv, env=daemons.environment(record))
     if done.returncode:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"the load's jobs could not be cancelled: {done.complaint}",
             hint=f"SLURM_CONF={record.layout.slurm_conf} scancel --me --name={JOB_NAME}",
         )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import processes, records
 from rv.sandbox.records import Record
 from rv.sandbox.tools import path_of
@@ -124,7 +124,7 @@ def wait_for(record: Record, role: str, ready: Callable[[], bool]) -> None:
         return
     what = "ended at once" if answered else f"did not answer in {PATIENCE:.0f} s"
     raise DaemonError(
-        Kind.SANDBOX,
+        ErrorKind.SANDBOX,
         f"{role} {what}: {last_words(record, role)}",
         hint=f"rv sandbox down --name {record.name}, then up again",
     )

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import daemons, ports, processes
 from rv.sandbox.profile import Profile
 from rv.sandbox.records import Record
@@ -78,7 +78,7 @@ def create(record: Record) -> None:
     done = processes.run(argv, env=daemons.environment(record), timeout=60)
     if done.returncode:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"mariadb-install-db failed in {layout.database}: {done.complaint}",
             hint="is the disk full? rv sandbox up --directory puts the sandbox elsewhere",
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import processes
 from rv.sandbox.profile import Gres, Mebibytes, NodeGroup, Partition, Profile
 
@@ -73,7 +73,7 @@ def machine_profile() -> Profile:
     devices = parse_devices(done.stdout, [str(path) for path in Path("/dev").glob("nvidia[0-9]*")])
     if done.returncode or not devices:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"profile gpu found no NVIDIA device here: {done.complaint}",
             hint="rv sandbox up --profile small has fake GPUs",
         )

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import boot, daemons, gpu, processes, records, schema
 from rv.sandbox.layout import Layout, default_directory, run_directory
 from rv.sandbox.profile import Profile
@@ -69,7 +69,7 @@ def _refuse_other(record: Record, wanted: Profile, directory: Path | None) -> No
     if other or moved:
         what = f"with profile {record.profile}" if other else f"in {record.directory}"
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"sandbox {record.name} is up {what} already",
             hint=f"rv sandbox down --name {record.name} first, or choose another --name",
         )
@@ -81,7 +81,7 @@ def _new_record(
     place = (directory or default_directory(records.state_root(), name)).resolve()
     if place.exists() and any(place.iterdir()):
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"{place} is not empty, and no sandbox of mine",
             hint="choose another --directory, or empty this one",
         )
@@ -136,7 +136,7 @@ def user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError as error:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"uid {os.getuid()} has no name on this machine, which Slurm needs",
             hint="run as a user of /etc/passwd",
         ) from error
@@ -188,7 +188,7 @@ def _clear(record: Record) -> None:
     if not processes.wait_until(is_gone, timeout=_REMOVE_S, pause=0.1):
         left = ", ".join(map(str, _remove(record.layout)))
         raise RvError(
-            Kind.SANDBOX, f"cannot remove {left}", hint="remove it by hand, then down again"
+            ErrorKind.SANDBOX, f"cannot remove {left}", hint="remove it by hand, then down again"
         )
     records.forget(record.name)
 
@@ -207,7 +207,7 @@ def _end_all(record: Record) -> None:
     if not processes.wait_until(none_left, timeout=20):
         left = ", ".join(str(process.pid) for process in processes.marked(record.identity))
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"processes of sandbox {record.name} do not end: {left}",
             hint="they belong to another user or hang in the kernel; rv sandbox down again later",
         )

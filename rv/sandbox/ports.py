@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 # Below the ports that Linux hands out by itself, above those that services are known for.
 FIRST: Final = 17000
@@ -29,7 +29,7 @@ def reserved(count: int) -> Iterator[int]:
                 yield base
                 return
     raise RvError(
-        Kind.SANDBOX,
+        ErrorKind.SANDBOX,
         f"no {count} free ports in a row between {FIRST} and {LAST}",
         hint="rv sandbox status lists the sandboxes that run; rv sandbox down ends one",
     )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 MARKER: Final = "RV_SANDBOX"
 # Debian keeps daemons where an ordinary user's PATH does not look.
@@ -106,7 +106,7 @@ def spawn(argv: Sequence[str], *, env: Mapping[str, str], log: Path) -> Process:
         pid = os.posix_spawn("/bin/sh", shell, dict(env), file_actions=actions, setsid=True)
     except OSError as error:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"cannot start {argv[0]}: {error.strerror}",
             hint="is it installed, and may you run it?",
         ) from error

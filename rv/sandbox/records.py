@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plain import build
 from rv.sandbox.layout import Layout
 from rv.sandbox.processes import Process, boot_id
@@ -75,7 +75,7 @@ def check_name(name: str) -> None:
     """Refuse names that make no good file name."""
     if not NAME.fullmatch(name):
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"{name!r} is no name for a sandbox",
             hint="small letters, digits, - and _, at most 32",
         )

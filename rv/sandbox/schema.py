@@ -15,7 +15,7 @@ from typing import Final
 
 import yaml
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import profile as model
 
 BUILTIN: Final = Path(__file__).parent / "profiles"
@@ -39,7 +39,7 @@ def load_profile(name: str) -> model.Profile:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"profiles: {', '.join(known)}, or a file"
         raise RvError(
-            Kind.SANDBOX, f"no sandbox profile {name!r}, and no such file", hint=hint
+            ErrorKind.SANDBOX, f"no sandbox profile {name!r}, and no such file", hint=hint
         ) from error
     return parse(text, where=str(path))
 
@@ -67,7 +67,7 @@ def parse(text: str, *, where: str) -> model.Profile:
 
 def _fault(where: str, line: int, message: str, hint: str = "") -> RvError:
     return RvError(
-        Kind.SANDBOX,
+        ErrorKind.SANDBOX,
         f"profile {where}, line {line}: {message}",
         hint=hint or "the keys are documented in rv/sandbox/profile.py",
     )

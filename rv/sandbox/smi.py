@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox.layout import Layout
 from rv.sandbox.profile import NodeGroup, Profile
 
@@ -76,7 +76,9 @@ def set_fault(layout: Layout, node: str, fault: Fault | None) -> None:
     folder = layout.nodes / node
     if not (folder / "gpus").is_file():
         names = ", ".join(sorted(path.name for path in layout.nodes.glob("*")))
-        raise RvError(Kind.SANDBOX, f"no node {node!r} in this sandbox", hint=f"nodes: {names}")
+        raise RvError(
+            ErrorKind.SANDBOX, f"no node {node!r} in this sandbox", hint=f"nodes: {names}"
+        )
     path = folder / "fault"
     if fault is None:
         path.unlink(missing_ok=True)

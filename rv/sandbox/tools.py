@@ -3,7 +3,7 @@
 import os
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import processes
 
 PACKAGES: Final = {
@@ -30,7 +30,7 @@ def require(*, accounting: bool, path: str | None = None) -> None:
     if missing:
         packages = list(dict.fromkeys(wanted[name] for name in missing))
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"the sandbox needs {', '.join(missing)}, not found on PATH",
             hint=install_command(packages),
         )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
 from rv.slurm import words
 from rv.slurm.accounting import ACCOUNTS, parse_accounts, parse_associations, parse_qos
@@ -65,7 +65,7 @@ def _with_defaults(
 def no_slurm() -> RvError:
     """Return the error for a machine without Slurm's commands."""
     return RvError(
-        Kind.UNREACHABLE,
+        ErrorKind.UNREACHABLE,
         "no Slurm commands on PATH",
         hint="rv sandbox up starts a cluster here; --cluster names one to reach",
     )
@@ -73,7 +73,7 @@ def no_slurm() -> RvError:
 
 def _silent(why: str) -> RvError:
     return RvError(
-        Kind.UNREACHABLE,
+        ErrorKind.UNREACHABLE,
         f"Slurm's controller does not answer: {why}",
         hint="try again in a minute; scontrol ping says whether it is there",
     )
@@ -81,7 +81,7 @@ def _silent(why: str) -> RvError:
 
 def _hidden(name: str, why: str) -> RvError:
     return RvError(
-        Kind.REFUSED,
+        ErrorKind.REFUSED,
         f"Slurm does not show its {name} to you: {why}",
         hint="PrivateData hides them; --snapshot FILE plans on what somebody else saved",
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Snapshot
 from rv.slurm.accounting import ACCOUNTS
 from rv.slurm.assemble import build_snapshot
@@ -112,7 +112,7 @@ def _ask(transport: Transport, timeout: float, *, with_accounts: bool) -> _Frame
         if completed.timed_out:
             why = f"no answer within {timeout:g} s"
         raise RvError(
-            Kind.UNREACHABLE,
+            ErrorKind.UNREACHABLE,
             f"the cluster could not be asked: {why}",
             hint="try again in a minute; scontrol ping says whether it is there",
         )

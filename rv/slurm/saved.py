@@ -7,7 +7,7 @@ seconds, memory is MiB. A file written by a newer rv may hold more; what is miss
 import json
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plain import build, plain
 from rv.models.snapshot import Snapshot
 
@@ -29,7 +29,7 @@ def read_snapshot(text: str, name: str) -> Snapshot:
         return build(Snapshot, fields)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
         raise RvError(
-            Kind.CONFIG,
+            ErrorKind.CONFIG,
             f"{name} is no snapshot: {error}",
             hint="rv snapshot > cluster.json writes one",
         ) from error

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.transport import Completed
 from rv.transport.places import is_own, make_private, require_private, require_safe_root
 
@@ -177,7 +177,7 @@ def _storage(path: Path) -> Iterator[None]:
     except OSError as error:
         why = _STORAGE_ERRORS.get(error.errno or 0, error.strerror or "I/O error")
         raise RvError(
-            Kind.STAGE,
+            ErrorKind.STAGE,
             f"cannot write the race directory: {why}, on {path}",
             hint="name a writable shared directory with RV_RACE_ROOT=/path",
         ) from error

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -49,7 +49,7 @@ def require_private(directory: Path) -> None:
     found = directory.stat()
     if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
         raise RvError(
-            Kind.STAGE,
+            ErrorKind.STAGE,
             f"the file system keeps no owners and permissions, on {directory.parent}",
             hint="a race holds your environment: name another disk with RV_RACE_ROOT=/path",
         )
@@ -80,7 +80,7 @@ def _owner(uid: int) -> str:
 
 def _unsafe(root: Path, why: str) -> RvError:
     return RvError(
-        Kind.STAGE,
+        ErrorKind.STAGE,
         f"another user could change your races there: {why}, on {root}",
         hint="name a directory of your own with RV_RACE_ROOT=/path (chmod go-w where it is yours)",
     )

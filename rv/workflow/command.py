@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.command import Command, Launcher, Pins
 from rv.workflow.launchers import Launch, is_prefix, read_launch, word_set
 from rv.workflow.shellwords import SimpleCommand, Word, simple_commands
@@ -69,7 +69,7 @@ def _quoted(words: Sequence[str]) -> Iterator[str]:
 
 def _empty() -> RvError:
     return RvError(
-        Kind.USAGE, "the command is empty", hint="name a program, such as python train.py"
+        ErrorKind.USAGE, "the command is empty", hint="name a program, such as python train.py"
     )
 
 
@@ -84,7 +84,7 @@ class _Script:
 
 def _read(text: str, around: Surroundings) -> Command:
     if "\0" in text:
-        raise RvError(Kind.USAGE, "the command holds a NUL byte, which no shell can run")
+        raise RvError(ErrorKind.USAGE, "the command holds a NUL byte, which no shell can run")
     commands = simple_commands(text)
     if not commands:
         raise _empty()
@@ -145,7 +145,7 @@ def _missing(name: str, around: Surroundings) -> RvError:
     where = "" if name.startswith("/") else " in the current directory"
     otherwise = f"go to its folder; bundled scripts: {', '.join(bundled) or 'none'}"
     hint = f"did you mean {near[0]}?" if near else otherwise
-    return RvError(Kind.USAGE, f"no {name}{where}", hint=hint)
+    return RvError(ErrorKind.USAGE, f"no {name}{where}", hint=hint)
 
 
 def _rewritten(text: str, scripts: Sequence[_Script]) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceStatus
 from rv.race.advance import advance
@@ -139,14 +139,14 @@ def find_races(words: Sequence[str], target: Target) -> tuple[Race, ...]:
     races = load_races(target.race_root, target.key, target.transport)
     if not words:
         if not races:
-            raise RvError(Kind.USAGE, f"no races on {target.label}", hint="rv up starts one")
+            raise RvError(ErrorKind.USAGE, f"no races on {target.label}", hint="rv up starts one")
         return races[:1]
     return tuple(_find(word, races, target) for word in words)
 
 
 def _find(word: str, races: Sequence[Race], target: Target) -> Race:
     if not word:
-        raise RvError(Kind.USAGE, "a race's name is empty", hint="rv ps -a lists races")
+        raise RvError(ErrorKind.USAGE, "a race's name is empty", hint="rv ps -a lists races")
     for race in races:
         if word in (race.race_id, race.name, *race.job_names):
             return race
@@ -159,7 +159,7 @@ def _find(word: str, races: Sequence[Race], target: Target) -> Race:
     if len(begun) == 1:
         return begun[0]
     what = "fits several races" if begun else "is no race here"
-    raise RvError(Kind.USAGE, f"{word!r} {what}", hint="rv ps -a lists them")
+    raise RvError(ErrorKind.USAGE, f"{word!r} {what}", hint="rv ps -a lists them")
 
 
 def open_races(target: Target) -> tuple[Race, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from rv import bundle
 from rv.accept.avoided import reasons
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, RaceStatus
 from rv.models.request import Request
@@ -56,12 +56,14 @@ def read_template(name: str) -> str:
     """Read a template, the user's own before the bundled one."""
     found = bundle.find(bundle.Kind.TEMPLATES, name, bundle.user_config_dir())
     if found is None:
-        raise RvError(Kind.CONFIG, f"no template {name!r}", hint="see templates/ for their names")
+        raise RvError(
+            ErrorKind.CONFIG, f"no template {name!r}", hint="see templates/ for their names"
+        )
     try:
         return found.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RvError(
-            Kind.CONFIG, f"{found}: cannot be read: {error}", hint="rename it to do without"
+            ErrorKind.CONFIG, f"{found}: cannot be read: {error}", hint="rename it to do without"
         ) from error
 
 
@@ -186,8 +188,8 @@ def _all_refused(fates: list[Submitted]) -> bool:
 def _refused(fates: list[Submitted]) -> RvError:
     text = fates[0].text
     if all(fate.outcome is Outcome.UNSENT for fate in fates):
-        return RvError(Kind.STAGE, text, hint="name another disk with RV_RACE_ROOT=/path")
-    kind = Kind.LIMIT if "MaxSubmit" in text or "policy" in text else Kind.REFUSED
+        return RvError(ErrorKind.STAGE, text, hint="name another disk with RV_RACE_ROOT=/path")
+    kind = ErrorKind.LIMIT if "MaxSubmit" in text or "policy" in text else ErrorKind.REFUSED
     return RvError(
         kind,
         f"Slurm refused every job: {text}",

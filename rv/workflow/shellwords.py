@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 _BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*")
 _COMMENT: Final = re.compile(r"#[^\n]*")
@@ -202,7 +202,7 @@ class _Reader:
     def _next(self) -> str:
         if self._at >= len(self._text):
             raise RvError(
-                Kind.USAGE,
+                ErrorKind.USAGE,
                 f"the command ends inside a quote or a parenthesis: {self._text!r}",
                 hint="close it, or give the words one by one after --",
             )

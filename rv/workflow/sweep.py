@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from rv.accept.sweeps import NodeState, Stage, Sweep, next_nodes, save
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.race import Marks, RaceStatus
 from rv.models.request import Request
 from rv.models.site import Site
@@ -96,7 +96,7 @@ class Sweeper:
         try:
             flow.start(made, self.target, self.sink, detached=True)
         except RvError as error:
-            if error.kind is not Kind.LIMIT or not before:
+            if error.kind is not ErrorKind.LIMIT or not before:
                 return self._not_sent(sweep, node, error.message)
             self.target.transport.remove(self._directory(race))  # Slurm took none of its jobs
             return self._not_sent(sweep, node, "")

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Snapshot
 from rv.race.queue import Queue
 from rv.slurm.cache import SnapshotCache
@@ -84,7 +84,7 @@ def saved_cluster(path: str) -> SavedCluster:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise RvError(
-            Kind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
+            ErrorKind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
         ) from error
     return SavedCluster(label=f"snapshot {path}", snapshot=read_snapshot(text, path))
 
@@ -100,7 +100,7 @@ def locate(cluster: str, environ: Mapping[str, str]) -> Target:
         return _sandbox(name, environ)
     if kind not in ("", "local"):
         raise RvError(
-            Kind.CONFIG, f"no cluster {cluster!r} is known", hint="use local or sandbox[:NAME]"
+            ErrorKind.CONFIG, f"no cluster {cluster!r} is known", hint="use local or sandbox[:NAME]"
         )
     if not cluster and not _has_slurm(environ) and (found := _live_sandbox("", environ)):
         return found
@@ -127,7 +127,7 @@ def _sandbox(name: str, environ: Mapping[str, str]) -> Target:
     found = _live_sandbox(name, environ)
     if found is None:
         raise RvError(
-            Kind.SANDBOX,
+            ErrorKind.SANDBOX,
             f"sandbox {name or 'default'} is not up",
             hint=f"rv sandbox up{f' --name {name}' if name else ''}",
         )
@@ -161,7 +161,7 @@ def _target(key: str, label: str, environ: Mapping[str, str]) -> Target:
     sbatch = shutil.which("sbatch", path=environment["PATH"])
     if sbatch is None:
         raise RvError(
-            Kind.UNREACHABLE,
+            ErrorKind.UNREACHABLE,
             "no Slurm commands on PATH",
             hint="load the site's slurm module, or try rv sandbox up",
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.race.directory import MARKS, read_marks
 from rv.race.observe import load_marks
 from rv.transport.local import LocalTransport
@@ -56,7 +56,7 @@ def test_what_the_disk_says_is_a_sentence_with_a_remedy(
     ):
         with pytest.raises(RvError) as caught:
             act()
-        assert caught.value.kind is Kind.STAGE
+        assert caught.value.kind is ErrorKind.STAGE
         assert said in caught.value.message
         assert "RV_RACE_ROOT" in caught.value.hint
     assert [path.name for path in tmp_path.rglob("*")] == ["there"]

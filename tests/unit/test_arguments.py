@@ -3,7 +3,7 @@
 import pytest
 
 from rv.cli.arguments import split_arguments
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 TAKES_VALUE = {"--gpu": True, "-g": True, "--mig": False, "--time": True, "-d": False, "-p": True}
 
@@ -52,7 +52,7 @@ def test_an_option_after_several_words_is_nobodys(arguments):
     """It could be the program's own: the error shows both ways to say what is meant."""
     with pytest.raises(RvError) as caught:
         split_arguments(arguments.split(), TAKES_VALUE)
-    assert caught.value.kind is Kind.USAGE
+    assert caught.value.kind is ErrorKind.USAGE
     assert " -- " in caught.value.hint
     assert 'rv run "' in caught.value.hint
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.workflow import target
 
 ROOT = Path(__file__).parents[2]
@@ -159,7 +159,7 @@ def test_without_slurm_the_sandbox_is_offered(monkeypatch, tmp_path):
     monkeypatch.setattr(target, "_SYSTEM_PATH", str(tmp_path))
     with pytest.raises(RvError) as caught:
         target.locate("local", {"PATH": str(tmp_path)})
-    assert caught.value.kind is Kind.UNREACHABLE
+    assert caught.value.kind is ErrorKind.UNREACHABLE
     assert "rv sandbox up" in caught.value.hint
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.command import Command, Launcher, Pins
 from rv.workflow.command import Surroundings, from_line, from_words
 from rv.workflow.shellwords import simple_commands
@@ -207,7 +207,7 @@ def test_missing_script_is_a_usage_error(text: str, message: str, hint: str) -> 
     with pytest.raises(RvError) as caught:
         from_line(text, AROUND)
 
-    assert (Kind.USAGE, message) == (caught.value.kind, caught.value.message)
+    assert (ErrorKind.USAGE, message) == (caught.value.kind, caught.value.message)
     assert hint in caught.value.hint
 
 
@@ -262,7 +262,7 @@ def test_unbalanced_text_is_a_usage_error(text: str) -> None:
     with pytest.raises(RvError, match="ends inside a quote") as caught:
         from_line(text, AROUND)
 
-    assert Kind.USAGE is caught.value.kind
+    assert ErrorKind.USAGE is caught.value.kind
 
 
 def test_nul_is_refused() -> None:
@@ -336,7 +336,7 @@ def test_leading_assignment_is_one_for_bash() -> None:
     assert ran.stdout == "a b\n"
 
 
-def refusal(read: Callable[[], Command]) -> Kind | None:
+def refusal(read: Callable[[], Command]) -> ErrorKind | None:
     """Say why a command was refused; any other exception goes through and fails the test."""
     try:
         read()
@@ -349,7 +349,7 @@ def refusal(read: Callable[[], Command]) -> Kind | None:
 @given(SHELLISH | st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text makes anything but an `RvError`, and the line stays as typed."""
-    if refusal(lambda: from_line(text, NOTHING)) is not Kind.USAGE:
+    if refusal(lambda: from_line(text, NOTHING)) is not ErrorKind.USAGE:
         assert text == from_line(text, NOTHING).line.replace('"$RV_PYTHON" ', "")
 
 
@@ -367,4 +367,4 @@ def test_quoted_words_are_read_back(words: list[str]) -> None:
 @given(st.lists(TEXT | SHELLISH, max_size=6))
 def test_any_argv_is_read_or_refused(words: list[str]) -> None:
     """No argv makes anything but an `RvError` either."""
-    assert refusal(lambda: from_words(words, NOTHING)) in {None, Kind.USAGE}
+    assert refusal(lambda: from_words(words, NOTHING)) in {None, ErrorKind.USAGE}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rv.cli.defaults import read_config
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.request import Request
 from rv.models.site import Ceiling, Price, Site
 from rv.planner import load_catalogue, plan
@@ -91,7 +91,7 @@ def test_slips_are_named_with_file_and_line(files, text, line, message, hint, si
     path = files(text, site_s=site_s)
     with pytest.raises(RvError) as caught:
         read_config()
-    assert caught.value.kind is Kind.CONFIG
+    assert caught.value.kind is ErrorKind.CONFIG
     assert caught.value.message.startswith(f"{path}:{line}: ")
     assert message in caught.value.message
     assert hint in caught.value.hint

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.command import Command, Launcher
 from rv.models.plan import Submission
 from rv.models.race import Chain, Entry
@@ -175,7 +175,7 @@ def test_a_race_directory_arrives_or_is_refused(tmp_path: Path, text: str) -> No
     if "\\" in text or re.search(r"[\x00-\x1f\x7f]", text):
         with pytest.raises(RvError) as caught:
             script_of(race_dir=f"/{text}")
-        assert caught.value.kind in (Kind.STAGE, Kind.USAGE)
+        assert caught.value.kind in (ErrorKind.STAGE, ErrorKind.USAGE)
         return
     script = script_of(race_dir=f"/{text}")
     assert is_whole(script)
@@ -202,7 +202,7 @@ def test_a_value_of_an_sbatch_line_is_one_option(field: str, text: str) -> None:
     if re.search(r"[\x00-\x1f\x7f]", text):
         with pytest.raises(RvError) as caught:
             script_of(**{field: value})
-        assert caught.value.kind is Kind.USAGE
+        assert caught.value.kind is ErrorKind.USAGE
         return
     lines = script_of(**{field: value}).split("\n")
     usual = script_of(**{field: (("reservation", "x"),) if field == "extra" else "x"}).split("\n")
@@ -239,14 +239,14 @@ def test_a_nul_is_refused(field: str) -> None:
     value: object = Command(line="a\0b") if field == "command" else "/a\0b"
     with pytest.raises(RvError) as caught:
         script_of(**{field: value})
-    assert caught.value.kind is Kind.USAGE
+    assert caught.value.kind is ErrorKind.USAGE
 
 
 def test_a_command_that_no_program_could_be_given_is_refused() -> None:
     """Linux takes 128 KiB an argument: the job would fail after its claim."""
     with pytest.raises(RvError) as caught:
         script_of(command=Command(line="x" * (128 << 10)))
-    assert (caught.value.kind, bool(caught.value.hint)) == (Kind.USAGE, True)
+    assert (caught.value.kind, bool(caught.value.hint)) == (ErrorKind.USAGE, True)
 
 
 @given(VALUES, ONE_LINE)
@@ -318,7 +318,7 @@ def test_a_template_that_forgets_to_quote_is_an_error(expression: str) -> None:
     job = Submission(number=1, strategies=(strategy(),))
     with pytest.raises(RvError) as caught:
         render(job, facts(modules=("a",)), read)
-    assert caught.value.kind is Kind.CONFIG
+    assert caught.value.kind is ErrorKind.CONFIG
     assert "template" in caught.value.message
     assert caught.value.hint
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
 from rv.models.request import Request
 from rv.models.site import Price, Site
@@ -146,7 +146,7 @@ def test_what_nobody_prices_is_left_out_under_max_cost():
     assert reasons(made)["a40/gpu"].startswith("nobody prices it: no price of a40 in a conf")
     with pytest.raises(RvError) as caught:
         require_feasible(made, Request())
-    assert caught.value.kind is Kind.INFEASIBLE
+    assert caught.value.kind is ErrorKind.INFEASIBLE
     assert "--max-cost" in caught.value.message
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.plan import Mode
 from rv.models.request import Request
 from rv.planner import load_catalogue, load_families, plan
@@ -27,7 +27,7 @@ def broken(load, folder):
     """Return the error of loading."""
     with pytest.raises(RvError) as caught:
         load(folder)
-    assert caught.value.kind is Kind.CONFIG
+    assert caught.value.kind is ErrorKind.CONFIG
     return caught.value
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.request import Request
 from tests.unit.planner_clusters import campus, ids, nodes, partition, planned, reasons, snapshot
 
@@ -84,10 +84,10 @@ def test_whole_gpus_never_come_from_slices():
 @pytest.mark.parametrize(
     ("asked", "kind", "words"),
     [
-        ({"mig": True, "gpus": 2}, Kind.USAGE, "one MIG slice"),
-        ({"mig": True, "types": ("a40",)}, Kind.USAGE, "exclude each other"),
-        ({"types": ("7g.80gb",)}, Kind.INFEASIBLE, "no MIG slice 7g.80gb"),
-        ({"mig": True, "partitions": ("gpu-a40",)}, Kind.INFEASIBLE, "no MIG slices"),
+        ({"mig": True, "gpus": 2}, ErrorKind.USAGE, "one MIG slice"),
+        ({"mig": True, "types": ("a40",)}, ErrorKind.USAGE, "exclude each other"),
+        ({"types": ("7g.80gb",)}, ErrorKind.INFEASIBLE, "no MIG slice 7g.80gb"),
+        ({"mig": True, "partitions": ("gpu-a40",)}, ErrorKind.INFEASIBLE, "no MIG slices"),
     ],
 )
 def test_wishes_that_no_slice_meets(asked, kind, words):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.request import Request
 from rv.models.snapshot import Association
 from rv.planner import require_feasible
@@ -27,14 +27,17 @@ def infeasible(cluster=None, **asked):
 def test_unknown_type_names_the_nearest():
     """And lists the types that are here."""
     error = refused(types=("a1000",))
-    assert (error.kind, error.message) == (Kind.USAGE, "unknown GPU type 'a1000', nearest: a100")
+    assert (error.kind, error.message) == (
+        ErrorKind.USAGE,
+        "unknown GPU type 'a1000', nearest: a100",
+    )
     assert "h200" in error.hint
 
 
 def test_known_type_that_is_not_here():
     """A model of the catalogue is infeasible, not a slip of the pen."""
     error = refused(types=("b200",))
-    assert error.kind is Kind.INFEASIBLE
+    assert error.kind is ErrorKind.INFEASIBLE
     assert "no b200" in error.message
     assert "a100-80" in error.hint
 
@@ -51,7 +54,7 @@ def test_known_type_that_is_not_here():
 def test_unknown_names(asked, message):
     """Each kind of name is checked against what the cluster has."""
     error = refused(**asked)
-    assert (error.kind, error.message) == (Kind.USAGE, message)
+    assert (error.kind, error.message) == (ErrorKind.USAGE, message)
 
 
 def test_unknown_account():
@@ -90,7 +93,7 @@ def test_partition_limits_the_choice():
 def test_impossible_count_is_infeasible():
     """No cluster has a thousand of them; the sentence counts what there is."""
     error = infeasible(gpus=1000, types=("a40",))
-    assert error.kind is Kind.INFEASIBLE
+    assert error.kind is ErrorKind.INFEASIBLE
     assert "1000 a40 GPUs" in error.message
     assert "a node has at most 8 GPUs" in error.message
 
@@ -98,7 +101,7 @@ def test_impossible_count_is_infeasible():
 def test_a_limit_is_a_limit():
     """Where a QOS speaks the kind says so."""
     error = infeasible(gpus=8, types=("h200",))
-    assert error.kind is Kind.LIMIT
+    assert error.kind is ErrorKind.LIMIT
     assert "QOS h200 allows 4 GPUs per user, 8 asked" in error.message
 
 
@@ -106,7 +109,10 @@ def test_a_cluster_without_gpus():
     """Nothing to name, still one sentence."""
     members = nodes("c", 1)
     error = infeasible(snapshot((partition("cpu", members), members)))
-    assert (error.kind, error.message) == (Kind.INFEASIBLE, "this cluster has no GPUs to offer")
+    assert (error.kind, error.message) == (
+        ErrorKind.INFEASIBLE,
+        "this cluster has no GPUs to offer",
+    )
 
 
 def test_a_feasible_plan_raises_nothing():

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
 from rv.models.plan import Estimate, Source
 from rv.models.request import Fanout, Request
@@ -223,7 +223,7 @@ def test_max_submit_headroom_is_respected():
     request = Request(gpus=8)
     with pytest.raises(RvError, match="no room for more jobs") as caught:
         require_feasible(planned(request, full), request)
-    assert caught.value.kind is Kind.LIMIT
+    assert caught.value.kind is ErrorKind.LIMIT
 
 
 def six_models(mine, above):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rv
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.ui import console
 
 CONTROL = re.compile(r"[^\n\x20-\x7e\xa1-\U0010ffff]|[\u200b-\u200f\u2028-\u202e\u2060-\u206f]")
@@ -22,8 +22,8 @@ PRINTERS: dict[str, Callable[[str], None]] = {
     "say": console.say,
     "notice": console.notice,
     "answer": console.answer,
-    "error": lambda text: console.error(RvError(Kind.REFUSED, text, hint=text)),
-    "error as JSON": lambda text: console.error_json(RvError(Kind.REFUSED, text, hint=text)),
+    "error": lambda text: console.error(RvError(ErrorKind.REFUSED, text, hint=text)),
+    "error as JSON": lambda text: console.error_json(RvError(ErrorKind.REFUSED, text, hint=text)),
     "JSON": lambda text: console.emit_json({text: [text]}),
 }
 
@@ -50,7 +50,7 @@ def test_clean(name: str) -> None:
 
 def test_an_error_is_one_line_and_its_hint_another() -> None:
     """Newlines in what Slurm said do not make more."""
-    failure = RvError(Kind.REFUSED, "a\nb\r\nc\u2028d", hint="x\ny")
+    failure = RvError(ErrorKind.REFUSED, "a\nb\r\nc\u2028d", hint="x\ny")
     assert printed(lambda _: console.error(failure), "").splitlines() == [
         "error[refused]: a b c d",
         "  hint: x y",

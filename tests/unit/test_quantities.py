@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.quantities import (
     parse_duration,
     parse_memory_mib,
@@ -81,7 +81,7 @@ def test_other_durations_are_refused(text: str) -> None:
     with pytest.raises(RvError, match="is not a duration") as caught:
         parse_duration(text)
 
-    assert Kind.USAGE is caught.value.kind
+    assert ErrorKind.USAGE is caught.value.kind
     assert "90m" in caught.value.hint
     assert len(caught.value.message) < 100
 
@@ -131,7 +131,7 @@ def test_other_amounts_of_memory_are_refused(text: str) -> None:
     with pytest.raises(RvError, match="is not an amount of memory") as caught:
         parse_memory_mib(text)
 
-    assert Kind.USAGE is caught.value.kind
+    assert ErrorKind.USAGE is caught.value.kind
     assert "32G" in caught.value.hint
     assert len(caught.value.message) < 100
 

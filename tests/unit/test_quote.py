@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.render import quote
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=200)
@@ -41,7 +41,7 @@ def test_a_nul_is_refused(before, after):
     """No argument of a program can hold one."""
     with pytest.raises(RvError) as caught:
         quote.shell(f"{before}\0{after}")
-    assert caught.value.kind is Kind.USAGE
+    assert caught.value.kind is ErrorKind.USAGE
 
 
 @given(PRINTABLE)
@@ -59,7 +59,7 @@ def test_a_control_character_is_refused_in_a_directive(before, control, after):
     """An sbatch line cannot hold one: a newline would begin a line of its own."""
     with pytest.raises(RvError) as caught:
         quote.directive(before + control + after)
-    assert caught.value.kind is Kind.USAGE
+    assert caught.value.kind is ErrorKind.USAGE
     assert caught.value.hint
 
 
@@ -84,5 +84,5 @@ def test_a_backslash_in_an_output_path_is_refused():
     """Slurm would drop it, and write somewhere else."""
     with pytest.raises(RvError) as caught:
         quote.path_pattern("/scratch/a\\b")
-    assert caught.value.kind is Kind.STAGE
+    assert caught.value.kind is ErrorKind.STAGE
     assert "RV_RACE_ROOT" in caught.value.hint

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.sandbox import schema
 
 GOOD = """\
@@ -86,7 +86,7 @@ def test_a_faulty_profile_is_answered_with_the_line(
     """The message has file, line and key; the hint the nearest key."""
     with pytest.raises(RvError) as caught:
         schema.parse(GOOD.replace(before, after, 1), where="x.yaml")
-    assert caught.value.kind is Kind.SANDBOX
+    assert caught.value.kind is ErrorKind.SANDBOX
     assert said in caught.value.message
     assert f"x.yaml, line {line}:" in caught.value.message
     assert "\n" not in caught.value.message

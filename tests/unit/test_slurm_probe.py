@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.slurm.assemble import build_snapshot
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.frames import Frame, framing_script, parse_frames, write_frames
@@ -120,7 +120,7 @@ def test_silent_controller(name: str) -> None:
     )
     with pytest.raises(RvError) as caught:
         snapshot_of(Cluster(frames() | {name: bad}))
-    assert caught.value.kind is Kind.UNREACHABLE
+    assert caught.value.kind is ErrorKind.UNREACHABLE
     assert caught.value.message.endswith("slurm_load: Unable to contact slurm controller")
     assert caught.value.hint
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
 from rv.models.snapshot import Association, Limits, QueuedJob, Reservation
 from rv.slurm.saved import read_snapshot, write_snapshot
@@ -82,7 +82,7 @@ def test_what_is_no_snapshot_is_refused(damage):
     damage(fields)
     with pytest.raises(RvError) as refused:
         read_snapshot(json.dumps(fields), "c.json")
-    assert refused.value.kind is Kind.CONFIG
+    assert refused.value.kind is ErrorKind.CONFIG
     assert refused.value.message.startswith("c.json is no snapshot")
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord, JobState
 from rv.models.plan import Exclusion, Plan, PoolView, Submission
 from rv.models.race import Entry, RaceStatus
@@ -98,8 +98,8 @@ def test_nothing_of_a_cluster_controls_the_terminal(
     follower.submitted([Submitted(number=1, outcome=Outcome.REFUSED, text=text)])
     follower.status(status)
     follower.finish(status)
-    console.error(RvError(Kind.REFUSED, text, hint=text))
-    console.error_json(RvError(Kind.REFUSED, text, hint=text))
+    console.error(RvError(ErrorKind.REFUSED, text, hint=text))
+    console.error_json(RvError(ErrorKind.REFUSED, text, hint=text))
     console.emit_json(race_document(status))
     shown = capsys.readouterr()
     assert not CONTROL.search(shown.out)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rv.accept.report.page import Page
 from rv.accept.report.write import as_html, as_markdown
-from rv.errors import Kind, RvError
+from rv.errors import ErrorKind, RvError
 
 HTML = "report.html"
 MARKDOWN = "report.md"
@@ -29,7 +29,7 @@ def write(page: Page, folder: Path) -> bool:
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(
-            Kind.STAGE,
+            ErrorKind.STAGE,
             f"the report cannot be written: {why}, on {error.filename or folder}",
             hint="--output DIR writes it elsewhere",
         ) from error
