@@ -52,7 +52,7 @@ def list_payloads(*, json: JsonOption = False) -> None:
     if json:
         console.emit_json(payloads_document(PAYLOADS, names))
     else:
-        console.answer(payloads_text(PAYLOADS, names))
+        console.answer(*payloads_text(PAYLOADS, names))
 
 
 @with_request_options
@@ -208,7 +208,7 @@ def compare_runs(
     if json:
         console.emit_json(comparison_document(found))
     else:
-        console.answer(comparison_text(found))
+        console.answer(*comparison_text(found))
 
 
 @app.command("export")
@@ -254,7 +254,7 @@ def show_history(
 
     if runs:
         kept = records()
-        console.emit_json(runs_document(kept)) if json else console.answer(runs_text(kept))
+        console.emit_json(runs_document(kept)) if json else console.answer(*runs_text(kept))
         return
     measured = history().all(gpu=gpu)
     if export:
@@ -264,7 +264,7 @@ def show_history(
     if json:
         console.emit_json(trends_document(found))
     else:
-        console.answer(trends_text(found))
+        console.answer(*trends_text(found))
 
 
 baseline = typer.Typer(
@@ -294,7 +294,7 @@ def show_baselines(
     if json:
         console.emit_json(baselines_document(values))
     else:
-        console.answer(baselines_text(values))
+        console.answer(*baselines_text(values))
 
 
 @baseline.command("make")

@@ -9,8 +9,7 @@ from rv.ui import console
 @with_request_options
 def cost(*, options: RequestOptions) -> None:
     """Compare GPU models: what a request would cost on each, and when it would start."""
-    from rv.ui.documents import costs_document
-    from rv.ui.tables import costs_text
+    from rv.ui.plans import costs_document, costs_text
     from rv.workflow.overview import compare
 
     target = session.planning_target(options.cluster, options.snapshot)
@@ -19,7 +18,7 @@ def cost(*, options: RequestOptions) -> None:
     if options.json:
         console.emit_json(costs_document(plan, best))
     else:
-        console.answer(costs_text(plan, best))
+        console.answer(*costs_text(plan, best))
 
 
 def register(app: "typer.Typer") -> None:

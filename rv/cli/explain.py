@@ -19,7 +19,7 @@ def explain(
     json: JsonOption = False,
 ) -> None:
     """Tell why a race still waits: reasons, places in line, and what would start now."""
-    from rv.ui.explain import explanation_document, explanation_text
+    from rv.ui.explanation import explanation_document, explanation_text
     from rv.workflow.explain import explain_race
     from rv.workflow.history import find_races
 
@@ -30,7 +30,7 @@ def explain(
         console.emit_json(explanation_document(told))
     else:
         console.say(f"on {here.target.label}")
-        console.answer(explanation_text(told, here.now))
+        console.answer(*explanation_text(told, here.now))
 
 
 def register(app: typer.Typer) -> None:

@@ -41,7 +41,7 @@ def finish(
     if options.json:
         console.emit_json(run_document(run))
     else:
-        console.answer(run_text(run))
+        console.answer(*run_text(run))
     raise typer.Exit(exit_code(run.results, strict=strict, skip=skip_exit_code))
 
 

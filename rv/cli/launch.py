@@ -19,8 +19,7 @@ _HELD: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
 
 def dry_run(options: RequestOptions, command: Command | None) -> None:
     """Show what would be submitted, and submit nothing."""
-    from rv.ui.documents import plan_document
-    from rv.ui.tables import plan_text
+    from rv.ui.plans import plan_document, plan_text
     from rv.workflow.launch import prepare
 
     request = build_request(options, command)
@@ -31,7 +30,7 @@ def dry_run(options: RequestOptions, command: Command | None) -> None:
     if options.json:
         console.emit_json(plan_document(made.plan, made.names, made.scripts))
     else:
-        console.answer(plan_text(made.plan, made.sbatch_lines, made.request.widen_after))
+        console.answer(*plan_text(made.plan, made.sbatch_lines, made.request.widen_after))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,7 +174,7 @@ def _again(
 
 
 def _finish(raced: Raced, options: RequestOptions) -> None:
-    from rv.ui.documents import race_document
+    from rv.ui.races import race_document
     from rv.workflow.history import tidy
     from rv.workflow.outcome import exit_code
 
@@ -187,7 +186,7 @@ def _finish(raced: Raced, options: RequestOptions) -> None:
 
 def _detached(race: Race, options: RequestOptions) -> None:
     from rv.models.race import RaceState, RaceStatus
-    from rv.ui.documents import race_document
+    from rv.ui.races import race_document
 
     if options.json:
         console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))

@@ -49,8 +49,8 @@ def logs(
 
 def _follow(here: session.Session, race: "Race", node: int | None, *, json: bool) -> int:
     from rv.race.watch import Watch
-    from rv.ui.documents import race_document
     from rv.ui.follow import Follower
+    from rv.ui.races import race_document
     from rv.workflow.outcome import exit_code
 
     sink = Follower(json_only=json)

@@ -18,8 +18,7 @@ def ps(
     json: JsonOption = False,
 ) -> None:
     """List races: what waits, what runs, and how it ended; put in order what a client left."""
-    from rv.ui.documents import races_document
-    from rv.ui.tables import races_text
+    from rv.ui.races import races_document, races_text
     from rv.workflow.history import list_races
 
     here = session.open_session(cluster)
@@ -33,7 +32,7 @@ def ps(
         console.emit_json(races_document(recent))
     else:
         console.say(f"on {here.target.label}")
-        console.answer(races_text(recent, here.now))
+        console.answer(*races_text(recent, here.now))
 
 
 def register(app: typer.Typer) -> None:

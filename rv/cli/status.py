@@ -18,8 +18,7 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show free and total GPUs of each model, who waits for them, and your limits."""
-    from rv.ui.documents import overview_document
-    from rv.ui.tables import overview_text
+    from rv.ui.plans import overview_document, overview_text
     from rv.workflow.overview import look
 
     target = session.planning_target(cluster, snapshot)
@@ -28,7 +27,7 @@ def status(
     if json:
         console.emit_json(overview_document(pools))
     else:
-        console.answer(overview_text(pools))
+        console.answer(*overview_text(pools))
 
 
 def register(app: typer.Typer) -> None:

@@ -83,7 +83,7 @@ def sweep(options: RequestOptions, wish: Wish) -> None:
     if options.json:
         console.emit_json(sweep_document(run, bad))
     else:
-        console.answer(sweep_text(run))
+        console.answer(*sweep_text(run))
         if bad:
             console.answer("\n" + admin_text(bad, here.target.label))
     raise typer.Exit(exit_code(run.results, strict=wish.strict, skip=wish.skip_exit_code))

@@ -11,12 +11,12 @@ from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.store import Run
 from rv.accept.verdict import verdict
 from rv.models.quantities import short_duration
-from rv.ui.tables import columns
+from rv.ui.tables import Part, Table
 
 _TOLD = (Status.FAIL, Status.ERROR, Status.WARN, Status.SKIP)
 
 
-def payloads_text(payloads: Sequence[Payload], bundled: Collection[str]) -> str:
+def payloads_text(payloads: Sequence[Payload], bundled: Collection[str]) -> list[Part]:
     """List payloads; one that this rv does not carry says so."""
     head = ("PAYLOAD", "PROFILES", "STARTED BY", "TESTS")
     rows = [
@@ -28,7 +28,7 @@ def payloads_text(payloads: Sequence[Payload], bundled: Collection[str]) -> str:
         )
         for p in payloads
     ]
-    return columns([head, *rows])
+    return [Table(head=head, rows=rows)]
 
 
 def payloads_document(payloads: Sequence[Payload], bundled: Collection[str]) -> dict[str, Any]:
@@ -47,19 +47,19 @@ def payloads_document(payloads: Sequence[Payload], bundled: Collection[str]) -> 
     }
 
 
-def run_text(run: Run) -> str:
+def run_text(run: Run) -> list[Part]:
     """The verdict table of a run, its findings below, and the verdict on the last line."""
     head = ("PAYLOAD", "NODE", "VERDICT", "TESTS", "TIME", "WHY")
     rows = [_result_row(result) for result in run.results]
-    parts = [columns([head, *rows])]
+    parts: list[Part] = [Table(head=head, rows=rows)]
     findings = [*dict.fromkeys(_findings(run.results))]
     if findings:
-        parts.append(columns([("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO"), *findings]))
+        parts.append(Table(head=("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO"), rows=findings))
     parts.extend(run.faults)
     counts = [(s, sum(r.status is s for r in run.results)) for s in Status]
     told = ", ".join(f"{count} {status}" for status, count in counts if count)
     parts.append(f"acceptance of {run.record.race_id}: {verdict(run.results)} ({told})")
-    return "\n\n".join(parts)
+    return parts
 
 
 def _result_row(result: RunResult) -> tuple[str, ...]:
@@ -88,22 +88,22 @@ def _findings(results: Sequence[RunResult]) -> Iterator[tuple[str, ...]]:
                 yield name, where or "-", test.code or "-", *blame(test)
 
 
-def sweep_text(run: Run) -> str:
+def sweep_text(run: Run) -> list[Part]:
     """A row a node: its verdict, what each payload said, and the first reason that is none."""
     names = dict.fromkeys(result.test_type for result in run.results)
     head = ("NODE", "VERDICT", *(name.upper() for name in names), "WHY")
     rows = [_node_row(node, run, tuple(names)) for node in run.record.nodes]
-    parts = [columns([head, *rows])]
+    parts: list[Part] = [Table(head=head, rows=rows)]
     findings = [*dict.fromkeys(_findings(run.results))]
     if findings:
-        parts.append(columns([("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO"), *findings]))
+        parts.append(Table(head=("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO"), rows=findings))
     of = _nodes(run)
     counts = [
         (s, sum(worst([r.status for r in each]) is s for each in of.values())) for s in Status
     ]
     told = ", ".join(f"{count} {status}" for status, count in counts if count)
     parts.append(f"{run.record.race_id}: {verdict(run.results)} ({told})")
-    return "\n\n".join(parts)
+    return parts
 
 
 def _nodes(run: Run) -> dict[str, list[RunResult]]:

@@ -1,17 +1,19 @@
 """Print: the answer goes to stdout, the talk to stderr, errors as one line with a hint."""
 
 import json
+import shutil
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from rv.errors import RvError
 from rv.slurm.text import printable
+from rv.ui.tables import Part, Table
 
 
 def say(text: str) -> None:
     """Talk to the user, on stderr; nothing in the text can move the cursor."""
-    _write(sys.stderr, "\n".join(printable(line) for line in text.split("\n")) + "\n")
+    _write(sys.stderr, _printable_lines(text) + "\n")
 
 
 def notice(text: str) -> None:
@@ -19,9 +21,23 @@ def notice(text: str) -> None:
     say(printable(text))
 
 
-def answer(text: str) -> None:
-    """Give the answer, on stdout."""
-    _write(sys.stdout, "\n".join(printable(line) for line in text.split("\n")) + "\n")
+def answer(*parts: Part) -> None:
+    """Give the answer, on stdout, its parts with an empty line between them.
+
+    On a terminal the tables fit its width.
+    """
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    _write(sys.stdout, "\n\n".join(_shown(part, width) for part in parts) + "\n")
+
+
+def _shown(part: Part, width: int) -> str:
+    if isinstance(part, Table):
+        return part.on_terminal(width) if width else str(part)
+    return _printable_lines(part)
+
+
+def _printable_lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def emit_json(value: Mapping[str, Any]) -> None:
@@ -50,11 +66,6 @@ def raw(data: bytes, *, is_error: bool) -> None:
         stream.buffer.flush()
     except BrokenPipeError:
         _detach(stream)
-
-
-def is_terminal() -> bool:
-    """Whether a person sees stderr, where the talk goes."""
-    return sys.stderr.isatty()
 
 
 def _write(stream: Any, text: str) -> None:

@@ -1,14 +1,12 @@
 """Show a race as it happens: what was sent, who won, the command's output, and how it ended."""
 
-import signal
 from collections.abc import Sequence
-from datetime import timedelta
 
-from rv.models.quantities import short_duration
 from rv.models.race import Claim, RaceState, RaceStatus
 from rv.race.output import Chunk
 from rv.race.submit import Outcome, Submitted
 from rv.ui import console
+from rv.ui.races import ending, seconds_text
 from rv.ui.reasons import sentence
 
 
@@ -33,12 +31,12 @@ class Follower:
             elif fate.outcome is Outcome.UNSENT:
                 console.notice(f"job {fate.number} was not sent: {fate.text}")
             elif fate.outcome is Outcome.UNKNOWN:
-                console.notice(f"job {fate.number} is in doubt: {fate.text}; rv ps will tell")
+                console.notice(f"job {fate.number} is unconfirmed: {fate.text}; see rv ps")
 
     def status(self, status: RaceStatus) -> None:
-        """Say what is new: unfit nodes, the winner, the reason for waiting."""
+        """say what is new: rejected nodes, the winner, the reason for waiting."""
         for warning in status.warnings:
-            self._once(f"unfit or odd node {warning}")
+            self._once(f"node check: {warning}")
         claim = status.claim
         if claim is not None:
             entry = status.race.entry(claim.submission)
@@ -79,46 +77,4 @@ def _started(status: RaceStatus, claim: Claim) -> str:
         return f"segment {claim.segment} started {where}"
     waited = max(0.0, claim.started_at - status.race.submitted_at)
     strategy = status.race.strategy_of(claim.submission, claim) or "?"
-    return f"started {where} ({strategy}) after {_seconds(waited)}"
-
-
-def ending(status: RaceStatus) -> str:
-    """Put the end of a race into a sentence: state, code, wait, run, cost."""
-    parts = [f"race {status.race.race_id} {status.state}"]
-    if status.exit_code is not None:
-        parts.append(f"exit code {status.exit_code}{_signal_name(status.exit_code)}")
-    if status.started_at:
-        parts.append(f"waited {_seconds(max(0.0, status.started_at - status.race.submitted_at))}")
-    if status.started_at and status.ended_at:
-        ran = status.elapsed or 0.0
-        parts.append(f"ran {_seconds(ran)}{_in_segments(status)}")
-        parts.extend(_cost(status, ran))
-    told = status.state is RaceState.FAILED and status.exit_code is not None
-    if status.why and not told:
-        parts.append(status.why)
-    return ", ".join(parts)
-
-
-def _in_segments(status: RaceStatus) -> str:
-    count = status.claim.segment if status.claim else 1
-    return f" in {count} segments" if count > 1 else ""
-
-
-def _signal_name(code: int) -> str:
-    """Name the signal that 128 + n stands for, as in 137 (SIGKILL)."""
-    try:
-        return f" ({signal.Signals(code - 128).name})"
-    except ValueError:
-        return ""
-
-
-def _cost(status: RaceStatus, ran: float) -> list[str]:
-    entry = status.race.winner(status.claim) if status.claim else None
-    if entry is None or entry.cost is None or not entry.walltime:
-        return []
-    cost = entry.cost * ran / entry.walltime.total_seconds()
-    return [f"cost {cost:.2f} {entry.cost_unit}".rstrip()]
-
-
-def _seconds(value: float) -> str:
-    return short_duration(timedelta(seconds=round(value)))
+    return f"started {where} ({strategy}) after {seconds_text(waited)}"

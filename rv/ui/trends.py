@@ -10,21 +10,21 @@ from rv.accept.measurements import Measurement
 from rv.accept.store import RunRecord
 from rv.accept.trends import Trend, sparkline
 from rv.models.plain import plain
-from rv.ui.tables import columns
+from rv.ui.tables import Part, Table
 
 
-def trends_text(trends: Sequence[Trend]) -> str:
+def trends_text(trends: Sequence[Trend]) -> list[Part]:
     """A line for each number of each GPU; what is flagged says so, changes of software below."""
     if not trends:
-        return "no history: rv accept run and rv accept sweep write it"
+        return ["no history: rv accept run and rv accept sweep write it"]
     head = ("GPU", "NODE", "MEASURED", "RUNS", "MEDIAN", "LATEST", "CHANGE", "HISTORY", "FLAG")
-    table = columns([head, *(_trend_row(trend) for trend in trends)])
+    table = Table(head=head, rows=[_trend_row(trend) for trend in trends])
     notes = dict.fromkeys(
         f"{_subject(t.last)}: new software on {_day(c.time)}: {c.before} -> {c.after}"
         for t in trends
         for c in t.changes
     )
-    return "\n\n".join([table, *(["\n".join(notes)] if notes else [])])
+    return [table, *(["\n".join(notes)] if notes else [])]
 
 
 def _trend_row(trend: Trend) -> tuple[str, ...]:
@@ -68,10 +68,10 @@ def trends_document(trends: Sequence[Trend]) -> dict[str, Any]:
     }
 
 
-def runs_text(records: Sequence[RunRecord]) -> str:
+def runs_text(records: Sequence[RunRecord]) -> list[Part]:
     """List the runs kept here, the newest first."""
     if not records:
-        return "no runs are kept here"
+        return ["no runs are kept here"]
     head = ("RUN", "WHEN", "CLUSTER", "PROFILE", "ASKED", "NODES", "PAYLOADS")
     rows = [
         (
@@ -85,7 +85,7 @@ def runs_text(records: Sequence[RunRecord]) -> str:
         )
         for r in records
     ]
-    return columns([head, *rows])
+    return [Table(head=head, rows=rows)]
 
 
 def runs_document(records: Sequence[RunRecord]) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def runs_document(records: Sequence[RunRecord]) -> dict[str, Any]:
     return {"runs": [plain(record) for record in records]}
 
 
-def comparison_text(found: Comparison) -> str:
+def comparison_text(found: Comparison) -> list[Part]:
     """Numbers in both runs, the worst change first, and the verdicts that changed."""
     head = ("GPU", "MEASURED", "BEFORE", "AFTER", "CHANGE")
     rows = [
@@ -106,18 +106,18 @@ def comparison_text(found: Comparison) -> str:
         )
         for c in found.changes
     ]
-    parts = [columns([head, *rows])] if rows else ["nothing was measured in both"]
+    parts: list[Part] = [Table(head=head, rows=rows)] if rows else ["nothing was measured in both"]
     if found.turns:
         turned = [
             (f"{t.payload} {t.test} {t.device}".strip(), t.node, t.before or "-", t.after or "-")
             for t in found.turns
         ]
-        parts.append(columns([("VERDICT", "NODE", "BEFORE", "AFTER"), *turned]))
+        parts.append(Table(head=("VERDICT", "NODE", "BEFORE", "AFTER"), rows=turned))
     if found.only_before or found.only_after:
         parts.append(
             f"only in the first: {found.only_before}; only in the second: {found.only_after}"
         )
-    return "\n\n".join(parts)
+    return parts
 
 
 def comparison_document(found: Comparison) -> dict[str, Any]:
@@ -143,10 +143,10 @@ def comparison_document(found: Comparison) -> dict[str, Any]:
     }
 
 
-def baselines_text(values: Sequence[Baseline]) -> str:
+def baselines_text(values: Sequence[Baseline]) -> list[Part]:
     """References with where they are from."""
     if not values:
-        return "no references"
+        return ["no references"]
     head = ("GPU", "MEASURED", "GPUS", "VALUE", "KIND", "SOURCE")
     rows = [
         (
@@ -159,7 +159,7 @@ def baselines_text(values: Sequence[Baseline]) -> str:
         )
         for v in values
     ]
-    return columns([head, *rows])
+    return [Table(head=head, rows=rows)]
 
 
 def baselines_document(values: Sequence[Baseline]) -> dict[str, Any]:

@@ -190,7 +190,7 @@ def test_a_watched_race_that_is_deleted_while_it_waits(world: World) -> None:
     assert client.wait() == 1
     assert "its race directory was deleted" in client.err.splitlines()[-1]
     assert "Traceback" not in client.err
-    assert "in doubt" not in client.err
+    assert "unconfirmed" not in client.err
     eventually(lambda: not world.live_jobs())
     release()
     assert (world.starts(), world.ps(), world.races()) == (0, [], [])

@@ -87,7 +87,7 @@ def test_the_same_job_runs_elsewhere_when_a_node_frees(
     assert float(race.claim["started"]) - freed < 10
     assert rv.starts == {race.race_id: 1}
     assert race.submitted == {1: [job]}
-    assert "unfit or odd node b1" in err
+    assert "node check: b1" in err
 
 
 def test_a_missing_gpu_makes_a_node_unfit(rv: Rv) -> None:

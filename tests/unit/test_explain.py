@@ -22,7 +22,8 @@ from rv.models.snapshot import Limits, Qos, QueuedJob
 from rv.planner import Planner, changes, standing, without_jobs
 from rv.race.directory import read_record, record_text
 from rv.slurm.waiting import parse_waiting, waiting_script
-from rv.ui.explain import explanation_document, explanation_text
+from rv.ui.explanation import explanation_document, explanation_text
+from rv.ui.tables import plain_text
 from rv.workflow.explain import _jobs
 from tests.unit.planner_clusters import (
     CATALOGUE,
@@ -289,7 +290,7 @@ def test_all_that_is_said_of_a_race_that_waits():
         changes=(Change(options="--type a40", strategy=strategy),),
         notes=("A note.",),
     )
-    head, first, *rest = explanation_text(told, now=91.5).split("\n\n")
+    head, first, *rest = plain_text(explanation_text(told, now_s=91.5)).split("\n\n")
     assert head == "race abcdefgh has waited 1m30s"
     assert first.splitlines() == [
         "job 12: s1",
@@ -315,10 +316,10 @@ def test_all_that_is_said_of_a_race_that_waits():
 def test_nothing_would_help():
     """Said only where it has been tried."""
     waiting = ExplainedJob(job=job(1, JobState.PENDING, 12, "Resources"), partition="gpu")
-    assert "would start now" in explanation_text(explained(waiting), now=2)
+    assert "would start now" in plain_text(explanation_text(explained(waiting), now_s=2))
     old = RaceStatus(race=race(), state=RaceState.PENDING)
     told = Explanation(status=old, jobs=(waiting,), notes=("An older rv …",))
-    assert "would start now" not in explanation_text(told, now=2)
+    assert "would start now" not in plain_text(explanation_text(told, now_s=2))
 
 
 def test_a_race_that_does_not_wait_is_one_line():
@@ -326,6 +327,12 @@ def test_a_race_that_does_not_wait_is_one_line():
     claim = Claim(job_id=7, restart=0, submission=1, nodes="a1", host="a1", started_at=2.0)
     entry = Entry(number=1, name="rv-abcdefgh-1", strategy="s1")
     status = RaceStatus(race=race(entries=(entry,)), state=RaceState.RUNNING, claim=claim)
-    assert explanation_text(Explanation(status=status), 9) == "race abcdefgh runs on a1 as job 7"
+    assert (
+        plain_text(explanation_text(Explanation(status=status), 9))
+        == "race abcdefgh runs on a1 as job 7"
+    )
     over = RaceStatus(race=race(), state=RaceState.CANCELLED, why="stopped by rv")
-    assert explanation_text(Explanation(status=over), 9) == "race abcdefgh CANCELLED, stopped by rv"
+    assert (
+        plain_text(explanation_text(Explanation(status=over), 9))
+        == "race abcdefgh CANCELLED, stopped by rv"
+    )

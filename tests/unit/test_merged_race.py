@@ -10,8 +10,7 @@ from rv.race.directory import read_marks, read_record, record_text
 from rv.race.evidence import Evidence
 from rv.race.truth import resolve
 from rv.race.watch import Watch
-from rv.ui.documents import race_document
-from rv.ui.follow import ending
+from rv.ui.races import ending, race_document
 
 VOLTA, AMPERE = "v100/1x4/volta", "a40/1x4/ampere"
 RACE = Race(

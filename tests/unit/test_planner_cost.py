@@ -18,7 +18,8 @@ from rv.planner import cheapest, plan, require_feasible
 from rv.planner.cost import billing
 from rv.slurm.saved import write_snapshot
 from rv.slurm.settings import parse_config
-from rv.ui.tables import costs_text
+from rv.ui.plans import costs_text
+from rv.ui.tables import plain_text
 from tests.unit.planner_clusters import (
     CATALOGUE,
     FAMILIES,
@@ -178,7 +179,7 @@ def test_each_model_has_its_cheapest_strategy():
 def test_the_comparison_fits_into_80_columns():
     """On a site with ordinary names, with the models that cannot serve it below."""
     made = hour(campus(), table(a40=186.69), gpus=8)
-    text = costs_text(made, cheapest(made, Request()))
+    text = plain_text(costs_text(made, cheapest(made, Request())))
     rows, origins, lost = text.split("\n\n")
     assert max(map(len, rows.splitlines())) <= 80
     assert rows.splitlines()[0].split() == [

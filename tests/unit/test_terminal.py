@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord, JobState
@@ -17,9 +18,10 @@ from rv.race.submit import Outcome, Submitted
 from rv.race.truth import Evidence, resolve
 from rv.slurm.text import printable
 from rv.ui import console
-from rv.ui.documents import race_document
 from rv.ui.follow import Follower
-from rv.ui.tables import overview_text, plan_text, races_text
+from rv.ui.plans import overview_text, plan_text
+from rv.ui.races import race_document, races_text
+from rv.ui.tables import Table
 from tests.unit.test_directory import race as plain_race
 from tests.unit.test_golden import strategy
 
@@ -87,9 +89,9 @@ def test_nothing_of_a_cluster_controls_the_terminal(
     plan = strategy(id=text, gpu=text, partition=text)
     pool = PoolView(gpu=text, partition=text, free=1, total=1, largest=1, lost=1, waiting=1,
                     max_time=None, limits=(text,), closed="")  # fmt: skip
-    console.answer(races_text([status], 9.0))
-    console.answer(overview_text([pool]))
-    console.answer(plan_text(
+    console.answer(*races_text([status], 9.0))
+    console.answer(*overview_text([pool]))
+    console.answer(*plan_text(
         Plan(strategies=(plan,), excluded=(Exclusion(what=text, reason=text),), notes=(text,),
              submissions=(Submission(number=1, strategies=(plan,)),), waves=((1,),), cost_unit=text),
         {1: text}, timedelta(5),
@@ -105,3 +107,38 @@ def test_nothing_of_a_cluster_controls_the_terminal(
     assert not CONTROL.search(shown.out)
     assert not CONTROL.search(shown.err)
     assert len([line for line in shown.err.split("\n") if line.startswith("error[")]) == 1
+
+
+@given(text=EVIL, width=st.integers(20, 200))
+@settings(deadline=None)
+def test_a_table_on_a_terminal_is_safe_too(text: str, width: int) -> None:
+    """What rich lays out holds the styles of rv's own alone, and no markup of a cluster's."""
+    table = Table(head=("NAME", "WHY"), rows=[("[red]a[/red]", text), ("PASS", "b")])
+    shown = re.sub("\x1b\\[[0-9;]*m", "", table.on_terminal(width))
+    assert not CONTROL.search(shown)
+    assert "[red]a[/red]" in shown
+    assert max(map(cell_len, shown.split("\n"))) <= width
+
+
+@pytest.mark.parametrize("width", [70, 160])
+def test_a_table_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long cells are folded, ids stay whole; with NO_COLOR nothing is styled."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    row = ("abcdefgh", "gpu-a100/1x8/partition-of-a-long-name", "word " * 30)
+    shown = Table(head=("RACE", "STRATEGY", "WHY"), rows=[row]).on_terminal(width)
+    assert "\x1b" not in shown
+    lines = shown.split("\n")
+    assert max(map(len, lines)) <= width
+    assert lines[1].split()[0] == "abcdefgh"
+    assert shown.split().count("word") == 30
+
+
+def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A verdict is coloured, unless NO_COLOR is set; plain text never is."""
+    table = Table(head=("NODE", "VERDICT"), rows=[("a1", "FAIL")])
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert "\x1b[31mFAIL" in table.on_terminal(80)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in table.on_terminal(80)
+    assert str(table) == "NODE  VERDICT\na1    FAIL"

@@ -9,28 +9,28 @@ from rv.models.job import JobState
 from rv.models.plan import Strategy
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
-from rv.ui.documents import race_document, strategy_document
-from rv.ui.follow import ending
+from rv.ui.plans import start_text, strategy_document
+from rv.ui.races import ending, race_document
 from rv.ui.reasons import sentence
-from rv.ui.tables import columns, start_text
+from rv.ui.tables import Part, Table
 
 
-def explanation_text(told: Explanation, now: float) -> str:
-    """Lay out why a race waits; one line for a race that does not. `now` is since the epoch."""
+def explanation_text(told: Explanation, now_s: float) -> list[Part]:
+    """Lay out why a race waits; one line for a race that does not. `now_s` is since the epoch."""
     status = told.status
     if not told.jobs:
-        return _settled(status)
-    waited = short_duration(timedelta(seconds=round(max(0.0, now - status.race.submitted_at))))
-    parts = [f"race {status.race.race_id} has waited {waited}"]
+        return [_settled(status)]
+    waited = short_duration(timedelta(seconds=round(max(0.0, now_s - status.race.submitted_at))))
+    parts: list[Part] = [f"race {status.race.race_id} has waited {waited}"]
     parts.extend("\n".join(_job(job)) for job in told.jobs)
     if told.has_room:
         room = f"{told.has_room.id}, {start_text(told.has_room)}"
         parts.append(f"There seems to be room as it stands: {room}.")
     elif told.changes:
-        parts.append("What would start now:\n" + _changes(told.changes))
+        parts.append(_changes(told.changes))
     elif status.race.request is not None:
         parts.append("No other time, GPU type or number of GPUs would start now.")
-    return "\n\n".join((*parts, *told.notes))
+    return [*parts, *told.notes]
 
 
 def _settled(status: RaceStatus) -> str:
@@ -65,9 +65,9 @@ def _why(explained: ExplainedJob) -> str:
     return f"{job.state}: {job.reason}" if job.reason else str(job.state)
 
 
-def _changes(changes: Sequence[Change]) -> str:
+def _changes(changes: Sequence[Change]) -> Table:
     rows = [(f"  {c.options}", c.strategy.id, start_text(c.strategy)) for c in changes]
-    return columns(rows)
+    return Table(title="What would start now:", rows=rows)
 
 
 def explanation_document(told: Explanation) -> dict[str, Any]:

@@ -1,0 +1,225 @@
+"""Plans, costs and free GPUs: as text for people, and as the documented JSON."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from rv.models.plan import Plan, PoolView, Source, Strategy
+from rv.models.quantities import short_duration, short_memory
+from rv.ui.tables import Part, Table
+
+
+def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> list[Part]:
+    """Lay a plan out: strategies, what was not considered, and the jobs; `commands` by number."""
+    parts: list[Part] = [_strategies(plan)]
+    if plan.excluded:
+        parts.append("Not considered:\n" + "\n".join(_excluded(plan)))
+    if plan.submissions:
+        parts.append("\n".join(_jobs(plan, commands, widen_after)))
+    return [*parts, *plan.notes, *plan.job_notes]
+
+
+def _strategies(plan: Plan) -> Table:
+    head = ("JOB", "GPU", "LAYOUT", "PARTITION", "TIME", "CPUS", "MEM", "START", _cost_head(plan))
+    numbers = {s.id: str(job.number) for job in plan.submissions for s in job.strategies}
+    rows = [_strategy_row(strategy, numbers.get(strategy.id, "-")) for strategy in plan.strategies]
+    return Table(head=head, rows=rows)
+
+
+def _strategy_row(strategy: Strategy, number: str) -> tuple[str, ...]:
+    return (
+        number,
+        strategy.gpu,
+        f"{strategy.nodes}x{strategy.gpus_per_node}",
+        strategy.partition,
+        _walltime(strategy),
+        str(strategy.cpus_per_task),
+        short_memory(strategy.memory_mib),
+        start_text(strategy),
+        "-" if strategy.cost is None else f"{strategy.cost:.1f}",
+    )
+
+
+def _walltime(strategy: Strategy) -> str:
+    time = short_duration(strategy.walltime)
+    return f"{strategy.segments} x {time}" if strategy.segments > 1 else time
+
+
+def _cost_head(plan: Plan) -> str:
+    return f"COST ({plan.cost_unit})" if plan.cost_unit else "COST"
+
+
+def start_text(strategy: Strategy) -> str:
+    """Say when a strategy would start, and how that is known."""
+    estimate = strategy.estimate
+    if estimate.start_in is None:
+        return "unknown"
+    if estimate.source is Source.IDLE:
+        return "now (idle)"
+    if estimate.source is Source.HOLE:
+        length = f" of {short_duration(estimate.window)}" if estimate.window else ""
+        return f"now (hole{length})"
+    return f"{short_duration(estimate.start_in)} ({estimate.source})"
+
+
+def _excluded(plan: Plan) -> list[str]:
+    return [f"  {item.what}: {item.reason}" for item in plan.excluded] + [
+        f"  {strategy.id}: {strategy.covered_by} is as good"
+        for strategy in plan.strategies
+        if strategy.covered_by and not any(strategy in job.strategies for job in plan.submissions)
+    ]
+
+
+def _jobs(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> list[str]:
+    later = f"{short_duration(widen_after)} later, unless one has started"
+    lines = []
+    for at, wave in enumerate(plan.waves):
+        lines.append(f"Submitted {later if at else 'now'}:")
+        lines.extend(f"  {number:>2}  {commands[number]}" for number in wave)
+    return lines
+
+
+def plan_document(
+    plan: Plan, names: Mapping[int, str], scripts: Mapping[int, str]
+) -> dict[str, Any]:
+    """Describe a plan; `names` and `scripts` are by submission number."""
+    return {
+        "strategies": [strategy_document(strategy) for strategy in plan.strategies],
+        "excluded": _excluded_document(plan),
+        "submissions": [
+            {
+                "name": names[s.number],
+                "strategies": [strategy.id for strategy in s.strategies],
+                "script": scripts[s.number],
+            }
+            for s in plan.submissions
+        ],
+        "waves": [[names[number] for number in wave] for wave in plan.waves],
+        "notes": [*plan.notes, *plan.job_notes],
+        "cost_unit": plan.cost_unit or None,
+    }
+
+
+def strategy_document(strategy: Strategy) -> dict[str, Any]:
+    """Describe one strategy; memory and CPUs are per node."""
+    start, window = strategy.estimate.start_in, strategy.estimate.window
+    return {
+        "id": strategy.id,
+        "gpu": strategy.gpu,
+        "gpus": strategy.gpus,
+        "nodes": strategy.nodes,
+        "gpus_per_node": strategy.gpus_per_node,
+        "partition": strategy.partition,
+        "mode": strategy.mode,
+        "walltime_s": int(strategy.walltime.total_seconds()),
+        "mem_mib": strategy.memory_mib,
+        "cpus_per_task": strategy.cpus_per_task,
+        "estimate": {
+            "start_in_s": None if start is None else start.total_seconds(),
+            "source": strategy.estimate.source,
+            "window_s": None if window is None else window.total_seconds(),
+        },
+        "cost": strategy.cost,
+        "template": strategy.template,
+        "covered_by": strategy.covered_by or None,
+        "segments": strategy.segments,
+        "total_s": int((strategy.total or strategy.walltime).total_seconds()),
+    }
+
+
+def costs_text(plan: Plan, best: Sequence[Strategy]) -> list[Part]:
+    """Lay out one row a GPU model, within 80 columns where names are of usual length."""
+    unit = plan.cost_unit or "COST"
+    head = ("GPU", "LAYOUT", "PARTITION", "TIME", unit, "GPU-HOUR", "START")
+    priced = dict.fromkeys(strategy.priced_by for strategy in best if strategy.priced_by)
+    named = {strategy.gpu for strategy in best}
+    lost = [f"  {e.what}: {e.reason}" for e in plan.excluded if e.what.split("/")[0] not in named]
+    parts: list[Part] = [Table(head=head, rows=[_cost_row(strategy) for strategy in best])]
+    if priced:
+        parts.append(f"Prices are from {_files(priced)}.")
+    if lost:
+        parts.append("\n".join(["Not considered:", *lost]))
+    return [*parts, *plan.notes]
+
+
+def _cost_row(strategy: Strategy) -> tuple[str, ...]:
+    rate = strategy.cost_per_gpu_hour
+    return (
+        strategy.gpu,
+        f"{strategy.nodes}x{strategy.gpus_per_node}",
+        strategy.partition,
+        short_duration(strategy.walltime),
+        "-" if strategy.cost is None else f"{strategy.cost:.2f}",
+        "-" if rate is None else f"{rate:.2f}",
+        start_text(strategy),
+    )
+
+
+def _files(origins: Iterable[str]) -> str:
+    """Name the sources of prices, each file once."""
+    return " and ".join(dict.fromkeys(origin.rpartition(":")[0] or origin for origin in origins))
+
+
+def costs_document(plan: Plan, best: Iterable[Strategy]) -> dict[str, Any]:
+    """Describe the cheapest strategy of each GPU model."""
+    return {
+        "costs": [
+            {
+                **strategy_document(strategy),
+                "cost_per_gpu_hour": strategy.cost_per_gpu_hour,
+                "priced_by": strategy.priced_by or None,
+            }
+            for strategy in best
+        ],
+        "cost_unit": plan.cost_unit or None,
+        "excluded": _excluded_document(plan),
+    }
+
+
+def _excluded_document(plan: Plan) -> list[dict[str, str]]:
+    return [{"what": item.what, "reason": item.reason} for item in plan.excluded]
+
+
+def overview_text(pools: Sequence[PoolView]) -> list[Part]:
+    """Lay out what a cluster has, within 80 columns where names are of usual length."""
+    if not pools:
+        return ["no GPUs"]
+    head = ("GPU", "PARTITION", "FREE", "TOTAL", "ON ONE NODE", "WAITING", "MAX TIME", "LIMITS")
+    return [Table(head=head, rows=[_pool_row(pool) for pool in pools])]
+
+
+def _pool_row(pool: PoolView) -> tuple[str, ...]:
+    notes = [pool.closed] if pool.closed else list(pool.limits)
+    if pool.lost:
+        notes.append(f"{pool.lost} out of service")
+    return (
+        pool.gpu,
+        pool.partition,
+        str(pool.free),
+        str(pool.total),
+        str(pool.largest),
+        str(pool.waiting),
+        "-" if pool.max_time is None else short_duration(pool.max_time),
+        ", ".join(notes) or "-",
+    )
+
+
+def overview_document(pools: Iterable[PoolView]) -> dict[str, Any]:
+    """Describe what GPUs a cluster has."""
+    return {
+        "gpus": [
+            {
+                "gpu": pool.gpu,
+                "partition": pool.partition,
+                "free": pool.free,
+                "total": pool.total,
+                "largest_on_one_node": pool.largest,
+                "out_of_service": pool.lost,
+                "waiting_jobs": pool.waiting,
+                "max_time_s": None if pool.max_time is None else pool.max_time.total_seconds(),
+                "limits": list(pool.limits),
+                "closed": pool.closed or None,
+            }
+            for pool in pools
+        ]
+    }

@@ -1,0 +1,165 @@
+"""Races: as text for people, and as the documented JSON."""
+
+import signal
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rv.models.job import JobState
+from rv.models.quantities import short_duration
+from rv.models.race import RaceState, RaceStatus
+from rv.ui.tables import Part, Table
+
+
+def races_text(races: Sequence[RaceStatus], now_s: float) -> list[Part]:
+    """List races, newest first."""
+    if not races:
+        return ["no races"]
+    head = ("RACE", "NAME", "STATE", "JOB", "STRATEGY", "NODES", "AGE", "CODE", "WHY")
+    return [Table(head=head, rows=[_race_row(status, now_s) for status in races])]
+
+
+def _race_row(status: RaceStatus, now_s: float) -> tuple[str, ...]:
+    claim = status.claim
+    pending = sum(job.state.is_pending for job in status.jobs)
+    return (
+        status.race.race_id,
+        status.race.name or "-",
+        status.state,
+        str(claim.job_id) if claim else f"{pending} pending" if pending else "-",
+        status.race.strategy_of(claim.submission, claim) or "-" if claim else "-",
+        claim.nodes if claim else "-",
+        short_duration(timedelta(seconds=max(0.0, now_s - status.race.submitted_at))),
+        "-" if status.exit_code is None else str(status.exit_code),
+        "; ".join(filter(None, (_retry(status), _segments(status, now_s), status.why))) or "-",
+    )
+
+
+def _retry(status: RaceStatus) -> str:
+    """Name the lost race that this one starts again."""
+    return f"retries {status.race.retry_of}" if status.race.retry_of else ""
+
+
+def _segments(status: RaceStatus, now_s: float) -> str:
+    """A chain as one thing: its segment, its time of the whole, its last checkpoint."""
+    claim, chain = status.claim, status.race.chain
+    if claim is None or chain is None:
+        return ""
+    elapsed = status.elapsed or 0.0
+    if status.state is RaceState.RUNNING:
+        elapsed += max(0.0, now_s - claim.started_at)
+    ran = short_duration(timedelta(seconds=round(elapsed)))
+    parts = [f"segment {claim.segment}", f"{ran} of {short_duration(chain.total)}"]
+    if status.saved_at is not None:
+        ago = timedelta(seconds=round(max(0.0, now_s - status.saved_at)))
+        parts.append(f"checkpoint {short_duration(ago)} ago")
+    return ", ".join(parts)
+
+
+def ending(status: RaceStatus) -> str:
+    """Put the end of a race into a sentence: state, code, wait, run, cost."""
+    parts = [f"race {status.race.race_id} {status.state}"]
+    if status.exit_code is not None:
+        parts.append(f"exit code {status.exit_code}{_signal_name(status.exit_code)}")
+    if status.started_at:
+        parts.append(
+            f"waited {seconds_text(max(0.0, status.started_at - status.race.submitted_at))}"
+        )
+    if status.started_at and status.ended_at:
+        ran = status.elapsed or 0.0
+        parts.append(f"ran {seconds_text(ran)}{_in_segments(status)}")
+        parts.extend(_cost(status, ran))
+    told = status.state is RaceState.FAILED and status.exit_code is not None
+    if status.why and not told:
+        parts.append(status.why)
+    return ", ".join(parts)
+
+
+def _in_segments(status: RaceStatus) -> str:
+    count = status.claim.segment if status.claim else 1
+    return f" in {count} segments" if count > 1 else ""
+
+
+def _signal_name(code: int) -> str:
+    """Name the signal that 128 + n stands for, as in 137 (SIGKILL)."""
+    try:
+        return f" ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return ""
+
+
+def _cost(status: RaceStatus, ran: float) -> list[str]:
+    entry = status.race.winner(status.claim) if status.claim else None
+    if entry is None or entry.cost is None or not entry.walltime:
+        return []
+    cost = entry.cost * ran / entry.walltime.total_seconds()
+    return [f"cost {cost:.2f} {entry.cost_unit}".rstrip()]
+
+
+def races_document(races: Iterable[RaceStatus]) -> dict[str, Any]:
+    """Describe races."""
+    return {"races": [race_document(status) for status in races]}
+
+
+def race_document(status: RaceStatus) -> dict[str, Any]:
+    """Describe one race and the jobs that were sent; times are ISO 8601 in UTC."""
+    claim = status.claim
+    return {
+        "race": status.race.race_id,
+        "name": status.race.name,
+        "state": status.state,
+        "retry_of": status.race.retry_of or None,
+        "chain": _chain(status),
+        "winner": None
+        if claim is None
+        else {
+            "job_id": claim.job_id,
+            "strategy": status.race.strategy_of(claim.submission, claim),
+            "nodes": claim.nodes,
+        },
+        "jobs": [
+            {"job_id": job.job_id or None, "state": job.state, "strategy": job.strategy}
+            for job in status.jobs
+            if job.job_id or job.state is not JobState.UNKNOWN or job.reason
+        ],
+        "exit_code": status.exit_code,
+        "submitted_at": _time(status.race.submitted_at),
+        "started_at": _time(status.started_at),
+        "ended_at": _time(status.ended_at),
+        "why": status.why,
+        "warnings": list(status.warnings),
+        "directory": status.race.directory,
+    }
+
+
+def _chain(status: RaceStatus) -> dict[str, Any] | None:
+    """Describe the segments of a command that can resume; None for any other."""
+    if status.race.chain is None:
+        return None
+    return {
+        "segment": status.claim.segment if status.claim else 0,
+        "elapsed_s": None if status.elapsed is None else round(status.elapsed),
+        "total_s": status.race.chain.total.total_seconds(),
+        "last_checkpoint": _time(status.saved_at),
+        "segments": [
+            {
+                "job_id": one.claim.job_id,
+                "nodes": one.claim.nodes,
+                "started_at": _time(one.claim.started_at),
+                "ended_at": _time(one.ended.ended_at) if one.ended else None,
+                "next": one.ended.next if one.ended else None,
+            }
+            for one in status.segments
+        ],
+    }
+
+
+def _time(seconds: float | None) -> str | None:
+    if not seconds or not 0 < seconds < 1 << 35:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def seconds_text(seconds: float) -> str:
+    """Write a duration as people do: 1m30s."""
+    return short_duration(timedelta(seconds=round(seconds)))
