@@ -2,14 +2,14 @@
 
 import io
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rv.slurm.text import printable
 
 _GAP: Final = 2
-_NEVER_FOLDED: Final = 12
+_SHORT: Final = 12
 """Columns up to this width, such as ids and states, stay whole on a narrow terminal."""
 
 _STYLES: Final = {
@@ -52,16 +52,13 @@ class Table:
         from rich.text import Text
 
         cells = self._cells()
-        head = cells.pop(0) if self.head else []
+        whole = _whole_columns(cells, width)
+        head = cells.pop(0) if self.head else [""] * len(whole)
         laid_out = rich_table.Table(
-            box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=bool(head),
-        )  # fmt: skip
-        for at, column_width in enumerate(_widths([head, *cells] if head else cells)):
-            laid_out.add_column(
-                Text(head[at]) if head else "",
-                overflow="fold",
-                no_wrap=column_width <= _NEVER_FOLDED,
-            )
+            box=None, padding=(0, _GAP, 0, 0), pad_edge=False, show_header=bool(self.head)
+        )
+        for title, is_whole in zip(head, whole, strict=True):
+            laid_out.add_column(Text(title), overflow="fold", no_wrap=is_whole)
         for row in cells:
             laid_out.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
         no_color = "NO_COLOR" in os.environ
@@ -84,5 +81,16 @@ def plain_text(parts: Sequence[Part]) -> str:
     return "\n\n".join(map(str, parts))
 
 
-def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
-    return [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+def _widths(rows: Sequence[Sequence[str]], length: Callable[[str], int] = len) -> list[int]:
+    return [max(length(row[at]) for row in rows) for at in range(len(rows[0]))]
+
+
+def _whole_columns(rows: Sequence[Sequence[str]], width: int) -> list[bool]:
+    """Say which columns are not to be folded: the short ones, where that leaves the others room."""
+    from rich.cells import cell_len
+
+    widths = _widths(rows, cell_len)
+    short = [column for column in widths if column <= _SHORT]
+    others = len(widths) - len(short)
+    has_room = sum(short) + _GAP * len(widths) + _SHORT * others <= width
+    return [has_room and column <= _SHORT for column in widths]

@@ -109,7 +109,7 @@ def test_nothing_of_a_cluster_controls_the_terminal(
     assert len([line for line in shown.err.split("\n") if line.startswith("error[")]) == 1
 
 
-@given(text=EVIL, width=st.integers(20, 200))
+@given(text=EVIL, width=st.integers(40, 200))
 @settings(deadline=None)
 def test_a_table_on_a_terminal_is_safe_too(text: str, width: int) -> None:
     """What rich lays out holds the styles of rv's own alone, and no markup of a cluster's."""
