@@ -69,7 +69,9 @@ class RequestOptions:
     ] = ""
     min_time: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Take a shorter time, down to this, that fits a hole."),
+        typer.Option(
+            metavar="TIME", help="Fit a backfill window with a shorter time, down to this."
+        ),
     ] = ""
     checkpoint: Annotated[
         bool,

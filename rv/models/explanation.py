@@ -18,7 +18,7 @@ class WaitingJob:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class QueuePlace:
     """A job's place, from 1, among those of a partition that wait for their turn."""
 
     partition: str
@@ -32,7 +32,7 @@ class ExplainedJob:
 
     job: JobStatus
     partition: str
-    standing: Standing | None = None
+    place: QueuePlace | None = None
     planned_in: timedelta | None = None
 
 

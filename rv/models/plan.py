@@ -38,13 +38,13 @@ class Mode(StrEnum):
 class Source(StrEnum):
     """How rv knows when a strategy would start.
 
-    IDLE: the resources are free and nobody waits for them. HOLE: they are free, and others wait,
-    but it ends before those are planned to start. PLANNED: from the ends of running jobs and the
-    planned starts of pending ones.
+    IDLE: the resources are free and nobody waits for them. BACKFILL_WINDOW: they are free, others
+    wait, and it ends before those are planned to start. PLANNED: from the ends of running jobs and
+    the planned starts of pending ones.
     """
 
     IDLE = "idle"
-    HOLE = "hole"
+    BACKFILL_WINDOW = "hole"
     PLANNED = "planned"
     UNKNOWN = "unknown"
 
@@ -53,7 +53,7 @@ class Source(StrEnum):
 class Estimate:
     """When a strategy would start; `start_in` is None exactly where the source is unknown.
 
-    `window` is how long the hole lasts, None where nothing ends it.
+    `window` is how long the backfill window lasts, None where nothing ends it.
     """
 
     source: Source

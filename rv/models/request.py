@@ -50,8 +50,8 @@ class Request:
     `constraint` is an expression of node features in Slurm's form. `preemptible` takes places
     whose jobs others may end, `power_up` nodes that Slurm has to switch on first.
     `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
-    in a hole must have. `checkpoint`: the command can resume, so that its time may be split.
-    `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
+    in a backfill window must have. `checkpoint`: the command can resume, so that its time may be
+    split. `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
     `no_avoid`: also nodes that acceptance found bad. `retry` is how often the watching client
     starts a race again whose node was lost.
     """

@@ -4,13 +4,9 @@ Pure: no clock, no environment, no I/O but the two loaders, which read `strategi
 """
 
 from rv.planner.catalogue import Catalogue, GpuModel, load_catalogue
-from rv.planner.changes import Planner, changes, without_jobs
-from rv.planner.compare import cheapest
 from rv.planner.families import Family, load_families
-from rv.planner.feasible import require_feasible, require_strategies
-from rv.planner.overview import overview
-from rv.planner.planning import plan
-from rv.planner.standing import standing
+from rv.planner.planning import plan, require_feasible, require_strategies
+from rv.planner.report import Planner, changes, cheapest, overview, queue_place, without_jobs
 
 __all__ = [
     "Catalogue",
@@ -23,8 +19,8 @@ __all__ = [
     "load_families",
     "overview",
     "plan",
+    "queue_place",
     "require_feasible",
     "require_strategies",
-    "standing",
     "without_jobs",
 ]

@@ -1,14 +1,13 @@
-"""Under which account and QOS a user may use a partition, if at all."""
+"""Under which account and QOS a user may use a partition, if at all, and for how long."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
 from rv.models.request import Request
+from rv.models.site import Site
 from rv.models.snapshot import Association, Partition, Qos, Snapshot
-from rv.planner.limits import Owner, owners
-from rv.planner.preemption import Preemption
-from rv.planner.reasons import Unfit
-from rv.planner.usage import lineage
+from rv.planner.limits import Infeasible, Owner, amount, lineage, max_wall, owners, wall_reason
 
 _USUAL_QOS = "normal"
 """The QOS that Slurm gives a user to whom nobody gave another."""
@@ -43,36 +42,36 @@ class Access:
         self._grants_hold = enforced is None or "qos" in enforced
 
     def check_partition(self, partition: Partition, request: Request) -> None:
-        """Raise `Unfit` where the partition takes no job of this user, whatever its size."""
+        """Raise `Infeasible` where the partition takes no job of this user, whatever its size."""
         name = partition.name
         asked_for = name in request.partitions
         groups, is_root = self._snapshot.groups, self._snapshot.user == "root"
         if partition.state.upper() != "UP":
-            raise Unfit(f"partition {name} is {partition.state.upper()}", by_limit=True)
+            raise Infeasible(f"partition {name} is {partition.state.upper()}", by_limit=True)
         if partition.needs_reservation and not request.reservations:
-            raise Unfit(f"partition {name} takes jobs in a reservation only", by_limit=True)
+            raise Infeasible(f"partition {name} takes jobs in a reservation only", by_limit=True)
         if partition.root_only and not is_root:
-            raise Unfit(f"partition {name} is for root only", by_limit=True)
+            raise Infeasible(f"partition {name} is for root only", by_limit=True)
         if partition.hidden and not asked_for:
-            raise Unfit(f"partition {name} is hidden; -p {name} asks for it", by_limit=True)
+            raise Infeasible(f"partition {name} is hidden; -p {name} asks for it", by_limit=True)
         if partition.allow_groups and groups and not (is_root or groups & partition.allow_groups):
             allowed = ", ".join(sorted(partition.allow_groups))
-            raise Unfit(f"partition {name} is for the groups {allowed}", by_limit=True)
+            raise Infeasible(f"partition {name} is for the groups {allowed}", by_limit=True)
         mode = self._preemption.of_partition(name)
         if mode and not (asked_for or request.bears_preemption):
             remedy = f"--preemptible or -p {name} asks for it"
-            raise Unfit(f"jobs there are preempted ({mode}); {remedy}", by_limit=True)
+            raise Infeasible(f"jobs there are preempted ({mode}); {remedy}", by_limit=True)
 
     def charges(self, partition: Partition, request: Request) -> tuple[Charge, ...]:
         """Return the ways to charge a job there, the user's defaults first.
 
-        Raises `Unfit` where there is none.
+        Raises `Infeasible` where there is none.
         """
         found = list(self._charges(partition, request))
         if found:
             # What is preempted comes last, whichever account it is of.
             return tuple(sorted(found, key=lambda charge: charge.preemptible))
-        raise Unfit(self._refusal(partition, request), by_limit=True)
+        raise Infeasible(self._refusal(partition, request), by_limit=True)
 
     def _charges(self, partition: Partition, request: Request) -> Iterator[Charge]:
         associations = self._associations(partition)
@@ -214,3 +213,91 @@ def _default_qos(association: Association | None) -> str:
     if association.default_qos:
         return association.default_qos
     return association.qos[0] if len(association.qos) == 1 else _USUAL_QOS
+
+
+_BY_QOS = "qos"
+_BY_PARTITION = "partition_prio"
+
+
+class Preemption:
+    """The preemptible partitions and QOS of a snapshot, each with what happens to its jobs."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._partitions: dict[str, str] = {}
+        self._qos: dict[str, str] = {}
+        # A snapshot that does not say how is read by its partitions, which then say so themselves.
+        kind = snapshot.config.preempt_type or _BY_PARTITION
+        if kind == _BY_PARTITION:
+            self._partitions = _partitions(snapshot)
+        elif kind == _BY_QOS:
+            self._qos = _qos(snapshot)
+
+    def of_partition(self, name: str) -> str:
+        """Say what happens to jobs there ("REQUEUE"); "" where nobody preempts them."""
+        return self._partitions.get(name, "")
+
+    def of_qos(self, name: str) -> str:
+        """Say what happens to jobs under that QOS; "" where nobody preempts them."""
+        return self._qos.get(name, "")
+
+
+def _partitions(snapshot: Snapshot) -> dict[str, str]:
+    """Return those with a lower tier than another partition on one of their nodes."""
+    highest: dict[str, int] = {}
+    for partition in snapshot.partitions:
+        for node in partition.nodes:
+            highest[node] = max(highest.get(node, 0), partition.priority_tier)
+    return {
+        partition.name: partition.preempt_mode
+        for partition in snapshot.partitions
+        if _preempts(partition.preempt_mode)
+        and any(highest[node] > partition.priority_tier for node in partition.nodes)
+    }
+
+
+def _qos(snapshot: Snapshot) -> dict[str, str]:
+    """Return those that another QOS may preempt."""
+    victims = {name for qos in snapshot.qos for name in qos.preempts}
+    modes = {qos.name: qos.preempt_mode or snapshot.config.preempt_mode for qos in snapshot.qos}
+    return {name: modes[name] for name in victims if _preempts(modes.get(name, ""))}
+
+
+def _preempts(mode: str) -> bool:
+    return bool(set(mode.upper().split(",")) - {"OFF", "GANG", "", "WITHIN"})
+
+
+def check_not_skipped(partition: Partition, request: Request, site: Site) -> None:
+    """Raise `Infeasible` for a partition that a file leaves out, unless the request names it."""
+    name = partition.name
+    if name in site.skipped and name not in request.partitions:
+        reason = f"partition {name} is skipped by {site.skipped[name]}; -p {name} asks for it"
+        raise Infeasible(reason, by_limit=True)
+
+
+def check_node_count(partition: Partition, charge: Charge, nodes: int) -> None:
+    most, least = partition.max_nodes, partition.min_nodes
+    if most is not None and nodes > most and not charge.has_flag("PartitionMaxNodes"):
+        allowed = f"partition {partition.name} allows {amount('node', most)} a job"
+        raise Infeasible(f"{allowed}, {nodes} asked", by_limit=True)
+    if nodes < least and not charge.has_flag("PartitionMinNodes"):
+        reason = f"partition {partition.name} takes jobs of {amount('node', least)} or more only"
+        raise Infeasible(reason, by_limit=True)
+
+
+def walltime(partition: Partition, charge: Charge, request: Request) -> timedelta:
+    """Return the time to ask for: the user's, else the default capped by what is allowed.
+
+    Raises `Infeasible` where the user gave more than that.
+    """
+    limits: list[tuple[str, timedelta]] = []
+    if partition.max_time is not None and not charge.has_flag("PartitionTimeLimit"):
+        limits.append((f"MaxTime of partition {partition.name}:", partition.max_time))
+    wall = max_wall(charge.order)
+    if wall:
+        limits.append((f"MaxWall of {wall[0]}:", wall[1]))
+    if not request.walltime_given or request.checkpoint:  # what is longer runs in segments
+        return min([request.walltime, *(limit for _, limit in limits)])
+    for whose, limit in limits:
+        if request.walltime > limit:
+            raise Infeasible(wall_reason(request.walltime, limit, whose), by_limit=True)
+    return request.walltime

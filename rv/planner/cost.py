@@ -5,9 +5,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from rv.models.site import Price
-from rv.models.snapshot import ClusterConfig, Node, Partition
-from rv.planner.pools import Pool
+from rv.models.plan import Strategy
+from rv.models.request import Request
+from rv.models.site import Price, Site
+from rv.models.snapshot import ClusterConfig, Node, Partition, Snapshot
+from rv.planner.catalogue import Catalogue, mig_profile
+from rv.planner.documents import nearest
+from rv.planner.inventory import Pool
 
 WEIGHTS: Final = "TRESBillingWeights"
 _SECONDS_PER_HOUR: Final = 3600
@@ -85,3 +89,33 @@ def whole_nodes(nodes: tuple[Node, ...], memory_mib: int) -> dict[str, int]:
         "mem": memory_mib or sum(node.memory_mib for node in nodes),
         "gres/gpu": sum(group.total for node in nodes for group in node.gpus),
     }
+
+
+def too_dear(strategy: Strategy, request: Request, unit: str) -> str:
+    """Say why a strategy may not be paid for under `--max-cost`; "" where it may."""
+    most = request.max_cost
+    if most is None:
+        return ""
+    if strategy.cost is None:
+        return (
+            f"nobody prices it: no price of {strategy.gpu} in a configuration file, no {WEIGHTS}"
+            f" of partition {strategy.partition}, and --max-cost is given"
+        )
+    named = f" {unit}" if unit else ""
+    dear = f"costs {strategy.cost:.2f}{named}, above --max-cost {most:g}"
+    return dear if strategy.cost > most else ""
+
+
+def unknown_prices(site: Site, snapshot: Snapshot, catalogue: Catalogue) -> tuple[str, ...]:
+    """Say which prices are of no GPU model that rv knows or the cluster has: slips of the pen."""
+    doubtful = [n for n in site.prices if n not in catalogue.models and not mig_profile(n)]
+    if not doubtful:
+        return ()
+    here = {group.type for node in snapshot.nodes for group in node.gpus}
+    notes = []
+    for name in doubtful:
+        if name not in here:
+            near = nearest(name, (*here, *catalogue.models))
+            meant = f"; did you mean {near}?" if near else ""
+            notes.append(f"{site.prices[name].origin}: no GPU model is called {name!r}{meant}")
+    return tuple(notes)

@@ -1,19 +1,129 @@
-"""The limits of QOS and associations: which one counts, and whether a job is within it.
+"""What limits of QOS, associations and accounts allow, and what of them is in use.
 
 Slurm takes each limit from the first that sets it of partition QOS, job QOS and association
 (slurm.schedmd.com/resource_limits.html, "Hierarchy"); a job QOS with the flag OverPartQOS is first.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from rv.models.quantities import short_duration
-from rv.models.snapshot import Account, Limits, Qos
-from rv.planner.reasons import Unfit, amount
-from rv.planner.usage import Amounts, Usage, Whose
+from rv.models.job import JobState
+from rv.models.quantities import short_duration, short_memory
+from rv.models.snapshot import Account, Limits, Qos, QueuedJob, Snapshot
+
+
+class Infeasible(Exception):  # noqa: N818 - no error: the ordinary way to leave something out of a plan
+    """Carries one sentence; `by_limit` where the site's limits speak, not its machines."""
+
+    def __init__(self, reason: str, *, by_limit: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.by_limit = by_limit
+
+
+_NOUNS = {"cpu": "CPU", "node": "node", "gres/gpu": "GPU", "jobs": "running job"}
+
+
+def amount(tres: str, count: int) -> str:
+    """Write an amount of a TRES for people: `4 GPUs`, `1 CPU`, `16G of memory`."""
+    if tres == "mem":
+        return f"{short_memory(count)} of memory"
+    noun = _NOUNS.get(tres) or f"{tres.removeprefix('gres/gpu:')} GPU"
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+_HOLDING = frozenset({JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED})
+
+Amounts = Mapping[str, int]
+"""Amounts by TRES name; `jobs` counts running jobs, `submitted` all of them."""
+
+
+class Whose(StrEnum):
+    """Whose jobs a limit counts."""
+
+    MINE = "mine"
+    EVERYBODYS = "everybody's"
+    ACCOUNTS = "the account's"
+    BELOW = "the account's and those below it"
+
+
+class Usage:
+    """The use of each owner of limits ("QOS h200", "account lab"), by whose jobs it is."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._counts: dict[tuple[str, Whose, str], Counter[str]] = {}
+        above = {account.name: account.parent for account in snapshot.accounts}
+        partition_qos = {p.name: p.qos for p in snapshot.partitions if p.qos}
+        for (qos, account, partitions, is_mine), amounts in _sums(snapshot).items():
+            owners = {f"QOS {qos}", f"account {account}"}
+            for name in partitions.split(","):
+                if name in partition_qos:
+                    owners.add(f"QOS {partition_qos[name]}")
+            for owner in owners:
+                self._add((owner, Whose.EVERYBODYS, ""), amounts)
+                self._add((owner, Whose.ACCOUNTS, account), amounts)
+                if is_mine:
+                    self._add((owner, Whose.MINE, ""), amounts)
+            for name in lineage(account, above):
+                self._add((f"account {name}", Whose.BELOW, ""), amounts)
+
+    def of(self, owner: str, whose: Whose, account: str = "") -> Amounts:
+        """Return what is in use; amounts that are not listed are none.
+
+        `account` is whose jobs count, where `whose` is one account's.
+        """
+        return self._counts.get((owner, whose, account), Counter())
+
+    def _add(self, key: tuple[str, Whose, str], amounts: Amounts) -> None:
+        held = self._counts.get(key)
+        if held is None:
+            held = self._counts[key] = Counter()
+        # Counter.update takes four times as long for so few amounts, and there are many keys.
+        for name, count in amounts.items():
+            held[name] += count
+
+
+def lineage(account: str, above: Mapping[str, str]) -> tuple[str, ...]:
+    """Return an account and those above it, nearest first; `above` names each one's parent."""
+    found: list[str] = []
+    while account and account not in found:
+        found.append(account)
+        account = above.get(account, "")
+    return tuple(found)
+
+
+def unseen_notes(snapshot: Snapshot) -> tuple[str, ...]:
+    """Say what PrivateData keeps from this user, where it does."""
+    hidden = "jobs" in snapshot.config.private_data and snapshot.user != "root"
+    if not hidden or any(job.user != snapshot.user for job in snapshot.jobs):
+        return ()
+    return ("other people's jobs are hidden here (PrivateData): who waits ahead is not known",)
+
+
+def _sums(snapshot: Snapshot) -> dict[tuple[str, str, str, bool], dict[str, int]]:
+    """Add jobs up that count against the same owners: by QOS, account, partition, and if mine."""
+    sums: dict[tuple[str, str, str, bool], dict[str, int]] = {}
+    for job in snapshot.jobs:
+        key = (job.qos, job.account, job.partition, job.user == snapshot.user)
+        held = sums.setdefault(key, {})
+        for name, count in _amounts(job):
+            held[name] = held.get(name, 0) + count
+    return sums
+
+
+def _amounts(job: QueuedJob) -> tuple[tuple[str, int], ...]:
+    if job.state.is_terminal:
+        return ()
+    if job.state not in _HOLDING:
+        return (("submitted", 1),)
+    held = (("submitted", 1), ("jobs", 1), ("cpu", job.cpus), ("mem", job.memory_mib))
+    typed = ((f"gres/gpu:{job.gpu_type}", job.gpus),) if job.gpu_type else ()
+    return (*held, ("node", len(job.nodes)), ("gres/gpu", job.gpus), *typed)
+
 
 Demand = Mapping[str, int]
 """What one job asks for in all, by TRES name; memory in MiB."""
@@ -77,22 +187,22 @@ def owners(
 
 
 def check_size(order: tuple[Owner, ...], demand: Demand) -> None:
-    """Raise `Unfit` where no job of this size may ever run, however empty the cluster."""
+    """Raise `Infeasible` where no job of this size may ever run, however empty the cluster."""
     for kind, pick in _KINDS.items():
         for owner, tres, limit in _effective(order, pick):
             asked = _one_job(demand).get(tres, 0)
             if kind is Kind.PER_NODE:
                 asked = -(-asked // max(1, demand.get("node", 1)))
             if asked > limit and tres in _JOBS:
-                raise Unfit(f"{owner.name} allows no jobs", by_limit=True)
+                raise Infeasible(f"{owner.name} allows no jobs", by_limit=True)
             if asked > limit:
                 allowed = f"{owner.name} allows {amount(tres, limit)} {kind}"
-                raise Unfit(f"{allowed}, {asked_of(tres, asked)}", by_limit=True)
+                raise Infeasible(f"{allowed}, {asked_of(tres, asked)}", by_limit=True)
     for owner, tres, limit in _effective(order, _least):
         asked = demand.get(tres, 0)
         if asked < limit:
             reason = f"{owner.name} takes jobs of {amount(tres, limit)} or more only"
-            raise Unfit(f"{reason}, {asked_of(tres, asked)}", by_limit=True)
+            raise Infeasible(f"{reason}, {asked_of(tres, asked)}", by_limit=True)
 
 
 def asked_of(tres: str, count: int) -> str:

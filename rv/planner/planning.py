@@ -4,29 +4,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion, Plan, Strategy
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.planner.budget import affordable
-from rv.planner.build import Builder, Built
+from rv.planner.access import check_not_skipped
 from rv.planner.catalogue import Catalogue
-from rv.planner.constraints import choices
-from rv.planner.cost import Tariff
-from rv.planner.discovery import cpu_pool, discover
+from rv.planner.cost import Tariff, unknown_prices
+from rv.planner.eligibility import avoided, choices, offer
 from rv.planner.families import Family, Serves
+from rv.planner.inventory import Pool, constrained, cpu_pool, discover, told_apart
 from rv.planner.layouts import Layout, Spread, layouts, spread
-from rv.planner.limits import Owner
+from rv.planner.limits import Infeasible, Owner, unseen_notes
 from rv.planner.merge import Merger
-from rv.planner.names import check_names, chosen_partitions
-from rv.planner.nodes import offer
-from rv.planner.pools import Pool, constrained, told_apart
-from rv.planner.rank import queues, rank
-from rv.planner.reasons import Unfit
-from rv.planner.select import select
-from rv.planner.sites import avoided, capped, check_not_skipped, unknown_prices
-from rv.planner.usage import unseen_notes
-from rv.planner.waves import Compiled, compile_jobs
+from rv.planner.selection import check_names, chosen_partitions, select
+from rv.planner.strategies import Builder, Built, affordable
+from rv.planner.submissions import Compiled, capped, compile_jobs, queues, rank
 
 _NO_SITE: Final = Site()
 
@@ -156,23 +150,23 @@ def _plan_pool(
         check_not_skipped(pool.partition, request, site)
         builder.access.check_partition(pool.partition, request)
         charges = builder.access.charges(pool.partition, request)
-    except Unfit as unfit:
+    except Infeasible as unfit:
         draft.leave_out(pool.label, unfit.reason, by_limit=unfit.by_limit)
         return
     possible, reasons = layouts(pool, wanted)
-    refused = [(layout, Unfit(reason)) for layout, reason in reasons]
+    refused = [(layout, Infeasible(reason)) for layout, reason in reasons]
     before = len(draft.strategies)
     for layout in possible:
         serving = [family for family in families if family.serves is _serves(pool, layout)]
         if not serving:
             kind = _serves(pool, layout).value
-            refused.append((str(layout), Unfit(f"no strategy family for {kind} is enabled")))
+            refused.append((str(layout), Infeasible(f"no strategy family for {kind} is enabled")))
         for index, family in enumerate(serving):
             suffix = f"/{family.name}" if index else ""
             try:
                 built = builder.build(pool, layout, family, charges, suffix)
                 draft.add(affordable(built, request, site.unit))
-            except Unfit as unfit:
+            except Infeasible as unfit:
                 refused.append((str(layout), unfit))
     _leave_out(pool, refused, draft, whole=len(draft.strategies) == before)
 
@@ -187,7 +181,9 @@ def _serves(pool: Pool, layout: Layout) -> Serves:
     return Serves.SINGLE_NODE if layout.nodes == 1 else Serves.MULTI_NODE
 
 
-def _leave_out(pool: Pool, refused: list[tuple[str, Unfit]], draft: _Draft, *, whole: bool) -> None:
+def _leave_out(
+    pool: Pool, refused: list[tuple[str, Infeasible]], draft: _Draft, *, whole: bool
+) -> None:
     """Name the pool once where all its layouts fail for one reason, else layout by layout."""
     if whole and len({unfit.reason for _, unfit in refused}) == 1:
         unfit = refused[0][1]
@@ -196,3 +192,62 @@ def _leave_out(pool: Pool, refused: list[tuple[str, Unfit]], draft: _Draft, *, w
     for layout, unfit in refused:
         what = f"{pool.model.name}/{layout}/{pool.place}" if layout else pool.label
         draft.leave_out(what, unfit.reason, by_limit=unfit.by_limit)
+
+
+_REASONS_SHOWN: Final = 3
+
+
+def require_feasible(plan: Plan, request: Request) -> None:
+    """Raise where the plan has no job to submit.
+
+    `RvError(LIMIT)` where a limit of the site is in the way, `RvError(INFEASIBLE)` where the
+    machines are not there. The hint lists some of the other reasons.
+    """
+    if plan.submissions:
+        return
+    if plan.strategies:
+        reason = plan.job_notes[-1] if plan.job_notes else "no job may be submitted"
+        raise RvError(
+            ErrorKind.LIMIT,
+            f"nothing can be submitted now: {reason}",
+            hint="wait until some of your jobs have ended, or stop them",
+        )
+    require_strategies(plan, request)
+
+
+def require_strategies(plan: Plan, request: Request) -> None:
+    """Raise the same where the plan has no strategy at all, whether or not it may be sent now."""
+    if plan.strategies:
+        return
+    reasons = _best_first(plan.excluded)
+    if not reasons:
+        nothing = "nodes" if not request.gpus else "GPUs"
+        hint = "--gpu 0 --cpus 8 asks for a job without any" if request.gpus else ""
+        raise RvError(ErrorKind.INFEASIBLE, f"this cluster has no {nothing} to offer", hint=hint)
+    first, *others = reasons
+    raise RvError(
+        ErrorKind.LIMIT if first.by_limit else ErrorKind.INFEASIBLE,
+        f"nothing here can serve {_wish(request)}: {_said(first)}",
+        hint="; ".join(map(_said, others[:_REASONS_SHOWN])) or "--dry-run shows what there is",
+    )
+
+
+def _best_first(excluded: Iterable[Exclusion]) -> list[Exclusion]:
+    """Order reasons by use to the reader: limits, which can be asked around, come first."""
+    seen: dict[str, Exclusion] = {}
+    for found in excluded:
+        seen.setdefault(found.reason, found)
+    return sorted(seen.values(), key=lambda found: (not found.by_limit, "--mig" in found.reason))
+
+
+def _said(found: Exclusion) -> str:
+    return f"{found.what}: {found.reason}"
+
+
+def _wish(request: Request) -> str:
+    if not request.gpus:
+        return "a job without GPUs"
+    if request.mig:
+        return "a MIG slice"
+    kind = f" {' or '.join(request.types)}" if request.types else ""
+    return f"{request.gpus}{kind} {'GPU' if request.gpus == 1 else 'GPUs'}"

@@ -44,8 +44,8 @@ def _job(explained: ExplainedJob) -> list[str]:
     job = explained.job
     name = f"job {job.job_id}" if job.job_id else "no job yet"
     lines = [f"{name}: {job.strategy}", f"  {_why(explained)}"]
-    if explained.standing:
-        place = explained.standing
+    if explained.place:
+        place = explained.place
         lines.append(f"  number {place.place} of {place.waiting} waiting in {place.partition}")
     if explained.planned_in is not None:
         lines.append(f"  Slurm plans its start in {short_duration(explained.planned_in)}")
@@ -89,7 +89,7 @@ def _strategy(strategy: Strategy | None) -> dict[str, Any] | None:
 
 
 def _job_document(explained: ExplainedJob) -> dict[str, Any]:
-    job, place, planned = explained.job, explained.standing, explained.planned_in
+    job, place, planned = explained.job, explained.place, explained.planned_in
     return {
         "job_id": job.job_id or None,
         "strategy": job.strategy,

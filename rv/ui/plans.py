@@ -56,9 +56,9 @@ def start_text(strategy: Strategy) -> str:
         return "unknown"
     if estimate.source is Source.IDLE:
         return "now (idle)"
-    if estimate.source is Source.HOLE:
+    if estimate.source is Source.BACKFILL_WINDOW:
         length = f" of {short_duration(estimate.window)}" if estimate.window else ""
-        return f"now (hole{length})"
+        return f"now (backfill window{length})"
     return f"{short_duration(estimate.start_in)} ({estimate.source})"
 
 

@@ -53,7 +53,7 @@ def _jobs(
     waiting: Sequence[WaitingJob],
     at: datetime,
 ) -> tuple[ExplainedJob, ...]:
-    from rv.planner import standing
+    from rv.planner import queue_place
 
     own = {job.job_id for job in status.jobs}
     planned = {record.job_id: record.planned_start for record in records}
@@ -63,13 +63,13 @@ def _jobs(
         if entry and entry.instead_of and not job.job_id and job.state is JobState.UNKNOWN:
             continue  # a part that waits to stand in for its merged job
         partition = entry.partition if entry else ""
-        places = (standing(job.job_id, name, waiting, own) for name in partition.split(","))
+        places = (queue_place(job.job_id, name, waiting, own) for name in partition.split(","))
         start = planned.get(job.job_id)
         explained.append(
             ExplainedJob(
                 job=job,
                 partition=partition,
-                standing=min(filter(None, places), key=lambda found: found.place, default=None),
+                place=min(filter(None, places), key=lambda found: found.place, default=None),
                 planned_in=None if start is None else max(start - at, timedelta(0)),
             )
         )

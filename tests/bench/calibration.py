@@ -169,7 +169,7 @@ def print_report(trials: Sequence[Trial]) -> bool:
     holds = True
     said = {
         Source.IDLE: (f"start within {PROMPT:.0f} s", IDLE_WANTED),
-        Source.HOLE: ("start inside the stated window", HOLE_WANTED),
+        Source.BACKFILL_WINDOW: ("start inside the stated window", HOLE_WANTED),
     }
     for source, (what, wanted) in said.items():
         found = kept(trials, source)

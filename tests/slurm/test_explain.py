@@ -77,7 +77,9 @@ def test_a_full_cluster_its_line_and_a_hole(rv, explained, eventually):
     assert change["options"] == "--time 50m"
     assert change["strategy"]["estimate"]["source"] == "hole"
     rows = [line.split() for line in rv("explain").stdout.splitlines()]
-    assert ["--time", "50m", "v100/1x4/gpu", "now", "(hole", "of"] in [row[:6] for row in rows]
+    assert ["--time", "50m", "v100/1x4/gpu", "now", "(backfill", "window"] in [
+        row[:6] for row in rows
+    ]
     started = rv("up", "--gpu", "4", "--type", "v100", *change["options"].split(), "--run", "true")
     assert started.returncode == 0, started.stderr
 

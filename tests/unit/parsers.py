@@ -15,7 +15,7 @@ from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.arguments import split_arguments
 from rv.models import job, quantities
-from rv.planner import catalogue, constraints, documents
+from rv.planner import catalogue, documents, eligibility
 from rv.race import directory
 from rv.sandbox import gpu, loader, schema
 from rv.slurm import (
@@ -269,9 +269,9 @@ PARSERS: Final = (
     _entry(quantities.parse_memory_mib, *_SIZES),
     _entry(catalogue.mig_profile, "1g.10gb", "nvidia_a100_3g.40gb"),
     _entry(catalogue.normal, "NVIDIA_A100-SXM4", "x"),
-    _entry(constraints.choices, *_CONSTRAINTS),
-    _entry(constraints.names, *_CONSTRAINTS),
-    _entry(constraints.holds, *_CONSTRAINTS, parse=lambda t: constraints.holds(t, frozenset({"a"}))),
+    _entry(eligibility.choices, *_CONSTRAINTS),
+    _entry(eligibility.feature_names, *_CONSTRAINTS),
+    _entry(eligibility.holds, *_CONSTRAINTS, parse=lambda t: eligibility.holds(t, frozenset({"a"}))),
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_marks, json.dumps(MARKS), *MARKS.values(), parse=_marks),

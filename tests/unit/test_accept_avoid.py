@@ -15,7 +15,7 @@ from rv.models.request import Request
 from rv.models.site import Site
 from rv.planner import plan
 from tests.unit.accept_results import gpu, metric, outcome, run_of
-from tests.unit.planner_clusters import CATALOGUE, FAMILIES, campus, reasons
+from tests.unit.planner.clusters import CATALOGUE, FAMILIES, campus, reasons
 
 NOW = 1_800_000_000.0
 

@@ -7,7 +7,7 @@ from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
 from rv.models.request import Request
 from tests.bench.traffic import arrivals, questions
 from tests.bench.trials import Trial, errors, kept, pick
-from tests.unit.planner_clusters import campus, planned
+from tests.unit.planner.clusters import campus, planned
 
 SHAPE = {"v100": ("v1", "v2", "v3"), "h200": ("h1", "h2")}
 
@@ -26,13 +26,13 @@ def test_idle_has_thirty_seconds() -> None:
 
 def test_a_hole_has_its_window() -> None:
     trials = [
-        trial(Source.HOLE, 50.0, window=60.0),
-        trial(Source.HOLE, 61.0, window=60.0),
-        trial(Source.HOLE, None, window=60.0),
-        trial(Source.HOLE, None, window=60.0, watched=59.0),
-        trial(Source.HOLE, 400.0),
+        trial(Source.BACKFILL_WINDOW, 50.0, window=60.0),
+        trial(Source.BACKFILL_WINDOW, 61.0, window=60.0),
+        trial(Source.BACKFILL_WINDOW, None, window=60.0),
+        trial(Source.BACKFILL_WINDOW, None, window=60.0, watched=59.0),
+        trial(Source.BACKFILL_WINDOW, 400.0),
     ]
-    found = kept(trials, Source.HOLE)
+    found = kept(trials, Source.BACKFILL_WINDOW)
     assert (found.kept, found.decided) == (2, 4)
     assert kept(trials, Source.IDLE).share == 0.0
 
@@ -51,7 +51,9 @@ def test_a_draw_gives_every_source_the_same_chance() -> None:
     from dataclasses import replace
 
     (first, second, third, *_) = planned(Request(gpus=2), campus()).strategies
-    hole = Estimate(source=Source.HOLE, start_in=timedelta(0), window=timedelta(minutes=5))
+    hole = Estimate(
+        source=Source.BACKFILL_WINDOW, start_in=timedelta(0), window=timedelta(minutes=5)
+    )
     strategies = [
         replace(first, estimate=STARTS_NOW),
         replace(second, estimate=STARTS_NOW),

@@ -14,7 +14,7 @@ from rv.models.request import Request
 from rv.models.site import Ceiling, Price, Site
 from rv.planner import load_catalogue, plan
 from rv.slurm.saved import write_snapshot
-from tests.unit.planner_clusters import CATALOGUE, FAMILIES, campus, reasons
+from tests.unit.planner.clusters import CATALOGUE, FAMILIES, campus, reasons
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
 from rv.models.snapshot import Association, Limits, QueuedJob, Reservation
 from rv.slurm.saved import read_snapshot, write_snapshot
-from tests.unit.planner_clusters import NOON, campus
+from tests.unit.planner.clusters import NOON, campus
 
 FULL = replace(
     campus(),

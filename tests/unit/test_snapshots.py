@@ -9,7 +9,7 @@ import pytest
 from rv.models.request import Layouts, Request
 from rv.sandbox import schema
 from rv.slurm.saved import read_snapshot, write_snapshot
-from tests.unit.planner_clusters import planned
+from tests.unit.planner.clusters import planned
 from tests.unit.test_cli import rv  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ from rv.slurm.assemble import build_snapshot
 from rv.slurm.fields import fields, records
 from rv.slurm.frames import Frame, parse_frames
 from rv.slurm.nodes import parse_states
-from tests.unit.planner_clusters import planned
+from tests.unit.planner.clusters import planned
 
 DATA = Path(__file__).parents[1] / "data" / "slurm"
 S = "rv0123456789abcdef"

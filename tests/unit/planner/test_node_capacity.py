@@ -1,0 +1,161 @@
+"""The sweep over a node's claims against its definition, read off second by second."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rv.models.job import JobState
+from rv.models.snapshot import QueuedJob, Reservation
+from rv.planner.schedule import FOREVER, Share, Timeline, Window
+from tests.unit.planner.clusters import NOON, nodes, snapshot
+
+LAST = 12
+"""Nothing changes after this second."""
+
+small = st.integers(0, 4)
+types = st.sampled_from(["", "t4", "a40"])
+
+
+def at(second):
+    """A moment on Slurm's clock."""
+    return NOON + timedelta(seconds=second)
+
+
+@st.composite
+def queued(draw):
+    """A job that runs or is planned on n1, maybe on n2 too; its end may be unknown or over."""
+    where = draw(st.sampled_from([("n1",), ("n1", "n2"), ("n2",)]))
+    runs = draw(st.booleans())
+    start = draw(st.integers(-3, LAST))
+    length = draw(st.none() | st.integers(-2, LAST - max(start, 0)))
+    return QueuedJob(
+        job_id="1",
+        user="other",
+        partition="gpu",
+        state=JobState.RUNNING if runs else JobState.PENDING,
+        nodes=where if runs else (),
+        planned_nodes=() if runs else where,
+        start=at(min(start, 0) if runs else start),
+        end=None if length is None else at(start + length),
+        cpus=draw(small),
+        memory_mib=draw(small),
+        gpus=draw(small),
+        gpu_type=draw(types),
+    )
+
+
+reservations = st.builds(
+    lambda start, length: Reservation(
+        name="r", nodes=("n1",), start=at(start), end=at(start + length)
+    ),
+    st.integers(-3, LAST - 4),
+    st.integers(-1, 4),
+)
+
+
+@st.composite
+def clusters(draw):
+    """Two nodes of which some is in use, not always by jobs that can be seen."""
+    states = draw(st.sampled_from([("MIXED",), ("ALLOCATED",), ("MIXED", "PLANNED"), ("IDLE",)]))
+    found = nodes("n", 2, cpus=4, states=states)
+    used = {"cpus_used": draw(small), "memory_mib": 4, "memory_used_mib": draw(small)}
+    return replace(
+        snapshot(),
+        nodes=tuple(replace(node, **used) for node in found),
+        jobs=tuple(draw(st.lists(queued(), max_size=6))),
+        reservations=tuple(draw(st.lists(reservations, max_size=1))),
+    )
+
+
+shares = st.builds(
+    Share, cpus=small, memory_mib=small, gpus=small, gpu_type=types, whole=st.booleans()
+)
+
+
+def end_of(job):
+    """When a job's claim ends; a running one past its limit ends at no known time."""
+    end = FOREVER if job.end is None else (job.end - NOON).total_seconds()
+    return FOREVER if job.nodes and end <= 0 else end
+
+
+def part(amount, job):
+    """What a job has on each of its nodes, rounded up."""
+    return -(-amount // len(job.nodes or job.planned_nodes))
+
+
+def fits(cluster, share, total, free, second):
+    """The definition: used now, less what running jobs gave back, plus what is planned."""
+    node = cluster.nodes[0]
+    running = [job for job in cluster.jobs if "n1" in job.nodes]
+    plans = [job for job in cluster.jobs if "n1" in job.planned_nodes]
+    ended = [job for job in running if end_of(job) <= second]
+    here = [job for job in plans if job.start <= at(second) and second < end_of(job)]
+    closed = [r for r in cluster.reservations if r.start <= at(second) < r.end]
+
+    def gpus(jobs):
+        mine = (
+            j for j in jobs if "" in (share.gpu_type, j.gpu_type) or j.gpu_type == share.gpu_type
+        )
+        return sum(part(job.gpus, job) for job in mine)
+
+    def has_room(whole, used, asked, name):
+        back = sum(part(getattr(job, name), job) for job in ended)
+        planned = sum(part(getattr(job, name), job) for job in here)
+        return min(whole - used + back, whole) - planned >= asked
+
+    if closed or ("PLANNED" in node.states and not plans):
+        return False
+    if "ALLOCATED" in node.states and not ended:
+        return False
+    unseen = node.cpus_used - sum(part(job.cpus, job) for job in ended)
+    if share.whole and (len(ended) < len(running) or here or unseen > 0):
+        return False
+    return (
+        min(free + gpus(ended) - gpus(here), total) >= share.gpus
+        and has_room(node.cpus, node.cpus_used, share.cpus, "cpus")
+        and has_room(node.memory_mib, node.memory_used_mib, share.memory_mib, "memory_mib")
+    )
+
+
+@settings(max_examples=600, deadline=None)
+@given(clusters(), shares, small, small)
+def test_windows_are_the_seconds_in_which_the_share_fits(cluster, share, total, free):
+    """Each second is in a window or not, and what touches is one window."""
+    windows = Timeline(cluster).windows(cluster.nodes[0], share, total, free)
+    seconds = {s for s in range(LAST + 2) if any(w.start <= s < w.end for w in windows)}
+    assert seconds == {s for s in range(LAST + 2) if fits(cluster, share, total, free, s)}
+    assert all(one.end < other.start for one, other in pairwise(windows))
+    assert all(window.start < window.end for window in windows)
+    assert {w.end for w in windows} <= {*range(LAST + 1), FOREVER}
+
+
+@settings(max_examples=100, deadline=None)
+@given(clusters(), st.lists(st.tuples(shares, small, small), max_size=6))
+def test_an_answer_does_not_depend_on_what_was_asked_before(cluster, asked):
+    """What is kept of one answer serves equal questions only."""
+    timeline = Timeline(cluster)
+    for share, total, free in asked:
+        for node in cluster.nodes:
+            fresh = Timeline(cluster).windows(node, share, total, free)
+            assert timeline.windows(node, share, total, free) == fresh
+
+
+@pytest.mark.parametrize("amount", ["cpus", "memory_mib"])
+def test_a_node_has_no_more_than_it_has(amount):
+    """What a job gives back that the node did not count as used is no room for two."""
+    common = {"job_id": "1", "user": "other", "partition": "gpu", amount: 4}
+    runs = QueuedJob(state=JobState.RUNNING, nodes=("n1",), end=at(5), **common)
+    waits = QueuedJob(
+        state=JobState.PENDING, planned_nodes=("n1",), start=at(6), end=at(8), **common
+    )
+    (node,) = nodes("n", 1, cpus=4)
+    node = replace(node, memory_mib=4)
+    share = replace(Share(cpus=0, memory_mib=0, gpus=0, gpu_type="", whole=False), **{amount: 2})
+    windows = Timeline(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows(
+        node, share, 0, 0
+    )
+    assert windows == (Window(0, 6), Window(8, FOREVER))
