@@ -76,7 +76,7 @@ def run(
     from dataclasses import replace
 
     from rv.accept import command as lines
-    from rv.cli import launch
+    from rv.cli import launching
     from rv.cli.judging import finish
 
     which = chosen(payloads or (), profile, _bundled())
@@ -102,9 +102,9 @@ def run(
     options = replace(options, time=options.time or DEFAULT_TIME[profile])
     command = lines.command(which, profile, inject or ())
     if dry_run:
-        launch.dry_run(options, command)
+        launching.dry_run(options, command)
         return
-    raced = launch.race(options, command, detach=False, stops_unclaimed=True)
+    raced = launching.race(options, command, detach=False, stops_unclaimed=True)
     if raced is not None:
         finish(raced, which, profile, options, strict=strict, skip_exit_code=skip_exit_code)
 
@@ -175,19 +175,19 @@ def avoid(
     """Show the nodes that plans leave out because they failed, as a text for the admins."""
     from rv.accept import avoided
     from rv.accept.failing import admin_text
-    from rv.cli import session
+    from rv.cli import caller
     from rv.slurm.hostlist import expand
     from rv.ui.acceptance import avoided_document
 
-    here = session.open_session(cluster)
-    key = here.target.key
+    here = caller.current_caller(cluster)
+    key = here.cluster.key
     if forget:
-        avoided.update(key, (), frozenset(expand(forget)), here.now)
-    known = avoided.load(key, here.now)
+        avoided.update(key, (), frozenset(expand(forget)), here.now_s)
+    known = avoided.load(key, here.now_s)
     if json:
         console.emit_json(avoided_document(known))
     else:
-        console.answer(admin_text(known, here.target.label))
+        console.answer(admin_text(known, here.cluster.label))
 
 
 @app.command("compare")
@@ -285,10 +285,10 @@ def show_baselines(
 ) -> None:
     """Show every reference with its source; of two for the same the first counts."""
     from rv.accept.judgement import baselines
-    from rv.cli import session
+    from rv.cli import caller
     from rv.ui.trends import baselines_document, baselines_text
 
-    known = baselines(session.open_session(cluster).target.key if cluster else "")
+    known = baselines(caller.current_caller(cluster).cluster.key if cluster else "")
     model = known.model(gpu) if gpu else None
     values = [v for v in known.values if not gpu or v.gpu == (model.name if model else gpu)]
     if json:
@@ -304,17 +304,17 @@ def make_baselines(*, cluster: ClusterOption = "", json: JsonOption = False) -> 
     from rv.accept.golden import LEAST_NODES, golden
     from rv.accept.history import history
     from rv.accept.judgement import baselines, golden_file
-    from rv.cli import session
+    from rv.cli import caller
 
-    here = session.open_session(cluster)
-    key = here.target.key
+    here = caller.current_caller(cluster)
+    key = here.cluster.key
     measured = [each for each in history().all() if each.cluster == key]
-    bad = {entry.node for entry in avoided.load(key, here.now)}
-    text, count = golden(measured, baselines(""), bad, here.now)
+    bad = {entry.node for entry in avoided.load(key, here.now_s)}
+    text, count = golden(measured, baselines(""), bad, here.now_s)
     if not count:
         raise RvError(
             ErrorKind.USAGE,
-            f"no GPU of {here.target.label} was measured on {LEAST_NODES} clean nodes",
+            f"no GPU of {here.cluster.label} was measured on {LEAST_NODES} clean nodes",
             hint="rv accept sweep --profile accept measures them",
         )
     path = golden_file(key)

@@ -1,6 +1,6 @@
 """`rv cost`: what a request would cost on each GPU model."""
 
-from rv.cli import launch, session
+from rv.cli import caller, launching
 from rv.cli.defaults import with_request_options
 from rv.cli.options import RequestOptions, build_request
 from rv.ui import console
@@ -12,8 +12,8 @@ def cost(*, options: RequestOptions) -> None:
     from rv.ui.plans import costs_document, costs_text
     from rv.workflow.overview import compare
 
-    target = session.planning_target(options.cluster, options.snapshot)
-    launch.say_taken(options, None, target.label)
+    target = caller.planning_target(options.cluster, options.snapshot)
+    launching.say_taken(options, None, target.label)
     plan, best = compare(build_request(options, None), target, options.config.site)
     if options.json:
         console.emit_json(costs_document(plan, best))

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
 
-from rv.cli import session
+from rv.cli import caller
 from rv.cli.options import RequestOptions, build_request
 from rv.errors import ErrorKind, RvError
 from rv.models.site import Config, Setting
@@ -82,7 +82,7 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 def read_config() -> Config:
     """Read the site's and the user's files. Raises `RvError(CONFIG)` for what is wrong in them."""
-    config = session.read_config(_kinds())
+    config = caller.read_config(_kinds())
     for name, setting in config.defaults.items():
         try:
             build_request(replace(RequestOptions(), **{name: setting.value}), None)

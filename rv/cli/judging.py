@@ -11,7 +11,7 @@ from rv.accept.failing import bad_nodes, cleared
 from rv.accept.judgement import judged, remember
 from rv.accept.store import Run, RunRecord, save
 from rv.accept.verdict import exit_code
-from rv.cli.launch import Raced
+from rv.cli.launching import Raced
 from rv.cli.options import RequestOptions
 from rv.models.race import RaceStatus
 from rv.slurm.hostlist import expand
@@ -32,12 +32,12 @@ def finish(
     from rv.ui.acceptance import run_document, run_text
 
     names = tuple(payload.name for payload in payloads)
-    label = raced.here.target.label
+    label = raced.here.cluster.label
     record = record_of(raced.status, names, profile, label)
-    fetched = fetch(record, raced.status, raced.here.target.transport)
+    fetched = fetch(record, raced.status, raced.here.cluster.transport)
     run = judged(fetched)
     remember(fetched)
-    note_nodes(run, raced.here.now)
+    note_nodes(run, raced.here.now_s)
     if options.json:
         console.emit_json(run_document(run))
     else:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rv.cli import session
+from rv.cli import caller
 from rv.cli.common import ClusterOption, JsonOption
 from rv.errors import EXIT_INTERRUPTED
 from rv.ui import console
@@ -25,13 +25,13 @@ def logs(
 ) -> None:
     """Show a race's output."""
     from rv.race.output import OutputReader
-    from rv.workflow.history import find_races
+    from rv.workflow.races import find_races
 
-    here = session.open_session(cluster)
-    (found,) = find_races([race] if race else [], here.target)
+    here = caller.current_caller(cluster)
+    (found,) = find_races([race] if race else [], here.cluster)
     if follow:
         raise typer.Exit(_follow(here, found, node, json=json))
-    reader = OutputReader(found, here.target.transport, node)
+    reader = OutputReader(found, here.cluster.transport, node)
     rows = []
     while chunks := reader.read():
         for chunk in chunks:
@@ -47,7 +47,7 @@ def logs(
         console.emit_json({"race": found.race_id, "output": rows})
 
 
-def _follow(here: session.Session, race: "Race", node: int | None, *, json: bool) -> int:
+def _follow(here: caller.Caller, race: "Race", node: int | None, *, json: bool) -> int:
     from rv.race.watch import Watch
     from rv.ui.follow import Follower
     from rv.ui.races import race_document
@@ -55,14 +55,14 @@ def _follow(here: session.Session, race: "Race", node: int | None, *, json: bool
 
     sink = Follower(json_only=json)
     try:
-        status = Watch(race=race, queue=here.target.queue, sink=sink, node=node).run()
+        status = Watch(race=race, queue=here.cluster.queue, sink=sink, node=node).run()
     except KeyboardInterrupt:
         console.say(f"race {race.race_id} goes on")
         return EXIT_INTERRUPTED
     sink.finish(status)
     if json:
         console.emit_json(race_document(status))
-    return exit_code(status, here.target.transport)
+    return exit_code(status, here.cluster.transport)
 
 
 def register(app: typer.Typer) -> None:

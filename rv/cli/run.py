@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from rv.cli import launch, session
+from rv.cli import caller, launching
 from rv.cli.arguments import split_arguments
 from rv.cli.defaults import with_request_options
 from rv.cli.options import RequestOptions
@@ -44,11 +44,11 @@ def run(
     """
     given = tuple(words or ())
     as_argv = context.meta["rv.is_argv"] or not given
-    command = session.read_words(given) if as_argv else session.read_line(given[0])
+    command = caller.read_words(given) if as_argv else caller.read_line(given[0])
     if dry_run:
-        launch.dry_run(options, command)
+        launching.dry_run(options, command)
     else:
-        launch.launch(options, command, detach=detach, stops_unclaimed=False)
+        launching.launch(options, command, detach=detach, stops_unclaimed=False)
 
 
 def register(app: typer.Typer) -> None:

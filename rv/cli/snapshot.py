@@ -2,7 +2,7 @@
 
 import typer
 
-from rv.cli import session
+from rv.cli import caller
 from rv.cli.common import ClusterOption
 from rv.ui import console
 
@@ -11,7 +11,7 @@ def snapshot(*, cluster: ClusterOption = "") -> None:
     """Print the cluster as JSON; rv up --dry-run --snapshot FILE plans with it."""
     from rv.slurm.saved import write_snapshot
 
-    target = session.open_session(cluster).target
+    target = caller.current_caller(cluster).cluster
     console.say(f"on {target.label}")
     console.answer(write_snapshot(target.take_snapshot()).rstrip())
 

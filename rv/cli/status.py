@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rv.cli import session
+from rv.cli import caller
 from rv.cli.common import ClusterOption, JsonOption
 from rv.ui import console
 
@@ -21,7 +21,7 @@ def status(
     from rv.ui.plans import overview_document, overview_text
     from rv.workflow.overview import look
 
-    target = session.planning_target(cluster, snapshot)
+    target = caller.planning_target(cluster, snapshot)
     console.say(f"on {target.label}")
     pools = look(target)
     if json:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from rv.cli import session
+from rv.cli import caller
 from rv.cli.common import ClusterOption, JsonOption
 from rv.errors import EXIT_RV_FAILED, ErrorKind, RvError
 from rv.ui import console
@@ -20,16 +20,16 @@ def stop(
     json: JsonOption = False,
 ) -> None:
     """Cancel races whole: every job of theirs, those never heard of again too."""
-    from rv.workflow.history import find_races, open_races, stop_races
+    from rv.workflow.races import find_races, open_races, stop_races
 
     if everything and races:
         raise RvError(
             ErrorKind.USAGE, "--all and names exclude each other", hint="give one of them"
         )
-    here = session.open_session(cluster)
-    chosen = open_races(here.target) if everything else find_races(races or [], here.target)
+    here = caller.current_caller(cluster)
+    chosen = open_races(here.cluster) if everything else find_races(races or [], here.cluster)
     rows = []
-    for stopped in stop_races(chosen, here.target):
+    for stopped in stop_races(chosen, here.cluster):
         race = stopped.race
         rows.append(
             {

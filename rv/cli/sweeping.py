@@ -18,7 +18,7 @@ from rv.accept.find import together
 from rv.accept.judgement import judged, remember
 from rv.accept.sweeps import NodeState, Sweep
 from rv.accept.verdict import exit_code
-from rv.cli import session
+from rv.cli import caller
 from rv.cli.judging import fetch, note_nodes, record_of
 from rv.cli.options import RequestOptions, build_request
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
@@ -61,35 +61,35 @@ def sweep(options: RequestOptions, wish: Wish) -> None:
         raise RvError(
             ErrorKind.USAGE, "nothing can be submitted to a snapshot", hint="leave --snapshot out"
         )
-    here = session.open_session(options.cluster)
-    snapshot = here.target.take_snapshot()
+    here = caller.current_caller(options.cluster)
+    snapshot = here.cluster.take_snapshot()
     if wish.resume:
-        known = sweeps.load(wish.resume, here.target.key)
+        known = sweeps.load(wish.resume, here.cluster.key)
         wish = _as_begun(wish, known)
     else:
         known = _begun(options, wish, here, snapshot)
     options = replace(options, time=options.time or DEFAULT_TIME[wish.profile])
-    console.say(f"sweep {known.sweep_id} of {len(known.nodes)} nodes on {here.target.label}")
+    console.say(f"sweep {known.sweep_id} of {len(known.nodes)} nodes on {here.cluster.label}")
     sweeper = _sweeper(options, wish, here, snapshot)
     try:
         known = sweeper.run(known)
     except KeyboardInterrupt:
         console.say(f"detached: rv accept sweep --resume {known.sweep_id} goes on")
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    run = together(known, here.target.label)
+    run = together(known, here.cluster.label)
     remember(run)
     run = judged(run)
-    bad = note_nodes(run, session.now(), wish.days)
+    bad = note_nodes(run, caller.now_s(), wish.days)
     if options.json:
         console.emit_json(sweep_document(run, bad))
     else:
         console.answer(*sweep_text(run))
         if bad:
-            console.answer("\n" + admin_text(bad, here.target.label))
+            console.answer("\n" + admin_text(bad, here.cluster.label))
     raise typer.Exit(exit_code(run.results, strict=wish.strict, skip=wish.skip_exit_code))
 
 
-def _begun(options: RequestOptions, wish: Wish, here: session.Session, snapshot: Snapshot) -> Sweep:
+def _begun(options: RequestOptions, wish: Wish, here: caller.Caller, snapshot: Snapshot) -> Sweep:
     partitions = {p.name: p.nodes for p in snapshot.partitions}
     wanted = [name for name in options.partition.split(",") if name]
     chosen = sweeps.choose_nodes(
@@ -100,10 +100,10 @@ def _begun(options: RequestOptions, wish: Wish, here: session.Session, snapshot:
     )
     known = Sweep(
         sweep_id=f"sweep-{secrets.token_hex(4)}",
-        cluster=here.target.key,
+        cluster=here.cluster.key,
         profile=wish.profile,
         payloads=tuple(payload.name for payload in wish.payloads),
-        begun_at=here.now,
+        begun_at=here.now_s,
         nodes=tuple(NodeState(node=node.name) for node in chosen),
     )
     sweeps.save(known)
@@ -120,7 +120,7 @@ def _as_begun(wish: Wish, known: Sweep) -> Wish:
 def _sweeper(
     options: RequestOptions,
     wish: Wish,
-    here: session.Session,
+    here: caller.Caller,
     snapshot: Snapshot,
 ) -> Sweeper:
     from rv.ui.follow import Follower
@@ -131,11 +131,11 @@ def _sweeper(
 
     def over(_: str, status: RaceStatus) -> None:
         names = tuple(payload.name for payload in _of(nodes.get(_node(status)), payloads))
-        fetch(record_of(status, names, wish.profile, here.target.label), status,
-              here.target.transport)  # fmt: skip
+        fetch(record_of(status, names, wish.profile, here.cluster.label), status,
+              here.cluster.transport)  # fmt: skip
 
     return Sweeper(
-        target=here.target,
+        target=here.cluster,
         snapshot=snapshot,
         workdir=here.workdir,
         environment=caller_environment(here.environ),
@@ -144,7 +144,7 @@ def _sweeper(
         request_of=lambda name: _request(base, nodes.get(name), name, payloads, wish),
         over=over,
         say=console.say,
-        clock=session.now,
+        clock=caller.now_s,
         sleep=time.sleep,
         max_jobs=wish.max_jobs,
         patience=base.wait_timeout,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rv.cli import launch, session
+from rv.cli import caller, launching
 from rv.cli.defaults import with_request_options
 from rv.cli.options import RequestOptions
 from rv.errors import ErrorKind, RvError
@@ -22,9 +22,9 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once.")] = False,
 ) -> None:
     """Race every way to get GPUs; run a command in the first that starts, or open a shell."""
-    command = None if run is None else session.read_line(run)
+    command = None if run is None else caller.read_line(run)
     if dry_run:
-        launch.dry_run(options, command)
+        launching.dry_run(options, command)
         return
     if command is None and options.checkpoint:
         raise RvError(
@@ -38,7 +38,7 @@ def up(
             "a shell needs a terminal",
             hint='give a command: rv up --run "python train.py"; or --dry-run',
         )
-    launch.launch(options, command, detach=detach, stops_unclaimed=True)
+    launching.launch(options, command, detach=detach, stops_unclaimed=True)
 
 
 def register(app: typer.Typer) -> None:

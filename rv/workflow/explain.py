@@ -14,14 +14,14 @@ from rv.models.snapshot import Snapshot
 from rv.slurm.probe import new_sentinel
 from rv.slurm.waiting import parse_waiting, waiting_script
 from rv.transport import Transport
-from rv.workflow.history import look_at
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import avoiding
-from rv.workflow.target import Target
+from rv.workflow.races import look_at
 
 _WAITS = frozenset({RaceState.STAGED, RaceState.PENDING})
 
 
-def explain_race(race: Race, target: Target, site: Site, now: float) -> Explanation:
+def explain_race(race: Race, target: Cluster, site: Site, now: float) -> Explanation:
     """Say why a race waits, and what would start now; of one that does not, only how it is."""
     status, records = look_at(race, target, now)
     if status.state not in _WAITS:

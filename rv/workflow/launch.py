@@ -19,7 +19,7 @@ from rv.race.stage import Surroundings, race_facts, scripts, stage
 from rv.race.submit import Outcome, Submitted, submit
 from rv.race.watch import Sink, Watch
 from rv.render.script import RaceFacts, job_name, sbatch_line
-from rv.workflow.target import SavedCluster, Target
+from rv.workflow.cluster import Cluster, SavedCluster
 
 _LATER: str = "--begin=now+{seconds}"
 _NO_SITE = Site()
@@ -67,7 +67,7 @@ def read_template(name: str) -> str:
         ) from error
 
 
-def plan_on(request: Request, target: Target | SavedCluster, site: Site) -> tuple[Snapshot, Plan]:
+def plan_on(request: Request, target: Cluster | SavedCluster, site: Site) -> tuple[Snapshot, Plan]:
     """Take a snapshot and plan; the planner and its data are loaded while the cluster answers.
 
     Nodes that acceptance found bad on this cluster are avoided, unless the request says otherwise.
@@ -92,7 +92,7 @@ def avoiding(site: Site, cluster: str, now: float) -> Site:
 
 def prepare(
     request: Request,
-    target: Target | SavedCluster,
+    target: Cluster | SavedCluster,
     workdir: str,
     environment: Mapping[str, str],
     now: float,
@@ -128,7 +128,7 @@ def _chain(request: Request) -> Chain | None:
     return Chain(total=request.walltime, signal=request.checkpoint_signal)
 
 
-def start(launch: Launch, target: Target, sink: Sink, *, detached: bool) -> Race:
+def start(launch: Launch, target: Cluster, sink: Sink, *, detached: bool) -> Race:
     """Stage the race and send its first wave; detached, the later waves wait in Slurm's own queue.
 
     Raises `RvError(REFUSED)` when Slurm takes none; nothing is then in the queue.
@@ -152,7 +152,7 @@ def start(launch: Launch, target: Target, sink: Sink, *, detached: bool) -> Race
     return race
 
 
-def send_rest(race: Race, request: Request, target: Target, sink: Sink) -> None:
+def send_rest(race: Race, request: Request, target: Cluster, sink: Sink) -> None:
     """Leave the strategies that nobody has sent yet to Slurm, which holds them back a while."""
     left = untried(race, load_marks(race, target.transport))
     if left:
@@ -172,7 +172,7 @@ def _later(request: Request, fates: list[Submitted]) -> tuple[str, ...]:
 def _send(
     race: Race,
     wave: tuple[int, ...],
-    target: Target,
+    target: Cluster,
     sink: Sink,
     options: tuple[str, ...] = (),
 ) -> tuple[Submitted, ...]:
@@ -198,7 +198,7 @@ def _refused(fates: list[Submitted]) -> RvError:
 
 
 def watch(
-    race: Race, launch: Launch, target: Target, sink: Sink, *, until_claim: bool
+    race: Race, launch: Launch, target: Cluster, sink: Sink, *, until_claim: bool
 ) -> RaceStatus:
     """Watch the race to its end, sending the later waves when the first does not start."""
     return Watch(

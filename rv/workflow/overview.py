@@ -4,11 +4,11 @@ from rv import bundle
 from rv.models.plan import Plan, PoolView, Strategy
 from rv.models.request import Request
 from rv.models.site import Site
+from rv.workflow.cluster import Cluster, SavedCluster
 from rv.workflow.launch import plan_on
-from rv.workflow.target import SavedCluster, Target
 
 
-def look(target: Target | SavedCluster) -> tuple[PoolView, ...]:
+def look(target: Cluster | SavedCluster) -> tuple[PoolView, ...]:
     """Tell what GPUs there are, how many are free, and who waits for them."""
     from rv.planner import load_catalogue, overview
 
@@ -16,7 +16,7 @@ def look(target: Target | SavedCluster) -> tuple[PoolView, ...]:
 
 
 def compare(
-    request: Request, target: Target | SavedCluster, site: Site
+    request: Request, target: Cluster | SavedCluster, site: Site
 ) -> tuple[Plan, tuple[Strategy, ...]]:
     """Plan the request, and pick the cheapest strategy of each GPU model.
 

@@ -6,8 +6,8 @@ from rv.models.race import RaceState, RaceStatus
 from rv.models.site import Site
 from rv.race.waiting import NODE_FAILURES
 from rv.slurm.hostlist import expand
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare
-from rv.workflow.target import Target
 
 
 def may_retry(status: RaceStatus) -> bool:
@@ -25,7 +25,7 @@ def failed_nodes(status: RaceStatus) -> tuple[str, ...]:
 
 
 def prepare_again(
-    launch: Launch, status: RaceStatus, target: Target, now: float, site: Site
+    launch: Launch, status: RaceStatus, target: Cluster, now: float, site: Site
 ) -> Launch:
     """Plan the request anew on the cluster as it is now. Raises `RvError` like `prepare`."""
     nodes = dict.fromkeys((*launch.request.exclude_nodes, *failed_nodes(status)))

@@ -9,8 +9,8 @@ from rv.models.race import Claim, Race, RaceStatus
 from rv.race.watch import Sink
 from rv.render.quote import shell as quoted
 from rv.transport import Transport
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, watch
-from rv.workflow.target import Target
 
 _RENEW_S = 60.0
 # The heartbeat is the shell's own: it holds the allocation when the client has died under it.
@@ -23,7 +23,7 @@ cd {workdir}
 exec "${{SHELL:-/bin/bash}}" -i"""
 
 
-def hold_shell(race: Race, launch: Launch, target: Target, sink: Sink) -> RaceStatus:
+def hold_shell(race: Race, launch: Launch, target: Cluster, sink: Sink) -> RaceStatus:
     """Wait for a winner, open a shell on its first node, and release the allocation on exit."""
     done = threading.Event()
     _renew(race, target.transport)
@@ -40,7 +40,7 @@ def hold_shell(race: Race, launch: Launch, target: Target, sink: Sink) -> RaceSt
     return watch(race, launch, target, sink, until_claim=False) if status.claim else status
 
 
-def _open_shell(race: Race, claim: Claim, launch: Launch, target: Target) -> None:
+def _open_shell(race: Race, claim: Claim, launch: Launch, target: Cluster) -> None:
     """Hand the terminal to a shell on the winner's first node, then let the allocation go."""
     script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.around.workdir))
     try:

@@ -18,8 +18,8 @@ from rv.models.snapshot import Snapshot
 from rv.race.observe import load_marks, load_race
 from rv.race.watch import Sink
 from rv.workflow import launch as flow
-from rv.workflow.history import list_races, stop_races
-from rv.workflow.target import Target
+from rv.workflow.cluster import Cluster
+from rv.workflow.races import list_races, stop_races
 
 _LOOK_S: Final = 2.0
 _LONGEST_LOOK_S: Final = 20.0
@@ -32,7 +32,7 @@ class Sweeper:
     `request_of` makes a node's request; `over` is called with every race that has ended.
     """
 
-    target: Target
+    target: Cluster
     snapshot: Snapshot
     workdir: str
     environment: Mapping[str, str]

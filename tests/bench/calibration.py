@@ -30,7 +30,7 @@ from rv.models.plan import Source, Strategy
 from rv.models.request import Request
 from rv.render.script import sbatch_line
 from rv.sandbox.schema import load_profile
-from rv.workflow.command import Surroundings, from_line
+from rv.workflow.command_line import KnownFiles, from_line
 from rv.workflow.launch import prepare
 from tests.bench.cluster import cluster
 from tests.bench.contenders import COMMAND
@@ -95,7 +95,7 @@ class Watcher:
             gpus=question.gpus,
             walltime=timedelta(minutes=question.minutes),
             walltime_given=True,
-            command=from_line(COMMAND, Surroundings(is_file=lambda name: name == "train.py")),
+            command=from_line(COMMAND, KnownFiles(is_file=lambda name: name == "train.py")),
         )
         made = prepare(request, self.yard.target, str(self.yard.work), dict(os.environ), at)
         strategy = pick(made.plan.strategies, question.pick)

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rv import sandbox
-from rv.workflow.target import Target, locate
+from rv.workflow.cluster import Cluster, locate
 
 RV = [sys.executable, "-m", "rv"]
 
 
 @contextmanager
-def cluster(profile: str) -> Iterator[Target]:
+def cluster(profile: str) -> Iterator[Cluster]:
     """Bring a sandbox up, and take it and all its traces away again."""
     home = Path(tempfile.mkdtemp(prefix="rvb-", dir="/tmp"))
     home.chmod(0o755)  # jobs of other users run in here
@@ -36,7 +36,7 @@ def rv(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([*RV, *arguments], capture_output=True, text=True, check=False)
 
 
-def rpc_counts(target: Target) -> dict[str, int]:
+def rpc_counts(target: Cluster) -> dict[str, int]:
     """Read the controller's RPC counters by message type, as sdiag prints them."""
     printed = target.transport.run("sdiag", timeout=30).stdout
     section = printed.split("Remote Procedure Call statistics by message type")[1]

@@ -11,7 +11,7 @@ from typing import Final
 
 from rv.models.request import Request
 from rv.render.script import sbatch_line
-from rv.workflow.command import Surroundings, from_line
+from rv.workflow.command_line import KnownFiles, from_line
 from rv.workflow.launch import prepare
 from tests.bench.cluster import RV
 from tests.bench.load import CPUS_PER_GPU
@@ -60,7 +60,7 @@ def every_strategy(yard: Yard, wanted: Scenario) -> Lines:
         gpus=wanted.gpus,
         walltime=timedelta(minutes=wanted.minutes),
         walltime_given=True,
-        command=from_line(COMMAND, Surroundings(is_file=lambda name: name == "train.py")),
+        command=from_line(COMMAND, KnownFiles(is_file=lambda name: name == "train.py")),
     )
     made = prepare(request, yard.target, str(yard.work), dict(os.environ), time.time())
     lines = [shlex.split(sbatch_line(strategy)) for strategy in made.plan.strategies]

@@ -13,10 +13,10 @@ from timing import percentile
 
 from rv.race.directory import MARKS, read_marks
 from rv.race.observe import load_races
-from rv.workflow.target import Target
+from rv.workflow.cluster import Cluster
 
 
-def one_race(target: Target) -> tuple[float, int]:
+def one_race(target: Cluster) -> tuple[float, int]:
     """Race with every strategy at once; return the seconds and the number of losers."""
     client = subprocess.Popen(
         [*RV, "up", "--gpu", "4", "--fanout", "each", "--run", "torchrun --help; sleep 4"],

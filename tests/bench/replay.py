@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rv.workflow.target import Target
+from rv.workflow.cluster import Cluster
 from tests.bench.load import LoadJob, Role, sbatch_words
 
 REPOSITORY: Final = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ class Stamp:
 class Yard:
     """One sandbox and the folders of whoever types at it."""
 
-    target: Target
+    target: Cluster
     home: Path
     _timers: list[threading.Timer] = field(default_factory=list)
 

@@ -11,7 +11,7 @@ from rv.race.observe import load_races
 from rv.race.queue import Queue
 from rv.race.watch import GaveUp, Watch
 from rv.slurm.cache import SnapshotCache
-from rv.workflow.target import Target
+from rv.workflow.cluster import Cluster
 
 
 class Clock:
@@ -35,7 +35,7 @@ class Silent:
     def output(self, chunk: object) -> None: ...
 
 
-def difference(target: Target, before: dict[str, int]) -> dict[str, int]:
+def difference(target: Cluster, before: dict[str, int]) -> dict[str, int]:
     """Count what came since; sdiag's own question is left out."""
     after = rpc_counts(target)
     since = {name: after[name] - before.get(name, 0) for name in after}
@@ -51,7 +51,7 @@ def report(what: str, counts: dict[str, int]) -> None:
     print(f"rpcs: {what}: {sum(counts.values())} ({parts})")
 
 
-def watch_ten_minutes(target: Target) -> None:
+def watch_ten_minutes(target: Cluster) -> None:
     """Watch the newest race for ten minutes of the watcher's own time."""
     race = load_races(target.race_root, target.key, target.transport)[0]
     clock = Clock(race.submitted_at + 1)

@@ -19,14 +19,14 @@ from rv.models.request import Request
 from rv.race.cancel import stop
 from rv.race.stage import race_facts, stage
 from rv.race.submit import submit
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare, read_template
-from rv.workflow.target import Target
 
 JOBS = 20
 LATER = "--begin=now+1hour"
 
 
-def stage_jobs(target: Target) -> Race:
+def stage_jobs(target: Cluster) -> Race:
     """Stage a race of JOBS submissions, all of the same strategy."""
     request = Request(gpus=1, walltime=timedelta(minutes=5), command=Command(line="true"))
     made: Launch = prepare(request, target, str(Path.cwd()), dict(os.environ), time.time())

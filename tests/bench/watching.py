@@ -19,8 +19,8 @@ from typing import Final
 from rv.models.command import Command
 from rv.models.race import Race
 from rv.models.request import Request
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import prepare, start
-from rv.workflow.target import Target
 from tests.bench.cluster import cluster, rpc_counts
 
 RACES: Final = 200
@@ -55,21 +55,21 @@ class Cost:
         return int(self.seconds / TICK_S) + 2
 
 
-def occupy(target: Target) -> None:
+def occupy(target: Cluster) -> None:
     """Fill the cluster, so that every race waits."""
     hog = "sbatch -N1 --exclusive -o /dev/null --wrap 'exec sleep 3600' >/dev/null"
     nodes = target.transport.run("sinfo -h -N -o %N | sort -u | wc -l", timeout=30).stdout
     target.transport.run(f"for n in $(seq {int(nodes)}); do {hog}; done", timeout=60)
 
 
-def race(target: Target) -> Race:
+def race(target: Cluster) -> Race:
     """Start a race that nobody watches."""
     request = Request(gpus=1, walltime=timedelta(minutes=5), command=Command(line="true"))
     made = prepare(request, target, str(Path.cwd()), dict(os.environ), time.time())
     return start(made, target, Silent(), detached=True)
 
 
-def watched(target: Target, races: Sequence[Race], clients: int, seconds: float) -> Cost:
+def watched(target: Cluster, races: Sequence[Race], clients: int, seconds: float) -> Cost:
     """Watch for a while, with so many clients, each at a race of its own."""
     with _watching(races[:clients]) as processes:
         before = _asked(target)
@@ -95,7 +95,7 @@ def _watching(races: Sequence[Race]) -> "Iterator[list[subprocess.Popen[bytes]]]
             process.wait()
 
 
-def _asked(target: Target) -> int:
+def _asked(target: Cluster) -> int:
     counts = rpc_counts(target)
     return sum(counts.get(name, 0) for name in _SQUEUES)
 

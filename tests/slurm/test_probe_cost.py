@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.workflow.target import locate
+from rv.workflow.cluster import locate
 from tests.bench.cluster import rpc_counts
 
 

@@ -36,7 +36,7 @@ from rv.slurm import (
     waiting,
     words,
 )
-from rv.workflow import command, launchers, shellwords
+from rv.workflow import command_line, known_programs, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
 ROOT: Final = Path(__file__).parents[2]
@@ -155,7 +155,7 @@ _WORDS: Final = (
     "'two words' -x a1",
 )
 _CONSTRAINTS: Final = ("a&b", "a|b", "[a|b]", "a*2", "[a*2&b*2]", "(a|b)&c")
-_AROUND: Final = command.Surroundings(
+_AROUND: Final = command_line.KnownFiles(
     is_file=lambda path: path.endswith("x.py"), payloads=payload_names(), nearby=("train.py",)
 )
 _KINDS: Final = {
@@ -280,9 +280,9 @@ PARSERS: Final = (
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
     _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
     _entry(shellwords.simple_commands, *_LINES),
-    _entry(launchers.read_launch, *_LINES, parse=lambda t: [launchers.read_launch(c.words) for c in shellwords.simple_commands(t)]),
-    _entry(command.from_line, *_LINES, parse=lambda t: command.from_line(t, _AROUND)),
-    _entry(command.from_words, *_LINES, parse=lambda t: command.from_words(t.split(" "), _AROUND)),
+    _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(c.words) for c in shellwords.simple_commands(t)]),
+    _entry(command_line.from_line, *_LINES, parse=lambda t: command_line.from_line(t, _AROUND)),
+    _entry(command_line.from_words, *_LINES, parse=lambda t: command_line.from_words(t.split(" "), _AROUND)),
     _entry(split_arguments, *_WORDS, parse=lambda t: split_arguments(t.split(" "), {"--gpu": True, "-g": True, "--mig": False})),
 )  # fmt: skip
 
@@ -291,9 +291,9 @@ BY_FILE: Final = frozenset(
         "rv.accept.reading:read_file",
         "rv.accept.reading:read_folder",
         "rv.cli.defaults:read_config",
-        "rv.cli.session:read_config",
-        "rv.cli.session:read_line",
-        "rv.cli.session:read_words",
+        "rv.cli.caller:read_config",
+        "rv.cli.caller:read_line",
+        "rv.cli.caller:read_words",
         "rv.planner.catalogue:load_catalogue",
         "rv.planner.families:load_families",
         "rv.race.observe:load_marks",

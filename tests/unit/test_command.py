@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rv.errors import ErrorKind, RvError
 from rv.models.command import Command, Launcher, Pins
-from rv.workflow.command import Surroundings, from_line, from_words
+from rv.workflow.command_line import KnownFiles, from_line, from_words
 from rv.workflow.shellwords import simple_commands
 
 FILES = frozenset(
@@ -26,10 +26,10 @@ FILES = frozenset(
         "/abs/train.py",
     }
 )
-AROUND = Surroundings(
+AROUND = KnownFiles(
     is_file=FILES.__contains__, payloads=("check", "train", "dataload"), nearby=("train.py",)
 )
-NOTHING = Surroundings(is_file=lambda _name: False)
+NOTHING = KnownFiles(is_file=lambda _name: False)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_pins_are_the_launchers_own_options(
 )
 def test_leading_script_gets_a_python(text: str, line: str) -> None:
     """A leading `*.py` runs with the environment's python, and nothing else of the line changes."""
-    around = Surroundings(is_file=lambda name: name in {*FILES, "./train.py"})
+    around = KnownFiles(is_file=lambda name: name in {*FILES, "./train.py"})
 
     assert line == from_line(text, around).line
 

@@ -10,8 +10,8 @@ from rv.models.race import Ended, Marks, RaceState, RaceStatus, Segment
 from rv.models.request import Request
 from rv.race.advance import _is_waiting, _read_again
 from rv.race.observe import Observation
-from rv.workflow.history import _last_sign
 from rv.workflow.launch import _later
+from rv.workflow.races import _last_sign
 from tests.unit.test_chain_truth import CHAINED, FIRST, SECOND
 from tests.unit.test_truth import RACE, T0, record
 

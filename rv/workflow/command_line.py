@@ -13,7 +13,7 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.command import Command, Launcher, Pins
-from rv.workflow.launchers import Launch, is_prefix, read_launch, word_set
+from rv.workflow.known_programs import Invocation, is_prefix, read_invocation, word_set
 from rv.workflow.shellwords import SimpleCommand, Word, simple_commands
 
 _STEADY: Final = word_set(
@@ -24,7 +24,7 @@ _STEADY: Final = word_set(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class KnownFiles:
     """What a command is read against.
 
     `is_file` answers for a path as typed, from the working directory, and never raises
@@ -37,7 +37,7 @@ class Surroundings:
     nearby: Sequence[str] = ()
 
 
-def from_words(words: Sequence[str], around: Surroundings) -> Command:
+def from_words(words: Sequence[str], around: KnownFiles) -> Command:
     """Read an argv: every word reaches the program as it is.
 
     Raises `RvError(USAGE)` for an empty command and for a missing script.
@@ -47,7 +47,7 @@ def from_words(words: Sequence[str], around: Surroundings) -> Command:
     return _read(" ".join(_quoted(words)), around)
 
 
-def from_line(text: str, around: Surroundings) -> Command:
+def from_line(text: str, around: KnownFiles) -> Command:
     """Read shell text, such as `--run "cd src && torchrun train.py"`; it stays the user's own.
 
     A text that is the name of a file (`my script.py`) is that file.
@@ -82,25 +82,25 @@ class _Script:
     payload: str = ""
 
 
-def _read(text: str, around: Surroundings) -> Command:
+def _read(text: str, around: KnownFiles) -> Command:
     if "\0" in text:
         raise RvError(ErrorKind.USAGE, "the command holds a NUL byte, which no shell can run")
     commands = simple_commands(text)
     if not commands:
         raise _empty()
-    launches = [read_launch(command.words) for command in commands]
-    scripts = list(_scripts(text, launches, around))
+    invocations = [read_invocation(command.words) for command in commands]
+    scripts = list(_scripts(text, invocations, around))
     return Command(
         line=_rewritten(text, scripts),
-        launcher=_launcher(launches),
-        pins=_merged([launch.pins for launch in launches]),
+        launcher=_launcher(invocations),
+        pins=_merged([invocation.pins for invocation in invocations]),
         payload=next((script.payload for script in scripts if script.payload), ""),
         local_files=_local_files(commands, around.is_file),
     )
 
 
-def _launcher(launches: Sequence[Launch]) -> Launcher:
-    kinds = (launch.launcher for launch in launches)
+def _launcher(invocations: Sequence[Invocation]) -> Launcher:
+    kinds = (invocation.launcher for invocation in invocations)
     return next((kind for kind in kinds if kind is not Launcher.PLAIN), Launcher.PLAIN)
 
 
@@ -115,20 +115,22 @@ def _merged(pins: Sequence[Pins]) -> Pins:
     )
 
 
-def _scripts(text: str, launches: Sequence[Launch], around: Surroundings) -> Iterator[_Script]:
+def _scripts(text: str, invocations: Sequence[Invocation], around: KnownFiles) -> Iterator[_Script]:
     """Find each command's script, as long as what ran before can neither `cd` nor make files."""
     steady = True
-    for launch in launches:
-        word = launch.script
+    for invocation in invocations:
+        word = invocation.script
         if word is not None:
             payload = _payload(word, around) if steady and not word.dynamic else ""
             script = f'"$RV_PAYLOADS/{payload}.py"' if payload else text[word.start : word.end]
-            prefixed = f"{launch.interpreter} {script}".lstrip(" ")
+            prefixed = f"{invocation.interpreter} {script}".lstrip(" ")
             yield _Script(word=word, text=prefixed, payload=payload)
-        steady = steady and (word is not None or launch.program in _STEADY or not launch.program)
+        steady = steady and (
+            word is not None or invocation.program in _STEADY or not invocation.program
+        )
 
 
-def _payload(script: Word, around: Surroundings) -> str:
+def _payload(script: Word, around: KnownFiles) -> str:
     """Name the payload that stands in for a script, empty where it is a file; raise for neither."""
     name = script.value
     if around.is_file(name) or "://" in name:
@@ -139,7 +141,7 @@ def _payload(script: Word, around: Surroundings) -> str:
     raise _missing(name, around)
 
 
-def _missing(name: str, around: Surroundings) -> RvError:
+def _missing(name: str, around: KnownFiles) -> RvError:
     bundled = sorted(f"{payload}.py" for payload in around.payloads)
     near = difflib.get_close_matches(name, [*around.nearby, *bundled], n=1)
     where = "" if name.startswith("/") else " in the current directory"

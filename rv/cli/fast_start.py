@@ -9,11 +9,11 @@ from typing import Final
 
 from rv.errors import RvError
 from rv.models.snapshot import Snapshot
-from rv.workflow.target import Target, locate
+from rv.workflow.cluster import Cluster, locate
 
 _OTHERWISE: Final = ("--help", "-h", "--cluster", "--snapshot")
 
-_asked: list[Target] = []
+_asked: list[Cluster] = []
 
 
 def ask(arguments: Sequence[str]) -> None:
@@ -34,12 +34,12 @@ def ask(arguments: Sequence[str]) -> None:
     _asked.append(replace(target, answer=answer))
 
 
-def asked(cluster: str) -> Target | None:
+def asked(cluster: str) -> Cluster | None:
     """Return the target of an answer on its way, where it is the cluster that is wanted."""
     return _asked[0] if _asked and not cluster else None
 
 
-def _fill(answer: Future[Snapshot], target: Target) -> None:
+def _fill(answer: Future[Snapshot], target: Cluster) -> None:
     try:
         answer.set_result(target.take_snapshot())
     except BaseException as failure:  # noqa: BLE001 - raised where the answer is wanted

@@ -28,7 +28,7 @@ _NOT_A_NUMBER: Final = frozenset({"auto", "gpu", "cpu", "xpu"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Launch:
+class Invocation:
     """How one simple command runs.
 
     `program` is the last program recognised on the way; `script` the `*.py` that a Python would
@@ -173,31 +173,33 @@ class _Option:
     typed: str
 
 
-def read_launch(words: Sequence[Word]) -> Launch:
+def read_invocation(words: Sequence[Word]) -> Invocation:
     """Walk through wrappers and launchers; the outermost launcher is the one that counts."""
-    launch, interpreter = Launch(), RV_PYTHON
+    invocation, interpreter = Invocation(), RV_PYTHON
     while words := _at_program(words):
         program, rest = words[0].value.rpartition("/")[2], words[1:]
-        launch = replace(launch, program=program)
+        invocation = replace(invocation, program=program)
         if (wrapper := _WRAPPERS.get(program)) and _has(rest, wrapper.subcommand):
             words = _behind(wrapper, rest)
-            launch = _launched_by(launch, wrapper.launcher)
+            invocation = _launched_by(invocation, wrapper.launcher)
             interpreter = wrapper.interpreter if wrapper.subcommand else interpreter
         elif (starter := _STARTERS.get(program)) and _has(rest, starter.subcommand):
             options, words = _options(rest[bool(starter.subcommand) :], starter.flags)
-            launch = _launched_by(replace(launch, pins=_pins(starter, options)), starter.launcher)
+            invocation = _launched_by(
+                replace(invocation, pins=_pins(starter, options)), starter.launcher
+            )
             names = {option.name for option in options}
             if "--no_python" not in names:
-                return launch if names & {"-m", "--module"} else _with_script(launch, words)
+                return invocation if names & {"-m", "--module"} else _with_script(invocation, words)
         elif _PYTHON.fullmatch(program):
             module, words = _python_operand(rest)
             if not module:
-                return _with_script(launch, words)
+                return _with_script(invocation, words)
             if not words or words[0].value not in _STARTERS:
-                return launch
+                return invocation
         else:
-            return _with_script(replace(launch, interpreter=interpreter), words)
-    return launch
+            return _with_script(replace(invocation, interpreter=interpreter), words)
+    return invocation
 
 
 def _at_program(words: Sequence[Word]) -> Sequence[Word]:
@@ -216,14 +218,18 @@ def _has(words: Sequence[Word], subcommand: str) -> bool:
     return not subcommand or (bool(words) and words[0].value == subcommand)
 
 
-def _launched_by(launch: Launch, launcher: Launcher) -> Launch:
-    return launch if launch.launcher is not Launcher.PLAIN else replace(launch, launcher=launcher)
+def _launched_by(invocation: Invocation, launcher: Launcher) -> Invocation:
+    return (
+        invocation
+        if invocation.launcher is not Launcher.PLAIN
+        else replace(invocation, launcher=launcher)
+    )
 
 
-def _with_script(launch: Launch, words: Sequence[Word]) -> Launch:
+def _with_script(invocation: Invocation, words: Sequence[Word]) -> Invocation:
     if words and words[0].value.endswith(".py"):
-        return replace(launch, script=words[0])
-    return replace(launch, interpreter="")
+        return replace(invocation, script=words[0])
+    return replace(invocation, interpreter="")
 
 
 def _behind(wrapper: _Wrapper, words: Sequence[Word]) -> Sequence[Word]:

@@ -9,40 +9,40 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rv import bundle
-from rv.cli.ahead import asked
+from rv.cli.fast_start import asked
 from rv.errors import ErrorKind, RvError
 from rv.models.command import Command
 from rv.models.site import Config
-from rv.workflow.target import SavedCluster, Target, locate
+from rv.workflow.cluster import Cluster, SavedCluster, locate
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Session:
+class Caller:
     """The surroundings of one command, read once."""
 
     environ: Mapping[str, str]
     workdir: str
-    now: float
-    target: Target
+    now_s: float
+    cluster: Cluster
 
 
-def open_session(cluster: str) -> Session:
+def current_caller(cluster: str) -> Caller:
     """Read the surroundings and find the cluster."""
     workdir = working_directory()
     environ = dict(os.environ)
-    return Session(
+    return Caller(
         environ=environ,
         workdir=workdir,
-        now=time.time(),
-        target=asked(cluster) or locate(cluster, environ),
+        now_s=time.time(),
+        cluster=asked(cluster) or locate(cluster, environ),
     )
 
 
-def planning_target(cluster: str, snapshot: str) -> Target | SavedCluster:
+def planning_target(cluster: str, snapshot: str) -> Cluster | SavedCluster:
     """Find the cluster to look at: the one that `snapshot` saved, where it names a file."""
-    from rv.workflow.target import saved_cluster
+    from rv.workflow.cluster import saved_cluster
 
-    return saved_cluster(snapshot) if snapshot else open_session(cluster).target
+    return saved_cluster(snapshot) if snapshot else current_caller(cluster).cluster
 
 
 def read_config(options: Mapping[str, type]) -> Config:
@@ -72,35 +72,35 @@ def umask() -> str:
     return f"{mask:04o}"
 
 
-def now() -> float:
+def now_s() -> float:
     """Seconds since the epoch."""
     return time.time()
 
 
 def read_line(text: str) -> Command:
     """Read `--run TEXT` against the current directory."""
-    from rv.workflow.command import from_line
+    from rv.workflow.command_line import from_line
 
     return replace(from_line(text, _around()), typed=text)
 
 
 def read_words(words: tuple[str, ...]) -> Command:
     """Read an argv against the current directory."""
-    from rv.workflow.command import from_words
+    from rv.workflow.command_line import from_words
 
     return replace(from_words(words, _around()), typed=shlex.join(words))
 
 
-def _around() -> "Surroundings":
-    from rv.workflow.command import Surroundings
+def _around() -> "KnownFiles":
+    from rv.workflow.command_line import KnownFiles
 
     names = tuple(name.removesuffix(".py") for name in bundle.payload_names())
     nearby: tuple[str, ...] = ()
     with suppress(OSError):  # a folder that cannot be listed may still be used
         nearby = tuple(path.name for path in Path().iterdir())
-    return Surroundings(is_file=os.path.isfile, payloads=names, nearby=nearby)
+    return KnownFiles(is_file=os.path.isfile, payloads=names, nearby=nearby)
 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from rv.workflow.command import Surroundings
+    from rv.workflow.command_line import KnownFiles

@@ -16,7 +16,7 @@ from rv.race.observe import Observation, load_marks, load_race, load_races, obse
 from rv.race.orphans import reap_orphans
 from rv.race.submit import Outcome
 from rv.race.verdict import is_settled, load_verdict
-from rv.workflow.target import Target
+from rv.workflow.cluster import Cluster
 
 _FRESH: Final = timedelta(seconds=1)
 _KEPT: Final = timedelta(days=30)
@@ -24,14 +24,14 @@ _HALF_STAGED: Final = re.compile(r"\.[a-z0-9]{8}\.(\d{1,12})\..*", re.ASCII)
 _STAGING_S: Final = 3600.0
 
 
-def list_races(target: Target, now: float) -> tuple[RaceStatus, ...]:
+def list_races(target: Cluster, now: float) -> tuple[RaceStatus, ...]:
     """Tell the state of every race on this cluster, newest first, and reap what is left over."""
     _sweep(target, now)
     races = _prune(load_races(target.race_root, target.key, target.transport), target, now)
     return _see_to(races, target, now)
 
 
-def tidy(target: Target, now: float) -> None:
+def tidy(target: Cluster, now: float) -> None:
     """Put in order what dead clients left: races without a verdict, and jobs of those with one.
 
     What cannot be done now is for the next command.
@@ -51,7 +51,7 @@ def tidy(target: Target, now: float) -> None:
         _see_to([race for race in found if race and race.cluster == target.key], target, now)
 
 
-def _see_to(races: Sequence[Race], target: Target, now: float) -> tuple[RaceStatus, ...]:
+def _see_to(races: Sequence[Race], target: Cluster, now: float) -> tuple[RaceStatus, ...]:
     """Tell the state of races, and do for each what it needs."""
     settled = {race.race_id: _settled(race, target) for race in races}
     open_races = [race for race in races if settled[race.race_id] is None]
@@ -64,7 +64,7 @@ def _see_to(races: Sequence[Race], target: Target, now: float) -> tuple[RaceStat
     return tuple(settled[race.race_id] or live[race.race_id] for race in races)
 
 
-def look_at(race: Race, target: Target, now: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
+def look_at(race: Race, target: Cluster, now: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
     """Tell the state of one race, with Slurm's records of its jobs, and reap what is left over.
 
     A race whose verdict is kept needs no records, and has none.
@@ -77,7 +77,7 @@ def look_at(race: Race, target: Target, now: float) -> tuple[RaceStatus, tuple[J
     return seen.status, seen.records
 
 
-def _advance(seen: Sequence[Observation], target: Target) -> None:
+def _advance(seen: Sequence[Observation], target: Cluster) -> None:
     """Do what each race needs now."""
     for observation in seen:
         fates = advance(observation, target.transport)
@@ -88,17 +88,17 @@ def _advance(seen: Sequence[Observation], target: Target) -> None:
 
 
 def _reap_strays(
-    settled: Sequence[Race], queue: Sequence[JobRecord] | None, target: Target
+    settled: Sequence[Race], queue: Sequence[JobRecord] | None, target: Cluster
 ) -> None:
     if reap_strays(settled, queue, target.transport):
         target.cache.forget()
 
 
-def _settled(race: Race, target: Target) -> RaceStatus | None:
+def _settled(race: Race, target: Cluster) -> RaceStatus | None:
     return load_verdict(race, target.transport)
 
 
-def _prune(races: Sequence[Race], target: Target, now: float) -> list[Race]:
+def _prune(races: Sequence[Race], target: Cluster, now: float) -> list[Race]:
     """Forget races that have been over for a month; one that is not settled is never forgotten."""
     kept = []
     for race in races:
@@ -123,7 +123,7 @@ def _last_sign(status: RaceStatus) -> float:
     return max(known)
 
 
-def _sweep(target: Target, now: float) -> None:
+def _sweep(target: Cluster, now: float) -> None:
     """Remove what a launch that was killed while it staged a race left half-written."""
     for name in target.transport.names(target.race_root):
         begun = _HALF_STAGED.fullmatch(name)
@@ -131,7 +131,7 @@ def _sweep(target: Target, now: float) -> None:
             target.transport.remove(f"{target.race_root}/{name}")
 
 
-def find_races(words: Sequence[str], target: Target) -> tuple[Race, ...]:
+def find_races(words: Sequence[str], target: Cluster) -> tuple[Race, ...]:
     """Find races by id, by the beginning of one, by name or by job id; none named: the latest.
 
     Raises `RvError(USAGE)` for a word that fits no race, or the beginnings of several.
@@ -144,7 +144,7 @@ def find_races(words: Sequence[str], target: Target) -> tuple[Race, ...]:
     return tuple(_find(word, races, target) for word in words)
 
 
-def _find(word: str, races: Sequence[Race], target: Target) -> Race:
+def _find(word: str, races: Sequence[Race], target: Cluster) -> Race:
     if not word:
         raise RvError(ErrorKind.USAGE, "a race's name is empty", hint="rv ps -a lists races")
     for race in races:
@@ -162,13 +162,13 @@ def _find(word: str, races: Sequence[Race], target: Target) -> Race:
     raise RvError(ErrorKind.USAGE, f"{word!r} {what}", hint="rv ps -a lists them")
 
 
-def open_races(target: Target) -> tuple[Race, ...]:
+def open_races(target: Cluster) -> tuple[Race, ...]:
     """The races that are not settled."""
     races = load_races(target.race_root, target.key, target.transport)
     return tuple(race for race in races if _settled(race, target) is None)
 
 
-def stop_races(races: Sequence[Race], target: Target) -> tuple[Stopped, ...]:
+def stop_races(races: Sequence[Race], target: Cluster) -> tuple[Stopped, ...]:
     """Cancel races whole, submissions whose ids were never learned included."""
     stopped = stop(races, target.transport) if races else ()
     target.cache.forget()

@@ -29,7 +29,7 @@ _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
+class Cluster:
     """A cluster as commands use it. `key` tells its races from other clusters'.
 
     `answer` is a snapshot that is on its way already.
@@ -89,7 +89,7 @@ def saved_cluster(path: str) -> SavedCluster:
     return SavedCluster(label=f"snapshot {path}", snapshot=read_snapshot(text, path))
 
 
-def locate(cluster: str, environ: Mapping[str, str]) -> Target:
+def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
     """Find the cluster: `--cluster`, else SLURM_CONF, else this machine's Slurm, else the sandbox.
 
     `cluster` is "", "local" or "sandbox[:NAME]".
@@ -114,7 +114,7 @@ def _has_slurm(environ: Mapping[str, str]) -> bool:
     return any(Path(path).exists() for path in _CONFIGURATIONS)
 
 
-def _local(environ: Mapping[str, str]) -> Target:
+def _local(environ: Mapping[str, str]) -> Cluster:
     conf = environ.get("SLURM_CONF", "")
     for box in _sandboxes():
         if conf and Path(conf) == box.slurm_conf:
@@ -123,7 +123,7 @@ def _local(environ: Mapping[str, str]) -> Target:
     return _target(f"slurm:{conf}", label, environ)
 
 
-def _sandbox(name: str, environ: Mapping[str, str]) -> Target:
+def _sandbox(name: str, environ: Mapping[str, str]) -> Cluster:
     found = _live_sandbox(name, environ)
     if found is None:
         raise RvError(
@@ -134,7 +134,7 @@ def _sandbox(name: str, environ: Mapping[str, str]) -> Target:
     return found
 
 
-def _live_sandbox(name: str, environ: Mapping[str, str]) -> Target | None:
+def _live_sandbox(name: str, environ: Mapping[str, str]) -> Cluster | None:
     from rv import sandbox
 
     box = sandbox.find(name or None)
@@ -152,7 +152,7 @@ def _sandboxes() -> "tuple[Sandbox, ...]":
     return sandbox.list_all()
 
 
-def _target(key: str, label: str, environ: Mapping[str, str]) -> Target:
+def _target(key: str, label: str, environ: Mapping[str, str]) -> Cluster:
     import platformdirs
 
     environment = scrubbed_environment(environ)
@@ -166,7 +166,7 @@ def _target(key: str, label: str, environ: Mapping[str, str]) -> Target:
             hint="load the site's slurm module, or try rv sandbox up",
         )
     root = environ.get("RV_RACE_ROOT") or str(platformdirs.user_state_path("rv") / "races")
-    return Target(
+    return Cluster(
         key=key,
         label=label,
         transport=LocalTransport(environment),

@@ -7,7 +7,7 @@ from typing import Final
 
 import typer
 
-from rv.cli import session
+from rv.cli import caller
 from rv.cli.options import RequestOptions, build_request
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.command import Command
@@ -23,10 +23,10 @@ def dry_run(options: RequestOptions, command: Command | None) -> None:
     from rv.workflow.launch import prepare
 
     request = build_request(options, command)
-    target = session.planning_target(options.cluster, options.snapshot)
+    target = caller.planning_target(options.cluster, options.snapshot)
     say_taken(options, command, target.label)
-    workdir, site = session.working_directory(), options.config.site
-    made = prepare(request, target, workdir, {}, session.now(), site)
+    workdir, site = caller.working_directory(), options.config.site
+    made = prepare(request, target, workdir, {}, caller.now_s(), site)
     if options.json:
         console.emit_json(plan_document(made.plan, made.names, made.scripts))
     else:
@@ -38,7 +38,7 @@ class Raced:
     """A race that was followed to its end; and the cluster and surroundings it had."""
 
     status: "RaceStatus"
-    here: session.Session
+    here: caller.Caller
 
 
 def launch(
@@ -73,12 +73,12 @@ def race(
             "nothing can be submitted to a snapshot",
             hint="add --dry-run, or leave it out",
         )
-    here = session.open_session(options.cluster)
-    say_taken(options, command, here.target.label)
-    environment = caller_environment(here.environ) | {"RV_UMASK": session.umask()}
+    here = caller.current_caller(options.cluster)
+    say_taken(options, command, here.cluster.label)
+    environment = caller_environment(here.environ) | {"RV_UMASK": caller.umask()}
     request = build_request(options, command)
     site = options.config.site
-    made = flow.prepare(request, here.target, here.workdir, environment, here.now, site)
+    made = flow.prepare(request, here.cluster, here.workdir, environment, here.now_s, site)
     for note in (*made.plan.notes, *made.plan.job_notes):
         console.say(note)
     if detach:
@@ -95,7 +95,7 @@ def race(
 
 
 def _race(
-    made: "Launch", options: RequestOptions, here: session.Session, *, stops_unclaimed: bool
+    made: "Launch", options: RequestOptions, here: caller.Caller, *, stops_unclaimed: bool
 ) -> "RaceStatus":
     """Start a race and follow it to its end, which is said."""
     from rv.ui.follow import Follower
@@ -104,17 +104,17 @@ def _race(
 
     sink = Follower(json_only=options.json)
     with _user_may_end(made, options, here, sink, stops_unclaimed=stops_unclaimed):
-        race = flow.start(made, here.target, sink, detached=False)
+        race = flow.start(made, here.cluster, sink, detached=False)
         if made.request.command is None:
-            status = hold_shell(race, made, here.target, sink)
+            status = hold_shell(race, made, here.cluster, sink)
         else:
-            status = flow.watch(race, made, here.target, sink, until_claim=False)
+            status = flow.watch(race, made, here.cluster, sink, until_claim=False)
     sink.finish(status)
     return status
 
 
 def _race_alone(
-    made: "Launch", options: RequestOptions, here: session.Session, *, stops_unclaimed: bool
+    made: "Launch", options: RequestOptions, here: caller.Caller, *, stops_unclaimed: bool
 ) -> None:
     """Start a race that nobody watches, and say its name."""
     from rv.ui.follow import Follower
@@ -122,14 +122,14 @@ def _race_alone(
 
     sink = Follower(json_only=options.json)
     with _user_may_end(made, options, here, sink, stops_unclaimed=stops_unclaimed):
-        _detached(flow.start(made, here.target, sink, detached=True), options)
+        _detached(flow.start(made, here.cluster, sink, detached=True), options)
 
 
 @contextmanager
 def _user_may_end(
     made: "Launch",
     options: RequestOptions,
-    here: session.Session,
+    here: caller.Caller,
     sink: "Follower",
     *,
     stops_unclaimed: bool,
@@ -154,7 +154,7 @@ def _again(
     status: "RaceStatus",
     turn: int,
     options: RequestOptions,
-    here: session.Session,
+    here: caller.Caller,
 ) -> "Launch | None":
     """Plan the race anew where a node was lost under it, and say so; None where that is not so."""
     from rv.workflow.retry import failed_nodes, may_retry, prepare_again
@@ -162,7 +162,7 @@ def _again(
     if not may_retry(status):
         return None
     try:
-        again = prepare_again(made, status, here.target, session.now(), options.config.site)
+        again = prepare_again(made, status, here.cluster, caller.now_s(), options.config.site)
     except RvError as error:
         console.say(f"not raced again: {error.message}")
         return None
@@ -175,13 +175,13 @@ def _again(
 
 def _finish(raced: Raced, options: RequestOptions) -> None:
     from rv.ui.races import race_document
-    from rv.workflow.history import tidy
     from rv.workflow.outcome import exit_code
+    from rv.workflow.races import tidy
 
     if options.json:
         console.emit_json(race_document(raced.status))
-    tidy(raced.here.target, session.now())
-    raise typer.Exit(exit_code(raced.status, raced.here.target.transport))
+    tidy(raced.here.cluster, caller.now_s())
+    raise typer.Exit(exit_code(raced.status, raced.here.cluster.transport))
 
 
 def _detached(race: Race, options: RequestOptions) -> None:
@@ -196,32 +196,32 @@ def _detached(race: Race, options: RequestOptions) -> None:
 
 
 def _interrupted(
-    made: "Launch", here: session.Session, sink: "Follower", *, stops_unclaimed: bool
+    made: "Launch", here: caller.Caller, sink: "Follower", *, stops_unclaimed: bool
 ) -> None:
     """Stop the race, or leave it with all its strategies to itself."""
     from rv.race.observe import load_marks, load_race
     from rv.workflow.launch import send_rest
 
-    race = load_race(made.facts.race_dir, here.target.transport)
+    race = load_race(made.facts.race_dir, here.cluster.transport)
     if race is None:
         console.say("stopped: nothing was submitted")
         return
-    is_claimed = load_marks(race, here.target.transport).claim is not None
+    is_claimed = load_marks(race, here.cluster.transport).claim is not None
     if stops_unclaimed and not is_claimed:
         _stop(race.directory, here)
         console.say(f"stopped: race {race.race_id} is cancelled")
         return
     if not is_claimed:
-        send_rest(race, made.request, here.target, sink)
+        send_rest(race, made.request, here.cluster, sink)
     console.say(f"detached: {_HELD.format(race=race.race_id)}")
 
 
-def _stop(directory: str, here: session.Session) -> None:
+def _stop(directory: str, here: caller.Caller) -> None:
     from rv.race.observe import load_race
-    from rv.workflow.history import stop_races
+    from rv.workflow.races import stop_races
 
-    race = load_race(directory, here.target.transport)
-    for stopped in stop_races([race] if race else [], here.target):
+    race = load_race(directory, here.cluster.transport)
+    for stopped in stop_races([race] if race else [], here.cluster):
         if stopped.unconfirmed:
             console.say(f"not confirmed: {stopped.unconfirmed}; rv ps will tell")
 
