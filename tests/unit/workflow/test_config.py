@@ -16,7 +16,7 @@ from rv.planner import load_catalogue, plan
 from rv.slurm.saved import write_snapshot
 from tests.unit.planner.clusters import CATALOGUE, FAMILIES, campus, reasons
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

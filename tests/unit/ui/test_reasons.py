@@ -6,7 +6,7 @@ import pytest
 
 from rv.ui.reasons import sentence
 
-FILE = Path(__file__).parents[1] / "data" / "slurm" / "pending_reasons.txt"
+FILE = Path(__file__).parents[2] / "data" / "slurm" / "pending_reasons.txt"
 REASONS = [line for line in FILE.read_text().splitlines() if not line.startswith("#")]
 
 

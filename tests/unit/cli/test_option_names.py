@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-CLI = Path(__file__).parents[2] / "rv" / "cli"
+CLI = Path(__file__).parents[3] / "rv" / "cli"
 
 
 def options(path: Path) -> list[tuple[str, ast.Call]]:
