@@ -1,14 +1,25 @@
 """Print: the answer goes to stdout, the talk to stderr, errors as one line with a hint."""
 
+import io
 import json
+import os
 import shutil
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from rv.errors import RvError
 from rv.slurm.text import printable
-from rv.ui.tables import Part, Table
+from rv.ui.tables import GAP, Part, Table, column_widths
+
+_SHORT: Final = 12
+"""Columns up to this width, such as ids and states, stay whole on a narrow terminal."""
+
+_STYLES: Final = {
+    "COMPLETED": "green", "PASS": "green", "RUNNING": "cyan", "FAILED": "red", "FAIL": "red",
+    "LOST": "red", "ERROR": "red", "WARN": "yellow",
+}  # fmt: skip
+"""The colour of a cell that is one of these words: race states and verdicts."""
 
 
 def say(text: str) -> None:
@@ -32,8 +43,49 @@ def answer(*parts: Part) -> None:
 
 def _shown(part: Part, width: int) -> str:
     if isinstance(part, Table):
-        return part.on_terminal(width) if width else str(part)
+        return table_on_terminal(part, width) if width else str(part)
     return _printable_lines(part)
+
+
+def table_on_terminal(table: Table, width: int) -> str:
+    """Lay the table out for a terminal of so many columns; long cells are folded.
+
+    Colours follow NO_COLOR and TERM. rich is imported here, as no other output needs it.
+    """
+    from rich import table as rich_table
+    from rich.console import Console
+    from rich.text import Text
+
+    cells = table.cells()
+    whole = _whole_columns(cells, width)
+    head = cells.pop(0) if table.head else [""] * len(whole)
+    laid_out = rich_table.Table(
+        box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=bool(table.head)
+    )
+    for title, is_whole in zip(head, whole, strict=True):
+        laid_out.add_column(Text(title), overflow="fold", no_wrap=is_whole)
+    for row in cells:
+        laid_out.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    no_color = bool(os.environ.get("NO_COLOR"))
+    console = Console(
+        file=io.StringIO(), force_terminal=not no_color, no_color=no_color, width=width
+    )
+    with console.capture() as captured:
+        console.print(laid_out)
+    lines = [table.title] if table.title else []
+    lines.extend(line.rstrip() for line in captured.get().splitlines())
+    return "\n".join(lines)
+
+
+def _whole_columns(rows: Sequence[Sequence[str]], width: int) -> list[bool]:
+    """Say which columns are not to be folded: the short ones, where that leaves the others room."""
+    from rich.cells import cell_len
+
+    widths = column_widths(rows, cell_len)
+    short = [column for column in widths if column <= _SHORT]
+    others = len(widths) - len(short)
+    has_room = sum(short) + GAP * len(widths) + _SHORT * others <= width
+    return [has_room and column <= _SHORT for column in widths]
 
 
 def _printable_lines(text: str) -> str:
@@ -79,6 +131,4 @@ def _write(stream: Any, text: str) -> None:
 
 def _detach(stream: Any) -> None:
     """Whoever read our output is gone: the rest goes nowhere, without a traceback at exit."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -114,7 +114,7 @@ def test_nothing_of_a_cluster_controls_the_terminal(
 def test_a_table_on_a_terminal_is_safe_too(text: str, width: int) -> None:
     """What rich lays out holds the styles of rv's own alone, and no markup of a cluster's."""
     table = Table(head=("NAME", "WHY"), rows=[("[red]a[/red]", text), ("PASS", "b")])
-    shown = re.sub("\x1b\\[[0-9;]*m", "", table.on_terminal(width))
+    shown = re.sub("\x1b\\[[0-9;]*m", "", console.table_on_terminal(table, width))
     assert not CONTROL.search(shown)
     assert "[red]a[/red]" in shown
     assert max(map(cell_len, shown.split("\n"))) <= width
@@ -125,7 +125,7 @@ def test_a_table_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) 
     """Long cells are folded, ids stay whole; with NO_COLOR nothing is styled."""
     monkeypatch.setenv("NO_COLOR", "1")
     row = ("abcdefgh", "gpu-a100/1x8/partition-of-a-long-name", "word " * 30)
-    shown = Table(head=("RACE", "STRATEGY", "WHY"), rows=[row]).on_terminal(width)
+    shown = console.table_on_terminal(Table(head=("RACE", "STRATEGY", "WHY"), rows=[row]), width)
     assert "\x1b" not in shown
     lines = shown.split("\n")
     assert max(map(len, lines)) <= width
@@ -138,7 +138,7 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatc
     table = Table(head=("NODE", "VERDICT"), rows=[("a1", "FAIL")])
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert "\x1b[31mFAIL" in table.on_terminal(80)
+    assert "\x1b[31mFAIL" in console.table_on_terminal(table, 80)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b" not in table.on_terminal(80)
+    assert "\x1b" not in console.table_on_terminal(table, 80)
     assert str(table) == "NODE  VERDICT\na1    FAIL"
