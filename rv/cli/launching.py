@@ -135,11 +135,11 @@ def _user_may_end(
     stops_unclaimed: bool,
 ) -> Iterator[None]:
     """Turn Ctrl-C and `--wait-timeout` into what they mean for the race, and an exit code."""
-    from rv.race.watch import GaveUp
+    from rv.race.watch import WaitTimedOut
 
     try:
         yield
-    except GaveUp:
+    except WaitTimedOut:
         _stop(made.facts.race_dir, here)
         waited = f"gave up after {options.wait_timeout}"
         console.say(f"{waited}: race {made.facts.race_id} is cancelled")
@@ -199,14 +199,14 @@ def _interrupted(
     made: "Launch", here: caller.Caller, sink: "Follower", *, stops_unclaimed: bool
 ) -> None:
     """Stop the race, or leave it with all its strategies to itself."""
-    from rv.race.observe import load_marks, load_race
+    from rv.race.directory import load_race, load_state_files
     from rv.workflow.launch import send_rest
 
     race = load_race(made.facts.race_dir, here.cluster.transport)
     if race is None:
         console.say("stopped: nothing was submitted")
         return
-    is_claimed = load_marks(race, here.cluster.transport).claim is not None
+    is_claimed = load_state_files(race, here.cluster.transport).claim is not None
     if stops_unclaimed and not is_claimed:
         _stop(race.directory, here)
         console.say(f"stopped: race {race.race_id} is cancelled")
@@ -217,7 +217,7 @@ def _interrupted(
 
 
 def _stop(directory: str, here: caller.Caller) -> None:
-    from rv.race.observe import load_race
+    from rv.race.directory import load_race
     from rv.workflow.races import stop_races
 
     race = load_race(directory, here.cluster.transport)

@@ -205,7 +205,7 @@ class Segment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Marks:
+class StateFiles:
     """What the race directory holds. Numbers are those of submissions.
 
     `sent` says when sbatch was last called (epoch seconds on the clock there), written just before;
@@ -226,7 +226,7 @@ class Marks:
     warnings: tuple[tuple[str, str], ...] = ()
     absent_since: tuple[tuple[int, float], ...] = ()
     segments: tuple[Segment, ...] = ()
-    gone: bool = False
+    deleted: bool = False
     """The directory was deleted since: the others are what was read before."""
 
 

@@ -1,1 +1,1 @@
-"""A race from its directory to its end: stage, submit, watch, tell the truth, stop, reap."""
+"""A race from its directory to its end: stage, submit, watch, resolve, cancel, recover."""

@@ -7,11 +7,10 @@ from typing import Final
 
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState
-from rv.race.directory import MARKS, read_marks
-from rv.race.doubt import age, doubts, patience
-from rv.race.evidence import controls
-from rv.race.marks import leave_mark
-from rv.race.observe import Observation
+from rv.race.directory import STATE_FILES, read_state_files, write_state_file
+from rv.race.observe import RaceSnapshot
+from rv.race.sources import is_active
+from rv.race.unconfirmed import age, patience, unconfirmed
 from rv.slurm.jobs import find_by_name_script, parse_queue
 from rv.slurm.probe import new_sentinel
 from rv.transport import Transport
@@ -22,7 +21,7 @@ _ENDING: Final = frozenset({JobState.COMPLETING})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stopped:
+class CancelResult:
     """What stopping a race came to: jobs cancelled, and what could not be confirmed."""
 
     race: Race
@@ -36,15 +35,17 @@ def stop(
     *,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> tuple[Stopped, ...]:
+) -> tuple[CancelResult, ...]:
     """Cancel every job of races, those whose ids were never learned too, and see them ended or
     ending. Slurm is asked about all of them at once.
 
-    The stop marks come first: from then on no submitter submits and no job of them starts. A
+    The stop files come first: from then on no submitter submits and no job of them starts. A
     submission that was just sent, and of which nobody heard, is waited for as well.
     """
     unmarked = {
-        race.race_id for race in races if not leave_mark(race, "stop", "stopped by rv\n", transport)
+        race.race_id
+        for race in races
+        if not write_state_file(race, "stop", "stopped by rv\n", transport)
     }
     cancelled: set[int] = set()
     seen: set[str] = set()
@@ -69,9 +70,9 @@ def stop(
 
 def _stopped(
     race: Race, ids: Mapping[str, set[int]], left: Mapping[str, str], unmarked: Container[str]
-) -> Stopped:
+) -> CancelResult:
     no_mark = f"no stop mark can be written in {race.directory}" if race.race_id in unmarked else ""
-    return Stopped(
+    return CancelResult(
         race=race,
         cancelled=tuple(sorted(ids[race.race_id])),
         unconfirmed=left[race.race_id] or no_mark,
@@ -103,37 +104,37 @@ def _still_to_come(race: Race, seen: Container[str], transport: Transport) -> li
 
     Not those that have come: their names were `seen`.
     """
-    marks = read_marks(transport.read_tree(race.directory, MARKS))
+    files = read_state_files(transport.read_tree(race.directory, STATE_FILES))
     now = time.time()
     return [
-        f"job {number} was sent {round(age(marks, number, now))} s ago, no answer was heard, and it"
+        f"job {number} was sent {round(age(files, number, now))} s ago, no answer was heard, and it"
         " may still appear"
-        for number in doubts(race, marks)
-        if race.name_of(number) not in seen and age(marks, number, now) < patience(race)
+        for number in unconfirmed(race, files)
+        if race.name_of(number) not in seen and age(files, number, now) < patience(race)
     ]
 
 
-def reap(seen: Observation, transport: Transport) -> None:
+def cancel_leftovers(snapshot: RaceSnapshot, transport: Transport) -> None:
     """Cancel what a decided or stopped race still has in the queue, duplicates of any name too."""
-    cancel_ids(left_over(seen), transport)
+    cancel_ids(leftover_jobs(snapshot), transport)
 
 
-def left_over(seen: Observation) -> tuple[int, ...]:
+def leftover_jobs(snapshot: RaceSnapshot) -> tuple[int, ...]:
     """The ids of the jobs in the queue that a decided or stopped race has no use for."""
-    status = seen.status
-    if not (status.claim or status.state.is_over or seen.marks.stopped):
+    status = snapshot.status
+    if not (status.claim or status.state.is_over or snapshot.files.stopped):
         return ()
     # A lost winner that Slurm put back into the queue would start for nothing.
-    is_kept = status.claim and status.state is not RaceState.LOST and not seen.marks.stopped
+    is_kept = status.claim and status.state is not RaceState.LOST and not snapshot.files.stopped
     kept = {status.claim.job_id} if status.claim and is_kept else set()
-    if not status.state.is_over and not seen.marks.stopped:
-        kept |= {r.job_id for r in seen.records if r.name == status.race.next_name}
-    return tuple(sorted({record.job_id for record in live_records(seen)} - kept))
+    if not status.state.is_over and not snapshot.files.stopped:
+        kept |= {r.job_id for r in snapshot.records if r.name == status.race.next_name}
+    return tuple(sorted({record.job_id for record in live_records(snapshot)} - kept))
 
 
-def live_records(seen: Observation) -> tuple[JobRecord, ...]:
+def live_records(snapshot: RaceSnapshot) -> tuple[JobRecord, ...]:
     """The race's jobs that the controller has not ended, each record of them."""
-    return tuple(r for r in seen.records if controls(r))
+    return tuple(r for r in snapshot.records if is_active(r))
 
 
 def cancel_ids(ids: Sequence[int], transport: Transport) -> bool:
@@ -144,12 +145,12 @@ def cancel_ids(ids: Sequence[int], transport: Transport) -> bool:
     return transport.run(f"scancel -Q {words}", timeout=_SCANCEL_TIMEOUT_S).returncode == 0
 
 
-def reap_strays(
+def cancel_late_jobs(
     settled: Sequence[Race], queue: Sequence[JobRecord] | None, transport: Transport
 ) -> tuple[int, ...]:
     """Cancel jobs of settled races that have come up since: a submission that was late."""
     names = {name for race in settled for name in race.job_names}
-    late = sorted({r.job_id for r in queue or () if r.name in names and controls(r)})
+    late = sorted({r.job_id for r in queue or () if r.name in names and is_active(r)})
     cancel_ids(late, transport)
     return tuple(late)
 

@@ -1,20 +1,24 @@
-"""The race directory: its names, its record, and the marks that jobs leave in it. Pure.
+"""The race directory: its folders, the record `race.json`, and the state files of its jobs.
 
-Everything that a job wrote is read as untrusted text: what does not parse is as good as absent.
+Whatever a job wrote is read as untrusted text: what does not parse counts as absent.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
+from rv.errors import RvError
 from rv.models.plain import build, plain
-from rv.models.race import Claim, Ended, Marks, Race, Segment
+from rv.models.race import Claim, Ended, Race, Segment, StateFiles
 from rv.slurm.text import printable
+from rv.transport import Transport
 
 RECORD: Final = "race.json"
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
-_LATEST: Final = 253_402_300_799.0  # the end of the year 9999
+_LATEST_S: Final = 253_402_300_799.0  # the end of the year 9999
 FOLDERS: Final = (
     "absent",
     "again",
@@ -29,7 +33,7 @@ FOLDERS: Final = (
     "segments",
     "warnings",
 )
-MARKS: Final = (
+STATE_FILES: Final = (
     "claim",
     "ended",
     "lost",
@@ -46,13 +50,63 @@ MARKS: Final = (
 )
 
 
+def load_races(root: str, cluster: str, transport: Transport) -> tuple[Race, ...]:
+    """Read the records of this cluster's races, newest first."""
+    races = (load_race(f"{root}/{name}", transport) for name in transport.directories(root))
+    ours = [race for race in races if race is not None and race.cluster == cluster]
+    return tuple(sorted(ours, key=lambda race: -race.submitted_at))
+
+
+def load_race(directory: str, transport: Transport) -> Race | None:
+    """Read one race's record; None where there is none."""
+    text = transport.read(f"{directory}/{RECORD}")
+    return read_record(text.decode("utf-8", errors="replace"), directory) if text else None
+
+
+def load_state_files(race: Race, transport: Transport) -> StateFiles:
+    """Read the state files of a race.
+
+    Where its directory was deleted, return those that this process read last, with `deleted` set.
+    """
+    files = read_state_files(transport.read_tree(race.directory, STATE_FILES))
+    before = _cache.get(race.directory, files)
+    if files != StateFiles() and not _is_being_deleted(files, before):
+        return cache(race, files)
+    exists = transport.read(f"{race.directory}/{RECORD}", limit=1) is not None
+    return replace(before, deleted=not exists)
+
+
+def cache(race: Race, files: StateFiles) -> StateFiles:
+    """Keep the state files of a race as those that were read last, and return them."""
+    _cache[race.directory] = files
+    return files
+
+
+_cache: Final[dict[str, StateFiles]] = {}
+
+
+def _is_being_deleted(files: StateFiles, before: StateFiles) -> bool:
+    """Return whether a file has vanished that rv never removes: a claim, or a job's id."""
+    ids = {number for number, _ in files.job_ids}
+    ids_before = {number for number, _ in before.job_ids}
+    return not ids_before <= ids or (before.claim is not None and files.claim is None)
+
+
+def write_state_file(race: Race, name: str, contents: str, transport: Transport) -> bool:
+    """Write a state file, best effort; return whether it succeeded."""
+    with suppress(RvError):
+        transport.write(f"{race.directory}/{name}", contents.encode())
+        return True
+    return False
+
+
 def record_text(race: Race) -> str:
-    """Write a race down as JSON, durations in seconds."""
+    """Return a race as the JSON of its record, durations in seconds."""
     return json.dumps(plain(race), indent=1)
 
 
 def read_record(text: str, directory: str) -> Race | None:
-    """Read a race's record; None for what is not one, such as a half-pruned directory."""
+    """Parse a race's record; None for what is not one, such as in a half-pruned directory."""
     try:
         race = build(Race, {**json.loads(text), "directory": directory})
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -60,26 +114,26 @@ def read_record(text: str, directory: str) -> Race | None:
     return race if is_moment(race.submitted_at) else None
 
 
-def is_moment(seconds: float | None) -> bool:
-    """Whether these seconds since the epoch, if any, are a time of the calendar."""
-    return seconds is None or 0 <= seconds <= _LATEST
+def is_moment(epoch_s: float | None) -> bool:
+    """Return whether seconds since the epoch, if any, are a time of the calendar."""
+    return epoch_s is None or 0 <= epoch_s <= _LATEST_S
 
 
-def read_marks(files: Mapping[str, bytes]) -> Marks:
-    """Read the marks from the files matched by `MARKS`."""
+def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
+    """Parse the files that match `STATE_FILES`, by name."""
     texts = {name: data.decode("utf-8", errors="replace") for name, data in files.items()}
-    return Marks(
+    return StateFiles(
         claim=_claim(texts.get("claim", "")),
         ended=_ended(texts.get("ended", "")),
-        lost=_told(texts.get("lost", "")),
+        lost=_sentence(texts.get("lost", "")),
         stopped="stop" in texts,
         job_ids=tuple((n, _integers(text)) for n, text in _numbered(texts, "jobs/", ".id")),
         sent=tuple(
             (n, at) for n, text in _numbered(texts, "jobs/", ".sent") for at in _integers(text)[-1:]
         ),
-        refused=tuple((n, _told(text)) for n, text in _numbered(texts, "jobs/", ".refused")),
+        refused=tuple((n, _sentence(text)) for n, text in _numbered(texts, "jobs/", ".refused")),
         declined=_named(texts, "declined/"),
-        exhausted=tuple((n, _told(text)) for n, text in _numbered(texts, "exhausted/", "")),
+        exhausted=tuple((n, _sentence(text)) for n, text in _numbered(texts, "exhausted/", "")),
         again=tuple(number for number, _ in _numbered(texts, "again/", "")),
         warnings=_named(texts, "warnings/"),
         absent_since=tuple(
@@ -99,14 +153,14 @@ def _numbered(texts: Mapping[str, str], folder: str, suffix: str) -> Iterator[tu
 
 def _named(texts: Mapping[str, str], folder: str) -> tuple[tuple[str, str], ...]:
     return tuple(
-        (printable(name.removeprefix(folder)), _told(text))
+        (printable(name.removeprefix(folder)), _sentence(text))
         for name, text in sorted(texts.items())
         if name.startswith(folder)
     )
 
 
-def _told(text: str) -> str:
-    """A sentence that a job left: one line, whatever it wrote."""
+def _sentence(text: str) -> str:
+    """Return the one line of a sentence that a job left."""
     return printable(text.strip())
 
 

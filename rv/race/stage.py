@@ -12,7 +12,7 @@ from rv.models.race import Chain, Entry, Race
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, record_text
-from rv.render.script import RaceFacts, ReadTemplate, job_name, render_all
+from rv.render.script import ReadTemplate, ScriptContext, job_name, render_all
 from rv.transport import Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -20,7 +20,7 @@ _LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link'
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Surroundings:
+class LaunchContext:
     """Where a race is launched from. `environment` goes with the job; paths are the cluster's.
 
     `retry_of` is the race that is started again, "" for a first one.
@@ -42,19 +42,19 @@ def new_race_id() -> str:
 
 
 def scripts(
-    submissions: Sequence[Submission], facts: RaceFacts, read_template: ReadTemplate
+    submissions: Sequence[Submission], facts: ScriptContext, read_template: ReadTemplate
 ) -> tuple[tuple[Submission, str], ...]:
     """Render the scripts of submissions."""
     texts = render_all(submissions, facts, read_template)
     return tuple(zip(submissions, texts, strict=True))
 
 
-def race_facts(
-    plan: Plan, request: Request, around: Surroundings, chain: Chain | None = None
-) -> RaceFacts:
+def script_context(
+    plan: Plan, request: Request, around: LaunchContext, chain: Chain | None = None
+) -> ScriptContext:
     """Name a new race and its directory."""
     race_id = new_race_id()
-    return RaceFacts(
+    return ScriptContext(
         race_id=race_id,
         race_dir=str(PurePosixPath(around.race_root) / race_id),
         nonce=secrets.token_hex(16),
@@ -71,8 +71,8 @@ def race_facts(
 def stage(
     plan: Plan,
     request: Request,
-    facts: RaceFacts,
-    around: Surroundings,
+    facts: ScriptContext,
+    around: LaunchContext,
     payloads: Mapping[str, bytes],
     read_template: ReadTemplate,
     transport: Transport,
@@ -113,7 +113,7 @@ def _environment(variables: Mapping[str, str]) -> bytes:
     return "".join(pairs).encode("utf-8", "surrogateescape")
 
 
-def _race(plan: Plan, request: Request, facts: RaceFacts, around: Surroundings) -> Race:
+def _race(plan: Plan, request: Request, facts: ScriptContext, around: LaunchContext) -> Race:
     command = facts.command
     return Race(
         race_id=facts.race_id,

@@ -14,8 +14,8 @@ from typing import Final
 
 from rv.models.job import JobRecord
 from rv.models.race import Race
-from rv.race.doubt import patience
-from rv.race.marks import leave_mark
+from rv.race.directory import write_state_file
+from rv.race.unconfirmed import patience
 from rv.render.quote import shell
 from rv.slurm.jobs import find_by_name_script, parse_queue
 from rv.slurm.probe import new_sentinel
@@ -81,7 +81,7 @@ wait
 """
 
 
-class Outcome(StrEnum):
+class SubmitOutcome(StrEnum):
     """What became of one submission.
 
     SKIPPED: the race was already won or stopped. UNSENT: it could not be written down, so it was
@@ -96,11 +96,11 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Submitted:
-    """The fate of one submission; `text` is Slurm's words where it was not accepted."""
+class SubmitResult:
+    """The result of one submission; `text` is Slurm's words where it was not accepted."""
 
     number: int
-    outcome: Outcome
+    outcome: SubmitOutcome
     job_id: int = 0
     text: str = ""
 
@@ -112,59 +112,59 @@ def submit(
     *,
     options: Sequence[str] = (),
     sleep: Callable[[float], None] = time.sleep,
-) -> tuple[Submitted, ...]:
+) -> tuple[SubmitResult, ...]:
     """Submit these submissions; `options` are further sbatch options, such as `--begin`.
 
     Takes one round trip when nothing is in doubt; else up to three times twice the controller's
     message timeout. What is refused is written down in the race directory; the parts of a refused
-    merged submission are sent in its place, and their fates come after those asked for.
+    merged submission are sent in its place, and their results come after those asked for.
     """
-    fates = _submit_once(race, numbers, transport, options)
+    results = _submit_once(race, numbers, transport, options)
     for _ in range(_ATTEMPTS - 1):
-        fates |= _adopt(race, _doubtful(fates), transport)
-        if not _doubtful(fates):
+        results |= _adopt(race, _doubtful(results), transport)
+        if not _doubtful(results):
             break
         sleep(patience(race))
-        fates |= _adopt(race, _doubtful(fates), transport)
-        again = _submit_once(race, doubtful := _doubtful(fates), transport, options)
+        results |= _adopt(race, _doubtful(results), transport)
+        again = _submit_once(race, doubtful := _doubtful(results), transport, options)
         # It may be refused because of the first, which was taken and unheard of until now.
-        fates |= again | _adopt(race, [n for n in doubtful if _is_refused(again[n])], transport)
-    instead = _note_refused(race, fates.values(), transport)
+        results |= again | _adopt(race, [n for n in doubtful if _is_refused(again[n])], transport)
+    instead = _note_refused(race, results.values(), transport)
     parts = submit(race, instead, transport, options=options, sleep=sleep) if instead else ()
-    return (*(fates[number] for number in numbers), *parts)
+    return (*(results[number] for number in numbers), *parts)
 
 
 def send(
     race: Race, numbers: Sequence[int], transport: Transport, *, options: Sequence[str] = ()
-) -> tuple[Submitted, ...]:
+) -> tuple[SubmitResult, ...]:
     """Submit once and wait for nothing: what stays in doubt is settled by a later look."""
-    fates = _submit_once(race, numbers, transport, options)
-    instead = _note_refused(race, fates.values(), transport)
+    results = _submit_once(race, numbers, transport, options)
+    instead = _note_refused(race, results.values(), transport)
     parts = send(race, instead, transport, options=options) if instead else ()
-    return (*(fates[number] for number in numbers), *parts)
+    return (*(results[number] for number in numbers), *parts)
 
 
-def _is_refused(fate: Submitted) -> bool:
-    return fate.outcome is Outcome.REFUSED
+def _is_refused(result: SubmitResult) -> bool:
+    return result.outcome is SubmitOutcome.REFUSED
 
 
-def _doubtful(fates: Mapping[int, Submitted]) -> list[int]:
-    return [number for number, fate in fates.items() if fate.outcome is Outcome.UNKNOWN]
+def _doubtful(results: Mapping[int, SubmitResult]) -> list[int]:
+    return [number for number, result in results.items() if result.outcome is SubmitOutcome.UNKNOWN]
 
 
-def _note_refused(race: Race, fates: Iterable[Submitted], transport: Transport) -> list[int]:
+def _note_refused(race: Race, results: Iterable[SubmitResult], transport: Transport) -> list[int]:
     """Write down what Slurm refused; number the parts to be sent in its place."""
     parts: list[int] = []
-    for fate in fates:
-        if fate.outcome is Outcome.REFUSED:
-            leave_mark(race, f"jobs/{fate.number}.refused", fate.text, transport)
-            parts.extend(race.parts_of(fate.number))
+    for result in results:
+        if result.outcome is SubmitOutcome.REFUSED:
+            write_state_file(race, f"jobs/{result.number}.refused", result.text, transport)
+            parts.extend(race.parts_of(result.number))
     return parts
 
 
 def _submit_once(
     race: Race, numbers: Sequence[int], transport: Transport, options: Sequence[str]
-) -> dict[int, Submitted]:
+) -> dict[int, SubmitResult]:
     if not numbers:
         return {}
     mark = new_sentinel()
@@ -178,39 +178,43 @@ def _submit_once(
     head = "".join(f"{name}={shell(value)}\n" for name, value in settings.items())
     patience = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
     completed = transport.run(head + _SUBMIT, timeout=patience)
-    fates = {number: _silent(number, completed.stderr) for number in numbers}
+    results = {number: _silent(number, completed.stderr) for number in numbers}
     for line in completed.stdout.splitlines():
-        fate = _fate(line, mark)
-        if fate is not None and fate.number in fates:
-            fates[fate.number] = fate
-    return fates
+        result = _fate(line, mark)
+        if result is not None and result.number in results:
+            results[result.number] = result
+    return results
 
 
-def _silent(number: int, stderr: str) -> Submitted:
-    return Submitted(
-        number=number, outcome=Outcome.UNKNOWN, text=last_line(stderr) or "no answer from sbatch"
+def _silent(number: int, stderr: str) -> SubmitResult:
+    return SubmitResult(
+        number=number,
+        outcome=SubmitOutcome.UNKNOWN,
+        text=last_line(stderr) or "no answer from sbatch",
     )
 
 
-def _fate(line: str, mark: str) -> Submitted | None:
+def _fate(line: str, mark: str) -> SubmitResult | None:
     fields = line.split(" ", 3)
     if len(fields) < 3 or fields[0] != mark or not fields[1].isdigit():
         return None
     number, what, detail = fields[1], fields[2], "".join(fields[3:])
     if what == "unsent":
-        return Submitted(number=int(number), outcome=Outcome.UNSENT, text=detail)
+        return SubmitResult(number=int(number), outcome=SubmitOutcome.UNSENT, text=detail)
     if what == "id" and detail.isdigit():
-        return Submitted(number=int(number), outcome=Outcome.ACCEPTED, job_id=int(detail))
+        return SubmitResult(number=int(number), outcome=SubmitOutcome.ACCEPTED, job_id=int(detail))
     if what == "skip":
-        return Submitted(number=int(number), outcome=Outcome.SKIPPED)
+        return SubmitResult(number=int(number), outcome=SubmitOutcome.SKIPPED)
     code, _, words = detail.partition(" ")
     text = _slurm_words(words) or f"sbatch ended with code {code}"
     # Slurm's own last words tell; those of a banner or a plugin may be of anything.
     doubtful = (
         code in _NO_FATE or not words.strip() or _IN_DOUBT.search(words.rpartition(_FAILED)[2])
     )
-    return Submitted(
-        number=int(number), outcome=Outcome.UNKNOWN if doubtful else Outcome.REFUSED, text=text
+    return SubmitResult(
+        number=int(number),
+        outcome=SubmitOutcome.UNKNOWN if doubtful else SubmitOutcome.REFUSED,
+        text=text,
     )
 
 
@@ -221,7 +225,7 @@ def _slurm_words(text: str) -> str:
     return last_line(": ".join(part for part in parts if part))
 
 
-def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int, Submitted]:
+def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int, SubmitResult]:
     """Look the doubtful ones up by name; what is found was accepted all the same."""
     if not numbers:
         return {}
@@ -236,7 +240,7 @@ def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int
     adopted = {names[record.name]: record.job_id for record in found}
     note_ids(race, adopted, transport)
     return {
-        number: Submitted(number=number, outcome=Outcome.ACCEPTED, job_id=job_id)
+        number: SubmitResult(number=number, outcome=SubmitOutcome.ACCEPTED, job_id=job_id)
         for number, job_id in adopted.items()
     }
 

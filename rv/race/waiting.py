@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from rv.models.job import JobState, is_live
-from rv.models.race import JobStatus, Marks, Race, RaceState
-from rv.race.doubt import KEPT_S, age, doubt_text, doubts, patience
-from rv.race.evidence import BY_SLURM, RACE_STATE, Evidence
+from rv.models.race import JobStatus, Race, RaceState, StateFiles
+from rv.race.sources import BY_SLURM, RACE_STATE, Sources
+from rv.race.unconfirmed import KEPT_S, age, patience, unconfirmed, unconfirmed_text
 
 STAGED_GRACE_S: Final = 300.0
 """How long a race may sit without any submission before it counts as never submitted."""
@@ -21,40 +21,40 @@ _HELD: Final = {
 
 
 def unclaimed(
-    race: Race, marks: Marks, jobs: Sequence[JobStatus], evidence: Evidence
+    race: Race, files: StateFiles, jobs: Sequence[JobStatus], sources: Sources
 ) -> tuple[RaceState, str]:
     """Decide the state of a race without a winner, and say why."""
-    unheard = doubts(race, marks, evidence.records)
-    unsure = doubt_text(marks, unheard, evidence.now)
+    unheard = unconfirmed(race, files, sources.records)
+    unsure = unconfirmed_text(files, unheard, sources.now)
     if any(is_live(job.state) for job in jobs):
         stopping = "stopped; its jobs are being cancelled"
-        reasons = stopping if marks.stopped else _pending_reason(jobs)
+        reasons = stopping if files.stopped else _pending_reason(jobs)
         return RaceState.PENDING, ", ".join(filter(None, (reasons, unsure)))
-    if marks.stopped:
+    if files.stopped:
         return RaceState.CANCELLED, "stopped by rv"
-    if evidence.forgotten:
-        numbers = ", ".join(map(str, evidence.forgotten))
+    if sources.forgotten:
+        numbers = ", ".join(map(str, sources.forgotten))
         return RaceState.PENDING, f"Slurm took job {numbers}, lost it, and is to be sent it again"
     is_known = any(job.job_id for job in jobs)
-    if any(age(marks, number, evidence.now) < KEPT_S for number in unheard):
+    if any(age(files, number, sources.now) < KEPT_S for number in unheard):
         return (RaceState.PENDING if is_known else RaceState.STAGED), unsure
     if not is_known:
-        return _never_submitted(race, marks, evidence)
-    if marks.again:
+        return _never_submitted(race, files, sources)
+    if files.again:
         return RaceState.PENDING, "a declined job waits to be submitted again"
-    if all(_is_settled(race, job, marks, evidence.now) for job in jobs if _was_tried(job, marks)):
-        return _ended_unclaimed(marks, jobs)
+    if all(_is_settled(race, job, files, sources.now) for job in jobs if _was_tried(job, files)):
+        return _ended_unclaimed(files, jobs)
     return RaceState.UNKNOWN, "Slurm does not know its jobs now"
 
 
-def _was_tried(job: JobStatus, marks: Marks) -> bool:
-    return bool(job.job_id) or job.number in dict(marks.refused)
+def _was_tried(job: JobStatus, files: StateFiles) -> bool:
+    return bool(job.job_id) or job.number in dict(files.refused)
 
 
-def _is_settled(race: Race, job: JobStatus, marks: Marks, now: float) -> bool:
-    if job.state.is_terminal or job.number in dict(marks.exhausted):
+def _is_settled(race: Race, job: JobStatus, files: StateFiles, now: float) -> bool:
+    if job.state.is_terminal or job.number in dict(files.exhausted):
         return True
-    since = dict(marks.absent_since).get(job.number)
+    since = dict(files.absent_since).get(job.number)
     # By then it would be known to be forgotten, and sent again.
     least = max(race.min_job_age.total_seconds(), patience(race))
     return since is not None and now - since > least
@@ -74,19 +74,19 @@ def _held(job: JobStatus) -> str:
     return f"job {job.job_id} is {said.format(id=job.job_id)}" if said else ""
 
 
-def _never_submitted(race: Race, marks: Marks, evidence: Evidence) -> tuple[RaceState, str]:
-    if marks.refused and len(marks.refused) == len(race.entries):
-        return RaceState.REFUSED, marks.refused[0][1]
-    if doubts(race, marks, evidence.records) and evidence.is_whole:
+def _never_submitted(race: Race, files: StateFiles, sources: Sources) -> tuple[RaceState, str]:
+    if files.refused and len(files.refused) == len(race.entries):
+        return RaceState.REFUSED, files.refused[0][1]
+    if unconfirmed(race, files, sources.records) and sources.queue_answered:
         return RaceState.CANCELLED, "it was never known to be submitted, for a day"
-    if evidence.is_whole and evidence.now - race.submitted_at > STAGED_GRACE_S:
+    if sources.queue_answered and sources.now - race.submitted_at > STAGED_GRACE_S:
         return RaceState.CANCELLED, "it was never submitted"
     return RaceState.STAGED, "nothing is known to be submitted yet"
 
 
-def _ended_unclaimed(marks: Marks, jobs: Sequence[JobStatus]) -> tuple[RaceState, str]:
-    if marks.exhausted:
-        nodes = "; ".join(f"{node}: {why}" for node, why in marks.declined)
+def _ended_unclaimed(files: StateFiles, jobs: Sequence[JobStatus]) -> tuple[RaceState, str]:
+    if files.exhausted:
+        nodes = "; ".join(f"{node}: {why}" for node, why in files.declined)
         return RaceState.DECLINED, f"every node was found unfit: {nodes}"
     tried = [job for job in jobs if job.job_id]  # the others were refused
     states = {RACE_STATE.get(job.state, RaceState.FAILED) for job in tried if job.state.is_terminal}

@@ -9,13 +9,14 @@ from typing import Final, Protocol
 
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.race.advance import advance, untried
-from rv.race.evidence import Evidence
-from rv.race.observe import Observation, load_marks, observe
+from rv.race.directory import load_state_files
+from rv.race.observe import RaceSnapshot, observe
 from rv.race.output import Chunk, OutputReader
 from rv.race.queue import Queue
-from rv.race.submit import Outcome, Submitted, send
-from rv.race.truth import awaits_code, resolve
+from rv.race.recover import advance, unsent
+from rv.race.sources import Sources
+from rv.race.status import awaits_code, resolve
+from rv.race.submit import SubmitOutcome, SubmitResult, send
 
 _FIRST_ASK_S: Final = 3.0
 _LAST_ASK_S: Final = 60.0
@@ -37,14 +38,14 @@ class Sink(Protocol):
     def status(self, status: RaceStatus) -> None:
         """The state may have changed."""
 
-    def submitted(self, fates: Sequence[Submitted]) -> None:
+    def submitted(self, results: Sequence[SubmitResult]) -> None:
         """Submissions were sent, and this became of them."""
 
     def output(self, chunk: Chunk) -> None:
         """The command wrote something."""
 
 
-class GaveUp(Exception):  # noqa: N818 - the user's own limit was reached: nothing is in error
+class WaitTimedOut(Exception):  # noqa: N818 - the user's own limit was reached: nothing is in error
     """The user's `--wait-timeout` passed before the command started."""
 
 
@@ -77,7 +78,7 @@ class Watch:
     def run(self) -> RaceStatus:
         """Watch until the race is over (or claimed) and return what it came to.
 
-        Raises `GaveUp` when nothing has started by `wait_timeout`.
+        Raises `WaitTimedOut` when nothing has started by `wait_timeout`.
         """
         self._began = self.clock()
         self._next_ask = self._began + _FIRST_ASK_S
@@ -109,42 +110,44 @@ class Watch:
         """A cheap look at the directory; a full one when the queue is due."""
         now = self.clock()
         if now < self._next_ask:
-            marks = load_marks(self.race, self.queue.transport)
-            if marks.gone:  # now only Slurm can tell
+            files = load_state_files(self.race, self.queue.transport)
+            if files.deleted:  # now only Slurm can tell
                 self._ask_soon()
-            return resolve(self.race, marks, Evidence(records=self._records, now=now))
+            return resolve(self.race, files, Sources(records=self._records, now=now))
         return self._tend(self._ask(now))
 
-    def _tend(self, seen: Observation) -> RaceStatus:
+    def _tend(self, snapshot: RaceSnapshot) -> RaceStatus:
         """Do for the race what it needs; one that was just given new jobs is not over."""
-        refused = {number for number, _ in seen.marks.refused}
-        tried = advance(seen, self.queue.transport)
+        refused = {number for number, _ in snapshot.files.refused}
+        tried = advance(snapshot, self.queue.transport)
         # What is refused time and again is no news, and no reason to ask again soon.
-        fates = [f for f in tried if f.outcome is not Outcome.REFUSED or f.number not in refused]
-        if not fates:
-            return seen.status
-        self.sink.submitted(fates)
+        results = [
+            f for f in tried if f.outcome is not SubmitOutcome.REFUSED or f.number not in refused
+        ]
+        if not results:
+            return snapshot.status
+        self.sink.submitted(results)
         self._ask_soon()
-        return replace(seen.status, state=RaceState.PENDING, why="other jobs were sent")
+        return replace(snapshot.status, state=RaceState.PENDING, why="other jobs were sent")
 
     def _ask_soon(self) -> None:
         self._pace = _FIRST_ASK_S
         self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
 
-    def _ask(self, now: float) -> Observation:
+    def _ask(self, now: float) -> RaceSnapshot:
         """Ask again; what another client has heard since, just now, serves too."""
         return self._observe(now, timedelta(seconds=min(now - self._asked, _SHARED_S)))
 
-    def _ask_now(self) -> Observation:
+    def _ask_now(self) -> RaceSnapshot:
         return self._observe(self.clock(), timedelta(0))
 
-    def _observe(self, now: float, max_age: timedelta) -> Observation:
+    def _observe(self, now: float, max_age: timedelta) -> RaceSnapshot:
         records = self.queue.records(max_age)
         self._asked = self.clock()
-        (seen,) = observe([self.race], self.queue.transport, records, now)
-        self._records = seen.records
-        self._next_ask = now + self._pause(seen.status) * random.uniform(0.9, 1.1)  # noqa: S311
-        return seen
+        (snapshot,) = observe([self.race], self.queue.transport, records, now)
+        self._records = snapshot.records
+        self._next_ask = now + self._pause(snapshot.status) * random.uniform(0.9, 1.1)  # noqa: S311
+        return snapshot
 
     def _pause(self, status: RaceStatus) -> float:
         """How long Slurm is not asked again: of a command that runs, its exit file tells.
@@ -163,15 +166,15 @@ class Watch:
 
         None where the race goes on after all, such as with strategies that nobody had tried yet.
         """
-        seen = self._ask_now()
+        snapshot = self._ask_now()
         for _ in range(_LAST_WORD_TRIES):
-            if not _awaits_word(seen):
+            if not _awaits_word(snapshot):
                 break
             self.sleep(_LAST_WORD_S)
-            seen = self._ask_now()
-        if not seen.reachable:
+            snapshot = self._ask_now()
+        if not snapshot.reachable:
             return status
-        settled = self._tend(seen)
+        settled = self._tend(snapshot)
         if settled.state.is_over:
             return settled
         self._ask_soon()
@@ -180,7 +183,7 @@ class Watch:
     def _while_unclaimed(self, status: RaceStatus) -> None:
         waited = self.clock() - self._began
         if self.wait_timeout and waited > self.wait_timeout.total_seconds():
-            raise GaveUp
+            raise WaitTimedOut
         unfit = bool(status.warnings) or self._all_refused(status)
         is_time = waited > self.widen_after.total_seconds() or unfit
         if self.waves and is_time and self.clock() >= self._next_widening:
@@ -197,24 +200,24 @@ class Watch:
 
     def _widen(self) -> None:
         """Send the next wave, unless the first job starts: its node may take minutes to boot."""
-        seen = self._ask(self.clock())
-        if seen.status.claim or any(job.state in _STARTING for job in seen.status.jobs):
+        snapshot = self._ask(self.clock())
+        if snapshot.status.claim or any(job.state in _STARTING for job in snapshot.status.jobs):
             self._widening = min(2 * self._widening, _LAST_WIDENING_S)
             return
         self._widening = _WIDENING_S
-        left = untried(self.race, seen.marks)
+        left = unsent(self.race, snapshot.files)
         if wave := [number for number in self.waves.pop(0) if number in left]:
             self.sink.submitted(send(self.race, wave, self.queue.transport))
 
 
-def _awaits_word(seen: Observation) -> bool:
+def _awaits_word(snapshot: RaceSnapshot) -> bool:
     """Whether Slurm's last word is on its way: why it sent a signal, or how a killed job ended."""
-    claim, ended = seen.marks.claim, seen.marks.ended
-    if seen.reachable and awaits_code(seen.status, seen.records):
+    claim, ended = snapshot.files.claim, snapshot.files.ended
+    if snapshot.reachable and awaits_code(snapshot.status, snapshot.records):
         return True
-    if not (seen.reachable and claim and ended and ended.signal):
+    if not (snapshot.reachable and claim and ended and ended.signal):
         return False
-    return any(is_live(r.state) for r in seen.records if r.job_id == claim.job_id)
+    return any(is_live(r.state) for r in snapshot.records if r.job_id == claim.job_id)
 
 
 _STARTING: Final = frozenset({JobState.RUNNING, JobState.CONFIGURING})

@@ -28,7 +28,7 @@ ReadTemplate = Callable[[str], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RaceFacts:
+class ScriptContext:
     """What all the scripts of one race share. Paths are those of the cluster."""
 
     race_id: str
@@ -94,13 +94,13 @@ def job_name(race_id: str, number: int) -> str:
     return f"rv-{race_id}-{number}"
 
 
-def render(submission: Submission, race: RaceFacts, read_template: ReadTemplate) -> str:
+def render(submission: Submission, race: ScriptContext, read_template: ReadTemplate) -> str:
     """Render the script of one submission, as `render_all` does."""
     return render_all((submission,), race, read_template)[0]
 
 
 def render_all(
-    submissions: Sequence[Submission], race: RaceFacts, read_template: ReadTemplate
+    submissions: Sequence[Submission], race: ScriptContext, read_template: ReadTemplate
 ) -> tuple[str, ...]:
     """Render the scripts of a race's submissions; each template is compiled once for all of them.
 
@@ -121,7 +121,9 @@ def render_all(
         ) from error
 
 
-def _rendered(submission: Submission, race: RaceFacts, environment: "jinja2.Environment") -> str:
+def _rendered(
+    submission: Submission, race: ScriptContext, environment: "jinja2.Environment"
+) -> str:
     strategy = submission.strategy
     job = _job(submission.number, race)
     if race.command is None:
@@ -200,7 +202,7 @@ def _option(name: str, value: object) -> str:
     return f"{name}{'=' if name.startswith('--') else ' '}{quote.shell(value)}"
 
 
-def _template(strategy: Strategy, race: RaceFacts) -> str:
+def _template(strategy: Strategy, race: ScriptContext) -> str:
     if race.chain:
         return "checkpoint.sh.j2"
     once = _runs_once(race.command)
@@ -213,7 +215,7 @@ def _runs_once(command: Command | None) -> bool:
     return command is None or command.launcher is Launcher.MPI
 
 
-def _job(number: int, race: RaceFacts, line: str = "") -> _Job:
+def _job(number: int, race: ScriptContext, line: str = "") -> _Job:
     line = line or (race.command.line if race.command else "")
     if len(line.encode("utf-8", "surrogateescape")) > _LONGEST_COMMAND:
         raise RvError(

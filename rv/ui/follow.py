@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rv.models.race import Claim, RaceState, RaceStatus
 from rv.race.output import Chunk
-from rv.race.submit import Outcome, Submitted
+from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.ui import console
 from rv.ui.races import ending, seconds_text
 from rv.ui.reasons import sentence
@@ -19,19 +19,19 @@ class Follower:
         self._said: set[str] = set()
         self._partial: dict[tuple[int, bool], bytes] = {}
 
-    def submitted(self, fates: Sequence[Submitted]) -> None:
+    def submitted(self, results: Sequence[SubmitResult]) -> None:
         """Say what Slurm took and what it refused."""
-        taken = [fate for fate in fates if fate.outcome is Outcome.ACCEPTED]
+        taken = [result for result in results if result.outcome is SubmitOutcome.ACCEPTED]
         if taken:
-            ids = ", ".join(map(str, sorted(fate.job_id for fate in taken)))
+            ids = ", ".join(map(str, sorted(result.job_id for result in taken)))
             console.notice(f"submitted {len(taken)} job{'s' if len(taken) > 1 else ''}: {ids}")
-        for fate in fates:
-            if fate.outcome is Outcome.REFUSED:
-                console.notice(f"job {fate.number} was refused: {fate.text}")
-            elif fate.outcome is Outcome.UNSENT:
-                console.notice(f"job {fate.number} was not sent: {fate.text}")
-            elif fate.outcome is Outcome.UNKNOWN:
-                console.notice(f"job {fate.number} is unconfirmed: {fate.text}; see rv ps")
+        for result in results:
+            if result.outcome is SubmitOutcome.REFUSED:
+                console.notice(f"job {result.number} was refused: {result.text}")
+            elif result.outcome is SubmitOutcome.UNSENT:
+                console.notice(f"job {result.number} was not sent: {result.text}")
+            elif result.outcome is SubmitOutcome.UNKNOWN:
+                console.notice(f"job {result.number} is unconfirmed: {result.text}; see rv ps")
 
     def status(self, status: RaceStatus) -> None:
         """say what is new: rejected nodes, the winner, the reason for waiting."""

@@ -13,12 +13,12 @@ from rv.models.race import Chain, Race, RaceStatus
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.race.advance import untried
-from rv.race.observe import load_marks
-from rv.race.stage import Surroundings, race_facts, scripts, stage
-from rv.race.submit import Outcome, Submitted, submit
+from rv.race.directory import load_state_files
+from rv.race.recover import unsent
+from rv.race.stage import LaunchContext, script_context, scripts, stage
+from rv.race.submit import SubmitOutcome, SubmitResult, submit
 from rv.race.watch import Sink, Watch
-from rv.render.script import RaceFacts, job_name, sbatch_line
+from rv.render.script import ScriptContext, job_name, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster
 
 _LATER: str = "--begin=now+{seconds}"
@@ -32,8 +32,8 @@ class Launch:
     request: Request
     snapshot: Snapshot
     plan: Plan
-    facts: RaceFacts
-    around: Surroundings
+    facts: ScriptContext
+    around: LaunchContext
 
     @property
     def scripts(self) -> Mapping[int, str]:
@@ -107,7 +107,7 @@ def prepare(
     from rv.planner import require_feasible
 
     require_feasible(made, request)
-    around = Surroundings(
+    around = LaunchContext(
         cluster=target.key,
         race_root=target.race_root,
         workdir=workdir,
@@ -117,7 +117,7 @@ def prepare(
         now=now,
         retry_of=retry_of,
     )
-    facts = race_facts(made, request, around, _chain(request))
+    facts = script_context(made, request, around, _chain(request))
     return Launch(request=request, snapshot=snapshot, plan=made, facts=facts, around=around)
 
 
@@ -143,28 +143,28 @@ def start(launch: Launch, target: Cluster, sink: Sink, *, detached: bool) -> Rac
         target.transport,
     )
     target.cache.forget()
-    fates = list(_send(race, race.waves[0], target, sink))
+    results = list(_send(race, race.waves[0], target, sink))
     for wave in race.waves[1:]:
-        if detached or _all_refused(fates):
-            fates.extend(_send(race, wave, target, sink, _later(launch.request, fates)))
-    if _all_refused(fates):
-        raise _refused(fates)
+        if detached or _all_refused(results):
+            results.extend(_send(race, wave, target, sink, _later(launch.request, results)))
+    if _all_refused(results):
+        raise _refused(results)
     return race
 
 
 def send_rest(race: Race, request: Request, target: Cluster, sink: Sink) -> None:
     """Leave the strategies that nobody has sent yet to Slurm, which holds them back a while."""
-    left = untried(race, load_marks(race, target.transport))
+    left = unsent(race, load_state_files(race, target.transport))
     if left:
         _send(race, left, target, sink, _later(request, []))
 
 
-def _later(request: Request, fates: list[Submitted]) -> tuple[str, ...]:
+def _later(request: Request, results: list[SubmitResult]) -> tuple[str, ...]:
     """Nobody will be there to widen the race: Slurm holds the later waves back itself.
 
     Not where the user says when the jobs may begin: then none of them runs before that.
     """
-    if "begin" in dict(request.sbatch) or (fates and _all_refused(fates)):
+    if "begin" in dict(request.sbatch) or (results and _all_refused(results)):
         return ()
     return (_LATER.format(seconds=max(1, round(request.widen_after.total_seconds()))),)
 
@@ -175,19 +175,21 @@ def _send(
     target: Cluster,
     sink: Sink,
     options: tuple[str, ...] = (),
-) -> tuple[Submitted, ...]:
-    fates = submit(race, wave, target.transport, options=options)
-    sink.submitted(fates)
-    return fates
+) -> tuple[SubmitResult, ...]:
+    results = submit(race, wave, target.transport, options=options)
+    sink.submitted(results)
+    return results
 
 
-def _all_refused(fates: list[Submitted]) -> bool:
-    return all(fate.outcome in (Outcome.REFUSED, Outcome.UNSENT) for fate in fates)
+def _all_refused(results: list[SubmitResult]) -> bool:
+    return all(
+        result.outcome in (SubmitOutcome.REFUSED, SubmitOutcome.UNSENT) for result in results
+    )
 
 
-def _refused(fates: list[Submitted]) -> RvError:
-    text = fates[0].text
-    if all(fate.outcome is Outcome.UNSENT for fate in fates):
+def _refused(results: list[SubmitResult]) -> RvError:
+    text = results[0].text
+    if all(result.outcome is SubmitOutcome.UNSENT for result in results):
         return RvError(ErrorKind.STAGE, text, hint="name another disk with RV_RACE_ROOT=/path")
     kind = ErrorKind.LIMIT if "MaxSubmit" in text or "policy" in text else ErrorKind.REFUSED
     return RvError(

@@ -9,13 +9,13 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceStatus
-from rv.race.advance import advance
-from rv.race.cancel import Stopped, left_over, reap_strays, stop
-from rv.race.evidence import controls
-from rv.race.observe import Observation, load_marks, load_race, load_races, observe
-from rv.race.orphans import reap_orphans
-from rv.race.submit import Outcome
-from rv.race.verdict import is_settled, load_verdict
+from rv.race.cancel import CancelResult, cancel_late_jobs, leftover_jobs, stop
+from rv.race.directory import load_race, load_races, load_state_files
+from rv.race.observe import RaceSnapshot, observe
+from rv.race.recover import advance, cancel_jobs_of_deleted_races
+from rv.race.sources import is_active
+from rv.race.submit import SubmitOutcome
+from rv.race.verdict_file import is_settled, load_verdict
 from rv.workflow.cluster import Cluster
 
 _FRESH: Final = timedelta(seconds=1)
@@ -25,7 +25,7 @@ _STAGING_S: Final = 3600.0
 
 
 def list_races(target: Cluster, now: float) -> tuple[RaceStatus, ...]:
-    """Tell the state of every race on this cluster, newest first, and reap what is left over."""
+    """Tell the state of every race on this cluster, newest first, and cancel what is left over."""
     _sweep(target, now)
     races = _prune(load_races(target.race_root, target.key, target.transport), target, now)
     return _see_to(races, target, now)
@@ -40,7 +40,7 @@ def tidy(target: Cluster, now: float) -> None:
         queue = target.queue.records(_FRESH)
         if queue is None:
             return
-        names = {record.name for record in queue if controls(record)}
+        names = {record.name for record in queue if is_active(record)}
         root, transport = target.race_root, target.transport
         busy = {name.split("-")[1] for name in names if name.count("-") > 1}
         found = (
@@ -56,7 +56,7 @@ def _see_to(races: Sequence[Race], target: Cluster, now: float) -> tuple[RaceSta
     settled = {race.race_id: _settled(race, target) for race in races}
     open_races = [race for race in races if settled[race.race_id] is None]
     queue = target.queue.records(_FRESH)
-    reap_orphans(target.race_root, queue or (), target.transport)
+    cancel_jobs_of_deleted_races(target.race_root, queue or (), target.transport)
     _reap_strays([race for race in races if race not in open_races], queue, target)
     seen = observe(open_races, target.transport, queue, now) if open_races else ()
     _advance(seen, target)
@@ -65,7 +65,7 @@ def _see_to(races: Sequence[Race], target: Cluster, now: float) -> tuple[RaceSta
 
 
 def look_at(race: Race, target: Cluster, now: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
-    """Tell the state of one race, with Slurm's records of its jobs, and reap what is left over.
+    """Tell the state of one race, with Slurm's records of its jobs, and cancel what is left over.
 
     A race whose verdict is kept needs no records, and has none.
     """
@@ -77,20 +77,20 @@ def look_at(race: Race, target: Cluster, now: float) -> tuple[RaceStatus, tuple[
     return seen.status, seen.records
 
 
-def _advance(seen: Sequence[Observation], target: Cluster) -> None:
+def _advance(seen: Sequence[RaceSnapshot], target: Cluster) -> None:
     """Do what each race needs now."""
     for observation in seen:
-        fates = advance(observation, target.transport)
-        if any(fate.outcome is Outcome.UNKNOWN for fate in fates):
+        results = advance(observation, target.transport)
+        if any(result.outcome is SubmitOutcome.UNKNOWN for result in results):
             break  # Slurm takes nothing now, and each try is a long wait: the next command goes on
-    if any(map(left_over, seen)):
+    if any(map(leftover_jobs, seen)):
         target.cache.forget()  # its answer still has what was cancelled just now
 
 
 def _reap_strays(
     settled: Sequence[Race], queue: Sequence[JobRecord] | None, target: Cluster
 ) -> None:
-    if reap_strays(settled, queue, target.transport):
+    if cancel_late_jobs(settled, queue, target.transport):
         target.cache.forget()
 
 
@@ -152,7 +152,9 @@ def _find(word: str, races: Sequence[Race], target: Cluster) -> Race:
             return race
     if word.isascii() and word.isdigit():
         for race in races:
-            ids = {i for _, known in load_marks(race, target.transport).job_ids for i in known}
+            ids = {
+                i for _, known in load_state_files(race, target.transport).job_ids for i in known
+            }
             if int(word) in ids:
                 return race
     begun = [race for race in races if len(word) >= 2 and race.race_id.startswith(word)]
@@ -168,7 +170,7 @@ def open_races(target: Cluster) -> tuple[Race, ...]:
     return tuple(race for race in races if _settled(race, target) is None)
 
 
-def stop_races(races: Sequence[Race], target: Cluster) -> tuple[Stopped, ...]:
+def stop_races(races: Sequence[Race], target: Cluster) -> tuple[CancelResult, ...]:
     """Cancel races whole, submissions whose ids were never learned included."""
     stopped = stop(races, target.transport) if races else ()
     target.cache.forget()

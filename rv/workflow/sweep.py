@@ -11,11 +11,11 @@ from typing import Final
 
 from rv.accept.sweeps import NodeState, Stage, Sweep, next_nodes, save
 from rv.errors import ErrorKind, RvError
-from rv.models.race import Marks, RaceStatus
+from rv.models.race import RaceStatus, StateFiles
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.race.observe import load_marks, load_race
+from rv.race.directory import load_race, load_state_files
 from rv.race.watch import Sink
 from rv.workflow import launch as flow
 from rv.workflow.cluster import Cluster
@@ -66,8 +66,8 @@ class Sweeper:
         for node in sweep.at(Stage.SENT):
             directory = self._directory(node.race)
             race = load_race(directory, self.target.transport)
-            marks = load_marks(race, self.target.transport) if race else Marks()
-            if not (marks.sent or marks.job_ids or marks.refused):
+            files = load_state_files(race, self.target.transport) if race else StateFiles()
+            if not (files.sent or files.job_ids or files.refused):
                 self.target.transport.remove(directory)
                 sweep = sweep.with_node(replace(node, stage=Stage.WAITING, race=""))
         return sweep

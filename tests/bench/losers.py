@@ -11,8 +11,7 @@ import time
 from cluster import RV, cluster
 from timing import percentile
 
-from rv.race.directory import MARKS, read_marks
-from rv.race.observe import load_races
+from rv.race.directory import STATE_FILES, load_races, read_state_files
 from rv.workflow.cluster import Cluster
 
 
@@ -29,7 +28,7 @@ def one_race(target: Cluster) -> tuple[float, int]:
         if len(printed.splitlines()) > 1:
             last_seen = time.time()
     race = load_races(target.race_root, target.key, target.transport)[0]
-    claim = read_marks(target.transport.read_tree(race.directory, MARKS)).claim
+    claim = read_state_files(target.transport.read_tree(race.directory, STATE_FILES)).claim
     assert claim is not None
     return max(0.0, last_seen - claim.started_at), len(race.entries) - 1
 

@@ -7,9 +7,9 @@ from datetime import timedelta
 
 from cluster import cluster, rpc_counts, rv
 
-from rv.race.observe import load_races
+from rv.race.directory import load_races
 from rv.race.queue import Queue
-from rv.race.watch import GaveUp, Watch
+from rv.race.watch import WaitTimedOut, Watch
 from rv.slurm.cache import SnapshotCache
 from rv.workflow.cluster import Cluster
 
@@ -31,7 +31,7 @@ class Silent:
     """A sink that shows nothing."""
 
     def status(self, status: object) -> None: ...
-    def submitted(self, fates: object) -> None: ...
+    def submitted(self, results: object) -> None: ...
     def output(self, chunk: object) -> None: ...
 
 
@@ -66,7 +66,7 @@ def watch_ten_minutes(target: Cluster) -> None:
     )
     try:
         watch.run()
-    except GaveUp:
+    except WaitTimedOut:
         return
     raise AssertionError("the race ended while it was watched")
 

@@ -17,7 +17,7 @@ from rv.models.plan import Plan, Submission
 from rv.models.race import Race
 from rv.models.request import Request
 from rv.race.cancel import stop
-from rv.race.stage import race_facts, stage
+from rv.race.stage import script_context, stage
 from rv.race.submit import submit
 from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare, read_template
@@ -35,7 +35,7 @@ def stage_jobs(target: Cluster) -> Race:
     plan: Plan = dataclasses.replace(
         made.plan, submissions=jobs, waves=(tuple(range(1, JOBS + 1)),)
     )
-    facts = race_facts(plan, request, made.around)
+    facts = script_context(plan, request, made.around)
     return stage(plan, made.request, facts, made.around, {}, read_template, target.transport)
 
 
@@ -45,8 +45,8 @@ def main() -> None:
         races: list[Race] = []
 
         def ours() -> None:
-            fates = submit(races[-1], range(1, JOBS + 1), target.transport, options=[LATER])
-            assert all(fate.job_id for fate in fates), fates
+            results = submit(races[-1], range(1, JOBS + 1), target.transport, options=[LATER])
+            assert all(result.job_id for result in results), results
 
         def xargs() -> None:
             numbers = "\n".join(map(str, range(1, JOBS + 1)))

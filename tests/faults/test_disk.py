@@ -15,11 +15,10 @@ from pathlib import Path
 import pytest
 
 from rv.errors import ErrorKind, RvError
-from rv.race.directory import MARKS, read_marks
-from rv.race.observe import load_marks
+from rv.race.directory import STATE_FILES, load_state_files, read_state_files
 from rv.transport.local import LocalTransport
 from tests.faults.harness import COUNTED, World, eventually
-from tests.unit.test_directory import race as plain_race
+from tests.unit.race.test_directory import race as plain_race
 
 # Before a race is there.
 
@@ -72,9 +71,9 @@ def test_marks_are_opened_whatever_a_stat_says(
     with monkeypatch.context() as patch:
         for name in ("stat", "lstat"):
             patch.setattr(os, name, raising(errno.ENOENT))
-        marks = read_marks(LocalTransport({}).read_tree(str(tmp_path), MARKS))
-    assert marks.claim is not None
-    assert (marks.claim.job_id, marks.job_ids) == (7, ((1, (7,)),))
+        state = read_state_files(LocalTransport({}).read_tree(str(tmp_path), STATE_FILES))
+    assert state.claim is not None
+    assert (state.claim.job_id, state.job_ids) == (7, ((1, (7,)),))
 
 
 # The claim.
@@ -245,10 +244,10 @@ def test_a_race_that_is_just_being_deleted_has_not_lost_its_winner(
     race = plain_race(directory=str(tmp_path / "race"))
     files = {"race.json": b"{}", "claim": b"7.0\nsubmission=1\n", "jobs/1.id": b"7\n"}
     transport.create_tree(race.directory, files)
-    before = load_marks(race, transport)
+    before = load_state_files(race, transport)
     assert before.claim is not None
     for name in files.keys() - set(left):
         (tmp_path / "race" / name).unlink()
-    assert load_marks(race, transport) == replace(before, gone="race.json" not in left)
+    assert load_state_files(race, transport) == replace(before, deleted="race.json" not in left)
     shutil.rmtree(race.directory)
-    assert load_marks(race, transport) == replace(before, gone=True)
+    assert load_state_files(race, transport) == replace(before, deleted=True)

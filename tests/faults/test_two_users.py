@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from rv import sandbox
-from rv.race.submit import Outcome, submit
+from rv.race.submit import SubmitOutcome, submit
 from rv.transport.local import LocalTransport
 from tests.faults.harness import TINY, eventually
 from tests.slurm.launching import Rv, rv_of
-from tests.unit.test_directory import race as plain_race
+from tests.unit.race.test_directory import race as plain_race
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root's sandbox serves other users")
 
@@ -257,9 +257,9 @@ def test_a_race_directory_that_was_swapped_is_not_submitted(tmp_path: Path) -> N
     transport = LocalTransport({"PATH": f"{sbatch.parent}:/usr/bin:/bin"})
     race = plain_race(directory=str(swapped))
     own(swapped, BOB)
-    (fate,) = submit(race, [1], transport, sleep=lambda _: None)
-    assert fate.outcome is not Outcome.ACCEPTED
+    (result,) = submit(race, [1], transport, sleep=lambda _: None)
+    assert result.outcome is not SubmitOutcome.ACCEPTED
     assert not (tmp_path / "called").exists()
     own(swapped, "root")
-    (fate,) = submit(race, [1], transport, sleep=lambda _: None)
-    assert fate.outcome is Outcome.ACCEPTED
+    (result,) = submit(race, [1], transport, sleep=lambda _: None)
+    assert result.outcome is SubmitOutcome.ACCEPTED

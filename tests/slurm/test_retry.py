@@ -8,12 +8,12 @@ import pytest
 from rv import sandbox
 from rv.models.job import JobState
 from rv.models.race import RaceState, RaceStatus
-from rv.race.evidence import Evidence
-from rv.race.truth import resolve
+from rv.race.sources import Sources
+from rv.race.status import resolve
 from rv.workflow.retry import failed_nodes, may_retry
 from tests.slurm.launching import RaceFiles, Rv, group, profile
 from tests.slurm.test_lost import Eventually, lose
-from tests.unit.test_truth import CLAIM, RACE, SENT, WON, record
+from tests.unit.race.test_status import CLAIM, RACE, SENT, WON, record
 
 
 @pytest.fixture
@@ -89,8 +89,10 @@ def test_retry_needs_somebody_who_watches(on_small, tmp_path, more: tuple[str, .
 def ended(state: RaceState, *words: str, claimed: bool = False) -> RaceStatus:
     """A race that is over, with these words of Slurm for its jobs."""
     rows = [record(word, n, nodes=f"a{n}") for n, word in enumerate(words, 1)]
-    marks = WON if claimed else SENT
-    status = resolve(RACE, marks, Evidence(records=rows, now=CLAIM.started_at + 9, is_whole=True))
+    files = WON if claimed else SENT
+    status = resolve(
+        RACE, files, Sources(records=rows, now=CLAIM.started_at + 9, queue_answered=True)
+    )
     assert status.state is state
     return status
 

@@ -75,7 +75,7 @@ RACE: Final = {
 }  # fmt: skip
 """A race's record, as it is written down."""
 
-MARKS: Final = {
+STATE_FILES: Final = {
     "claim": "7.0\nsubmission=1\nnodes=a[1-2]\nhost=a1\nstarted=1763700010.5\nsegment=2\nelapsed=60.5\nname=rv-abcd2345-1\nstrategy=x\n",
     "ended": "7.0\ncode=137\nsignal=9\nended=1763700020\nnext=again\nwhy=it was time\n",
     "lost": "job 7 ran again",
@@ -183,8 +183,8 @@ def _marks(written: str) -> Any:
     try:
         files = {str(name): str(value) for name, value in json.loads(written).items()}
     except (ValueError, AttributeError, RecursionError):
-        files = dict.fromkeys(MARKS, written)
-    return directory.read_marks(
+        files = dict.fromkeys(STATE_FILES, written)
+    return directory.read_state_files(
         {name: value.encode("utf-8", "surrogatepass") for name, value in files.items()}
     )
 
@@ -274,7 +274,7 @@ PARSERS: Final = (
     _entry(eligibility.holds, *_CONSTRAINTS, parse=lambda t: eligibility.holds(t, frozenset({"a"}))),
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
-    _entry(directory.read_marks, json.dumps(MARKS), *MARKS.values(), parse=_marks),
+    _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
     _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),
     _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
@@ -296,10 +296,10 @@ BY_FILE: Final = frozenset(
         "rv.cli.caller:read_words",
         "rv.planner.catalogue:load_catalogue",
         "rv.planner.families:load_families",
-        "rv.race.observe:load_marks",
-        "rv.race.observe:load_race",
-        "rv.race.observe:load_races",
-        "rv.race.verdict:load_verdict",
+        "rv.race.directory:load_state_files",
+        "rv.race.directory:load_race",
+        "rv.race.directory:load_races",
+        "rv.race.verdict_file:load_verdict",
         "rv.sandbox.records:read_all",
         "rv.sandbox.schema:load_profile",
         "rv.workflow.config:load_config",

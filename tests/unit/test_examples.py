@@ -14,7 +14,7 @@ from rv.models.request import Request
 from rv.planner import load_catalogue, load_families, plan
 from rv.render.script import render
 from tests.unit.planner.clusters import CATALOGUE, campus, nodes, partition, reasons, snapshot
-from tests.unit.test_golden import facts, strategy
+from tests.unit.render.test_golden import facts, strategy
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 USER = EXAMPLES / "user"

@@ -18,14 +18,14 @@ from rv.errors import ErrorKind, RvError
 from rv.models.command import Command, Launcher
 from rv.models.plan import Submission
 from rv.models.race import Chain, Entry
-from rv.race.orphans import _is_deleted
+from rv.race.recover import _is_deleted
 from rv.race.stage import _require_hard_links
-from rv.race.submit import Outcome, submit
+from rv.race.submit import SubmitOutcome, submit
 from rv.render.script import render, sbatch_line
 from rv.slurm.jobs import find_by_name_script
 from rv.transport.local import LocalTransport
-from tests.unit.test_directory import race as plain_race
-from tests.unit.test_golden import SEGMENTS, TWO_NODES, facts, read_template, strategy
+from tests.unit.race.test_directory import race as plain_race
+from tests.unit.render.test_golden import SEGMENTS, TWO_NODES, facts, read_template, strategy
 
 TEMPLATES = Path(__file__).parents[2] / "templates"
 QUOTING = {"q", "d", "words", "remark"}
@@ -78,7 +78,7 @@ def script_of(**changes: object) -> str:
     return render(Submission(number=1, strategies=(plan,)), race, read_template)
 
 
-def is_whole(script: str) -> bool:
+def queue_answered(script: str) -> bool:
     """Whether bash reads it as a program."""
     done = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True)
     return (done.returncode, done.stderr) == (0, b"")
@@ -88,7 +88,7 @@ def statement(script: str, start: str) -> str:
     """The statement that begins with `start`, whole: bash itself says where it ends."""
     lines = script[script.index(f"\n{start}") + 1 :].split("\n")
     ends = ("\n".join(lines[:end]) for end in range(1, len(lines)))
-    return next(text for text in ends if is_whole(text))
+    return next(text for text in ends if queue_answered(text))
 
 
 SHOW = """
@@ -105,7 +105,7 @@ def check_arrival(text: str, empty: Path) -> None:
         id=text, gpu=text, nonce=text, slurm_path=text, workdir=f"/{text}", name_pattern=text or "x",
         modules=(text, text), node_names=(text, "b"), command=Command(line=text),
     )  # fmt: skip
-    assert is_whole(script)
+    assert queue_answered(script)
     around = script.split("PATH=$PATH:$RV_NODE_PATH\n")[1].split('\ncd "$RV_RACE_DIR" || exit 1')[0]
     loading = around[around.index("\nmodule load ") :]
     shown = bash(
@@ -164,7 +164,7 @@ def test_the_other_scripts_hold_the_same_command(tmp_path: Path, text: str, layo
     several = {**TWO_NODES, "command": Command(line=text, launcher=Launcher.TORCHRUN)}
     chain = {**SEGMENTS, "command": Command(line=text), "chain": Chain(total=timedelta(hours=12))}
     script = script_of(**{**(several if layout == "multi_node" else chain), "id": text})
-    assert is_whole(script)
+    assert queue_answered(script)
     export = statement(script, "export RV_COMMAND=")
     assert bash(f"{export}\nprintf '%s\\0' \"$RV_COMMAND\"", tmp_path) == [text]
 
@@ -178,7 +178,7 @@ def test_a_race_directory_arrives_or_is_refused(tmp_path: Path, text: str) -> No
         assert caught.value.kind in (ErrorKind.STAGE, ErrorKind.USAGE)
         return
     script = script_of(race_dir=f"/{text}")
-    assert is_whole(script)
+    assert queue_answered(script)
     line = statement(script, "RV_RACE_DIR=")
     assert bash(f"{line}\nprintf '%s\\0' \"$RV_RACE_DIR\"", tmp_path) == [f"/{text}"]
 
@@ -224,7 +224,7 @@ def directives(script: str) -> list[str]:
 def test_what_only_comments_hold_stays_in_them(text: str) -> None:
     """A strategy's id holds names of the cluster's; a race's name is the user's."""
     script, usual = script_of(id=text, title=text), script_of(id="x", title="x")
-    assert is_whole(script)
+    assert queue_answered(script)
     comment = re.compile(r'#SBATCH --comment="rv abcd2345[A-Za-z0-9._@/+=:, -]*"')
     assert len(directives(script)) == len(directives(usual)) > 10
     for ours, others in zip(directives(script), directives(usual), strict=True):
@@ -350,8 +350,8 @@ def test_a_race_directory_of_any_name_is_only_a_directory(
     before = {path.name for path in tmp_path.iterdir()}
     _require_hard_links(directory, login)
     race = plain_race(directory=directory, entries=(Entry(number=1, name=text, strategy=text),))
-    (fate,) = submit(race, [1], login, sleep=lambda _: None)
-    assert (fate.outcome, fate.job_id) == (Outcome.ACCEPTED, 7)
+    (result,) = submit(race, [1], login, sleep=lambda _: None)
+    assert (result.outcome, result.job_id) == (SubmitOutcome.ACCEPTED, 7)
     told = (tmp_path / "told.sbatch").read_bytes().decode().split("\0")
     assert told[0] == directory
     assert login.run(find_by_name_script([text], "rvs"), timeout=30).returncode == 0

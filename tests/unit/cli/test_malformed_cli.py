@@ -22,7 +22,7 @@ from rv.cli import app
 from rv.errors import EXIT_DONE, EXIT_GAVE_UP, EXIT_INTERRUPTED, EXIT_RV_FAILED, EXIT_USAGE
 from rv.transport.patience import ask_again
 from tests.unit import malformed
-from tests.unit.parsers import CONFIG, MARKS, RACE, ROOT
+from tests.unit.parsers import CONFIG, RACE, ROOT, STATE_FILES
 
 SNAPSHOTS: Final = sorted((ROOT / "tests" / "data" / "snapshots").glob("*.json"))
 CODES: Final = {EXIT_DONE, EXIT_USAGE, EXIT_GAVE_UP, EXIT_RV_FAILED, EXIT_INTERRUPTED}
@@ -221,7 +221,7 @@ def race(dice: random.Random, home: Home) -> list[str]:
     files = {
         "race.json": json.dumps(record),
         "verdict.json": json.dumps(verdict),
-        **MARKS,
+        **STATE_FILES,
         "output/node0.out": "hello\n",
     }
     for file, whole in files.items():

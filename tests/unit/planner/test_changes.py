@@ -34,7 +34,7 @@ from tests.unit.planner.clusters import (
     priced,
     snapshot,
 )
-from tests.unit.test_directory import race
+from tests.unit.race.test_directory import race
 
 HOUR = timedelta(hours=1)
 S = "rv0123456789abcdef"

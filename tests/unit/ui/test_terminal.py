@@ -13,17 +13,17 @@ from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord, JobState
 from rv.models.plan import Exclusion, Plan, PoolView, Submission
 from rv.models.race import Entry, RaceStatus
-from rv.race.directory import read_marks
-from rv.race.submit import Outcome, Submitted
-from rv.race.truth import Evidence, resolve
+from rv.race.directory import read_state_files
+from rv.race.status import Sources, resolve
+from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.slurm.text import printable
 from rv.ui import console
 from rv.ui.follow import Follower
 from rv.ui.plans import overview_text, plan_text
 from rv.ui.races import race_document, races_text
 from rv.ui.tables import Table
-from tests.unit.test_directory import race as plain_race
-from tests.unit.test_golden import strategy
+from tests.unit.race.test_directory import race as plain_race
+from tests.unit.render.test_golden import strategy
 
 CONTROL = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 EVIL = st.sampled_from(
@@ -66,14 +66,14 @@ def hostile_race(text: str) -> RaceStatus:
         "jobs/2.refused": text,
         "exhausted/3": text,
     }
-    marks = read_marks({name: data.encode() for name, data in files.items()})
+    state = read_state_files({name: data.encode() for name, data in files.items()})
     entry = Entry(number=1, name="rv-a-1", strategy=text, gpu=text, partition=text, cost=1.0,
                   cost_unit=text, walltime=timedelta(1))  # fmt: skip
     race = replace(plain_race(), race_id=text, name=text, entries=(entry,))
     record = JobRecord(
         job_id=77, name="rv-a-1", state=JobState.FAILED, source="squeue", reason=text, nodes=text
     )
-    return resolve(race, marks, Evidence(records=(record,), now=9.0))
+    return resolve(race, state, Sources(records=(record,), now=9.0))
 
 
 @given(text=EVIL)
@@ -97,7 +97,7 @@ def test_nothing_of_a_cluster_controls_the_terminal(
         {1: text}, timedelta(5),
     ))  # fmt: skip
     follower = Follower(json_only=False)
-    follower.submitted([Submitted(number=1, outcome=Outcome.REFUSED, text=text)])
+    follower.submitted([SubmitResult(number=1, outcome=SubmitOutcome.REFUSED, text=text)])
     follower.status(status)
     follower.finish(status)
     console.error(RvError(ErrorKind.REFUSED, text, hint=text))

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from rv.models.job import JobState
-from rv.models.race import Claim, JobStatus, Marks, Race, RaceState, RaceStatus
+from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race import watch as watching
-from rv.race.observe import Observation
-from rv.race.submit import Outcome, Submitted
-from rv.race.watch import GaveUp, Watch
-from tests.unit.test_merged_race import CLAIM, RACE
+from rv.race.observe import RaceSnapshot
+from rv.race.submit import SubmitOutcome, SubmitResult
+from rv.race.watch import WaitTimedOut, Watch
+from tests.unit.race.test_merged_race import CLAIM, RACE
 
 
 @dataclass
@@ -47,7 +47,7 @@ class Silent:
     """Nobody listens."""
 
     def status(self, status: RaceStatus) -> None: ...
-    def submitted(self, fates: object) -> None: ...
+    def submitted(self, results: object) -> None: ...
     def output(self, chunk: object) -> None: ...
 
 
@@ -55,7 +55,7 @@ class Silent:
 def looks(monkeypatch: pytest.MonkeyPatch) -> Shared:
     """A race of which nothing is ever heard, watched for a while."""
     monkeypatch.setattr(watching, "random", Random(0))
-    monkeypatch.setattr(watching, "load_marks", lambda race, transport: Marks())
+    monkeypatch.setattr(watching, "load_state_files", lambda race, transport: StateFiles())
     monkeypatch.setattr(watching, "advance", lambda seen, transport: ())
     return Shared()
 
@@ -64,22 +64,22 @@ def watch(
     looks: Shared,
     status: RaceStatus,
     monkeypatch: pytest.MonkeyPatch,
-    marks: Marks = Marks(),  # noqa: B008 - it is frozen
+    files: StateFiles = StateFiles(),  # noqa: B008 - it is frozen
     **more: Any,
 ) -> None:
     """Watch until half an hour is over."""
 
-    def observe(races: tuple[Race, ...], *_: object) -> tuple[Observation]:
+    def observe(races: tuple[Race, ...], *_: object) -> tuple[RaceSnapshot]:
         if looks.now > 1000.0 + 1800:
-            raise GaveUp
-        return (Observation(status=status, marks=marks, records=(), reachable=True),)
+            raise WaitTimedOut
+        return (RaceSnapshot(status=status, files=files, records=(), reachable=True),)
 
     monkeypatch.setattr(watching, "observe", observe)
     monkeypatch.setattr(watching, "resolve", lambda *_: status)
     monkeypatch.setattr(watching, "OutputReader", lambda *_: Mute())
     sink = more.pop("sink", Silent())
     client = Watch(race=RACE, queue=looks, sink=sink, clock=looks.clock, sleep=looks.sleep, **more)
-    with pytest.raises(GaveUp):
+    with pytest.raises(WaitTimedOut):
         client.run()
 
 
@@ -137,13 +137,13 @@ def test_what_is_refused_again_and_again_is_told_once(
     told: list[object] = []
 
     class Listening(Silent):
-        def submitted(self, fates: object) -> None:
-            told.append(fates)
+        def submitted(self, results: object) -> None:
+            told.append(results)
 
-    no = Submitted(number=1, outcome=Outcome.REFUSED, text="account expired")
+    no = SubmitResult(number=1, outcome=SubmitOutcome.REFUSED, text="account expired")
     monkeypatch.setattr(watching, "advance", lambda seen, transport: (no,))
     pending = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
-    marks = Marks(refused=((1, "account expired"),))
-    watch(looks, pending, monkeypatch, marks, sink=Listening())
+    files = StateFiles(refused=((1, "account expired"),))
+    watch(looks, pending, monkeypatch, files, sink=Listening())
     assert told == []
     assert len(looks.asked) < 60

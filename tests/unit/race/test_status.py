@@ -1,4 +1,4 @@
-"""What is true of a race, as a table: marks and Slurm's records in, one state out."""
+"""What is true of a race, as a table: files and Slurm's records in, one state out."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rv.models.job import JobRecord, JobState, is_live, job_state
-from rv.models.race import Claim, Ended, Entry, Marks, Race, RaceState
-from rv.race.doubt import forgotten, overdue
-from rv.race.evidence import Evidence
-from rv.race.truth import awaits_code, resolve, unaccounted
+from rv.models.race import Claim, Ended, Entry, Race, RaceState, StateFiles
+from rv.race.sources import Sources
+from rv.race.status import awaits_code, resolve, unaccounted
+from rv.race.unconfirmed import forgotten, to_resend
 from rv.race.waiting import STAGED_GRACE_S
 
 T0 = 1_000_000.0
@@ -34,8 +34,8 @@ RACE = Race(
 )
 CLAIM = Claim(job_id=11, restart=0, submission=1, nodes="a1", host="a1", started_at=T0 + 5)
 IDS = ((1, (11,)), (2, (12,)))
-SENT = Marks(job_ids=IDS)
-WON = Marks(job_ids=IDS, claim=CLAIM)
+SENT = StateFiles(job_ids=IDS)
+WON = StateFiles(job_ids=IDS, claim=CLAIM)
 
 
 def record(state: str, number: int = 1, **changes: Any) -> JobRecord:
@@ -52,28 +52,28 @@ def ended(code: int = 0, signal: str = "", owner: str = "11.0") -> Ended:
     return Ended(owner=owner, code=code, signal=signal, ended_at=T0 + 9)
 
 
-def won(**changes: Any) -> Marks:
+def won(**changes: Any) -> StateFiles:
     return replace(WON, **changes)
 
 
-def sent(**changes: Any) -> Marks:
+def sent(**changes: Any) -> StateFiles:
     return replace(SENT, **changes)
 
 
-def asked(*numbers: int, at: float = T0, **changes: Any) -> Marks:
+def asked(*numbers: int, at: float = T0, **changes: Any) -> StateFiles:
     """Marks of submissions that were sent."""
-    return replace(Marks(sent=tuple((n, at) for n in numbers)), **changes)
+    return replace(StateFiles(sent=tuple((n, at) for n in numbers)), **changes)
 
 
 LATE = T0 + STAGED_GRACE_S + 1
-TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = [
+TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None]] = [
     # Before anybody won.
-    ("staged", Marks(), [], T0 + 1, S.STAGED, None),
-    ("never submitted", Marks(), [], LATE, S.CANCELLED, None),
-    ("its id was lost, its name is there", Marks(), [record("PENDING")], LATE, S.PENDING, None),
-    ("stopped before sbatch", Marks(stopped=True), [], T0 + 1, S.CANCELLED, None),
-    ("all refused", Marks(refused=((1, "bad"), (2, "bad"))), [], LATE, S.REFUSED, None),
-    ("one refused, one waits", Marks(refused=((1, "bad"),), job_ids=((2, (12,)),)),
+    ("staged", StateFiles(), [], T0 + 1, S.STAGED, None),
+    ("never submitted", StateFiles(), [], LATE, S.CANCELLED, None),
+    ("its id was lost, its name is there", StateFiles(), [record("PENDING")], LATE, S.PENDING, None),
+    ("stopped before sbatch", StateFiles(stopped=True), [], T0 + 1, S.CANCELLED, None),
+    ("all refused", StateFiles(refused=((1, "bad"), (2, "bad"))), [], LATE, S.REFUSED, None),
+    ("one refused, one waits", StateFiles(refused=((1, "bad"),), job_ids=((2, (12,)),)),
      [record("PENDING", 2)], T0 + 1, S.PENDING, None),
     ("pending", SENT, [record("PENDING"), record("PENDING", 2)], T0 + 1, S.PENDING, None),
     ("running, not claimed yet", SENT, [record("RUNNING")], T0 + 1, S.PENDING, None),
@@ -172,22 +172,22 @@ TABLE: list[tuple[str, Marks, list[JobRecord], float, RaceState, int | None]] = 
 
 
 @pytest.mark.parametrize(
-    ("marks", "records", "now", "state", "code"),
+    ("files", "records", "now", "state", "code"),
     [row[1:] for row in TABLE],
     ids=[row[0].replace(" ", "-") for row in TABLE],
 )
 def test_resolve(
-    marks: Marks, records: list[JobRecord], now: float, state: RaceState, code: int | None
+    files: StateFiles, records: list[JobRecord], now: float, state: RaceState, code: int | None
 ) -> None:
-    status = resolve(RACE, marks, Evidence(records=records, now=now, is_whole=True))
+    status = resolve(RACE, files, Sources(records=records, now=now, queue_answered=True))
     assert (status.state, status.exit_code) == (state, code), status.why
     assert status.why or state in (S.RUNNING, S.COMPLETED, S.PENDING)
     assert len(status.jobs) == 2
 
 
 ABSENT = st.sampled_from([(), ((1, T0),), ((1, T0), (2, T0)), ((1, T0 + 9_999),)])
-MARKS = st.builds(
-    Marks,
+STATE_FILES = st.builds(
+    StateFiles,
     claim=st.none() | st.just(CLAIM) | st.just(replace(CLAIM, submission=9)),
     ended=st.none()
     | st.builds(
@@ -219,74 +219,80 @@ RECORDS = st.lists(
 FORGOTTEN = st.sampled_from([(), (1,), (1, 2)])
 
 
-def said_of(marks: Marks, records: list[JobRecord]) -> set[JobState]:
+def said_of(files: StateFiles, records: list[JobRecord]) -> set[JobState]:
     """The words that count: of the winner by name and id, of a race without one all of them."""
-    claim = marks.claim
+    claim = files.claim
     name = RACE.name_of(claim.submission) if claim else ""
     return {r.state for r in records if not claim or (r.name, r.job_id) == (name, claim.job_id)} - {
         J.UNKNOWN
     }
 
 
-def evidence_for(state: RaceState, marks: Marks, records: list[JobRecord], now: float) -> bool:
+def evidence_for(state: RaceState, files: StateFiles, records: list[JobRecord], now: float) -> bool:
     """Whether there is a reason to call a race over in this way."""
-    words = said_of(marks, records)
-    claim, own = marks.claim, marks.ended
+    words = said_of(files, records)
+    claim, own = files.claim, files.ended
     own = own if own and claim and own.owner == claim.owner else None
-    absent = any(now - at > RACE.min_job_age.total_seconds() for _, at in marks.absent_since)
+    absent = any(now - at > RACE.min_job_age.total_seconds() for _, at in files.absent_since)
     later = any(r.restarts > claim.restart for r in records) if claim else False
-    ours = any(RACE.entry(number) for number, _ in marks.job_ids)
+    ours = any(RACE.entry(number) for number, _ in files.job_ids)
     never = not ours and now - RACE.submitted_at > STAGED_GRACE_S
     ends = any(word.is_terminal for word in words)
     return {
         S.COMPLETED: bool(own) or J.COMPLETED in words,
-        S.FAILED: bool(own) or ends or bool(marks.exhausted),
-        S.CANCELLED: marks.stopped or bool(own) or ends or never,
-        S.LOST: bool(marks.lost) or later or bool(words & {J.NODE_FAIL, J.BOOT_FAIL}),
+        S.FAILED: bool(own) or ends or bool(files.exhausted),
+        S.CANCELLED: files.stopped or bool(own) or ends or never,
+        S.LOST: bool(files.lost) or later or bool(words & {J.NODE_FAIL, J.BOOT_FAIL}),
         S.ENDED: absent or J.ENDED in words,
-        S.DECLINED: bool(marks.exhausted),
-        S.REFUSED: len(marks.refused) == len(RACE.entries),
+        S.DECLINED: bool(files.exhausted),
+        S.REFUSED: len(files.refused) == len(RACE.entries),
     }.get(state, bool(own) or J[state] in words if state in J.__members__ else False)
 
 
 @settings(max_examples=600, deadline=None, derandomize=True)
-@given(MARKS, RECORDS, st.floats(T0, T0 + 200_000), st.booleans(), FORGOTTEN)
+@given(STATE_FILES, RECORDS, st.floats(T0, T0 + 200_000), st.booleans(), FORGOTTEN)
 def test_every_verdict_has_its_evidence(
-    marks: Marks, records: list[JobRecord], now: float, is_whole: bool, lost: tuple[int, ...]
+    files: StateFiles,
+    records: list[JobRecord],
+    now: float,
+    queue_answered: bool,
+    lost: tuple[int, ...],
 ) -> None:
     """Nothing raises, whatever the mixture; what is over has a reason; UNKNOWN is for silence."""
-    evidence = Evidence(records=records, now=now, is_whole=is_whole, forgotten=lost)
-    status = resolve(RACE, marks, evidence)
+    sources = Sources(records=records, now=now, queue_answered=queue_answered, forgotten=lost)
+    status = resolve(RACE, files, sources)
     if status.state.is_over:
-        assert evidence_for(status.state, marks, records, now), status
+        assert evidence_for(status.state, files, records, now), status
     if status.exit_code is not None:
         assert status.claim is not None
     if status.state is S.UNKNOWN:
         assert status.why
-        if marks.claim:
-            assert not said_of(marks, records)
+        if files.claim:
+            assert not said_of(files, records)
         else:
-            quiet = {1, 2} - {n for n, _ in marks.exhausted}
+            quiet = {1, 2} - {n for n, _ in files.exhausted}
             words = {r.name for r in records if r.state.is_terminal}
             assert any(RACE.name_of(n) not in words for n in quiet)
             live = {r.name for r in records if is_live(r.state) and r.source != "sacct"}
             assert not live & {RACE.name_of(n) for n in quiet}
-    unaccounted(RACE, marks, records)
-    overdue(RACE, marks, records, now)
-    forgotten(RACE, marks, records, now, accounted=is_whole)
+    unaccounted(RACE, files, records)
+    to_resend(RACE, files, records, now)
+    forgotten(RACE, files, records, now, accounting_answered=queue_answered)
 
 
-@given(MARKS, RECORDS, st.floats(-7200, 7200))
-def test_no_clock_of_a_node_decides(marks: Marks, records: list[JobRecord], shift: float) -> None:
+@given(STATE_FILES, RECORDS, st.floats(-7200, 7200))
+def test_no_clock_of_a_node_decides(
+    files: StateFiles, records: list[JobRecord], shift: float
+) -> None:
     """One that is an hour ahead or behind its cluster changes no state."""
-    evidence = Evidence(records=records, now=T0 + 60, is_whole=True)
-    claim, end = marks.claim, marks.ended
+    sources = Sources(records=records, now=T0 + 60, queue_answered=True)
+    claim, end = files.claim, files.ended
     moved = replace(
-        marks,
+        files,
         claim=replace(claim, started_at=claim.started_at + shift) if claim else None,
         ended=replace(end, ended_at=end.ended_at + shift) if end else None,
     )
-    found, told = resolve(RACE, moved, evidence), resolve(RACE, marks, evidence)
+    found, told = resolve(RACE, moved, sources), resolve(RACE, files, sources)
     assert (found.state, found.exit_code) == (told.state, told.exit_code)
 
 
@@ -298,7 +304,7 @@ def test_what_holds_a_job_and_how_to_let_it_go() -> None:
         ("launch failed requeued held", "after a failed start"),
     ):
         rows = [record("PENDING", reason=reason), record("PENDING", 2, reason="Resources")]
-        said = resolve(RACE, SENT, Evidence(records=rows, now=T0 + 9, is_whole=True)).why
+        said = resolve(RACE, SENT, Sources(records=rows, now=T0 + 9, queue_answered=True)).why
         assert said.startswith("Resources, job 11 is held "), said
         assert who in said
         assert "scontrol release 11" in said
@@ -306,9 +312,9 @@ def test_what_holds_a_job_and_how_to_let_it_go() -> None:
 
 def test_what_is_in_doubt_is_said_beside_what_waits() -> None:
     """With the submission's number and the time since it was sent."""
-    marks = asked(2, at=T0 + 2, job_ids=IDS[:1])
+    files = asked(2, at=T0 + 2, job_ids=IDS[:1])
     rows = [record("PENDING", reason="Resources")]
-    status = resolve(RACE, marks, Evidence(records=rows, now=T0 + 9, is_whole=True))
+    status = resolve(RACE, files, Sources(records=rows, now=T0 + 9, queue_answered=True))
     assert status.why == (
         "Resources, job 2 is in doubt: it was sent 7 s ago and no answer was heard"
     )
@@ -320,11 +326,13 @@ def test_a_winner_that_failed_is_asked_for_its_code() -> None:
     assert unaccounted(RACE, WON, [record("FAILED")]) == (1,)
     assert unaccounted(RACE, WON, [record("FAILED", job_id=99)]) == (1,), "not the winner's record"
     assert unaccounted(RACE, won(ended=ended(1)), [record("FAILED")]) == ()
-    failed = resolve(RACE, WON, Evidence(records=[record("FAILED")], now=T0 + 9, is_whole=True))
+    failed = resolve(
+        RACE, WON, Sources(records=[record("FAILED")], now=T0 + 9, queue_answered=True)
+    )
     assert (failed.state, failed.exit_code) == (S.FAILED, None)
     assert awaits_code(failed, [record("FAILED")])
     told = [record("FAILED"), record("FAILED", exit_code=0, signal=9, source="scontrol")]
-    assert not awaits_code(resolve(RACE, WON, Evidence(records=told, now=T0 + 9)), told)
+    assert not awaits_code(resolve(RACE, WON, Sources(records=told, now=T0 + 9)), told)
 
 
 def test_only_what_still_matters_is_asked_for() -> None:
@@ -333,17 +341,17 @@ def test_only_what_still_matters_is_asked_for() -> None:
     assert unaccounted(RACE, WON, ()) == (1,)
     assert unaccounted(RACE, WON, [record("RUNNING")]) == ()
     assert unaccounted(RACE, SENT, [record("PENDING", 2)]) == (1,)
-    sent = Marks(sent=((1, T0), (2, T0)), refused=((2, "bad"),))
+    sent = StateFiles(sent=((1, T0), (2, T0)), refused=((2, "bad"),))
     assert unaccounted(RACE, sent, ()) == (1,), "the submitter may have died inside sbatch"
-    assert unaccounted(RACE, Marks(), ()) == (), "what was not written down was not sent"
+    assert unaccounted(RACE, StateFiles(), ()) == (), "what was not written down was not sent"
 
 
 def test_a_silent_controller_proves_no_absence():
     """Nothing was heard of the race for an hour, but nobody answered either."""
-    silent = resolve(RACE, Marks(), Evidence(records=(), now=RACE.submitted_at + 3600))
+    silent = resolve(RACE, StateFiles(), Sources(records=(), now=RACE.submitted_at + 3600))
     assert silent.state is RaceState.STAGED
-    heard = Evidence(records=(), now=RACE.submitted_at + 3600, is_whole=True)
-    assert resolve(RACE, Marks(), heard).state is RaceState.CANCELLED
+    heard = Sources(records=(), now=RACE.submitted_at + 3600, queue_answered=True)
+    assert resolve(RACE, StateFiles(), heard).state is RaceState.CANCELLED
 
 
 def test_a_time_out_is_known_before_slurm_has_its_word():
@@ -353,8 +361,8 @@ def test_a_time_out_is_known_before_slurm_has_its_word():
     )
     for ran, state in ((3580, RaceState.TIMEOUT), (1800, RaceState.CANCELLED)):
         ended = Ended(owner=CLAIM.owner, code=143, signal="TERM", ended_at=CLAIM.started_at + ran)
-        marks = Marks(job_ids=IDS, claim=CLAIM, ended=ended)
-        found = resolve(hour, marks, Evidence(records=[record("COMPLETING")], now=T0))
+        files = StateFiles(job_ids=IDS, claim=CLAIM, ended=ended)
+        found = resolve(hour, files, Sources(records=[record("COMPLETING")], now=T0))
         assert (found.state, found.exit_code) == (state, 143)
 
 
@@ -362,5 +370,5 @@ def test_why_a_signal_came_only_slurm_knows():
     """A job that ended by itself needs no more asking; one that Slurm ended does."""
     for signal, asked in (("", ()), ("TERM", (CLAIM.submission,))):
         ended = Ended(owner=CLAIM.owner, code=143, signal=signal, ended_at=T0)
-        marks = Marks(job_ids=IDS, claim=CLAIM, ended=ended)
-        assert unaccounted(RACE, marks, ()) == asked
+        files = StateFiles(job_ids=IDS, claim=CLAIM, ended=ended)
+        assert unaccounted(RACE, files, ()) == asked

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from rv.models.race import Marks
-from rv.race.directory import read_marks
-from rv.race.doubt import age, doubts, forgotten, overdue, patience
-from rv.race.evidence import Evidence
-from rv.race.observe import Observation
-from rv.race.truth import resolve
-from rv.race.verdict import _is_final
+from rv.models.race import StateFiles
+from rv.race.directory import read_state_files
+from rv.race.observe import RaceSnapshot
+from rv.race.sources import Sources
+from rv.race.status import resolve
+from rv.race.unconfirmed import age, forgotten, patience, to_resend, unconfirmed
+from rv.race.verdict_file import _is_final
 from rv.transport.patience import BUDGET_S, ask_again
-from tests.unit.test_truth import CLAIM, IDS, RACE, SENT, T0, WON, asked, ended, record, won
+from tests.unit.race.test_status import CLAIM, IDS, RACE, SENT, T0, WON, asked, ended, record, won
 
 SOON, LATER, LATE = T0 + 5, T0 + patience(RACE) + 1, T0 + 2 * 86400
 
@@ -21,13 +21,13 @@ SOON, LATER, LATE = T0 + 5, T0 + patience(RACE) + 1, T0 + 2 * 86400
 def test_the_mark_of_what_was_sent_is_read() -> None:
     """The last try counts; what is no number is no mark."""
     files = {"jobs/1.sent": b"5\n70\n", "jobs/2.sent": b"soon\n", "jobs/x.sent": b"7\n"}
-    assert read_marks(files).sent == ((1, 70),)
+    assert read_state_files(files).sent == ((1, 70),)
 
 
 @pytest.mark.parametrize(
-    ("marks", "expected"),
+    ("files", "expected"),
     [
-        (Marks(), ()),
+        (StateFiles(), ()),
         (asked(1, 2), (1, 2)),
         (asked(1, 2, job_ids=IDS[:1]), (2,)),
         (asked(1, 2, refused=((2, "bad"),)), (1,)),
@@ -36,19 +36,19 @@ def test_the_mark_of_what_was_sent_is_read() -> None:
         (asked(0, 9), ()),
     ],
 )
-def test_in_doubt_is_what_was_sent_and_not_heard_of(marks: Marks, expected: object) -> None:
+def test_in_doubt_is_what_was_sent_and_not_heard_of(files: StateFiles, expected: object) -> None:
     """By its id, by Slurm's refusal, or by any sign that its own job left."""
-    assert doubts(RACE, marks) == expected
-    assert doubts(RACE, marks, [record("COMPLETED"), record("PENDING", 2)]) == ()
+    assert unconfirmed(RACE, files) == expected
+    assert unconfirmed(RACE, files, [record("COMPLETED"), record("PENDING", 2)]) == ()
 
 
 def test_what_is_in_doubt_is_sent_again_when_slurm_must_have_dealt_with_it() -> None:
     """Not sooner, not where a job of that name is known, and not for ever."""
-    marks = asked(1)
-    assert overdue(RACE, marks, [], SOON) == ()
-    assert overdue(RACE, marks, [], LATER) == (1,)
-    assert overdue(RACE, marks, [record("CANCELLED", source="sacct")], LATER) == ()
-    assert overdue(RACE, marks, [], LATE) == ()
+    files = asked(1)
+    assert to_resend(RACE, files, [], SOON) == ()
+    assert to_resend(RACE, files, [], LATER) == (1,)
+    assert to_resend(RACE, files, [record("CANCELLED", source="sacct")], LATER) == ()
+    assert to_resend(RACE, files, [], LATE) == ()
 
 
 def test_the_age_of_a_doubt_is_no_matter_of_another_machines_clock() -> None:
@@ -56,14 +56,14 @@ def test_the_age_of_a_doubt_is_no_matter_of_another_machines_clock() -> None:
     ahead = asked(1, at=T0 + 3600)
     assert age(ahead, 1, LATER) == 0
     assert age(replace(ahead, absent_since=((1, T0),)), 1, LATER) == LATER - T0
-    assert overdue(RACE, replace(ahead, absent_since=((1, T0),)), [], LATER) == (1,)
+    assert to_resend(RACE, replace(ahead, absent_since=((1, T0),)), [], LATER) == (1,)
 
 
 GONE = replace(SENT, absent_since=((1, T0), (2, T0)))
 
 
 @pytest.mark.parametrize(
-    ("marks", "records", "expected"),
+    ("files", "records", "expected"),
     [
         (GONE, [], (1, 2)),
         (SENT, [], ()),
@@ -78,29 +78,33 @@ GONE = replace(SENT, absent_since=((1, T0), (2, T0)))
     ],
 )
 def test_forgotten_is_what_has_neither_a_place_nor_an_end(
-    marks: Marks, records: list[object], expected: object
+    files: StateFiles, records: list[object], expected: object
 ) -> None:
     """Accounting answers and knows of no end; what a person ended is not sent again."""
-    assert forgotten(RACE, marks, records, LATER, accounted=True) == expected  # type: ignore[arg-type]
+    assert forgotten(RACE, files, records, LATER, accounting_answered=True) == expected  # type: ignore[arg-type]
 
 
 def test_without_accounting_an_id_that_another_job_bears_is_the_evidence() -> None:
     """A controller that lost a job gives its id to the next; without either nothing is known."""
-    assert forgotten(RACE, GONE, [], LATER, accounted=False) == ()
-    again = forgotten(RACE, GONE, [], LATER, accounted=False, recycled=frozenset({12, 99}))
+    assert forgotten(RACE, GONE, [], LATER, accounting_answered=False) == ()
+    again = forgotten(
+        RACE, GONE, [], LATER, accounting_answered=False, recycled=frozenset({12, 99})
+    )
     assert again == (2,)
-    assert forgotten(RACE, GONE, [], SOON, accounted=True) == ()
+    assert forgotten(RACE, GONE, [], SOON, accounting_answered=True) == ()
 
 
-def seen(marks: Marks, *records: object, accounted: bool, now: float = T0 + 60) -> Observation:
+def seen(
+    files: StateFiles, *records: object, accounting_answered: bool, now: float = T0 + 60
+) -> RaceSnapshot:
     """A look at the race."""
-    evidence = Evidence(records=records, now=now, is_whole=True)  # type: ignore[arg-type]
-    return Observation(
-        status=resolve(RACE, marks, evidence),
-        marks=marks,
+    sources = Sources(records=records, now=now, queue_answered=True)  # type: ignore[arg-type]
+    return RaceSnapshot(
+        status=resolve(RACE, files, sources),
+        files=files,
         records=records,  # type: ignore[arg-type]
         reachable=True,
-        accounted=accounted,
+        accounting_answered=accounting_answered,
         now=now,
     )
 
@@ -108,15 +112,17 @@ def seen(marks: Marks, *records: object, accounted: bool, now: float = T0 + 60) 
 def test_a_verdict_is_kept_when_no_source_may_say_more() -> None:
     """Not an unknown end while accounting is silent or behind; not FAILED without its code."""
     vanished = won(absent_since=((1, T0),))
-    assert not _is_final(seen(vanished, accounted=False))
-    assert _is_final(seen(vanished, accounted=True))
-    assert _is_final(seen(vanished, accounted=False, now=T0 + 90_000)), "a day is enough"
+    assert not _is_final(seen(vanished, accounting_answered=False))
+    assert _is_final(seen(vanished, accounting_answered=True))
+    assert _is_final(seen(vanished, accounting_answered=False, now=T0 + 90_000)), "a day is enough"
     behind = record("RUNNING", source="sacct")
-    assert not _is_final(seen(vanished, behind, accounted=True, now=T0 + 600))
-    assert not _is_final(seen(WON, record("FAILED"), accounted=False))
-    assert _is_final(seen(WON, record("FAILED", exit_code=3, source="scontrol"), accounted=False))
-    assert _is_final(seen(won(ended=ended()), record("COMPLETED"), accounted=False))
-    assert not _is_final(seen(won(ended=ended()), record("COMPLETING"), accounted=False))
+    assert not _is_final(seen(vanished, behind, accounting_answered=True, now=T0 + 600))
+    assert not _is_final(seen(WON, record("FAILED"), accounting_answered=False))
+    assert _is_final(
+        seen(WON, record("FAILED", exit_code=3, source="scontrol"), accounting_answered=False)
+    )
+    assert _is_final(seen(won(ended=ended()), record("COMPLETED"), accounting_answered=False))
+    assert not _is_final(seen(won(ended=ended()), record("COMPLETING"), accounting_answered=False))
 
 
 class Clock:

@@ -1,6 +1,6 @@
 """Whole job scripts, as they would be submitted, against tests/golden/*.sh.
 
-`GOLDEN=write tests/run.sh tests/unit/test_golden.py` rewrites them; read the diff before you commit.
+`GOLDEN=write tests/run.sh tests/unit/render/test_golden.py` rewrites them; read the diff before you commit.
 """
 
 import os
@@ -14,9 +14,9 @@ from rv import bundle
 from rv.models.command import Command, Launcher
 from rv.models.plan import Merged, Mode, Strategy, Submission
 from rv.models.race import Chain
-from rv.render.script import RaceFacts, render, sbatch_line
+from rv.render.script import ScriptContext, render, sbatch_line
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def read_template(name: str) -> str:
@@ -26,7 +26,7 @@ def read_template(name: str) -> str:
     return found.read_text(encoding="utf-8")
 
 
-def facts(**changes: object) -> RaceFacts:
+def facts(**changes: object) -> ScriptContext:
     """The race that all the scripts belong to."""
     values: dict[str, object] = {
         "race_id": "abcd2345",
@@ -38,7 +38,7 @@ def facts(**changes: object) -> RaceFacts:
         "command": Command(line="python train.py"),
         "title": "night-run",
     }
-    return RaceFacts(**(values | changes))  # type: ignore[arg-type]
+    return ScriptContext(**(values | changes))  # type: ignore[arg-type]
 
 
 def strategy(**changes: object) -> Strategy:

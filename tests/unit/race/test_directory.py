@@ -6,8 +6,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.models.race import Claim, Ended, Entry, Marks, Race
-from rv.race.directory import read_marks, read_record, record_text
+from rv.models.race import Claim, Ended, Entry, Race, StateFiles
+from rv.race.directory import read_record, read_state_files, record_text
 
 NAMES = st.sampled_from(
     ["claim", "ended", "lost", "stop", "jobs/1.id", "jobs/2.refused", "jobs/x.id", "jobs/²3.id",
@@ -106,15 +106,15 @@ def test_a_record_nested_beyond_reason_is_none() -> None:
 @given(st.dictionaries(NAMES, st.binary() | LIKELY))
 def test_marks_never_raise(files: dict[str, bytes]) -> None:
     """Any bytes under any name that may stand there."""
-    marks = read_marks(files)
-    assert isinstance(marks, Marks)
-    assert marks.stopped == ("stop" in files)
+    state = read_state_files(files)
+    assert isinstance(state, StateFiles)
+    assert state.stopped == ("stop" in files)
 
 
 def test_a_claim_and_an_end() -> None:
     """As the job script writes them."""
     files = {"claim": CLAIM.encode(), "ended": b"77.0\ncode=3\nsignal=\nended=1700000009.5\n"}
-    assert read_marks(files) == Marks(
+    assert read_state_files(files) == StateFiles(
         claim=Claim(
             job_id=77, restart=0, submission=2, nodes="a[1-2]", host="a1", started_at=1700000000.25
         ),
@@ -124,13 +124,13 @@ def test_a_claim_and_an_end() -> None:
 
 def test_a_file_cut_short_is_no_evidence() -> None:
     """A full disk leaves empty files; an exit file without a code says nothing."""
-    assert read_marks({"claim": b"", "ended": b""}) == Marks()
-    assert read_marks({"claim": b"77", "ended": b"77.0\n"}) == Marks()
+    assert read_state_files({"claim": b"", "ended": b""}) == StateFiles()
+    assert read_state_files({"claim": b"77", "ended": b"77.0\n"}) == StateFiles()
 
 
 def test_ids_refusals_and_nodes_are_read_by_number() -> None:
     """All ids of a submission count; what is no number is passed over."""
-    marks = read_marks(
+    state = read_state_files(
         {
             "jobs/1.id": b"5\n6\nx\n",
             "jobs/2.refused": b"Invalid qos\n",
@@ -142,7 +142,7 @@ def test_ids_refusals_and_nodes_are_read_by_number() -> None:
             "absent/1": b"12\n",
         }
     )
-    assert marks == Marks(
+    assert state == StateFiles(
         job_ids=((1, (5, 6)),),
         refused=((2, "Invalid qos"),),
         again=(1,),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-TEMPLATES = Path(__file__).parents[2] / "templates"
+TEMPLATES = Path(__file__).parents[3] / "templates"
 
 
 @pytest.mark.parametrize("path", sorted(TEMPLATES.glob("_chain*.j2")), ids=lambda path: path.name)

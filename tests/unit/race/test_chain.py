@@ -1,4 +1,4 @@
-"""What is true of a chain between its segments: marks and Slurm's records in, one state out."""
+"""What is true of a chain between its segments: files and Slurm's records in, one state out."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from rv.models.job import JobState
-from rv.models.race import Chain, Claim, Ended, Marks, RaceState, Segment
-from rv.race.directory import read_marks
-from rv.race.evidence import Evidence
-from rv.race.truth import resolve, unaccounted
-from tests.unit.test_truth import RACE, T0, record
+from rv.models.race import Chain, Claim, Ended, RaceState, Segment, StateFiles
+from rv.race.directory import read_state_files
+from rv.race.sources import Sources
+from rv.race.status import resolve, unaccounted
+from tests.unit.race.test_status import RACE, T0, record
 
 S = RaceState
 CHAINED = replace(RACE, chain=Chain(total=timedelta(hours=12)))
@@ -28,12 +28,12 @@ def chained(claim=FIRST, *ends, **changes):
         Segment(number=number, claim=one, ended=ends[number - 1] if number <= len(ends) else None)
         for number, one in enumerate(claims, 1)
     ]
-    return Marks(**{"job_ids": IDS, "claim": claim, "segments": tuple(found), **changes})
+    return StateFiles(**{"job_ids": IDS, "claim": claim, "segments": tuple(found), **changes})
 
 
-def state(marks, *records):
+def state(files, *records):
     """Decide."""
-    return resolve(CHAINED, marks, Evidence(records=records, now=T0 + 500, is_whole=True))
+    return resolve(CHAINED, files, Sources(records=records, now=T0 + 500, queue_answered=True))
 
 
 def after(word, **changes):
@@ -42,7 +42,7 @@ def after(word, **changes):
 
 
 @pytest.mark.parametrize(
-    ("marks", "records", "expected", "why"),
+    ("files", "records", "expected", "why"),
     [
         (chained(), [record("RUNNING")], S.RUNNING, ""),
         (chained(), [record("RUNNING"), after("PENDING", reason="Dependency")], S.RUNNING, ""),
@@ -88,9 +88,9 @@ def after(word, **changes):
         (chained(FIRST, AGAIN, again=(0,)), [], S.PENDING, "segment 2 is starting"),
     ],
 )
-def test_a_chain_between_its_segments(marks, records, expected, why):
+def test_a_chain_between_its_segments(files, records, expected, why):
     """Nothing is over before the chain says so, or Slurm that nothing comes any more."""
-    said = state(marks, *records)
+    said = state(files, *records)
     assert (said.state, why in said.why) == (expected, True), said.why
 
 
@@ -127,7 +127,7 @@ def test_the_marks_of_a_chain_are_read():
         "13.0\nsubmission=1\nnodes=a1\nstarted=5\nsegment=2\nelapsed=90\nname=rv-x-next\nwhole\n"
     )
     end = "13.0\ncode=0\nsignal=\nnext=again\nwhy=\nended=200.5\n"
-    marks = read_marks(
+    files = read_state_files(
         {
             "claim": claim.encode(),
             "segments/2": claim.encode(),
@@ -138,8 +138,8 @@ def test_the_marks_of_a_chain_are_read():
             "jobs/0.id": b"13\n14\n",
         }
     )
-    (segment,) = marks.segments
+    (segment,) = files.segments
     assert (segment.number, segment.claim.segment, segment.claim.elapsed) == (2, 2, 90.0)
     assert segment.ended is not None
     assert (segment.ended.next, segment.ended.ended_at) == ("again", 200.5)
-    assert marks.job_ids == ((0, (13, 14)),)
+    assert files.job_ids == ((0, (13, 14)),)

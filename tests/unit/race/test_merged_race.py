@@ -4,11 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rv.models.job import JobRecord, JobState
-from rv.models.race import NEXT, Claim, Entry, Marks, Race
-from rv.race.advance import _owed, untried
-from rv.race.directory import read_marks, read_record, record_text
-from rv.race.evidence import Evidence
-from rv.race.truth import resolve
+from rv.models.race import NEXT, Claim, Entry, Race, StateFiles
+from rv.race.directory import read_record, read_state_files, record_text
+from rv.race.recover import _owed, unsent
+from rv.race.sources import Sources
+from rv.race.status import resolve
 from rv.race.watch import Watch
 from rv.ui.races import ending, race_document
 
@@ -46,21 +46,23 @@ CLAIM = Claim(
 
 def test_parts_are_sent_only_where_the_merged_one_was_refused():
     """Not with the later waves, and not twice."""
-    assert untried(RACE, Marks(job_ids=((1, (7,)),))) == (2,)
-    assert untried(RACE, Marks(refused=((1, "no"),))) == (2, 3, 4)
-    assert untried(RACE, Marks(refused=((1, "no"), (3, "no")), job_ids=((4, (8,)),))) == (2,)
+    assert unsent(RACE, StateFiles(job_ids=((1, (7,)),))) == (2,)
+    assert unsent(RACE, StateFiles(refused=((1, "no"),))) == (2, 3, 4)
+    assert unsent(RACE, StateFiles(refused=((1, "no"), (3, "no")), job_ids=((4, (8,)),))) == (2,)
 
 
-def owed(*states, reason="", **marks):
+def owed(*states, reason="", **files):
     """What is owed when jobs 1 and 2 are in these Slurm states."""
     records = tuple(
         JobRecord(job_id=6 + n, name=f"rv-abcdefgh-{n}", state=state, reason=reason, source="squeue",
                   exit_code=None if state is JobState.PENDING else 1)
         for n, state in enumerate(states, 1)
     )  # fmt: skip
-    seen = Marks(**({"job_ids": tuple((n, (6 + n,)) for n in range(1, len(states) + 1))} | marks))
-    evidence = Evidence(records=records, now=1010.0, is_whole=True)
-    return _owed(resolve(RACE, seen, evidence), seen)
+    seen = StateFiles(
+        **({"job_ids": tuple((n, (6 + n,)) for n in range(1, len(states) + 1))} | files)
+    )
+    sources = Sources(records=records, now=1010.0, queue_answered=True)
+    return _owed(resolve(RACE, seen, sources), seen)
 
 
 def test_parts_of_a_job_that_broke_are_sent_at_once():
@@ -91,12 +93,12 @@ def test_parts_that_a_killed_client_still_owed_are_sent():
 
 def test_parts_that_were_taken_hold_the_next_wave_back():
     """The refused one is not all that was tried."""
-    seen = Marks(refused=((1, "no"),), job_ids=((3, (9,)), (4, (10,))))
-    status = resolve(RACE, seen, Evidence(records=(), now=1001.0))
+    seen = StateFiles(refused=((1, "no"),), job_ids=((3, (9,)), (4, (10,))))
+    status = resolve(RACE, seen, Sources(records=(), now=1001.0))
     watch = Watch(race=RACE, queue=None, sink=None)
     assert not watch._all_refused(status)
-    everything = Marks(refused=((1, "no"), (3, "no"), (4, "no")))
-    assert watch._all_refused(resolve(RACE, everything, Evidence(records=(), now=1001.0)))
+    everything = StateFiles(refused=((1, "no"), (3, "no"), (4, "no")))
+    assert watch._all_refused(resolve(RACE, everything, Sources(records=(), now=1001.0)))
 
 
 def test_the_next_segment_of_a_chain_has_no_parts():
@@ -108,15 +110,15 @@ def test_the_next_segment_of_a_chain_has_no_parts():
 def test_the_race_is_refused_when_its_parts_are_too():
     """Until then a part may still be taken."""
     refused = tuple((number, "no") for number in (1, 2, 3))
-    marks = Marks(refused=refused)
-    assert resolve(RACE, marks, Evidence(records=(), now=1001.0)).state == "STAGED"
-    marks = Marks(refused=(*refused, (4, "no")))
-    assert resolve(RACE, marks, Evidence(records=(), now=1001.0)).state == "REFUSED"
+    files = StateFiles(refused=refused)
+    assert resolve(RACE, files, Sources(records=(), now=1001.0)).state == "STAGED"
+    files = StateFiles(refused=(*refused, (4, "no")))
+    assert resolve(RACE, files, Sources(records=(), now=1001.0)).state == "REFUSED"
 
 
 def test_the_claim_says_what_the_job_became():
     """The winner's strategy, cost and job are those of the part, wherever a race is shown."""
-    status = resolve(RACE, Marks(claim=CLAIM), Evidence(records=(), now=1003.0))
+    status = resolve(RACE, StateFiles(claim=CLAIM), Sources(records=(), now=1003.0))
     shown = race_document(status)
     assert shown["winner"]["strategy"] == AMPERE
     assert [job.strategy for job in status.jobs] == [
@@ -137,7 +139,7 @@ def test_a_claim_of_before_has_the_strategy_of_its_submission():
 def test_the_claims_strategy_is_read_from_its_file():
     """A line like the others."""
     text = b"7.0\nsubmission=1\nnodes=a1\nhost=a1\nstarted=1002.0\nstrategy=a40/1x4/ampere\nwhole\n"
-    assert read_marks({"claim": text}).claim == CLAIM
+    assert read_state_files({"claim": text}).claim == CLAIM
 
 
 def test_a_record_keeps_the_parts():

@@ -1,4 +1,4 @@
-"""What is true of a race, from its marks and from what Slurm says. Pure.
+"""What is true of a race, from its files and from what Slurm says. Pure.
 
 The order of belief is that of the design: the race directory, the queue, `scontrol show job`,
 accounting. Absence is never failure and never success: FAILED needs a terminal record or the
@@ -15,23 +15,23 @@ from rv.models.race import (
     Ended,
     Entry,
     JobStatus,
-    Marks,
     Race,
     RaceState,
     RaceStatus,
+    StateFiles,
 )
 from rv.race.chain import between, deciding, next_job, next_record, segment_end
-from rv.race.doubt import doubts
-from rv.race.evidence import (
+from rv.race.gone import outcome
+from rv.race.sources import (
     ACCOUNTING,
     BY_SLURM,
     RACE_STATE,
-    Evidence,
-    controls,
+    Sources,
+    is_active,
     record_of,
     slurm_says,
 )
-from rv.race.gone import outcome
+from rv.race.unconfirmed import unconfirmed
 from rv.race.waiting import unclaimed
 
 _CLAIMING_S: Final = 30.0
@@ -43,83 +43,83 @@ _LATE_S: Final = 60.0
 """How long a job may be alive in accounting alone: its end comes seconds late, or never."""
 
 
-def resolve(race: Race, marks: Marks, evidence: Evidence) -> RaceStatus:
+def resolve(race: Race, files: StateFiles, sources: Sources) -> RaceStatus:
     """Decide the state of a race."""
-    jobs = tuple(_job(race, entry, marks, evidence) for entry in race.entries)
-    if race.chain and (after := next_job(race, marks, evidence.records)):
+    jobs = tuple(_job(race, entry, files, sources) for entry in race.entries)
+    if race.chain and (after := next_job(race, files, sources.records)):
         jobs = (*jobs, after)
-    warnings = tuple(f"{node}: {text}" for node, text in (*marks.declined, *marks.warnings))
-    if marks.claim is None:
+    warnings = tuple(f"{node}: {text}" for node, text in (*files.declined, *files.warnings))
+    if files.claim is None:
         state, why = (
-            outcome(evidence.records, is_whole=evidence.is_whole)
-            if marks.gone
-            else unclaimed(race, marks, jobs, evidence)
+            outcome(sources.records, queue_answered=sources.queue_answered)
+            if files.deleted
+            else unclaimed(race, files, jobs, sources)
         )
         return RaceStatus(race=race, state=state, jobs=jobs, why=why, warnings=warnings)
-    state, code, why = _claimed(race, marks, marks.claim, evidence)
-    ended = _ending(marks.claim, marks.ended)
+    state, code, why = _claimed(race, files, files.claim, sources)
+    ended = _ending(files.claim, files.ended)
     return RaceStatus(
         race=race,
         state=state,
         jobs=jobs,
-        claim=marks.claim,
+        claim=files.claim,
         exit_code=code,
-        started_at=_began(marks.claim, marks) or None,
+        started_at=_began(files.claim, files) or None,
         ended_at=ended.ended_at if ended else None,
         why=why,
         warnings=warnings,
-        segments=marks.segments,
+        segments=files.segments,
     )
 
 
-def _began(claim: Claim, marks: Marks) -> float:
+def _began(claim: Claim, files: StateFiles) -> float:
     """When the command first started: of a chain, its first segment."""
-    first = next((one.claim for one in marks.segments if one.number == 1), claim)
+    first = next((one.claim for one in files.segments if one.number == 1), claim)
     return first.started_at
 
 
-def unaccounted(race: Race, marks: Marks, queue: Sequence[JobRecord]) -> tuple[int, ...]:
+def unaccounted(race: Race, files: StateFiles, queue: Sequence[JobRecord]) -> tuple[int, ...]:
     """Number the submissions whose job should exist and matters, and of which the queue does not
     say enough."""
-    ended = _ending(marks.claim, marks.ended) if marks.claim else None
+    ended = _ending(files.claim, files.ended) if files.claim else None
     if ended and not ended.signal:  # only Slurm knows why it sent a signal
         return ()
-    if marks.claim:
-        wanted: Sequence[int] = deciding(race, marks.claim, marks)
+    if files.claim:
+        wanted: Sequence[int] = deciding(race, files.claim, files)
     else:
-        refused = {number for number, _ in marks.refused}
-        sent = {number for number, _ in marks.sent} - refused
-        wanted = sorted(sent | {number for number, _ in marks.job_ids})
+        refused = {number for number, _ in files.refused}
+        sent = {number for number, _ in files.sent} - refused
+        wanted = sorted(sent | {number for number, _ in files.job_ids})
     return tuple(
         number
         for number in wanted
-        if race.name_of(number) and not _is_told(race, marks, number, queue, needs_code=not ended)
+        if race.name_of(number) and not _is_told(race, files, number, queue, needs_code=not ended)
     )
 
 
-def is_known(race: Race, marks: Marks, number: int, records: Sequence[JobRecord]) -> bool:
+def is_known(race: Race, files: StateFiles, number: int, records: Sequence[JobRecord]) -> bool:
     """Whether Slurm has a submission's job, or knows how it ended.
 
     Accounting that calls a job alive proves nothing: it may never have heard of the end.
     """
-    record = record_of(records, race.name_of(number), _winning_id(race, marks, number))
+    record = record_of(records, race.name_of(number), _winning_id(race, files, number))
     return record is not None and (record.source != ACCOUNTING or not is_live(record.state))
 
 
 def _is_told(
-    race: Race, marks: Marks, number: int, queue: Sequence[JobRecord], *, needs_code: bool
+    race: Race, files: StateFiles, number: int, queue: Sequence[JobRecord], *, needs_code: bool
 ) -> bool:
     """Whether the queue says how it stands with a job; how a winner ended, it does not say."""
-    record = record_of(queue, race.name_of(number), _winning_id(race, marks, number))
+    record = record_of(queue, race.name_of(number), _winning_id(race, files, number))
     if record is None or record.state is JobState.UNKNOWN:
         return False
     is_code_missing = record.state is JobState.FAILED and record.exit_code is None
-    return not (marks.claim and needs_code and is_code_missing)
+    return not (files.claim and needs_code and is_code_missing)
 
 
-def _winning_id(race: Race, marks: Marks, number: int) -> int:
+def _winning_id(race: Race, files: StateFiles, number: int) -> int:
     """The id that the job of a submission must have to count: the winner's, else any."""
-    claim = marks.claim
+    claim = files.claim
     if claim is None or number != claim.submission:
         return 0
     return claim.job_id if claim.job_name in ("", race.name_of(number)) else 0
@@ -130,25 +130,25 @@ def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
     return ended if ended and ended.owner == claim.owner else None
 
 
-def _job(race: Race, entry: Entry, marks: Marks, evidence: Evidence) -> JobStatus:
-    claim = marks.claim
+def _job(race: Race, entry: Entry, files: StateFiles, sources: Sources) -> JobStatus:
+    claim = files.claim
     is_winner = claim and claim.submission == entry.number and claim.job_name in ("", entry.name)
     winner_id = claim.job_id if claim and is_winner else 0
-    record = record_of(evidence.records, entry.name, winner_id)
-    ids = dict(marks.job_ids).get(entry.number, ())
-    if record and not winner_id and is_live(record.state) and not controls(record):
+    record = record_of(sources.records, entry.name, winner_id)
+    ids = dict(files.job_ids).get(entry.number, ())
+    if record and not winner_id and is_live(record.state) and not is_active(record):
         record = None  # accounting alone: it has not heard of the end
     state = record.state if record else JobState.UNKNOWN
     reason = record.reason if record else ""
-    if record is None and claim and ids and evidence.is_whole:
-        state = _left_behind(claim, marks.ended, is_winner=bool(winner_id))
-    elif record is None and not ids and entry.number in dict(marks.refused):
-        state, reason = JobState.LAUNCH_FAILED, dict(marks.refused)[entry.number]
-    elif record is None and entry.number in doubts(race, marks):
+    if record is None and claim and ids and sources.queue_answered:
+        state = _left_behind(claim, files.ended, is_winner=bool(winner_id))
+    elif record is None and not ids and entry.number in dict(files.refused):
+        state, reason = JobState.LAUNCH_FAILED, dict(files.refused)[entry.number]
+    elif record is None and entry.number in unconfirmed(race, files):
         reason = "in doubt"
-    elif entry.number in dict(marks.exhausted):
+    elif entry.number in dict(files.exhausted):
         # Its own last word, before the queue has noticed.
-        state, reason = JobState.COMPLETED, dict(marks.exhausted)[entry.number]
+        state, reason = JobState.COMPLETED, dict(files.exhausted)[entry.number]
     return JobStatus(
         number=entry.number,
         name=entry.name,
@@ -170,27 +170,27 @@ def _left_behind(claim: Claim, ended: Ended | None, *, is_winner: bool) -> JobSt
 
 
 def _claimed(
-    race: Race, marks: Marks, claim: Claim, evidence: Evidence
+    race: Race, files: StateFiles, claim: Claim, sources: Sources
 ) -> tuple[RaceState, int | None, str]:
     entry = race.entry(claim.submission)
     name = claim.job_name or race.name_of(claim.submission)
-    record = record_of(evidence.records, name, claim.job_id)
-    ended = _ending(claim, marks.ended)
+    record = record_of(sources.records, name, claim.job_id)
+    ended = _ending(claim, files.ended)
     if ended is not None:
         if ended.signal and record and not race.chain and record.restarts > claim.restart:
             return _requeued(claim)  # what came with the signal is not the command's end
         limit = entry.walltime.total_seconds() if entry else 0.0
-        return _by_own_word(marks, claim, ended, record, limit)
-    if race.chain and (waits := between(race, marks, claim, record, evidence.records)):
+        return _by_own_word(files, claim, ended, record, limit)
+    if race.chain and (waits := between(race, files, claim, record, sources.records)):
         return RaceState.PENDING, None, waits
-    if race.chain and segment_end(marks, claim):
-        return _broken_off(race, marks, claim, record, evidence)
-    if marks.lost:
-        return RaceState.LOST, None, marks.lost
+    if race.chain and segment_end(files, claim):
+        return _broken_off(race, files, claim, record, sources)
+    if files.lost:
+        return RaceState.LOST, None, files.lost
     if record is None or record.state is JobState.UNKNOWN:
-        return _vanished(race, marks, claim, evidence.now, record)
-    if not controls(record) and is_live(record.state):
-        return _late_accounting(race, marks, claim, record, evidence.now)
+        return _vanished(race, files, claim, sources.now, record)
+    if not is_active(record) and is_live(record.state):
+        return _late_accounting(race, files, claim, record, sources.now)
     if record.state.is_terminal:
         return _by_record(claim, record)
     # A queue row may be older than the claim, so that "pending" alone proves nothing.
@@ -206,21 +206,21 @@ def _requeued(claim: Claim) -> tuple[RaceState, int | None, str]:
 
 
 def _broken_off(
-    race: Race, marks: Marks, claim: Claim, own: JobRecord | None, evidence: Evidence
+    race: Race, files: StateFiles, claim: Claim, own: JobRecord | None, sources: Sources
 ) -> tuple[RaceState, int | None, str]:
     """A chain whose segment ended well and whose next one does not come."""
-    after = next_record(race, [r for r in evidence.records if r.job_id != claim.job_id])
+    after = next_record(race, [r for r in sources.records if r.job_id != claim.job_id])
     if after is not None and after.state.is_terminal:
         state = RACE_STATE.get(after.state, RaceState.FAILED)
         why = f"job {after.job_id} of segment {claim.segment + 1} ended before it began"
         return (RaceState.LOST if state is RaceState.COMPLETED else state), None, why
     if own is not None and own.state in RACE_STATE and own.state is not JobState.COMPLETED:
         return _by_record(claim, own)
-    return _vanished(race, marks, claim, evidence.now)
+    return _vanished(race, files, claim, sources.now)
 
 
 def _by_own_word(
-    marks: Marks, claim: Claim, ended: Ended, record: JobRecord | None, limit: float
+    files: StateFiles, claim: Claim, ended: Ended, record: JobRecord | None, limit: float
 ) -> tuple[RaceState, int, str]:
     """The exit file, and Slurm's word for why where a signal ended the command.
 
@@ -228,7 +228,7 @@ def _by_own_word(
     then tells a time-out.
     """
     by_slurm = RACE_STATE.get(record.state) if record else None
-    away = marks.lost
+    away = files.lost
     if record and by_slurm is RaceState.LOST:
         away = away or f"Slurm says {record.state}"
     note = f"the node was out of touch meanwhile: {away}" if away else ""
@@ -257,9 +257,9 @@ def _by_record(claim: Claim, record: JobRecord) -> tuple[RaceState, int | None, 
 
 
 def _vanished(
-    race: Race, marks: Marks, claim: Claim, now: float, record: JobRecord | None = None
+    race: Race, files: StateFiles, claim: Claim, now: float, record: JobRecord | None = None
 ) -> tuple[RaceState, int | None, str]:
-    since = _absent_for(marks, claim, now)
+    since = _absent_for(files, claim, now)
     if since > race.min_job_age.total_seconds():
         return (
             RaceState.ENDED,
@@ -275,17 +275,17 @@ def _vanished(
 
 
 def _late_accounting(
-    race: Race, marks: Marks, claim: Claim, record: JobRecord, now: float
+    race: Race, files: StateFiles, claim: Claim, record: JobRecord, now: float
 ) -> tuple[RaceState, int | None, str]:
     """The controller has forgotten the job, and the database has not heard of its end yet."""
-    if _absent_for(marks, claim, now) > max(_LATE_S, race.min_job_age.total_seconds()):
-        return _vanished(race, marks, claim, now)
+    if _absent_for(files, claim, now) > max(_LATE_S, race.min_job_age.total_seconds()):
+        return _vanished(race, files, claim, now)
     return RaceState.RUNNING, None, f"accounting calls job {claim.job_id} {record.state}"
 
 
-def _absent_for(marks: Marks, claim: Claim, now: float) -> float:
+def _absent_for(files: StateFiles, claim: Claim, now: float) -> float:
     """Seconds for which a healthy controller has not known the winner."""
-    absent = dict(marks.absent_since)
+    absent = dict(files.absent_since)
     moments = [at for n, at in absent.items() if n in (claim.submission, NEXT)]
     return now - min(moments, default=now)
 

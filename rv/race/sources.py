@@ -31,16 +31,16 @@ ACCOUNTING: Final = "sacct"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class Sources:
     """What Slurm said: every record of the race's jobs, live ones first, at `now` (epoch).
 
-    `is_whole`: the queue answered just now, so that what is not in it has left it. `forgotten` are
-    the submissions that Slurm took and has lost.
+    `queue_answered`: the queue answered just now, so that what is not in it has left it.
+    `forgotten` are the submissions that Slurm took and has lost.
     """
 
     records: Sequence[JobRecord]
     now: float
-    is_whole: bool = False
+    queue_answered: bool = False
     forgotten: Sequence[int] = ()
 
 
@@ -59,10 +59,10 @@ def _doubtfulness(record: JobRecord) -> int:
         return 1 if record.exit_code is not None else 2
     if record.state is JobState.UNKNOWN:
         return 4
-    return 0 if controls(record) else 3
+    return 0 if is_active(record) else 3
 
 
-def controls(record: JobRecord) -> bool:
+def is_active(record: JobRecord) -> bool:
     """Whether the controller itself has the job: accounting may never hear of an end."""
     return record.source != ACCOUNTING and is_live(record.state)
 

@@ -6,22 +6,21 @@ from typing import Final
 
 from rv.models.job import JobState, is_live
 from rv.models.plain import build
-from rv.models.race import JobStatus, Marks, Race, RaceState, RaceStatus
+from rv.models.race import JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import live_records
-from rv.race.directory import is_moment
-from rv.race.marks import leave_mark
-from rv.race.observe import Observation, load_marks
-from rv.race.truth import awaits_code
+from rv.race.directory import is_moment, load_state_files, write_state_file
+from rv.race.observe import RaceSnapshot
+from rv.race.status import awaits_code
 from rv.transport import Transport
 
 _FILE: Final = "verdict.json"
 _LATEST_S: Final = 86400.0
 
 
-def save_verdict(seen: Observation, transport: Transport) -> None:
+def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
     """Keep a state that cannot change any more."""
-    status = seen.status
-    if not _is_final(seen):
+    status = snapshot.status
+    if not _is_final(snapshot):
         return
     data = {
         "state": status.state,
@@ -33,20 +32,22 @@ def save_verdict(seen: Observation, transport: Transport) -> None:
         "saved_at": status.saved_at,
         "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
     }
-    leave_mark(status.race, _FILE, json.dumps(data), transport)
+    write_state_file(status.race, _FILE, json.dumps(data), transport)
 
 
-def _is_final(seen: Observation) -> bool:
+def _is_final(snapshot: RaceSnapshot) -> bool:
     """Whether a race is over, none of its jobs is left, and no source may yet say more."""
-    status = seen.status
-    if not status.state.is_over or live_records(seen) or awaits_code(status, seen.records):
+    status = snapshot.status
+    if not status.state.is_over or live_records(snapshot) or awaits_code(status, snapshot.records):
         return False
     if status.state is not RaceState.ENDED or not status.claim:
         return True
     # Of a winner with an unknown end accounting may hear later; a day is enough.
-    is_told = seen.accounted and not any(is_live(record.state) for record in seen.records)
-    absent = [at for _, at in seen.marks.absent_since]
-    return is_told or seen.now - max(absent, default=seen.now) > _LATEST_S
+    is_told = snapshot.accounting_answered and not any(
+        is_live(record.state) for record in snapshot.records
+    )
+    absent = [at for _, at in snapshot.files.absent_since]
+    return is_told or snapshot.now - max(absent, default=snapshot.now) > _LATEST_S
 
 
 def is_settled(directory: str, transport: Transport) -> bool:
@@ -65,27 +66,27 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     kept = _read(text)
     if kept is None:
         return None
-    marks = load_marks(race, transport)
-    if kept.state in (RaceState.LOST, RaceState.ENDED) and marks.ended is not None:
+    files = load_state_files(race, transport)
+    if kept.state in (RaceState.LOST, RaceState.ENDED) and files.ended is not None:
         return None
     return RaceStatus(
         race=race,
         state=kept.state,
-        claim=marks.claim,
+        claim=files.claim,
         exit_code=kept.exit_code,
         started_at=kept.started_at,
         ended_at=kept.ended_at,
         why=kept.why,
         warnings=kept.warnings,
-        segments=marks.segments,
+        segments=files.segments,
         saved_at=kept.saved_at,
-        jobs=tuple(_job(race, marks, *fields) for fields in kept.jobs),
+        jobs=tuple(_job(race, files, *fields) for fields in kept.jobs),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Kept:
-    """What the file holds: `RaceStatus` without what the race's own record and marks say."""
+    """What the file holds: `RaceStatus` without what the race's own record and files say."""
 
     state: RaceState
     exit_code: int | None
@@ -106,12 +107,18 @@ def _read(text: bytes) -> _Kept | None:
 
 
 def _job(
-    race: Race, marks: Marks, number: int, job_id: int, state: JobState, reason: str, nodes: str
+    race: Race,
+    files: StateFiles,
+    number: int,
+    job_id: int,
+    state: JobState,
+    reason: str,
+    nodes: str,
 ) -> JobStatus:
     return JobStatus(
         number=number,
         name=race.name_of(number),
-        strategy=race.strategy_of(number, marks.claim),
+        strategy=race.strategy_of(number, files.claim),
         job_id=job_id,
         state=state,
         reason=reason,

@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 
 from rv.models.job import JobState
-from rv.models.race import Ended, Marks, RaceState, RaceStatus, Segment
+from rv.models.race import Ended, RaceState, RaceStatus, Segment, StateFiles
 from rv.models.request import Request
-from rv.race.advance import _is_waiting, _read_again
-from rv.race.observe import Observation
+from rv.race.observe import RaceSnapshot
+from rv.race.recover import _is_waiting, _read_again
 from rv.workflow.launch import _later
 from rv.workflow.races import _last_sign
-from tests.unit.test_chain_truth import CHAINED, FIRST, SECOND
-from tests.unit.test_truth import RACE, T0, record
+from tests.unit.race.test_chain import CHAINED, FIRST, SECOND
+from tests.unit.race.test_status import RACE, T0, record
 
 DAY = 86400.0
 
@@ -71,7 +71,7 @@ def test_the_job_that_gave_up_is_not_waiting_whatever_an_old_answer_says() -> No
     """Only another one of its name is."""
     row = record("PENDING")
     status = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
-    seen = Observation(status=status, marks=Marks(), records=(row,), reachable=True)
+    seen = RaceSnapshot(status=status, files=StateFiles(), records=(row,), reachable=True)
     assert row.state is JobState.PENDING
     assert _is_waiting(seen, 1, but="")
     assert _is_waiting(seen, 1, but="12345")
