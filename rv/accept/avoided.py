@@ -15,6 +15,7 @@ from typing import Final
 from rv.accept.fields import list_of, number_of, object_of, text_of
 from rv.accept.folders import cluster_file
 from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 
 DAYS: Final = 7
 MOST_DAYS: Final = 90
@@ -60,9 +61,7 @@ def update(cluster: str, bad: Sequence[BadNode], good: frozenset[str], now: floa
     path = _file(cluster)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}")
-        draft.write_text(json.dumps({"nodes": [_plain(e) for e in kept.values()]}, indent=1))
-        draft.replace(path)
+        write_atomically(path, json.dumps({"nodes": [_plain(e) for e in kept.values()]}, indent=1))
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(ErrorKind.STAGE, f"cannot remember bad nodes: {why}, on {path}") from error

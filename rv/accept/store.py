@@ -16,6 +16,7 @@ from rv.accept.folders import data_folder
 from rv.accept.reading import read_folder
 from rv.accept.results import RunResult
 from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 from rv.models.plain import build, plain
 
 RECORD: Final = "run.json"
@@ -79,9 +80,7 @@ def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
         folder.mkdir(parents=True, exist_ok=True)
-        draft = folder / f".{RECORD}"
-        draft.write_text(json.dumps(plain(record), indent=1), encoding="utf-8")
-        draft.replace(folder / RECORD)
+        write_atomically(folder / RECORD, json.dumps(plain(record), indent=1))
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(ErrorKind.STAGE, f"cannot keep the results: {why}, on {folder}") from error

@@ -9,6 +9,7 @@ from typing import Final
 
 from rv.accept.folders import data_folder
 from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 from rv.models.plain import build, plain
 from rv.models.snapshot import Node
 
@@ -111,9 +112,7 @@ def save(sweep: Sweep) -> None:
     path = _folder() / f"{sweep.sweep_id}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f".{path.name}")
-        draft.write_text(json.dumps(plain(sweep), indent=1), encoding="utf-8")
-        draft.replace(path)
+        write_atomically(path, json.dumps(plain(sweep), indent=1))
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(ErrorKind.STAGE, f"cannot keep the sweep: {why}, on {path}") from error

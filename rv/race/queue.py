@@ -1,10 +1,7 @@
 """The user's queue: one squeue for all of a user's rv processes on this machine."""
 
-import fcntl
-import os
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -52,29 +49,12 @@ class Queue:
 
 @contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
-    """Hold a lock file where one can be had; without one, everybody may ask."""
-    try:
-        make_private(path.parent)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError:
-        yield
-        return
-    try:
-        _lock(handle)
-        yield
-    finally:
-        os.close(handle)
+    """Hold a lock file; go on without it where there are no locks, or it stays taken."""
+    from filelock import FileLock
 
-
-def _lock(handle: int) -> None:
-    """Wait for the lock for a while; where there are no locks, or no end, go on without."""
-    deadline = time.monotonic() + _ASK_TIMEOUT_S
-    while time.monotonic() < deadline:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-        except OSError:
-            return
-        else:
-            return
+    lock = FileLock(path, timeout=_ASK_TIMEOUT_S, mode=0o600, fallback_to_soft=False)
+    with ExitStack() as stack:
+        with suppress(OSError):  # filelock's Timeout is one
+            make_private(path.parent)
+            stack.enter_context(lock)
+        yield

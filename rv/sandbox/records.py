@@ -7,9 +7,7 @@ every rv command that has no cluster yet.
 
 import contextlib
 import dataclasses
-import fcntl
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 from rv.models.plain import build
 from rv.sandbox.layout import Layout
 from rv.sandbox.processes import Process, boot_id
@@ -83,29 +82,17 @@ def check_name(name: str) -> None:
 
 @contextmanager
 def locked(name: str) -> Iterator[None]:
-    """Have the sandbox to oneself; the lock's file goes with the sandbox, hence the inode check."""
+    """Hold the lock of a sandbox, waiting for it; its file is deleted with the sandbox."""
+    from filelock import FileLock
+
     path = state_root() / f"{name}.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with FileLock(path, mode=0o600, fallback_to_soft=False):
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if _same_file(handle, path):
-                try:
-                    yield
-                finally:
-                    if not _path(name).exists():
-                        path.unlink(missing_ok=True)
-                return
+            yield
         finally:
-            os.close(handle)
-
-
-def _same_file(handle: int, path: Path) -> bool:
-    try:
-        return os.fstat(handle).st_ino == path.stat().st_ino
-    except FileNotFoundError:
-        return False
+            if not _path(name).exists():
+                path.unlink(missing_ok=True)
 
 
 def _path(name: str) -> Path:
@@ -133,7 +120,8 @@ def _load(path: Path) -> Record | None:
 
 def write(record: Record) -> None:
     """Write a record durably: it must survive the machine, to be recovered after it."""
-    _write_atomically(_path(record.name), json.dumps(dataclasses.asdict(record), indent=1))
+    text = json.dumps(dataclasses.asdict(record), indent=1)
+    write_atomically(_path(record.name), text, durable=True)
 
 
 def forget(name: str) -> None:
@@ -145,7 +133,7 @@ def forget(name: str) -> None:
 
 def note(layout: Layout, role: str, process: Process) -> None:
     """Write down a process under its role, such as slurmctld or slurmd.a1."""
-    _write_atomically(layout.records / role, f"{process.pid} {process.started}\n")
+    write_atomically(layout.records / role, f"{process.pid} {process.started}\n", durable=True)
 
 
 def erase(layout: Layout, role: str) -> None:
@@ -167,12 +155,3 @@ def processes(layout: Layout) -> dict[str, Process]:
     roles = sorted(p.name for p in layout.records.glob("*") if not p.name.startswith("."))
     found = ((role, process_of(layout, role)) for role in roles)
     return {role: process for role, process in found if process}
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    with fresh.open("w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    fresh.replace(path)

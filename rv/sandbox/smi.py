@@ -4,7 +4,6 @@ The program is POSIX sh over flat files, because a node check runs it in every j
 to start. Faults are files too, so they take effect at the next call.
 """
 
-import os
 import uuid
 from collections.abc import Iterator
 from enum import StrEnum
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 from rv.sandbox.layout import Layout
 from rv.sandbox.profile import NodeGroup, Profile
 
@@ -83,9 +83,7 @@ def set_fault(layout: Layout, node: str, fault: Fault | None) -> None:
     if fault is None:
         path.unlink(missing_ok=True)
         return
-    fresh = folder / f"fault.{os.getpid()}"
-    _write(fresh, f"{fault.value}\n", 0o644)
-    fresh.replace(path)
+    write_atomically(path, f"{fault.value}\n", mode=0o644)
 
 
 def faults(layout: Layout) -> dict[str, str]:

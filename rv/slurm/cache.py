@@ -3,14 +3,14 @@
 import hashlib
 import json
 import os
-import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from rv.files import write_atomically
 from rv.transport.places import is_own, make_private
 
 
@@ -45,11 +45,11 @@ class SnapshotCache:
     def store(self, kind: str, text: str, sentinel: str) -> None:
         """Keep an answer, in place of the one before, for readers at any moment."""
         head = json.dumps({"at": self.clock(), "sentinel": sentinel})
-        parts = (f"{head}\n".encode(), text.encode("utf-8", "surrogatepass"))
+        contents = f"{head}\n{text}".encode("utf-8", "surrogatepass")
         with suppress(OSError):
             make_private(self.directory)
             if is_own(self.directory):
-                self._replace(kind, parts)
+                write_atomically(self._path(kind), contents, mode=0o600)
 
     def forget(self) -> None:
         """Drop what tells of the queue, after something that changed it."""
@@ -71,14 +71,3 @@ class SnapshotCache:
             return Answer(text=text, sentinel=str(about["sentinel"]), at=float(about["at"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None
-
-    def _replace(self, kind: str, parts: Iterable[bytes]) -> None:
-        path = self._path(kind)
-        descriptor, temporary = tempfile.mkstemp(dir=self.directory, prefix=".new-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.writelines(parts)
-            Path(temporary).replace(path)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 from rv.transport import Completed
 from rv.transport.places import is_own, make_private, require_private, require_safe_root
 
@@ -92,14 +93,7 @@ class LocalTransport:
         """Replace a file by a temporary one beside it."""
         final = Path(path)
         with _storage(final):
-            handle, temporary = tempfile.mkstemp(prefix=f".{final.name}.", dir=final.parent)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(contents)
-                Path(temporary).replace(final)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            write_atomically(final, contents, mode=_PRIVATE)
 
     def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:
         """Open and read: on NFS an open fetches what other nodes wrote, a stat may not."""

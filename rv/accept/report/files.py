@@ -6,6 +6,7 @@ from pathlib import Path
 from rv.accept.report.page import Page
 from rv.accept.report.write import as_html, as_markdown
 from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 
 HTML = "report.html"
 MARKDOWN = "report.md"
@@ -23,9 +24,7 @@ def write(page: Page, folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in ((HTML, text), (MARKDOWN, as_markdown(page))):
-            draft = folder / f".{name}"
-            draft.write_text(content, encoding="utf-8")
-            draft.replace(folder / name)
+            write_atomically(folder / name, content)
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(

@@ -1,0 +1,57 @@
+"""Files that are replaced whole."""
+
+import os
+import stat
+
+import pytest
+
+from rv.files import write_atomically
+
+
+def test_contents_are_replaced_and_nothing_else_is_left(tmp_path):
+    """Text is UTF-8, bytes are themselves."""
+    path = tmp_path / "record.json"
+    write_atomically(path, "Grüße")
+    write_atomically(path, path.read_bytes() + b"\xff", durable=True)
+    assert path.read_bytes() == "Grüße".encode() + b"\xff"
+    assert [each.name for each in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize(("mode", "expected"), [(0o600, 0o600), (0o644, 0o644), (None, 0o640)])
+def test_a_mode_holds_whatever_the_umask(tmp_path, mode, expected):
+    """Without one the umask decides, as for any file."""
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "file", "x", mode=mode)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == expected
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    """What it points to is somebody else's."""
+    target = tmp_path / "theirs"
+    target.write_text("theirs")
+    (tmp_path / "file").symlink_to(target)
+    write_atomically(tmp_path / "file", "ours")
+    assert target.read_text() == "theirs"
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_what_cannot_be_written_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
+    """An interrupt counts too: the temporary file goes with it."""
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+
+    def interrupted(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(path, "new", durable=True)
+    assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match="folder"):
+        write_atomically(tmp_path / "folder", "x")
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
