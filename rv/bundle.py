@@ -25,6 +25,19 @@ def user_config_dir() -> Path:
     return platformdirs.user_config_path("rv")
 
 
+def acceptance_dir() -> Path:
+    """Return the folder of what acceptance keeps on this machine."""
+    import platformdirs
+
+    return platformdirs.user_data_path("rv") / "accept"
+
+
+def acceptance_file(kind: str, cluster: str, suffix: str) -> Path:
+    """Return the file of one cluster, by its key, in the acceptance folder of a kind."""
+    name = "".join(char if char.isalnum() or char in "-." else "_" for char in cluster)
+    return acceptance_dir() / kind / f"{name or 'unknown'}{suffix}"
+
+
 def bundled(kind: Kind) -> Traversable:
     """Return the folder of `kind` that came with rv, from the wheel or else from the checkout."""
     installed = files("rv") / "_bundle" / kind.value

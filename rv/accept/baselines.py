@@ -7,13 +7,17 @@ GPU's by its processors or its memory, and then only warns.
 """
 
 import fnmatch
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rv import bundle
 from rv.accept.measurements import Measurement, size_of
 from rv.accept.results import Device, Reference
 from rv.planner.documents import Document, read_document
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 FILE: Final = "baselines.yaml"
 SITE_FILE: Final = Path("/etc/rv") / FILE
 BUILTIN, GOLDEN, SITE, USER = "builtin", "golden", "site", "user"
+LEAST_NODES: Final = 3
+"""Nodes that a golden value needs."""
 LOWER: Final = -0.25
 WARN: Final = -0.10
 ABOVE_PEAK: Final = 1.15
@@ -96,6 +102,11 @@ class Baselines:
         fitting = [m for m in self.models.values() if _within(_words(m.name), words)]
         return max(fitting, key=lambda m: (len(_words(m.name)), len(m.name)), default=None)
 
+    def of_model(self, name: str) -> tuple[Baseline, ...]:
+        """Give every value of a GPU model, named in part or as drivers name it."""
+        model = self.model(name)
+        return tuple(value for value in self.values if value.gpu == (model.name if model else name))
+
     def find(self, measured: Measurement, device: Device | None) -> Reference | None:
         """The reference for a measurement, None where nobody has told one."""
         model = self.model(measured.gpu)
@@ -119,6 +130,16 @@ class Baselines:
         if model is None or baseline is None:
             return None
         return model.peaks.get(baseline.peak)
+
+
+def golden_file(cluster: str) -> Path:
+    """Return the file of a cluster's golden values."""
+    return bundle.acceptance_file("golden", cluster, ".yaml")
+
+
+def baselines_for(cluster: str) -> Baselines:
+    """Read every layer that holds for a cluster; for "" there are no golden values."""
+    return load(bundle.user_config_dir(), [golden_file(cluster)])
 
 
 def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baselines:
@@ -219,3 +240,63 @@ def _words(name: str) -> list[str]:
 def _within(part: list[str], whole: list[str]) -> bool:
     """Whether the words stand together in the name: `h200` is not in `gh200`."""
     return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))
+
+
+def golden(
+    measured: Iterable[Measurement], known: Baselines, avoided: Collection[str], now: float
+) -> tuple[str, int]:
+    """Write a file of baselines from what was measured; give it and the number of its values.
+
+    A value is the median of at least three nodes' medians, of the latest method; nodes in `avoided`
+    do not count, nor what was measured quickly, over several nodes or on a MIG slice.
+    """
+    usable = [
+        m
+        for m in measured
+        if m.node not in avoided and not m.quick and m.is_of_gpus and m.nodes == 1 and not m.is_mig
+    ]
+    method = max((m.method_version for m in usable), default=0)
+    day = f"{datetime.fromtimestamp(now, tz=UTC):%Y-%m-%d}"
+    references: dict[str, Any] = {}
+    for name, of, gpu, value, nodes in _golden_values(
+        [m for m in usable if m.method_version == method], known
+    ):
+        entry = references.setdefault(name, {"of": of, "values": {}})
+        source = f"median of {nodes} nodes, {day}"
+        entry["values"][gpu] = {"value": value, "source": source}
+    count = sum(len(entry["values"]) for entry in references.values())
+    # JSON is YAML, and needs no writer that might quote otherwise.
+    document = {"method_version": method, "references": references}
+    return json.dumps(document, indent=1) + "\n", count
+
+
+def _golden_values(
+    measured: Iterable[Measurement], known: Baselines
+) -> Iterator[tuple[str, dict[str, Any], str, float, int]]:
+    groups: dict[tuple[str, ...], list[Measurement]] = {}
+    for each in measured:
+        groups.setdefault((_model_name(each, known), *each.key), []).append(each)
+    for (gpu, *_), group in sorted(groups.items()):
+        nodes: dict[str, list[float]] = {}
+        for each in group:
+            nodes.setdefault(each.node, []).append(each.value)
+        if len(nodes) < LEAST_NODES:
+            continue
+        one = group[0]
+        of = {
+            "payload": one.payload,
+            "test": one.test,
+            "metric": one.metric,
+            "unit": one.unit,
+            "world": one.world,
+            "shape": one.shape,
+            "dtype": one.dtype,
+        }
+        name = " ".join(str(part) for part in of.values() if part)
+        value = statistics.median(statistics.median(values) for values in nodes.values())
+        yield name, of, gpu, value, len(nodes)
+
+
+def _model_name(measured: Measurement, known: Baselines) -> str:
+    model = known.model(measured.gpu)
+    return model.name if model else "-".join(measured.gpu.lower().split())

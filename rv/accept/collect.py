@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from rv.accept.reading import parse
+from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.slurm.text import printable
 

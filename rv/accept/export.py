@@ -1,13 +1,18 @@
-"""Runs for other programs: JUnit XML, and CSV of every number. Pure."""
+"""A run, judged, as JUnit XML, and its numbers as CSV and JSON lines."""
 
 import csv
-import html
 import io
+import json
 from collections.abc import Iterator, Sequence
-from typing import Final
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Final
 
-from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.measurements import Measurement, device_of
+from rv.accept.results import Metric, RunResult, Status, TestResult
 from rv.accept.store import Run
+
+if TYPE_CHECKING:
+    from junitparser import TestCase, TestSuite
 
 HEADER: Final = (
     "run", "payload", "node", "device", "gpu_uuid", "test", "status", "code", "metric", "value",
@@ -17,76 +22,89 @@ HEADER: Final = (
 
 def as_junit(run: Run) -> str:
     """Write JUnit XML: a suite for each result; a WARN passes, with its reason in system-out."""
-    body = "".join(_suite(result) for result in run.results)
-    counts = _counts([test for result in run.results for test in result.tests])
-    name = html.escape(f"acceptance {run.record.race_id}")
-    return (
-        f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="{name}"{counts}>\n'
-        f"{body}</testsuites>\n"
+    from junitparser import JUnitXml
+
+    xml = JUnitXml(f"acceptance {run.record.race_id}")
+    for result in run.results:
+        xml.add_testsuite(_suite(result))
+    xml.update_statistics()
+    file = io.BytesIO()
+    xml.write(file, pretty=True)
+    return file.getvalue().decode("utf-8")
+
+
+def _suite(result: RunResult) -> "TestSuite":
+    from junitparser import TestSuite
+
+    suite = TestSuite(f"{result.test_type} on {result.hostname or '-'}")
+    suite.add_testcases([_case(result, test) for test in result.tests])
+    if result.duration_s is not None:
+        suite.time = round(result.duration_s, 3)
+    if result.timestamp:
+        suite.timestamp = f"{result.timestamp:%Y-%m-%dT%H:%M:%S}"
+    return suite
+
+
+def _case(result: RunResult, test: TestResult) -> "TestCase":
+    from junitparser import Error, Failure, Skipped, TestCase
+
+    made = TestCase(
+        name=" ".join(filter(None, (test.name, test.device))),
+        classname=f"{result.test_type}.{test.host or result.hostname or '-'}",
+        time=None if test.timing_ms is None else round(test.timing_ms / 1e3, 3),
     )
+    why = f"{test.code}: {test.reason}" if test.code else test.reason
+    match test.status:
+        case Status.FAIL:
+            made.result = [Failure(why, test.code)]
+        case Status.ERROR:
+            made.result = [Error(why, test.code)]
+        case Status.SKIP:
+            made.result = [Skipped(why)]
+        case Status.WARN:
+            made.system_out = f"WARN {why}"
+        case Status.PASS:
+            pass
+    return made
 
 
 def as_csv(run: Run) -> str:
     """Write one row for each number, and one for each test without any; cells are parted by |."""
-    from rv.accept.measurements import device_of
-
     text = io.StringIO()
     writer = csv.writer(text, delimiter="|", lineterminator="\n")
     writer.writerow(HEADER)
     for result in run.results:
         for test in result.tests:
-            device = device_of(test, result)
-            for cells in _cells(test):
-                writer.writerow(
-                    [run.record.race_id, result.test_type, test.host or result.hostname,
-                     test.device, device.uuid if device else "", test.name, test.status,
-                     test.code, *cells, test.timestamp.isoformat() if test.timestamp else ""]
-                )  # fmt: skip
+            writer.writerows(_rows(run.record.race_id, result, test))
     return text.getvalue()
 
 
-def _cells(test: TestResult) -> Iterator[Sequence[object]]:
+def _rows(run: str, result: RunResult, test: TestResult) -> Iterator[Sequence[object]]:
+    device = device_of(test, result)
+    head = (
+        run, result.test_type, test.host or result.hostname, test.device,
+        device.uuid if device else "", test.name, test.status, test.code,
+    )  # fmt: skip
+    time = test.timestamp.isoformat() if test.timestamp else ""
     for metric in test.metrics:
-        reference = metric.reference
-        value = "" if metric.value is None else f"{metric.value:.9g}"
-        yield (
-            metric.name,
-            value,
-            metric.unit,
-            metric.direction,
-            f"{reference.value:.9g}" if reference else "",
-            reference.kind if reference else "",
-            metric.verdict or "",
-        )
+        yield *head, *_cells(metric), time
     if not test.metrics:
-        yield ("",) * 7
+        yield *head, *[""] * 7, time
 
 
-def _suite(result: RunResult) -> str:
-    name = html.escape(f"{result.test_type} on {result.hostname or '-'}")
-    when = f' timestamp="{result.timestamp:%Y-%m-%dT%H:%M:%S}"' if result.timestamp else ""
-    time = f' time="{result.duration_s:.3f}"' if result.duration_s is not None else ""
-    cases = "".join(_case(result, test) for test in result.tests)
-    return f' <testsuite name="{name}"{_counts(result.tests)}{time}{when}>\n{cases} </testsuite>\n'
+def _cells(metric: Metric) -> Sequence[object]:
+    reference = metric.reference
+    return (
+        metric.name,
+        "" if metric.value is None else f"{metric.value:.9g}",
+        metric.unit,
+        metric.direction,
+        f"{reference.value:.9g}" if reference else "",
+        reference.kind if reference else "",
+        metric.verdict or "",
+    )
 
 
-def _counts(tests: Sequence[TestResult]) -> str:
-    names = {"failures": Status.FAIL, "errors": Status.ERROR, "skipped": Status.SKIP}
-    told = [f'{n}="{sum(t.status is status for t in tests)}"' for n, status in names.items()]
-    return f' tests="{len(tests)}" ' + " ".join(told)
-
-
-def _case(result: RunResult, test: TestResult) -> str:
-    group = html.escape(f"{result.test_type}.{test.host or result.hostname or '-'}")
-    name = html.escape(" ".join(filter(None, (test.name, test.device))))
-    time = f' time="{test.timing_ms / 1e3:.3f}"' if test.timing_ms is not None else ""
-    head = f'  <testcase classname="{group}" name="{name}"{time}'
-    why = html.escape(f"{test.code}: {test.reason}" if test.code else test.reason)
-    elements = {
-        Status.FAIL: f'<failure type="{html.escape(test.code)}" message="{why}"/>',
-        Status.ERROR: f'<error type="{html.escape(test.code)}" message="{why}"/>',
-        Status.SKIP: f'<skipped message="{why}"/>',
-        Status.WARN: f"<system-out>WARN {why}</system-out>",
-    }
-    inner = elements.get(test.status)
-    return f"{head}>{inner}</testcase>\n" if inner else f"{head}/>\n"
+def as_jsonl(measured: Sequence[Measurement]) -> str:
+    """Write measurements as JSON, one a line."""
+    return "".join(json.dumps(asdict(each)) + "\n" for each in measured)

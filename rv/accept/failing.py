@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.avoided import DAY_S, MOST_DAYS, BadNode
 from rv.accept.codes import Action, blame
 from rv.accept.measurements import device_of
 from rv.accept.results import RunResult, Status, TestResult
+from rv.avoided_nodes import DAY_S, MOST_DAYS, AvoidedNode
 
 
-def bad_nodes(results: Sequence[RunResult], run: str, now: float, days: int) -> tuple[BadNode, ...]:
+def bad_nodes(
+    results: Sequence[RunResult], run: str, now: float, days: int
+) -> tuple[AvoidedNode, ...]:
     """Name the nodes whose own hardware failed: only what is worth leaving a node out for.
 
     An ERROR says nothing about a node, nor does a fault of the fabric or of software.
     """
-    found: dict[str, BadNode] = {}
+    found: dict[str, AvoidedNode] = {}
     until = now + min(days, MOST_DAYS) * DAY_S
     for result in results:
         for test in result.tests:
@@ -23,7 +25,7 @@ def bad_nodes(results: Sequence[RunResult], run: str, now: float, days: int) -> 
             if not node or not _is_reason(test):
                 continue
             device = device_of(test, result)
-            entry = found.get(node) or BadNode(node=node, since=now, until=until, run=run)
+            entry = found.get(node) or AvoidedNode(node=node, since=now, until=until, run=run)
             told = f"{result.test_type} {test.name} {test.code}: {test.reason}"
             uuids = dict.fromkeys(
                 (*entry.uuids, *([device.uuid] if device and device.uuid else []))
@@ -40,7 +42,7 @@ def cleared(results: Sequence[RunResult]) -> frozenset[str]:
     return frozenset(fine - other - blamed)
 
 
-def admin_text(bad: Sequence[BadNode], cluster: str) -> str:
+def admin_text(bad: Sequence[AvoidedNode], cluster: str) -> str:
     """A text to send to the administrators: what was seen, on which GPU, how to see it again."""
     if not bad:
         return "no node is known to be bad"

@@ -4,7 +4,6 @@ It lies in the user's data folder, which should not be on NFS: SQLite's write-ah
 shared memory. `measurements` of one run are written once, however often they come.
 """
 
-import json
 import random
 import sqlite3
 import time
@@ -14,8 +13,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Final
 
-from rv.accept.folders import data_folder
 from rv.accept.measurements import Measurement
+from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 
 _COLUMNS: Final = tuple(field.name for field in fields(Measurement))
@@ -102,12 +101,7 @@ class History:
 
 def history() -> History:
     """The user's history."""
-    return History(data_folder() / "history.sqlite")
-
-
-def as_jsonl(measured: Sequence[Measurement]) -> str:
-    """Write measurements as JSON, one a line."""
-    return "".join(json.dumps(asdict(each)) + "\n" for each in measured)
+    return History(acceptance_dir() / "history.sqlite")
 
 
 def _prepare(database: sqlite3.Connection) -> None:

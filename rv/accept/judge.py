@@ -3,7 +3,7 @@
 The payload's own verdict stands; judging can only make it worse. Limits are those of the
 acceptance thresholds: against a reference below 0.90 is WARN and below 0.75 FAIL; against the
 median of at least three peers of one run below 0.95 and below 0.90, or with six an outlier by
-modified z-score; against the history see `rv.accept.regression`.
+modified z-score; against the history see `rv.accept.trends`.
 """
 
 import statistics
@@ -13,9 +13,9 @@ from typing import Final
 
 from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baselines
 from rv.accept.measurements import Measurement, device_of, measurements
-from rv.accept.regression import Point, regression
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
 from rv.accept.robust import loss, modified_z
+from rv.accept.trends import Point, regression
 
 PEERS: Final = 3
 PEERS_FOR_Z: Final = 6

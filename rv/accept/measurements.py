@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rv.accept.fields import text_of, whole_of
 from rv.accept.results import Device, Metric, RunResult, TestResult
+from rv.accept.untrusted import text_of, whole_of
 
 _DTYPES: Final = {
     "float64": "fp64",
@@ -68,6 +68,11 @@ class Measurement:
         how = (self.payload, self.test, self.metric, self.dtype, self.shape, self.unit)
         ranks = (str(self.world), str(self.nodes))
         return (*how, *ranks, str(self.method_version), "quick" if self.quick else "")
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What was measured and how: the values of one identity are one history."""
+        return (*self.subject, self.device, *self.key)
 
     @property
     def is_of_gpus(self) -> bool:

@@ -1,7 +1,7 @@
 """What a payload reported: the results of `rv.accept/1` as frozen values.
 
-`rv.accept.reading` reads them. Text is bounded and printable; a field of the wrong type counts as
-absent; a number that is not finite is None. Times are aware datetimes in UTC.
+`rv.accept.result_files` reads them. Text is bounded and printable; a field of the wrong type
+counts as absent; a number that is not finite is None. Times are aware datetimes in UTC.
 """
 
 from collections.abc import Mapping, Sequence

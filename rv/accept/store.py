@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from rv.accept.collect import Origin, collect
-from rv.accept.folders import data_folder
-from rv.accept.reading import read_folder
-from rv.accept.results import RunResult
+from rv.accept.result_files import read_file, read_folder
+from rv.accept.results import ResultError, RunResult
+from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.models.plain import build, plain
@@ -72,7 +72,7 @@ def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
 
     Raises `RvError(STAGE)` where this machine's disk does not take them.
     """
-    folder = data_folder() / "runs" / record.race_id
+    folder = acceptance_dir() / "runs" / record.race_id
     try:
         shutil.rmtree(folder / RESULTS, ignore_errors=True)
         for name, data in files.items():
@@ -109,7 +109,7 @@ def load(word: str) -> Run:
 
 def recorded() -> tuple[Path, ...]:
     """The folders of the runs kept here, the newest first."""
-    found = (data_folder() / "runs").glob(f"*/{RECORD}")
+    found = (acceptance_dir() / "runs").glob(f"*/{RECORD}")
     return tuple(p.parent for p in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True))
 
 
@@ -139,9 +139,6 @@ def _record(folder: Path) -> RunRecord:
 
 
 def _foreign(path: Path) -> Run:
-    from rv.accept.reading import read_file
-    from rv.accept.results import ResultError
-
     if path.is_dir():
         results, faults = read_folder(path)
     else:

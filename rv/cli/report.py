@@ -1,13 +1,32 @@
-"""`rv accept report`: what acceptance runs found, as a page to look at."""
+"""What `rv accept` shows of runs that are kept: report, compare, export, history, baseline."""
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rv.cli.common import JsonOption
+from rv.cli import caller
+from rv.cli.common import ClusterOption, JsonOption, show_help_without_command
+from rv.errors import ErrorKind, RvError
 from rv.ui import console
+
+
+class Form(StrEnum):
+    """The formats that a run is exported in."""
+
+    JUNIT = "junit"
+    CSV = "csv"
+    JSONL = "jsonl"
+
+
+baseline = typer.Typer(
+    help="What GPUs should reach.",
+    invoke_without_command=True,
+    callback=show_help_without_command,
+    rich_markup_mode=None,
+)
 
 
 def report(
@@ -25,26 +44,156 @@ def report(
     json: JsonOption = False,
 ) -> None:
     """Write what runs found as one HTML page, which needs nothing beside it, and as Markdown."""
-    from rv.accept.history import history
-    from rv.accept.judgement import judged
-    from rv.accept.report.compose import compose
-    from rv.accept.report.files import HTML, MARKDOWN, write
-    from rv.accept.report.series import charts
-    from rv.accept.store import load
+    from rv.accept.report.write import HTML, MARKDOWN, report_on
 
-    found = [judged(load(word)) for word in runs or ("last",)]
-    results = [result for run in found for result in run.results]
-    page = compose(
-        results,
-        title=title or f"Acceptance of {', '.join(dict.fromkeys(r.record.label for r in found))}",
-        when=datetime.now(UTC),
-        charts=charts(results, history().all()),
-    )
-    has_pictures = write(page, output)
+    verdict, has_charts = report_on(runs or ["last"], output, title, datetime.now(UTC))
     if json:
         files = {"html": str(output / HTML), "markdown": str(output / MARKDOWN)}
-        console.emit_json({"verdict": page.verdict, "pictures": has_pictures, **files})
+        console.emit_json({"verdict": verdict, "pictures": has_charts, **files})
         return
-    console.say(f"{page.verdict}: {output / HTML} and {MARKDOWN} beside it")
-    if not has_pictures:
-        console.say("without pictures: they need matplotlib, pip install 'rv-slurm[report]'")
+    console.say(f"{verdict}: {output / HTML} and {MARKDOWN} beside it")
+    if not has_charts:
+        console.say("without charts: they need matplotlib, pip install 'rv-slurm[report]'")
+
+
+def compare_runs(
+    before: Annotated[str, typer.Argument(metavar="A", help="A run, a sweep, or a path.")],
+    after: Annotated[str, typer.Argument(metavar="B", help="Another.")],
+    *,
+    json: JsonOption = False,
+) -> None:
+    """Compare two runs: which numbers moved, and which verdicts changed."""
+    from rv.accept.run import compare_runs
+    from rv.ui.trends import comparison_document, comparison_text
+
+    comparison = compare_runs(before, after)
+    if json:
+        console.emit_json(comparison_document(comparison))
+    else:
+        console.answer(*comparison_text(comparison))
+
+
+def export_run(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run, a sweep, a path, or last.")],
+    *,
+    form: Annotated[Form, typer.Option("--format", help="Which form.")] = Form.JUNIT,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - for stdout.")
+    ] = "-",
+) -> None:
+    """Write a run, judged, as JUnit XML, CSV or JSON lines."""
+    from rv.accept.export import as_csv, as_jsonl, as_junit
+    from rv.accept.run import judged, measured_of
+    from rv.accept.sweep_state import find_run
+
+    kept = find_run(run)
+    if form is Form.JSONL:
+        text = as_jsonl(measured_of(kept))
+    elif form is Form.CSV:
+        text = as_csv(judged(kept))
+    else:
+        text = as_junit(judged(kept))
+    _write(text, output)
+
+
+def show_history(
+    *,
+    gpu: Annotated[str, typer.Option(metavar="UUID", help="Only this GPU.")] = "",
+    worst: Annotated[int, typer.Option(min=0, metavar="N", help="Only the N worst.")] = 0,
+    export: Annotated[
+        str,
+        typer.Option(metavar="FILE", help="Write every measurement as JSON lines; - for stdout."),
+    ] = "",
+    runs: Annotated[bool, typer.Option("--runs", help="List the runs kept here.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Show how each GPU's numbers changed, the worst first."""
+    from rv.accept.export import as_jsonl
+    from rv.accept.history import history
+    from rv.accept.store import records
+    from rv.accept.trends import trends
+    from rv.ui.trends import runs_document, runs_text, trends_document, trends_text
+
+    if runs:
+        kept = records()
+        console.emit_json(runs_document(kept)) if json else console.answer(*runs_text(kept))
+        return
+    measured = history().all(gpu=gpu)
+    if export:
+        _write(as_jsonl(measured), export)
+        return
+    shown = trends(measured)[: worst or None]
+    if json:
+        console.emit_json(trends_document(shown))
+    else:
+        console.answer(*trends_text(shown))
+
+
+@baseline.command("show")
+def show_baselines(
+    *,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="GPU", help="Only of this model.")] = "",
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Show every reference with its source; of two for the same the first counts."""
+    from rv.accept.baselines import baselines_for
+    from rv.ui.trends import baselines_document, baselines_text
+
+    baselines = baselines_for(caller.current_caller(cluster).cluster.key if cluster else "")
+    values = baselines.of_model(gpu) if gpu else baselines.values
+    if json:
+        console.emit_json(baselines_document(values))
+    else:
+        console.answer(*baselines_text(values))
+
+
+@baseline.command("make")
+def make_baselines(*, cluster: ClusterOption = "", json: JsonOption = False) -> None:
+    """Make golden values of this cluster from the history of at least three clean nodes."""
+    from rv import avoided_nodes
+    from rv.accept.baselines import LEAST_NODES, baselines_for, golden, golden_file
+    from rv.accept.history import history
+
+    here = caller.current_caller(cluster)
+    key = here.cluster.key
+    measured = [each for each in history().all() if each.cluster == key]
+    avoided = avoided_nodes.reasons(key, here.now_s)
+    text, count = golden(measured, baselines_for(""), avoided, here.now_s)
+    if not count:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"no GPU of {here.cluster.label} was measured on {LEAST_NODES} clean nodes",
+            hint="rv accept sweep --profile accept measures them",
+        )
+    path = golden_file(key)
+    _write(text, str(path))
+    if json:
+        console.emit_json({"values": count, "file": str(path)})
+    else:
+        console.answer(f"{count} golden values in {path}")
+
+
+def _write(text: str, where: str) -> None:
+    """Write an answer to a file, or to stdout for -."""
+    if where == "-":
+        console.answer(text.rstrip("\n"))
+        return
+    path = Path(where)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RvError(
+            ErrorKind.STAGE, f"cannot write {path}: {why}", hint="name another file"
+        ) from error
+
+
+def register(accept: typer.Typer) -> None:
+    """Add these commands to `rv accept`."""
+    accept.command("report")(report)
+    accept.command("compare")(compare_runs)
+    accept.command("export")(export_run)
+    accept.command("history")(show_history)
+    accept.add_typer(baseline, name="baseline")

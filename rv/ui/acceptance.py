@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rv.accept.avoided import BadNode
 from rv.accept.catalogue import Payload
 from rv.accept.codes import blame
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.store import Run
 from rv.accept.verdict import verdict
+from rv.avoided_nodes import AvoidedNode
 from rv.models.quantities import short_duration
 from rv.ui.tables import Part, Table
 
@@ -121,14 +121,14 @@ def _node_row(node: str, run: Run, names: Sequence[str]) -> tuple[str, ...]:
     return (node, status, *(said.get(name, "-") for name in names), why)
 
 
-def sweep_document(run: Run, bad: Sequence[BadNode]) -> dict[str, Any]:
+def sweep_document(run: Run, bad: Sequence[AvoidedNode]) -> dict[str, Any]:
     """A sweep as JSON: a verdict a node, and every result."""
     verdicts = {node: worst([r.status for r in results]) for node, results in _nodes(run).items()}
     nodes = [{"node": node, "verdict": status} for node, status in verdicts.items()]
     return {**run_document(run), "nodes": nodes, **avoided_document(bad)}
 
 
-def avoided_document(bad: Sequence[BadNode]) -> dict[str, Any]:
+def avoided_document(bad: Sequence[AvoidedNode]) -> dict[str, Any]:
     """Nodes that plans leave out, as JSON; times are seconds since the epoch."""
     return {
         "avoided": [

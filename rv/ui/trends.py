@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rv.accept.baselines import Baseline
-from rv.accept.compare import Comparison
 from rv.accept.measurements import Measurement
 from rv.accept.store import RunRecord
-from rv.accept.trends import Trend, sparkline
+from rv.accept.trends import Comparison, Trend, sparkline
 from rv.models.plain import plain
 from rv.ui.tables import Part, Table
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from rv import bundle
-from rv.accept.avoided import reasons
+from rv.avoided_nodes import reasons
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, RaceStatus

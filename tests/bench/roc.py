@@ -12,8 +12,8 @@ import argparse
 import random
 from dataclasses import dataclass
 
-from rv.accept import regression
-from rv.accept.regression import Point
+from rv.accept import trends
+from rv.accept.trends import Point
 
 GPUS = 8
 TAIL = 5
@@ -43,7 +43,7 @@ def history(
 def flagged(points: list[Point]) -> int:
     """After how many of the last runs the history was flagged."""
     ends = range(len(points) - TAIL + 1, len(points) + 1)
-    return sum(regression.regression(points[:end], "higher") is not None for end in ends)
+    return sum(trends.regression(points[:end], "higher") is not None for end in ends)
 
 
 def count(histories: int, noise: float, drop: float, seed: int = 1) -> Counts:
@@ -80,13 +80,13 @@ def main() -> None:
     parser.add_argument("--noise", type=float, default=0.02)
     parser.add_argument("--drop", type=float, default=0.07)
     options = parser.parse_args()
-    shipped = regression.WARN_Z
+    shipped = trends.WARN_Z
     print(
         f"{options.histories} fleets of {GPUS} GPUs, noise {options.noise:.0%}, drop {options.drop:.0%}"
     )
     print("  z below   named  misnamed  fleets alarmed falsely  alarms a judgement")
     for threshold in (-2.0, -2.5, -3.0, -3.5, -4.0, -5.0, -6.0):
-        regression.WARN_Z = threshold
+        trends.WARN_Z = threshold
         found = count(options.histories, options.noise, options.drop)
         mark = "  <- rv" if threshold == shipped else ""
         print(

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from rv.accept.report.write import as_html
-from tests.unit.report_pages import HOSTILE, page
+from tests.unit.accept.made_pages import HOSTILE, page
 
 PAPER = {"light": (0xFF, 0xFF, 0xFF), "dark": (0x0F, 0x13, 0x18)}
 BAD = {"light": (0xC6, 0x28, 0x28), "dark": (0xFF, 0x6B, 0x62)}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import rv
-from rv.accept import baselines, reading
+from rv.accept import baselines, result_files
 from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.arguments import split_arguments
@@ -212,7 +212,7 @@ def _entry(
 def _result(written: str) -> Any:
     """Read a result of the acceptance suite; its own error is as good as rv's."""
     try:
-        return reading.parse(written)
+        return result_files.parse(written)
     except ResultError as error:
         return str(error)
 
@@ -224,7 +224,7 @@ def _layer(written: str) -> Any:
 
 _QUEUE: Final = _slurm("22.05/own_queue.txt")
 PARSERS: Final = (
-    _entry(reading.parse, RESULT, parse=_result),
+    _entry(result_files.parse, RESULT, parse=_result),
     _entry(
         baselines.read_layer,
         (ROOT / "rv/accept/data/baselines.yaml").read_text(),
@@ -288,8 +288,8 @@ PARSERS: Final = (
 
 BY_FILE: Final = frozenset(
     {
-        "rv.accept.reading:read_file",
-        "rv.accept.reading:read_folder",
+        "rv.accept.result_files:read_file",
+        "rv.accept.result_files:read_folder",
         "rv.cli.defaults:read_config",
         "rv.cli.caller:read_config",
         "rv.cli.caller:read_line",

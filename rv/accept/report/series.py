@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rv.accept.fields import list_of, number_of, object_of, text_of
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
-from rv.accept.regression import Point, change_points, regression
 from rv.accept.report.charts import Axis, BarChart, Chart, DotChart, Line, LineChart, binary
 from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.trends import Point, change_points, regression
+from rv.accept.untrusted import list_of, number_of, object_of, text_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
 _BAD: Final = (Status.FAIL, Status.WARN)

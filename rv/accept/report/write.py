@@ -1,16 +1,68 @@
-"""A page as HTML, which needs nothing beside it, and as Markdown."""
+"""Write a report: a page as HTML, which needs nothing beside it, and as Markdown."""
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rv.accept.history import history
 from rv.accept.report.charts import draw
-from rv.accept.report.page import Page
+from rv.accept.report.page import Page, compose
+from rv.accept.report.series import charts
+from rv.accept.run import judged
+from rv.accept.store import load
+from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+HTML: Final = "report.html"
+MARKDOWN: Final = "report.md"
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#])")
+
+
+def report_on(runs: Sequence[str], folder: Path, title: str, when: datetime) -> tuple[str, bool]:
+    """Write a report of kept runs; return its verdict, and whether it has charts.
+
+    Raises `RvError(USAGE)` for what is no run, `RvError(STAGE)` where it cannot be written.
+    """
+    kept = [judged(load(name)) for name in runs]
+    results = [result for run in kept for result in run.results]
+    labels = dict.fromkeys(run.record.label for run in kept)
+    page = compose(
+        results,
+        title=title or f"Acceptance of {', '.join(labels)}",
+        when=when,
+        charts=charts(results, history().all()),
+    )
+    return page.verdict, write(page, folder)
+
+
+def write(page: Page, folder: Path) -> bool:
+    """Write both files; return whether the charts are in: they need matplotlib.
+
+    Raises `RvError(STAGE)` for a folder that cannot be written.
+    """
+    try:
+        text, has_charts = as_html(page), True
+    except ImportError:
+        text, has_charts = as_html(replace(page, charts=())), False
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in ((HTML, text), (MARKDOWN, as_markdown(page))):
+            write_atomically(folder / name, content)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RvError(
+            ErrorKind.STAGE,
+            f"the report cannot be written: {why}, on {error.filename or folder}",
+            hint="--output DIR writes it elsewhere",
+        ) from error
+    return has_charts
 
 
 def as_html(page: Page) -> str:
@@ -26,7 +78,7 @@ def as_html(page: Page) -> str:
 
 
 def as_markdown(page: Page) -> str:
-    """Write the page as Markdown, without its pictures."""
+    """Write the page as Markdown, without its charts."""
     text = _environment().get_template("page.md.j2").render(page=page)
     return re.sub(r"\n{3,}", "\n\n", re.sub(r"\|\n\n(?=\|)", "|\n", text)).strip() + "\n"
 

@@ -14,11 +14,11 @@ from rv.accept.baselines import Baselines, load
 from rv.accept.codes import known_codes, meaning
 from rv.accept.judge import Judge
 from rv.accept.measurements import Measurement, measurements
-from rv.accept.regression import Point
 from rv.accept.results import Metric, RunResult, Status, TestResult
+from rv.accept.trends import Point
 from rv.errors import RvError
 from rv.payloads._harness.metrics import percentile
-from tests.unit.accept_results import gpu, metric, of_rates, outcome, run_of
+from tests.unit.accept.made_results import gpu, metric, of_rates, outcome, run_of
 
 
 @pytest.fixture(scope="module")

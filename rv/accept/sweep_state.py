@@ -1,5 +1,6 @@
-"""A sweep over nodes: which nodes, what became of each so far, and the file that knows it."""
+"""A sweep over nodes: which nodes, how far each is, the file that says so, and its results."""
 
+import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +8,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rv.accept.folders import data_folder
+from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.store import Run, RunRecord
+from rv.accept.store import load as load_run
+from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.models.plain import build, plain
@@ -78,26 +82,29 @@ def choose_nodes(
 
     Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
     """
-    nodes = {node.name: node for node in every}
-    unknown = [name for name in names if name not in nodes]
-    if unknown:
-        raise RvError(
-            ErrorKind.USAGE, f"there is no node {unknown[0]!r}", hint="sinfo -N lists them"
-        )
-    chosen = [nodes[name] for name in dict.fromkeys(names)] or list(nodes.values())
+    nodes = _named(every, names)
     if partitions:
-        members = {name for of in partitions.values() for name in of}
-        chosen = [node for node in chosen if node.name in members]
-    wanted = {state.upper() for state in states}
-    if wanted:
-        chosen = [node for node in chosen if wanted & node.states]
-    if not names:
-        chosen = [node for node in chosen if node.gpus]
-    if not chosen:
+        members = set(itertools.chain.from_iterable(partitions.values()))
+        nodes = [node for node in nodes if node.name in members]
+    if states:
+        in_capitals = {state.upper() for state in states}
+        nodes = [node for node in nodes if in_capitals & node.states]
+    if not nodes:
         raise RvError(
             ErrorKind.INFEASIBLE, "no node is to be swept", hint="sinfo -N shows their states"
         )
-    return tuple(chosen)
+    return tuple(nodes)
+
+
+def _named(every: Iterable[Node], names: Sequence[str]) -> list[Node]:
+    """Give the nodes of these names, each once in that order, or all that have GPUs for none."""
+    if not names:
+        return [node for node in every if node.gpus]
+    nodes = {node.name: node for node in every}
+    for name in names:
+        if name not in nodes:
+            raise RvError(ErrorKind.USAGE, f"there is no node {name!r}", hint="sinfo -N lists them")
+    return [nodes[name] for name in dict.fromkeys(names)]
 
 
 def is_mig(node: Node) -> bool:
@@ -152,4 +159,45 @@ def _read(path: Path) -> Sweep:
 
 
 def _folder() -> Path:
-    return data_folder() / "sweeps"
+    return acceptance_dir() / "sweeps"
+
+
+def find_run(name: str) -> Run:
+    """Find a run by its race, `last`, or the path of results; a sweep's by the sweep's id.
+
+    Raises `RvError(USAGE)` for what is none of these.
+    """
+    return results_of(any_cluster(name)) if name.startswith("sweep-") else load_run(name)
+
+
+def results_of(sweep: Sweep, label: str = "") -> Run:
+    """Put a sweep's results together as one run; a node without any is an ERROR."""
+    record = RunRecord(
+        race_id=sweep.sweep_id,
+        cluster=sweep.cluster,
+        label=label,
+        profile=sweep.profile,
+        payloads=sweep.payloads,
+        submitted_at=sweep.begun_at,
+        nodes=tuple(node.node for node in sweep.nodes),
+        swept=True,
+    )
+    results = itertools.chain.from_iterable(_results_of(node) for node in sweep.nodes)
+    return Run(record=record, results=tuple(results))
+
+
+def _results_of(node: NodeState) -> Sequence[RunResult]:
+    if not node.race or node.stage is not Stage.OVER:
+        return [_no_result(node, node.why)]
+    try:
+        return load_run(node.race).results or [_no_result(node, node.why)]
+    except RvError as error:
+        return [_no_result(node, error.message)]
+
+
+def _no_result(node: NodeState, why: str) -> RunResult:
+    reason = f"no result reported: {why or 'its job ended without one'}"
+    test = TestResult(
+        name="sweep", status=Status.ERROR, code="no_result", reason=reason, host=node.node
+    )
+    return RunResult(test_type="sweep", status=Status.ERROR, hostname=node.node, tests=(test,))

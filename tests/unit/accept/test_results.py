@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rv.accept.reading import MAX_BYTES, parse, read_file, read_folder
+from rv.accept.result_files import MAX_BYTES, parse, read_file, read_folder
 from rv.accept.results import ResultError, RunResult, Status
 from rv.payloads._harness.report import verdict_of
 

@@ -1,8 +1,8 @@
 """A sweep that goes on does what it did when it was begun, whatever is typed now."""
 
 from rv.accept.catalogue import PAYLOADS, Profile
-from rv.accept.sweeps import Sweep
-from rv.cli.sweeping import Wish, _as_begun
+from rv.accept.sweep import SweepOptions, as_begun
+from rv.accept.sweep_state import Sweep
 
 
 def test_a_resumed_sweep_keeps_its_profile_and_payloads() -> None:
@@ -10,6 +10,6 @@ def test_a_resumed_sweep_keeps_its_profile_and_payloads() -> None:
     known = Sweep(
         sweep_id="sweep-1", cluster="c", profile="accept", payloads=("check", "gone"), begun_at=0.0
     )
-    wish = _as_begun(Wish(payloads=PAYLOADS, profile=Profile.SMOKE, resume="last"), known)
-    assert wish.profile is Profile.ACCEPT
-    assert [payload.name for payload in wish.payloads] == ["check"]
+    options = as_begun(SweepOptions(payloads=PAYLOADS, profile=Profile.SMOKE), known)
+    assert options.profile is Profile.ACCEPT
+    assert [payload.name for payload in options.payloads] == ["check"]

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rv.accept import avoided
-from rv.accept.avoided import DAY_S, BadNode
+from rv import avoided_nodes
 from rv.accept.failing import admin_text, bad_nodes, cleared
-from rv.accept.folders import cluster_file
 from rv.accept.results import RunResult, Status
+from rv.avoided_nodes import DAY_S, AvoidedNode
+from rv.bundle import acceptance_file
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.planner import plan
-from tests.unit.accept_results import gpu, metric, outcome, run_of
+from tests.unit.accept.made_results import gpu, metric, outcome, run_of
 from tests.unit.planner.clusters import CATALOGUE, FAMILIES, campus, reasons
 
 NOW = 1_800_000_000.0
@@ -31,7 +31,7 @@ def failed(code: str = "wrong_result", status: Status = Status.FAIL) -> RunResul
     return run_of([test], [gpu(0)], status=status)
 
 
-def bad(now: float = NOW, days: int = 7) -> tuple[BadNode, ...]:
+def bad(now: float = NOW, days: int = 7) -> tuple[AvoidedNode, ...]:
     return bad_nodes([failed()], "r1", now, days)
 
 
@@ -70,32 +70,34 @@ def test_another_nodes_fault_is_remembered_for_that_node() -> None:
 
 def test_a_bad_node_is_remembered_for_its_days_and_no_longer() -> None:
     """By this machine's clock."""
-    avoided.update("c", bad(), frozenset(), NOW)
+    avoided_nodes.update("c", bad(), frozenset(), NOW)
 
-    assert [entry.node for entry in avoided.load("c", NOW + 6.9 * DAY_S)] == ["n1"]
-    assert avoided.load("c", NOW + 7.1 * DAY_S) == ()
-    assert avoided.load("other cluster", NOW) == ()
+    assert [entry.node for entry in avoided_nodes.load("c", NOW + 6.9 * DAY_S)] == ["n1"]
+    assert avoided_nodes.load("c", NOW + 7.1 * DAY_S) == ()
+    assert avoided_nodes.load("other cluster", NOW) == ()
 
 
 def test_a_clock_that_is_ahead_avoids_nothing_for_ever() -> None:
     """An entry of the year 2100 is dropped within the most days that there can be."""
-    avoided.update("c", bad(now=NOW + 70 * 365 * DAY_S), frozenset(), NOW)
+    avoided_nodes.update("c", bad(now=NOW + 70 * 365 * DAY_S), frozenset(), NOW)
 
-    (entry,) = avoided.load("c", NOW)
+    (entry,) = avoided_nodes.load("c", NOW)
 
-    assert entry.until <= NOW + avoided.MOST_DAYS * DAY_S
-    assert bad_nodes([failed()], "r1", NOW, 10_000)[0].until <= NOW + avoided.MOST_DAYS * DAY_S
+    assert entry.until <= NOW + avoided_nodes.MOST_DAYS * DAY_S
+    assert (
+        bad_nodes([failed()], "r1", NOW, 10_000)[0].until <= NOW + avoided_nodes.MOST_DAYS * DAY_S
+    )
 
 
 def test_a_node_that_passes_again_is_forgotten() -> None:
     """And the others are kept."""
     entries = bad()
-    avoided.update("c", [*entries, replace(entries[0], node="n2")], frozenset(), NOW)
+    avoided_nodes.update("c", [*entries, replace(entries[0], node="n2")], frozenset(), NOW)
     passed = run_of([outcome("cuda:0", metric(1))], [gpu(0)])
 
-    avoided.update("c", [], cleared([passed]), NOW + 1)
+    avoided_nodes.update("c", [], cleared([passed]), NOW + 1)
 
-    assert [entry.node for entry in avoided.load("c", NOW + 2)] == ["n2"]
+    assert [entry.node for entry in avoided_nodes.load("c", NOW + 2)] == ["n2"]
 
 
 @pytest.mark.parametrize(
@@ -103,16 +105,16 @@ def test_a_node_that_passes_again_is_forgotten() -> None:
 )
 def test_a_broken_memory_avoids_nothing(text: str) -> None:
     """A launch goes on."""
-    path = cluster_file("avoid", "c", ".json")
+    path = acceptance_file("avoid", "c", ".json")
     path.parent.mkdir(parents=True)
     path.write_text(text)
 
-    assert avoided.load("c", NOW) == ()
+    assert avoided_nodes.load("c", NOW) == ()
 
 
 def test_the_key_of_a_cluster_is_no_path(data: Path) -> None:
     """Whatever a cluster is called, its file lies in the folder."""
-    avoided.update("../../x/\x1b[31m", bad(), frozenset(), NOW)
+    avoided_nodes.update("../../x/\x1b[31m", bad(), frozenset(), NOW)
 
     assert [path.parent.name for path in data.rglob("*.json")] == ["avoid"]
 
@@ -174,7 +176,7 @@ def test_the_admins_get_evidence_uuids_and_a_list() -> None:
 
 def test_the_memory_is_plain_json() -> None:
     """For other programs."""
-    avoided.update("c", bad(), frozenset(), NOW)
+    avoided_nodes.update("c", bad(), frozenset(), NOW)
 
-    document = json.loads(cluster_file("avoid", "c", ".json").read_text())
+    document = json.loads(acceptance_file("avoid", "c", ".json").read_text())
     assert document["nodes"][0]["node"] == "n1"

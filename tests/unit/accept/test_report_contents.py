@@ -4,8 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from rv.accept.codes import Action
-from rv.accept.report.compose import compose
-from rv.accept.report.page import Page
+from rv.accept.report.page import Page, compose
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 
 WHEN = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)

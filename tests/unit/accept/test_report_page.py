@@ -8,7 +8,7 @@ import pytest
 
 from rv.accept.report.charts import BarChart, DotChart, LineChart, binary, draw
 from rv.accept.report.write import as_html, as_markdown
-from tests.unit.report_pages import BARS, DOTS, HOSTILE, LINES, page
+from tests.unit.accept.made_pages import BARS, DOTS, HOSTILE, LINES, page
 
 
 class Elements(HTMLParser):

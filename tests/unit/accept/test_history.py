@@ -13,20 +13,25 @@ from typing import Any
 
 import pytest
 
-from rv.accept.baselines import Baselines, load
-from rv.accept.compare import compare
-from rv.accept.export import HEADER, as_csv, as_junit
-from rv.accept.golden import golden
-from rv.accept.history import History, as_jsonl
-from rv.accept.judgement import Earlier, measured_of
+from rv.accept.baselines import Baselines, golden, load
+from rv.accept.export import HEADER, as_csv, as_jsonl, as_junit
+from rv.accept.history import History
 from rv.accept.measurements import Measurement, measurements
-from rv.accept.regression import LEAST_RUNS, Point, change_points, regression
 from rv.accept.results import RunResult, Status
+from rv.accept.run import Earlier, measured_of
 from rv.accept.store import Run, RunRecord
-from rv.accept.trends import sparkline, trends
+from rv.accept.trends import (
+    LEAST_RUNS,
+    Point,
+    change_points,
+    compare,
+    regression,
+    sparkline,
+    trends,
+)
 from rv.errors import RvError
 from tests.bench import roc
-from tests.unit.accept_results import gpu, metric, of_rates, outcome, run_of
+from tests.unit.accept.made_results import gpu, metric, of_rates, outcome, run_of
 
 
 def measured(

@@ -8,7 +8,7 @@ Known: the tensor service's `{server,client}_test_results_*.json`, whose head is
 from collections.abc import Mapping
 from typing import Any, Final
 
-from rv.accept.fields import list_of, object_of, text_of, whole_of
+from rv.accept.untrusted import list_of, object_of, text_of, whole_of
 
 _HEADS: Final = {"test_info": "tests", "server_info": "server", "client_info": "client"}
 _NAMES: Final = {

@@ -1,8 +1,8 @@
 """Reads result files, which are untrusted text, into the values of `rv.accept.results`.
 
 `parse` reads one result: the schema `rv.accept/1`, and the older formats of which it is a superset
-(`rv.accept.older`). `read_file` and `read_folder` do so from disk. Whatever the text is, they give
-a `RunResult` or raise `ResultError`.
+(`rv.accept.legacy_formats`). `read_file` and `read_folder` do so from disk. Whatever the text is,
+they give a `RunResult` or raise `ResultError`.
 """
 
 import ast
@@ -11,18 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from rv.accept.fields import (
-    EMPTY,
-    MAX_ITEMS,
-    list_of,
-    number_of,
-    object_of,
-    plain_of,
-    text_of,
-    time_of,
-    whole_of,
-)
-from rv.accept.older import as_current
+from rv.accept.legacy_formats import as_current
 from rv.accept.results import (
     SCHEMA,
     Device,
@@ -33,6 +22,17 @@ from rv.accept.results import (
     Status,
     TestResult,
     worst,
+)
+from rv.accept.untrusted import (
+    EMPTY,
+    MAX_ITEMS,
+    list_of,
+    number_of,
+    object_of,
+    plain_of,
+    text_of,
+    time_of,
+    whole_of,
 )
 from rv.slurm.text import printable
 

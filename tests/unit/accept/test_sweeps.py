@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
-from rv.accept import sweeps
-from rv.accept.find import find
-from rv.accept.folders import data_folder
+from rv.accept import sweep_state
 from rv.accept.results import Status
 from rv.accept.store import RunRecord, load, records, save
-from rv.accept.sweeps import CHUNK, NodeState, Stage, Sweep, choose_nodes, is_mig, next_nodes
+from rv.accept.sweep_state import (
+    CHUNK,
+    NodeState,
+    Stage,
+    Sweep,
+    choose_nodes,
+    find_run,
+    is_mig,
+    next_nodes,
+)
+from rv.bundle import acceptance_dir
 from rv.errors import RvError
 from rv.models.snapshot import GpuGroup, Node
 
@@ -88,22 +96,22 @@ def test_so_many_jobs_at_once_and_no_more() -> None:
 def test_a_sweep_is_found_again_as_it_was() -> None:
     """By id, by the beginning of one, as the last; of its own cluster only."""
     first, second = swept(W, S), swept(O, sweep_id="sweep-2")
-    sweeps.save(first)
-    sweeps.save(second)
+    sweep_state.save(first)
+    sweep_state.save(second)
 
-    assert sweeps.load("sweep-1", "c") == first
-    assert sweeps.load("last", "c") in (first, second)
+    assert sweep_state.load("sweep-1", "c") == first
+    assert sweep_state.load("last", "c") in (first, second)
     with pytest.raises(RvError, match="no sweep 'last'"):
-        sweeps.load("last", "another")
+        sweep_state.load("last", "another")
 
 
 def test_a_broken_sweep_is_named() -> None:
     """One line."""
-    sweeps.save(swept(W))
-    next(data_folder().rglob("sweep-1.json")).write_text("{")
+    sweep_state.save(swept(W))
+    next(acceptance_dir().rglob("sweep-1.json")).write_text("{")
 
     with pytest.raises(RvError, match=r"sweep-1\.json cannot be read"):
-        sweeps.load("sweep-1", "c")
+        sweep_state.load("sweep-1", "c")
 
 
 RECORD = RunRecord(race_id="abc12345", cluster="c", payloads=("check",), job_id=7, nodes=("n1",))
@@ -123,7 +131,7 @@ def test_a_run_is_kept_and_found_by_id_path_and_as_the_last() -> None:
     """As it was fetched."""
     made = save(RECORD, files())
 
-    for word in ("abc12345", "abc", "last", str(data_folder() / "runs" / "abc12345")):
+    for word in ("abc12345", "abc", "last", str(acceptance_dir() / "runs" / "abc12345")):
         assert load(word) == made
     assert [record.race_id for record in records()] == ["abc12345"]
     with pytest.raises(RvError, match="is no run here"):
@@ -161,9 +169,9 @@ def test_a_sweep_is_one_run_with_a_row_for_each_node() -> None:
         NodeState(node="n3", stage=O, race="gone0000"),
         NodeState(node="n4", stage=S, race="abc12345"),
     )
-    sweeps.save(replace(swept(), nodes=nodes))
+    sweep_state.save(replace(swept(), nodes=nodes))
 
-    run = find("sweep-1")
+    run = find_run("sweep-1")
 
     assert [(r.hostname, r.status) for r in run.results] == [
         ("n1", Status.PASS), ("n2", Status.ERROR), ("n3", Status.ERROR), ("n4", Status.ERROR),

@@ -1,0 +1,143 @@
+"""An acceptance run whose race has ended: fetch its results, keep them, judge them, remember."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rv import avoided_nodes
+from rv.accept.baselines import baselines_for
+from rv.accept.collect import patterns
+from rv.accept.failing import bad_nodes, cleared
+from rv.accept.history import History, history
+from rv.accept.judge import Judge
+from rv.accept.measurements import Measurement, measurements
+from rv.accept.results import Status
+from rv.accept.store import Run, RunRecord, save
+from rv.accept.sweep_state import find_run
+from rv.accept.trends import Comparison, Point, compare, points_of
+from rv.accept.verdict import exit_code
+from rv.avoided_nodes import AvoidedNode
+from rv.models.race import RaceStatus
+from rv.slurm.hostlist import expand
+from rv.transport import Transport
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Conclusion:
+    """A run judged; `avoided` are the nodes found bad, `notes` what changed, in sentences."""
+
+    run: Run
+    avoided: tuple[AvoidedNode, ...]
+    notes: tuple[str, ...]
+
+    def exit_code(self, *, strict: bool, skip: int) -> int:
+        """Give the exit code of the run's verdict; see `rv.accept.verdict`."""
+        return exit_code(self.run.results, strict=strict, skip=skip)
+
+
+def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -> Conclusion:
+    """Judge a run, add it to the history, and write down which nodes to avoid from now on.
+
+    Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
+    """
+    history().add(measured_of(fetched))
+    run = judged(fetched)
+    bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days)
+    good = cleared(run.results)
+    before = avoided_nodes.load(run.record.cluster, now_s)
+    recovered = [entry.node for entry in before if entry.node in good]
+    if bad or recovered:
+        avoided_nodes.update(run.record.cluster, bad, good, now_s)
+    notes = [f"{entry.node} {entry.reason}" for entry in bad]
+    notes += [f"{node} is good again, and no longer avoided" for node in recovered]
+    return Conclusion(run=run, avoided=bad, notes=tuple(notes))
+
+
+def fetch(
+    status: RaceStatus, payloads: tuple[str, ...], profile: str, label: str, transport: Transport
+) -> Run:
+    """Bring a race's results to this machine and keep them."""
+    record = record_of(status, payloads, profile, label)
+    names = patterns(record.payloads, len(record.nodes))
+    return save(record, transport.read_tree(f"{status.race.directory}/results", names))
+
+
+def record_of(status: RaceStatus, payloads: tuple[str, ...], profile: str, label: str) -> RunRecord:
+    """Describe a race for whoever reads its results later."""
+    race, claim = status.race, status.claim
+    ended = f"the race {status.state}" + (f": {status.why}" if status.why else "")
+    record = RunRecord(
+        race_id=race.race_id,
+        cluster=race.cluster,
+        label=label,
+        profile=profile,
+        payloads=payloads,
+        submitted_at=race.submitted_at,
+        nodes=race.request.only_nodes if race.request else (),
+        ended=ended,
+    )
+    if claim is None:
+        return record
+    winner = race.winner(claim)
+    return replace(
+        record,
+        asked=f"{winner.gpus} x {winner.gpu or 'no GPU'}" if winner else "",
+        gpu=winner.gpu if winner else "",
+        started_at=claim.started_at,
+        job_id=claim.job_id,
+        restart=claim.restart,
+        nodes=expand(claim.nodes),
+    )
+
+
+def judged(run: Run) -> Run:
+    """Judge a run by the baselines and the history of this machine.
+
+    Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
+    """
+    record = run.record
+    judge = Judge(
+        baselines=baselines_for(record.cluster),
+        past=Earlier(history(), record.race_id).points,
+        run=record.race_id,
+        cluster=record.cluster,
+        time=record.started_at or record.submitted_at,
+    )
+    return replace(run, results=judge.judge(run.results))
+
+
+def measured_of(run: Run) -> Sequence[Measurement]:
+    """Give every number of a run whose payload neither failed nor injected a fault."""
+    record = run.record
+    time_s = record.started_at or record.submitted_at
+    return [
+        measured
+        for result in run.results
+        if result.status in (Status.PASS, Status.WARN) and "--inject" not in result.argv
+        for measured in measurements(result, record.race_id, record.cluster, time_s)
+    ]
+
+
+def compare_runs(before: str, after: str) -> Comparison:
+    """Compare two runs, each named as `find_run` takes it."""
+    first, second = find_run(before), find_run(after)
+    return compare(measured_of(first), measured_of(second), (first.results, second.results))
+
+
+class Earlier:
+    """What was measured in other runs, read once for each GPU and payload."""
+
+    def __init__(self, kept: History, run: str) -> None:
+        self._kept, self._run = kept, run
+        self._rows: dict[tuple[str, ...], tuple[Measurement, ...]] = {}
+
+    def points(self, measured: Measurement) -> Sequence[Point]:
+        """Give earlier values of the same device, measured in the same way."""
+        gpu = measured.gpu_uuid
+        asked = (gpu, "" if gpu else measured.node, measured.payload)
+        if asked not in self._rows:
+            self._rows[asked] = self._kept.all(gpu=gpu, node=asked[1], payload=measured.payload)
+        return points_of(
+            row
+            for row in self._rows[asked]
+            if row.run != self._run and row.key == measured.key and row.subject == measured.subject
+        )

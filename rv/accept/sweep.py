@@ -1,0 +1,249 @@
+"""Sweep nodes: one exclusive job on each, so many at once, until each has reported or cannot.
+
+The state is written after each step (`rv.accept.sweep_state`), so that a sweep that was cut off
+goes on from there.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Final
+
+from rv.accept import sweep_state
+from rv.accept.catalogue import PAYLOADS, Payload, Profile, Starts
+from rv.accept.command import command
+from rv.accept.run import Conclusion, conclude, fetch
+from rv.accept.sweep_state import CHUNK, NodeState, Stage, Sweep, results_of
+from rv.avoided_nodes import DAYS
+from rv.errors import ErrorKind, RvError
+from rv.models.race import RaceStatus, StateFiles
+from rv.models.request import Request
+from rv.models.site import Site
+from rv.models.snapshot import Node, Snapshot
+from rv.race.directory import load_race, load_state_files
+from rv.race.watch import Sink
+from rv.workflow import launch as flow
+from rv.workflow.cluster import Cluster
+from rv.workflow.races import list_races, stop_races
+
+_FIRST_PAUSE_S: Final = 2.0
+_LONGEST_PAUSE_S: Final = 20.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepOptions:
+    """What to run on which nodes; `max_jobs` are in the queue at once.
+
+    `nodes`, `partitions` and `states` choose nodes, none of them all that have GPUs. Slurm drops a
+    job that cannot end within `deadline`. A node that fails is avoided for `avoid_days`. `faults`
+    are injected into every payload.
+    """
+
+    payloads: Sequence[Payload]
+    profile: Profile
+    nodes: Sequence[str] = ()
+    partitions: Sequence[str] = ()
+    states: Sequence[str] = ()
+    deadline: timedelta | None = None
+    max_jobs: int = CHUNK
+    avoid_days: int = DAYS
+    faults: Sequence[str] = ()
+
+
+def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
+    """Choose the nodes of a new sweep and keep its state.
+
+    Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
+    """
+    members = {partition.name: partition.nodes for partition in snapshot.partitions}
+    nodes = sweep_state.choose_nodes(
+        snapshot.nodes,
+        options.nodes,
+        {name: members.get(name, ()) for name in options.partitions},
+        options.states,
+    )
+    sweep = Sweep(
+        sweep_id=f"sweep-{secrets.token_hex(4)}",
+        cluster=cluster.key,
+        profile=options.profile,
+        payloads=tuple(payload.name for payload in options.payloads),
+        begun_at=time.time(),
+        nodes=tuple(NodeState(node=node.name) for node in nodes),
+    )
+    sweep_state.save(sweep)
+    return sweep
+
+
+def as_begun(options: SweepOptions, sweep: Sweep) -> SweepOptions:
+    """Give the options of a sweep that goes on: it runs on the other nodes what it began with."""
+    payloads = [payload for payload in PAYLOADS if payload.name in sweep.payloads]
+    return replace(options, profile=Profile(sweep.profile), payloads=payloads)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweeper:
+    """Runs the jobs of a sweep.
+
+    `base` is the request that each node's is made of, `sink` hears of submissions, and `say` of
+    nodes that are left out.
+    """
+
+    options: SweepOptions
+    base: Request
+    cluster: Cluster
+    snapshot: Snapshot
+    workdir: str
+    environment: Mapping[str, str]
+    site: Site
+    sink: Sink
+    say: Callable[[str], None]
+
+    def conclude(self, sweep: Sweep) -> Conclusion:
+        """Sweep the nodes that are left, then judge the results of all against each other."""
+        run = results_of(self.run(sweep), self.cluster.label)
+        return conclude(run, time.time(), self.options.avoid_days)
+
+    def run(self, sweep: Sweep) -> Sweep:
+        """Sweep until every node is over or left out."""
+        sweep = self._recover_unsent(sweep)
+        pause_s = _FIRST_PAUSE_S
+        while not sweep.is_over:
+            sweep = self._submit(sweep)
+            over_before = len(sweep.at(Stage.OVER))
+            sweep = self._observe(sweep)
+            if sweep.is_over:
+                break
+            has_moved = len(sweep.at(Stage.OVER)) > over_before
+            pause_s = _FIRST_PAUSE_S if has_moved else min(pause_s * 1.5, _LONGEST_PAUSE_S)
+            time.sleep(pause_s)
+        return sweep
+
+    def _recover_unsent(self, sweep: Sweep) -> Sweep:
+        """Let a node wait again whose race was staged and never sent."""
+        for node in sweep.at(Stage.SENT):
+            directory = self._directory(node.race)
+            race = load_race(directory, self.cluster.transport)
+            files = load_state_files(race, self.cluster.transport) if race else StateFiles()
+            if not (files.sent or files.job_ids or files.refused):
+                self.cluster.transport.remove(directory)
+                sweep = sweep.with_node(replace(node, stage=Stage.WAITING, race=""))
+        return sweep
+
+    def _directory(self, race: str) -> str:
+        return f"{self.cluster.race_root}/{race}"
+
+    def _submit(self, sweep: Sweep) -> Sweep:
+        """Send the next nodes' jobs; where a limit is full, wait for those in the queue."""
+        for node in sweep_state.next_nodes(sweep, self.options.max_jobs):
+            sweep = self._send(sweep, node)
+            if node in sweep.at(Stage.WAITING):
+                break
+        return sweep
+
+    def _send(self, sweep: Sweep, node: NodeState) -> Sweep:
+        """Send one node's job; its race is written first, so that it is found in any case."""
+        try:
+            launch = self._prepare(node.node)
+        except RvError as error:
+            return self._leave_out(sweep, node, error.message)
+        has_sent = bool(sweep.at(Stage.SENT))
+        race = launch.facts.race_id
+        sweep = _keep(sweep, replace(node, stage=Stage.SENT, race=race))
+        try:
+            flow.start(launch, self.cluster, self.sink, detached=True)
+        except RvError as error:
+            if error.kind is not ErrorKind.LIMIT or not has_sent:
+                return self._leave_out(sweep, node, error.message)
+            self.cluster.transport.remove(self._directory(race))  # Slurm took none of its jobs
+            return _keep(sweep, replace(node, stage=Stage.WAITING, race=""))
+        return sweep
+
+    def _prepare(self, node: str) -> flow.Launch:
+        """Plan one node's job on the sweep's own snapshot: one probe is enough for all."""
+        answer: Future[Snapshot] = Future()
+        answer.set_result(self.snapshot)
+        cluster = replace(self.cluster, answer=answer)
+        request = node_request(self.base, _node_of(self.snapshot, node), node, self.options)
+        return flow.prepare(
+            request, cluster, self.workdir, self.environment, time.time(), self.site
+        )
+
+    def _leave_out(self, sweep: Sweep, node: NodeState, why: str) -> Sweep:
+        """Write down why a node has no job."""
+        self.say(f"{node.node}: not run: {why}")
+        return _keep(sweep, replace(node, stage=Stage.LEFT_OUT, race="", why=why))
+
+    def _observe(self, sweep: Sweep) -> Sweep:
+        """See what has ended, with one question for all races."""
+        nodes = sweep.at(Stage.SENT)
+        if not nodes:
+            return sweep
+        races = {status.race.race_id: status for status in list_races(self.cluster, time.time())}
+        for node in nodes:
+            changed = self._state_now(node, races.get(node.race))
+            if changed is not node:
+                sweep = _keep(sweep, changed)
+        return sweep
+
+    def _state_now(self, node: NodeState, status: RaceStatus | None) -> NodeState:
+        if status is None:
+            return replace(node, stage=Stage.LEFT_OUT, why="its race directory was deleted")
+        if status.state.is_over:
+            payloads = payloads_for(_node_of(self.snapshot, node.node), self.options.payloads)
+            names = tuple(payload.name for payload in payloads)
+            fetch(status, names, self.options.profile, self.cluster.label, self.cluster.transport)
+            return replace(node, stage=Stage.OVER, why=status.why)
+        waited_s = time.time() - status.race.submitted_at
+        patience = self.base.wait_timeout
+        if patience and not status.claim and waited_s > patience.total_seconds():
+            stop_races([status.race], self.cluster)
+            why = f"did not start: {status.why or 'no reason is known'}"
+            self.say(f"{node.node}: {why}")
+            return replace(node, stage=Stage.LEFT_OUT, why=why)
+        return node
+
+
+def _keep(sweep: Sweep, node: NodeState) -> Sweep:
+    """Write a node's new state."""
+    sweep = sweep.with_node(node)
+    sweep_state.save(sweep)
+    return sweep
+
+
+def _node_of(snapshot: Snapshot, name: str) -> Node | None:
+    return next((node for node in snapshot.nodes if node.name == name), None)
+
+
+def payloads_for(node: Node | None, payloads: Sequence[Payload]) -> Sequence[Payload]:
+    """Give what a node can run: MIG slices cannot talk to each other, so nothing collective."""
+    if node is None or not sweep_state.is_mig(node):
+        return payloads
+    return [payload for payload in payloads if payload.starts is Starts.NODE]
+
+
+def node_request(base: Request, node: Node | None, name: str, options: SweepOptions) -> Request:
+    """Ask for the whole of one node, as soon as it can be had; on a MIG node for one slice."""
+    sbatch = [*base.sbatch, ("nodelist", name)]
+    is_mig = node is not None and sweep_state.is_mig(node)
+    gpus = base.gpus
+    if is_mig:
+        gpus = 1
+    elif node is not None:
+        gpus = max((group.total for group in node.gpus), default=0)
+    if not is_mig:
+        sbatch.append(("exclusive", ""))
+    if options.deadline:
+        sbatch.append(("deadline", f"now+{round(options.deadline.total_seconds())}"))
+    return replace(
+        base,
+        gpus=gpus,
+        mig=is_mig,
+        only_nodes=(name,),
+        max_submissions=1,
+        command=command(payloads_for(node, options.payloads), options.profile, options.faults),
+        sbatch=tuple(sbatch),
+        wait_timeout=None,
+    )

@@ -1,0 +1,94 @@
+"""Nodes that plans avoid for some days, with why and until when: one JSON file for each cluster.
+
+`rv accept` writes the file, every launch reads it, and neither knows more of the other. It lies on
+this machine and is replaced whole. Times are seconds since the epoch by this machine's clock; no
+entry counts for longer than `MOST_DAYS` from now, whatever a clock that was ahead wrote.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rv.bundle import acceptance_file
+from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
+from rv.slurm.text import printable
+
+DAYS: Final = 7
+MOST_DAYS: Final = 90
+DAY_S: Final = 86400.0
+_MOST_EVIDENCE: Final = 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AvoidedNode:
+    """A node that failed; `run` names the acceptance run, `uuids` its bad GPUs."""
+
+    node: str
+    since: float
+    until: float
+    run: str
+    evidence: tuple[str, ...] = ()
+    uuids: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """Say in a sentence why no job is sent to the node."""
+        day = f"{datetime.fromtimestamp(self.until, tz=UTC):%Y-%m-%d}"
+        what = self.evidence[0] if self.evidence else "acceptance failed"
+        return f"failed acceptance ({what}); avoided until {day}, --no-avoid asks for it"
+
+
+def reasons(cluster: str, now_s: float) -> Mapping[str, str]:
+    """Give the planner each avoided node of a cluster with its reason."""
+    return {entry.node: entry.reason for entry in load(cluster, now_s)}
+
+
+def load(cluster: str, now_s: float) -> tuple[AvoidedNode, ...]:
+    """Read the nodes of a cluster that are avoided now; a file that cannot be read avoids none."""
+    try:
+        document = json.loads(acceptance_file("avoid", cluster, ".json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return ()
+    items = document.get("nodes") if isinstance(document, dict) else None
+    entries = [_read_entry(item, now_s) for item in (items if isinstance(items, list) else [])]
+    return tuple(entry for entry in entries if entry and entry.until > now_s)
+
+
+def update(cluster: str, bad: Sequence[AvoidedNode], good: frozenset[str], now_s: float) -> None:
+    """Add the nodes that failed and remove those that are good again.
+
+    Raises `RvError(STAGE)` where this machine's disk does not take the file.
+    """
+    entries = {entry.node: entry for entry in load(cluster, now_s) if entry.node not in good}
+    entries |= {entry.node: entry for entry in bad}
+    nodes = [
+        asdict(entry) | {"evidence": entry.evidence[:_MOST_EVIDENCE]} for entry in entries.values()
+    ]
+    path = acceptance_file("avoid", cluster, ".json")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, json.dumps({"nodes": nodes}, indent=1))
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RvError(ErrorKind.STAGE, f"cannot remember bad nodes: {why}, on {path}") from error
+
+
+def _read_entry(item: Any, now_s: float) -> AvoidedNode | None:
+    """Read one entry of the file; None for what is none."""
+    try:
+        since, until = float(item.get("since", 0.0)), float(item["until"])
+        entry = AvoidedNode(
+            node=printable(item["node"]),
+            since=min(max(since, 0.0), now_s) if math.isfinite(since) else 0.0,
+            until=min(until, now_s + MOST_DAYS * DAY_S),
+            run=printable(item.get("run", "")),
+            evidence=tuple(printable(line) for line in item.get("evidence", ())),
+            uuids=tuple(printable(uuid) for uuid in item.get("uuids", ())),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+        return None
+    return entry if entry.node and math.isfinite(entry.until) else None
