@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Final
 
 from rv.models.plan import Strategy
-from rv.models.request import Request
 from rv.models.site import Price, Site
 from rv.models.snapshot import ClusterConfig, Node, Partition, Snapshot
 from rv.planner.catalogue import Catalogue, mig_profile
@@ -15,12 +14,12 @@ from rv.planner.inventory import Pool
 
 WEIGHTS: Final = "TRESBillingWeights"
 _SECONDS_PER_HOUR: Final = 3600
-_OF_A_NODE: Final = ("cpu", "mem", "node")
+_ON_NODES: Final = ("cpu", "mem", "node")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cost:
-    """A job's cost in the site's unit, and who says so; None and "" where nobody does."""
+    """A job's cost in the site's unit, and what sets the price; None and "" where nothing does."""
 
     amount: float | None = None
     priced_by: str = ""
@@ -39,10 +38,10 @@ class Tariff:
         The table wins where it has the pool's model.
         """
         hours = duration.total_seconds() / _SECONDS_PER_HOUR
-        listed = self.prices.get(pool.model.name)
-        if listed:
-            whole = listed.per_gpu_hour * amounts.get("gres/gpu", 0) * hours
-            return Cost(amount=round(whole, 2), priced_by=listed.origin)
+        price = self.prices.get(pool.model.name)
+        if price:
+            total = price.per_gpu_hour * amounts.get("gres/gpu", 0) * hours
+            return Cost(amount=round(total, 2), priced_by=price.origin)
         if not pool.partition.billing_weights:
             return Cost()
         rate = billing(pool.partition, pool.gres_type, amounts, self.config.priority_flags)
@@ -62,18 +61,21 @@ def billing(
     and the rest (slurm.conf(5)). Weights of `mem` are per MiB here. A typed weight counts where the
     job names that type.
     """
-    typed = f"gres/gpu:{gres_type}".lower()
-    known = {**amounts, typed: amounts.get("gres/gpu", 0)} if gres_type else amounts
-    weighted = {name: known.get(name, 0) * weight for name, weight in partition.billing_weights}
-    largest = [part for name, part in weighted.items() if _competes(name, priority_flags)]
-    return max(largest, default=0.0) + sum(
-        part for name, part in weighted.items() if not _competes(name, priority_flags)
-    )
+    if gres_type:
+        amounts = {**amounts, f"gres/gpu:{gres_type}".lower(): amounts.get("gres/gpu", 0)}
+    largest = added = 0.0
+    for name, weight in partition.billing_weights:
+        billed = amounts.get(name, 0) * weight
+        if _only_largest_counts(name, priority_flags):
+            largest = max(largest, billed)
+        else:
+            added += billed
+    return largest + added
 
 
-def _competes(tres: str, priority_flags: frozenset[str]) -> bool:
-    """Whether only the largest of this resource and its like is billed."""
-    if tres in _OF_A_NODE:
+def _only_largest_counts(tres: str, priority_flags: frozenset[str]) -> bool:
+    """Whether of this resource and others such only the largest is billed."""
+    if tres in _ON_NODES:
         return bool(priority_flags & {"MAX_TRES", "MAX_TRES_GRES"})
     return tres.startswith("gres/") and "MAX_TRES" in priority_flags
 
@@ -91,31 +93,31 @@ def whole_nodes(nodes: tuple[Node, ...], memory_mib: int) -> dict[str, int]:
     }
 
 
-def too_dear(strategy: Strategy, request: Request, unit: str) -> str:
-    """Say why a strategy may not be paid for under `--max-cost`; "" where it may."""
-    most = request.max_cost
-    if most is None:
+def too_expensive(strategy: Strategy, max_cost: float | None, unit: str) -> str:
+    """Say why `--max-cost` does not allow a strategy; "" where it does, or none is given."""
+    if max_cost is None:
         return ""
     if strategy.cost is None:
         return (
-            f"nobody prices it: no price of {strategy.gpu} in a configuration file, no {WEIGHTS}"
+            f"it has no price: none of {strategy.gpu} in a configuration file, no {WEIGHTS}"
             f" of partition {strategy.partition}, and --max-cost is given"
         )
-    named = f" {unit}" if unit else ""
-    dear = f"costs {strategy.cost:.2f}{named}, above --max-cost {most:g}"
-    return dear if strategy.cost > most else ""
+    if strategy.cost <= max_cost:
+        return ""
+    unit_name = f" {unit}" if unit else ""
+    return f"costs {strategy.cost:.2f}{unit_name}, above --max-cost {max_cost:g}"
 
 
 def unknown_prices(site: Site, snapshot: Snapshot, catalogue: Catalogue) -> tuple[str, ...]:
-    """Say which prices are of no GPU model that rv knows or the cluster has: slips of the pen."""
-    doubtful = [n for n in site.prices if n not in catalogue.models and not mig_profile(n)]
-    if not doubtful:
+    """Say which prices are of no GPU model that rv knows or the cluster has: likely misspelt."""
+    if not site.prices:
         return ()
-    here = {group.type for node in snapshot.nodes for group in node.gpus}
+    present = {group.type for node in snapshot.nodes for group in node.gpus}
     notes = []
-    for name in doubtful:
-        if name not in here:
-            near = nearest(name, (*here, *catalogue.models))
-            meant = f"; did you mean {near}?" if near else ""
-            notes.append(f"{site.prices[name].origin}: no GPU model is called {name!r}{meant}")
+    for name, price in site.prices.items():
+        if name in catalogue.models or name in present or mig_profile(name):
+            continue
+        near = nearest(name, (*present, *catalogue.models))
+        hint = f"; did you mean {near}?" if near else ""
+        notes.append(f"{price.origin}: no GPU model is called {name!r}{hint}")
     return tuple(notes)

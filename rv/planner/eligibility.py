@@ -1,4 +1,9 @@
-"""Which nodes can serve a request: their states, reservations, and expressions of node features."""
+"""Which nodes are eligible for a request: by state, name, reservation, and node features.
+
+Constraints have Slurm's forms: `a&b`, `a|b`, `(a|b)&c`, read from the left; `[a|b]`, all nodes from
+one of them; `a*2` and `[a*2&b*1]`, at least so many nodes with each. Tried on 22.05: a count in
+brackets says nothing of the job's other nodes, and brackets do not go with anything beside them.
+"""
 
 import re
 from collections import Counter
@@ -15,9 +20,9 @@ from rv.models.snapshot import Node, Snapshot
 ASLEEP: Final = "powered down"
 
 _RESERVED: Final = "reserved"
-_MAINTAINED: Final = "in maintenance"
-_SILENT: Final = "in an unknown state"
-_LOST: Final = {
+_MAINTENANCE: Final = "in maintenance"
+_UNKNOWN: Final = "in an unknown state"
+_UNUSABLE: Final = {
     "DOWN": "down",
     "DRAIN": "drained",
     "DRAINED": "drained",
@@ -25,7 +30,7 @@ _LOST: Final = {
     "ERROR": "down",
     "FAIL": "failing",
     "FAILING": "failing",
-    "MAINT": _MAINTAINED,
+    "MAINT": _MAINTENANCE,
     "RESERVED": _RESERVED,
     "NOT_RESPONDING": "not responding",
     "NO_RESPOND": "not responding",
@@ -37,87 +42,18 @@ _LOST: Final = {
     "REBOOT_REQUESTED": "rebooting",
     "REBOOT_ISSUED": "rebooting",
     "FUTURE": "not there yet",
-    "UNKNOWN": _SILENT,
-    "UNK": _SILENT,
+    "UNKNOWN": _UNKNOWN,
+    "UNK": _UNKNOWN,
 }
-_PASSING: Final = frozenset(
+"""Slurm's states of nodes that take no jobs, with what reasons call them."""
+
+_TRANSIENT: Final = frozenset(
     {
         "COMPLETING", "POWERING_UP", "POWER_UP", "BLOCKED", "PERFCTRS",
         "POWERED_DOWN", "POWER_DOWN", "POWERING_DOWN",
     }
 )  # fmt: skip
 _SETTLED: Final = frozenset({"IDLE", "MIXED", "ALLOCATED"})
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Offer:
-    """Which nodes a request may have: those it avoids are out, and what it asks for is in.
-
-    `failing` are nodes that acceptance found bad, `wanted` the only ones it asks for, None for any.
-    `reserved` are the nodes of the reservation it names, None where it names none. `tolerated`
-    are reasons of lost nodes that do not count.
-    """
-
-    avoided: frozenset[str] = frozenset()
-    failing: frozenset[str] = frozenset()
-    wanted: frozenset[str] | None = None
-    reserved: frozenset[str] | None = None
-    tolerated: frozenset[str] = frozenset()
-
-    def lost_because(self, node: Node) -> str:
-        """Say why no job can be sent to a node ("drained"); "" where one can."""
-        if node.name in self.failing:
-            return "failing acceptance"
-        if node.name in self.avoided:
-            return "excluded"
-        if self.wanted is not None and node.name not in self.wanted:
-            return "not asked for"
-        if self.reserved is not None and node.name not in self.reserved:
-            return "outside the reservation"
-        words = [_LOST[state] for state in sorted(node.states) if state in _LOST]
-        return next((word for word in words if word not in self.tolerated), "")
-
-
-def offer(request: Request, snapshot: Snapshot, failing: Iterable[str] = ()) -> Offer:
-    """Read from a request and a snapshot which nodes may be had; `failing` ones may not."""
-    tolerated = set()
-    if request.power_up:
-        tolerated.add(ASLEEP)
-    if _has_just_started(snapshot):
-        tolerated.add(_SILENT)
-    reserved = None
-    if request.reservations:
-        tolerated |= {_RESERVED, _MAINTAINED}
-        named = (r for r in snapshot.reservations if r.name in request.reservations)
-        reserved = frozenset(name for reservation in named for name in reservation.nodes)
-    return Offer(
-        avoided=frozenset(request.exclude_nodes),
-        failing=frozenset(failing),
-        wanted=frozenset(request.only_nodes) if request.only_nodes else None,
-        reserved=reserved,
-        tolerated=frozenset(tolerated),
-    )
-
-
-def _has_just_started(snapshot: Snapshot) -> bool:
-    """Whether the controller may still wait for its nodes' first word: none of them is lost yet."""
-    booted = snapshot.config.booted_at
-    return booted is not None and snapshot.taken_at - booted < snapshot.config.slurmd_timeout
-
-
-def is_settled(node: Node) -> bool:
-    """Whether what the node holds now says what it will hold: no job is just coming or going.
-
-    Nor is the node: nobody knows how long it takes to power up.
-    """
-    return bool(node.states & _SETTLED) and not node.states & _PASSING
-
-
-def count_losses(reasons: Iterable[str]) -> str:
-    """Count the reasons of lost nodes, as in "2 drained, 1 down"."""
-    counts = Counter(reasons)
-    return ", ".join(f"{counts[reason]} {reason}" for reason in sorted(counts))
-
 
 _NAME: Final = r"[A-Za-z0-9_.:=/-]+"
 _CHAIN: Final = rf"{_NAME}(?:[&|]{_NAME})*"
@@ -132,7 +68,96 @@ Features = frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Choice:
+class NodeFilter:
+    """Which nodes a request may have.
+
+    `failing` are nodes that acceptance found bad, `excluded` those the user excludes, `only` the
+    only ones asked for, and `reserved` those of the reservation it names; None for any. `tolerated`
+    are reasons of unusable nodes that do not count.
+    """
+
+    excluded: frozenset[str] = frozenset()
+    failing: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+    reserved: frozenset[str] | None = None
+    tolerated: frozenset[str] = frozenset()
+
+    def why_unusable(self, node: Node) -> str:
+        """Say why no job can be sent to a node ("drained"); "" where one can."""
+        if node.name in self.failing:
+            return "failing acceptance"
+        if node.name in self.excluded:
+            return "excluded"
+        if self.only is not None and node.name not in self.only:
+            return "not asked for"
+        if self.reserved is not None and node.name not in self.reserved:
+            return "outside the reservation"
+        return self._state_reason(node)
+
+    def _state_reason(self, node: Node) -> str:
+        for state in sorted(node.states):
+            reason = _UNUSABLE.get(state, "")
+            if reason and reason not in self.tolerated:
+                return reason
+        return ""
+
+
+def node_filter(request: Request, snapshot: Snapshot, failing: Iterable[str] = ()) -> NodeFilter:
+    """Read from a request and a snapshot which nodes may be had; `failing` ones may not."""
+    tolerated = set()
+    if request.power_up:
+        tolerated.add(ASLEEP)
+    if _has_just_started(snapshot):
+        tolerated.add(_UNKNOWN)
+    reserved = None
+    if request.reservations:
+        tolerated |= {_RESERVED, _MAINTENANCE}
+        usable = (r for r in snapshot.reservations if r.name in request.reservations)
+        reserved = frozenset(name for reservation in usable for name in reservation.nodes)
+    return NodeFilter(
+        excluded=frozenset(request.exclude_nodes),
+        failing=frozenset(failing),
+        only=frozenset(request.only_nodes) if request.only_nodes else None,
+        reserved=reserved,
+        tolerated=frozenset(tolerated),
+    )
+
+
+def _has_just_started(snapshot: Snapshot) -> bool:
+    """Whether the controller may still wait for its nodes to register: none of them is lost yet."""
+    booted = snapshot.config.booted_at
+    return booted is not None and snapshot.taken_at - booted < snapshot.config.slurmd_timeout
+
+
+def failing_nodes(request: Request, snapshot: Snapshot, site: Site) -> tuple[Exclusion, ...]:
+    """Return the nodes to avoid because they failed, each with the reason.
+
+    A node that the user excludes, or asks for by name, is the user's decision.
+    """
+    if request.no_avoid:
+        return ()
+    decided = {*request.exclude_nodes, *request.only_nodes}
+    present = {node.name for node in snapshot.nodes} - decided
+    names = sorted(present & site.avoided.keys())
+    return tuple(Exclusion(what=name, reason=site.avoided[name]) for name in names)
+
+
+def is_settled(node: Node) -> bool:
+    """Whether what the node holds now says what it will hold: no job just starts or ends there.
+
+    Nor does the node itself power up or down, which takes a time that Slurm does not say.
+    """
+    return bool(node.states & _SETTLED) and not node.states & _TRANSIENT
+
+
+def count_reasons(reasons: Iterable[str]) -> str:
+    """Count the reasons of unusable nodes, as in "2 drained, 1 down"."""
+    counts = Counter(reasons)
+    return ", ".join(f"{counts[reason]} {reason}" for reason in sorted(counts))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constraint:
     """One way to meet a constraint: Slurm's spelling, and how many nodes must have what.
 
     Without `counts` every node must meet the text. `exact`: the counts are all of the job's nodes.
@@ -144,45 +169,46 @@ class Choice:
 
     def allows(self, features: Features) -> bool:
         """Whether a node may be among the job's."""
-        return not self.text or bool(self.counts) or holds(self.text, features)
+        return not self.text or bool(self.counts) or meets(features, self.text)
 
-    def too_few(self, nodes: Iterable[Features], layout_nodes: int) -> str:
+    def shortage(self, nodes: Iterable[Features], layout_nodes: int) -> str:
         """Say which count the nodes, or the layout, cannot meet; "" where all can be met."""
         every = list(nodes)
         asked = sum(count for _, count in self.counts)
         if asked > layout_nodes or (self.exact and asked < layout_nodes):
             return f"the constraint counts {asked} nodes, the layout has {layout_nodes}"
         for expression, count in self.counts:
-            found = sum(holds(expression, features) for features in every)
-            if found < count:
-                return f"{count} nodes with {expression} asked, there are {found}"
+            present = sum(meets(features, expression) for features in every)
+            if present < count:
+                return f"{count} nodes with {expression} asked, there are {present}"
         return ""
 
-    def within(self, constraint: str) -> "Choice | None":
-        """Return the choice among nodes that meet another constraint too; None for no such form."""
-        if not constraint:
+    def combined_with(self, expression: str) -> "Constraint | None":
+        """Return the constraint for nodes that meet an expression too; None for no such form."""
+        if not expression:
             return self
         if not self.counts:
-            return replace(self, text=_both(self.text, constraint) if self.text else constraint)
-        counts = [(_chained(expression, constraint), count) for expression, count in self.counts]
-        if not all(expression for expression, _ in counts):
+            both = _joined(self.text, expression) if self.text else expression
+            return replace(self, text=both)
+        counts = [(_joined_plainly(counted, expression), count) for counted, count in self.counts]
+        if not all(counted for counted, _ in counts):
             return None
-        text = "&".join(f"({expression})*{count}" for expression, count in counts)
-        return Choice(text=f"[{text}]", counts=tuple(counts), exact=True)
+        text = "&".join(f"({counted})*{count}" for counted, count in counts)
+        return Constraint(text=f"[{text}]", counts=tuple(counts), exact=True)
 
 
-def choices(text: str) -> tuple[Choice, ...]:
+def parse_constraint(text: str) -> tuple[Constraint, ...]:
     """Return the ways to meet a constraint; one that allows all for "".
 
     Raises `RvError(USAGE)` for what is no expression.
     """
     if not text or _EXPRESSION.fullmatch(text):
-        return (Choice(text=text),)
+        return (Constraint(text=text),)
     if _COUNTS.fullmatch(text) or _COUNTED.fullmatch(text):
-        found = _COUNTED.findall(text)
-        return (Choice(text=text, counts=tuple((part, int(count)) for part, count in found)),)
+        counts = tuple((part, int(count)) for part, count in _COUNTED.findall(text))
+        return (Constraint(text=text, counts=counts),)
     if _ONE_OF.fullmatch(text):
-        return tuple(Choice(text=part) for part in _alternatives(text[1:-1]))
+        return tuple(Constraint(text=part) for part in _alternatives(text[1:-1]))
     raise RvError(
         ErrorKind.USAGE,
         f"{text!r} is no constraint",
@@ -190,59 +216,47 @@ def choices(text: str) -> tuple[Choice, ...]:
     )
 
 
-def holds(expression: str, features: Features) -> bool:
+def meets(features: Features, expression: str) -> bool:
     """Whether a node with these features meets an expression without counts."""
-    met, operator = True, "&"
+    result, operator = True, "&"
     for part in _PARTS.findall(expression):
         if part in ("&", "|"):
             operator = part
         elif operator == "&":
-            met = met and _has(part, features)
+            result = result and _has(features, part)
         else:
-            met = met or _has(part, features)
-    return met
+            result = result or _has(features, part)
+    return result
+
+
+def _has(features: Features, part: str) -> bool:
+    return meets(features, part[1:-1]) if part.startswith("(") else part in features
 
 
 def feature_names(text: str) -> tuple[str, ...]:
-    """Return the features that an expression names."""
+    """Return the features that a constraint names."""
     return tuple(re.findall(_NAME, re.sub(r"\*\d+", "", text)))
 
 
-def _has(part: str, features: Features) -> bool:
-    return holds(part[1:-1], features) if part.startswith("(") else part in features
-
-
 def _alternatives(text: str) -> tuple[str, ...]:
-    found = [""]
+    """Split at each `|` that is not in parentheses."""
+    alternatives = [""]
     for part in _PARTS.findall(text):
         if part == "|":
-            found.append("")
+            alternatives.append("")
         else:
-            found[-1] += part
-    return tuple(found)
+            alternatives[-1] += part
+    return tuple(alternatives)
 
 
-def _both(first: str, second: str) -> str:
+def _joined(first: str, second: str) -> str:
     """Join two expressions; parentheses do not nest, and what comes first needs none."""
     parts = (first, second)
     return "&".join(f"({p})" if "|" in p and "(" not in p else p for p in parts)
 
 
-def _chained(expression: str, constraint: str) -> str:
-    """Join two expressions without parentheses, so that they can stand in some; "" where not."""
-    inner = expression.removeprefix("(").removesuffix(")")
-    first, second = (constraint, inner) if "|" in constraint else (inner, constraint)
+def _joined_plainly(counted: str, expression: str) -> str:
+    """Join two expressions so that they can stand in parentheses; "" where they cannot."""
+    inner = counted.removeprefix("(").removesuffix(")")
+    first, second = (expression, inner) if "|" in expression else (inner, expression)
     return "" if "(" in f"{first}{second}" or "|" in second else f"{first}&{second}"
-
-
-def avoided(request: Request, snapshot: Snapshot, site: Site) -> tuple[Exclusion, ...]:
-    """Name the nodes that are not asked for because they failed, each with the reason.
-
-    One that the user excludes, or asks for by name, is no matter of ours.
-    """
-    if request.no_avoid:
-        return ()
-    spoken_for = {*request.exclude_nodes, *request.only_nodes}
-    here = {node.name for node in snapshot.nodes} - spoken_for
-    names = sorted(here & site.avoided.keys())
-    return tuple(Exclusion(what=name, reason=site.avoided[name]) for name in names)

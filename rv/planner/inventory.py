@@ -1,13 +1,25 @@
-"""The GPUs of a cluster as pools: one model, as one GRES type, in one partition."""
+"""The GPUs of a cluster as pools: one model, as one GRES type, in one partition.
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+A node's GPU model is read from its GRES types, else from its features, else from the partition's
+name. Pools that share a partition and a GRES type each need a constraint that distinguishes them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Final
 
 from rv.models.snapshot import GpuGroup, Node, Partition
 from rv.planner.catalogue import Catalogue, GpuModel, MigProfile, mig_profile
-from rv.planner.eligibility import ASLEEP, Choice, Offer
+from rv.planner.eligibility import ASLEEP, Constraint, Features, NodeFilter
+
+UNNAMED: Final = "gpu"
+"""The model of GPUs that nothing names."""
+
+_SLICES_PER_GPU: Final = 7
+"""A GPU is cut into seven compute slices at most."""
+
+_PoolKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +27,7 @@ class Slot:
     """One node's share in a pool: its GPUs of the pool's type, in all and free.
 
     `portion` is one such GPU's part of all that the node has: where one of two GPUs is cut into
-    seven slices, the other is half of the node. `lost` says why the node cannot be used
+    seven slices, the other is half of the node. `unusable` says why the node cannot be used
     ("drained"), and is "" where it can.
     """
 
@@ -23,14 +35,14 @@ class Slot:
     total: int
     free: int
     portion: float
-    lost: str = ""
+    unusable: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
     """GPUs that one job can ask for by partition, GRES type and constraint.
 
-    `label` is unique ("a100-80/gpu-a100-80"); `usable` holds the largest nodes' shares first.
+    `label` is unique ("a100-80/gpu-a100-80"); `usable` holds the largest nodes' slots first.
     `pattern` is what nvidia-smi must call the GPU, "" where the pool holds several models.
     `counts` is set where the user wants so many nodes of one feature and so many of another.
     `others_asleep` are powered-down nodes that are no part of it and that its jobs would fit.
@@ -44,13 +56,14 @@ class Pool:
     pattern: str = ""
     slots: tuple[Slot, ...] = ()
     suffix: str = ""
-    counts: Choice | None = None
+    counts: Constraint | None = None
     others_asleep: tuple[str, ...] = ()
     usable: tuple[Slot, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Sort the shares once: every layout asks for them."""
-        usable = sorted((s for s in self.slots if not s.lost), key=lambda slot: -slot.total)
+        """Sort the usable slots once: every layout asks for them."""
+        usable = [slot for slot in self.slots if not slot.unusable]
+        usable.sort(key=lambda slot: -slot.total)
         object.__setattr__(self, "usable", tuple(usable))
 
     @property
@@ -60,7 +73,7 @@ class Pool:
 
     @property
     def place(self) -> str:
-        """The partition, and what tells the pool from its like there."""
+        """The partition, and what distinguishes the pool from others of its model there."""
         return f"{self.partition.name}{self.suffix}"
 
     @property
@@ -70,8 +83,8 @@ class Pool:
 
     @property
     def asleep(self) -> tuple[str, ...]:
-        """The nodes that Slurm would power up for a job that does not leave them out."""
-        own = (slot.node.name for slot in self.slots if slot.lost == ASLEEP)
+        """The nodes that Slurm would power up for a job that does not exclude them."""
+        own = (slot.node.name for slot in self.slots if slot.unusable == ASLEEP)
         return tuple(sorted((*own, *self.others_asleep)))
 
     def gres(self, count: int) -> str:
@@ -79,189 +92,83 @@ class Pool:
         typed = f"gpu:{self.gres_type}" if self.gres_type else "gpu"
         return f"{typed}:{count}" if count else ""
 
-    def with_at_least(self, count: int, *, lost_too: bool = False) -> tuple[Slot, ...]:
-        """Return the shares of at least `count` GPUs, of usable nodes or of all."""
-        slots = self.slots if lost_too else self.usable
+    def with_at_least(self, count: int, *, all_nodes: bool = False) -> tuple[Slot, ...]:
+        """Return the slots of at least `count` GPUs, of usable nodes or of all."""
+        slots = self.slots if all_nodes else self.usable
         return tuple(slot for slot in slots if slot.total >= count)
 
 
-def told_apart(pools: Iterable[Pool]) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:
-    """Give each pool the constraint that tells it from its like in the partition.
-
-    Returns the pools that a job can ask for, and those it cannot: whole GPUs of an untyped GRES
-    that no feature tells from MIG slices. Models that no feature tells apart become one pool of
-    the lesser memory.
-    """
-    groups: dict[tuple[str, str], list[Pool]] = {}
-    by_partition: dict[str, list[Pool]] = {}
-    for pool in pools:
-        groups.setdefault((pool.partition.name, pool.gres_type), []).append(pool)
-        by_partition.setdefault(pool.partition.name, []).append(pool)
-    found: list[Pool] = []
-    refused: list[Pool] = []
-    for (partition, gres_type), group in groups.items():
-        # A GRES without a type is served by GPUs of any type.
-        rivals = group if gres_type else by_partition[partition]
-        for pool in _separated(group, rivals):
-            alone = len(rivals) == 1 or pool.constraint
-            mixed = not gres_type and not alone and any(p.mig for p in rivals)
-            (refused if mixed else found).append(pool)
-    return tuple(_labelled(found)), tuple(_labelled(refused))
-
-
-def _separated(group: list[Pool], rivals: list[Pool]) -> list[Pool]:
-    if len(rivals) == 1:
-        return group
-    marked = {id(p): _distinguishing(p, [r for r in rivals if r is not p]) for p in group}
-    apart = [replace(pool, constraint=marked[id(pool)]) for pool in group if marked[id(pool)]]
-    rest = [pool for pool in group if not marked[id(pool)]]
-    if not rest:
-        return apart
-    # Without a constraint Slurm may give any of the rivals' whole GPUs: promise the least of them.
-    whole = [pool for pool in rivals if not pool.mig]
-    least = min(whole or rest, key=lambda pool: (pool.model.vram_mib or 0, pool.model.name))
-    slots = _united(slot for pool in whole or rest for slot in pool.slots)
-    pattern = least.pattern if len(whole) < 2 else ""
-    merged = replace(least, gres_type=group[0].gres_type, slots=slots, pattern=pattern)
-    return [*(pool for pool in apart if pool.model.name != least.model.name), merged]
-
-
-def _united(slots: Iterable[Slot]) -> tuple[Slot, ...]:
-    """Return one share a node: a request without a type may take GPUs of several types of one."""
-    found: dict[str, Slot] = {}
-    for slot in slots:
-        other = found.get(slot.node.name)
-        found[slot.node.name] = (
-            replace(other, total=other.total + slot.total, free=other.free + slot.free)
-            if other
-            else slot
-        )
-    return tuple(found.values())
-
-
-def _distinguishing(pool: Pool, others: list[Pool]) -> str:
-    """Return what all nodes of a pool have and no other pool's: `a`, else `a&b`, else `a|b`."""
-    mine = [slot.node.features for slot in pool.slots]
-    theirs = {slot.node.features for other in others for slot in other.slots}
-    if theirs & set(mine):
-        return ""
-    elsewhere = frozenset[str]().union(*theirs)
-    common = frozenset.intersection(*mine)
-    # Of several the one that names the model is what a person would have written.
-    stem = pool.model.name.split("-")[0]
-
-    def by_name(name: str) -> tuple[bool, str]:
-        return (stem not in name.lower(), name)
-
-    own = min(common - elsewhere, key=by_name, default="")
-    return own or _all_of(sorted(common, key=by_name), theirs) or _any_of(mine, elsewhere)
-
-
-def _all_of(common: list[str], theirs: set[frozenset[str]]) -> str:
-    """Return the features that together no other node has; "" where one has all of them."""
-    chosen: list[str] = []
-    left = theirs
-    for name in common:
-        fewer = {features for features in left if name in features}
-        if len(fewer) < len(left):
-            chosen.append(name)
-            left = fewer
-    return "" if left else "&".join(chosen)
-
-
-def _any_of(mine: list[frozenset[str]], elsewhere: frozenset[str]) -> str:
-    """Return features of which each of these nodes has one, and no other node any."""
-    chosen: list[str] = []
-    left = mine
-    for name in sorted(frozenset[str]().union(*mine) - elsewhere):
-        fewer = [features for features in left if name not in features]
-        if len(fewer) < len(left):
-            chosen.append(name)
-            left = fewer
-    return "" if left else "|".join(chosen)
-
-
-def constrained(pool: Pool, wanted: tuple[Choice, ...]) -> tuple[Pool, ...]:
-    """Return the pool as the user's constraint leaves it, once for each way to meet that."""
-    found: list[Pool] = []
-    for choice in wanted:
-        slots = tuple(slot for slot in pool.slots if choice.allows(slot.node.features))
-        within = choice.within(pool.constraint)
-        if slots and within:
-            suffix = f"{pool.suffix}/{choice.text}" if len(wanted) > 1 else pool.suffix
-            counts = within if within.counts else None
-            found.append(
-                replace(pool, slots=slots, constraint=within.text, counts=counts, suffix=suffix)
-            )
-    return tuple(found)
-
-
-def _labelled(pools: list[Pool]) -> list[Pool]:
-    counts: dict[str, int] = {}
-    for pool in pools:
-        counts[pool.label] = counts.get(pool.label, 0) + 1
-    return [
-        pool if counts[pool.label] == 1 else replace(pool, suffix=f"/{pool.gres_type or 'gpu'}")
-        for pool in pools
-    ]
-
-
-UNNAMED: Final = "gpu"
-"""The model of GPUs that nothing names."""
-
-_SLICES: Final = 7
-"""A GPU is cut into seven compute slices at most."""
-
-_Key = tuple[str, str, str]
-
-
-def discover(
+def gpu_pools(
     partitions: Sequence[Partition],
     nodes: Mapping[str, Node],
     catalogue: Catalogue,
-    offered: Offer,
-) -> tuple[Pool, ...]:
-    """Return one pool for each model and GRES type of each partition, not yet told apart."""
-    reader = _Reader(catalogue)
+    eligible: NodeFilter,
+) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:
+    """Return the pools that a job can ask for, and those it cannot.
+
+    Those it cannot ask for are whole GPUs of an untyped GRES that no feature distinguishes from the
+    MIG slices beside them.
+    """
+    reader = _ModelReader(catalogue)
     # Partitions overlap: what a node has to offer is worked out once.
-    known = {name for partition in partitions for name in partition.nodes if name in nodes}
-    shares = {name: _slots(nodes[name], offered, reader) for name in known}
+    names = {name for partition in partitions for name in partition.nodes if name in nodes}
+    slots = {name: _slots(nodes[name], eligible, reader) for name in names}
     pools: list[Pool] = []
     for partition in partitions:
-        members = (shares[name] for name in partition.nodes if name in shares)
-        pools.extend(_pools(partition, members, reader))
-    return tuple(pools)
+        members = [slot for name in partition.nodes if name in slots for slot in slots[name]]
+        pools.extend(_pools_of(partition, members, reader))
+    return distinguish(pools)
 
 
-def cpu_pool(
-    partition: Partition, nodes: Mapping[str, Node], offered: Offer, *, gpu_nodes: bool
+def cpu_pools(
+    partitions: Sequence[Partition], nodes: Mapping[str, Node], eligible: NodeFilter
+) -> list[Pool]:
+    """Return the nodes of each partition for a job without GPUs.
+
+    Nodes with GPUs are taken only where no partition has others.
+    """
+    without_gpus = [_cpu_pool(part, nodes, eligible, gpu_nodes=False) for part in partitions]
+    pools = [pool for pool in without_gpus if pool.slots]
+    if pools:
+        return pools
+    every_node = [_cpu_pool(part, nodes, eligible, gpu_nodes=True) for part in partitions]
+    return [pool for pool in every_node if pool.slots]
+
+
+def _cpu_pool(
+    partition: Partition, nodes: Mapping[str, Node], eligible: NodeFilter, *, gpu_nodes: bool
 ) -> Pool:
-    """Return a partition's nodes for a job without GPUs; those with GPUs only if asked for."""
-    members = [nodes[name] for name in partition.nodes if name in nodes]
-    slots = tuple(
-        Slot(node=node, total=0, free=0, portion=0.0, lost=offered.lost_because(node))
-        for node in members
-        if gpu_nodes or not node.gpus
+    slots: list[Slot] = []
+    asleep: list[str] = []
+    for name in partition.nodes:
+        if name not in nodes:
+            continue
+        node = nodes[name]
+        unusable = eligible.why_unusable(node)
+        if gpu_nodes or not node.gpus:
+            slots.append(Slot(node=node, total=0, free=0, portion=0.0, unusable=unusable))
+        elif unusable == ASLEEP:
+            asleep.append(name)
+    return Pool(
+        partition=partition,
+        model=GpuModel(name="cpu"),
+        slots=tuple(slots),
+        others_asleep=tuple(asleep),
     )
-    others = (node for node in members if node.gpus and not gpu_nodes)
-    asleep = tuple(node.name for node in others if offered.lost_because(node) == ASLEEP)
-    return Pool(partition=partition, model=GpuModel(name="cpu"), slots=slots, others_asleep=asleep)
 
 
-def _pools(
-    partition: Partition,
-    members: Iterable[tuple[tuple[str, Slot], ...]],
-    reader: "_Reader",
-) -> Iterator[Pool]:
-    slots: dict[_Key, list[Slot]] = {}
-    models: dict[_Key, tuple[GpuModel, MigProfile | None]] = {}
-    for gres_type, slot in chain.from_iterable(members):
+def _pools_of(
+    partition: Partition, members: Iterable[tuple[str, Slot]], reader: "_ModelReader"
+) -> list[Pool]:
+    slots: dict[_PoolKey, list[Slot]] = {}
+    models: dict[_PoolKey, tuple[GpuModel, MigProfile | None]] = {}
+    for gres_type, slot in members:
         model, mig = reader.model(gres_type, slot.node.features, partition.name)
         key = (gres_type, model.name, mig.name if mig else "")
         models[key] = (model, mig)
         slots.setdefault(key, []).append(slot)
-    for key, (model, mig) in models.items():
-        yield Pool(
+    return [
+        Pool(
             partition=partition,
             model=model,
             gres_type=key[0],
@@ -269,80 +176,225 @@ def _pools(
             pattern=model.pattern,
             slots=tuple(slots[key]),
         )
+        for key, (model, mig) in models.items()
+    ]
 
 
-def _slots(node: Node, offered: Offer, reader: "_Reader") -> tuple[tuple[str, Slot], ...]:
-    """Return a node's share in the pools of each of its GRES types."""
-    lost = offered.lost_because(node)
+def _slots(
+    node: Node, eligible: NodeFilter, reader: "_ModelReader"
+) -> tuple[tuple[str, Slot], ...]:
+    """Return a node's GRES types, each with the node's slot in the pools of that type."""
+    unusable = eligible.why_unusable(node)
     groups = _by_type(node.gpus)
-    sizes = [_size(reader.slices(group.type, node.features)) for group in groups]
+    sizes = [_gpu_fraction(reader.mig(group.type, node.features)) for group in groups]
     whole = sum(group.total * size for group, size in zip(groups, sizes, strict=True))
-    return tuple(
-        (
-            group.type,
-            Slot(node=node, total=group.total, free=group.free, portion=size / whole, lost=lost),
+    slots = []
+    for group, size in zip(groups, sizes, strict=True):
+        portion = size / whole
+        slot = Slot(
+            node=node, total=group.total, free=group.free, portion=portion, unusable=unusable
         )
-        for group, size in zip(groups, sizes, strict=True)
-    )
+        slots.append((group.type, slot))
+    return tuple(slots)
 
 
-def _size(mig: MigProfile | None) -> float:
-    """Return how much of a GPU one is."""
-    return mig.slices / _SLICES if mig else 1.0
+def _gpu_fraction(mig: MigProfile | None) -> float:
+    return mig.slices / _SLICES_PER_GPU if mig else 1.0
 
 
 def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:
+    """Return one group for each type that has GPUs."""
     if len({group.type for group in groups}) == len(groups):
         return tuple(group for group in groups if group.total > 0)
-    sums: dict[str, tuple[int, int]] = {}
+    totals: Counter[str] = Counter()
+    used: Counter[str] = Counter()
     for group in groups:
-        total, used = sums.get(group.type, (0, 0))
-        sums[group.type] = (total + group.total, used + group.used)
+        totals[group.type] += group.total
+        used[group.type] += group.used
     return tuple(
-        GpuGroup(type=t, total=total, used=used) for t, (total, used) in sums.items() if total
+        GpuGroup(type=name, total=total, used=used[name]) for name, total in totals.items() if total
     )
 
 
-class _Reader:
-    """Reads models from evidence, each distinct evidence once."""
+class _ModelReader:
+    """Reads GPU models from GRES types, features and partition names, each combination once."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
-        self._known: dict[tuple[str, frozenset[str], str], tuple[GpuModel, MigProfile | None]] = {}
-        self._sliced: dict[tuple[str, frozenset[str]], MigProfile | None] = {}
+        self._models: dict[tuple[str, Features, str], tuple[GpuModel, MigProfile | None]] = {}
+        self._profiles: dict[tuple[str, Features], MigProfile | None] = {}
 
     def model(
-        self, gres_type: str, features: frozenset[str], partition: str
+        self, gres_type: str, features: Features, partition: str
     ) -> tuple[GpuModel, MigProfile | None]:
         """Return the model of a GRES type on a node with these features, and its MIG profile."""
         key = (gres_type, features, partition)
-        if key not in self._known:
-            mig = self.slices(gres_type, features)
+        if key not in self._models:
+            mig = self.mig(gres_type, features)
             model = _slice_model(mig) if mig else self._read(gres_type, features, partition)
-            self._known[key] = (model, mig)
-        return self._known[key]
+            self._models[key] = (model, mig)
+        return self._models[key]
 
-    def slices(self, gres_type: str, features: frozenset[str]) -> MigProfile | None:
-        """Return the MIG profile of a GRES type, or of the one feature that is one, else None."""
+    def mig(self, gres_type: str, features: Features) -> MigProfile | None:
+        """Return the MIG profile of a GRES type, else of the one feature that names one."""
         key = (gres_type, features)
-        if key not in self._sliced:
-            words = features if self._catalogue.is_vague(gres_type) else ()
-            named = {profile for word in words if (profile := mig_profile(word))}
-            only = named.pop() if len(named) == 1 else None
-            self._sliced[key] = mig_profile(gres_type) or only
-        return self._sliced[key]
+        if key not in self._profiles:
+            self._profiles[key] = mig_profile(gres_type) or self._named_mig(gres_type, features)
+        return self._profiles[key]
 
-    def _read(self, gres_type: str, features: frozenset[str], partition: str) -> GpuModel:
+    def _named_mig(self, gres_type: str, features: Features) -> MigProfile | None:
+        if not self._catalogue.is_vague(gres_type):
+            return None
+        profiles = {profile for feature in features if (profile := mig_profile(feature))}
+        return profiles.pop() if len(profiles) == 1 else None
+
+    def _read(self, gres_type: str, features: Features, partition: str) -> GpuModel:
         model = self._catalogue.recognise((gres_type,))
         if model is None and not self._catalogue.is_vague(gres_type):
             return GpuModel(name=gres_type)
-        for evidence in (tuple(sorted(features)), (partition,)):
-            more = self._catalogue.recognise(evidence)
-            if more and (model is None or more.refines == model.name):
-                model = more
+        for texts in (tuple(sorted(features)), (partition,)):
+            named = self._catalogue.recognise(texts)
+            if named and (model is None or named.refines == model.name):
+                model = named
         return model or GpuModel(name=UNNAMED)
 
 
 def _slice_model(profile: MigProfile) -> GpuModel:
-    # nvidia-smi names the card, not the slice: there is no pattern to hold it to.
+    # nvidia-smi names the card, not the slice: there is no pattern to check it against.
     return GpuModel(name=profile.name, vram_mib=profile.vram_mib, least_mib=profile.vram_mib)
+
+
+def distinguish(pools: Iterable[Pool]) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:
+    """Assign each pool a constraint that distinguishes it within its partition.
+
+    Returns the pools that a job can ask for, and the ambiguous ones. Models that no feature
+    distinguishes become one pool of the lesser memory.
+    """
+    groups: dict[tuple[str, str], list[Pool]] = {}
+    by_partition: dict[str, list[Pool]] = {}
+    for pool in pools:
+        groups.setdefault((pool.partition.name, pool.gres_type), []).append(pool)
+        by_partition.setdefault(pool.partition.name, []).append(pool)
+    distinct: list[Pool] = []
+    ambiguous: list[Pool] = []
+    for (partition, gres_type), group in groups.items():
+        # A GRES without a type is served by GPUs of any type.
+        rivals = group if gres_type else by_partition[partition]
+        for pool in _distinguished(group, rivals):
+            (ambiguous if _may_be_slices(pool, rivals) else distinct).append(pool)
+    return tuple(_labelled(distinct)), tuple(_labelled(ambiguous))
+
+
+def _may_be_slices(pool: Pool, rivals: list[Pool]) -> bool:
+    """Whether Slurm may give a job of this pool MIG slices instead of whole GPUs."""
+    if pool.gres_type or pool.constraint or len(rivals) == 1:
+        return False
+    return any(rival.mig for rival in rivals)
+
+
+def _distinguished(group: list[Pool], rivals: list[Pool]) -> list[Pool]:
+    """Give the pools of a group their constraints; merge those that can have none into one."""
+    if len(rivals) == 1:
+        return group
+    distinct: list[Pool] = []
+    rest: list[Pool] = []
+    for pool in group:
+        constraint = _constraint(pool, [rival for rival in rivals if rival is not pool])
+        if constraint:
+            distinct.append(replace(pool, constraint=constraint))
+        else:
+            rest.append(pool)
+    if not rest:
+        return distinct
+    merged = _merged(rest, rivals)
+    return [*(pool for pool in distinct if pool.model.name != merged.model.name), merged]
+
+
+def _merged(rest: list[Pool], rivals: list[Pool]) -> Pool:
+    """Return one pool for those that no constraint distinguishes.
+
+    Without a constraint Slurm may give any of the rivals' whole GPUs: promise the least of them.
+    """
+    whole = [pool for pool in rivals if not pool.mig]
+    candidates = whole or rest
+    least = min(candidates, key=lambda pool: (pool.model.vram_mib or 0, pool.model.name))
+    return replace(
+        least,
+        gres_type=rest[0].gres_type,
+        slots=_united(slot for pool in candidates for slot in pool.slots),
+        pattern=least.pattern if len(whole) < 2 else "",
+    )
+
+
+def _united(slots: Iterable[Slot]) -> tuple[Slot, ...]:
+    """Return one slot a node: a request without a type may take GPUs of several types of one."""
+    by_node: dict[str, Slot] = {}
+    for slot in slots:
+        other = by_node.get(slot.node.name)
+        if other:
+            total, free = other.total + slot.total, other.free + slot.free
+            by_node[slot.node.name] = replace(other, total=total, free=free)
+        else:
+            by_node[slot.node.name] = slot
+    return tuple(by_node.values())
+
+
+def _constraint(pool: Pool, others: list[Pool]) -> str:
+    """Return what all nodes of a pool have and no other pool's: `a`, else `a&b`, else `a|b`."""
+    own = [slot.node.features for slot in pool.slots]
+    foreign = {slot.node.features for other in others for slot in other.slots}
+    if foreign & set(own):
+        return ""
+    elsewhere = frozenset[str]().union(*foreign)
+    common = frozenset.intersection(*own)
+    # Of several the one that names the model is what a person would have written.
+    stem = pool.model.name.split("-")[0]
+
+    def model_first(name: str) -> tuple[bool, str]:
+        return (stem not in name.lower(), name)
+
+    only = min(common - elsewhere, key=model_first, default="")
+    if only:
+        return only
+    # Together no other node has them; else each of these nodes has one, and no other node any.
+    all_of = _until_none_left(sorted(common, key=model_first), list(foreign), leaves=True)
+    unique = sorted(frozenset[str]().union(*own) - elsewhere)
+    return "&".join(all_of) or "|".join(_until_none_left(unique, own, leaves=False))
+
+
+def _until_none_left(names: list[str], nodes: list[Features], *, leaves: bool) -> list[str]:
+    """Choose features, in order, until no node is left; none where some always are.
+
+    A feature `leaves` the nodes that have it, else those that do not.
+    """
+    chosen: list[str] = []
+    for name in names:
+        left = [features for features in nodes if (name in features) is leaves]
+        if len(left) < len(nodes):
+            chosen.append(name)
+            nodes = left
+    return [] if nodes else chosen
+
+
+def constrained(pool: Pool, ways: tuple[Constraint, ...]) -> tuple[Pool, ...]:
+    """Return the pool as the user's constraint leaves it, once for each way to meet that."""
+    pools: list[Pool] = []
+    for way in ways:
+        slots = tuple(slot for slot in pool.slots if way.allows(slot.node.features))
+        combined = way.combined_with(pool.constraint)
+        if slots and combined:
+            suffix = f"{pool.suffix}/{way.text}" if len(ways) > 1 else pool.suffix
+            counts = combined if combined.counts else None
+            pools.append(
+                replace(pool, slots=slots, constraint=combined.text, counts=counts, suffix=suffix)
+            )
+    return tuple(pools)
+
+
+def _labelled(pools: list[Pool]) -> list[Pool]:
+    """Add the GRES type to labels that would otherwise recur."""
+    counts = Counter(pool.label for pool in pools)
+    return [
+        pool if counts[pool.label] == 1 else replace(pool, suffix=f"/{pool.gres_type or 'gpu'}")
+        for pool in pools
+    ]

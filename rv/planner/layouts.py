@@ -1,6 +1,6 @@
-"""How a request is spread over nodes, and what it asks of each."""
+"""How a request is spread over nodes, and what CPUs and memory it asks of each."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -8,14 +8,19 @@ from typing import Final
 from rv.models.command import Launcher, Pins
 from rv.models.quantities import short_memory
 from rv.models.request import Layouts, NodeLimit, Request
-from rv.models.snapshot import Partition
-from rv.planner.eligibility import ASLEEP, Choice, count_losses
+from rv.models.snapshot import Node, Partition
+from rv.planner.eligibility import ASLEEP, count_reasons
 from rv.planner.families import Family
 from rv.planner.inventory import Pool, Slot
 from rv.planner.limits import Infeasible, amount
 
 _MOST_NODES: Final = 4096
-"""Layouts of more nodes are not looked for when a reason is put into words."""
+"""Layouts of more nodes are not looked for when a reason is given."""
+
+_MEMORY_SHARE: Final = 0.9
+"""How much of its proportion of a node's memory a job asks for, so that CPU jobs fit beside it."""
+
+_ROUNDED_FROM_MIB: Final = 8 * 1024
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -31,7 +36,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Spread:
+class LayoutRules:
     """What a request allows: one node, several, and what its command pins.
 
     `least` is the fewest GPUs a node of a multi-node layout has; `notes` are for the user.
@@ -47,38 +52,51 @@ class Spread:
 
     def allows(self, layout: Layout) -> bool:
         """Whether the command's own flags allow the layout."""
-        processes, nodes = self.pins.processes_per_node, self.pins.nodes
-        return (nodes is None or layout.nodes == nodes) and (
-            not layout.gpus_per_node or processes is None or layout.gpus_per_node == processes
+        if self.pins.nodes not in (None, layout.nodes):
+            return False
+        return not layout.gpus_per_node or self.pins.processes_per_node in (
+            None,
+            layout.gpus_per_node,
         )
 
 
-def spread(request: Request, least: int) -> Spread:
+def layout_rules(request: Request, least: int) -> LayoutRules:
     """Read what the request allows; `least` is the families' fewest GPUs a node."""
-    command, limit = request.command, request.node_limit
-    pins = command.pins if command else Pins()
-    torchrun = command is None or command.launcher is Launcher.TORCHRUN
-    multi = limit is NodeLimit.MULTI or (limit is NodeLimit.ANY and torchrun)
-    notes = []
-    if command and not multi and limit is NodeLimit.ANY and _divisible(request.gpus, least):
-        notes.append(
+    pins = request.command.pins if request.command else Pins()
+    pinned = pins.processes_per_node is not None or pins.nodes is not None
+    every = request.layouts is Layouts.ALL
+    return LayoutRules(
+        gpus=request.gpus,
+        single=request.node_limit is not NodeLimit.MULTI,
+        multi=_may_use_several_nodes(request) and request.gpus > 1,
+        every=every,
+        # A command that pins a process a node, or a user who insists on nodes, gets one GPU a node.
+        least=1 if pinned or every else least,
+        pins=pins,
+        notes=tuple(_layout_notes(request, least, pinned=pinned)),
+    )
+
+
+def _may_use_several_nodes(request: Request) -> bool:
+    if request.node_limit is not NodeLimit.ANY:
+        return request.node_limit is NodeLimit.MULTI
+    return request.command is None or request.command.launcher is Launcher.TORCHRUN
+
+
+def _layout_notes(request: Request, least: int, *, pinned: bool) -> Iterator[str]:
+    command = request.command
+    if command is None:
+        return
+    single_by_launcher = (
+        request.node_limit is NodeLimit.ANY and command.launcher is not Launcher.TORCHRUN
+    )
+    if single_by_launcher and _divisible(request.gpus, least):
+        yield (
             f"multi-node layouts are not considered: a {command.launcher} command starts on one "
             "node; --multi-node overrides"
         )
-    pinned = pins.processes_per_node is not None or pins.nodes is not None
     if pinned:
-        flags = " ".join(pins.flags) or "its flags"
-        notes.append(f"the command pins the layout: {flags}")
-    return Spread(
-        gpus=request.gpus,
-        single=limit is not NodeLimit.MULTI,
-        multi=multi and request.gpus > 1,
-        every=request.layouts is Layouts.ALL,
-        # A command that pins a process a node, or a user who insists on nodes, gets one GPU a node.
-        least=1 if pinned or request.layouts is Layouts.ALL else least,
-        pins=pins,
-        notes=tuple(notes),
-    )
+        yield f"the command pins the layout: {' '.join(command.pins.flags) or 'its flags'}"
 
 
 def _divisible(gpus: int, least: int) -> bool:
@@ -86,52 +104,59 @@ def _divisible(gpus: int, least: int) -> bool:
     return any(gpus % nodes == 0 for nodes in range(2, most + 1))
 
 
-def layouts(pool: Pool, wanted: Spread) -> tuple[tuple[Layout, ...], tuple[tuple[str, str], ...]]:
+def layouts(
+    pool: Pool, rules: LayoutRules
+) -> tuple[tuple[Layout, ...], tuple[tuple[str, str], ...]]:
     """Return the layouts that the pool's nodes can hold, and the others as (layout, reason)."""
-    found: list[Layout] = []
+    fitting: list[Layout] = []
     reasons: list[tuple[str, str]] = []
-    single = Layout(1, wanted.gpus)
-    if wanted.single and wanted.allows(single):
+    single = Layout(1, rules.gpus)
+    if rules.single and rules.allows(single):
         reason = _too_small(pool, single)
         if reason:
             reasons.append((str(single), reason))
         else:
-            found.append(single)
-    if wanted.multi:
-        several = list(_multi(pool, wanted, wanted.least))
-        least = wanted.least
-        if not several and not wanted.single:
-            least = 1
-            several = list(_multi(pool, wanted, least))
-        found.extend(several)
-        if not several:
-            reasons.extend(_no_multi(pool, wanted, least))
-    if not found and not reasons:
-        reasons.append(("", _nothing_allowed(wanted)))
-    return tuple(found), tuple(reasons)
+            fitting.append(single)
+    if rules.multi:
+        several, why_none = _multi_node(pool, rules)
+        fitting.extend(several)
+        reasons.extend(why_none)
+    if not fitting and not reasons:
+        reasons.append(("", _nothing_allowed(rules)))
+    return tuple(fitting), tuple(reasons)
 
 
-def _candidates(wanted: Spread, least: int, nodes: int) -> Iterator[Layout]:
-    most = min(nodes, wanted.gpus // max(1, least))
+def _multi_node(pool: Pool, rules: LayoutRules) -> tuple[list[Layout], list[tuple[str, str]]]:
+    """Return the multi-node layouts; where the user wants no other, down to one GPU a node."""
+    least = rules.least
+    several = list(_fitting(pool, rules, least))
+    if not several and not rules.single:
+        least = 1
+        several = list(_fitting(pool, rules, least))
+    return several, [] if several else list(_why_no_multi_node(pool, rules, least))
+
+
+def _candidates(rules: LayoutRules, least: int, most_nodes: int) -> Iterator[Layout]:
+    most = min(most_nodes, rules.gpus // max(1, least))
     for count in range(2, most + 1):
-        layout = Layout(count, wanted.gpus // count)
-        if wanted.gpus % count == 0 and wanted.allows(layout):
+        layout = Layout(count, rules.gpus // count)
+        if rules.gpus % count == 0 and rules.allows(layout):
             yield layout
 
 
-def _multi(pool: Pool, wanted: Spread, least: int) -> Iterator[Layout]:
-    for layout in _candidates(wanted, least, len(pool.usable)):
+def _fitting(pool: Pool, rules: LayoutRules, least: int) -> Iterator[Layout]:
+    for layout in _candidates(rules, least, len(pool.usable)):
         if not _too_small(pool, layout):
             yield layout
-            if not wanted.every:
+            if not rules.every:
                 return
 
 
-def _no_multi(pool: Pool, wanted: Spread, least: int) -> Iterator[tuple[str, str]]:
-    """Explain the narrowest layout that the pool's nodes would hold if none of them were lost."""
-    candidates = list(_candidates(wanted, least, _MOST_NODES))
+def _why_no_multi_node(pool: Pool, rules: LayoutRules, least: int) -> Iterator[tuple[str, str]]:
+    """Explain the narrowest layout that the pool's nodes would hold if all were usable."""
+    candidates = list(_candidates(rules, least, _MOST_NODES))
     for layout in candidates:
-        if len(pool.with_at_least(layout.gpus_per_node, lost_too=True)) >= layout.nodes:
+        if len(pool.with_at_least(layout.gpus_per_node, all_nodes=True)) >= layout.nodes:
             yield str(layout), _too_small(pool, layout)
             return
     if candidates:
@@ -140,39 +165,37 @@ def _no_multi(pool: Pool, wanted: Spread, least: int) -> Iterator[tuple[str, str
 
 def _too_small(pool: Pool, layout: Layout) -> str:
     """Say why the nodes of the pool cannot hold a layout; "" where they can."""
-    fit = len(pool.with_at_least(layout.gpus_per_node))
-    if fit >= layout.nodes:
+    gpus = layout.gpus_per_node
+    if len(pool.with_at_least(gpus)) >= layout.nodes:
         return ""
-    lost = [s.lost for s in pool.with_at_least(layout.gpus_per_node, lost_too=True) if s.lost]
-    if fit + len(lost) >= layout.nodes:
-        every = fit + len(lost)
-        plural = "node is" if every == 1 else "nodes are"
-        remedy = "; --power-up wakes nodes" if ASLEEP in lost else ""
-        return f"{len(lost)} of {every} {plural} not usable ({count_losses(lost)}){remedy}"
-    if layout.gpus_per_node > pool.largest:
-        return (
-            f"a node has at most {amount('gres/gpu', pool.largest)}, {layout.gpus_per_node} asked"
-        )
-    have = f"{fit + len(lost)} with {amount('gres/gpu', layout.gpus_per_node)} or more"
-    return f"{layout.nodes} nodes asked, there is {have}"
+    slots = pool.with_at_least(gpus, all_nodes=True)
+    if len(slots) >= layout.nodes:
+        return _too_few_usable(slots)
+    if gpus > pool.largest:
+        return f"a node has at most {amount('gres/gpu', pool.largest)}, {gpus} asked"
+    return (
+        f"{layout.nodes} nodes asked, there is {len(slots)} with {amount('gres/gpu', gpus)} or more"
+    )
 
 
-def _nothing_allowed(wanted: Spread) -> str:
-    if wanted.pins != Pins():
-        flags = " ".join(wanted.pins.flags) or "its flags"
-        return f"the command pins a layout that {wanted.gpus} GPUs cannot have ({flags})"
-    return f"{amount('gres/gpu', wanted.gpus)} cannot be spread evenly over several nodes"
+def _too_few_usable(slots: tuple[Slot, ...]) -> str:
+    reasons = [slot.unusable for slot in slots if slot.unusable]
+    plural = "node is" if len(slots) == 1 else "nodes are"
+    remedy = "; --power-up wakes nodes" if ASLEEP in reasons else ""
+    counted = count_reasons(reasons)
+    return f"{len(reasons)} of {len(slots)} {plural} not usable ({counted}){remedy}"
 
 
-_SHARE: Final = 0.9
-"""How much of its proportion of a node's memory a job asks for, so that CPU jobs fit beside it."""
-
-_READABLE: Final = 8 * 1024
+def _nothing_allowed(rules: LayoutRules) -> str:
+    if rules.pins != Pins():
+        flags = " ".join(rules.pins.flags) or "its flags"
+        return f"the command pins a layout that {rules.gpus} GPUs cannot have ({flags})"
+    return f"{amount('gres/gpu', rules.gpus)} cannot be spread evenly over several nodes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Needs:
-    """What one node of the job has, and the nodes that have it, usable ones.
+class NodeNeeds:
+    """What the job asks of each node, and the usable slots of the nodes that have it.
 
     `memory_mib` is 0 where the site's nodes declare none: Slurm is then asked for all there is.
     """
@@ -183,53 +206,64 @@ class Needs:
     notes: tuple[str, ...] = ()
 
 
-def needs(pool: Pool, layout: Layout, family: Family, request: Request) -> Needs:
-    """Work out CPUs and memory a node. Raises `Infeasible` where the user's wishes do not fit."""
+def node_needs(pool: Pool, layout: Layout, family: Family, request: Request) -> NodeNeeds:
+    """Work out CPUs and memory a node: the user's where given, else a fair share of the node.
+
+    Raises `Infeasible` where what the user asked for does not fit.
+    """
     partition, gpus = pool.partition, layout.gpus_per_node
     slots = pool.with_at_least(gpus)
-    cpus = request.cpus or _cpus(slots, gpus, family, partition)
-    memory = request.memory_mib or _memory(slots, gpus, cpus, family, partition)
+    cpus = request.cpus or _default_cpus(slots, gpus, family, partition)
+    memory_mib = request.memory_mib or _default_memory_mib(slots, gpus, cpus, family, partition)
+    needed_cpus = _cpus_for_memory(request, partition, cpus)
     notes: tuple[str, ...] = ()
-    per_cpu = partition.max_memory_per_cpu_mib
-    if per_cpu and request.memory_mib and memory > per_cpu * cpus:
-        # Slurm would raise the CPUs by itself, unseen: do it here, where limits are then checked.
-        cpus = _raised(request, ceil(memory / per_cpu), per_cpu, partition)
-        notes = (_raised_note(partition, memory, per_cpu, cpus),)
-    _check_node_limits(partition, cpus, memory)
-    if pool.counts:
-        _check_counts(pool.counts, slots, layout)
-    fitting = tuple(s for s in slots if s.node.cpus >= cpus and s.node.memory_mib >= memory)
+    if needed_cpus > cpus:
+        cpus = needed_cpus
+        notes = (_more_cpus_note(partition, memory_mib, cpus),)
+    _check_node_limits(partition, cpus, memory_mib)
+    shortage = _shortage(pool, slots, layout)
+    if shortage:
+        raise Infeasible(shortage)
+    fitting = tuple(s for s in slots if s.node.cpus >= cpus and s.node.memory_mib >= memory_mib)
     if len(fitting) < layout.nodes:
-        raise Infeasible(_too_much(slots, layout, cpus, memory))
-    return Needs(cpus=cpus, memory_mib=memory, slots=fitting, notes=notes)
+        raise Infeasible(_too_much(slots, layout, cpus, memory_mib))
+    return NodeNeeds(cpus=cpus, memory_mib=memory_mib, slots=fitting, notes=notes)
 
 
-def _cpus(slots: tuple[Slot, ...], gpus: int, family: Family, partition: Partition) -> int:
-    wanted = family.cpus or min(max(gpus, 1) * family.cpus_per_gpu, family.max_cpus)
-    shares = [_proportion(slot, gpus, slot.node.cpus) for slot in slots]
-    limits = [wanted, *([] if family.cpus else shares)]
+def _shortage(pool: Pool, slots: tuple[Slot, ...], layout: Layout) -> str:
+    if not pool.counts:
+        return ""
+    return pool.counts.shortage((slot.node.features for slot in slots), layout.nodes)
+
+
+def _default_cpus(slots: tuple[Slot, ...], gpus: int, family: Family, partition: Partition) -> int:
+    most = [family.cpus or min(max(gpus, 1) * family.cpus_per_gpu, family.max_cpus)]
+    if not family.cpus:
+        most.extend(int(_proportion(slot, gpus, slot.node.cpus)) for slot in slots)
     if partition.max_cpus_per_node is not None:
-        limits.append(partition.max_cpus_per_node)
-    return max(1, int(min(limits)))
+        most.append(partition.max_cpus_per_node)
+    return max(1, min(most))
 
 
-def _memory(
+def _default_memory_mib(
     slots: tuple[Slot, ...], gpus: int, cpus: int, family: Family, partition: Partition
 ) -> int:
-    shares = [
-        _proportion(slot, gpus, slot.node.memory_mib)
-        if slot.portion
-        else slot.node.memory_mib * min(1.0, cpus / max(1, slot.node.cpus))
-        for slot in slots
-    ]
-    limits = [_rounded(int(min(shares, default=0) * _SHARE))]
+    shares = [_memory_proportion(slot, gpus, cpus) for slot in slots]
+    most = [_rounded(int(min(shares, default=0) * _MEMORY_SHARE))]
     if family.memory_mib is not None:
-        limits.append(family.memory_mib)
+        most.append(family.memory_mib)
     if partition.max_memory_per_cpu_mib:
-        limits.append(partition.max_memory_per_cpu_mib * cpus)
+        most.append(partition.max_memory_per_cpu_mib * cpus)
     if partition.max_memory_per_node_mib:
-        limits.append(partition.max_memory_per_node_mib)
-    return max(0, min(limits))
+        most.append(partition.max_memory_per_node_mib)
+    return max(0, min(most))
+
+
+def _memory_proportion(slot: Slot, gpus: int, cpus: int) -> float:
+    """Return the share of a node's memory that goes with its GPUs, else with its CPUs."""
+    if slot.portion:
+        return _proportion(slot, gpus, slot.node.memory_mib)
+    return slot.node.memory_mib * min(1.0, cpus / max(1, slot.node.cpus))
 
 
 def _proportion(slot: Slot, gpus: int, whole: int) -> float:
@@ -239,50 +273,60 @@ def _proportion(slot: Slot, gpus: int, whole: int) -> float:
 
 def _rounded(mib: int) -> int:
     """Round down to whole GiB where that costs little: a figure that people can read."""
-    return mib - mib % 1024 if mib >= _READABLE else mib
+    return mib - mib % 1024 if mib >= _ROUNDED_FROM_MIB else mib
 
 
-def _check_counts(counts: Choice, slots: tuple[Slot, ...], layout: Layout) -> None:
-    too_few = counts.too_few((slot.node.features for slot in slots), layout.nodes)
-    if too_few:
-        raise Infeasible(too_few)
+def _cpus_for_memory(request: Request, partition: Partition, cpus: int) -> int:
+    """Return the CPUs that the user's memory takes under MaxMemPerCPU, at least `cpus`.
 
-
-def _raised(request: Request, cpus: int, per_cpu: int, partition: Partition) -> int:
-    if request.cpus is None:
+    Slurm would raise them by itself, unseen; here the limits are checked afterwards. Raises
+    `Infeasible` where the user asked for fewer CPUs.
+    """
+    per_cpu_mib = partition.max_memory_per_cpu_mib
+    memory_mib = request.memory_mib or 0
+    if not per_cpu_mib or memory_mib <= per_cpu_mib * cpus:
         return cpus
-    reason = (
-        f"{short_memory(request.memory_mib or 0)} needs {amount('cpu', cpus)} at MaxMemPerCPU "
-        f"{per_cpu}M of partition {partition.name}, {request.cpus} asked"
+    needed = ceil(memory_mib / per_cpu_mib)
+    if request.cpus is None:
+        return needed
+    raise Infeasible(
+        f"{short_memory(memory_mib)} needs {amount('cpu', needed)} at MaxMemPerCPU "
+        f"{per_cpu_mib}M of partition {partition.name}, {request.cpus} asked",
+        by_limit=True,
     )
-    raise Infeasible(reason, by_limit=True)
 
 
-def _raised_note(partition: Partition, memory: int, per_cpu: int, cpus: int) -> str:
+def _more_cpus_note(partition: Partition, memory_mib: int, cpus: int) -> str:
     return (
-        f"{partition.name}: {short_memory(memory)} takes {amount('cpu', cpus)} a node, because "
-        f"MaxMemPerCPU is {per_cpu}M"
+        f"{partition.name}: {short_memory(memory_mib)} takes {amount('cpu', cpus)} a node, because "
+        f"MaxMemPerCPU is {partition.max_memory_per_cpu_mib}M"
     )
 
 
-def _check_node_limits(partition: Partition, cpus: int, memory: int) -> None:
+def _check_node_limits(partition: Partition, cpus: int, memory_mib: int) -> None:
     most = partition.max_cpus_per_node
     if most is not None and cpus > most:
         reason = f"partition {partition.name} allows {amount('cpu', most)} a node, {cpus} needed"
         raise Infeasible(reason, by_limit=True)
-    room = partition.max_memory_per_node_mib
-    if room and memory > room:
-        allowed = f"partition {partition.name} allows {amount('mem', room)} a node"
-        raise Infeasible(f"{allowed}, {short_memory(memory)} asked", by_limit=True)
+    most_mib = partition.max_memory_per_node_mib
+    if most_mib and memory_mib > most_mib:
+        allowed = f"partition {partition.name} allows {amount('mem', most_mib)} a node"
+        raise Infeasible(f"{allowed}, {short_memory(memory_mib)} asked", by_limit=True)
 
 
-def _too_much(slots: tuple[Slot, ...], layout: Layout, cpus: int, memory: int) -> str:
-    """Say which wish too few nodes can meet."""
-    enough = [slot for slot in slots if slot.node.cpus >= cpus]
-    if len(enough) < layout.nodes:
-        most = max((slot.node.cpus for slot in slots), default=0)
-        counted = f"the largest node has {most}" if layout.nodes == 1 or most < cpus else ""
-        counted = counted or f"{len(enough)} of {layout.nodes} nodes have them"
+def _too_much(slots: tuple[Slot, ...], layout: Layout, cpus: int, memory_mib: int) -> str:
+    """Say whether too few nodes have the CPUs, or the memory."""
+    with_cpus = [slot for slot in slots if slot.node.cpus >= cpus]
+    if len(with_cpus) < layout.nodes:
+        most = _most(slots, lambda node: node.cpus)
+        counted = f"{len(with_cpus)} of {layout.nodes} nodes have them"
+        if layout.nodes == 1 or most < cpus:
+            counted = f"the largest node has {most}"
         return f"{amount('cpu', cpus)} a node needed, {counted}"
-    most = max((slot.node.memory_mib for slot in enough), default=0)
-    return f"{amount('mem', memory)} a node needed, the largest node has {short_memory(most)}"
+    most_mib = _most(with_cpus, lambda node: node.memory_mib)
+    largest = f"the largest node has {short_memory(most_mib)}"
+    return f"{amount('mem', memory_mib)} a node needed, {largest}"
+
+
+def _most(slots: "tuple[Slot, ...] | list[Slot]", quantity: Callable[[Node], int]) -> int:
+    return max((quantity(slot.node) for slot in slots), default=0)

@@ -8,16 +8,30 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final
 
 from rv.models.job import JobState
-from rv.models.quantities import short_duration, short_memory
+from rv.models.quantities import short_memory
 from rv.models.snapshot import Account, Limits, Qos, QueuedJob, Snapshot
 
+Amounts = Mapping[str, int]
+"""Amounts by TRES name, memory in MiB; `jobs` counts running jobs, `submitted` all of them."""
 
-class Infeasible(Exception):  # noqa: N818 - no error: the ordinary way to leave something out of a plan
-    """Carries one sentence; `by_limit` where the site's limits speak, not its machines."""
+Sources = tuple["LimitSource", ...]
+_LimitList = tuple[tuple[str, int], ...]
+_LimitsOf = Callable[[Limits], _LimitList]
+_RUNNING: Final = "jobs"
+_SUBMITTED: Final = "submitted"
+_HOLDING: Final = frozenset({JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED})
+_NOUNS: Final = {"cpu": "CPU", "node": "node", "gres/gpu": "GPU", _RUNNING: "running job"}
+
+
+class Infeasible(Exception):  # noqa: N818 - the ordinary way to exclude something from a plan
+    """One sentence that says why something cannot serve a request.
+
+    `by_limit`: a limit of the site is in the way, not its machines.
+    """
 
     def __init__(self, reason: str, *, by_limit: bool = False) -> None:
         super().__init__(reason)
@@ -25,7 +39,103 @@ class Infeasible(Exception):  # noqa: N818 - no error: the ordinary way to leave
         self.by_limit = by_limit
 
 
-_NOUNS = {"cpu": "CPU", "node": "node", "gres/gpu": "GPU", "jobs": "running job"}
+class CountedJobs(Enum):
+    """Whose jobs a limit counts: the user's, everybody's, an account's, or those below it too."""
+
+    USER = auto()
+    EVERYBODY = auto()
+    ACCOUNT = auto()
+    ACCOUNT_TREE = auto()
+
+
+class LimitScope(StrEnum):
+    """What a limit applies to, as reasons say it; checked in this order."""
+
+    PER_JOB = "per job"
+    PER_NODE = "per node"
+    PER_USER = "per user"
+    PER_ACCOUNT = "per account"
+    IN_ALL = "in all"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LimitSource:
+    """A QOS, association or account that limits a job, by the name in reasons ("QOS h200").
+
+    `counted` says whose jobs its group limits count. Of associations and the accounts above them
+    each one's group limits hold (`nested`); of a QOS's and theirs the first that sets one.
+    `account` is the job's.
+    """
+
+    name: str
+    limits: Limits
+    counted: CountedJobs = CountedJobs.EVERYBODY
+    nested: bool = False
+    account: str = ""
+
+
+def limit_sources(
+    partition_qos: Qos | None,
+    job_qos: Qos | None,
+    association: tuple[str, Limits] | None,
+    accounts: Sequence[Account] = (),
+) -> Sources:
+    """Return what limits a job, in the order in which Slurm takes limits.
+
+    `accounts` are the association's own and those above it, nearest first.
+    """
+    account, limits = association or ("", None)
+    every_qos = [qos for qos in (partition_qos, job_qos) if qos]
+    if job_qos and has_flag(job_qos.flags, "OverPartQOS"):
+        every_qos.reverse()
+    sources = [
+        LimitSource(name=f"QOS {qos.name}", limits=qos.limits, account=account) for qos in every_qos
+    ]
+    if limits is not None:
+        sources.append(_account_source(account, limits, CountedJobs.USER))
+    sources.extend(
+        _account_source(above.name, above.limits, CountedJobs.ACCOUNT_TREE)
+        for above in accounts
+        if above.limits != Limits()
+    )
+    return tuple(dict.fromkeys(sources))
+
+
+def _account_source(account: str, limits: Limits, counted: CountedJobs) -> LimitSource:
+    return LimitSource(name=f"account {account}", limits=limits, counted=counted, nested=True)
+
+
+def has_flag(flags: frozenset[str], name: str) -> bool:
+    """Whether a QOS has a flag, in whatever case the site writes it."""
+    return name.lower() in {flag.lower() for flag in flags}
+
+
+def check_job_size(sources: Sources, demand: Amounts) -> None:
+    """Raise `Infeasible` where no job of this size may ever run, however empty the cluster."""
+    job = _as_one_job(demand)
+    for scope, limits_of in _LIMITS.items():
+        for source, tres, most in _effective(sources, limits_of):
+            asked = job.get(tres, 0)
+            if scope is LimitScope.PER_NODE:
+                asked = -(-asked // max(1, demand.get("node", 1)))
+            if asked > most:
+                raise Infeasible(_too_large(source, scope, tres, most, asked), by_limit=True)
+    for source, tres, least in _effective(sources, lambda limits: limits.least_per_job):
+        asked = demand.get(tres, 0)
+        if asked < least:
+            needed = f"{source.name} takes jobs of {amount(tres, least)} or more only"
+            raise Infeasible(f"{needed}, {_asked(tres, asked)}", by_limit=True)
+
+
+def _too_large(source: LimitSource, scope: LimitScope, tres: str, most: int, asked: int) -> str:
+    if tres in (_RUNNING, _SUBMITTED):
+        return f"{source.name} allows no jobs"
+    return f"{source.name} allows {amount(tres, most)} {scope}, {_asked(tres, asked)}"
+
+
+def _asked(tres: str, count: int) -> str:
+    """Say what was asked, without repeating the unit where it is plain."""
+    return f"{amount(tres, count)} asked" if tres == "mem" else f"{count} asked"
 
 
 def amount(tres: str, count: int) -> str:
@@ -36,67 +146,132 @@ def amount(tres: str, count: int) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-_HOLDING = frozenset({JobState.RUNNING, JobState.CONFIGURING, JobState.SUSPENDED})
+def wall_limit(sources: Sources) -> tuple[str, timedelta] | None:
+    """Return whose MaxWall counts, and what it is."""
+    for source in sources:
+        if source.limits.max_wall is not None:
+            return source.name, source.limits.max_wall
+    return None
 
-Amounts = Mapping[str, int]
-"""Amounts by TRES name; `jobs` counts running jobs, `submitted` all of them."""
+
+def blocking_limit(sources: Sources, demand: Amounts, usage: "Usage") -> str:
+    """Say which limit keeps the job from starting beside what runs now; "" where none does."""
+    job = _as_one_job(demand)
+    for scope, limits_of in _SHARED_LIMITS.items():
+        for source, tres, limit in _effective(sources, limits_of):
+            held = _in_use(source, scope, usage).get(tres, 0)
+            if tres != _SUBMITTED and held + job.get(tres, 0) > limit:
+                used = amount(tres, held) if tres == "mem" else held
+                return f"{source.name} allows {amount(tres, limit)} {scope}, {used} in use"
+    return ""
 
 
-class Whose(StrEnum):
-    """Whose jobs a limit counts."""
+def submissions_left(source: LimitSource, usage: "Usage") -> int | None:
+    """Return how many more jobs the user may submit there; None where nothing limits it."""
+    left = [
+        limit - _in_use(source, scope, usage).get(tres, 0)
+        for scope, limits_of in _SHARED_LIMITS.items()
+        for tres, limit in limits_of(source.limits)
+        if tres == _SUBMITTED
+    ]
+    return max(0, min(left)) if left else None
 
-    MINE = "mine"
-    EVERYBODYS = "everybody's"
-    ACCOUNTS = "the account's"
-    BELOW = "the account's and those below it"
+
+def _in_use(source: LimitSource, scope: LimitScope, usage: "Usage") -> Amounts:
+    if scope is LimitScope.PER_ACCOUNT:
+        return usage.of(source.name, CountedJobs.ACCOUNT, source.account)
+    return usage.of(source.name, source.counted if scope is LimitScope.IN_ALL else CountedJobs.USER)
+
+
+def _as_one_job(demand: Amounts) -> Amounts:
+    return {**demand, _RUNNING: 1, _SUBMITTED: 1}
+
+
+def _effective(sources: Sources, limits_of: _LimitsOf) -> Iterator[tuple[LimitSource, str, int]]:
+    """Yield each limit that holds, with who sets it."""
+    settled: set[str] = set()
+    for source in sources:
+        limits = [(tres, limit) for tres, limit in limits_of(source.limits) if tres not in settled]
+        for tres, limit in limits:
+            yield source, tres, limit
+        if not source.nested:
+            settled.update(tres for tres, _ in limits)
+
+
+def _job_counts(running: int | None, submitted: int | None) -> _LimitList:
+    counts = ((_RUNNING, running), (_SUBMITTED, submitted))
+    return tuple((name, count) for name, count in counts if count is not None)
+
+
+_SHARED_LIMITS: Final[Mapping[LimitScope, _LimitsOf]] = {
+    LimitScope.PER_USER: lambda limits: (
+        *limits.per_user,
+        *_job_counts(limits.max_jobs_per_user, limits.max_submit_per_user),
+    ),
+    LimitScope.PER_ACCOUNT: lambda limits: (
+        *limits.per_account,
+        *_job_counts(limits.max_jobs_per_account, limits.max_submit_per_account),
+    ),
+    LimitScope.IN_ALL: lambda limits: (
+        *limits.group,
+        *_job_counts(limits.group_jobs, limits.group_submit),
+    ),
+}
+"""Limits that several jobs share."""
+
+_LIMITS: Final[Mapping[LimitScope, _LimitsOf]] = {
+    LimitScope.PER_JOB: lambda limits: limits.per_job,
+    LimitScope.PER_NODE: lambda limits: limits.per_node,
+    **_SHARED_LIMITS,
+}
 
 
 class Usage:
-    """The use of each owner of limits ("QOS h200", "account lab"), by whose jobs it is."""
+    """What the jobs in the queue use now of each limit source ("QOS h200", "account lab")."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._counts: dict[tuple[str, Whose, str], Counter[str]] = {}
-        above = {account.name: account.parent for account in snapshot.accounts}
-        partition_qos = {p.name: p.qos for p in snapshot.partitions if p.qos}
-        for (qos, account, partitions, is_mine), amounts in _sums(snapshot).items():
-            owners = {f"QOS {qos}", f"account {account}"}
+        self._amounts: dict[tuple[str, CountedJobs, str], Counter[str]] = {}
+        parents = {account.name: account.parent for account in snapshot.accounts}
+        partition_qos = {part.name: part.qos for part in snapshot.partitions if part.qos}
+        for (qos, account, partitions, is_users), amounts in _sums(snapshot).items():
+            sources = {f"QOS {qos}", f"account {account}"}
             for name in partitions.split(","):
                 if name in partition_qos:
-                    owners.add(f"QOS {partition_qos[name]}")
-            for owner in owners:
-                self._add((owner, Whose.EVERYBODYS, ""), amounts)
-                self._add((owner, Whose.ACCOUNTS, account), amounts)
-                if is_mine:
-                    self._add((owner, Whose.MINE, ""), amounts)
-            for name in lineage(account, above):
-                self._add((f"account {name}", Whose.BELOW, ""), amounts)
+                    sources.add(f"QOS {partition_qos[name]}")
+            for source in sources:
+                self._add((source, CountedJobs.EVERYBODY, ""), amounts)
+                self._add((source, CountedJobs.ACCOUNT, account), amounts)
+                if is_users:
+                    self._add((source, CountedJobs.USER, ""), amounts)
+            for name in lineage(account, parents):
+                self._add((f"account {name}", CountedJobs.ACCOUNT_TREE, ""), amounts)
 
-    def of(self, owner: str, whose: Whose, account: str = "") -> Amounts:
+    def of(self, source: str, counted: CountedJobs, account: str = "") -> Amounts:
         """Return what is in use; amounts that are not listed are none.
 
-        `account` is whose jobs count, where `whose` is one account's.
+        `account` is whose jobs count, where one account's are counted.
         """
-        return self._counts.get((owner, whose, account), Counter())
+        return self._amounts.get((source, counted, account), Counter())
 
-    def _add(self, key: tuple[str, Whose, str], amounts: Amounts) -> None:
-        held = self._counts.get(key)
+    def _add(self, key: tuple[str, CountedJobs, str], amounts: Amounts) -> None:
+        held = self._amounts.get(key)
         if held is None:
-            held = self._counts[key] = Counter()
+            held = self._amounts[key] = Counter()
         # Counter.update takes four times as long for so few amounts, and there are many keys.
         for name, count in amounts.items():
             held[name] += count
 
 
-def lineage(account: str, above: Mapping[str, str]) -> tuple[str, ...]:
-    """Return an account and those above it, nearest first; `above` names each one's parent."""
-    found: list[str] = []
-    while account and account not in found:
-        found.append(account)
-        account = above.get(account, "")
-    return tuple(found)
+def lineage(account: str, parents: Mapping[str, str]) -> tuple[str, ...]:
+    """Return an account and those above it, nearest first."""
+    names: list[str] = []
+    while account and account not in names:
+        names.append(account)
+        account = parents.get(account, "")
+    return tuple(names)
 
 
-def unseen_notes(snapshot: Snapshot) -> tuple[str, ...]:
+def hidden_jobs_notes(snapshot: Snapshot) -> tuple[str, ...]:
     """Say what PrivateData keeps from this user, where it does."""
     hidden = "jobs" in snapshot.config.private_data and snapshot.user != "root"
     if not hidden or any(job.user != snapshot.user for job in snapshot.jobs):
@@ -105,203 +280,21 @@ def unseen_notes(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def _sums(snapshot: Snapshot) -> dict[tuple[str, str, str, bool], dict[str, int]]:
-    """Add jobs up that count against the same owners: by QOS, account, partition, and if mine."""
+    """Add up jobs that count against the same sources: QOS, account, partition, is the user's."""
     sums: dict[tuple[str, str, str, bool], dict[str, int]] = {}
     for job in snapshot.jobs:
         key = (job.qos, job.account, job.partition, job.user == snapshot.user)
         held = sums.setdefault(key, {})
-        for name, count in _amounts(job):
+        for name, count in _held_by(job):
             held[name] = held.get(name, 0) + count
     return sums
 
 
-def _amounts(job: QueuedJob) -> tuple[tuple[str, int], ...]:
+def _held_by(job: QueuedJob) -> _LimitList:
     if job.state.is_terminal:
         return ()
     if job.state not in _HOLDING:
-        return (("submitted", 1),)
-    held = (("submitted", 1), ("jobs", 1), ("cpu", job.cpus), ("mem", job.memory_mib))
+        return ((_SUBMITTED, 1),)
+    held = ((_SUBMITTED, 1), (_RUNNING, 1), ("cpu", job.cpus), ("mem", job.memory_mib))
     typed = ((f"gres/gpu:{job.gpu_type}", job.gpus),) if job.gpu_type else ()
     return (*held, ("node", len(job.nodes)), ("gres/gpu", job.gpus), *typed)
-
-
-Demand = Mapping[str, int]
-"""What one job asks for in all, by TRES name; memory in MiB."""
-
-_Amounts = tuple[tuple[str, int], ...]
-_Pick = Callable[[Limits], _Amounts]
-_RUNNING: Final = "jobs"
-_SUBMITTED: Final = "submitted"
-_JOBS: Final = (_RUNNING, _SUBMITTED)
-
-
-class Kind(StrEnum):
-    """What a limit is of, as reasons say it."""
-
-    PER_JOB = "per job"
-    PER_NODE = "per node"
-    PER_USER = "per user"
-    PER_ACCOUNT = "per account"
-    IN_ALL = "in all"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Owner:
-    """A QOS, association or account that limits a job, by the name that reasons use ("QOS h200").
-
-    `group` says whose jobs its group limits count. Of associations and the accounts above them
-    each one's group limits hold (`nested`); of a QOS's and theirs the first that sets one.
-    `account` is the job's.
-    """
-
-    name: str
-    limits: Limits
-    group: Whose = Whose.EVERYBODYS
-    nested: bool = False
-    account: str = ""
-
-
-def owners(
-    partition_qos: Qos | None,
-    job_qos: Qos | None,
-    association: tuple[str, Limits] | None,
-    accounts: Sequence[Account] = (),
-) -> tuple[Owner, ...]:
-    """Return the owners of limits in the order in which Slurm takes them.
-
-    `accounts` are the association's own and those above it, nearest first.
-    """
-    account, limits = association or ("", None)
-    qos = [part for part in (partition_qos, job_qos) if part]
-    if job_qos and "overpartqos" in {flag.lower() for flag in job_qos.flags}:
-        qos.reverse()
-    found = [Owner(name=f"QOS {one.name}", limits=one.limits, account=account) for one in qos]
-    if limits is not None:
-        found.append(Owner(name=f"account {account}", limits=limits, group=Whose.MINE, nested=True))
-    found.extend(
-        Owner(name=f"account {one.name}", limits=one.limits, group=Whose.BELOW, nested=True)
-        for one in accounts
-        if one.limits != Limits()
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def check_size(order: tuple[Owner, ...], demand: Demand) -> None:
-    """Raise `Infeasible` where no job of this size may ever run, however empty the cluster."""
-    for kind, pick in _KINDS.items():
-        for owner, tres, limit in _effective(order, pick):
-            asked = _one_job(demand).get(tres, 0)
-            if kind is Kind.PER_NODE:
-                asked = -(-asked // max(1, demand.get("node", 1)))
-            if asked > limit and tres in _JOBS:
-                raise Infeasible(f"{owner.name} allows no jobs", by_limit=True)
-            if asked > limit:
-                allowed = f"{owner.name} allows {amount(tres, limit)} {kind}"
-                raise Infeasible(f"{allowed}, {asked_of(tres, asked)}", by_limit=True)
-    for owner, tres, limit in _effective(order, _least):
-        asked = demand.get(tres, 0)
-        if asked < limit:
-            reason = f"{owner.name} takes jobs of {amount(tres, limit)} or more only"
-            raise Infeasible(f"{reason}, {asked_of(tres, asked)}", by_limit=True)
-
-
-def asked_of(tres: str, count: int) -> str:
-    """Say what was asked, without repeating the unit where it is plain."""
-    return f"{amount(tres, count)} asked" if tres == "mem" else f"{count} asked"
-
-
-def max_wall(order: tuple[Owner, ...]) -> tuple[str, timedelta] | None:
-    """Return whose MaxWall counts, and what it is."""
-    for owner in order:
-        if owner.limits.max_wall is not None:
-            return owner.name, owner.limits.max_wall
-    return None
-
-
-def wall_reason(asked: timedelta, limit: timedelta, whose: str) -> str:
-    """Say that a walltime is above a limit."""
-    return f"{short_duration(asked)} is above {whose} {short_duration(limit)}"
-
-
-def no_room(order: tuple[Owner, ...], demand: Demand, usage: Usage) -> str:
-    """Say which limit keeps the job from starting beside what runs now; "" where none does."""
-    for kind, pick in _SHARED.items():
-        for owner, tres, limit in _effective(order, pick):
-            held = _used(owner, kind, usage).get(tres, 0)
-            if tres != _SUBMITTED and held + _one_job(demand).get(tres, 0) > limit:
-                used = amount(tres, held) if tres == "mem" else held
-                return f"{owner.name} allows {amount(tres, limit)} {kind}, {used} in use"
-    return ""
-
-
-def submit_room(owner: Owner, usage: Usage) -> int | None:
-    """Return how many more jobs the user may submit there; None where nothing limits it."""
-    left = [
-        limit - _used(owner, kind, usage).get(tres, 0)
-        for kind, pick in _SHARED.items()
-        for tres, limit in pick(owner.limits)
-        if tres == _SUBMITTED
-    ]
-    return max(0, min(left)) if left else None
-
-
-def _used(owner: Owner, kind: Kind, usage: Usage) -> Amounts:
-    if kind is Kind.PER_ACCOUNT:
-        return usage.of(owner.name, Whose.ACCOUNTS, owner.account)
-    return usage.of(owner.name, owner.group if kind is Kind.IN_ALL else Whose.MINE)
-
-
-def _one_job(demand: Demand) -> Demand:
-    return {**demand, _RUNNING: 1, _SUBMITTED: 1}
-
-
-def _effective(order: tuple[Owner, ...], pick: _Pick) -> Iterator[tuple[Owner, str, int]]:
-    """Return each limit that holds, with who sets it."""
-    seen: set[str] = set()
-    for owner in order:
-        found = [(tres, limit) for tres, limit in pick(owner.limits) if tres not in seen]
-        for tres, limit in found:
-            yield owner, tres, limit
-        if not owner.nested:
-            seen.update(tres for tres, _ in found)
-
-
-def _jobs(running: int | None, submitted: int | None) -> _Amounts:
-    counts = ((_RUNNING, running), (_SUBMITTED, submitted))
-    return tuple((name, count) for name, count in counts if count is not None)
-
-
-def _per_job(limits: Limits) -> _Amounts:
-    return limits.per_job
-
-
-def _per_node(limits: Limits) -> _Amounts:
-    return limits.per_node
-
-
-def _least(limits: Limits) -> _Amounts:
-    return limits.least_per_job
-
-
-def _per_user(limits: Limits) -> _Amounts:
-    return *limits.per_user, *_jobs(limits.max_jobs_per_user, limits.max_submit_per_user)
-
-
-def _per_account(limits: Limits) -> _Amounts:
-    return *limits.per_account, *_jobs(limits.max_jobs_per_account, limits.max_submit_per_account)
-
-
-def _in_all(limits: Limits) -> _Amounts:
-    return *limits.group, *_jobs(limits.group_jobs, limits.group_submit)
-
-
-_SHARED: Final[Mapping[Kind, _Pick]] = {
-    Kind.PER_USER: _per_user,
-    Kind.PER_ACCOUNT: _per_account,
-    Kind.IN_ALL: _in_all,
-}
-_KINDS: Final[Mapping[Kind, _Pick]] = {
-    Kind.PER_JOB: _per_job,
-    Kind.PER_NODE: _per_node,
-    **_SHARED,
-}

@@ -1,6 +1,7 @@
 """What commands show beside a plan: a cluster's GPUs, costs by model, changes that start now."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
@@ -15,35 +16,44 @@ from rv.models.site import Site
 from rv.models.snapshot import Node, Partition, QueuedJob, Snapshot
 from rv.planner.access import Access
 from rv.planner.catalogue import Catalogue
-from rv.planner.eligibility import offer
+from rv.planner.eligibility import node_filter
 from rv.planner.families import Family
-from rv.planner.inventory import Pool, discover, told_apart
-from rv.planner.limits import Infeasible, Owner
+from rv.planner.inventory import Pool, gpu_pools
+from rv.planner.limits import Infeasible, LimitSource
 from rv.planner.planning import plan
+
+_NOT_YET: Final = frozenset(
+    {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
+)
+_MINUTES: Final = (
+    10, 15, 20, 30, 40, 50, 60, 75, 90, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960, 1200,
+    1440, 2160, 2880, 4320, 5760, 7200, 10080,
+)  # fmt: skip
+"""Walltimes that a person would try, in minutes."""
+
+_NOW: Final = frozenset({Source.IDLE, Source.BACKFILL_WINDOW})
 
 
 def overview(snapshot: Snapshot, catalogue: Catalogue) -> tuple[PoolView, ...]:
-    """Look at every pool of GPUs, those with the most free first."""
+    """Return every pool of GPUs, those with the most free first."""
     nodes = {node.name: node for node in snapshot.nodes}
-    found, mixed = told_apart(
-        discover(snapshot.partitions, nodes, catalogue, offer(Request(), snapshot))
-    )
+    eligible = node_filter(Request(), snapshot)
+    distinct, ambiguous = gpu_pools(snapshot.partitions, nodes, catalogue, eligible)
     access = Access(snapshot)
-    waiting = _waiting(snapshot)
-    views = [_view(pool, access, waiting) for pool in (*found, *mixed)]
+    waiting = _waiting_jobs(snapshot)
+    views = [_view(pool, access, waiting) for pool in (*distinct, *ambiguous)]
     return tuple(sorted(views, key=lambda v: (bool(v.closed), -v.free, v.gpu, v.partition)))
 
 
-def _view(pool: Pool, access: Access, waiting: dict[str, int]) -> PoolView:
-    usable = [slot for slot in pool.slots if not slot.lost]
+def _view(pool: Pool, access: Access, waiting: Mapping[str, int]) -> PoolView:
     limits, closed = _limits(pool.partition, access)
     return PoolView(
         gpu=pool.model.name,
         partition=pool.partition.name,
-        free=sum(slot.free for slot in usable),
+        free=sum(slot.free for slot in pool.usable),
         total=sum(slot.total for slot in pool.slots),
-        largest=max((slot.free for slot in usable), default=0),
-        lost=sum(slot.total for slot in pool.slots if slot.lost),
+        largest=max((slot.free for slot in pool.usable), default=0),
+        lost=sum(slot.total for slot in pool.slots if slot.unusable),
         waiting=waiting.get(pool.partition.name, 0),
         max_time=pool.partition.max_time,
         limits=limits,
@@ -52,27 +62,26 @@ def _view(pool: Pool, access: Access, waiting: dict[str, int]) -> PoolView:
 
 
 def _limits(partition: Partition, access: Access) -> tuple[tuple[str, ...], str]:
+    """Return the user's GPU limits in a partition, or why it is closed to the user."""
     try:
         access.check_partition(partition, Request())
         charges = access.charges(partition, Request())
-    except Infeasible as unfit:
-        return (), unfit.reason
-    return tuple(text for owner in charges[0].order for text in _gpu_limits(owner)), ""
+    except Infeasible as infeasible:
+        return (), infeasible.reason
+    return tuple(text for source in charges[0].sources for text in _gpu_limits(source)), ""
 
 
-def _gpu_limits(owner: Owner) -> list[str]:
-    kinds = (("a job", owner.limits.per_job), ("a user", owner.limits.per_user))
+def _gpu_limits(source: LimitSource) -> list[str]:
+    kinds = (("a job", source.limits.per_job), ("a user", source.limits.per_user))
     amounts = [(kind, dict(limit).get("gres/gpu")) for kind, limit in kinds]
     return [f"{count} {kind}" for kind, count in amounts if count is not None]
 
 
-def _waiting(snapshot: Snapshot) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for job in snapshot.jobs:
-        if job.state.is_pending:
-            for name in job.partition.split(","):
-                counts[name] = counts.get(name, 0) + 1
-    return counts
+def _waiting_jobs(snapshot: Snapshot) -> Counter[str]:
+    """Count the pending jobs of each partition, everybody's."""
+    return Counter(
+        name for job in snapshot.jobs if job.state.is_pending for name in job.partition.split(",")
+    )
 
 
 def cheapest(plan: Plan, request: Request) -> tuple[Strategy, ...]:
@@ -85,13 +94,12 @@ def cheapest(plan: Plan, request: Request) -> tuple[Strategy, ...]:
     for strategy in plan.strategies:
         if strategy.segments > 1 and not request.checkpoint:
             continue
-        known = best.setdefault(strategy.gpu, strategy)
-        if _order(strategy) < _order(known):
+        if strategy.gpu not in best or _price_key(strategy) < _price_key(best[strategy.gpu]):
             best[strategy.gpu] = strategy
     return tuple(sorted(best.values(), key=_price))
 
 
-def _order(strategy: Strategy) -> tuple[bool, float]:
+def _price_key(strategy: Strategy) -> tuple[bool, float]:
     return strategy.shortened, _price(strategy)
 
 
@@ -99,40 +107,25 @@ def _price(strategy: Strategy) -> float:
     return inf if strategy.cost is None else strategy.cost
 
 
-_NOT_YET: Final = frozenset(
-    {"BeginTime", "Dependency", "DependencyNeverSatisfied", "JobHeldAdmin", "JobHeldUser"}
-)
-
-
 def queue_place(
     job_id: int, partition: str, waiting: Iterable[WaitingJob], own: Collection[int]
 ) -> QueuePlace | None:
-    """Return the place by priority, then by age; None for a job that is held, or not waiting.
+    """Return a job's place in its partition's queue, by priority, then by age.
 
-    `own` are the jobs of the same race, which are no rivals. Those that may not start yet, whatever
-    is free, are not in the line.
+    None for a job that is held, or not waiting. `own` are the jobs of the same race, which are no
+    rivals. Those that may not start yet, whatever is free, are not counted.
     """
-    line = [
-        job
-        for job in waiting
-        if partition in job.partitions
-        and (job.job_id == job_id or job.job_id not in own)
-        and job.priority
-        and job.reason not in _NOT_YET
-    ]
-    order = [job.job_id for job in sorted(line, key=lambda job: (-job.priority, job.job_id))]
+    rivals = [job for job in waiting if job.job_id == job_id or job.job_id not in own]
+    queue = [job for job in rivals if partition in job.partitions and _may_start(job)]
+    queue.sort(key=lambda job: (-job.priority, job.job_id))
+    order = [job.job_id for job in queue]
     if job_id not in order:
         return None
     return QueuePlace(partition=partition, place=order.index(job_id) + 1, waiting=len(order))
 
 
-_MINUTES: Final = (
-    10, 15, 20, 30, 40, 50, 60, 75, 90, 120, 150, 180, 240, 300, 360, 480, 600, 720, 960, 1200,
-    1440, 2160, 2880, 4320, 5760, 7200, 10080,
-)  # fmt: skip
-"""Walltimes that a person would try, in minutes."""
-
-_NOW: Final = frozenset({Source.IDLE, Source.BACKFILL_WINDOW})
+def _may_start(job: WaitingJob) -> bool:
+    return bool(job.priority) and job.reason not in _NOT_YET
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,23 +146,25 @@ class Planner:
             made = plan(request, self.snapshot, self.catalogue, self.families, self.site)
         except RvError:  # a change may ask for what is not here at all
             return None
-        may = (s for s in made.strategies if request.checkpoint or s.segments == 1)
-        return next((s for s in may if s.estimate.source in _NOW), None)
+        for strategy in made.strategies:
+            allowed = request.checkpoint or strategy.segments == 1
+            if allowed and strategy.estimate.source in _NOW:
+                return strategy
+        return None
 
 
 def changes(request: Request, planner: Planner) -> Iterator[Change]:
     """Yield the changes, each of one thing and as small as it can be, that would start now."""
     yield from _shorter(request, planner)
-    yield from _elsewhere(request, planner)
+    for changed, options in _relaxed(request):
+        strategy = planner.starts_now(changed)
+        if strategy:
+            yield Change(options=options(strategy), strategy=strategy)
     yield from _fewer(request, planner)
-    if request.command and not request.checkpoint:
-        found = planner.starts_now(replace(request, checkpoint=True))
-        if found:
-            yield Change(options="--checkpoint", strategy=found)
-    if request.gpus == 1 and not request.mig:
-        slices = replace(request, mig=True, types=(), min_vram_mib=None)
-        if found := planner.starts_now(slices):
-            yield Change(options="--mig", strategy=found)
+    for changed, option in _other_kinds(request):
+        strategy = planner.starts_now(changed)
+        if strategy:
+            yield Change(options=option, strategy=strategy)
 
 
 def _shorter(request: Request, planner: Planner) -> Iterator[Change]:
@@ -180,10 +175,10 @@ def _shorter(request: Request, planner: Planner) -> Iterator[Change]:
     while low < high:
         middle = (low + high) // 2 if best else 0
         asked = replace(request, walltime=times[middle], walltime_given=True)
-        found = planner.starts_now(asked)
-        if found:
+        strategy = planner.starts_now(asked)
+        if strategy:
             options = f"--time {short_duration(times[middle])}"
-            best, low = Change(options=options, strategy=found), middle + 1
+            best, low = Change(options=options, strategy=strategy), middle + 1
         elif not best:
             return
         else:
@@ -192,46 +187,53 @@ def _shorter(request: Request, planner: Planner) -> Iterator[Change]:
         yield best
 
 
-def _elsewhere(request: Request, planner: Planner) -> Iterator[Change]:
+def _relaxed(request: Request) -> Iterator[tuple[Request, Callable[[Strategy], str]]]:
+    """Yield the request without one of its wishes, and how to write what then starts."""
     if request.types or request.min_vram_mib:
-        found = planner.starts_now(replace(request, types=(), min_vram_mib=None))
-        if found:
-            without = " without --vram" if request.min_vram_mib else ""
-            yield Change(options=f"--type {found.gpu}{without}", strategy=found)
+        without = " without --vram" if request.min_vram_mib else ""
+        any_type = replace(request, types=(), min_vram_mib=None)
+        yield any_type, lambda strategy: f"--type {strategy.gpu}{without}"
     if request.partitions:
-        found = planner.starts_now(replace(request, partitions=()))
-        if found:
-            yield Change(options=f"-p {found.partition}", strategy=found)
+        yield replace(request, partitions=()), lambda strategy: f"-p {strategy.partition}"
     if request.max_cost is not None:
-        found = planner.starts_now(replace(request, max_cost=None))
-        if found:
-            cost = "no --max-cost" if found.cost is None else f"--max-cost {found.cost:.2f}"
-            yield Change(options=cost, strategy=found)
+        yield replace(request, max_cost=None), _cost_option
+
+
+def _cost_option(strategy: Strategy) -> str:
+    return "no --max-cost" if strategy.cost is None else f"--max-cost {strategy.cost:.2f}"
 
 
 def _fewer(request: Request, planner: Planner) -> Iterator[Change]:
+    """Look for the most GPUs below those asked for: one fewer, else halves of it."""
     counts = {request.gpus - 1}
     half = request.gpus // 2
     while half:
         counts.add(half)
         half //= 2
     for count in sorted(counts - {0, -1}, reverse=True):
-        found = planner.starts_now(replace(request, gpus=count))
-        if found:
-            yield Change(options=f"--gpu {count}", strategy=found)
+        strategy = planner.starts_now(replace(request, gpus=count))
+        if strategy:
+            yield Change(options=f"--gpu {count}", strategy=strategy)
             return
+
+
+def _other_kinds(request: Request) -> Iterator[tuple[Request, str]]:
+    if request.command and not request.checkpoint:
+        yield replace(request, checkpoint=True), "--checkpoint"
+    if request.gpus == 1 and not request.mig:
+        yield replace(request, mig=True, types=(), min_vram_mib=None), "--mig"
 
 
 def without_jobs(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
     """Return the cluster as it would be without the user's jobs of these names."""
-    mine: list[QueuedJob] = []
+    removed: list[QueuedJob] = []
     others: list[QueuedJob] = []
     for job in snapshot.jobs:
-        is_mine = job.name in names and job.user == snapshot.user
-        (mine if is_mine else others).append(job)
-    planned = {name for job in mine for name in job.planned_nodes}
-    planned -= {name for job in others for name in job.planned_nodes}
-    nodes = (_unplanned(node) if node.name in planned else node for node in snapshot.nodes)
+        is_removed = job.name in names and job.user == snapshot.user
+        (removed if is_removed else others).append(job)
+    freed = {name for job in removed for name in job.planned_nodes}
+    freed -= {name for job in others for name in job.planned_nodes}
+    nodes = (_unplanned(node) if node.name in freed else node for node in snapshot.nodes)
     return replace(snapshot, jobs=tuple(others), nodes=tuple(nodes))
 
 

@@ -1,17 +1,22 @@
-"""What the names and GPU types of a request mean on this cluster."""
+"""What the names and GPU types of a request mean on this cluster.
 
-from collections.abc import Iterable
+Partitions, accounts, QOS, nodes and features by name; pools by `--type`, `--vram` and `--mig`.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion
 from rv.models.quantities import short_memory
 from rv.models.request import Request
-from rv.models.snapshot import Partition, Snapshot
+from rv.models.snapshot import Node, Partition, Qos, Reservation, Snapshot
 from rv.planner.catalogue import Catalogue, MigProfile, mig_profile, normal
 from rv.planner.documents import nearest
-from rv.planner.eligibility import choices, feature_names
+from rv.planner.eligibility import feature_names, parse_constraint
 from rv.planner.inventory import Pool
+
+_ANY_SLICE = "mig"
 
 
 def check_names(request: Request, snapshot: Snapshot) -> None:
@@ -20,59 +25,65 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
     What the snapshot could not read (QOS and accounts without slurmdbd) is not judged.
     """
     if request.gpus < 0:
-        raise RvError(
-            ErrorKind.USAGE, f"{request.gpus} is no number of GPUs", hint="use --gpu 0 or more"
-        )
-    for name in request.partitions:
-        _check("partition", name, (partition.name for partition in snapshot.partitions))
-    if request.qos and snapshot.qos:
-        _check("QOS", request.qos, (qos.name for qos in snapshot.qos))
-    if request.account and snapshot.associations:
-        mine = (association.account for association in snapshot.associations)
-        _check("account of yours", request.account, mine)
-    named = (*request.exclude_nodes, *request.only_nodes)
-    nodes = {node.name for node in snapshot.nodes} if named else set()
-    for name in named:
-        _check("node", name, nodes)
-    for name in request.reservations:
-        _check("reservation", name, (r.name for r in snapshot.reservations))
+        hint = "use --gpu 0 or more"
+        raise RvError(ErrorKind.USAGE, f"{request.gpus} is no number of GPUs", hint=hint)
+    nodes = (*request.exclude_nodes, *request.only_nodes)
+    _check("partition", request.partitions, _names(snapshot.partitions))
+    if snapshot.qos:
+        _check("QOS", _given(request.qos), _names(snapshot.qos))
+    if snapshot.associations:
+        accounts = (association.account for association in snapshot.associations)
+        _check("account of yours", _given(request.account), accounts)
+    _check("node", nodes, _names(snapshot.nodes))
+    _check("reservation", request.reservations, _names(snapshot.reservations))
     if request.constraint:
-        choices(request.constraint)
-        known = frozenset(feature for node in snapshot.nodes for feature in node.features)
-        for name in feature_names(request.constraint):
-            _check("node feature", name, known)
+        parse_constraint(request.constraint)
+        features = (feature for node in snapshot.nodes for feature in node.features)
+        _check("node feature", feature_names(request.constraint), features)
+
+
+def _given(name: str) -> tuple[str, ...]:
+    return (name,) if name else ()
+
+
+def _names(named: Iterable[Partition | Qos | Node | Reservation]) -> Iterator[str]:
+    return (one.name for one in named)
+
+
+def _check(kind: str, names: tuple[str, ...], existing: Iterable[str]) -> None:
+    present = set(existing) if names else set()
+    for name in names:
+        if name not in present:
+            near = nearest(name, sorted(present))
+            nearest_named = f", nearest: {near}" if near else ""
+            hint = f"here: {', '.join(sorted(present)[:20])}" if present else ""
+            message = f"there is no {kind} {name!r}{nearest_named}"
+            raise RvError(ErrorKind.USAGE, message, hint=hint)
 
 
 def chosen_partitions(request: Request, snapshot: Snapshot) -> tuple[Partition, ...]:
     """Return the partitions the request names, or all of them."""
-    wanted = frozenset(request.partitions)
-    return tuple(p for p in snapshot.partitions if not wanted or p.name in wanted)
-
-
-def _check(kind: str, name: str, known: Iterable[str]) -> None:
-    names = sorted(set(known))
-    if name in names:
-        return
-    near = nearest(name, names)
-    named = f", nearest: {near}" if near else ""
-    hint = f"here: {', '.join(names[:20])}" if names else ""
-    raise RvError(ErrorKind.USAGE, f"there is no {kind} {name!r}{named}", hint=hint)
-
-
-_ANY_SLICE = "mig"
+    names = frozenset(request.partitions)
+    return tuple(part for part in snapshot.partitions if not names or part.name in names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Wanted:
-    """What the words ask for: models by name, slices by name, any model, any slice."""
+class _GpuTypes:
+    """What the request asks for: models by name, slices by name, any model, any slice."""
 
     models: frozenset[str]
     slices: frozenset[str]
     any_model: bool
     any_slice: bool
 
+    def includes(self, pool: Pool) -> bool:
+        """Whether a pool has a model, or slices, that are asked for."""
+        if pool.mig:
+            return self.any_slice or pool.mig.name in self.slices
+        return self.any_model or pool.model.name in self.models
 
-def select(
+
+def select_pools(
     pools: tuple[Pool, ...], request: Request, catalogue: Catalogue
 ) -> tuple[tuple[Pool, ...], tuple[Exclusion, ...]]:
     """Return the pools that the request means, and those it would mean but for a stated reason.
@@ -80,24 +91,23 @@ def select(
     Raises `RvError(USAGE)` for words that name nothing, `RvError(INFEASIBLE)` for those that name
     nothing of this cluster.
     """
-    wanted = _wanted(pools, request, catalogue)
-    _check_slices(pools, request, wanted)
-    whole = [p for p in pools if not p.mig and (wanted.any_model or p.model.name in wanted.models)]
-    slices = [p for p in pools if p.mig and _slice_wanted(p.mig, wanted)]
-    chosen, excluded = _by_memory(whole, request)
-    picked, left = _smallest(slices, request, wanted)
-    if not request.types and not wanted.any_slice:
-        reason = "MIG slices are used only with --mig"
-        left += [Exclusion(what=p.label, reason=reason) for p in pools if p.mig]
-    return (*chosen, *picked), (*excluded, *left)
+    types = _gpu_types(pools, request, catalogue)
+    _check_slices(pools, request, types)
+    slice_pools = [pool for pool in pools if pool.mig]
+    gpus = [pool for pool in pools if not pool.mig and types.includes(pool)]
+    whole, too_small = _with_memory(gpus, request)
+    slices, unused = _smallest_slices(list(filter(types.includes, slice_pools)), request, types)
+    if not request.types and not types.any_slice:
+        unused += _excluded(slice_pools, "MIG slices are used only with --mig")
+    return (*whole, *slices), (*too_small, *unused)
 
 
-def names_of(pools: Iterable[Pool]) -> tuple[str, ...]:
-    """Return the names of the models and slices in the pools, sorted, each once."""
-    return tuple(sorted({pool.model.name for pool in pools}))
+def _excluded(pools: Iterable[Pool], reason: str) -> Iterator[Exclusion]:
+    for pool in pools:
+        yield Exclusion(what=pool.label, reason=reason)
 
 
-def _wanted(pools: tuple[Pool, ...], request: Request, catalogue: Catalogue) -> _Wanted:
+def _gpu_types(pools: tuple[Pool, ...], request: Request, catalogue: Catalogue) -> _GpuTypes:
     models: set[str] = set()
     slices: set[str] = set()
     any_slice = request.mig
@@ -115,7 +125,7 @@ def _wanted(pools: tuple[Pool, ...], request: Request, catalogue: Catalogue) -> 
             f"--mig and --type {','.join(request.types)} exclude each other",
             hint="leave out --mig, or name a slice such as --type 1g.10gb",
         )
-    return _Wanted(
+    return _GpuTypes(
         models=frozenset(models),
         slices=frozenset(slices),
         any_model=not request.types and not request.mig,
@@ -124,47 +134,45 @@ def _wanted(pools: tuple[Pool, ...], request: Request, catalogue: Catalogue) -> 
 
 
 def _present_model(pools: tuple[Pool, ...], word: str, catalogue: Catalogue) -> str:
-    here = {pool.model.name for pool in pools if not pool.mig}
-    spelled = {normal(name): name for name in here}
+    present = {pool.model.name for pool in pools if not pool.mig}
+    spelled = {normal(name): name for name in present}
     meanings = catalogue.meanings(word)
     for name in (*meanings, normal(word)):
         if name in spelled:
             return spelled[name]
     if not meanings:
-        _unknown(word, here, catalogue)
-    present = ", ".join(names_of(pools))
+        raise _unknown_type(word, present, catalogue)
+    types = ", ".join(sorted({pool.model.name for pool in pools}))
     raise RvError(
         ErrorKind.INFEASIBLE,
         f"no {meanings[0]} among the GPUs to choose from",
-        hint=f"types here: {present}" if present else "there are no GPUs in these partitions",
+        hint=f"types here: {types}" if types else "there are no GPUs in these partitions",
     )
 
 
-def _unknown(word: str, here: set[str], catalogue: Catalogue) -> None:
-    served = [alias for alias in catalogue.aliases if here & set(catalogue.meanings(alias))]
+def _unknown_type(word: str, present: set[str], catalogue: Catalogue) -> RvError:
+    served = [alias for alias in catalogue.aliases if present & set(catalogue.meanings(alias))]
     every = (*catalogue.aliases, *catalogue.models)
-    near = nearest(normal(word), (*here, *served)) or nearest(normal(word), every)
+    near = nearest(normal(word), (*present, *served)) or nearest(normal(word), every)
     named = f", nearest: {near}" if near else ""
-    raise RvError(
-        ErrorKind.USAGE,
-        f"unknown GPU type {word!r}{named}",
-        hint=f"types here: {', '.join(sorted(here))}" if here else "",
-    )
+    hint = f"types here: {', '.join(sorted(present))}" if present else ""
+    return RvError(ErrorKind.USAGE, f"unknown GPU type {word!r}{named}", hint=hint)
 
 
 def _present_slice(pools: tuple[Pool, ...], profile: MigProfile) -> str:
-    here = sorted({pool.mig.name for pool in pools if pool.mig})
-    if profile.name not in here:
-        raise RvError(
-            ErrorKind.INFEASIBLE,
-            f"no MIG slice {profile.name} among the GPUs to choose from",
-            hint=f"slices here: {', '.join(here)}" if here else "there are no MIG slices here",
-        )
-    return profile.name
+    present = sorted({pool.mig.name for pool in pools if pool.mig})
+    if profile.name in present:
+        return profile.name
+    raise RvError(
+        ErrorKind.INFEASIBLE,
+        f"no MIG slice {profile.name} among the GPUs to choose from",
+        hint=f"slices here: {', '.join(present)}" if present else "there are no MIG slices here",
+    )
 
 
-def _check_slices(pools: tuple[Pool, ...], request: Request, wanted: _Wanted) -> None:
-    if not (wanted.slices or wanted.any_slice) or wanted.models:
+def _check_slices(pools: tuple[Pool, ...], request: Request, types: _GpuTypes) -> None:
+    """Raise where only slices are asked for, and they cannot be had."""
+    if types.models or not (types.slices or types.any_slice):
         return
     if request.gpus != 1:
         raise RvError(
@@ -173,53 +181,47 @@ def _check_slices(pools: tuple[Pool, ...], request: Request, wanted: _Wanted) ->
             hint="use --gpu 1, or whole GPUs without --mig",
         )
     if not any(pool.mig for pool in pools):
+        names = sorted({pool.model.name for pool in pools})
         raise RvError(
             ErrorKind.INFEASIBLE,
             "there are no MIG slices among the GPUs to choose from",
-            hint=f"types here: {', '.join(names_of(pools))}",
+            hint=f"types here: {', '.join(names)}",
         )
 
 
-def _slice_wanted(profile: MigProfile, wanted: _Wanted) -> bool:
-    return wanted.any_slice or profile.name in wanted.slices
-
-
-def _by_memory(pools: list[Pool], request: Request) -> tuple[list[Pool], list[Exclusion]]:
+def _with_memory(pools: Iterable[Pool], request: Request) -> tuple[list[Pool], list[Exclusion]]:
+    """Return the pools that have the memory asked for, and the others."""
     asked = request.min_vram_mib
-    if asked is None:
-        return pools, []
-    chosen = [pool for pool in pools if pool.model.has_vram(asked)]
-    excluded = []
+    chosen: list[Pool] = []
+    excluded: list[Exclusion] = []
     for pool in pools:
-        if not pool.model.has_vram(asked):
-            vram = pool.model.vram_mib
-            has = f"has {short_memory(vram)} of memory" if vram else "its memory is not known"
-            excluded.append(
-                Exclusion(what=pool.label, reason=f"{has}, {short_memory(asked)} asked")
-            )
+        if asked is None or pool.model.has_vram(asked):
+            chosen.append(pool)
+            continue
+        vram = pool.model.vram_mib
+        has = f"has {short_memory(vram)} of memory" if vram else "its memory is not known"
+        excluded.append(Exclusion(what=pool.label, reason=f"{has}, {short_memory(asked)} asked"))
     return chosen, excluded
 
 
-def _smallest(
-    pools: list[Pool], request: Request, wanted: _Wanted
+def _smallest_slices(
+    pools: list[Pool], request: Request, types: _GpuTypes
 ) -> tuple[list[Pool], list[Exclusion]]:
     """Keep the smallest slice that has the memory asked for, unless slices were named."""
     if request.gpus != 1:
-        reason = f"a job gets one MIG slice, {request.gpus} asked"
-        return [], [Exclusion(what=pool.label, reason=reason) for pool in pools]
-    fitting, excluded = _by_memory(pools, request)
-    if wanted.slices or not fitting:
-        return fitting, excluded
-    usable = [pool for pool in fitting if pool.usable] or fitting
-    best = min(_size(pool) for pool in usable)
-    name = next(pool.model.name for pool in usable if _size(pool) == best)
-    excluded += [
-        Exclusion(what=pool.label, reason=f"the smaller slice {name} is enough")
-        for pool in fitting
-        if _size(pool) != best
-    ]
-    return [pool for pool in fitting if _size(pool) == best], excluded
+        return [], list(_excluded(pools, f"a job gets one MIG slice, {request.gpus} asked"))
+    large_enough, excluded = _with_memory(pools, request)
+    if types.slices or not large_enough:
+        return large_enough, excluded
+    usable = [pool for pool in large_enough if pool.usable] or large_enough
+    best = min(usable, key=_slice_size)
+    smallest: list[Pool] = []
+    larger: list[Pool] = []
+    for pool in large_enough:
+        (smallest if pool.mig == best.mig else larger).append(pool)
+    excluded += _excluded(larger, f"the smaller slice {best.model.name} is enough")
+    return smallest, excluded
 
 
-def _size(pool: Pool) -> tuple[int, int]:
+def _slice_size(pool: Pool) -> tuple[int, int]:
     return (pool.mig.memory_gb, pool.mig.slices) if pool.mig else (0, 0)

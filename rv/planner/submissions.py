@@ -1,4 +1,4 @@
-"""Rank strategies, and compile them into the jobs of a race, in waves."""
+"""Rank strategies, and compile them into the jobs of a race, in the order they are sent in."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -10,23 +10,34 @@ from rv.models.quantities import short_memory
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, Fanout, Request
 from rv.models.site import Site
 from rv.models.snapshot import Partition
-from rv.planner.limits import Owner, Usage, Whose, submit_room
+from rv.planner.limits import CountedJobs, Sources, Usage, submissions_left
 from rv.planner.merge import Merger
+
+SourcesById = Mapping[str, Sources]
+"""What limits the job of each strategy, by the strategy's id."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Queue:
+class PartitionPriority:
     """What of a partition decides who is served first on nodes that several share."""
 
     tier: int = 1
     job_factor: int = 1
     whole_nodes: bool = False
 
+    def is_no_later_than(self, other: "PartitionPriority") -> bool:
+        """Whether jobs here are served no later than there, and need no more of a node."""
+        return (
+            self.tier >= other.tier
+            and self.job_factor >= other.job_factor
+            and self.whole_nodes <= other.whole_nodes
+        )
 
-def queues(partitions: Iterable[Partition]) -> dict[str, Queue]:
-    """Return the queue of each partition, by its name."""
+
+def partition_priorities(partitions: Iterable[Partition]) -> dict[str, PartitionPriority]:
+    """Return the priority of each partition, by its name."""
     return {
-        partition.name: Queue(
+        partition.name: PartitionPriority(
             tier=partition.priority_tier,
             job_factor=partition.priority_job_factor,
             whole_nodes=partition.exclusive,
@@ -38,56 +49,71 @@ def queues(partitions: Iterable[Partition]) -> dict[str, Queue]:
 def rank(
     strategies: Iterable[Strategy],
     quality: Mapping[str, int],
-    lines: Mapping[str, Queue],
-    owners: Mapping[str, tuple[Owner, ...]],
+    priorities: Mapping[str, PartitionPriority],
+    sources: SourcesById,
 ) -> tuple[Strategy, ...]:
-    """Return the strategies best first, covered ones marked.
+    """Return the strategies best first; those that a better one makes needless are marked.
 
     By expected start (known before unknown), the whole time in one job before parts of it, cost
-    (priced before unpriced), fewer nodes, better model, what nobody preempts, the queue served
-    first, and then by name, so that the order depends on nothing but the values. `lines` are the
-    partitions' queues, `owners` those of limits by strategy.
+    (priced before unpriced), fewer nodes, better model, what nobody preempts, the partition served
+    first, and then by name, so that the order depends on nothing but the values. `quality` is by
+    model, `priorities` by partition.
     """
 
     def key(strategy: Strategy) -> tuple[object, ...]:
-        start = strategy.estimate.start_in
-        line = lines[strategy.partition]
+        start_in = strategy.estimate.start_in
+        priority = priorities[strategy.partition]
         return (
-            inf if start is None else start.total_seconds(),
+            inf if start_in is None else start_in.total_seconds(),
             strategy.shortened or strategy.segments > 1,
             strategy.cost is None,
             strategy.cost or 0.0,
             strategy.nodes,
             -quality.get(strategy.gpu, 0),
             strategy.preemptible,
-            (-line.tier, -line.job_factor, line.whole_nodes),
-            (-len(strategy.node_names), len(owners.get(strategy.id, ()))),
+            (-priority.tier, -priority.job_factor, priority.whole_nodes),
+            (-len(strategy.node_names), len(sources.get(strategy.id, ()))),
             strategy.partition,
             strategy.id,
         )
 
-    return _covered(sorted(strategies, key=key), lines, owners)
+    return _mark_covered(sorted(strategies, key=key), priorities, sources)
 
 
-def _covered(
-    ranked: list[Strategy], lines: Mapping[str, Queue], owners: Mapping[str, tuple[Owner, ...]]
+def _mark_covered(
+    ranked: list[Strategy],
+    priorities: Mapping[str, PartitionPriority],
+    sources: SourcesById,
 ) -> tuple[Strategy, ...]:
+    """Mark each strategy that a better one of its model, layout and mode covers."""
     kept: dict[tuple[str, int, int, str], list[Strategy]] = {}
-    found = []
+    marked: list[Strategy] = []
     for strategy in ranked:
         kind = (strategy.gpu, strategy.nodes, strategy.gpus_per_node, strategy.mode.value)
         rivals = kept.setdefault(kind, [])
-        for better in rivals:
-            if _is_as_safe_and_cheap(better, strategy) and (
-                _starts_no_later(better, strategy)
-                or _is_served_first(better, strategy, lines, owners)
-            ):
-                found.append(replace(strategy, covered_by=better.id))
-                break
+        cover = next((r for r in rivals if _covers(r, strategy, priorities, sources)), None)
+        if cover:
+            marked.append(replace(strategy, covered_by=cover.id))
         else:
             rivals.append(strategy)
-            found.append(strategy)
-    return tuple(found)
+            marked.append(strategy)
+    return tuple(marked)
+
+
+def _covers(
+    better: Strategy,
+    other: Strategy,
+    priorities: Mapping[str, PartitionPriority],
+    sources: SourcesById,
+) -> bool:
+    if not _is_as_safe_and_cheap(better, other):
+        return False
+    if _starts_no_later(better, other):
+        return True
+    if not priorities[better.partition].is_no_later_than(priorities[other.partition]):
+        return False
+    limits, other_limits = (set(sources.get(one.id, ())) for one in (better, other))
+    return limits <= other_limits and _takes_any_place_of(better, other)
 
 
 def _is_as_safe_and_cheap(better: Strategy, other: Strategy) -> bool:
@@ -99,43 +125,26 @@ def _is_as_safe_and_cheap(better: Strategy, other: Strategy) -> bool:
 
 
 def _starts_no_later(better: Strategy, other: Strategy) -> bool:
-    """Whether one starts now and the other's start is known; what is unknown compares with nothing.
+    """Whether one starts now and the other's start is known; an unknown one is not compared.
 
     A later start is no more than a bound: jobs end before their limits, here or there.
     """
     return better.estimate.start_in == timedelta(0) and other.estimate.start_in is not None
 
 
-def _is_served_first(
-    better: Strategy,
-    other: Strategy,
-    lines: Mapping[str, Queue],
-    owners: Mapping[str, tuple[Owner, ...]],
-) -> bool:
-    """Whether one waits for the same nodes in a queue that is served no later, under no limit more.
-
-    Then its start is no later either, whenever that is: overlapping partitions are one way.
-    """
-    mine, theirs = lines[better.partition], lines[other.partition]
+def _takes_any_place_of(better: Strategy, other: Strategy) -> bool:
+    """Whether one fits wherever the other does: it then starts no later in an earlier queue."""
     return (
-        mine.tier >= theirs.tier
-        and mine.job_factor >= theirs.job_factor
-        and mine.whole_nodes <= theirs.whole_nodes
-        and better.walltime == other.walltime
+        better.walltime == other.walltime
         and better.memory_mib <= other.memory_mib
         and better.cpus_per_task <= other.cpus_per_task
         and set(other.node_names) <= set(better.node_names)
-        and set(owners.get(better.id, ())) <= set(owners.get(other.id, ()))
     )
-
-
-_Room = dict[tuple[str, Whose], int | None]
-"""How many more jobs each owner of limits takes. An association and its account have one name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compiled:
-    """The jobs, their waves, and what the user should know of those that were left out."""
+    """The jobs, their waves, and notes on the strategies that are not submitted."""
 
     submissions: tuple[Submission, ...]
     waves: tuple[tuple[int, ...], ...]
@@ -146,61 +155,125 @@ class Compiled:
 def compile_jobs(
     ranked: tuple[Strategy, ...],
     request: Request,
-    owners: Mapping[str, tuple[Owner, ...]],
+    sources: SourcesById,
     usage: Usage,
     merger: Merger,
 ) -> Compiled:
     """Choose the strategies to submit, in rank order, within the cap and the MaxSubmit headroom.
 
-    A strategy that a job chosen before can carry takes no room but that of owners which are new to
-    the job. `owners` holds the owners of limits of each strategy, by its id.
+    A strategy that a job chosen before can carry takes no room but that of limit sources which are
+    new to the job.
     """
-    each = request.fanout is Fanout.EACH
-    left: _Room = {}
-    chosen: list[list[Strategy]] = []
-    beyond = in_segments = 0
-    full: dict[str, int] = {}
-    blocked: set[str] = set()
+    chosen = _ChosenJobs(request, sources, usage, merger)
     for strategy in ranked:
-        if strategy.covered_by and strategy.covered_by not in blocked and not each:
-            continue
-        if strategy.segments > 1 and not request.checkpoint:
-            in_segments += 1
-            continue
-        carrying = [] if each else _carrying(chosen, strategy, merger)
-        known = {owner for part in carrying for owner in owners.get(part.id, ())}
-        order = tuple(owner for owner in owners.get(strategy.id, ()) if owner not in known)
-        blocking = _take(order, left, usage)
-        if blocking:
-            blocked.add(strategy.id)
-            full[blocking] = full.get(blocking, 0) + 1
-        elif not carrying and len(chosen) >= request.max_submissions:
-            beyond += 1
-        else:
-            _book(order, left)
-            carrying.append(strategy)
-            if len(carrying) == 1:
-                chosen.append(carrying)
-    jobs = tuple(_submission(n, parts, merger) for n, parts in enumerate(chosen, 1))
+        chosen.consider(strategy)
+    jobs = tuple(_submission(n, parts, merger) for n, parts in enumerate(chosen.jobs, 1))
     return Compiled(
         submissions=jobs,
         spares=_spares(jobs, request.max_submissions),
-        waves=_waves(jobs, each=each),
-        notes=(
-            *_memory_notes(jobs),
-            *_notes(beyond, full, request.max_submissions),
-            *_unasked(in_segments),
-        ),
+        waves=_waves(jobs, all_at_once=chosen.all_at_once),
+        notes=(*_memory_notes(jobs), *chosen.notes()),
     )
 
 
-def _carrying(chosen: list[list[Strategy]], strategy: Strategy, merger: Merger) -> list[Strategy]:
-    """Return the job that can carry a strategy too, a new one where none can.
+class _ChosenJobs:
+    """The jobs chosen so far, each a list of strategies, and why others are not submitted."""
 
-    What is idle may so go with the first job, before a cheaper one that waits for the second wave:
-    where the best is taken meanwhile, the next start counts more than the price.
-    """
-    return next((job for job in chosen if merger.can_join(job, strategy)), [])
+    def __init__(
+        self, request: Request, sources: SourcesById, usage: Usage, merger: Merger
+    ) -> None:
+        self.jobs: list[list[Strategy]] = []
+        self.all_at_once = request.fanout is Fanout.EACH
+        self._request = request
+        self._sources = sources
+        self._usage = usage
+        self._merger = merger
+        # An association and its account have one name.
+        self._left: dict[tuple[str, CountedJobs], int | None] = {}
+        self._blocked: set[str] = set()
+        self._blocked_by: dict[str, int] = {}
+        self._beyond_cap = self._in_segments = 0
+
+    def consider(self, strategy: Strategy) -> None:
+        """Add a strategy to a job, or as a new one, unless something keeps it back."""
+        if self._is_covered(strategy):
+            return
+        if strategy.segments > 1 and not self._request.checkpoint:
+            self._in_segments += 1
+            return
+        job = self._job_for(strategy)
+        new = self._new_sources(strategy, job)
+        blocking = self._full_source(new)
+        if blocking:
+            self._blocked.add(strategy.id)
+            self._blocked_by[blocking] = self._blocked_by.get(blocking, 0) + 1
+        elif not job and len(self.jobs) >= self._request.max_submissions:
+            self._beyond_cap += 1
+        else:
+            self._take_room(new)
+            self._add(strategy, job)
+
+    def _is_covered(self, strategy: Strategy) -> bool:
+        """Whether a better strategy, that may be submitted, makes this one needless."""
+        if self.all_at_once or not strategy.covered_by:
+            return False
+        return strategy.covered_by not in self._blocked
+
+    def _job_for(self, strategy: Strategy) -> list[Strategy]:
+        """Return the job that can carry a strategy too, a new one where none can.
+
+        What is idle may so go with the first job, before a cheaper one that waits for the second
+        wave: where the best is taken meanwhile, the next start counts more than the price.
+        """
+        if self.all_at_once:
+            return []
+        return next((job for job in self.jobs if self._merger.can_join(job, strategy)), [])
+
+    def _new_sources(self, strategy: Strategy, job: list[Strategy]) -> Sources:
+        """Return what limits the strategy's job and does not count the job already."""
+        counted = {source for part in job for source in self._sources.get(part.id, ())}
+        sources = self._sources.get(strategy.id, ())
+        return tuple(source for source in sources if source not in counted)
+
+    def _add(self, strategy: Strategy, job: list[Strategy]) -> None:
+        if not job:
+            self.jobs.append(job)
+        job.append(strategy)
+
+    def _full_source(self, sources: Sources) -> str:
+        """Return the limit source that takes no other job; "" where all do."""
+        for source in sources:
+            key = (source.name, source.counted)
+            if key not in self._left:
+                self._left[key] = submissions_left(source, self._usage)
+            if self._left[key] == 0:
+                return source.name
+        return ""
+
+    def _take_room(self, sources: Sources) -> None:
+        for key in {(source.name, source.counted) for source in sources}:
+            left = self._left[key]
+            if left is not None:
+                self._left[key] = left - 1
+
+    def notes(self) -> tuple[str, ...]:
+        """Say how many strategies are not submitted, and why."""
+        notes = []
+        if self._beyond_cap:
+            cap = self._request.max_submissions
+            notes.append(f"{_not_submitted(self._beyond_cap)}: a race has at most {cap} jobs")
+        for name, count in sorted(self._blocked_by.items()):
+            why = f"{name} has no room for more jobs (MaxSubmit)"
+            notes.append(f"{_not_submitted(count)}: {why}")
+        if self._in_segments:
+            remedy = "add --checkpoint for a command that can resume"
+            notes.append(f"{_not_submitted(self._in_segments, 'checkpoint ')}: {remedy}")
+        return tuple(notes)
+
+
+def _not_submitted(count: int, kind: str = "") -> str:
+    plural = "strategy is" if count == 1 else "strategies are"
+    return f"{count} {kind}{plural} not submitted"
 
 
 def _submission(number: int, parts: list[Strategy], merger: Merger) -> Submission:
@@ -212,38 +285,24 @@ def _spares(jobs: tuple[Submission, ...], cap: int) -> tuple[Submission, ...]:
     """Make jobs of the parts of merged ones, so many that the cap holds whichever are refused."""
     room = cap - len(jobs)
     parts: list[tuple[int, Strategy]] = []
-    for job in (job for job in jobs if job.merged):
-        sent = job.strategies[: 1 + room]
-        room -= len(sent) - 1
-        parts.extend((job.number, part) for part in sent)
+    for job in jobs:
+        if job.merged:
+            separate = job.strategies[: 1 + room]
+            room -= len(separate) - 1
+            parts.extend((job.number, part) for part in separate)
     return tuple(
-        Submission(number=number, strategies=(part,), instead_of=whole)
-        for number, (whole, part) in enumerate(parts, len(jobs) + 1)
+        Submission(number=number, strategies=(part,), instead_of=merged)
+        for number, (merged, part) in enumerate(parts, len(jobs) + 1)
     )
 
 
-def _take(order: tuple[Owner, ...], left: _Room, usage: Usage) -> str:
-    """Name the owner that has no room for another job; "" where all have."""
-    for owner in order:
-        room = left.setdefault((owner.name, owner.group), submit_room(owner, usage))
-        if room == 0:
-            return owner.name
-    return ""
-
-
-def _book(order: tuple[Owner, ...], left: _Room) -> None:
-    for key in {(owner.name, owner.group) for owner in order}:
-        room = left[key]
-        if room is not None:
-            left[key] = room - 1
-
-
-def _waves(jobs: tuple[Submission, ...], *, each: bool) -> tuple[tuple[int, ...], ...]:
+def _waves(jobs: tuple[Submission, ...], *, all_at_once: bool) -> tuple[tuple[int, ...], ...]:
+    """Send the first job ahead of the others where its resources are idle, else all together."""
     numbers = tuple(job.number for job in jobs)
     if not numbers:
         return ()
     idle = jobs[0].strategies[0].estimate.source is Source.IDLE
-    if each or not idle or len(numbers) == 1:
+    if all_at_once or not idle or len(numbers) == 1:
         return (numbers,)
     return (numbers[:1], numbers[1:])
 
@@ -257,37 +316,16 @@ def _memory_notes(jobs: tuple[Submission, ...]) -> tuple[str, ...]:
     )
 
 
-def _unasked(in_segments: int) -> tuple[str, ...]:
-    if not in_segments:
-        return ()
-    plural = "strategy is" if in_segments == 1 else "strategies are"
-    why = "add --checkpoint for a command that can resume"
-    return (f"{in_segments} checkpoint {plural} not submitted: {why}",)
-
-
-def _notes(beyond: int, full: Mapping[str, int], cap: int) -> tuple[str, ...]:
-    notes = []
-    if beyond:
-        plural = "strategy is" if beyond == 1 else "strategies are"
-        notes.append(f"{beyond} {plural} not submitted: a race has at most {cap} jobs")
-    for owner, count in sorted(full.items()):
-        plural = "strategy is" if count == 1 else "strategies are"
-        notes.append(
-            f"{count} {plural} not submitted: {owner} has no room for more jobs (MaxSubmit)"
-        )
-    return tuple(notes)
-
-
-def capped(request: Request, site: Site) -> tuple[Request, tuple[str, ...]]:
+def within_max_fanout(request: Request, site: Site) -> tuple[Request, tuple[str, ...]]:
     """Bring the request under the site's `max_fanout`, with a note where the user asked for more.
 
-    The number that rv would use by itself is lowered without a word.
+    The number that rv would use by itself is lowered without a note.
     """
     ceiling, asked = site.max_fanout, request.max_submissions
     if ceiling is None or asked <= ceiling.jobs:
         return request, ()
-    within = replace(request, max_submissions=ceiling.jobs)
+    lowered = replace(request, max_submissions=ceiling.jobs)
     if asked == DEFAULT_MAX_SUBMISSIONS:
-        return within, ()
+        return lowered, ()
     jobs = "one job" if ceiling.jobs == 1 else f"{ceiling.jobs} jobs"
-    return within, (f"max_fanout allows {jobs} a race ({ceiling.origin}), {asked} asked",)
+    return lowered, (f"max_fanout allows {jobs} a race ({ceiling.origin}), {asked} asked",)

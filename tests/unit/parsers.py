@@ -269,9 +269,9 @@ PARSERS: Final = (
     _entry(quantities.parse_memory_mib, *_SIZES),
     _entry(catalogue.mig_profile, "1g.10gb", "nvidia_a100_3g.40gb"),
     _entry(catalogue.normal, "NVIDIA_A100-SXM4", "x"),
-    _entry(eligibility.choices, *_CONSTRAINTS),
+    _entry(eligibility.parse_constraint, *_CONSTRAINTS),
     _entry(eligibility.feature_names, *_CONSTRAINTS),
-    _entry(eligibility.holds, *_CONSTRAINTS, parse=lambda t: eligibility.holds(t, frozenset({"a"}))),
+    _entry(eligibility.meets, *_CONSTRAINTS, parse=lambda t: eligibility.meets(frozenset({"a"}), t)),
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),

@@ -18,7 +18,7 @@ from rv.models.snapshot import (
     QueuedJob,
     Reservation,
 )
-from rv.planner.eligibility import choices, holds
+from rv.planner.eligibility import meets, parse_constraint
 from tests.unit.planner.clusters import (
     NOON,
     ids,
@@ -54,14 +54,14 @@ def one_partition(*groups, **more):
 )
 def test_what_an_expression_of_features_allows(expression, features, met):
     """AND, OR and parentheses, in Slurm's order."""
-    assert holds(expression, frozenset(features.split())) is met
+    assert meets(frozenset(features.split()), expression) is met
 
 
 @pytest.mark.parametrize("text", ["a&", "(a", "a b", "a*x", "[a|b]&c", "a*2&b*2", "a;b", "[]"])
 def test_what_is_no_constraint(text):
     """Slurm would refuse it, or read something else: rv says what can be written."""
     with pytest.raises(RvError, match="is no constraint"):
-        choices(text)
+        parse_constraint(text)
 
 
 def racks():

@@ -144,7 +144,7 @@ def test_what_nobody_prices_is_left_out_under_max_cost():
     cluster = snapshot((partition("gpu", members), members))
     assert prices(hour(cluster)) == {"a40": (None, "")}
     made = hour(cluster, max_cost=5)
-    assert reasons(made)["a40/gpu"].startswith("nobody prices it: no price of a40 in a conf")
+    assert reasons(made)["a40/gpu"].startswith("it has no price: none of a40 in a conf")
     with pytest.raises(RvError) as caught:
         require_feasible(made, Request())
     assert caught.value.kind is ErrorKind.INFEASIBLE

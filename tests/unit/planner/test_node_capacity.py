@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rv.models.job import JobState
 from rv.models.snapshot import QueuedJob, Reservation
-from rv.planner.schedule import FOREVER, Share, Timeline, Window
+from rv.planner.schedule import FOREVER, NodeDemand, NodeSchedule, Window
 from tests.unit.planner.clusters import NOON, nodes, snapshot
 
 LAST = 12
@@ -72,7 +72,7 @@ def clusters(draw):
 
 
 shares = st.builds(
-    Share, cpus=small, memory_mib=small, gpus=small, gpu_type=types, whole=st.booleans()
+    NodeDemand, cpus=small, memory_mib=small, gpus=small, gpu_type=types, whole=st.booleans()
 )
 
 
@@ -87,7 +87,7 @@ def part(amount, job):
     return -(-amount // len(job.nodes or job.planned_nodes))
 
 
-def fits(cluster, share, total, free, second):
+def fits(cluster, demand, total, free, second):
     """The definition: used now, less what running jobs gave back, plus what is planned."""
     node = cluster.nodes[0]
     running = [job for job in cluster.jobs if "n1" in job.nodes]
@@ -98,7 +98,7 @@ def fits(cluster, share, total, free, second):
 
     def gpus(jobs):
         mine = (
-            j for j in jobs if "" in (share.gpu_type, j.gpu_type) or j.gpu_type == share.gpu_type
+            j for j in jobs if "" in (demand.gpu_type, j.gpu_type) or j.gpu_type == demand.gpu_type
         )
         return sum(part(job.gpus, job) for job in mine)
 
@@ -112,22 +112,22 @@ def fits(cluster, share, total, free, second):
     if "ALLOCATED" in node.states and not ended:
         return False
     unseen = node.cpus_used - sum(part(job.cpus, job) for job in ended)
-    if share.whole and (len(ended) < len(running) or here or unseen > 0):
+    if demand.whole and (len(ended) < len(running) or here or unseen > 0):
         return False
     return (
-        min(free + gpus(ended) - gpus(here), total) >= share.gpus
-        and has_room(node.cpus, node.cpus_used, share.cpus, "cpus")
-        and has_room(node.memory_mib, node.memory_used_mib, share.memory_mib, "memory_mib")
+        min(free + gpus(ended) - gpus(here), total) >= demand.gpus
+        and has_room(node.cpus, node.cpus_used, demand.cpus, "cpus")
+        and has_room(node.memory_mib, node.memory_used_mib, demand.memory_mib, "memory_mib")
     )
 
 
 @settings(max_examples=600, deadline=None)
 @given(clusters(), shares, small, small)
-def test_windows_are_the_seconds_in_which_the_share_fits(cluster, share, total, free):
+def test_windows_are_the_seconds_in_which_the_share_fits(cluster, demand, total, free):
     """Each second is in a window or not, and what touches is one window."""
-    windows = Timeline(cluster).windows(cluster.nodes[0], share, total, free)
+    windows = NodeSchedule(cluster).windows(cluster.nodes[0], demand, total, free)
     seconds = {s for s in range(LAST + 2) if any(w.start <= s < w.end for w in windows)}
-    assert seconds == {s for s in range(LAST + 2) if fits(cluster, share, total, free, s)}
+    assert seconds == {s for s in range(LAST + 2) if fits(cluster, demand, total, free, s)}
     assert all(one.end < other.start for one, other in pairwise(windows))
     assert all(window.start < window.end for window in windows)
     assert {w.end for w in windows} <= {*range(LAST + 1), FOREVER}
@@ -137,11 +137,11 @@ def test_windows_are_the_seconds_in_which_the_share_fits(cluster, share, total, 
 @given(clusters(), st.lists(st.tuples(shares, small, small), max_size=6))
 def test_an_answer_does_not_depend_on_what_was_asked_before(cluster, asked):
     """What is kept of one answer serves equal questions only."""
-    timeline = Timeline(cluster)
-    for share, total, free in asked:
+    schedule = NodeSchedule(cluster)
+    for demand, total, free in asked:
         for node in cluster.nodes:
-            fresh = Timeline(cluster).windows(node, share, total, free)
-            assert timeline.windows(node, share, total, free) == fresh
+            fresh = NodeSchedule(cluster).windows(node, demand, total, free)
+            assert schedule.windows(node, demand, total, free) == fresh
 
 
 @pytest.mark.parametrize("amount", ["cpus", "memory_mib"])
@@ -154,8 +154,10 @@ def test_a_node_has_no_more_than_it_has(amount):
     )
     (node,) = nodes("n", 1, cpus=4)
     node = replace(node, memory_mib=4)
-    share = replace(Share(cpus=0, memory_mib=0, gpus=0, gpu_type="", whole=False), **{amount: 2})
-    windows = Timeline(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows(
-        node, share, 0, 0
+    demand = replace(
+        NodeDemand(cpus=0, memory_mib=0, gpus=0, gpu_type="", whole=False), **{amount: 2}
+    )
+    windows = NodeSchedule(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows(
+        node, demand, 0, 0
     )
     assert windows == (Window(0, 6), Window(8, FOREVER))

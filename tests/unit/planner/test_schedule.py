@@ -9,7 +9,7 @@ from rv.models.job import JobState
 from rv.models.plan import Mode, Source
 from rv.models.request import Request
 from rv.models.snapshot import QueuedJob
-from rv.planner.schedule import FOREVER, Window, backfill_window, earliest
+from rv.planner.schedule import FOREVER, Window, backfill_window, earliest_start
 from tests.unit.planner.clusters import NOON, nodes, partition, planned, snapshot
 
 HOUR = timedelta(hours=1)
@@ -124,9 +124,9 @@ def test_several_nodes_must_be_free_at_once():
 def test_earliest_and_holes_of_windows():
     """The sweep that joins the nodes' windows."""
     windows = {"a": [Window(0, 100), Window(300, FOREVER)], "b": [Window(50, 400)]}
-    assert earliest(windows, 1, timedelta(seconds=100)) == 0
-    assert earliest(windows, 2, timedelta(seconds=50)) == 50
-    assert earliest(windows, 2, timedelta(seconds=51)) == 300
-    assert earliest(windows, 2, timedelta(seconds=101)) is None
-    assert earliest(windows, 3, timedelta(seconds=1)) is None
+    assert earliest_start(windows, 1, timedelta(seconds=100)) == 0
+    assert earliest_start(windows, 2, timedelta(seconds=50)) == 50
+    assert earliest_start(windows, 2, timedelta(seconds=51)) == 300
+    assert earliest_start(windows, 2, timedelta(seconds=101)) is None
+    assert earliest_start(windows, 3, timedelta(seconds=1)) is None
     assert (backfill_window(windows, 1), backfill_window(windows, 2)) == (100, 0.0)
