@@ -8,9 +8,9 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     arguments = sys.argv[1:]
     if arguments[:1] in (["up"], ["run"], ["status"]):
-        from rv.cli import fast_start  # before typer is imported, which takes as long as the answer
+        from rv.cli.caller import start_fast  # before typer, whose import takes as long
 
-        fast_start.ask(arguments)
+        start_fast(arguments)
     from rv.cli import app
 
     app.main(arguments)

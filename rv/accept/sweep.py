@@ -150,7 +150,7 @@ class Sweeper:
         except RvError as error:
             return self._leave_out(sweep, node, error.message)
         has_sent = bool(sweep.at(Stage.SENT))
-        race = launch.facts.race_id
+        race = launch.script.race_id
         sweep = _keep(sweep, replace(node, stage=Stage.SENT, race=race))
         try:
             flow.start(launch, self.cluster, self.sink, detached=True)

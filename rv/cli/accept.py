@@ -8,20 +8,14 @@ import typer
 from rv.accept.catalogue import DEFAULT_TIME, PAYLOADS, Profile, chosen
 from rv.avoided_nodes import DAYS
 from rv.cli import caller, report
-from rv.cli.common import ClusterOption, JsonOption, show_help_without_command
 from rv.cli.defaults import with_request_options
-from rv.cli.options import RequestOptions, build_request
+from rv.cli.options import ClusterOption, JsonOption, RequestOptions, build_request, group_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.quantities import parse_duration
 from rv.slurm.hostlist import expand
 from rv.ui import console
 
-app = typer.Typer(
-    help="Acceptance: test GPUs and nodes, judge and keep the results.",
-    invoke_without_command=True,
-    callback=show_help_without_command,
-    rich_markup_mode=None,
-)
+app = group_app("Acceptance: test GPUs and nodes, judge and keep the results.")
 
 ProfileOption = Annotated[Profile, typer.Option("--profile", help="How thorough.")]
 StrictOption = Annotated[bool, typer.Option("--strict", help="A warning is a failure: exit 1.")]
@@ -91,9 +85,9 @@ def run(
     if raced is None:
         return
     names = tuple(payload.name for payload in which)
-    cluster = raced.here.cluster
+    cluster = raced.caller.cluster
     fetched = fetch(raced.status, names, profile, cluster.label, cluster.transport)
-    conclusion = conclude(fetched, raced.here.now_s)
+    conclusion = conclude(fetched, raced.caller.now_s)
     _say_all(conclusion.notes)
     if options.json:
         console.emit_json(run_document(conclusion.run))
@@ -168,7 +162,7 @@ def _sweep(
     from rv.accept.sweep import Sweeper, as_begun, begin
     from rv.slurm.environment import caller_environment
     from rv.ui.acceptance import sweep_document, sweep_text
-    from rv.ui.follow import Follower
+    from rv.ui.progress import Progress
 
     if options.snapshot:
         raise RvError(
@@ -191,7 +185,7 @@ def _sweep(
         workdir=here.workdir,
         environment=caller_environment(here.environ),
         site=options.config.site,
-        sink=Follower(json_only=options.json),
+        sink=Progress(json_only=options.json),
         say=console.say,
     )
     try:
@@ -245,10 +239,7 @@ def _bundled() -> frozenset[str]:
     return frozenset(name.removesuffix(".py") for name in bundle.payload_names())
 
 
-def register(parent: typer.Typer) -> None:
-    """Add `accept` and its own commands."""
-    report.register(app)
-    parent.add_typer(app, name="accept")
+report.register(app)
 
 
 TYPE_CHECKING = False

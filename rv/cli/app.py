@@ -4,38 +4,53 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from rv import __version__
-from rv.cli.common import show_help_without_command
-from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, ErrorKind, RvError
+from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, ErrorKind, RvError
 from rv.ui import console
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("rv.cli.up", "Race for GPUs, then run a command in them or open a shell."),
     "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start, stream it."),
-    "ps": ("rv.cli.ps", "List races, and put in order what a client left."),
-    "logs": ("rv.cli.logs", "Show the output of a race."),
-    "stop": ("rv.cli.stop", "Cancel races whole."),
-    "status": ("rv.cli.status", "Show free GPUs and who waits for them."),
-    "cost": ("rv.cli.cost", "Compare GPU models: what a request would cost on each."),
-    "explain": ("rv.cli.explain", "Tell why a race still waits, and what would start now."),
-    "snapshot": ("rv.cli.snapshot", "Print the cluster as JSON, to plan with elsewhere."),
+    "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
+    "logs": ("rv.cli.races", "Show the output of a race."),
+    "stop": ("rv.cli.races", "Cancel races whole."),
+    "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),
+    "cost": ("rv.cli.queries", "Compare GPU models: what a request would cost on each."),
+    "explain": ("rv.cli.queries", "Tell why a race still waits, and what would start now."),
+    "snapshot": ("rv.cli.queries", "Print the cluster as JSON, to plan with elsewhere."),
     "accept": ("rv.cli.accept", "Acceptance: test GPUs and nodes, judge and keep the results."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }
-"""Each command's module, which has a `register(app)`, and its line in `rv --help`."""
+"""Each command's module, which has an `app`, and its line in `rv --help`."""
 
 
-def build(arguments: Sequence[str]) -> typer.Typer:
-    """Build the command line for these arguments; only the command they name is imported.
+class LazyGroup(TyperGroup):
+    """Loads the module of a command when that command is used: by a call, its help, completion."""
 
-    Completion asks for any command, so it gets them all.
-    """
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """Find the command as usual, and put the real one in the place of its stand-in."""
+        name, stand_in, rest = super().resolve_command(ctx, args)
+        return name, _load(name) if name else stand_in, rest
+
+
+def _load(name: str) -> Any:
+    """Import a command's module; its `app` is the command itself, or holds it with others."""
+    module, _ = COMMANDS[name]
+    command = get_command(importlib.import_module(module).app)
+    return getattr(command, "commands", {}).get(name, command)
+
+
+def build() -> typer.Typer:
+    """Build the command line with a stand-in for each command, which has its line of the help."""
     app = typer.Typer(
         name="rv",
+        cls=LazyGroup,
         help="Get GPUs on a busy Slurm cluster sooner: race every way to serve a request.",
         invoke_without_command=True,
         rich_markup_mode=None,  # importing rich for --help would double its time
@@ -43,17 +58,13 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    named = next((word for word in arguments if not word.startswith("-")), "")
-    for name, (module, summary) in COMMANDS.items():
-        if name == named or "_RV_COMPLETE" in os.environ:
-            importlib.import_module(module).register(app)
-        else:
-            app.command(name, help=summary)(_not_named)
+    for name, (_, summary) in COMMANDS.items():
+        app.command(name, help=summary)(_stand_in)
     return app
 
 
-def _not_named() -> None:
-    """Stand for a command in `rv --help`; the one that is called is always imported."""
+def _stand_in() -> None:
+    """Stand for a command until `LazyGroup` has loaded it."""
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback form
@@ -74,6 +85,13 @@ def _root(
     show_help_without_command(context)
 
 
+def show_help_without_command(context: typer.Context) -> None:
+    """Answer a command that only groups others with its help; a command is what is missing."""
+    if context.invoked_subcommand is None:
+        console.say(context.get_help())
+        raise typer.Exit(EXIT_USAGE)
+
+
 def main(arguments: list[str]) -> NoReturn:
     """Run the command line and exit."""
     sys.exit(_run(arguments))
@@ -81,7 +99,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = build(arguments)(arguments, prog_name="rv", standalone_mode=False)
+        code = build()(arguments, prog_name="rv", standalone_mode=False)
     except RvError as failure:
         return _fail(failure, arguments)
     except KeyboardInterrupt:

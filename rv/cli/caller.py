@@ -1,24 +1,29 @@
-"""What every command starts with: the environment, the clock, the cluster, and who listens."""
+"""Who called rv: environment, directory, clock and cluster, which is asked as early as possible.
+
+This is imported before typer, so that the cluster answers while the command line is being read.
+"""
 
 import os
-import shlex
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
-from rv import bundle
-from rv.cli.fast_start import asked
 from rv.errors import ErrorKind, RvError
-from rv.models.command import Command
-from rv.models.site import Config
-from rv.workflow.cluster import Cluster, SavedCluster, locate
+from rv.models.snapshot import Snapshot
+from rv.workflow.cluster import Cluster, SavedCluster, locate, saved_cluster
+
+_NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
+
+_asked_early: list[Cluster] = []
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Caller:
-    """The surroundings of one command, read once."""
+    """The process that called rv, read once; `now_s` is in seconds since the epoch."""
 
     environ: Mapping[str, str]
     workdir: str
@@ -27,32 +32,21 @@ class Caller:
 
 
 def current_caller(cluster: str) -> Caller:
-    """Read the surroundings and find the cluster."""
+    """Read the environment and find the cluster, as `--cluster` names it."""
     workdir = working_directory()
     environ = dict(os.environ)
+    early = _asked_early[0] if _asked_early and not cluster else None
     return Caller(
         environ=environ,
         workdir=workdir,
-        now_s=time.time(),
-        cluster=asked(cluster) or locate(cluster, environ),
+        now_s=now_s(),
+        cluster=early or locate(cluster, environ),
     )
 
 
-def planning_target(cluster: str, snapshot: str) -> Cluster | SavedCluster:
+def planning_cluster(cluster: str, snapshot: str) -> Cluster | SavedCluster:
     """Find the cluster to look at: the one that `snapshot` saved, where it names a file."""
-    from rv.workflow.cluster import saved_cluster
-
     return saved_cluster(snapshot) if snapshot else current_caller(cluster).cluster
-
-
-def read_config(options: Mapping[str, type]) -> Config:
-    """Read the site's and the user's configuration files; `options` may have defaults there."""
-    from rv.workflow.config import SITE_FILE, load_config
-
-    site_file = os.environ.get("RV_SITE_CONFIG")
-    return load_config(
-        Path(site_file) if site_file else SITE_FILE, bundle.user_config_dir(), options
-    )
 
 
 def working_directory() -> str:
@@ -77,30 +71,26 @@ def now_s() -> float:
     return time.time()
 
 
-def read_line(text: str) -> Command:
-    """Read `--run TEXT` against the current directory."""
-    from rv.workflow.command_line import from_line
+def start_fast(arguments: Sequence[str]) -> None:
+    """Begin to ask the usual cluster, unless the arguments name another or only want help.
 
-    return replace(from_line(text, _around()), typed=text)
-
-
-def read_words(words: tuple[str, ...]) -> Command:
-    """Read an argv against the current directory."""
-    from rv.workflow.command_line import from_words
-
-    return replace(from_words(words, _around()), typed=shlex.join(words))
-
-
-def _around() -> "KnownFiles":
-    from rv.workflow.command_line import KnownFiles
-
-    names = tuple(name.removesuffix(".py") for name in bundle.payload_names())
-    nearby: tuple[str, ...] = ()
-    with suppress(OSError):  # a folder that cannot be listed may still be used
-        nearby = tuple(path.name for path in Path().iterdir())
-    return KnownFiles(is_file=os.path.isfile, payloads=names, nearby=nearby)
+    An error here is raised again, and shown, when the answer is used.
+    """
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if any(word.startswith(_NEEDS_NO_ANSWER) for word in own):
+        return
+    try:
+        cluster = locate("", os.environ)
+    except RvError:
+        return
+    answer: Future[Snapshot] = Future()
+    # A daemon: a command line with an error in it is not kept waiting for the answer.
+    threading.Thread(target=_take_snapshot, args=(cluster, answer), daemon=True).start()
+    _asked_early.append(replace(cluster, answer=answer))
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from rv.workflow.command_line import KnownFiles
+def _take_snapshot(cluster: Cluster, answer: Future[Snapshot]) -> None:
+    try:
+        answer.set_result(cluster.take_snapshot())
+    except BaseException as failure:  # noqa: BLE001 - raised where the answer is used
+        answer.set_exception(failure)

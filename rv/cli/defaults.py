@@ -1,17 +1,20 @@
 """The defaults of the configuration files, below what was typed."""
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 import typer
 
-from rv.cli import caller
+from rv import bundle
 from rv.cli.options import RequestOptions, build_request
 from rv.errors import ErrorKind, RvError
 from rv.models.site import Config, Setting
+from rv.workflow.config import SITE_FILE, load_config, override
 
 _NO_DEFAULTS: Final = frozenset(
     {
@@ -82,7 +85,10 @@ def _is_typed(context: typer.Context, name: str) -> bool:
 
 def read_config() -> Config:
     """Read the site's and the user's files. Raises `RvError(CONFIG)` for what is wrong in them."""
-    config = caller.read_config(_kinds())
+    site_file = os.environ.get("RV_SITE_CONFIG")
+    config = load_config(
+        Path(site_file) if site_file else SITE_FILE, bundle.user_config_dir(), _kinds()
+    )
     for name, setting in config.defaults.items():
         try:
             build_request(replace(RequestOptions(), **{name: setting.value}), None)
@@ -109,8 +115,6 @@ def _value(setting: Setting, typed: Any) -> Any:
     """The file's value; of an option that may be repeated, both its words and those typed."""
     if not isinstance(setting.value, list):
         return setting.value
-    from rv.workflow.config import override
-
     return override(setting.value, typed or ())
 
 

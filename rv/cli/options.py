@@ -1,13 +1,14 @@
-"""The options that commands for GPUs share, written once, and the request they make."""
+"""The options that commands share, written once, and the request that they make."""
 
 import re
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from rv.cli.app import show_help_without_command
 from rv.errors import ErrorKind, RvError
 from rv.models.command import Command
 from rv.models.quantities import parse_duration, parse_memory_mib, short_duration
@@ -21,6 +22,7 @@ from rv.models.request import (
     Request,
 )
 from rv.models.site import Config
+from rv.slurm.hostlist import expand
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
@@ -42,6 +44,23 @@ _OWNED: Final = frozenset(
 """sbatch options that rv writes itself, or that would break the race."""
 
 _NO_CONFIG: Final = Config()
+
+ClusterOption = Annotated[
+    str, typer.Option("--cluster", metavar="WHERE", help="local, or sandbox[:NAME].")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+
+
+def command_app(**settings: Any) -> typer.Typer:
+    """Return an application for the commands of one module, which `rv.cli.app` finds as `app`."""
+    return typer.Typer(add_completion=False, rich_markup_mode=None, **settings)
+
+
+def group_app(summary: str) -> typer.Typer:
+    """Return an application for a command that has commands of its own."""
+    return command_app(
+        help=summary, invoke_without_command=True, callback=show_help_without_command
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -275,8 +294,6 @@ def _plain(option: str, text: str) -> str:
 
 
 def _nodes(text: str) -> tuple[str, ...]:
-    from rv.slurm.hostlist import expand
-
     if text and not _NODES.fullmatch(text):
         raise RvError(ErrorKind.USAGE, f"{text!r} names no nodes", hint="write --exclude a1,b[2-4]")
     return expand(text)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rv.cli import caller
-from rv.cli.common import ClusterOption, JsonOption, show_help_without_command
+from rv.cli.options import ClusterOption, JsonOption, group_app
 from rv.errors import ErrorKind, RvError
 from rv.ui import console
 
@@ -21,12 +21,7 @@ class Form(StrEnum):
     JSONL = "jsonl"
 
 
-baseline = typer.Typer(
-    help="What GPUs should reach.",
-    invoke_without_command=True,
-    callback=show_help_without_command,
-    rich_markup_mode=None,
-)
+baseline = group_app("What GPUs should reach.")
 
 
 def report(

@@ -1,14 +1,19 @@
-"""`rv run CMD…`: race, run the command, stream it."""
+"""`rv run CMD…`: race, run the command, stream it; and where rv's options end in that line."""
 
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from rv.cli import caller, launching
-from rv.cli.arguments import split_arguments
+from rv.cli import launching
 from rv.cli.defaults import with_request_options
-from rv.cli.options import RequestOptions
+from rv.cli.options import RequestOptions, command_app
+from rv.errors import ErrorKind, RvError
+
+app = command_app()
 
 
 class RunCommand(TyperCommand):
@@ -20,15 +25,15 @@ class RunCommand(TyperCommand):
         for parameter in self.params:
             if parameter.param_type_name == "option":
                 is_flag = getattr(parameter, "is_flag", False)
-                takes_value |= dict.fromkeys(
-                    (*parameter.opts, *parameter.secondary_opts), not is_flag
-                )
+                spellings = (*parameter.opts, *parameter.secondary_opts)
+                takes_value |= dict.fromkeys(spellings, not is_flag)
         split = split_arguments(args, takes_value)
         ctx.meta["rv.is_argv"] = split.is_argv
         parsed: list[str] = super().parse_args(ctx, [*split.options, "--", *split.words])
         return parsed
 
 
+@app.command(cls=RunCommand)
 @with_request_options
 def run(
     *,
@@ -42,15 +47,81 @@ def run(
 
     CMD is a program with its arguments, a quoted shell line, or a bundled payload such as check.py.
     """
-    given = tuple(words or ())
-    as_argv = context.meta["rv.is_argv"] or not given
-    command = caller.read_words(given) if as_argv else caller.read_line(given[0])
+    typed = tuple(words or ())
+    is_argv = context.meta["rv.is_argv"] or not typed
+    command = launching.read_words(typed) if is_argv else launching.read_line(typed[0])
     if dry_run:
         launching.dry_run(options, command)
     else:
         launching.launch(options, command, detach=detach, stops_unclaimed=False)
 
 
-def register(app: typer.Typer) -> None:
-    """Add `run`."""
-    app.command("run", cls=RunCommand)(run)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SplitArguments:
+    """rv's own arguments, and the words of the command; `is_argv` where `--` came before them."""
+
+    options: tuple[str, ...]
+    words: tuple[str, ...]
+    is_argv: bool
+
+
+def split_arguments(arguments: Sequence[str], takes_value: Mapping[str, bool]) -> SplitArguments:
+    """Part rv's options from the command. `takes_value` has every option's spelling.
+
+    One word may be followed by rv's options; after several, an option could be the program's own.
+    Raises `RvError(USAGE)` for that, and for an option that rv does not have.
+    """
+    options: list[str] = []
+    words: list[str] = []
+    is_after_word = False  # the last option came after the command's only word
+    left = list(arguments)
+    while left:
+        argument = left.pop(0)
+        if argument == "--":
+            if is_after_word:
+                raise _ambiguous(words, argument)
+            return SplitArguments(options=tuple(options), words=(*words, *left), is_argv=True)
+        if _is_word(argument):
+            if is_after_word:
+                raise _ambiguous(words, argument)
+            words.append(argument)
+            continue
+        if len(words) > 1:
+            raise _ambiguous(words, argument)
+        is_after_word = bool(words)
+        options.append(argument)
+        if _wants_value(argument, takes_value, words):
+            options += left[:1]
+            left = left[1:]
+    return SplitArguments(options=tuple(options), words=tuple(words), is_argv=len(words) > 1)
+
+
+def _is_word(argument: str) -> bool:
+    return argument == "-" or not argument.startswith("-")
+
+
+def _wants_value(argument: str, takes_value: Mapping[str, bool], words: Sequence[str]) -> bool:
+    name, equals, _ = argument.partition("=")
+    if name in takes_value:
+        return takes_value[name] and not equals
+    is_short = not argument.startswith("--")
+    if is_short and takes_value.get(argument[:2]):
+        return False  # -pgpu: the value is glued on
+    near = difflib.get_close_matches(name, takes_value, n=1, cutoff=0.7)
+    meant = f"did you mean {near[0]}? " if near else ""
+    quoted = f' or in quotes: rv run "{" ".join(words)} {argument} …"' if words else ""
+    raise RvError(
+        ErrorKind.USAGE,
+        f"rv has no option {name}",
+        hint=f"{meant}what is the program's own goes after --{quoted}",
+    )
+
+
+def _ambiguous(words: Sequence[str], argument: str) -> RvError:
+    text = " ".join(words)
+    return RvError(
+        ErrorKind.USAGE,
+        f"{argument} after {text!r} could be rv's or the program's own",
+        hint=f"put rv's options first, then --: rv run --gpu 4 -- {text} …;"
+        f' or quote the command: rv run "{text} …" --gpu 4',
+    )

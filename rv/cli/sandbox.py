@@ -7,16 +7,11 @@ from typing import Annotated
 import typer
 
 from rv import sandbox
-from rv.cli.common import show_help_without_command
+from rv.cli.options import group_app
 from rv.errors import ErrorKind, RvError
 from rv.ui import console
 
-app = typer.Typer(
-    help="A real Slurm cluster on this machine.",
-    invoke_without_command=True,
-    callback=show_help_without_command,
-    rich_markup_mode=None,
-)
+app = group_app("A real Slurm cluster on this machine.")
 
 Name = Annotated[str, typer.Option("--name", metavar="NAME", help="Which sandbox.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")]
@@ -182,8 +177,3 @@ def _show(status: sandbox.SandboxStatus, *, json: bool) -> None:
     for node, kind in status.faults:
         console.say(f"  {node}: nvidia-smi says {kind}")
     console.answer(status.export)
-
-
-def register(parent: typer.Typer) -> None:
-    """Add `sandbox` and its own commands."""
-    parent.add_typer(app, name="sandbox")

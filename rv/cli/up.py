@@ -5,12 +5,15 @@ from typing import Annotated
 
 import typer
 
-from rv.cli import caller, launching
+from rv.cli import launching
 from rv.cli.defaults import with_request_options
-from rv.cli.options import RequestOptions
+from rv.cli.options import RequestOptions, command_app
 from rv.errors import ErrorKind, RvError
 
+app = command_app()
 
+
+@app.command()
 @with_request_options
 def up(
     *,
@@ -22,25 +25,25 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once.")] = False,
 ) -> None:
     """Race every way to get GPUs; run a command in the first that starts, or open a shell."""
-    command = None if run is None else caller.read_line(run)
+    command = None if run is None else launching.read_line(run)
     if dry_run:
         launching.dry_run(options, command)
         return
-    if command is None and options.checkpoint:
+    if command is None:
+        _check_shell(options, detach=detach)
+    launching.launch(options, command, detach=detach, stops_unclaimed=True)
+
+
+def _check_shell(options: RequestOptions, *, detach: bool) -> None:
+    """Refuse a shell that could not be used. Raises `RvError(USAGE)`."""
+    if options.checkpoint:
         raise RvError(
             ErrorKind.USAGE, "a shell cannot resume", hint='give --checkpoint a command: --run "…"'
         )
-    if command is None and (
-        detach or options.json or not (sys.stdin.isatty() and sys.stdout.isatty())
-    ):
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if detach or options.json or not has_terminal:
         raise RvError(
             ErrorKind.USAGE,
             "a shell needs a terminal",
             hint='give a command: rv up --run "python train.py"; or --dry-run',
         )
-    launching.launch(options, command, detach=detach, stops_unclaimed=True)
-
-
-def register(app: typer.Typer) -> None:
-    """Add `up`."""
-    app.command("up")(up)

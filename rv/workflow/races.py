@@ -1,14 +1,15 @@
-"""Races of before: list them, find one, stop it; whatever a dead client left is put in order."""
+"""Races that were launched: list, find and stop them, and recover what a killed client left."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
-from rv.models.race import Race, RaceStatus
+from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.cancel import CancelResult, cancel_late_jobs, leftover_jobs, stop
 from rv.race.directory import load_race, load_races, load_state_files
 from rv.race.observe import RaceSnapshot, observe
@@ -16,162 +17,217 @@ from rv.race.recover import advance, cancel_jobs_of_deleted_races
 from rv.race.sources import is_active
 from rv.race.submit import SubmitOutcome
 from rv.race.verdict_file import is_settled, load_verdict
+from rv.race.watch import Sink, Watch
+from rv.transport import Transport
 from rv.workflow.cluster import Cluster
 
 _FRESH: Final = timedelta(seconds=1)
-_KEPT: Final = timedelta(days=30)
+_KEPT_S: Final = 30 * 86400.0
 _HALF_STAGED: Final = re.compile(r"\.[a-z0-9]{8}\.(\d{1,12})\..*", re.ASCII)
 _STAGING_S: Final = 3600.0
+_SKIP: Final = 77
 
 
-def list_races(target: Cluster, now: float) -> tuple[RaceStatus, ...]:
-    """Tell the state of every race on this cluster, newest first, and cancel what is left over."""
-    _sweep(target, now)
-    races = _prune(load_races(target.race_root, target.key, target.transport), target, now)
-    return _see_to(races, target, now)
+def list_races(cluster: Cluster, now_s: float) -> tuple[RaceStatus, ...]:
+    """Return the state of every race on this cluster, newest first, and recover what needs it."""
+    _remove_half_staged(cluster, now_s)
+    races = load_races(cluster.race_root, cluster.key, cluster.transport)
+    kept = [race for race in races if not _remove_old(race, cluster, now_s)]
+    return _recover(kept, cluster, now_s)
 
 
-def tidy(target: Cluster, now: float) -> None:
-    """Put in order what dead clients left: races without a verdict, and jobs of those with one.
+def recover_races(cluster: Cluster, now_s: float) -> None:
+    """Recover what killed clients left: races without a verdict, and jobs of those with one.
 
     What cannot be done now is for the next command.
     """
     with suppress(RvError):
-        queue = target.queue.records(_FRESH)
+        queue = cluster.queue.records(_FRESH)
         if queue is None:
             return
-        names = {record.name for record in queue if is_active(record)}
-        root, transport = target.race_root, target.transport
-        busy = {name.split("-")[1] for name in names if name.count("-") > 1}
-        found = (
-            load_race(f"{root}/{race_id}", transport)
-            for race_id in transport.directories(root)
-            if race_id in busy or not is_settled(f"{root}/{race_id}", transport)
-        )
-        _see_to([race for race in found if race and race.cluster == target.key], target, now)
+        _recover(list(_unfinished(queue, cluster)), cluster, now_s)
 
 
-def _see_to(races: Sequence[Race], target: Cluster, now: float) -> tuple[RaceStatus, ...]:
-    """Tell the state of races, and do for each what it needs."""
-    settled = {race.race_id: _settled(race, target) for race in races}
-    open_races = [race for race in races if settled[race.race_id] is None]
-    queue = target.queue.records(_FRESH)
-    cancel_jobs_of_deleted_races(target.race_root, queue or (), target.transport)
-    _reap_strays([race for race in races if race not in open_races], queue, target)
-    seen = observe(open_races, target.transport, queue, now) if open_races else ()
-    _advance(seen, target)
-    live = {observation.status.race.race_id: observation.status for observation in seen}
-    return tuple(settled[race.race_id] or live[race.race_id] for race in races)
+def _unfinished(queue: Sequence[JobRecord], cluster: Cluster) -> Iterator[Race]:
+    """Load the races that have active jobs or no verdict."""
+    names = {record.name for record in queue if is_active(record)}
+    active = {name.split("-")[1] for name in names if name.count("-") > 1}
+    for race_id in cluster.transport.directories(cluster.race_root):
+        directory = f"{cluster.race_root}/{race_id}"
+        if race_id not in active and is_settled(directory, cluster.transport):
+            continue
+        race = load_race(directory, cluster.transport)
+        if race and race.cluster == cluster.key:
+            yield race
 
 
-def look_at(race: Race, target: Cluster, now: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
-    """Tell the state of one race, with Slurm's records of its jobs, and cancel what is left over.
+def _recover(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[RaceStatus, ...]:
+    """Return the state of races, and do for each what it needs."""
+    transport = cluster.transport
+    verdicts = {race.race_id: load_verdict(race, transport) for race in races}
+    settled = [race for race in races if verdicts[race.race_id]]
+    unsettled = [race for race in races if not verdicts[race.race_id]]
+    queue = cluster.queue.records(_FRESH)
+    cancel_jobs_of_deleted_races(cluster.race_root, queue or (), transport)
+    _cancel_late_jobs(settled, queue, cluster)
+    snapshots = observe(unsettled, transport, queue, now_s) if unsettled else ()
+    _advance(snapshots, cluster)
+    live = {snapshot.status.race.race_id: snapshot.status for snapshot in snapshots}
+    return tuple(verdicts[race.race_id] or live[race.race_id] for race in races)
+
+
+def look_at(race: Race, cluster: Cluster, now_s: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
+    """Return the state of one race with Slurm's records of its jobs, and recover what needs it.
 
     A race whose verdict is kept needs no records, and has none.
     """
-    if settled := _settled(race, target):
-        _reap_strays([race], target.queue.records(_FRESH), target)
-        return settled, ()
-    (seen,) = observe([race], target.transport, target.queue.records(_FRESH), now)
-    _advance([seen], target)
-    return seen.status, seen.records
+    queue = cluster.queue.records(_FRESH)
+    if verdict := load_verdict(race, cluster.transport):
+        _cancel_late_jobs([race], queue, cluster)
+        return verdict, ()
+    (snapshot,) = observe([race], cluster.transport, queue, now_s)
+    _advance([snapshot], cluster)
+    return snapshot.status, snapshot.records
 
 
-def _advance(seen: Sequence[RaceSnapshot], target: Cluster) -> None:
+def _advance(snapshots: Sequence[RaceSnapshot], cluster: Cluster) -> None:
     """Do what each race needs now."""
-    for observation in seen:
-        results = advance(observation, target.transport)
+    for snapshot in snapshots:
+        results = advance(snapshot, cluster.transport)
         if any(result.outcome is SubmitOutcome.UNKNOWN for result in results):
             break  # Slurm takes nothing now, and each try is a long wait: the next command goes on
-    if any(map(leftover_jobs, seen)):
-        target.cache.forget()  # its answer still has what was cancelled just now
+    if any(map(leftover_jobs, snapshots)):
+        cluster.cache.forget()  # its answer still has what was cancelled just now
 
 
-def _reap_strays(
-    settled: Sequence[Race], queue: Sequence[JobRecord] | None, target: Cluster
+def _cancel_late_jobs(
+    settled: Sequence[Race], queue: Sequence[JobRecord] | None, cluster: Cluster
 ) -> None:
-    if cancel_late_jobs(settled, queue, target.transport):
-        target.cache.forget()
+    if cancel_late_jobs(settled, queue, cluster.transport):
+        cluster.cache.forget()
 
 
-def _settled(race: Race, target: Cluster) -> RaceStatus | None:
-    return load_verdict(race, target.transport)
+def _remove_old(race: Race, cluster: Cluster, now_s: float) -> bool:
+    """Delete a race that has been over for a month, and say so; one without a verdict stays."""
+    if now_s - race.submitted_at <= _KEPT_S:
+        return False
+    verdict = load_verdict(race, cluster.transport)
+    if not verdict or now_s - _last_activity_s(verdict) <= _KEPT_S:
+        return False
+    cluster.transport.remove(race.directory)
+    return True
 
 
-def _prune(races: Sequence[Race], target: Cluster, now: float) -> list[Race]:
-    """Forget races that have been over for a month; one that is not settled is never forgotten."""
-    kept = []
-    for race in races:
-        old = now - race.submitted_at > _KEPT.total_seconds()
-        status = _settled(race, target) if old else None
-        if status and now - _last_sign(status) > _KEPT.total_seconds():
-            target.transport.remove(race.directory)
-        else:
-            kept.append(race)
-    return kept
-
-
-def _last_sign(status: RaceStatus) -> float:
-    """When a race last did anything, or by when it must have, where nobody wrote that down."""
-    entry = status.race.entry(status.claim.submission) if status.claim else None
-    walltime = entry.walltime.total_seconds() if entry else 0.0
-    claims = [status.claim, *(segment.claim for segment in status.segments)]
-    ends = [segment.ended.ended_at for segment in status.segments if segment.ended]
-    known = [status.race.submitted_at, status.ended_at or 0.0, status.saved_at or 0.0, *ends]
+def _last_activity_s(status: RaceStatus) -> float:
+    """When a race last did anything; without an end on record, when its walltime was over."""
+    times = [status.race.submitted_at, status.ended_at or 0.0, status.saved_at or 0.0]
+    times += [segment.ended.ended_at for segment in status.segments if segment.ended]
     if not status.ended_at:
-        known += [claim.started_at + walltime for claim in claims if claim]
-    return max(known)
+        times += _latest_ends_s(status)
+    return max(times)
 
 
-def _sweep(target: Cluster, now: float) -> None:
-    """Remove what a launch that was killed while it staged a race left half-written."""
-    for name in target.transport.names(target.race_root):
+def _latest_ends_s(status: RaceStatus) -> list[float]:
+    """When each job that started must have ended, by the winner's walltime."""
+    claims = [segment.claim for segment in status.segments]
+    walltime_s = 0.0
+    if status.claim:
+        claims.append(status.claim)
+        entry = status.race.entry(status.claim.submission)
+        walltime_s = entry.walltime.total_seconds() if entry else 0.0
+    return [claim.started_at + walltime_s for claim in claims]
+
+
+def _remove_half_staged(cluster: Cluster, now_s: float) -> None:
+    """Remove the directories of launches that were killed while they staged a race."""
+    for name in cluster.transport.names(cluster.race_root):
         begun = _HALF_STAGED.fullmatch(name)
-        if begun and now - float(begun[1]) > _STAGING_S:
-            target.transport.remove(f"{target.race_root}/{name}")
+        if begun and now_s - float(begun[1]) > _STAGING_S:
+            cluster.transport.remove(f"{cluster.race_root}/{name}")
 
 
-def find_races(words: Sequence[str], target: Cluster) -> tuple[Race, ...]:
-    """Find races by id, by the beginning of one, by name or by job id; none named: the latest.
+def find_races(words: Sequence[str], cluster: Cluster) -> tuple[Race, ...]:
+    """Find races by id, by the beginning of one, by name or by job id; no words: the latest.
 
     Raises `RvError(USAGE)` for a word that fits no race, or the beginnings of several.
     """
-    races = load_races(target.race_root, target.key, target.transport)
+    races = load_races(cluster.race_root, cluster.key, cluster.transport)
     if not words:
         if not races:
-            raise RvError(ErrorKind.USAGE, f"no races on {target.label}", hint="rv up starts one")
+            raise RvError(ErrorKind.USAGE, f"no races on {cluster.label}", hint="rv up starts one")
         return races[:1]
-    return tuple(_find(word, races, target) for word in words)
+    return tuple(_find(word, races, cluster.transport) for word in words)
 
 
-def _find(word: str, races: Sequence[Race], target: Cluster) -> Race:
+def _find(word: str, races: Sequence[Race], transport: Transport) -> Race:
     if not word:
         raise RvError(ErrorKind.USAGE, "a race's name is empty", hint="rv ps -a lists races")
-    for race in races:
-        if word in (race.race_id, race.name, *race.job_names):
-            return race
-    if word.isascii() and word.isdigit():
-        for race in races:
-            ids = {
-                i for _, known in load_state_files(race, target.transport).job_ids for i in known
-            }
-            if int(word) in ids:
-                return race
-    begun = [race for race in races if len(word) >= 2 and race.race_id.startswith(word)]
+    race = _by_name(word, races) or _by_job(word, races, transport)
+    if race:
+        return race
+    begun = [race for race in races if len(word) > 1 and race.race_id.startswith(word)]
     if len(begun) == 1:
         return begun[0]
     what = "fits several races" if begun else "is no race here"
     raise RvError(ErrorKind.USAGE, f"{word!r} {what}", hint="rv ps -a lists them")
 
 
-def open_races(target: Cluster) -> tuple[Race, ...]:
-    """The races that are not settled."""
-    races = load_races(target.race_root, target.key, target.transport)
-    return tuple(race for race in races if _settled(race, target) is None)
+def _by_name(word: str, races: Sequence[Race]) -> Race | None:
+    for race in races:
+        if word in (race.race_id, race.name, *race.job_names):
+            return race
+    return None
 
 
-def stop_races(races: Sequence[Race], target: Cluster) -> tuple[CancelResult, ...]:
+def _by_job(word: str, races: Sequence[Race], transport: Transport) -> Race | None:
+    if not (word.isascii() and word.isdigit()):
+        return None
+    for race in races:
+        for _, job_ids in load_state_files(race, transport).job_ids:
+            if int(word) in job_ids:
+                return race
+    return None
+
+
+def open_races(cluster: Cluster) -> tuple[Race, ...]:
+    """Return the races that have no verdict yet."""
+    races = load_races(cluster.race_root, cluster.key, cluster.transport)
+    return tuple(race for race in races if load_verdict(race, cluster.transport) is None)
+
+
+def stop_races(races: Sequence[Race], cluster: Cluster) -> tuple[CancelResult, ...]:
     """Cancel races whole, submissions whose ids were never learned included."""
-    stopped = stop(races, target.transport) if races else ()
-    target.cache.forget()
-    return stopped
+    results = stop(races, cluster.transport) if races else ()
+    cluster.cache.forget()
+    return results
+
+
+def follow_race(race: Race, cluster: Cluster, sink: Sink, node: int | None) -> RaceStatus:
+    """Watch a race that another client launched to its end; output of one node, or of all."""
+    return Watch(race=race, queue=cluster.queue, sink=sink, node=node).run()
+
+
+def exit_code(status: RaceStatus, transport: Transport) -> int:
+    """The job's own code; 0 for a payload that skipped; 1 where Slurm ended it without a code."""
+    if status.state is RaceState.COMPLETED:
+        return 0
+    if status.exit_code == _SKIP and status.race.payload and _says_skip(status, transport):
+        return 0
+    return status.exit_code or 1
+
+
+def _says_skip(status: RaceStatus, transport: Transport) -> bool:
+    """A bundled payload's 77 counts as done only where its own result file says SKIP.
+
+    The job's script has turned it into 0 already, but for a template of the user's own.
+    """
+    results = transport.read_tree(f"{status.race.directory}/results", ["*.json"])
+    return any(_is_skip(data) for data in results.values())
+
+
+def _is_skip(data: bytes) -> bool:
+    try:
+        summary = json.loads(data)["summary"]
+        return bool(summary["status"] == "SKIP" and summary.get("skip_exit_code") != _SKIP)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False

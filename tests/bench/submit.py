@@ -35,8 +35,8 @@ def stage_jobs(target: Cluster) -> Race:
     plan: Plan = dataclasses.replace(
         made.plan, submissions=jobs, waves=(tuple(range(1, JOBS + 1)),)
     )
-    facts = script_context(plan, request, made.around)
-    return stage(plan, made.request, facts, made.around, {}, read_template, target.transport)
+    facts = script_context(plan, request, made.context)
+    return stage(plan, made.request, facts, made.context, {}, read_template, target.transport)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from rv.models.job import JobState
 from rv.models.race import RaceState, RaceStatus
 from rv.race.sources import Sources
 from rv.race.status import resolve
-from rv.workflow.retry import failed_nodes, may_retry
+from rv.workflow.follow import failed_nodes, may_retry
 from tests.slurm.launching import RaceFiles, Rv, group, profile
 from tests.slurm.test_lost import Eventually, lose
 from tests.unit.race.test_status import CLAIM, RACE, SENT, WON, record

@@ -13,7 +13,7 @@ import rv
 from rv.accept import baselines, result_files
 from rv.accept.results import ResultError
 from rv.bundle import payload_names
-from rv.cli.arguments import split_arguments
+from rv.cli.run import split_arguments
 from rv.models import job, quantities
 from rv.planner import catalogue, documents, eligibility
 from rv.race import directory
@@ -291,9 +291,8 @@ BY_FILE: Final = frozenset(
         "rv.accept.result_files:read_file",
         "rv.accept.result_files:read_folder",
         "rv.cli.defaults:read_config",
-        "rv.cli.caller:read_config",
-        "rv.cli.caller:read_line",
-        "rv.cli.caller:read_words",
+        "rv.cli.launching:read_line",
+        "rv.cli.launching:read_words",
         "rv.planner.catalogue:load_catalogue",
         "rv.planner.families:load_families",
         "rv.race.directory:load_state_files",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rv.cli.arguments import split_arguments
+from rv.cli.run import split_arguments
 from rv.errors import ErrorKind, RvError
 
 TAKES_VALUE = {"--gpu": True, "-g": True, "--mig": False, "--time": True, "-d": False, "-p": True}

@@ -22,9 +22,9 @@ from rv.models.snapshot import Limits, Qos, QueuedJob
 from rv.planner import Planner, changes, queue_place, without_jobs
 from rv.race.directory import read_record, record_text
 from rv.slurm.waiting import parse_waiting, waiting_script
-from rv.ui.explanation import explanation_document, explanation_text
+from rv.ui.explanation_views import explanation_document, explanation_text
 from rv.ui.tables import plain_text
-from rv.workflow.explain import _jobs
+from rv.workflow.queries import _jobs
 from tests.unit.planner.clusters import (
     CATALOGUE,
     FAMILIES,

@@ -18,7 +18,7 @@ from rv.planner import cheapest, plan, require_feasible
 from rv.planner.cost import billing
 from rv.slurm.saved import write_snapshot
 from rv.slurm.settings import parse_config
-from rv.ui.plans import costs_text
+from rv.ui.plan_views import costs_text
 from rv.ui.tables import plain_text
 from tests.unit.planner.clusters import (
     CATALOGUE,

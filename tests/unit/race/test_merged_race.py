@@ -10,7 +10,7 @@ from rv.race.recover import _owed, unsent
 from rv.race.sources import Sources
 from rv.race.status import resolve
 from rv.race.watch import Watch
-from rv.ui.races import ending, race_document
+from rv.ui.race_views import ending, race_document
 
 VOLTA, AMPERE = "v100/1x4/volta", "a40/1x4/ampere"
 RACE = Race(

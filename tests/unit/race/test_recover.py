@@ -10,8 +10,8 @@ from rv.models.race import Ended, RaceState, RaceStatus, Segment, StateFiles
 from rv.models.request import Request
 from rv.race.observe import RaceSnapshot
 from rv.race.recover import _is_waiting, _read_again
-from rv.workflow.launch import _later
-from rv.workflow.races import _last_sign
+from rv.workflow.launch import _held_back
+from rv.workflow.races import _last_activity_s
 from tests.unit.race.test_chain import CHAINED, FIRST, SECOND
 from tests.unit.race.test_status import RACE, T0, record
 
@@ -40,7 +40,7 @@ def told(**changes: object) -> RaceStatus:
 )  # fmt: skip
 def test_the_last_sign_of_a_race(changes: dict[str, object], least: float) -> None:
     """Whatever it left last; a race that is young is not forgotten."""
-    sign = _last_sign(told(race=CHAINED, started_at=T0 + 5, **changes))
+    sign = _last_activity_s(told(race=CHAINED, started_at=T0 + 5, **changes))
     assert least <= sign <= least + DAY
 
 
@@ -54,8 +54,8 @@ def request(**sbatch: str) -> Request:
 
 def test_a_later_wave_does_not_begin_before_the_user_said() -> None:
     """`--begin` on sbatch's command line would beat the script's own."""
-    assert _later(request(), []) == ("--begin=now+5",)
-    assert _later(request(begin="20:00"), []) == ()
+    assert _held_back(request(), []) == ("--begin=now+5",)
+    assert _held_back(request(begin="20:00"), []) == ()
 
 
 def test_a_mark_names_the_nodes_and_the_job_that_gave_them_up() -> None:

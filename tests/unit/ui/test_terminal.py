@@ -18,9 +18,9 @@ from rv.race.status import Sources, resolve
 from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.slurm.text import printable
 from rv.ui import console
-from rv.ui.follow import Follower
-from rv.ui.plans import overview_text, plan_text
-from rv.ui.races import race_document, races_text
+from rv.ui.plan_views import overview_text, plan_text
+from rv.ui.progress import Progress
+from rv.ui.race_views import race_document, races_text
 from rv.ui.tables import Table
 from tests.unit.race.test_directory import race as plain_race
 from tests.unit.render.test_golden import strategy
@@ -96,7 +96,7 @@ def test_nothing_of_a_cluster_controls_the_terminal(
              submissions=(Submission(number=1, strategies=(plan,)),), waves=((1,),), cost_unit=text),
         {1: text}, timedelta(5),
     ))  # fmt: skip
-    follower = Follower(json_only=False)
+    follower = Progress(json_only=False)
     follower.submitted([SubmitResult(number=1, outcome=SubmitOutcome.REFUSED, text=text)])
     follower.status(status)
     follower.finish(status)

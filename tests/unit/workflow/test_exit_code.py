@@ -8,7 +8,7 @@ import pytest
 
 from rv.models.race import RaceState, RaceStatus
 from rv.transport.local import LocalTransport
-from rv.workflow.outcome import exit_code
+from rv.workflow.races import exit_code
 from tests.unit.race.test_status import RACE
 
 SKIPPED = {"summary": {"status": "SKIP", "skip_exit_code": None}}

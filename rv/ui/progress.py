@@ -6,11 +6,11 @@ from rv.models.race import Claim, RaceState, RaceStatus
 from rv.race.output import Chunk
 from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.ui import console
-from rv.ui.races import ending, seconds_text
+from rv.ui.race_views import ending, seconds_text
 from rv.ui.reasons import sentence
 
 
-class Follower:
+class Progress:
     """Says each thing once. With `json_only`, the command's output goes to stderr as well."""
 
     def __init__(self, *, json_only: bool, prefix_nodes: bool = False) -> None:
@@ -18,6 +18,10 @@ class Follower:
         self._prefix = prefix_nodes
         self._said: set[str] = set()
         self._partial: dict[tuple[int, bool], bytes] = {}
+
+    def say(self, text: str) -> None:
+        """Say a sentence."""
+        console.say(text)
 
     def submitted(self, results: Sequence[SubmitResult]) -> None:
         """Say what Slurm took and what it refused."""
@@ -34,7 +38,7 @@ class Follower:
                 console.notice(f"job {result.number} is unconfirmed: {result.text}; see rv ps")
 
     def status(self, status: RaceStatus) -> None:
-        """say what is new: rejected nodes, the winner, the reason for waiting."""
+        """Say what is new: rejected nodes, the winner, the reason for waiting."""
         for warning in status.warnings:
             self._once(f"node check: {warning}")
         claim = status.claim

@@ -9,8 +9,8 @@ from rv.models.job import JobState
 from rv.models.plan import Strategy
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
-from rv.ui.plans import start_text, strategy_document
-from rv.ui.races import ending, race_document
+from rv.ui.plan_views import start_text, strategy_document
+from rv.ui.race_views import ending, race_document
 from rv.ui.reasons import sentence
 from rv.ui.tables import Part, Table
 

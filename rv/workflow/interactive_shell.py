@@ -23,28 +23,28 @@ cd {workdir}
 exec "${{SHELL:-/bin/bash}}" -i"""
 
 
-def hold_shell(race: Race, launch: Launch, target: Cluster, sink: Sink) -> RaceStatus:
+def hold_shell(race: Race, launch: Launch, cluster: Cluster, sink: Sink) -> RaceStatus:
     """Wait for a winner, open a shell on its first node, and release the allocation on exit."""
     done = threading.Event()
-    _renew(race, target.transport)
+    _renew(race, cluster.transport)
     keeper = threading.Thread(
-        target=_keep, args=(race, target.transport, done), name="lease", daemon=True
+        target=_keep, args=(race, cluster.transport, done), name="lease", daemon=True
     )
     keeper.start()
     try:
-        status = watch(race, launch, target, sink, until_claim=True)
+        status = watch(race, launch, cluster, sink, until_claim=True)
         if status.claim is not None:
-            _open_shell(race, status.claim, launch, target)
+            _open_shell(race, status.claim, launch, cluster)
     finally:
         done.set()
-    return watch(race, launch, target, sink, until_claim=False) if status.claim else status
+    return watch(race, launch, cluster, sink, until_claim=False) if status.claim else status
 
 
-def _open_shell(race: Race, claim: Claim, launch: Launch, target: Cluster) -> None:
+def _open_shell(race: Race, claim: Claim, launch: Launch, cluster: Cluster) -> None:
     """Hand the terminal to a shell on the winner's first node, then let the allocation go."""
-    script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.around.workdir))
+    script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.context.workdir))
     try:
-        target.transport.interactive(
+        cluster.transport.interactive(
             [
                 "srun",
                 f"--jobid={claim.job_id}",
@@ -59,7 +59,7 @@ def _open_shell(race: Race, claim: Claim, launch: Launch, target: Cluster) -> No
             ]
         )
     finally:
-        target.transport.write(f"{race.directory}/release", b"")
+        cluster.transport.write(f"{race.directory}/release", b"")
 
 
 def _keep(race: Race, transport: Transport, done: threading.Event) -> None:

@@ -1,42 +1,71 @@
-"""Why a race waits: its jobs' records, everybody's queue, and plans of other requests."""
+"""Questions that change nothing: free GPUs, costs by model, and why a race waits."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
+from typing import Final
 
 from rv import bundle
-from rv.models.explanation import Change, ExplainedJob, Explanation, WaitingJob
+from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace, WaitingJob
 from rv.models.job import JobRecord, JobState
-from rv.models.plan import Strategy
+from rv.models.plan import Plan, PoolView, Strategy
 from rv.models.race import Race, RaceState, RaceStatus
+from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
+from rv.planner import (
+    Planner,
+    changes,
+    cheapest,
+    load_catalogue,
+    load_families,
+    overview,
+    queue_place,
+    require_strategies,
+    without_jobs,
+)
 from rv.slurm.probe import new_sentinel
 from rv.slurm.waiting import parse_waiting, waiting_script
 from rv.transport import Transport
-from rv.workflow.cluster import Cluster
-from rv.workflow.launch import avoiding
+from rv.workflow.cluster import Cluster, SavedCluster
+from rv.workflow.launch import avoiding, plan_request
 from rv.workflow.races import look_at
 
-_WAITS = frozenset({RaceState.STAGED, RaceState.PENDING})
+_WAITS: Final = frozenset({RaceState.STAGED, RaceState.PENDING})
 
 
-def explain_race(race: Race, target: Cluster, site: Site, now: float) -> Explanation:
+def free_gpus(cluster: Cluster | SavedCluster) -> tuple[PoolView, ...]:
+    """Return what GPUs there are, how many are free, and who waits for them."""
+    return overview(cluster.take_snapshot(), load_catalogue(bundle.user_config_dir()))
+
+
+def compare_costs(
+    request: Request, cluster: Cluster | SavedCluster, site: Site
+) -> tuple[Plan, tuple[Strategy, ...]]:
+    """Plan the request, and pick the cheapest strategy of each GPU model.
+
+    Raises `RvError` where no model can serve it.
+    """
+    _, plan = plan_request(request, cluster, site)
+    require_strategies(plan, request)
+    return plan, cheapest(plan, request)
+
+
+def explain_race(race: Race, cluster: Cluster, site: Site, now_s: float) -> Explanation:
     """Say why a race waits, and what would start now; of one that does not, only how it is."""
-    status, records = look_at(race, target, now)
+    status, records = look_at(race, cluster, now_s)
     if status.state not in _WAITS:
         return Explanation(status=status)
-    with ThreadPoolExecutor(max_workers=1) as beside:
-        asked = beside.submit(_waiting, target.transport)
-        snapshot = target.take_fresh_snapshot()
-        waiting = asked.result()
-    jobs = _jobs(status, records, waiting or (), snapshot.taken_at)
-    has_room, found = _changes(race, snapshot, avoiding(site, target.key, now))
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        answer = executor.submit(_waiting, cluster.transport)
+        snapshot = cluster.take_fresh_snapshot()
+        waiting = answer.result()
+    has_room, suggestions = _changes(race, snapshot, avoiding(site, cluster.key, now_s))
     return Explanation(
         status=status,
-        jobs=jobs,
+        jobs=_jobs(status, records, waiting or (), snapshot.taken_at),
         has_room=has_room,
-        changes=found,
+        changes=suggestions,
         notes=_notes(race, snapshot, is_known=waiting is not None),
     )
 
@@ -53,35 +82,38 @@ def _jobs(
     waiting: Sequence[WaitingJob],
     at: datetime,
 ) -> tuple[ExplainedJob, ...]:
-    from rv.planner import queue_place
-
-    own = {job.job_id for job in status.jobs}
     planned = {record.job_id: record.planned_start for record in records}
     explained = []
     for job in status.jobs:
         entry = status.race.entry(job.number)
         if entry and entry.instead_of and not job.job_id and job.state is JobState.UNKNOWN:
             continue  # a part that waits to stand in for its merged job
-        partition = entry.partition if entry else ""
-        places = (queue_place(job.job_id, name, waiting, own) for name in partition.split(","))
+        partitions = entry.partition if entry else ""
         start = planned.get(job.job_id)
         explained.append(
             ExplainedJob(
                 job=job,
-                partition=partition,
-                place=min(filter(None, places), key=lambda found: found.place, default=None),
+                partition=partitions,
+                place=_best_place(status, job.job_id, partitions, waiting),
                 planned_in=None if start is None else max(start - at, timedelta(0)),
             )
         )
     return tuple(explained)
 
 
+def _best_place(
+    status: RaceStatus, job_id: int, partitions: str, waiting: Sequence[WaitingJob]
+) -> QueuePlace | None:
+    """Return a job's foremost place in the queues of its partitions."""
+    own = {job.job_id for job in status.jobs}
+    places = [queue_place(job_id, name, waiting, own) for name in partitions.split(",")]
+    return min(filter(None, places), key=lambda place: place.place, default=None)
+
+
 def _changes(
     race: Race, snapshot: Snapshot, site: Site
 ) -> tuple[Strategy | None, tuple[Change, ...]]:
     """Plan again on the cluster as it would be without this race."""
-    from rv.planner import Planner, changes, load_catalogue, load_families, without_jobs
-
     if race.request is None:
         return None, ()
     user_config = bundle.user_config_dir()

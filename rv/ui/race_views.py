@@ -1,13 +1,15 @@
 """Races: as text for people, and as the documented JSON."""
 
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rv.models.job import JobState
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
+from rv.race.cancel import CancelResult
+from rv.race.output import Chunk
 from rv.ui.tables import Part, Table
 
 
@@ -163,3 +165,37 @@ def _time(seconds: float | None) -> str | None:
 def seconds_text(seconds: float) -> str:
     """Write a duration as people do: 1m30s."""
     return short_duration(timedelta(seconds=round(seconds)))
+
+
+def chunk_document(chunk: Chunk) -> dict[str, Any]:
+    """Describe a piece of a race's output."""
+    return {
+        "node": chunk.node,
+        "stream": "err" if chunk.is_error else "out",
+        "text": chunk.data.decode("utf-8", errors="replace"),
+    }
+
+
+def stopped_lines(results: Iterable[CancelResult]) -> Iterator[str]:
+    """Say what was cancelled of each race, and what is not confirmed."""
+    for result in results:
+        race_id = result.race.race_id
+        ids = ", ".join(map(str, result.cancelled))
+        what = f"cancelled jobs: {ids}" if ids else "no job of it was left"
+        yield f"race {race_id}: {what}"
+        if result.unconfirmed:
+            yield f"race {race_id}: not confirmed: {result.unconfirmed}; see rv ps"
+
+
+def stopped_document(results: Iterable[CancelResult]) -> dict[str, Any]:
+    """Describe what was cancelled."""
+    return {
+        "stopped": [
+            {
+                "race": result.race.race_id,
+                "cancelled": list(result.cancelled),
+                "unconfirmed": result.unconfirmed,
+            }
+            for result in results
+        ]
+    }

@@ -1,0 +1,84 @@
+"""`rv status`, `rv cost`, `rv explain` and `rv snapshot`: questions that change nothing."""
+
+from typing import Annotated
+
+import typer
+
+from rv.cli.caller import current_caller, planning_cluster
+from rv.cli.defaults import read_config, with_request_options
+from rv.cli.launching import say_request
+from rv.cli.options import (
+    ClusterOption,
+    JsonOption,
+    RequestOptions,
+    build_request,
+    command_app,
+)
+from rv.slurm.saved import write_snapshot
+from rv.ui import console
+from rv.ui.explanation_views import explanation_document, explanation_text
+from rv.ui.plan_views import costs_document, costs_text, overview_document, overview_text
+from rv.workflow.queries import compare_costs, explain_race, free_gpus
+from rv.workflow.races import find_races
+
+app = command_app()
+
+
+@app.command()
+def status(
+    *,
+    cluster: ClusterOption = "",
+    snapshot: Annotated[
+        str, typer.Option(metavar="FILE", help="Look at a saved cluster (rv snapshot).")
+    ] = "",
+    json: JsonOption = False,
+) -> None:
+    """Show free and total GPUs of each model, who waits for them, and your limits."""
+    where = planning_cluster(cluster, snapshot)
+    console.say(f"on {where.label}")
+    pools = free_gpus(where)
+    if json:
+        console.emit_json(overview_document(pools))
+    else:
+        console.answer(*overview_text(pools))
+
+
+@app.command()
+@with_request_options
+def cost(*, options: RequestOptions) -> None:
+    """Compare GPU models: what a request would cost on each, and when it would start."""
+    where = planning_cluster(options.cluster, options.snapshot)
+    say_request(options, None, where.label)
+    plan, best = compare_costs(build_request(options, None), where, options.config.site)
+    if options.json:
+        console.emit_json(costs_document(plan, best))
+    else:
+        console.answer(*costs_text(plan, best))
+
+
+@app.command()
+def explain(
+    *,
+    race: Annotated[
+        str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
+    ] = None,
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Tell why a race still waits: reasons, places in line, and what would start now."""
+    caller = current_caller(cluster)
+    (record,) = find_races([race] if race else [], caller.cluster)
+    explanation = explain_race(record, caller.cluster, read_config().site, caller.now_s)
+    if json:
+        console.emit_json(explanation_document(explanation))
+    else:
+        console.say(f"on {caller.cluster.label}")
+        console.answer(*explanation_text(explanation, caller.now_s))
+
+
+@app.command()
+def snapshot(*, cluster: ClusterOption = "") -> None:
+    """Print the cluster as JSON; rv up --dry-run --snapshot FILE plans with it."""
+    here = current_caller(cluster).cluster
+    console.say(f"on {here.label}")
+    console.answer(write_snapshot(here.take_snapshot()).rstrip())

@@ -1,0 +1,168 @@
+"""Follow a launch to its end: watch it, race again when a node is lost, stop or leave it on Ctrl-C.
+
+What happens is told to a `Reporter`; only `rv.ui` writes it.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, RvError
+from rv.models.quantities import short_duration
+from rv.models.race import Race, RaceState, RaceStatus
+from rv.models.site import Site
+from rv.race.directory import load_race, load_state_files
+from rv.race.waiting import NODE_FAILURES
+from rv.race.watch import Sink, WaitTimedOut
+from rv.slurm.hostlist import expand
+from rv.workflow.cluster import Cluster
+from rv.workflow.interactive_shell import hold_shell
+from rv.workflow.launch import Launch, prepare, send_rest, start, watch
+from rv.workflow.races import stop_races
+
+HOW_TO_FOLLOW: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
+
+
+class Reporter(Sink, Protocol):
+    """Where a launch's progress goes."""
+
+    def say(self, text: str) -> None:
+        """Say a sentence."""
+
+    def finish(self, status: RaceStatus) -> None:
+        """Say how the race ended."""
+
+
+class NotFollowed(Exception):  # noqa: N818 - the user's wish, not an error
+    """The race was left or cancelled before its end, and that was said; rv exits with the code."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__(exit_code)
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Follower:
+    """Follows launches on one cluster.
+
+    `stops_unclaimed`: Ctrl-C before there is a winner cancels the race instead of leaving it.
+    """
+
+    cluster: Cluster
+    site: Site
+    reporter: Reporter
+    stops_unclaimed: bool
+
+    def run(self, launch: Launch) -> RaceStatus:
+        """Start a race and follow it to its end; race again, up to `--retry` times, as nodes fail.
+
+        Raises `NotFollowed` where the user did not wait for the end.
+        """
+        status = self._run_once(launch)
+        turns = launch.request.retry if launch.request.command else 0
+        for turn in range(1, turns + 1):
+            again = self._prepare_again(launch, status, turn)
+            if again is None:
+                break
+            launch = again
+            status = self._run_once(launch)
+        return status
+
+    def start_detached(self, launch: Launch) -> Race:
+        """Start a race that nobody watches; Slurm itself holds the later waves back.
+
+        Raises `NotFollowed` for Ctrl-C.
+        """
+        with self._user_may_end(launch):
+            return start(launch, self.cluster, self.reporter, detached=True)
+
+    def _run_once(self, launch: Launch) -> RaceStatus:
+        with self._user_may_end(launch):
+            race = start(launch, self.cluster, self.reporter, detached=False)
+            if launch.request.command is None:
+                status = hold_shell(race, launch, self.cluster, self.reporter)
+            else:
+                status = watch(race, launch, self.cluster, self.reporter, until_claim=False)
+        self.reporter.finish(status)
+        return status
+
+    @contextmanager
+    def _user_may_end(self, launch: Launch) -> Iterator[None]:
+        """Turn Ctrl-C and `--wait-timeout` into what they mean for the race, and an exit code."""
+        try:
+            yield
+        except WaitTimedOut:
+            self._stop(launch.script.race_dir)
+            limit = launch.request.wait_timeout
+            waited = f"gave up after {short_duration(limit)}" if limit else "gave up"
+            self.reporter.say(f"{waited}: race {launch.script.race_id} is cancelled")
+            raise NotFollowed(EXIT_GAVE_UP) from None
+        except KeyboardInterrupt:
+            self._interrupted(launch)
+            raise NotFollowed(EXIT_INTERRUPTED) from None
+
+    def _interrupted(self, launch: Launch) -> None:
+        """Stop the race, or send all its strategies and leave it to Slurm."""
+        transport = self.cluster.transport
+        race = load_race(launch.script.race_dir, transport)
+        if race is None:
+            self.reporter.say("stopped: nothing was submitted")
+            return
+        is_claimed = load_state_files(race, transport).claim is not None
+        if self.stops_unclaimed and not is_claimed:
+            self._stop(race.directory)
+            self.reporter.say(f"stopped: race {race.race_id} is cancelled")
+            return
+        if not is_claimed:
+            send_rest(race, launch.request, self.cluster, self.reporter)
+        self.reporter.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
+
+    def _stop(self, directory: str) -> None:
+        race = load_race(directory, self.cluster.transport)
+        for stopped in stop_races([race] if race else [], self.cluster):
+            if stopped.unconfirmed:
+                self.reporter.say(f"not confirmed: {stopped.unconfirmed}; see rv ps")
+
+    def _prepare_again(self, launch: Launch, status: RaceStatus, turn: int) -> Launch | None:
+        """Plan the request anew on the cluster as it is now, without the nodes that failed.
+
+        None where the race did not end because of a node, or nothing else can serve the request.
+        """
+        if not may_retry(status):
+            return None
+        failed = failed_nodes(status)
+        excluded = dict.fromkeys((*launch.request.exclude_nodes, *failed))
+        self.cluster.cache.forget()
+        try:
+            again = prepare(
+                replace(launch.request, exclude_nodes=tuple(excluded)),
+                replace(self.cluster, answer=None),
+                launch.context.workdir,
+                launch.context.environment,
+                time.time(),
+                self.site,
+                retry_of=status.race.race_id,
+            )
+        except RvError as error:
+            self.reporter.say(f"not raced again: {error.message}")
+            return None
+        without = f" without {', '.join(failed)}" if failed else ""
+        turns = f"{turn} of {launch.request.retry}"
+        self.reporter.say(f"racing again ({turns}){without}: race {again.script.race_id}")
+        return again
+
+
+def may_retry(status: RaceStatus) -> bool:
+    """Whether a race ended because of a node: its winner was lost, or no job survived a failure."""
+    if status.claim or status.state is not RaceState.FAILED:
+        return status.state is RaceState.LOST
+    return any(job.state in NODE_FAILURES for job in status.jobs)
+
+
+def failed_nodes(status: RaceStatus) -> tuple[str, ...]:
+    """Name the nodes of the jobs that failed. Of several nodes Slurm does not say which it was."""
+    hostlists = [status.claim.nodes] if status.claim else []
+    hostlists += [job.nodes for job in status.jobs if job.state in NODE_FAILURES]
+    return tuple(dict.fromkeys(node for hostlist in hostlists for node in expand(hostlist)))
