@@ -92,7 +92,7 @@ def payload_names() -> tuple[str, ...]:
 def payload_files() -> dict[str, bytes]:
     """Return every file that a payload may need on the cluster, by its path below `payloads/`.
 
-    Their private packages (`_harness/main.py`) too; `rv.payloads` itself is no part of them.
+    Their packages (`contract/codes.py`) too; `rv.payloads` itself is no part of them.
     """
     folder = files("rv") / "payloads"
     if not folder.is_dir():
@@ -109,7 +109,7 @@ def _payloads() -> Iterator[Traversable]:
 
 def _below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
     for entry in folder.iterdir():
-        if entry.is_dir() and entry.name.startswith("_") and entry.name != "__pycache__":
+        if entry.is_dir() and entry.name != "__pycache__":
             yield from _below(entry, f"{prefix}{entry.name}/")
         elif entry.name.endswith(".py"):
             yield f"{prefix}{entry.name}", entry.read_bytes()

@@ -1,141 +1,35 @@
-"""The payloads: what each tests, which profile runs it, with what arguments and how long. Pure."""
+"""Which payloads of the catalogue a run has, by profile and by name. Pure."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 
 from rv.errors import ErrorKind, RvError
+from rv.payloads.contract import catalogue
+from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES, PayloadSpec, Step
+
+__all__ = ["DEFAULT_TIME", "PAYLOADS", "Payload", "Profile", "Starts", "Step", "chosen", "find"]
 
 
 class Profile(StrEnum):
     """How thorough: smoke takes minutes, accept a quarter of an hour, burnin hours."""
 
-    SMOKE = "smoke"
-    ACCEPT = "accept"
-    BURNIN = "burnin"
+    SMOKE = catalogue.SMOKE
+    ACCEPT = catalogue.ACCEPT
+    BURNIN = catalogue.BURNIN
 
 
 class Starts(StrEnum):
-    """How a payload is started: once a node, by torchrun with one rank a GPU, or once in all."""
+    """How a payload starts: one process a node, or by torchrun with one rank a GPU."""
 
-    NODE = "python"
-    RANKS = "torchrun"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Step:
-    """One payload as a profile runs it: its arguments, and the seconds it may take."""
-
-    arguments: tuple[str, ...]
-    timeout_s: int
+    NODE = catalogue.NODE
+    RANKS = catalogue.RANKS
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Payload:
-    """A bundled payload. `steps` has the profiles that run it, in the order of the catalogue."""
-
-    name: str
-    tests: str
-    starts: Starts
-    steps: dict[Profile, Step]
-
-    @property
-    def profiles(self) -> tuple[Profile, ...]:
-        """The profiles that have it."""
-        return tuple(profile for profile in Profile if profile in self.steps)
+Payload = PayloadSpec
+DEFAULT_TIME = WALLTIMES
 
 
-def _steps(
-    smoke: str, smoke_s: int, accept: str, accept_s: int, burnin: str, burnin_s: int
-) -> dict[Profile, Step]:
-    told = {
-        Profile.SMOKE: (smoke, smoke_s),
-        Profile.ACCEPT: (accept, accept_s),
-        Profile.BURNIN: (burnin, burnin_s),
-    }
-    return {
-        profile: Step(arguments=tuple(words.split()), timeout_s=seconds)
-        for profile, (words, seconds) in told.items()
-        if seconds
-    }
-
-
-PAYLOADS: Final = (
-    Payload(
-        name="check",
-        tests="environment, devices as promised, exact matmul and its rate",
-        starts=Starts.NODE,
-        steps=_steps("--quick", 120, "", 300, "", 600),
-    ),
-    Payload(
-        name="membw",
-        tests="memory pattern and bandwidth, host link, peer copies",
-        starts=Starts.NODE,
-        steps=_steps("--quick", 120, "", 300, "", 900),
-    ),
-    Payload(
-        name="allreduce",
-        tests="collectives exact at every size and rank, bus bandwidth, stragglers",
-        starts=Starts.RANKS,
-        steps=_steps("--quick", 120, "", 300, "", 900),
-    ),
-    Payload(
-        name="train",
-        tests="DDP training: loss falls, replicas equal, gradients right",
-        starts=Starts.RANKS,
-        steps=_steps("--quick", 120, "", 300, "", 900),
-    ),
-    Payload(
-        name="train_fsdp",
-        tests="sharded training: gradient parity, memory per rank, checkpoint",
-        starts=Starts.RANKS,
-        steps=_steps("--quick", 120, "", 300, "", 900),
-    ),
-    Payload(
-        name="dataload",
-        tests="every sample exactly once, worker sweep, CPUs and shared memory",
-        starts=Starts.NODE,
-        steps=_steps("--quick", 120, "", 300, "", 600),
-    ),
-    Payload(
-        name="ckpt_cycle",
-        tests="kill and resume bitwise, resharded load, damaged files",
-        starts=Starts.NODE,
-        steps=_steps("--quick", 120, "", 300, "", 900),
-    ),
-    Payload(
-        name="alloc_stress",
-        tests="parallel workers on the GPUs given and no others, balance, leaks",
-        starts=Starts.NODE,
-        steps=_steps("--quick", 120, "--duration 30", 300, "--duration 120", 900),
-    ),
-    Payload(
-        name="stress",
-        tests="continuous load with a bitwise check, temperature, throttling",
-        starts=Starts.NODE,
-        steps=_steps("--quick --duration 5", 120, "--duration 120", 400, "--duration 3600", 4500),
-    ),
-    Payload(
-        name="tensor_service",
-        tests="tensors to a server and back, exact, with timing split by phase",
-        starts=Starts.NODE,
-        steps=_steps("pair --here --quick", 120, "pair --here", 300, "pair --here", 600),
-    ),
-    Payload(
-        name="storage_net",
-        tests="scratch writes and reads, many small files, network",
-        starts=Starts.NODE,
-        steps=_steps("--quick", 120, "", 300, "", 900),
-    ),
-)
-"""The order is that of a run: what is cheap and what others rest on comes first."""
-
-DEFAULT_TIME: Final = {Profile.SMOKE: "20m", Profile.ACCEPT: "1h", Profile.BURNIN: "8h"}
-"""The walltime of each profile's job, where none is given."""
-
-
-def find(name: str) -> Payload:
+def find(name: str) -> PayloadSpec:
     """Find a payload by name, with or without `.py`. Raises `RvError(USAGE)` for none."""
     wanted = name.removesuffix(".py")
     for payload in PAYLOADS:
@@ -153,7 +47,9 @@ def find(name: str) -> Payload:
     )
 
 
-def chosen(names: Sequence[str], profile: Profile, bundled: Collection[str]) -> tuple[Payload, ...]:
+def chosen(
+    names: Sequence[str], profile: Profile, bundled: Collection[str]
+) -> tuple[PayloadSpec, ...]:
     """Choose the payloads named, else all of the profile, in the catalogue's order.
 
     `bundled` has the names of the scripts that this rv carries; a payload without one is left out,

@@ -5,15 +5,16 @@ name in it, before each payload, and `node<rank>.exit`, the exit code in it, aft
 is found they tell why.
 The command itself always ends with 0: one node's failure would end the other nodes' payloads,
 and a verdict comes from the results alone. Threads are brought down to the CPUs that there really
-are: more of them would measure their quarrel.
+are: more of them would contend for them, and slow what is measured.
 """
 
 import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from rv.accept.catalogue import Payload, Profile, Starts
+from rv.accept.catalogue import Profile
 from rv.models.command import Command, Launcher
+from rv.payloads.contract.catalogue import RANKS, PayloadSpec
 
 _GRACE_S: Final = 15
 _OWN_END_S: Final = 10
@@ -44,11 +45,13 @@ rv_accept() {
 """
 
 
-def command(payloads: Sequence[Payload], profile: Profile, faults: Sequence[str] = ()) -> Command:
+def command(
+    payloads: Sequence[PayloadSpec], profile: Profile, faults: Sequence[str] = ()
+) -> Command:
     """Write the command that runs these payloads; `faults` are made in each, to see them found."""
     extra = [word for fault in faults for word in ("--inject", fault)]
     lines = [_line(payload, profile, extra) for payload in payloads]
-    ranks = any(payload.starts is Starts.RANKS for payload in payloads)
+    ranks = any(payload.starts == RANKS for payload in payloads)
     names = " ".join(payload.name for payload in payloads)
     return Command(
         line=_HEAD.replace("GRACE", str(_GRACE_S)) + "\n".join([*lines, "exit 0"]),
@@ -58,7 +61,7 @@ def command(payloads: Sequence[Payload], profile: Profile, faults: Sequence[str]
     )
 
 
-def _line(payload: Payload, profile: Profile, extra: Sequence[str]) -> str:
+def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str]) -> str:
     step = payload.steps[profile]
     # Its own limit comes first, so that it can say what it was at.
     words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S)), *extra]

@@ -221,7 +221,7 @@ def payloads_for(node: Node | None, payloads: Sequence[Payload]) -> Sequence[Pay
     """Give what a node can run: MIG slices cannot talk to each other, so nothing collective."""
     if node is None or not sweep_state.is_mig(node):
         return payloads
-    return [payload for payload in payloads if payload.starts is Starts.NODE]
+    return [payload for payload in payloads if payload.starts == Starts.NODE]
 
 
 def node_request(base: Request, node: Node | None, name: str, options: SweepOptions) -> Request:

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _harness.verdict import NotPassed
 from _workers import crew, launches, smi, verdicts
 from _workers.slots import Slot, cpus, gpus, round_robin
 from _workers.worker import Order
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse

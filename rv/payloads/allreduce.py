@@ -32,8 +32,8 @@ from _collectives.sweep import (
 from _harness.flags import positive, whole
 from _harness.inject import OF_RANKS
 from _harness.main import Payload, Session, run
-from _harness.metrics import HIGHER, LOWER, metric
 from _harness.timing import time_each
+from contract.schema import HIGHER, LOWER, metric
 
 if TYPE_CHECKING:
     from _harness.ranks import Group

@@ -31,8 +31,8 @@ from _checkpoint.reshard import resharded
 from _checkpoint.training import Training
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
-from _harness.metrics import HIGHER, LOWER, metric
-from _harness.verdict import NotPassed
+from contract.schema import HIGHER, LOWER, metric
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _harness.metrics import HIGHER, LOWER, metric
-from _harness.verdict import NotPassed
 from _loading import cpus
+from contract.schema import HIGHER, LOWER, metric
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

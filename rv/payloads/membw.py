@@ -22,9 +22,10 @@ from _bandwidth.flags import add_flags, check_flags, sized
 from _bandwidth.stream import Streamed, stream
 from _bandwidth.together import together
 from _harness.main import Payload, Session, run
-from _harness.metrics import HIGHER, metric
 from _harness.timing import time_each
-from _harness.verdict import NotPassed
+from contract.schema import HIGHER, metric
+from contract.stats import PEERS, peer_verdict
+from contract.verdicts import NotPassed, worst
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,9 +37,6 @@ LINK_BYTES = {"cuda": 1 << 28, "cpu": 1 << 22}
 QUICK_SHARE = 4
 """A quick run copies a quarter of these bytes, and fills a quarter of what is free."""
 CPU_MEMORY = {False: 64 << 20, True: 4 << 20}
-
-OUTLIER = (0.95, 0.90)
-"""Of the median of three GPUs or more: below the first a warning, below the second a failure."""
 
 
 def body(session: Session) -> None:
@@ -110,16 +108,18 @@ def _compare(session: Session, devices: list[str], rates: list[float]) -> None:
     """Hold the GPUs of the node against each other."""
     if session.faults.get("slow-gpu") and devices == ["cpu"]:
         devices, rates = ["cpu", "peer 1", "peer 2"], [rates[0], rates[0] * 2, rates[0] * 2]
-    if len(devices) < 3:
+    if len(devices) < PEERS:
         return
-    ratios = [rate / statistics.median(rates) for rate in rates]
-    slow = [f"{name} at {ratio:.2f}" for name, ratio in zip(devices, ratios, strict=True)
-            if ratio < OUTLIER[0]]  # fmt: skip
+    statuses = [peer_verdict(rate, rates) for rate in rates]
+    slow = [
+        f"{name} at {rate / statistics.median(rates):.2f}"
+        for name, rate, status in zip(devices, rates, statuses, strict=True)
+        if status != "PASS"
+    ]
     verdict = {"status": "PASS"}
     if slow:
-        status = "FAIL" if min(ratios) < OUTLIER[1] else "WARN"
         reason = f"copy rate of {', '.join(slow)} of the median"
-        verdict = {"status": status, "code": "peer_outlier", "reason": reason}
+        verdict = {"status": worst(statuses), "code": "peer_outlier", "reason": reason}
     session.report.add("membw.peers_alike", **verdict)
 
 

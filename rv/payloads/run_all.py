@@ -5,33 +5,62 @@
     run_all.py --profile accept      # a quarter of an hour
     run_all.py --profile burnin --budget 14400
 
-What a failed step would have been needed for is not run; the others are. What was not run, and why,
-is said in the end: a short run is no whole one.
+What a failed payload would have been needed for is not run; the others are. What was not run, and
+why, is said in the end: a short run is no whole one.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _run_all import runner
-from _run_all.outcome import Ended
-from _run_all.steps import PROFILES, STEPS, Step, blocked, chosen, time_for
+from _processes import child
+from _run_all import Ended, blocked, chosen, judge, time_for
+from contract.catalogue import BUDGETS_S, PAYLOADS, PROFILES, RANKS, SMOKE
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
+
+    from contract.catalogue import PayloadSpec
 
 SEEDS = {"gpu_tests": "check", "ddp_tests": "allreduce", "ddp_train": "train"}
-SPARE = 60.0  # seconds of a job left for its own end
+SPARE_S = 60.0  # of a job, and of a load test, left for its own end
+LAST_WORDS_S = 15.0  # for a payload to end by itself before it is ended
 ON_CPU = 2  # ranks where there is no GPU
+TEXT = 8000  # characters of a payload's output that go into the summary
+
+
+def body(session: Session) -> None:
+    """Run payload after payload while there is time, and say what each came to."""
+    options = session.options
+    session.test = "run_all.env"
+    devices = _devices(session)
+    session.report.add("run_all.env", "PASS", details={"devices": devices})
+    payloads = chosen(options.profile, options.only)
+    deadline = time.monotonic() + options.budget
+    ended: dict[str, Ended] = {}
+    try:
+        for payload in payloads:
+            session.test = f"run_all.{payload.name}"
+            done = _outcome(session, payload, devices, deadline - time.monotonic(), ended)
+            session.say(
+                "RUN", f"{done.name} {done.status} in {done.seconds:.1f} s  {done.reason}".rstrip()
+            )
+            _add(session, done)
+            ended[payload.name] = done
+    finally:
+        _summarize(session, [payload.name for payload in payloads], ended)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this payload."""
-    names = ", ".join(step.name for step in STEPS)
+    names = ", ".join(payload.name for payload in PAYLOADS)
     parser.add_argument("--profile", choices=sorted(PROFILES), help="how thorough (default: smoke)")
     parser.add_argument("--budget", type=positive, help="seconds for all of it (by profile)")
     parser.add_argument("--only", default="", help=f"comma-separated: {names}")
@@ -41,11 +70,11 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Settle profile and budget; `--quick` is the smoke profile's older name."""
-    options.profile = options.profile or "smoke"
-    options.budget = min(options.budget or PROFILES[options.profile], _job_time())
-    options.timeout = max(options.timeout, options.budget + SPARE)
+    options.profile = options.profile or SMOKE
+    options.budget = min(options.budget or BUDGETS_S[options.profile], _job_time_s())
+    options.timeout = max(options.timeout, options.budget + SPARE_S)
     options.only = [name for name in options.only.split(",") if name]
-    unknown = set(options.only) - {step.name for step in STEPS}
+    unknown = set(options.only) - {payload.name for payload in PAYLOADS}
     if unknown:
         parser.error(f"no such payload: {', '.join(sorted(unknown))}")
     for fault in options.inject:
@@ -53,68 +82,95 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
             parser.error("child needs step= and fault=")
 
 
-def _job_time() -> float:
-    """Give the seconds that are left of the job, where Slurm says when it ends."""
+def _job_time_s() -> float:
+    """Return the seconds that are left of the job, where Slurm says when it ends."""
     end = os.environ.get("SLURM_JOB_END_TIME", "")
-    return max(SPARE, float(end) - time.time() - SPARE) if end.isdecimal() else float("inf")
-
-
-def body(session: Session) -> None:
-    """Run step after step while there is time, and say what each came to."""
-    options = session.options
-    session.test = "run_all.env"
-    devices = _devices(session)
-    session.report.add("run_all.env", "PASS", details={"devices": devices})
-    steps = chosen(options.profile, options.only)
-    deadline = time.monotonic() + options.budget
-    ended: dict[str, Ended] = {}
-    try:
-        for step in steps:
-            session.test = f"run_all.{step.name}"
-            ended[step.name] = _step(session, step, devices, deadline, ended)
-    finally:
-        _summarize(session, steps, ended)
+    return max(SPARE_S, float(end) - time.time() - SPARE_S) if end.isdecimal() else float("inf")
 
 
 def _devices(session: Session) -> int:
     """Count the devices; the record of the first runners is part of the environment."""
     torch = session.need_torch()
-    found = session.devices()
+    devices = session.devices()
     env = session.report.env
     env["cuda_available"] = bool(torch.cuda.is_available())
     env["cuda_device_count"] = torch.cuda.device_count()
-    default = ON_CPU if found == ["cpu"] else len(found)
+    default = ON_CPU if devices == ["cpu"] else len(devices)
     return session.options.ranks or default
 
 
-def _step(
-    session: Session, step: Step, devices: int, deadline: float, ended: dict[str, Ended]
+def _outcome(
+    session: Session, payload: PayloadSpec, devices: int, left_s: float, ended: dict[str, Ended]
 ) -> Ended:
-    """Run a step, or say why not."""
-    options = session.options
-    statuses = {name: done.status for name, done in ended.items() if not _stopped(done)}
-    statuses |= {name: "FAIL" for name, done in ended.items() if _stopped(done)}
-    culprit = blocked(step, statuses)
-    left = deadline - time.monotonic()
-    seconds = time_for(step, options.profile, left)
-    if culprit:
-        done = Ended(step.name, "SKIP", "not_run", f"{step.name}: not run, it needs {culprit}")
-    elif seconds is None:
-        expected = step.expected(options.profile)
-        short = f"not run, {max(0, left):.0f} s are left of the budget, {expected:.0f} are needed"
-        done = Ended(step.name, "WARN", "not_run", f"{step.name}: {short}")
-    else:
-        session.say("RUN", f"{step.name} …")
-        done = runner.run(step, options, devices, seconds)
-    told = f"{done.name} {done.status} in {done.seconds:.1f} s  {done.reason}"
-    session.say("RUN", told.rstrip())
-    _add(session, done)
+    """Run a payload, or say why not."""
+    name, step = payload.name, payload.steps[session.options.profile]
+    need = blocked(payload, ended)
+    if need:
+        return Ended(name, "SKIP", "not_run", f"{name}: not run, it needs {need}")
+    seconds = time_for(step, left_s)
+    if seconds is None:
+        short = f"{max(0, left_s):.0f} s are left of the budget, {step.expected_s:.0f} are needed"
+        return Ended(name, "WARN", "not_run", f"{name}: not run, {short}")
+    session.say("RUN", f"{name} …")
+    return _run(payload, session.options, devices, seconds)
+
+
+def _run(payload: PayloadSpec, options: argparse.Namespace, devices: int, seconds: float) -> Ended:
+    """Run a payload for at most so many seconds, its output and its result in files."""
+    folder, name = Path(options.report_dir), payload.name
+    result, log, errors = (folder / f"{name}{end}" for end in ("_result.json", ".out", ".err"))
+    result.unlink(missing_ok=True)  # what an earlier run left is no answer
+    errors.write_text("")
+    command = _command(payload, options, devices, seconds)
+    try:
+        outcome = child.run(command, log=log, errors=errors, timeout=seconds + LAST_WORDS_S)
+    except OSError as error:
+        return Ended(name, "ERROR", "could_not_run", f"{name}: {error}")
+    _spoil(name, options, result)
+    done = judge(name, result, outcome)
+    done.stdout = log.read_text(errors="replace")[-TEXT:]
+    done.stderr = errors.read_text(errors="replace")[-TEXT:]
     return done
 
 
-def _stopped(done: Ended) -> bool:
-    """Tell a step that was not run for what it needs: what needs it is not run either."""
-    return done.code == "not_run" and done.status == "SKIP"
+def _command(
+    payload: PayloadSpec, options: argparse.Namespace, devices: int, seconds: float
+) -> list[str]:
+    """Return the command line: torchrun where each device has a rank of its own."""
+    words = [sys.executable]
+    if payload.starts == RANKS and devices > 1:
+        words += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={devices}"]
+    words.append(str(Path(__file__).with_name(f"{payload.name}.py")))
+    words += _fitted(payload.steps[options.profile].arguments, seconds)
+    words += ["--device", options.device, "--backend", options.backend, "--seed", str(options.seed)]
+    words += ["--report-dir", options.report_dir, "--report-name", f"{payload.name}_result.json"]
+    words += ["--timeout", f"{seconds:.0f}"]
+    words += ["--require-gpu"] * options.require_gpu + ["--verbose"] * options.verbose
+    if options.requested_gpu:
+        words += ["--requested-gpu", options.requested_gpu]
+    for fault in options.inject:
+        if fault.name == "child" and fault.where["step"] == payload.name:
+            words += ["--inject", fault.where["fault"]]
+    return words
+
+
+def _fitted(arguments: Sequence[str], seconds: float) -> list[str]:
+    """Shorten `--duration N` to what there is time for."""
+    fitted = list(arguments)
+    if "--duration" in fitted:
+        at = fitted.index("--duration") + 1
+        fitted[at] = f"{min(float(fitted[at]), max(5.0, seconds - SPARE_S)):g}"
+    return fitted
+
+
+def _spoil(name: str, options: argparse.Namespace, result: Path) -> None:
+    """Lose or cut a result file where that was asked for."""
+    for fault in options.inject:
+        if fault.where.get("step") == name and result.exists():
+            if fault.name == "lost-result":
+                result.unlink()
+            elif fault.name == "cut-short":
+                result.write_text(result.read_text()[:-20])
 
 
 def _add(session: Session, done: Ended) -> None:
@@ -125,19 +181,20 @@ def _add(session: Session, done: Ended) -> None:
     )  # fmt: skip
 
 
-def _summarize(session: Session, steps: list[Step], ended: dict[str, Ended]) -> None:
+def _summarize(session: Session, names: Sequence[str], ended: dict[str, Ended]) -> None:
     """Print and keep what everything came to, under the old names too."""
     missing = {"returncode": None, "stdout": "", "stderr": ""}
-    for name, payload in SEEDS.items():
-        session.report.extra[name] = ended[payload].as_seed() if payload in ended else missing
-    codes = [f"{name} rc={session.report.extra[name]['returncode']}" for name in SEEDS]
+    extra = session.report.extra
+    for key, payload in SEEDS.items():
+        extra[key] = ended[payload].as_seed() if payload in ended else missing
+    codes = [f"{key} rc={extra[key]['returncode']}" for key in SEEDS]
     session.say("SUMMARY", "; ".join(codes))
     for done in ended.values():
         session.say("SUMMARY", f"{done.name:14} {done.status:5} {done.seconds:6.1f} s")
-    not_run = [d.name for d in ended.values() if d.code == "not_run"]
-    not_run += [step.name for step in steps if step.name not in ended]
-    session.report.extra["not_run"] = not_run
-    session.say("SUMMARY", f"not run: {', '.join(not_run) or 'nothing, all of it was'}")
+    not_run = [done.name for done in ended.values() if done.code == "not_run"]
+    extra["not_run"] = not_run + [name for name in names if name not in ended]
+    not_run_text = ", ".join(extra["not_run"]) or "nothing, all of it was"
+    session.say("SUMMARY", f"not run: {not_run_text}")
 
 
 PAYLOAD = Payload(

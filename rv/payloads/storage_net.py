@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _harness.metrics import HIGHER, metric
-from _harness.verdict import NotPassed
+from contract.schema import HIGHER, metric
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse

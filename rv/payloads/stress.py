@@ -22,9 +22,9 @@ from _burn.live import Live, state
 from _burn.supervisor import Supervisor, noted
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _harness.verdict import NotPassed
 from _telemetry import Reading, Sampler, open_source
 from _telemetry.fake import FAULTS, Fake
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse

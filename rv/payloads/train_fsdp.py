@@ -21,7 +21,7 @@ from _harness import timing
 from _harness.flags import whole
 from _harness.inject import OF_RANKS
 from _harness.main import Payload, Session, run
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse

@@ -15,9 +15,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "rv" / "payloads"))
 
-from _harness.verdict import NotPassed
 from _matmul import exact
 from _matmul.dtypes import KINDS, why_not
+from contract.verdicts import NotPassed
 
 
 def main() -> int:

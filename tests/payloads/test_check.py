@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from _harness.verdict import NotPassed
 from _matmul import speed
 from _matmul.dtypes import KINDS
+from contract.verdicts import NotPassed
 
 from tests.payloads.starting import ONLY, PATIENCE, PAYLOADS, Launcher, torchrun
 

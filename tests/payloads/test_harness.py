@@ -10,13 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _harness import codes, environment, files, inject, metrics, outcome, ranks, seeds, verdict
+from _harness import environment, files, inject, outcome, ranks, seeds
 from _harness.devices import VECTOR_MATH, load_torch, same_model
 from _harness.merge import merged
-from _harness.report import Report, summary_of
+from _harness.report import Report
 from _loading import cpus
 from _matmul import peers
 from _training import losses
+from contract import codes, schema, stats, verdicts
+from contract.schema import summary_of
 
 from tests.payloads.starting import PAYLOADS
 
@@ -90,7 +92,7 @@ def test_payloads_use_known_codes_only() -> None:
     assert len(used) > 15
     assert used <= set(codes.CODES)
     for code in codes.CODES.values():
-        assert code.kind in {"HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"}
+        assert code.fault in {"HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"}
         assert len(code.action) > 10
 
 
@@ -194,15 +196,15 @@ def test_a_fault_strikes_where_it_was_told_to(
 
 def test_numbers_are_summed_up_robustly() -> None:
     """The median is the value; percentiles as numpy has them."""
-    made = metrics.metric("x", [1.0, 2.0, 3.0, 4.0, 100.0], "ms", metrics.LOWER)
+    made = schema.metric("x", [1.0, 2.0, 3.0, 4.0, 100.0], "ms", schema.LOWER)
 
     assert (made["value"], made["n"], made["min"], made["max"]) == (3.0, 5, 1.0, 100.0)
     assert made["p95"] == pytest.approx(80.8)
     assert made["p05"] == pytest.approx(1.2)
     with pytest.raises(ValueError, match="no samples"):
-        metrics.metric("x", [], "ms", metrics.LOWER)
-    assert metrics.modified_z(50, [100, 101, 99, 100, 102, 50]) < -3.5
-    assert metrics.modified_z(100, [100, 100, 100]) == 0
+        schema.metric("x", [], "ms", schema.LOWER)
+    assert stats.modified_z(50, [100, 101, 99, 100, 102, 50]) < -3.5
+    assert stats.modified_z(100, [100, 100, 100]) == 0
 
 
 @pytest.mark.parametrize(
@@ -327,7 +329,7 @@ def test_a_loss_must_fall_within_one_epoch() -> None:
     """The seeds compared an epoch with itself, and could never pass one."""
     assert losses.judge([3.0, 2.5, 2.0, 1.5, 1.0])["improved"]
     for bad, code in (([1.0, 1.0, 0.9], "loss_not_falling"), ([1.0, float("inf")], "nan_loss")):
-        with pytest.raises(verdict.NotPassed) as caught:
+        with pytest.raises(verdicts.NotPassed) as caught:
             losses.judge(bad)
         assert caught.value.code == code
 

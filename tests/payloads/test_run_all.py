@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _run_all import Ended, blocked, chosen, judge, time_for
+from contract.catalogue import PAYLOADS, PayloadSpec, Step
 
 from rv.payloads._processes import identity, tree
 from rv.payloads._processes.child import Outcome
-from rv.payloads._run_all import outcome
-from rv.payloads._run_all.steps import STEPS, Step, blocked, chosen, time_for
 from tests.payloads.burning import by_name, codes, run, start
 from tests.payloads.starting import Launcher
 from tests.payloads.test_stress import beating, wait_for
@@ -31,7 +31,7 @@ def judged(
 ) -> tuple[str, str]:
     if text is not None:
         path.write_text(text)
-    done = outcome.judge("x", path, Outcome(returncode, 1.0, late))
+    done = judge("x", path, Outcome(returncode, 1.0, late))
     return done.status, done.code
 
 
@@ -80,20 +80,23 @@ def test_a_step_that_took_too_long_says_so(tmp_path: Path) -> None:
 
 
 def test_what_a_failed_step_was_needed_for_is_not_run_and_the_others_are() -> None:
-    statuses = {"check": "FAIL", "membw": "PASS"}
-    stopped = {step.name for step in STEPS if blocked(step, statuses)}
+    ended = {"check": Ended("check", "FAIL"), "membw": Ended("membw", "PASS")}
+    stopped = {payload.name for payload in PAYLOADS if blocked(payload, ended)}
+    train = PayloadSpec("train", "", needs=("allreduce",))
 
     assert {"allreduce", "stress", "alloc_stress", "tensor_service"} == stopped
-    assert blocked(Step("train", ("allreduce",)), {"allreduce": "ERROR"}) == "allreduce"
-    assert blocked(Step("train", ("allreduce",)), {"allreduce": "WARN"}) is None
-    assert blocked(Step("train", ("allreduce",)), {}) is None  # not chosen
+    assert blocked(train, {"allreduce": Ended("allreduce", "ERROR")}) == "allreduce"
+    assert blocked(train, {"allreduce": Ended("allreduce", "SKIP", "not_run")}) == "allreduce"
+    assert blocked(train, {"allreduce": Ended("allreduce", "WARN")}) is None
+    assert blocked(train, {"allreduce": Ended("allreduce", "WARN", "not_run")}) is None
+    assert blocked(train, {}) is None  # not chosen
 
 
-def test_each_step_needs_only_what_comes_before_it() -> None:
-    names = [step.name for step in STEPS]
+def test_each_payload_needs_only_what_comes_before_it() -> None:
+    names = [payload.name for payload in PAYLOADS]
 
-    for number, step in enumerate(STEPS):
-        assert set(step.needs) <= {"env", *names[:number]}
+    for number, payload in enumerate(PAYLOADS):
+        assert set(payload.needs) <= set(names[:number])
 
 
 def test_profiles_choose_and_names_choose_better() -> None:
@@ -102,17 +105,17 @@ def test_profiles_choose_and_names_choose_better() -> None:
     assert smoke == [
         "check", "membw", "allreduce", "train", "train_fsdp", "dataload", "ckpt_cycle", "stress",
     ]  # fmt: skip
-    assert [step.name for step in chosen("accept", [])] == [step.name for step in STEPS]
+    assert [step.name for step in chosen("accept", [])] == [payload.name for payload in PAYLOADS]
     assert [step.name for step in chosen("smoke", ["stress", "check"])] == ["check", "stress"]
 
 
 def test_a_step_starts_only_with_the_time_it_is_expected_to_take() -> None:
-    step = Step("x", seconds={"smoke": 10.0, "accept": 60.0})
+    smoke, accept = Step((), 10.0, 90), Step((), 60.0, 180)
 
-    assert time_for(step, "smoke", 9.0) is None
-    assert time_for(step, "smoke", 20.0) == 20.0
-    assert time_for(step, "smoke", 1000.0) == 90.0
-    assert time_for(step, "accept", 1000.0) == 180.0
+    assert time_for(smoke, 9.0) is None
+    assert time_for(smoke, 20.0) == 20.0
+    assert time_for(smoke, 1000.0) == 90.0
+    assert time_for(accept, 1000.0) == 180.0
 
 
 def test_results_that_are_lost_or_cut_short_are_errors(tmp_path: Path, launch: Launcher) -> None:

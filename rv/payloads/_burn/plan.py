@@ -6,7 +6,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 from .ring import Job
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from _harness.metrics import HIGHER, metric
 from _telemetry import findings, underloaded
+from contract.schema import HIGHER, metric
+from contract.stats import odd_ones
 
 from .plan import label
 
@@ -61,7 +62,7 @@ def add_digests(report: Report, workers: list[Worker], names: dict[str, str]) ->
     for (model, size), digests in groups.items():
         if len(digests) < 2:
             continue
-        odd = _odd(digests)
+        odd = [list(digests)[at] for at in odd_ones(list(digests.values()))]
         details = {"size": size, "digests": digests}
         if odd:
             reason = f"another product than their peers ({model}): {', '.join(odd)}"
@@ -70,14 +71,6 @@ def add_digests(report: Report, workers: list[Worker], names: dict[str, str]) ->
             )
         else:
             report.add("stress.digest", "PASS", details=details)
-
-
-def _odd(digests: dict[str, str]) -> list[str]:
-    """Name the devices whose digest is not the most common one; of a tie, all."""
-    values = list(digests.values())
-    common = max(set(values), key=values.count)
-    tied = values.count(common) * 2 <= len(values) and len(set(values)) > 1
-    return [name for name, value in digests.items() if tied or value != common]
 
 
 def add_telemetry(report: Report, name: str, load: Load, *, steady: bool) -> None:

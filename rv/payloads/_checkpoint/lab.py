@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 from . import segment, steps, store
 

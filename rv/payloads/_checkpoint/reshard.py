@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 from . import store
 from .training import deterministic, model

@@ -13,7 +13,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from .verdict import NotPassed
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse

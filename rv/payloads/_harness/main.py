@@ -28,11 +28,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
+
 from . import deadline, devices, environment, files, flags, ranks
 from .inject import Faults
 from .merge import merged
 from .report import Report
-from .verdict import INTERRUPTED, TIMEOUT, NotPassed
 
 if TYPE_CHECKING:
     import argparse

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .codes import CODES
+from contract.codes import CODES
+from contract.schema import summary_of
+
 from .ranks import host_of
-from .report import summary_of
 
 if TYPE_CHECKING:
     from .ranks import Ranks
@@ -49,7 +50,7 @@ def _absent(rank: int, host: str, first: dict[str, Any]) -> dict[str, Any]:
         "name": "ranks",
         "status": "FAIL",
         "code": "rank_missing",
-        "class": fault.kind,
+        "class": fault.fault,
         "action": fault.action,
         "reason": f"no results reported by rank {rank} on {host}",
         "device": None,

@@ -16,7 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .verdict import NotPassed
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,14 +10,15 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from . import codes
+from contract.codes import CODES
+from contract.schema import METHOD_VERSION, SCHEMA, summary_of, verdict_of
+from contract.verdicts import WORST_FIRST
+
 from .ranks import node_name
-from .verdict import WORST_FIRST, exit_code, worst
 
 if TYPE_CHECKING:
     from .ranks import Ranks
 
-SCHEMA, METHOD_VERSION = "rv.accept/1", 2
 SLURM = {
     "job_id": "SLURM_JOB_ID",
     "step_id": "SLURM_STEP_ID",
@@ -66,13 +67,13 @@ class Report:
         """
         if status not in WORST_FIRST:
             raise ValueError(f"unknown status {status}")
-        fault = codes.CODES[code] if code else None
+        fault = CODES[code] if code else None
         now = time.monotonic()
         test = {
             "name": name,
             "status": status,
             "code": code or None,
-            "class": fault.kind if fault else None,
+            "class": fault.fault if fault else None,
             "action": fault.action if fault else None,
             "reason": reason or None,
             "device": device or None,
@@ -125,54 +126,6 @@ class Report:
             "requested_gpu": self.requested_gpu or None,
             "world": world,
         }
-
-
-def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
-    """Give the worst status of tests and the reason of the first that has it.
-
-    A PASS has none but what it could not test, though it was asked to. A rank that was interrupted
-    comes last: it was so for another one's sake.
-    """
-    status = worst([test["status"] for test in tests])
-    if status == "PASS":
-        left = [t for t in tests if t["status"] == "SKIP" and t["code"] != "not_asked"]
-        return status, f"without {left[0]['name']}: {_first_reason(left)}" if left else ""
-    found = [test for test in tests if test["status"] == status]
-    found.sort(key=lambda test: test["code"] == "interrupted")
-    return status, _first_reason(found) if found else "nothing was tested"
-
-
-def _first_reason(tests: list[dict[str, Any]]) -> str:
-    reason = tests[0]["reason"] or ""
-    return f"{reason} (and {len(tests) - 1} more)" if reason and len(tests) > 1 else reason
-
-
-def summary_of(
-    tests: list[dict[str, Any]], *, strict: bool = False, skip_exit_code: int | None = None
-) -> dict[str, Any]:
-    """Count tests by status, name the nodes to leave out, and give the exit code.
-
-    `skip_exit_code` is what the user asked for; None leaves it to the job, which makes it 0.
-    """
-    count = {status: sum(test["status"] == status for test in tests) for status in WORST_FIRST}
-    status, reason = verdict_of(tests)
-    skip = 77 if skip_exit_code is None else skip_exit_code
-    bad = {test["host"] for test in tests if test["action"] == codes.EXCLUDE}
-    failed = {test["host"] for test in tests if test["status"] == "FAIL"}
-    return {
-        "status": status,
-        "reason": reason or None,
-        "codes": sorted({test["code"] for test in tests if test["status"] in ("FAIL", "ERROR")}),
-        "exit_code": exit_code(status, strict=strict, skip=skip),
-        "strict": strict,
-        "skip_exit_code": skip_exit_code,
-        "passed": count["PASS"],
-        "warned": count["WARN"],
-        "failed": count["FAIL"],
-        "skipped": count["SKIP"],
-        "errors": count["ERROR"],
-        "exclude_nodes": sorted(bad & failed),
-    }
 
 
 def stamp(seconds: float) -> str:

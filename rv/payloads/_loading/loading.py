@@ -9,7 +9,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 from torch.utils.data import DataLoader
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import hashlib
 import random
 from typing import Any
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 from .dtypes import Factors, Kind, factors, output_type
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 from .dtypes import gate
 

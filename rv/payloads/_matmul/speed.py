@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from _harness import timing
-from _harness.metrics import HIGHER, metric
-from _harness.verdict import NotPassed
+from contract.schema import HIGHER, metric
+from contract.verdicts import NotPassed
 
 from .dtypes import Factors, factors
 

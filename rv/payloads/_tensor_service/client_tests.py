@@ -10,8 +10,9 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
-from _harness.metrics import LOWER, metric, percentile
-from _harness.verdict import NotPassed
+from contract.schema import LOWER, metric
+from contract.stats import percentile
+from contract.verdicts import NotPassed
 
 from . import wire
 from .analysis import break_even, fit

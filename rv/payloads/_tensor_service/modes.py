@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _harness import files
-from _harness.verdict import NotPassed
 from _processes import identity, tree
+from contract.verdicts import NotPassed
 
 from . import analysis, client_tests, server, server_tests
 from .client import Client, Unreachable

@@ -6,9 +6,9 @@ import platform
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from _harness.metrics import LOWER, metric
 from _harness.timing import time_each, warm_up
-from _harness.verdict import NotPassed
+from contract.schema import LOWER, metric
+from contract.verdicts import NotPassed
 
 from .suite import close_to, require
 from .tensors import OPERATIONS

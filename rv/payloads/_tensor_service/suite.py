@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from _harness import files
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 from .client import Unreachable
 from .wire import Refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 from .models import loss_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from _harness.ranks import node_name
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 
 def gather(group: Any, *, pretend: bool) -> list[dict[str, Any]]:

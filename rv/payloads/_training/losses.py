@@ -6,7 +6,7 @@ import math
 import statistics
 from typing import Any
 
-from _harness.verdict import NotPassed
+from contract.verdicts import NotPassed
 
 MUST_FALL_TO = 0.8  # of the start; the seeds' own gate of distributed training
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from _harness import timing
-from _harness.metrics import HIGHER, LOWER, metric
+from contract.schema import HIGHER, LOWER, metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable

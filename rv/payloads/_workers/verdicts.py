@@ -7,7 +7,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from _harness.metrics import HIGHER, metric
+from contract.schema import HIGHER, metric
 
 from . import crew, smi
 from .slots import Slot, reachable

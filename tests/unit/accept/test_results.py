@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rv.accept.result_files import MAX_BYTES, parse, read_file, read_folder
 from rv.accept.results import ResultError, RunResult, Status
-from rv.payloads._harness.report import verdict_of
+from rv.payloads.contract.schema import verdict_of
 
 CURRENT: dict[str, Any] = {
     "schema": "rv.accept/1",

@@ -1,7 +1,7 @@
 """The stable codes of what can go wrong: whose fault each is, and what to do about it.
 
-After AWS's ladder (isolate, reset, retry, fix): a class says who looks at it, an action what the
-user does now. Results, reports and histories refer to codes by name: never rename one.
+The actions follow AWS's ladder (isolate, reset, retry, fix). Results, reports and histories refer
+to codes by name: never rename one. A test's own `class` and `action` win over this table.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HARDWARE, FABRIC, SOFTWARE, CONFIG = "HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"
+UNKNOWN = "UNKNOWN"
 
 EXCLUDE = "leave this node out and tell its administrators"
 RETRY = "run it again; if it stays, leave this node out and tell its administrators"
@@ -16,15 +17,18 @@ LINKS = "run it again on other nodes to find the node or the link that both runs
 ENVIRONMENT = "fix the environment: torch, its CUDA build, or the modules that are loaded"
 ASK = "ask for what the node can give, or ask another node"
 LOOK = "look at the details; nothing is proven broken"
+FIX = "look at the reason, and fix what it names"
 REPORT = "report it with the result file: the program or its libraries are at fault"
 
 
 class Code(NamedTuple):
-    """Whose fault it is, and what to do."""
+    """The class of a fault (HARDWARE, FABRIC, SOFTWARE, CONFIG) and what to do about it."""
 
-    kind: str
+    fault: str
     action: str
 
+
+UNKNOWN_CODE = Code(UNKNOWN, RETRY)
 
 CODES: dict[str, Code] = {
     # devices
@@ -104,6 +108,7 @@ CODES: dict[str, Code] = {
     "engine_failed": Code(HARDWARE, RETRY),
     # could not run, or not to its end
     "no_torch": Code(SOFTWARE, ENVIRONMENT),
+    "no_numpy": Code(SOFTWARE, ENVIRONMENT),
     "not_asked": Code(CONFIG, "none: it was not asked for"),
     "not_run": Code(CONFIG, "give it more time, or run it by itself"),
     "no_result": Code(SOFTWARE, RETRY),
@@ -111,5 +116,20 @@ CODES: dict[str, Code] = {
     "could_not_run": Code(SOFTWARE, "read the reason; run it again with --verbose"),
     "timeout": Code(SOFTWARE, "give it more time with --timeout, or run it again elsewhere"),
     "interrupted": Code(CONFIG, "run it again to its end"),
-    "preempted": Code(CONFIG, "run it again: it goes on from its checkpoint"),
+    "preempted": Code(CONFIG, "run it again: it goes on from its checkpoint if it has one"),
+    # found by rv when it collects and judges results
+    "crashed": Code(SOFTWARE, RETRY),
+    "usage": Code(CONFIG, FIX),
+    "result_unreadable": Code(SOFTWARE, RETRY),
+    "result_stale": Code(SOFTWARE, RETRY),
+    "metric_missing": Code(SOFTWARE, RETRY),
+    # of the result files of older acceptance programs
+    "no_progress": Code(SOFTWARE, FIX),
+    "failed": Code(SOFTWARE, FIX),
+    "exit_code": Code(SOFTWARE, FIX),
 }
+
+
+def meaning(code: str) -> Code:
+    """Return the class and the action of a code; of an unknown one UNKNOWN, to be run again."""
+    return CODES.get(code, UNKNOWN_CODE)

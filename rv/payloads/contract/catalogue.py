@@ -1,0 +1,147 @@
+"""The payloads: what each tests, and its arguments and durations in each profile.
+
+The one table of `rv accept` and of `run_all.py`. Its order is that of a run: what is cheap, and
+what others need, comes first; the load test comes last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SMOKE, ACCEPT, BURNIN = "smoke", "accept", "burnin"
+PROFILES = (SMOKE, ACCEPT, BURNIN)
+"""How thorough: minutes, a quarter of an hour, hours."""
+
+WALLTIMES = {SMOKE: "20m", ACCEPT: "1h", BURNIN: "8h"}
+"""The time limit of an `rv accept` job, where none is given."""
+BUDGETS_S = {SMOKE: 240.0, ACCEPT: 900.0, BURNIN: 4 * 3600.0}
+"""The seconds that `run_all.py` takes for all payloads of one node, where none are given."""
+
+NODE, RANKS = "python", "torchrun"
+"""How a payload starts: one process a node, or one rank a GPU."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A payload in one profile: its arguments, the seconds it should take and those it may."""
+
+    arguments: tuple[str, ...] = ()
+    expected_s: float = 60.0
+    timeout_s: int = 300
+
+
+@dataclass(frozen=True)
+class PayloadSpec:
+    """A payload of the catalogue; `steps` has the profiles that run it.
+
+    `needs` names the payloads without which its verdict means nothing. `extra` ones are left out of
+    the smoke profile of `run_all.py`, which takes about a minute.
+    """
+
+    name: str
+    tests: str
+    starts: str = NODE
+    needs: tuple[str, ...] = ()
+    steps: Mapping[str, Step] = field(default_factory=dict)
+    extra: bool = False
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The profiles that run it."""
+        return tuple(profile for profile in PROFILES if profile in self.steps)
+
+
+def _steps(
+    smoke: tuple[str, float, int], accept: tuple[str, float, int], burnin: tuple[str, float, int]
+) -> dict[str, Step]:
+    """Make the steps of three (arguments, expected seconds, most seconds)."""
+    return {
+        profile: Step(tuple(arguments.split()), expected_s, timeout_s)
+        for profile, (arguments, expected_s, timeout_s) in zip(
+            PROFILES, (smoke, accept, burnin), strict=True
+        )
+    }
+
+
+PAYLOADS = (
+    PayloadSpec(
+        "check",
+        "environment, devices as promised, exact matmul and its rate",
+        steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
+    ),
+    PayloadSpec(
+        "membw",
+        "memory pattern and bandwidth, host link, peer copies",
+        steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
+    ),
+    PayloadSpec(
+        "allreduce",
+        "collectives exact at every size and rank, bus bandwidth, stragglers",
+        RANKS,
+        needs=("check",),
+        steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
+    ),
+    PayloadSpec(
+        "train",
+        "DDP training: loss falls, replicas equal, gradients right",
+        RANKS,
+        needs=("allreduce",),
+        steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 900)),
+    ),
+    PayloadSpec(
+        "train_fsdp",
+        "sharded training: gradient parity, memory per rank, checkpoint",
+        RANKS,
+        needs=("train",),
+        steps=_steps(("--quick", 12, 120), ("", 90, 300), ("", 90, 900)),
+    ),
+    PayloadSpec(
+        "dataload",
+        "every sample exactly once, worker sweep, CPUs and shared memory",
+        steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
+    ),
+    PayloadSpec(
+        "ckpt_cycle",
+        "kill and resume bitwise, resharded load, damaged files",
+        needs=("train",),
+        steps=_steps(("--quick", 20, 120), ("", 120, 300), ("", 120, 900)),
+    ),
+    PayloadSpec(
+        "alloc_stress",
+        "parallel workers on the GPUs given and no others, balance, leaks",
+        needs=("check",),
+        steps=_steps(
+            ("--quick", 15, 120), ("--duration 30", 90, 300), ("--duration 120", 180, 900)
+        ),
+        extra=True,
+    ),
+    PayloadSpec(
+        "storage_net",
+        "scratch writes and reads, many small files, network",
+        steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
+        extra=True,
+    ),
+    PayloadSpec(
+        "tensor_service",
+        "tensors to a server and back, exact, with timing split by phase",
+        needs=("check",),
+        steps=_steps(
+            ("pair --here --quick", 12, 120), ("pair --here", 60, 300), ("pair --here", 60, 600)
+        ),
+        extra=True,
+    ),
+    PayloadSpec(
+        "stress",
+        "continuous load with a bitwise check, temperature, throttling",
+        needs=("check",),
+        steps=_steps(
+            ("--quick --duration 5", 10, 120),
+            ("--duration 120", 150, 400),
+            ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
+        ),
+    ),
+)

@@ -1,0 +1,85 @@
+"""The result files, schema `rv.accept/1`: a metric, and the summary that follows from the tests."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from .codes import EXCLUDE
+from .stats import percentile
+from .verdicts import WORST_FIRST, exit_code, worst
+
+SCHEMA, METHOD_VERSION = "rv.accept/1", 2
+HIGHER, LOWER = "higher", "lower"
+"""The better direction of a metric, its key `dir`."""
+
+
+def metric(name: str, samples: list[float], unit: str, better: str, **more: Any) -> dict[str, Any]:
+    """Return the metric of some samples: the value is their median, `cv` is stdev over mean.
+
+    `better` is HIGHER or LOWER; `more` are facts about the method, such as `data="randn"`.
+    Raises ValueError without samples.
+    """
+    if not samples:
+        raise ValueError(f"no samples of {name}")
+    mean = statistics.fmean(samples)
+    deviation = statistics.stdev(samples) if len(samples) > 1 else 0.0
+    middle = statistics.median(samples)
+    spread = {
+        "n": len(samples),
+        "median": middle,
+        "p05": percentile(samples, 5),
+        "p95": percentile(samples, 95),
+        "min": min(samples),
+        "max": max(samples),
+        "cv": deviation / abs(mean) if mean else 0.0,
+    }
+    return {"name": name, "value": middle, "unit": unit, "dir": better, **spread, **more}
+
+
+def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
+    """Give the worst status of tests and the reason of the first that has it.
+
+    A PASS has none but what it could not test, though it was asked to. A rank that was interrupted
+    comes last: it was so for another one's sake.
+    """
+    status = worst([test["status"] for test in tests])
+    if status == "PASS":
+        left = [t for t in tests if t["status"] == "SKIP" and t["code"] != "not_asked"]
+        return status, f"without {left[0]['name']}: {_first_reason(left)}" if left else ""
+    found = [test for test in tests if test["status"] == status]
+    found.sort(key=lambda test: test["code"] == "interrupted")
+    return status, _first_reason(found) if found else "nothing was tested"
+
+
+def _first_reason(tests: list[dict[str, Any]]) -> str:
+    reason = tests[0]["reason"] or ""
+    return f"{reason} (and {len(tests) - 1} more)" if reason and len(tests) > 1 else reason
+
+
+def summary_of(
+    tests: list[dict[str, Any]], *, strict: bool = False, skip_exit_code: int | None = None
+) -> dict[str, Any]:
+    """Count tests by status, name the nodes to leave out, and give the exit code.
+
+    `skip_exit_code` is what the user asked for; None leaves it to the job, which makes it 0.
+    """
+    count = {status: sum(test["status"] == status for test in tests) for status in WORST_FIRST}
+    status, reason = verdict_of(tests)
+    skip = 77 if skip_exit_code is None else skip_exit_code
+    bad = {test["host"] for test in tests if test["action"] == EXCLUDE}
+    failed = {test["host"] for test in tests if test["status"] == "FAIL"}
+    return {
+        "status": status,
+        "reason": reason or None,
+        "codes": sorted({test["code"] for test in tests if test["status"] in ("FAIL", "ERROR")}),
+        "exit_code": exit_code(status, strict=strict, skip=skip),
+        "strict": strict,
+        "skip_exit_code": skip_exit_code,
+        "passed": count["PASS"],
+        "warned": count["WARN"],
+        "failed": count["FAIL"],
+        "skipped": count["SKIP"],
+        "errors": count["ERROR"],
+        "exclude_nodes": sorted(bad & failed),
+    }
