@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "race",
         "workflow",
         "avoided_nodes",
+        "payloads",  # its contract: tests/unit/payloads/test_contract.py
     },
     "workflow": {
         "models",
@@ -48,7 +49,7 @@ MAY_IMPORT = {
         "bundle",
         "sandbox",
     },
-    "ui": {"models", "slurm", "race", "accept", "avoided_nodes"},
+    "ui": {"models", "slurm", "race", "accept", "avoided_nodes", "payloads"},
     "sandbox": {"models"},
     "cli": {
         "models",
@@ -61,6 +62,7 @@ MAY_IMPORT = {
         "sandbox",
         "accept",
         "avoided_nodes",
+        "payloads",
     },
     "__init__": set(),
     "__main__": {"cli"},
