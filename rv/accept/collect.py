@@ -1,9 +1,9 @@
 """From the files that a job left to one result for everything that was to report. Pure.
 
 Every node reports for a payload that runs once a node, every rank for one under torchrun. Who did
-not is an ERROR that says why as far as the node's own notes tell (`rv.accept.command`). A file of
-another job, of an earlier restart of this one, or written before the command began is stale and
-counts as none.
+not is an ERROR that says why as far as the node's own notes tell (`rv.accept.payload_command`). A
+file of another job, of an earlier restart of this one, or written before the command began is stale
+and counts as none.
 """
 
 import re

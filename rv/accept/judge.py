@@ -14,14 +14,9 @@ from typing import Final
 from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baselines
 from rv.accept.measurements import Measurement, device_of, measurements
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
-from rv.accept.robust import loss, modified_z
 from rv.accept.trends import Point, regression
+from rv.payloads.contract.stats import PEERS, loss, peer_verdict
 
-PEERS: Final = 3
-PEERS_FOR_Z: Final = 6
-PEER_WARN: Final = 0.05
-PEER_FAIL: Final = 0.10
-PEER_Z: Final = 3.5
 JITTER_CV: Final = 0.05
 JITTER_RATIO: Final = 1.5
 JITTER_LEAST: Final = 20
@@ -187,12 +182,11 @@ def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Itera
     if len({(peer.node, peer.device) for peer in peers}) < PEERS:
         return
     values = [peer.value for peer in peers]
+    status = Status(peer_verdict(measured.value, values, measured.direction))
+    if status is Status.PASS:
+        return
     median = statistics.median(values)
     lost = loss(measured.value, median, measured.direction)
-    if lost <= PEER_WARN:
-        return
-    apart = abs(modified_z(measured.value, values)) > PEER_Z and len(values) >= PEERS_FOR_Z
-    status = Status.FAIL if lost > PEER_FAIL or apart else Status.WARN
     seen = f"{_number(measured)} is {lost:.1%} worse than the median {median:.4g} of its peers"
     yield Remark(status=status, code="peer_outlier", reason=seen)
 

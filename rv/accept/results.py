@@ -10,7 +10,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
-SCHEMA: Final = "rv.accept/1"
+from rv.payloads.contract import codes, verdicts
+from rv.payloads.contract.schema import SCHEMA
 
 
 class ResultError(Exception):
@@ -23,15 +24,14 @@ class ResultError(Exception):
 class Status(StrEnum):
     """A verdict. FAIL: what was tested is bad; ERROR: it could not be tested; SKIP: no need to."""
 
-    PASS = "PASS"  # noqa: S105 - a verdict
-    WARN = "WARN"
-    FAIL = "FAIL"
-    SKIP = "SKIP"
-    ERROR = "ERROR"
+    PASS = verdicts.PASS
+    WARN = verdicts.WARN
+    FAIL = verdicts.FAIL
+    SKIP = verdicts.SKIP
+    ERROR = verdicts.ERROR
 
 
-WORST_FIRST: Final = (Status.FAIL, Status.ERROR, Status.WARN, Status.PASS, Status.SKIP)
-"""The order in which verdicts win over one another; SKIP only where nothing else was said."""
+WORST_FIRST: Final = tuple(Status(name) for name in verdicts.WORST_FIRST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,6 +97,16 @@ class TestResult:
     timestamp: datetime | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
     metrics: tuple[Metric, ...] = ()
+
+    @property
+    def fault_class(self) -> str:
+        """Whose fault the outcome is: as the payload says, else as its code does."""
+        return self.fault or codes.meaning(self.code).fault
+
+    @property
+    def advice(self) -> str:
+        """What to do about the outcome: as the payload says, else as its code does."""
+        return self.action or codes.meaning(self.code).action
 
     def metric(self, name: str) -> Metric | None:
         """Find a metric by name."""
@@ -184,5 +194,20 @@ class RunResult:
 
 
 def worst(statuses: Sequence[Status]) -> Status:
-    """Give the verdict that wins; ERROR where there is none: nothing tested is no pass."""
-    return next((status for status in WORST_FIRST if status in statuses), Status.ERROR)
+    """Return the verdict that wins; ERROR where there is none: nothing tested is no pass."""
+    return Status(verdicts.worst(statuses))
+
+
+def verdict(results: Sequence[RunResult]) -> Status:
+    """Return the worst status of all results of a run."""
+    return worst([result.status for result in results])
+
+
+def exit_code(results: Sequence[RunResult], *, strict: bool, skip: int) -> int:
+    """Return the exit code of a run.
+
+    0 for PASS and WARN (1 for WARN where `strict`), 1 for FAIL, `skip` where all was skipped. ERROR
+    is 99, or 124 or 75 where every error is a payload out of time, or preempted, to be run again.
+    """
+    errors = {result.code for result in results if result.status is Status.ERROR}
+    return verdicts.exit_code(verdict(results), strict=strict, skip=skip, error_codes=errors)

@@ -4,17 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rv import avoided_nodes
+from rv.accept.bad_nodes import bad_nodes, cleared
 from rv.accept.baselines import baselines_for
 from rv.accept.collect import patterns
-from rv.accept.failing import bad_nodes, cleared
 from rv.accept.history import History, history
 from rv.accept.judge import Judge
 from rv.accept.measurements import Measurement, measurements
-from rv.accept.results import Status
+from rv.accept.results import Status, exit_code
 from rv.accept.store import Run, RunRecord, save
 from rv.accept.sweep_state import find_run
 from rv.accept.trends import Comparison, Point, compare, points_of
-from rv.accept.verdict import exit_code
 from rv.avoided_nodes import AvoidedNode
 from rv.models.race import RaceStatus
 from rv.slurm.hostlist import expand
@@ -30,7 +29,7 @@ class Conclusion:
     notes: tuple[str, ...]
 
     def exit_code(self, *, strict: bool, skip: int) -> int:
-        """Give the exit code of the run's verdict; see `rv.accept.verdict`."""
+        """Give the exit code of the run's verdict; see `rv.accept.results`."""
         return exit_code(self.run.results, strict=strict, skip=skip)
 
 

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Final
 
 from rv.accept import sweep_state
-from rv.accept.catalogue import PAYLOADS, Payload, Profile, Starts
-from rv.accept.command import command
+from rv.accept.payload_choice import Profile
+from rv.accept.payload_command import command
 from rv.accept.run import Conclusion, conclude, fetch
 from rv.accept.sweep_state import CHUNK, NodeState, Stage, Sweep, results_of
 from rv.avoided_nodes import DAYS
@@ -23,6 +23,7 @@ from rv.models.race import RaceStatus, StateFiles
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Node, Snapshot
+from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec
 from rv.race.directory import load_race, load_state_files
 from rv.race.watch import Sink
 from rv.workflow import launch as flow
@@ -42,7 +43,7 @@ class SweepOptions:
     are injected into every payload.
     """
 
-    payloads: Sequence[Payload]
+    payloads: Sequence[PayloadSpec]
     profile: Profile
     nodes: Sequence[str] = ()
     partitions: Sequence[str] = ()
@@ -217,11 +218,11 @@ def _node_of(snapshot: Snapshot, name: str) -> Node | None:
     return next((node for node in snapshot.nodes if node.name == name), None)
 
 
-def payloads_for(node: Node | None, payloads: Sequence[Payload]) -> Sequence[Payload]:
+def payloads_for(node: Node | None, payloads: Sequence[PayloadSpec]) -> Sequence[PayloadSpec]:
     """Give what a node can run: MIG slices cannot talk to each other, so nothing collective."""
     if node is None or not sweep_state.is_mig(node):
         return payloads
-    return [payload for payload in payloads if payload.starts == Starts.NODE]
+    return [payload for payload in payloads if payload.starts == NODE]
 
 
 def node_request(base: Request, node: Node | None, name: str, options: SweepOptions) -> Request:

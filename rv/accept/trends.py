@@ -20,7 +20,7 @@ from typing import Final
 
 from rv.accept.measurements import Measurement
 from rv.accept.results import RunResult, Status
-from rv.accept.robust import loss, mad, modified_z
+from rv.payloads.contract.stats import loss, mad, modified_z
 
 LEAST_RUNS: Final = 5
 FLOOR: Final = 0.01

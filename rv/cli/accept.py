@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
-from rv.accept.catalogue import DEFAULT_TIME, PAYLOADS, Profile, chosen
+from rv.accept.payload_choice import Profile, chosen
 from rv.avoided_nodes import DAYS
 from rv.cli import caller, report
 from rv.cli.defaults import with_request_options
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, build_request, group_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.quantities import parse_duration
+from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES
 from rv.slurm.hostlist import expand
 from rv.ui import console
 
@@ -58,7 +59,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
 ) -> None:
     """Race for GPUs as any user does, run the payloads there, and judge what they measured."""
-    from rv.accept.command import command
+    from rv.accept.payload_command import command
     from rv.accept.run import conclude, fetch
     from rv.accept.sweep import SweepOptions
     from rv.cli import launching
@@ -75,7 +76,7 @@ def run(
         )
         _sweep(options, sweep_options, strict=strict, skip_exit_code=skip_exit_code)
         return
-    options = replace(options, time=options.time or DEFAULT_TIME[profile])
+    options = replace(options, time=options.time or WALLTIMES[profile])
     if dry_run:
         launching.dry_run(options, command(which, profile, faults))
         return
@@ -158,7 +159,7 @@ def _sweep(
 ) -> None:
     """Begin or resume a sweep, run it to its end, show a row a node, and exit."""
     from rv.accept import sweep_state
-    from rv.accept.failing import admin_text
+    from rv.accept.bad_nodes import admin_text
     from rv.accept.sweep import Sweeper, as_begun, begin
     from rv.slurm.environment import caller_environment
     from rv.ui.acceptance import sweep_document, sweep_text
@@ -175,7 +176,7 @@ def _sweep(
         sweep_options = as_begun(sweep_options, begun)
     else:
         begun = begin(sweep_options, here.cluster, snapshot)
-    time = options.time or DEFAULT_TIME[sweep_options.profile]
+    time = options.time or WALLTIMES[sweep_options.profile]
     console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} nodes on {here.cluster.label}")
     sweeper = Sweeper(
         options=sweep_options,
@@ -219,7 +220,7 @@ def avoid(
 ) -> None:
     """Show the nodes that plans leave out because they failed, as a text for the admins."""
     from rv import avoided_nodes
-    from rv.accept.failing import admin_text
+    from rv.accept.bad_nodes import admin_text
     from rv.ui.acceptance import avoided_document
 
     here = caller.current_caller(cluster)

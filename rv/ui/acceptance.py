@@ -4,19 +4,17 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rv.accept.catalogue import Payload
-from rv.accept.codes import blame
-from rv.accept.results import RunResult, Status, TestResult, worst
+from rv.accept.results import RunResult, Status, TestResult, verdict, worst
 from rv.accept.store import Run
-from rv.accept.verdict import verdict
 from rv.avoided_nodes import AvoidedNode
 from rv.models.quantities import short_duration
+from rv.payloads.contract.catalogue import PayloadSpec
 from rv.ui.tables import Part, Table
 
 _TOLD = (Status.FAIL, Status.ERROR, Status.WARN, Status.SKIP)
 
 
-def payloads_text(payloads: Sequence[Payload], bundled: Collection[str]) -> list[Part]:
+def payloads_text(payloads: Sequence[PayloadSpec], bundled: Collection[str]) -> list[Part]:
     """List payloads; one that this rv does not carry says so."""
     head = ("PAYLOAD", "PROFILES", "STARTED BY", "TESTS")
     rows = [
@@ -31,7 +29,7 @@ def payloads_text(payloads: Sequence[Payload], bundled: Collection[str]) -> list
     return [Table(head=head, rows=rows)]
 
 
-def payloads_document(payloads: Sequence[Payload], bundled: Collection[str]) -> dict[str, Any]:
+def payloads_document(payloads: Sequence[PayloadSpec], bundled: Collection[str]) -> dict[str, Any]:
     """The payloads as JSON."""
     return {
         "payloads": [
@@ -85,7 +83,7 @@ def _findings(results: Sequence[RunResult]) -> Iterator[tuple[str, ...]]:
             if test.status in (Status.FAIL, Status.ERROR, Status.WARN):
                 where = " ".join(filter(None, (test.host or result.hostname, test.device)))
                 name = f"{test.status} {result.test_type} {test.name}"
-                yield name, where or "-", test.code or "-", *blame(test)
+                yield name, where or "-", test.code or "-", test.fault_class, test.advice
 
 
 def sweep_text(run: Run) -> list[Part]:
@@ -173,7 +171,7 @@ def _result_document(result: RunResult) -> dict[str, Any]:
 
 def _test_document(test: TestResult) -> dict[str, Any]:
     told = test.status in _TOLD and test.code
-    fault, action = blame(test) if told else ("", "")
+    fault, action = (test.fault_class, test.advice) if told else ("", "")
     return {
         "name": test.name,
         "status": test.status,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rv.accept.catalogue import PAYLOADS
 from rv.cli.app import COMMANDS
+from rv.payloads.contract.catalogue import PAYLOADS
 from tests.acceptance_rows import rows
 
 ROOT = Path(__file__).parents[2]

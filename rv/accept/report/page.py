@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from rv.accept.codes import blame
 from rv.accept.measurements import device_of, dtype_of, node_of
 from rv.accept.report.charts import Chart
 from rv.accept.results import WORST_FIRST, Device, Metric, RunResult, Status, TestResult, worst
@@ -133,7 +132,7 @@ def _finding(run: RunResult, test: TestResult) -> Finding:
         test=": ".join(part for part in (run.test_type, test.name) if part),
         code=test.code,
         reason=test.reason,
-        action=blame(test)[1],
+        action=test.advice,
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rv import avoided_nodes
-from rv.accept.failing import admin_text, bad_nodes, cleared
+from rv.accept.bad_nodes import admin_text, bad_nodes, cleared
 from rv.accept.results import RunResult, Status
 from rv.avoided_nodes import DAY_S, AvoidedNode
 from rv.bundle import acceptance_file

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from rv import bundle
-from rv.accept.catalogue import PAYLOADS, Payload, Profile, Starts, Step, chosen, find
-from rv.accept.codes import known_codes
 from rv.accept.collect import Origin, collect, patterns
-from rv.accept.command import command
-from rv.accept.results import RunResult, Status, TestResult
-from rv.accept.verdict import exit_code, verdict
+from rv.accept.payload_choice import Profile, chosen, find
+from rv.accept.payload_command import command
+from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
 from rv.errors import RvError
+from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec, Step
+from rv.payloads.contract.codes import CODES
 from rv.transport.local import LocalTransport
 
 ORIGIN = Origin(job_id=7, restart=0, nodes=("a1", "a2"), started_at=1_800_000_000.0, ended="over")
@@ -263,9 +263,9 @@ sys.exit(9 if "crash" in sys.argv[0] else 0)
 """
 
 
-def payload(name: str, starts: Starts = Starts.NODE, seconds: int = 60) -> Payload:
+def payload(name: str, starts: str = NODE, seconds: int = 60) -> PayloadSpec:
     step = Step(arguments=("--quick", "it's"), timeout_s=seconds)
-    return Payload(name=name, tests="", starts=starts, steps={Profile.SMOKE: step})
+    return PayloadSpec(name=name, tests="", starts=starts, steps={Profile.SMOKE: step})
 
 
 def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: Path) -> None:
@@ -306,4 +306,4 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
 def test_codes_of_the_collector_have_a_meaning() -> None:
     """Whoever sees one is told what to do."""
     used = "no_result result_stale result_unreadable not_run timeout preempted crashed"
-    assert set(used.split()) <= known_codes()
+    assert set(used.split()) <= set(CODES)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.codes import Action
 from rv.accept.report.page import Page, compose
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
+from rv.payloads.contract import codes
 
 WHEN = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
 H200 = Device(index=0, name="NVIDIA H200", uuid="GPU-a")
@@ -58,8 +58,8 @@ def test_what_needs_a_look_says_where_and_what_to_do_the_worst_first() -> None:
     several = replace(run(Status.WARN, warned, payload="allreduce"), world_size=4)
     made = page(several, run(Status.FAIL, failed, host="n2"))
     assert [(one.status, one.where, one.code, one.action) for one in made.findings] == [
-        ("FAIL", "n2, cuda:1", "peer_outlier", Action.EXCLUDE),
-        ("WARN", "n1, rank 3", "jitter", Action.LOOK),
+        ("FAIL", "n2, cuda:1", "peer_outlier", codes.EXCLUDE),
+        ("WARN", "n1, rank 3", "jitter", codes.LOOK),
     ]
     assert made.verdict == "FAIL"
 

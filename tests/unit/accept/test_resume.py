@@ -1,8 +1,9 @@
 """A sweep that goes on does what it did when it was begun, whatever is typed now."""
 
-from rv.accept.catalogue import PAYLOADS, Profile
+from rv.accept.payload_choice import Profile
 from rv.accept.sweep import SweepOptions, as_begun
 from rv.accept.sweep_state import Sweep
+from rv.payloads.contract.catalogue import PAYLOADS
 
 
 def test_a_resumed_sweep_keeps_its_profile_and_payloads() -> None:

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.codes import Action, blame
 from rv.accept.measurements import device_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, AvoidedNode
+from rv.payloads.contract.codes import EXCLUDE, HARDWARE
 
 
 def bad_nodes(
@@ -63,5 +63,4 @@ def _is_reason(test: TestResult) -> bool:
     """Whether a failure is one to leave the node out for: the hardware's, by code or action."""
     if test.status is not Status.FAIL:
         return False
-    fault, action = blame(test)
-    return fault == "HARDWARE" or action == Action.EXCLUDE
+    return test.fault_class == HARDWARE or test.advice == EXCLUDE

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Final
 
-from rv.accept.catalogue import Profile
+from rv.accept.payload_choice import Profile
 from rv.models.command import Command, Launcher
 from rv.payloads.contract.catalogue import RANKS, PayloadSpec
 

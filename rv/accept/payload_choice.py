@@ -5,9 +5,7 @@ from enum import StrEnum
 
 from rv.errors import ErrorKind, RvError
 from rv.payloads.contract import catalogue
-from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES, PayloadSpec, Step
-
-__all__ = ["DEFAULT_TIME", "PAYLOADS", "Payload", "Profile", "Starts", "Step", "chosen", "find"]
+from rv.payloads.contract.catalogue import PAYLOADS, PayloadSpec
 
 
 class Profile(StrEnum):
@@ -16,17 +14,6 @@ class Profile(StrEnum):
     SMOKE = catalogue.SMOKE
     ACCEPT = catalogue.ACCEPT
     BURNIN = catalogue.BURNIN
-
-
-class Starts(StrEnum):
-    """How a payload starts: one process a node, or by torchrun with one rank a GPU."""
-
-    NODE = catalogue.NODE
-    RANKS = catalogue.RANKS
-
-
-Payload = PayloadSpec
-DEFAULT_TIME = WALLTIMES
 
 
 def find(name: str) -> PayloadSpec:
