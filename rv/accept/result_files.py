@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from rv.accept.legacy_formats import as_current
 from rv.accept.results import (
-    SCHEMA,
     Device,
     Metric,
     Reference,
@@ -34,6 +33,7 @@ from rv.accept.untrusted import (
     time_of,
     whole_of,
 )
+from rv.payloads.contract.schema import SCHEMA
 from rv.slurm.text import printable
 
 MAX_BYTES: Final = 16 * 2**20
