@@ -45,7 +45,8 @@ class Access:
         self._qos = {qos.name: qos for qos in snapshot.qos}
         self._accounts = {account.name: account for account in snapshot.accounts}
         self._parents = {account.name: account.parent for account in snapshot.accounts}
-        self._preemption = _Preemption(snapshot)
+        self._preempted_partitions = _preempted_partitions(snapshot)
+        self._preempted_qos = _preempted_qos(snapshot)
         enforced = snapshot.config.enforces
         self._limits_enforced = enforced is None or bool(enforced & {"limits", "safe"})
         self._qos_enforced = enforced is None or "qos" in enforced
@@ -55,7 +56,7 @@ class Access:
         name = partition.name
         named = name in request.partitions
         is_root = self._snapshot.user == "root"
-        preempted = self._preemption.of_partition(name)
+        preempted = self._preempted_partitions.get(name, "")
         rules = (
             (partition.state.upper() != "UP", f"partition {name} is {partition.state.upper()}"),
             (
@@ -124,7 +125,7 @@ class Access:
         account: str,
     ) -> Iterator[Charge]:
         default = _default_qos(association)
-        partition_preempted = self._preemption.of_partition(partition.name)
+        partition_preempted = self._preempted_partitions.get(partition.name)
         for name in self._qos_names(partition, request, association):
             qos = self._qos.get(name)
             yield Charge(
@@ -132,7 +133,7 @@ class Access:
                 qos="" if name == default and not request.qos else name,
                 sources=self._sources(partition, qos, association),
                 qos_flags=qos.flags if qos else frozenset[str](),
-                preemptible=bool(partition_preempted or self._preemption.of_qos(name)),
+                preemptible=bool(partition_preempted or self._preempted_qos.get(name)),
             )
 
     def _qos_names(
@@ -158,7 +159,7 @@ class Access:
         names = [default, *(name for name in others if not self._is_expensive(name))]
         if request.bears_preemption:
             return names
-        return [name for name in names if not self._preemption.of_qos(name)]
+        return [name for name in names if name not in self._preempted_qos]
 
     def _is_expensive(self, qos: str) -> bool:
         return qos in self._qos and self._qos[qos].usage_factor > 1
@@ -186,19 +187,19 @@ class Access:
 
     def _refusal(self, partition: Partition, request: Request) -> str:
         """Say why there is no way to charge a job: the first of these reasons that holds."""
+        name = partition.name
+        if request.qos and not self._qos_allowed(partition, request.qos, request):
+            return f"partition {name} does not allow QOS {request.qos}"
+        account = self._refused_account(partition, request)
+        if account:
+            return account
+        if request.qos:
+            return f"QOS {request.qos} is not yours to use in partition {name}"
         return (
-            self._refused_qos(partition, request)
-            or self._refused_account(partition, request)
-            or self._qos_not_granted(partition, request)
-            or self._preempted_default(partition, request)
+            self._preempted_default(partition, request)
             or self._expensive_qos(partition)
-            or f"partition {partition.name} allows the QOS {_listed(partition.allow_qos)}"
+            or f"partition {name} allows the QOS {_listed(partition.allow_qos)}"
         )
-
-    def _refused_qos(self, partition: Partition, request: Request) -> str:
-        if not request.qos or self._qos_allowed(partition, request.qos, request):
-            return ""
-        return f"partition {partition.name} does not allow QOS {request.qos}"
 
     def _refused_account(self, partition: Partition, request: Request) -> str:
         name = partition.name
@@ -213,15 +214,10 @@ class Access:
         allowed = _listed(partition.allow_accounts)
         return f"partition {name} allows the accounts {allowed}; yours: {', '.join(own)}"
 
-    def _qos_not_granted(self, partition: Partition, request: Request) -> str:
-        if not request.qos:
-            return ""
-        return f"QOS {request.qos} is not yours to use in partition {partition.name}"
-
     def _preempted_default(self, partition: Partition, request: Request) -> str:
         associations = self._associations(partition)
         default = _default_qos(associations[0] if associations else None)
-        mode = self._preemption.of_qos(default)
+        mode = self._preempted_qos.get(default)
         if not mode or not self._qos_allowed(partition, default, request):
             return ""
         remedy = f"--preemptible or --qos {default} asks for it"
@@ -260,30 +256,14 @@ def _default_qos(association: Association | None) -> str:
     return association.qos[0] if len(association.qos) == 1 else _USUAL_QOS
 
 
-class _Preemption:
-    """The preemptible partitions and QOS of a snapshot, each with what happens to its jobs."""
+def _preempted_partitions(snapshot: Snapshot) -> dict[str, str]:
+    """Return what happens to jobs ("REQUEUE") in each partition where others preempt them.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._partitions: dict[str, str] = {}
-        self._qos: dict[str, str] = {}
-        # A snapshot that does not say how is read by its partitions, which then say so themselves.
-        kind = snapshot.config.preempt_type or "partition_prio"
-        if kind == "partition_prio":
-            self._partitions = _preemptible_partitions(snapshot)
-        elif kind == "qos":
-            self._qos = _preemptible_qos(snapshot)
-
-    def of_partition(self, name: str) -> str:
-        """Say what happens to jobs there ("REQUEUE"); "" where nobody preempts them."""
-        return self._partitions.get(name, "")
-
-    def of_qos(self, name: str) -> str:
-        """Say what happens to jobs under that QOS; "" where nobody preempts them."""
-        return self._qos.get(name, "")
-
-
-def _preemptible_partitions(snapshot: Snapshot) -> dict[str, str]:
-    """Return those with a lower tier than another partition on one of their nodes."""
+    It has a lower tier than another partition on one of its nodes. A snapshot that does not say
+    how jobs are preempted is read by its partitions, which then say so themselves.
+    """
+    if snapshot.config.preempt_type not in ("", "partition_prio"):
+        return {}
     highest: dict[str, int] = {}
     for partition in snapshot.partitions:
         for node in partition.nodes:
@@ -296,8 +276,10 @@ def _preemptible_partitions(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-def _preemptible_qos(snapshot: Snapshot) -> dict[str, str]:
-    """Return those that another QOS may preempt."""
+def _preempted_qos(snapshot: Snapshot) -> dict[str, str]:
+    """Return what happens to jobs under each QOS that another QOS may preempt."""
+    if snapshot.config.preempt_type != "qos":
+        return {}
     victims = {name for qos in snapshot.qos for name in qos.preempts}
     modes = {qos.name: qos.preempt_mode or snapshot.config.preempt_mode for qos in snapshot.qos}
     return {name: modes[name] for name in victims if _preempts(modes.get(name, ""))}

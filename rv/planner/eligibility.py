@@ -129,17 +129,17 @@ def _has_just_started(snapshot: Snapshot) -> bool:
     return booted is not None and snapshot.taken_at - booted < snapshot.config.slurmd_timeout
 
 
-def failing_nodes(request: Request, snapshot: Snapshot, site: Site) -> tuple[Exclusion, ...]:
+def failing_nodes(request: Request, snapshot: Snapshot, site: Site) -> list[Exclusion]:
     """Return the nodes to avoid because they failed, each with the reason.
 
     A node that the user excludes, or asks for by name, is the user's decision.
     """
     if request.no_avoid:
-        return ()
+        return []
     decided = {*request.exclude_nodes, *request.only_nodes}
     present = {node.name for node in snapshot.nodes} - decided
     names = sorted(present & site.avoided.keys())
-    return tuple(Exclusion(what=name, reason=site.avoided[name]) for name in names)
+    return [Exclusion(what=name, reason=site.avoided[name]) for name in names]
 
 
 def is_settled(node: Node) -> bool:

@@ -6,7 +6,8 @@ name. Pools that share a partition and a GRES type each need a constraint that d
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Final
 
 from rv.models.snapshot import GpuGroup, Node, Partition
@@ -58,13 +59,12 @@ class Pool:
     suffix: str = ""
     counts: Constraint | None = None
     others_asleep: tuple[str, ...] = ()
-    usable: tuple[Slot, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Sort the usable slots once: every layout asks for them."""
-        usable = [slot for slot in self.slots if not slot.unusable]
-        usable.sort(key=lambda slot: -slot.total)
-        object.__setattr__(self, "usable", tuple(usable))
+    @cached_property
+    def usable(self) -> tuple[Slot, ...]:
+        """The slots of usable nodes, sorted once: every layout asks for them."""
+        usable = (slot for slot in self.slots if not slot.unusable)
+        return tuple(sorted(usable, key=lambda slot: -slot.total))
 
     @property
     def label(self) -> str:
@@ -109,14 +109,13 @@ def gpu_pools(
     Those it cannot ask for are whole GPUs of an untyped GRES that no feature distinguishes from the
     MIG slices beside them.
     """
-    reader = _ModelReader(catalogue)
     # Partitions overlap: what a node has to offer is worked out once.
     names = {name for partition in partitions for name in partition.nodes if name in nodes}
-    slots = {name: _slots(nodes[name], eligible, reader) for name in names}
+    slots = {name: _slots(nodes[name], eligible, catalogue) for name in names}
     pools: list[Pool] = []
     for partition in partitions:
         members = [slot for name in partition.nodes if name in slots for slot in slots[name]]
-        pools.extend(_pools_of(partition, members, reader))
+        pools.extend(_pools_of(partition, members, catalogue))
     return distinguish(pools)
 
 
@@ -158,12 +157,12 @@ def _cpu_pool(
 
 
 def _pools_of(
-    partition: Partition, members: Iterable[tuple[str, Slot]], reader: "_ModelReader"
+    partition: Partition, members: Iterable[tuple[str, Slot]], catalogue: Catalogue
 ) -> list[Pool]:
     slots: dict[_PoolKey, list[Slot]] = {}
     models: dict[_PoolKey, tuple[GpuModel, MigProfile | None]] = {}
     for gres_type, slot in members:
-        model, mig = reader.model(gres_type, slot.node.features, partition.name)
+        model, mig = _model(catalogue, gres_type, slot.node.features, partition.name)
         key = (gres_type, model.name, mig.name if mig else "")
         models[key] = (model, mig)
         slots.setdefault(key, []).append(slot)
@@ -180,13 +179,11 @@ def _pools_of(
     ]
 
 
-def _slots(
-    node: Node, eligible: NodeFilter, reader: "_ModelReader"
-) -> tuple[tuple[str, Slot], ...]:
+def _slots(node: Node, eligible: NodeFilter, catalogue: Catalogue) -> tuple[tuple[str, Slot], ...]:
     """Return a node's GRES types, each with the node's slot in the pools of that type."""
     unusable = eligible.why_unusable(node)
     groups = _by_type(node.gpus)
-    sizes = [_gpu_fraction(reader.mig(group.type, node.features)) for group in groups]
+    sizes = [_gpu_fraction(_mig(catalogue, group.type, node.features)) for group in groups]
     whole = sum(group.total * size for group, size in zip(groups, sizes, strict=True))
     slots = []
     for group, size in zip(groups, sizes, strict=True):
@@ -216,52 +213,33 @@ def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:
     )
 
 
-class _ModelReader:
-    """Reads GPU models from GRES types, features and partition names, each combination once."""
-
-    def __init__(self, catalogue: Catalogue) -> None:
-        self._catalogue = catalogue
-        self._models: dict[tuple[str, Features, str], tuple[GpuModel, MigProfile | None]] = {}
-        self._profiles: dict[tuple[str, Features], MigProfile | None] = {}
-
-    def model(
-        self, gres_type: str, features: Features, partition: str
-    ) -> tuple[GpuModel, MigProfile | None]:
-        """Return the model of a GRES type on a node with these features, and its MIG profile."""
-        key = (gres_type, features, partition)
-        if key not in self._models:
-            mig = self.mig(gres_type, features)
-            model = _slice_model(mig) if mig else self._read(gres_type, features, partition)
-            self._models[key] = (model, mig)
-        return self._models[key]
-
-    def mig(self, gres_type: str, features: Features) -> MigProfile | None:
-        """Return the MIG profile of a GRES type, else of the one feature that names one."""
-        key = (gres_type, features)
-        if key not in self._profiles:
-            self._profiles[key] = mig_profile(gres_type) or self._named_mig(gres_type, features)
-        return self._profiles[key]
-
-    def _named_mig(self, gres_type: str, features: Features) -> MigProfile | None:
-        if not self._catalogue.is_vague(gres_type):
-            return None
-        profiles = {profile for feature in features if (profile := mig_profile(feature))}
-        return profiles.pop() if len(profiles) == 1 else None
-
-    def _read(self, gres_type: str, features: Features, partition: str) -> GpuModel:
-        model = self._catalogue.recognise((gres_type,))
-        if model is None and not self._catalogue.is_vague(gres_type):
-            return GpuModel(name=gres_type)
-        for texts in (tuple(sorted(features)), (partition,)):
-            named = self._catalogue.recognise(texts)
-            if named and (model is None or named.refines == model.name):
-                model = named
-        return model or GpuModel(name=UNNAMED)
+@lru_cache(maxsize=4096)
+def _model(
+    catalogue: Catalogue, gres_type: str, features: Features, partition: str
+) -> tuple[GpuModel, MigProfile | None]:
+    """Return the model of a GRES type on a node with these features, and its MIG profile."""
+    mig = _mig(catalogue, gres_type, features)
+    if mig:
+        # nvidia-smi names the card, not the slice: there is no pattern to check it against.
+        return GpuModel(name=mig.name, vram_mib=mig.vram_mib, least_mib=mig.vram_mib), mig
+    model = catalogue.recognise((gres_type,))
+    if model is None and not catalogue.is_vague(gres_type):
+        return GpuModel(name=gres_type), None
+    for texts in (tuple(sorted(features)), (partition,)):
+        named = catalogue.recognise(texts)
+        if named and (model is None or named.refines == model.name):
+            model = named
+    return model or GpuModel(name=UNNAMED), None
 
 
-def _slice_model(profile: MigProfile) -> GpuModel:
-    # nvidia-smi names the card, not the slice: there is no pattern to check it against.
-    return GpuModel(name=profile.name, vram_mib=profile.vram_mib, least_mib=profile.vram_mib)
+@lru_cache(maxsize=4096)
+def _mig(catalogue: Catalogue, gres_type: str, features: Features) -> MigProfile | None:
+    """Return the MIG profile of a GRES type, else of the one feature that names one."""
+    profile = mig_profile(gres_type)
+    if profile or not catalogue.is_vague(gres_type):
+        return profile
+    profiles = {named for feature in features if (named := mig_profile(feature))}
+    return profiles.pop() if len(profiles) == 1 else None
 
 
 def distinguish(pools: Iterable[Pool]) -> tuple[tuple[Pool, ...], tuple[Pool, ...]]:

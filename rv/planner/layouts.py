@@ -1,6 +1,6 @@
 """How a request is spread over nodes, and what CPUs and memory it asks of each."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 from rv.models.command import Launcher, Pins
 from rv.models.quantities import short_memory
 from rv.models.request import Layouts, NodeLimit, Request
-from rv.models.snapshot import Node, Partition
+from rv.models.snapshot import Partition
 from rv.planner.eligibility import ASLEEP, count_reasons
 from rv.planner.families import Family
 from rv.planner.inventory import Pool, Slot
@@ -318,15 +318,11 @@ def _too_much(slots: tuple[Slot, ...], layout: Layout, cpus: int, memory_mib: in
     """Say whether too few nodes have the CPUs, or the memory."""
     with_cpus = [slot for slot in slots if slot.node.cpus >= cpus]
     if len(with_cpus) < layout.nodes:
-        most = _most(slots, lambda node: node.cpus)
+        most = max((slot.node.cpus for slot in slots), default=0)
         counted = f"{len(with_cpus)} of {layout.nodes} nodes have them"
         if layout.nodes == 1 or most < cpus:
             counted = f"the largest node has {most}"
         return f"{amount('cpu', cpus)} a node needed, {counted}"
-    most_mib = _most(with_cpus, lambda node: node.memory_mib)
+    most_mib = max((slot.node.memory_mib for slot in with_cpus), default=0)
     largest = f"the largest node has {short_memory(most_mib)}"
     return f"{amount('mem', memory_mib)} a node needed, {largest}"
-
-
-def _most(slots: "tuple[Slot, ...] | list[Slot]", quantity: Callable[[Node], int]) -> int:
-    return max((quantity(slot.node) for slot in slots), default=0)

@@ -1,7 +1,7 @@
 """From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
@@ -9,18 +9,18 @@ from rv.models.plan import Exclusion, Plan, Strategy
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.planner.access import check_not_skipped
+from rv.planner.access import Charge, check_not_skipped
 from rv.planner.catalogue import Catalogue
 from rv.planner.cost import Tariff, unknown_prices
 from rv.planner.eligibility import failing_nodes, node_filter, parse_constraint
 from rv.planner.families import Family, Serves
 from rv.planner.inventory import Pool, constrained, cpu_pools, gpu_pools
-from rv.planner.layouts import Layout, LayoutRules, layout_rules, layouts
+from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes
 from rv.planner.merge import Merger
 from rv.planner.selection import check_names, chosen_partitions, select_pools
 from rv.planner.strategies import LayoutStrategies, StrategyFactory, within_max_cost
-from rv.planner.submissions import compile_jobs, partition_priorities, rank, within_max_fanout
+from rv.planner.submissions import compile_jobs, rank, within_max_fanout
 
 _NO_SITE: Final = Site()
 _REASONS_SHOWN: Final = 3
@@ -41,124 +41,87 @@ def plan(
     `RvError(INFEASIBLE)` for GPU types that are not among this cluster's.
     """
     check_names(request, snapshot)
-    failing = failing_nodes(request, snapshot, site)
-    names = tuple(exclusion.what for exclusion in failing)
-    request = replace(request, exclude_nodes=(*request.exclude_nodes, *names))
-    considered = _Considered()
-    pools = _pools(request, snapshot, catalogue, considered, names)
-    considered.excluded.extend(failing)
-    search = _Search(request, snapshot, families, site, considered)
-    considered.notes.extend((*search.rules.notes, *hidden_jobs_notes(snapshot)))
+    search = _Search(request, snapshot, families, site)
+    pools = search.pools(catalogue)
     for pool in pools:
         search.add_pool(pool)
-    considered.notes.extend(unknown_prices(site, snapshot, catalogue))
     capped, cap_notes = within_max_fanout(request, site)
-    considered.notes.extend(cap_notes)
+    price_notes = unknown_prices(site, snapshot, catalogue)
     ranked = rank(
-        considered.strategies,
+        search.strategies,
         {pool.model.name: pool.model.rank for pool in pools},
-        partition_priorities(snapshot.partitions),
-        considered.sources,
+        {partition.name: partition for partition in snapshot.partitions},
+        search.sources,
     )
     merger = Merger(ranked, snapshot)
-    compiled = compile_jobs(ranked, capped, considered.sources, search.factory.usage, merger)
+    compiled = compile_jobs(ranked, capped, search.sources, search.factory.usage, merger)
     return Plan(
         strategies=ranked,
-        excluded=tuple(sorted(considered.excluded, key=lambda one: (one.what, one.reason))),
+        excluded=tuple(sorted(search.excluded, key=lambda one: (one.what, one.reason))),
         submissions=compiled.submissions,
         spares=compiled.spares,
         waves=compiled.waves,
-        notes=tuple(dict.fromkeys(considered.notes)),
+        notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
         job_notes=compiled.notes,
         cost_unit=site.unit,
     )
 
 
-@dataclass(slots=True)
-class _Considered:
-    """The strategies so far, what was excluded, and notes: the planner's one mutable object."""
-
-    strategies: list[Strategy] = field(default_factory=list)
-    excluded: list[Exclusion] = field(default_factory=list)
-    sources: dict[str, Sources] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, made: LayoutStrategies) -> None:
-        self.strategies.extend(made.strategies)
-        self.sources.update((strategy.id, made.sources) for strategy in made.strategies)
-        self.notes.extend(made.notes)
-        for what, infeasible in made.refused:
-            self.exclude(what, infeasible)
-
-    def exclude(self, what: str, infeasible: Infeasible) -> None:
-        exclusion = Exclusion(what=what, reason=infeasible.reason, by_limit=infeasible.by_limit)
-        self.excluded.append(exclusion)
-
-
-def _pools(
-    request: Request,
-    snapshot: Snapshot,
-    catalogue: Catalogue,
-    considered: _Considered,
-    failing: Sequence[str],
-) -> tuple[Pool, ...]:
-    """Return the pools that the request means, under its constraint."""
-    partitions = chosen_partitions(request, snapshot)
-    nodes = {node.name: node for node in snapshot.nodes}
-    eligible = node_filter(request, snapshot, failing)
-    if not request.gpus:
-        pools = cpu_pools(partitions, nodes, eligible)
-        return _constrained(pools, request.constraint, considered)
-    distinct, ambiguous = gpu_pools(partitions, nodes, catalogue, eligible)
-    for pool in ambiguous:
-        reason = "no feature tells its GPUs from the MIG slices beside them"
-        considered.exclude(pool.label, Infeasible(reason))
-    with_gpus = {pool.partition.name for pool in (*distinct, *ambiguous)}
-    for name in request.partitions:
-        if name not in with_gpus:
-            considered.exclude(name, Infeasible("the partition has no GPUs"))
-    chosen, excluded = select_pools(distinct, request, catalogue)
-    considered.excluded.extend(excluded)
-    return _constrained(chosen, request.constraint, considered)
-
-
-def _constrained(
-    pools: Iterable[Pool], constraint: str, considered: _Considered
-) -> tuple[Pool, ...]:
-    ways = parse_constraint(constraint)
-    kept: list[Pool] = []
-    for pool in pools:
-        left = constrained(pool, ways)
-        kept.extend(left)
-        if not left:
-            reason = f"no node there meets the constraint {constraint}"
-            considered.exclude(pool.label, Infeasible(reason))
-    return tuple(kept)
-
-
 class _Search:
-    """Looks for strategies in one pool after the other."""
+    """Looks for strategies in one pool after the other, and keeps what it excludes and why."""
 
     def __init__(
-        self,
-        request: Request,
-        snapshot: Snapshot,
-        families: Sequence[Family],
-        site: Site,
-        considered: _Considered,
+        self, request: Request, snapshot: Snapshot, families: Sequence[Family], site: Site
     ) -> None:
-        self._request = request
+        self.strategies: list[Strategy] = []
+        self.sources: dict[str, Sources] = {}
+        self.excluded = failing_nodes(request, snapshot, site)
+        self._failing = tuple(exclusion.what for exclusion in self.excluded)
+        excluded_nodes = (*request.exclude_nodes, *self._failing)
+        self._request = replace(request, exclude_nodes=excluded_nodes)
+        self._snapshot = snapshot
         self._site = site
-        self._considered = considered
         self._families = [family for family in families if family.enabled]
         least = (family.min_gpus_per_node for family in self._serving(Serves.MULTI_NODE))
-        self.rules: LayoutRules = layout_rules(request, min(least, default=2))
+        self._rules = layout_rules(self._request, min(least, default=2))
+        self.notes = [*self._rules.notes, *hidden_jobs_notes(snapshot)]
         checkpoint = next(iter(self._serving(Serves.CHECKPOINT)), None)
         tariff = Tariff(prices=site.prices, config=snapshot.config)
-        self.factory = StrategyFactory(request, snapshot, checkpoint, tariff)
+        self.factory = StrategyFactory(self._request, snapshot, checkpoint, tariff)
 
     def _serving(self, kind: Serves) -> list[Family]:
         return [family for family in self._families if family.serves is kind]
+
+    def pools(self, catalogue: Catalogue) -> tuple[Pool, ...]:
+        """Return the pools that the request means, under its constraint."""
+        request = self._request
+        partitions = chosen_partitions(request, self._snapshot)
+        nodes = {node.name: node for node in self._snapshot.nodes}
+        eligible = node_filter(request, self._snapshot, self._failing)
+        if not request.gpus:
+            return self._constrained(cpu_pools(partitions, nodes, eligible))
+        distinct, ambiguous = gpu_pools(partitions, nodes, catalogue, eligible)
+        for pool in ambiguous:
+            reason = "no feature tells its GPUs from the MIG slices beside them"
+            self._exclude(pool.label, Infeasible(reason))
+        with_gpus = {pool.partition.name for pool in (*distinct, *ambiguous)}
+        for name in request.partitions:
+            if name not in with_gpus:
+                self._exclude(name, Infeasible("the partition has no GPUs"))
+        chosen, excluded = select_pools(distinct, request, catalogue)
+        self.excluded.extend(excluded)
+        return self._constrained(chosen)
+
+    def _constrained(self, pools: Iterable[Pool]) -> tuple[Pool, ...]:
+        ways = parse_constraint(self._request.constraint)
+        kept: list[Pool] = []
+        for pool in pools:
+            left = constrained(pool, ways)
+            kept.extend(left)
+            if not left:
+                reason = f"no node there meets the constraint {self._request.constraint}"
+                self._exclude(pool.label, Infeasible(reason))
+        return tuple(kept)
 
     def add_pool(self, pool: Pool) -> None:
         """Add the strategies of a pool's layouts, and the reasons against the others."""
@@ -168,37 +131,52 @@ class _Search:
             access.check_partition(pool.partition, self._request)
             charges = access.charges(pool.partition, self._request)
         except Infeasible as infeasible:
-            self._considered.exclude(pool.label, infeasible)
+            self._exclude(pool.label, infeasible)
             return
-        possible, reasons = layouts(pool, self.rules)
+        possible, reasons = layouts(pool, self._rules)
         refused = [(layout, Infeasible(reason)) for layout, reason in reasons]
-        before = len(self._considered.strategies)
+        before = len(self.strategies)
         for layout in possible:
-            kind = _serves(pool, layout)
-            serving = self._serving(kind)
-            if not serving:
-                reason = f"no strategy family for {kind.value} is enabled"
-                refused.append((str(layout), Infeasible(reason)))
-            for index, family in enumerate(serving):
-                suffix = f"/{family.name}" if index else ""
-                try:
-                    made = self.factory.strategies(pool, layout, family, charges, suffix)
-                    made = within_max_cost(made, self._request, self._site.unit)
-                    self._considered.add(made)
-                except Infeasible as infeasible:
-                    refused.append((str(layout), infeasible))
-        self._exclude_layouts(pool, refused, whole=len(self._considered.strategies) == before)
+            refused.extend((str(layout), why) for why in self._add_layout(pool, layout, charges))
+        self._exclude_layouts(pool, refused, whole=len(self.strategies) == before)
+
+    def _add_layout(
+        self, pool: Pool, layout: Layout, charges: tuple[Charge, ...]
+    ) -> Iterator[Infeasible]:
+        """Add a layout's strategies, of each family that serves it; yield why there are none."""
+        kind = _serves(pool, layout)
+        serving = self._serving(kind)
+        if not serving:
+            yield Infeasible(f"no strategy family for {kind.value} is enabled")
+        for index, family in enumerate(serving):
+            suffix = f"/{family.name}" if index else ""
+            try:
+                made = self.factory.strategies(pool, layout, family, charges, suffix)
+                self._add(within_max_cost(made, self._request, self._site.unit))
+            except Infeasible as infeasible:
+                yield infeasible
+
+    def _add(self, made: LayoutStrategies) -> None:
+        self.strategies.extend(made.strategies)
+        self.sources.update((strategy.id, made.sources) for strategy in made.strategies)
+        self.notes.extend(made.notes)
+        for what, infeasible in made.refused:
+            self._exclude(what, infeasible)
 
     def _exclude_layouts(
         self, pool: Pool, refused: list[tuple[str, Infeasible]], *, whole: bool
     ) -> None:
         """Name the pool once where all its layouts fail for one reason, else layout by layout."""
         if whole and len({infeasible.reason for _, infeasible in refused}) == 1:
-            self._considered.exclude(pool.label, refused[0][1])
+            self._exclude(pool.label, refused[0][1])
             return
         for layout, infeasible in refused:
             what = f"{pool.model.name}/{layout}/{pool.place}" if layout else pool.label
-            self._considered.exclude(what, infeasible)
+            self._exclude(what, infeasible)
+
+    def _exclude(self, what: str, infeasible: Infeasible) -> None:
+        exclusion = Exclusion(what=what, reason=infeasible.reason, by_limit=infeasible.by_limit)
+        self.excluded.append(exclusion)
 
 
 def _serves(pool: Pool, layout: Layout) -> Serves:

@@ -17,39 +17,10 @@ SourcesById = Mapping[str, Sources]
 """What limits the job of each strategy, by the strategy's id."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PartitionPriority:
-    """What of a partition decides who is served first on nodes that several share."""
-
-    tier: int = 1
-    job_factor: int = 1
-    whole_nodes: bool = False
-
-    def is_no_later_than(self, other: "PartitionPriority") -> bool:
-        """Whether jobs here are served no later than there, and need no more of a node."""
-        return (
-            self.tier >= other.tier
-            and self.job_factor >= other.job_factor
-            and self.whole_nodes <= other.whole_nodes
-        )
-
-
-def partition_priorities(partitions: Iterable[Partition]) -> dict[str, PartitionPriority]:
-    """Return the priority of each partition, by its name."""
-    return {
-        partition.name: PartitionPriority(
-            tier=partition.priority_tier,
-            job_factor=partition.priority_job_factor,
-            whole_nodes=partition.exclusive,
-        )
-        for partition in partitions
-    }
-
-
 def rank(
     strategies: Iterable[Strategy],
     quality: Mapping[str, int],
-    priorities: Mapping[str, PartitionPriority],
+    partitions: Mapping[str, Partition],
     sources: SourcesById,
 ) -> tuple[Strategy, ...]:
     """Return the strategies best first; those that a better one makes needless are marked.
@@ -57,12 +28,12 @@ def rank(
     By expected start (known before unknown), the whole time in one job before parts of it, cost
     (priced before unpriced), fewer nodes, better model, what nobody preempts, the partition served
     first, and then by name, so that the order depends on nothing but the values. `quality` is by
-    model, `priorities` by partition.
+    model, `partitions` by name.
     """
 
     def key(strategy: Strategy) -> tuple[object, ...]:
         start_in = strategy.estimate.start_in
-        priority = priorities[strategy.partition]
+        partition = partitions[strategy.partition]
         return (
             inf if start_in is None else start_in.total_seconds(),
             strategy.shortened or strategy.segments > 1,
@@ -71,18 +42,18 @@ def rank(
             strategy.nodes,
             -quality.get(strategy.gpu, 0),
             strategy.preemptible,
-            (-priority.tier, -priority.job_factor, priority.whole_nodes),
+            (-partition.priority_tier, -partition.priority_job_factor, partition.exclusive),
             (-len(strategy.node_names), len(sources.get(strategy.id, ()))),
             strategy.partition,
             strategy.id,
         )
 
-    return _mark_covered(sorted(strategies, key=key), priorities, sources)
+    return _mark_covered(sorted(strategies, key=key), partitions, sources)
 
 
 def _mark_covered(
     ranked: list[Strategy],
-    priorities: Mapping[str, PartitionPriority],
+    partitions: Mapping[str, Partition],
     sources: SourcesById,
 ) -> tuple[Strategy, ...]:
     """Mark each strategy that a better one of its model, layout and mode covers."""
@@ -91,7 +62,7 @@ def _mark_covered(
     for strategy in ranked:
         kind = (strategy.gpu, strategy.nodes, strategy.gpus_per_node, strategy.mode.value)
         rivals = kept.setdefault(kind, [])
-        cover = next((r for r in rivals if _covers(r, strategy, priorities, sources)), None)
+        cover = next((r for r in rivals if _covers(r, strategy, partitions, sources)), None)
         if cover:
             marked.append(replace(strategy, covered_by=cover.id))
         else:
@@ -103,14 +74,14 @@ def _mark_covered(
 def _covers(
     better: Strategy,
     other: Strategy,
-    priorities: Mapping[str, PartitionPriority],
+    partitions: Mapping[str, Partition],
     sources: SourcesById,
 ) -> bool:
     if not _is_as_safe_and_cheap(better, other):
         return False
     if _starts_no_later(better, other):
         return True
-    if not priorities[better.partition].is_no_later_than(priorities[other.partition]):
+    if not _is_served_first(partitions[better.partition], partitions[other.partition]):
         return False
     limits, other_limits = (set(sources.get(one.id, ())) for one in (better, other))
     return limits <= other_limits and _takes_any_place_of(better, other)
@@ -130,6 +101,15 @@ def _starts_no_later(better: Strategy, other: Strategy) -> bool:
     A later start is no more than a bound: jobs end before their limits, here or there.
     """
     return better.estimate.start_in == timedelta(0) and other.estimate.start_in is not None
+
+
+def _is_served_first(partition: Partition, other: Partition) -> bool:
+    """Whether jobs in one partition are served no later than in another, on any part of a node."""
+    return (
+        partition.priority_tier >= other.priority_tier
+        and partition.priority_job_factor >= other.priority_job_factor
+        and partition.exclusive <= other.exclusive
+    )
 
 
 def _takes_any_place_of(better: Strategy, other: Strategy) -> bool:

@@ -13,17 +13,8 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.planner import (
-    Planner,
-    changes,
-    cheapest,
-    load_catalogue,
-    load_families,
-    overview,
-    queue_place,
-    require_strategies,
-    without_jobs,
-)
+from rv.planner import load_catalogue, load_families, require_strategies
+from rv.planner.report import Planner, changes, cheapest, overview, queue_place, without_jobs
 from rv.slurm.probe import new_sentinel
 from rv.slurm.waiting import parse_waiting, waiting_script
 from rv.transport import Transport

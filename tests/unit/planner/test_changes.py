@@ -19,7 +19,7 @@ from rv.models.race import Claim, Entry, JobStatus, RaceState, RaceStatus
 from rv.models.request import Fanout, Request
 from rv.models.site import Site
 from rv.models.snapshot import Limits, Qos, QueuedJob
-from rv.planner import Planner, changes, queue_place, without_jobs
+from rv.planner.report import Planner, changes, queue_place, without_jobs
 from rv.race.directory import read_record, record_text
 from rv.slurm.waiting import parse_waiting, waiting_script
 from rv.ui.explanation_views import explanation_document, explanation_text

@@ -14,8 +14,9 @@ from rv.models.job import JobState
 from rv.models.request import Request
 from rv.models.site import Price, Site
 from rv.models.snapshot import QueuedJob
-from rv.planner import cheapest, plan, require_feasible
+from rv.planner import plan, require_feasible
 from rv.planner.cost import billing
+from rv.planner.report import cheapest
 from rv.slurm.saved import write_snapshot
 from rv.slurm.settings import parse_config
 from rv.ui.plan_views import costs_text

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from rv.models.job import JobState
 from rv.models.snapshot import QueuedJob
-from rv.planner import load_catalogue, overview
+from rv.planner import load_catalogue
+from rv.planner.report import overview
 from tests.unit.planner.clusters import campus, nodes, partition, snapshot
 
 CATALOGUE = load_catalogue()

@@ -11,7 +11,7 @@ from rv.models.plan import Estimate, Source
 from rv.models.request import Fanout, Request
 from rv.models.snapshot import Account, Association, Limits, Qos, QueuedJob, Reservation
 from rv.planner import require_feasible
-from rv.planner.submissions import partition_priorities, rank
+from rv.planner.submissions import rank
 from tests.unit.planner.clusters import (
     NOON,
     campus,
@@ -174,7 +174,7 @@ def test_a_start_to_come_covers_nothing():
         )
         for n, s in enumerate(planned(Request(), cluster).strategies, 1)
     ]
-    ranked = rank(later, {"t4": 1}, partition_priorities(cluster.partitions), {})
+    ranked = rank(later, {"t4": 1}, {part.name: part for part in cluster.partitions}, {})
     assert [s.covered_by for s in ranked] == ["", ""]
 
 
