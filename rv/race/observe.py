@@ -1,4 +1,4 @@
-"""Gather what the sources say of races: files, the queue, then questions for the vanished."""
+"""Look at races: their state files, the queue, and single questions about jobs that left it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,23 +6,17 @@ from datetime import datetime
 
 from rv.models.job import JobRecord
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
-from rv.race.directory import (
-    cache,
-    load_state_files,
-    write_state_file,
-)
+from rv.race.directory import cache, load_state_files, write_state_file
 from rv.race.sources import Sources
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.unconfirmed import forgotten
 from rv.render.quote import shell
-from rv.slurm.jobs import (
-    parse_sacct,
-    parse_show_jobs,
-    sacct_script,
-    show_jobs_script,
-)
+from rv.slurm.jobs import parse_sacct, parse_show_jobs, sacct_script, show_jobs_script
 from rv.slurm.probe import new_sentinel
 from rv.transport import Transport
+
+_CLOCK_MARGIN_S = 86400
+"""Accounting's clock and time zone need not be this machine's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,7 +24,7 @@ class RaceSnapshot:
     """A race at one moment: status, state files, Slurm's records, and whether Slurm answered.
 
     `forgotten` are the submissions that Slurm took and has lost; `accounting_answered` is of sacct;
-    `now` is the moment, seconds since the epoch.
+    `now_s` is the moment, seconds since the epoch.
     """
 
     status: RaceStatus
@@ -39,87 +33,88 @@ class RaceSnapshot:
     reachable: bool
     forgotten: tuple[int, ...] = ()
     accounting_answered: bool = False
-    now: float = 0.0
+    now_s: float = 0.0
 
 
 def observe(
     races: Sequence[Race],
     transport: Transport,
-    records: tuple[JobRecord, ...] | None,
-    now: float,
+    queue: tuple[JobRecord, ...] | None,
+    now_s: float,
 ) -> tuple[RaceSnapshot, ...]:
-    """Look at races, with the queue's `records`, and one more round trip for vanished jobs.
+    """Look at races, with the queue's records, and one more round trip for vanished jobs.
 
-    `records` is None where no controller answered: then it is not asked anything else.
+    `queue` is None where no controller answered: then it is not asked anything else.
     """
     files = {race.race_id: load_state_files(race, transport) for race in races}
-    vanished = {
-        race.race_id: unaccounted(race, files[race.race_id], records or ()) for race in races
-    }
-    found = _ask_singly(races, files, vanished, transport) if records is not None else None
-    # Read again: a job leaves its last word before Slurm has its end, and time has passed.
-    files = {race.race_id: load_state_files(race, transport) for race in races}
+    vanished = {race.race_id: unaccounted(race, files[race.race_id], queue or ()) for race in races}
+    answers = None if queue is None else _ask_about(races, files, vanished, transport)
     return tuple(
-        _observed(race, files[race.race_id], vanished[race.race_id], records, found, now, transport)
+        # Read again: a job writes its exit file before Slurm has its end, and time has passed.
+        _snapshot(race, vanished[race.race_id], queue, answers, now_s, transport)
         for race in races
     )
 
 
-def _observed(
+def _snapshot(
     race: Race,
-    files: StateFiles,
     vanished: Sequence[int],
-    records: tuple[JobRecord, ...] | None,
-    found: "_Found | None",
-    now: float,
+    queue: tuple[JobRecord, ...] | None,
+    answers: "_Answers | None",
+    now_s: float,
     transport: Transport,
 ) -> RaceSnapshot:
-    """Decide one race by its files, the queue's records and what was found of the vanished."""
-    ours = _believable(race, (*(records or ()), *(found.records if found else ())))
-    if found is not None:  # silence is no absence
-        missing = [number for number in vanished if not is_known(race, files, number, ours)]
-        files = _note_absent(race, files, missing, now, transport)
-    accounting_answered = bool(found and found.accounting_answered)
-    recycled = found.recycled if found else frozenset()
+    """Decide one race by its state files, the queue and the answers about vanished jobs."""
+    files = load_state_files(race, transport)
+    accounting_answered, recycled = False, frozenset[int]()
+    records = _of_race(race, queue or ())
+    if answers is not None:  # no answer is no absence
+        records = (*records, *_of_race(race, answers.records))
+        accounting_answered, recycled = answers.accounting_answered, answers.recycled
+        missing = [number for number in vanished if not is_known(race, files, number, records)]
+        files = _note_absent(race, files, missing, now_s, transport)
     lost = forgotten(
-        race, files, ours, now, accounting_answered=accounting_answered, recycled=recycled
+        race,
+        files,
+        records,
+        now_s,
+        accounting_answered=accounting_answered,
+        recycled=recycled,
     )
-    sources = Sources(records=ours, now=now, queue_answered=records is not None, forgotten=lost)
+    sources = Sources(
+        records=records, now_s=now_s, queue_answered=queue is not None, forgotten=lost
+    )
     status = resolve(race, files, sources)
     if race.chain:
         status = replace(status, saved_at=_saved_at(race, transport))
     return RaceSnapshot(
         status=status,
         files=files,
-        records=ours,
-        reachable=records is not None,
+        records=records,
+        reachable=queue is not None,
         forgotten=lost,
         accounting_answered=accounting_answered,
-        now=now,
+        now_s=now_s,
     )
 
 
 def _saved_at(race: Race, transport: Transport) -> float | None:
-    """When the latest checkpoint was written, seconds since the epoch."""
+    """Return when the latest checkpoint was written, seconds since the epoch."""
     find = "find checkpoints -type f ! -name '.rv-*' -printf '%T@\\n' | sort -n | tail -n 1"
-    found = transport.run(f"cd {shell(race.directory)} && {find}", timeout=30).stdout.strip()
+    text = transport.run(f"cd {shell(race.directory)} && {find}", timeout=30).stdout.strip()
     try:
-        return float(found) if found else None
+        return float(text) if text else None
     except ValueError:
         return None
 
 
-def _names(records: Iterable[JobRecord]) -> frozenset[str]:
-    return frozenset(record.name for record in records)
-
-
-def _believable(race: Race, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
+def _of_race(race: Race, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:
     names = frozenset(race.job_names)
     return tuple(record for record in records if record.name in names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Found:
+class _Answers:
     """What Slurm says of single jobs: `recycled` ids are other jobs' now."""
 
     records: tuple[JobRecord, ...] = ()
@@ -127,45 +122,67 @@ class _Found:
     recycled: frozenset[int] = frozenset()
 
 
-def _ask_singly(
+def _ask_about(
     races: Sequence[Race],
     files: Mapping[str, StateFiles],
     vanished: Mapping[str, Sequence[int]],
     transport: Transport,
-) -> _Found | None:
+) -> _Answers | None:
     """Ask the controller by id, then accounting by name, for jobs that left the queue.
 
-    None where the controller is silent; accounting may be missing altogether.
+    None where the controller does not answer; accounting may be missing altogether.
     """
-    wanted = [(race, number) for race in races for number in vanished[race.race_id]]
-    if not wanted:
-        return _Found()
-    names = {race.name_of(number) for race, number in wanted}
-    ids = sorted({i for race, n in wanted for i in _ids(files[race.race_id], n)})
-    shown = _ask(show_jobs_script(ids, mark := new_sentinel()), mark, parse_show_jobs, transport)
+    jobs = [(race, number) for race in races for number in vanished[race.race_id]]
+    if not jobs:
+        return _Answers()
+    names: set[str] = set()
+    ids: set[int] = set()
+    for race, number in jobs:
+        names.add(race.name_of(number))
+        ids.update(_ids(files[race.race_id], number))
+    answers = _ask_controller(names, ids, transport)
+    if answers is None:
+        return None
+    names -= {record.name for record in answers.records}
+    if not names:
+        return answers
+    oldest_s = min(race.submitted_at for race, _ in jobs)
+    accounted = _ask_accounting(names, oldest_s, transport)
+    if accounted is None:
+        return answers
+    return replace(answers, records=(*answers.records, *accounted), accounting_answered=True)
+
+
+def _ask_controller(names: set[str], ids: set[int], transport: Transport) -> _Answers | None:
+    """Ask the controller for jobs by id, and tell those of these names from recycled ids."""
+    sentinel = new_sentinel()
+    shown = _ask(show_jobs_script(sorted(ids), sentinel), sentinel, parse_show_jobs, transport)
     if shown is None:
         return None
-    found = tuple(record for record in shown if record.name in names)
-    recycled = frozenset(r.job_id for r in shown if r.name not in names)
-    names -= _names(found)
-    if not names:
-        return _Found(records=found, recycled=recycled)
-    # A day's margin: accounting's clock and zone need not be ours.
-    oldest = min(race.submitted_at for race, _ in wanted) - 86400
-    since = datetime.fromtimestamp(oldest)  # noqa: DTZ006 - sacct takes the site's local time
-    script = sacct_script(sorted(names), since, mark := new_sentinel())
-    accounting_answered = _ask(script, mark, parse_sacct, transport)
-    # A job that was requeued has a record for each run: the newest, which comes last, is its own.
-    newest = {record.job_id: record for record in accounting_answered or () if record.name in names}
-    return _Found(
-        records=(*found, *reversed(newest.values())),
-        accounting_answered=accounting_answered is not None,
-        recycled=recycled,
+    return _Answers(
+        records=tuple(record for record in shown if record.name in names),
+        recycled=frozenset(record.job_id for record in shown if record.name not in names),
     )
 
 
+def _ask_accounting(
+    names: set[str], since_s: float, transport: Transport
+) -> tuple[JobRecord, ...] | None:
+    """Ask accounting for jobs by name; None where it does not answer.
+
+    A job that was requeued has a record for each run: the newest, which comes last, counts.
+    """
+    since = datetime.fromtimestamp(since_s - _CLOCK_MARGIN_S)  # noqa: DTZ006 - sacct wants it local
+    sentinel = new_sentinel()
+    answer = _ask(sacct_script(sorted(names), since, sentinel), sentinel, parse_sacct, transport)
+    if answer is None:
+        return None
+    newest = {record.job_id: record for record in answer if record.name in names}
+    return tuple(reversed(newest.values()))
+
+
 def _ids(files: StateFiles, number: int) -> tuple[int, ...]:
-    """The ids of a submission: those that sbatch gave, and the one that claimed."""
+    """Return the ids of a submission: those that sbatch gave, and the one that claimed."""
     claim = files.claim
     claimed = (claim.job_id,) if claim and number in (claim.submission, NEXT) else ()
     return (*dict(files.job_ids).get(number, ()), *claimed)
@@ -182,14 +199,14 @@ def _ask(
 
 
 def _note_absent(
-    race: Race, files: StateFiles, missing: Sequence[int], now: float, transport: Transport
+    race: Race, files: StateFiles, missing: Sequence[int], now_s: float, transport: Transport
 ) -> StateFiles:
-    """Write down when a healthy controller first did not know a job, and forget what came back."""
+    """Write down when a healthy controller first did not know a job, and clear what came back."""
     since = dict(files.absent_since)
     for number in missing:
-        if since.get(number, now + 1) > now:  # or by a clock that was ahead of ours
-            since[number] = now
-            write_state_file(race, f"absent/{number}", f"{now:.0f}\n", transport)
+        if since.get(number, now_s + 1) > now_s:  # or by a clock that was ahead of this one
+            since[number] = now_s
+            write_state_file(race, f"absent/{number}", f"{now_s:.0f}\n", transport)
     for number in since.keys() - set(missing):
         write_state_file(race, f"absent/{number}", "", transport)
     kept = tuple((number, at) for number, at in since.items() if number in missing)

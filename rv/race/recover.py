@@ -1,4 +1,4 @@
-"""What any rv command does for a race whose own client may be gone: push it on, or clean up."""
+"""Recover what a killed client left: whatever rv command comes next does what its race needs."""
 
 from collections.abc import Sequence
 from pathlib import PurePosixPath
@@ -8,119 +8,111 @@ from rv.errors import RvError
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import cancel_ids, cancel_leftovers
-from rv.race.chain import PREEMPTED
 from rv.race.directory import write_state_file
 from rv.race.observe import RaceSnapshot
-from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, send
+from rv.race.rules import PREEMPTED
+from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, submit_once
 from rv.race.unconfirmed import to_resend
 from rv.race.verdict_file import save_verdict
 from rv.render.quote import shell
 from rv.transport import Transport
 
 _BROKEN: Final = frozenset({JobState.FAILED, JobState.NODE_FAIL, JobState.BOOT_FAIL})
-_GAVE_OUT: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.ENDED})
+_ENDED_UNSTARTED: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.ENDED})
+_TAKEN: Final = frozenset({SubmitOutcome.ACCEPTED, SubmitOutcome.SKIPPED})
 
 
-def unsent(race: Race, files: StateFiles) -> tuple[int, ...]:
-    """Number the submissions of later waves, and parts of refused ones, that nobody has sent."""
-    if files.deleted:
-        return ()
-    refused = {number for number, _ in files.refused}
-    tried = refused | {number for number, _ in (*files.job_ids, *files.sent)}
-    return tuple(
-        entry.number
-        for entry in race.entries
-        if entry.number not in tried and (not entry.instead_of or entry.instead_of in refused)
-    )
+def recover(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitResult, ...]:
+    """Do what a race needs now and its jobs cannot do; return what was submitted.
 
-
-def advance(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitResult, ...]:
-    """Do what the race needs now and its jobs could not do; return what was submitted.
-
-    A job that nobody knew of is written down. A merged job was refused, or broke: send its parts,
-    since what ended it may concern only some of them. Every job sent so far has ended without a
-    start: send the later waves. Settled: cancel what is left in the queue and keep the verdict.
-    Unclaimed: lift the hold of requeued jobs, and submit again what a node without scontrol gave
-    up, what is in doubt for too long, and what Slurm has forgotten.
+    An accepted job of which no client heard is written down. Where all jobs so far ended without a
+    start the later waves are sent; where a merged job was refused or broke, its parts. An unclaimed
+    race has the hold of requeued jobs lifted, and is sent again what a node without scontrol could
+    not send, what has been unconfirmed for long, and what Slurm has forgotten. A decided race has
+    its leftover jobs cancelled and its verdict saved.
     """
-    status = snapshot.status
     if not snapshot.reachable:
         return ()
     if snapshot.files.deleted:
         _cancel_waiting(snapshot, transport)
         return ()
     _adopt(snapshot, transport)
-    if status.claim and not status.state.is_over and _awaits_next(snapshot):
+    status = snapshot.status
+    if status.claim and _needs_next_segment(snapshot):
         return _send_next(status.race, status.claim, snapshot.files, transport)
-    if left := _owed(status, snapshot.files):
-        return send(status.race, left, transport)
+    if due := due_submissions(status, snapshot.files):
+        return submit_once(status.race, due, transport)
     if status.claim or status.state.is_over or snapshot.files.stopped:
-        if status.state is RaceState.LOST and not snapshot.files.lost:
-            write_state_file(status.race, "lost", f"{status.why}\n", transport)
-        cancel_leftovers(snapshot, transport)
-        save_verdict(snapshot, transport)
-        _close(status, transport)
+        _close(snapshot, transport)
         return ()
     _lift_holds(status, transport)
-    return (*_submit_again(snapshot, transport), *_send_lost(snapshot, transport))
+    return (*_submit_again(snapshot, transport), *_resend(snapshot, transport))
 
 
-def _adopt(snapshot: RaceSnapshot, transport: Transport) -> None:
-    """Write down the ids that no submitter ever heard of: nothing else bears these names."""
-    race, known = snapshot.status.race, dict(snapshot.files.job_ids)
-    fresh = {
-        entry.number: record.job_id
-        for entry in race.entries
-        for record in snapshot.records
-        if record.name == entry.name and record.job_id not in known.get(entry.number, ())
-    }
-    note_ids(race, fresh, transport)
-
-
-def _send_lost(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitResult, ...]:
-    """Send what Slurm does not have: what was in doubt for too long, and what it has forgotten."""
-    race = snapshot.status.race
-    lost = {*to_resend(race, snapshot.files, snapshot.records, snapshot.now), *snapshot.forgotten}
-    for number in sorted(lost):
-        write_state_file(race, f"absent/{number}", "", transport)  # its time begins anew
-    return send(race, sorted(lost), transport)
-
-
-def _owed(status: RaceStatus, files: StateFiles) -> tuple[int, ...]:
-    """Number the submissions that should be in the queue by now, and that nobody has sent."""
-    gave_out = status.state in _GAVE_OUT
-    if status.claim or files.stopped or (status.state.is_over and not gave_out):
+def unsent(race: Race, files: StateFiles) -> tuple[int, ...]:
+    """Return the submissions of later waves, and the parts of refused ones, that were not sent."""
+    if files.deleted:
         return ()
-    left = unsent(status.race, files)
-    if not gave_out:
-        left = tuple(n for n in left if (entry := status.race.entry(n)) and entry.instead_of)
-    return left or _parts_of_broken(status, files)
+    refused = {number for number, _ in files.refused}
+    sent = refused | {number for number, _ in (*files.job_ids, *files.sent)}
+    return tuple(
+        entry.number
+        for entry in race.entries
+        if entry.number not in sent and (not entry.instead_of or entry.instead_of in refused)
+    )
+
+
+def due_submissions(status: RaceStatus, files: StateFiles) -> tuple[int, ...]:
+    """Return the submissions that should be in the queue by now and were not sent."""
+    if status.claim or files.stopped:
+        return ()
+    due = unsent(status.race, files)
+    if status.state not in _ENDED_UNSTARTED:
+        if status.state.is_over:
+            return ()
+        parts = {entry.number for entry in status.race.entries if entry.instead_of}
+        due = tuple(number for number in due if number in parts)
+    return due or _parts_of_broken(status, files)
 
 
 def _parts_of_broken(status: RaceStatus, files: StateFiles) -> tuple[int, ...]:
-    """Number the unsent parts of merged jobs that failed with nodes left to try.
+    """Return the unsent parts of merged jobs that failed with nodes left to try.
 
-    Not of one that was cancelled, or ended nobody knows how: a person may have meant it.
+    Not of one that was cancelled, or whose end is unknown: a person may have meant it.
     """
     broken = {job.number for job in status.jobs if job.state in _BROKEN or _is_stuck(job)}
     broken -= {number for number, _ in files.exhausted}
-    tried = {number for number, _ in (*files.job_ids, *files.refused, *files.sent)}
+    sent = {number for number, _ in (*files.job_ids, *files.refused, *files.sent)}
     return tuple(
         entry.number
         for entry in status.race.entries
-        if entry.instead_of in broken and entry.number not in tried
+        if entry.instead_of in broken and entry.number not in sent
     )
 
 
 def _is_stuck(job: JobStatus) -> bool:
-    """Whether Slurm holds the job after a launch that failed, such as a prolog on a bad node."""
+    """Return whether Slurm holds a job after a failed launch, such as a prolog on a bad node."""
     return job.state.is_pending and "launch_failed" in job.reason.lower().replace(" ", "_")
 
 
-def _awaits_next(snapshot: RaceSnapshot) -> bool:
-    """Whether nobody on the cluster could or would send the chain's next segment."""
-    is_stopped = snapshot.files.stopped or snapshot.status.race.chain is None
-    return not is_stopped and (NEXT in snapshot.files.again or snapshot.status.why == PREEMPTED)
+def _adopt(snapshot: RaceSnapshot, transport: Transport) -> None:
+    """Write down job ids of which no client heard: no other job bears these names."""
+    ids = dict(snapshot.files.job_ids)
+    names = {entry.name: entry.number for entry in snapshot.status.race.entries}
+    fresh = {
+        names[record.name]: record.job_id
+        for record in snapshot.records
+        if record.name in names and record.job_id not in ids.get(names[record.name], ())
+    }
+    note_ids(snapshot.status.race, fresh, transport)
+
+
+def _needs_next_segment(snapshot: RaceSnapshot) -> bool:
+    """Return whether no job could or would send the chain's next segment."""
+    status = snapshot.status
+    if status.state.is_over or snapshot.files.stopped or status.race.chain is None:
+        return False
+    return NEXT in snapshot.files.again or status.why == PREEMPTED
 
 
 def _send_next(
@@ -128,7 +120,7 @@ def _send_next(
 ) -> tuple[SubmitResult, ...]:
     """Submit the winner's script once more, as the job of the next segment.
 
-    On a disk that cannot be read or written now, it is left to the next look.
+    Where the disk cannot be read or written now, the next rv command does it.
     """
     text = transport.read(f"{race.directory}/jobs/{claim.submission}.sh")
     if not text:
@@ -137,57 +129,66 @@ def _send_next(
         transport.write(f"{race.directory}/jobs/{NEXT}.sh", text)
     except RvError:
         return ()
-    results = send(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
+    results = submit_once(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
     if NEXT in files.again and all(result.outcome in _TAKEN for result in results):
         transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout=30)
     return results
 
 
-def _close(status: RaceStatus, transport: Transport) -> None:
-    """A race that was never submitted stays so: no late submitter may wake it up."""
+def _close(snapshot: RaceSnapshot, transport: Transport) -> None:
+    """Cancel what a decided race still has in the queue, and save its verdict."""
+    status = snapshot.status
+    if status.state is RaceState.LOST and not snapshot.files.lost:
+        write_state_file(status.race, "lost", f"{status.why}\n", transport)
+    cancel_leftovers(snapshot, transport)
+    save_verdict(snapshot, transport)
     if status.state is RaceState.CANCELLED and not status.claim:
+        # It stays so: no late client may start it.
         write_state_file(status.race, "stop", "never submitted\n", transport)
 
 
 def _lift_holds(status: RaceStatus, transport: Transport) -> None:
-    """A declined job is held for two minutes by Slurm; its own helper may have been killed."""
+    """Release jobs that left a rejected node: Slurm holds them for two minutes.
+
+    The job's own helper that does this may have been killed.
+    """
     if not status.warnings:
-        return  # nothing was declined: what is held back is rv's own later wave
+        return  # no node was rejected: what is held back is rv's own later wave
     held = [job.job_id for job in status.jobs if job.reason == "BeginTime" and job.job_id]
     if held:
-        # Not at once: a node that was just left refuses the same job within the second.
+        # Not at once: a node that a job just left refuses the same job within the second.
         lines = [f"scontrol update jobid={job_id} starttime=now+2" for job_id in held]
         transport.run("\n".join(lines), timeout=30)
 
 
 def _submit_again(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitResult, ...]:
-    """Submit what a node without scontrol gave up; the mark goes only when Slurm has the job.
+    """Submit the jobs that left a node without scontrol; each file goes when Slurm has the job.
 
     Two clients may both do it: a duplicate is harmless, a lost job is not.
     """
     race = snapshot.status.race
-    done: list[SubmitResult] = []
+    every: list[SubmitResult] = []
     for number in snapshot.files.again:
-        mark = f"{race.directory}/again/{number}"
-        options, writer = _read_again(transport.read(mark) or b"")
+        path = f"{race.directory}/again/{number}"
+        options, writer = _read_again(transport.read(path) or b"")
         is_there = _is_waiting(snapshot, number, but=writer)
-        results = () if is_there else send(race, [number], transport, options=options)
+        results = () if is_there else submit_once(race, [number], transport, options=options)
         # Parts stand in for a merged one that was refused.
         if is_there or any(result.outcome in _TAKEN for result in results):
-            transport.run(f"rm -f {shell(mark)}", timeout=30)
-        done.extend(results)
-    return tuple(done)
+            transport.run(f"rm -f {shell(path)}", timeout=30)
+        every.extend(results)
+    return tuple(every)
 
 
-def _read_again(mark: bytes) -> tuple[list[str], str]:
-    """The options that keep a job away from the nodes it gave up, and the id of that job."""
-    nodes, writer = (*mark.decode("utf-8", errors="replace").splitlines(), "", "")[:2]
+def _read_again(contents: bytes) -> tuple[list[str], str]:
+    """Return the options that keep a job off the nodes it left, and the id of that job."""
+    nodes, writer = (*contents.decode("utf-8", errors="replace").splitlines(), "", "")[:2]
     is_plain = all(c.isalnum() or c in "-_.,[]" for c in nodes)
     return ([f"--exclude={nodes}"] if nodes and is_plain else []), writer
 
 
 def _is_waiting(snapshot: RaceSnapshot, number: int, but: str) -> bool:
-    """Whether a job of this submission waits; not the one that gave up, as an old answer has it."""
+    """Return whether a job of this submission waits, other than the job `but` that left a node."""
     name = snapshot.status.race.name_of(number)
     return any(
         record.name == name and record.state.is_pending and str(record.job_id) != but
@@ -195,37 +196,54 @@ def _is_waiting(snapshot: RaceSnapshot, number: int, but: str) -> bool:
     )
 
 
-_TAKEN: Final = frozenset({SubmitOutcome.ACCEPTED, SubmitOutcome.SKIPPED})
+def _resend(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitResult, ...]:
+    """Send what Slurm does not have: long unconfirmed submissions, and those it has forgotten."""
+    race = snapshot.status.race
+    missing = to_resend(race, snapshot.files, snapshot.records, snapshot.now_s)
+    numbers = sorted({*missing, *snapshot.forgotten})
+    for number in numbers:
+        write_state_file(race, f"absent/{number}", "", transport)  # its time begins anew
+    return submit_once(race, numbers, transport)
 
 
 def _cancel_waiting(snapshot: RaceSnapshot, transport: Transport) -> None:
-    """Cancel the waiting jobs of a race whose directory was deleted: they could only fail."""
-    winner = snapshot.files.claim.job_id if snapshot.files.claim else 0
-    left = [r.job_id for r in snapshot.records if r.state.is_pending and r.job_id != winner]
-    if left and _is_deleted(snapshot.status.race.directory, transport):
-        cancel_ids(left, transport)
+    """Cancel the waiting jobs of a race whose directory was deleted: they could only fail.
+
+    Its winner goes on: what it uses may lie elsewhere.
+    """
+    claim = snapshot.files.claim
+    waiting = [r.job_id for r in snapshot.records if r.state.is_pending]
+    ids = [job_id for job_id in waiting if not claim or job_id != claim.job_id]
+    if ids and _is_deleted(snapshot.status.race.directory, transport):
+        cancel_ids(ids, transport)
 
 
 def cancel_jobs_of_deleted_races(
     root: str, records: Sequence[JobRecord], transport: Transport
 ) -> None:
-    """Cancel what waits for races below `root` that were deleted while nobody looked.
+    """Cancel the waiting jobs of races below `root` whose directories were deleted.
 
     Races of another root, of which nothing is known here, are let alone.
     """
     pending = {record.name for record in records if record.state.is_pending}
-    known = set(transport.directories(root)) if pending else set()
-    names = {name for name in pending if _race_id(name) not in known}
+    existing = set(transport.directories(root)) if pending else set()
+    names = {name for name in pending if _race_id(name) not in existing}
+    for job_id, name, directory in _work_folders(names, transport):
+        is_ours = name in names and directory == f"{root}/{_race_id(name)}"
+        if is_ours and _is_deleted(directory, transport):
+            cancel_ids([job_id], transport)
+
+
+def _work_folders(names: set[str], transport: Transport) -> list[tuple[int, str, str]]:
+    """Return id, name and working directory of waiting jobs of these names."""
     if not names:
-        return
+        return []
     ask = (
         f"squeue --me -a -h -t PD --name={shell(','.join(sorted(names)))} -o '%A %j %Z' </dev/null"
     )
-    for line in transport.run(ask, timeout=30).stdout.splitlines():
-        job_id, name, directory = (*line.split(" ", 2), "", "")[:3]
-        is_below = name in names and directory == f"{root}/{_race_id(name)}"
-        if is_below and job_id.isdigit() and _is_deleted(directory, transport):
-            cancel_ids([int(job_id)], transport)
+    lines = transport.run(ask, timeout=30).stdout.splitlines()
+    rows = [line.split(" ", 2) for line in lines]
+    return [(int(row[0]), row[1], row[2]) for row in rows if len(row) == 3 and row[0].isdigit()]
 
 
 def _race_id(job_name: str) -> str:
@@ -233,7 +251,7 @@ def _race_id(job_name: str) -> str:
 
 
 def _is_deleted(directory: str, transport: Transport) -> bool:
-    """Whether it is gone for certain, and not only its disk away for a while.
+    """Return whether a directory is deleted for certain, and its disk not only away for a while.
 
     The folder above it, being there and the user's own, proves the disk: what shows where a disk is
     not mounted is root's.

@@ -1,12 +1,14 @@
-"""What Slurm said of a race's jobs, and which of its words counts. Pure."""
+"""What Slurm said of a race's jobs, and which of several records of a job counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rv.models.job import JobRecord, JobState, is_live
-from rv.models.race import RaceState
+from rv.models.race import Claim, Ended, Race, RaceState
 
+ACCOUNTING: Final = "sacct"
+NODE_FAILURES: Final = frozenset({JobState.NODE_FAIL, JobState.BOOT_FAIL})
 RACE_STATE: Final[Mapping[JobState, RaceState]] = {
     JobState.COMPLETED: RaceState.COMPLETED,
     JobState.CANCELLED: RaceState.CANCELLED,
@@ -18,7 +20,7 @@ RACE_STATE: Final[Mapping[JobState, RaceState]] = {
     JobState.NODE_FAIL: RaceState.LOST,
     JobState.BOOT_FAIL: RaceState.LOST,
 }
-BY_SLURM: Final = frozenset(
+ENDED_BY_SLURM: Final = frozenset(
     {
         RaceState.CANCELLED,
         RaceState.TIMEOUT,
@@ -27,34 +29,33 @@ BY_SLURM: Final = frozenset(
         RaceState.DEADLINE,
     }
 )
-ACCOUNTING: Final = "sacct"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sources:
-    """What Slurm said: every record of the race's jobs, live ones first, at `now` (epoch).
+    """What Slurm said: every record of the race's jobs, live ones first, at `now_s` (epoch).
 
     `queue_answered`: the queue answered just now, so that what is not in it has left it.
     `forgotten` are the submissions that Slurm took and has lost.
     """
 
     records: Sequence[JobRecord]
-    now: float
+    now_s: float
     queue_answered: bool = False
     forgotten: Sequence[int] = ()
 
 
 def record_of(records: Sequence[JobRecord], name: str, job_id: int = 0) -> JobRecord | None:
-    """The record of a job: by name always, by id where known, for ids are given out again.
+    """Return the best record of a job: active, then ended, then accounting only, then unknown.
 
-    What the controller calls alive comes first; then an end, with its code before without (squeue
-    has no codes); then what accounting alone calls alive, and words that nobody knows.
+    The name must match, and the id where it is given: Slurm gives ids out again. Of two ends the
+    one with an exit code is better; squeue has no codes.
     """
-    mine = [r for r in records if r.name == name and (job_id == 0 or r.job_id == job_id)]
-    return min(mine, key=_doubtfulness, default=None)
+    named = [r for r in records if r.name == name and (job_id == 0 or r.job_id == job_id)]
+    return min(named, key=_rank, default=None)
 
 
-def _doubtfulness(record: JobRecord) -> int:
+def _rank(record: JobRecord) -> int:
     if record.state.is_terminal:
         return 1 if record.exit_code is not None else 2
     if record.state is JobState.UNKNOWN:
@@ -63,10 +64,16 @@ def _doubtfulness(record: JobRecord) -> int:
 
 
 def is_active(record: JobRecord) -> bool:
-    """Whether the controller itself has the job: accounting may never hear of an end."""
+    """Return whether the controller itself has the job: accounting may never hear of an end."""
     return record.source != ACCOUNTING and is_live(record.state)
 
 
-def slurm_says(record: JobRecord) -> str:
-    """Slurm's word for a job's end, with its author where there is one."""
-    return f"Slurm says {record.state}{f' {record.reason}' if record.reason[:3] == 'by ' else ''}"
+def own_end(claim: Claim, ended: Ended | None) -> Ended | None:
+    """Return an end only where the claim's own instance wrote it."""
+    return ended if ended and ended.owner == claim.owner else None
+
+
+def next_record(race: Race, records: Sequence[JobRecord], but_job_id: int = 0) -> JobRecord | None:
+    """Return the record of the job of a chain's next segment: a live one before one that ended."""
+    named = [r for r in records if r.name == race.next_name and r.job_id != but_job_id]
+    return next(iter([r for r in named if is_live(r.state)] or named), None)

@@ -32,7 +32,7 @@ class LaunchContext:
     slurm_path: str
     environment: Mapping[str, str]
     config: ClusterConfig
-    now: float
+    now_s: float
     retry_of: str = ""
 
 
@@ -123,7 +123,7 @@ def _race(plan: Plan, request: Request, facts: ScriptContext, around: LaunchCont
         command=command.line if command else "",
         payload=command.payload if command else "",
         is_shell=command is None,
-        submitted_at=around.now,
+        submitted_at=around.now_s,
         min_job_age=around.config.min_job_age,
         message_timeout=around.config.message_timeout,
         entries=tuple(

@@ -1,299 +1,184 @@
-"""What is true of a race, from its files and from what Slurm says. Pure.
-
-The order of belief is that of the design: the race directory, the queue, `scontrol show job`,
-accounting. Absence is never failure and never success: FAILED needs a terminal record or the
-winner's own word.
-"""
+"""The status of a race: its state by the rules of `rv.race.rules`, and that of each of its jobs."""
 
 from collections.abc import Sequence
-from typing import Final
 
 from rv.models.job import JobRecord, JobState, is_live
-from rv.models.race import (
-    NEXT,
-    Claim,
-    Ended,
-    Entry,
-    JobStatus,
-    Race,
-    RaceState,
-    RaceStatus,
-    StateFiles,
-)
-from rv.race.chain import between, deciding, next_job, next_record, segment_end
-from rv.race.gone import outcome
-from rv.race.sources import (
-    ACCOUNTING,
-    BY_SLURM,
-    RACE_STATE,
-    Sources,
-    is_active,
-    record_of,
-    slurm_says,
-)
+from rv.models.race import NEXT, Claim, Entry, JobStatus, Race, RaceState, RaceStatus, StateFiles
+from rv.race.facts import Facts
+from rv.race.rules import decide
+from rv.race.sources import ACCOUNTING, Sources, is_active, next_record, own_end, record_of
 from rv.race.unconfirmed import unconfirmed
-from rv.race.waiting import unclaimed
-
-_CLAIMING_S: Final = 30.0
-"""How long after its start a job may claim: the node check takes up to 20 s."""
-
-_OUT_OF_TIME: Final = "TIME"
-
-_LATE_S: Final = 60.0
-"""How long a job may be alive in accounting alone: its end comes seconds late, or never."""
 
 
 def resolve(race: Race, files: StateFiles, sources: Sources) -> RaceStatus:
-    """Decide the state of a race."""
-    jobs = tuple(_job(race, entry, files, sources) for entry in race.entries)
-    if race.chain and (after := next_job(race, files, sources.records)):
-        jobs = (*jobs, after)
-    warnings = tuple(f"{node}: {text}" for node, text in (*files.declined, *files.warnings))
-    if files.claim is None:
-        state, why = (
-            outcome(sources.records, queue_answered=sources.queue_answered)
-            if files.deleted
-            else unclaimed(race, files, jobs, sources)
-        )
-        return RaceStatus(race=race, state=state, jobs=jobs, why=why, warnings=warnings)
-    state, code, why = _claimed(race, files, files.claim, sources)
-    ended = _ending(files.claim, files.ended)
+    """Decide the state of a race, and list its jobs."""
+    jobs = [_job(race, entry, files, sources) for entry in race.entries]
+    if race.chain and (following := _next_job(race, files, sources.records)):
+        jobs.append(following)
+    decision = decide(Facts(race=race, files=files, sources=sources, jobs=jobs))
+    claim = files.claim
+    ended = own_end(claim, files.ended) if claim else None
     return RaceStatus(
         race=race,
-        state=state,
-        jobs=jobs,
-        claim=files.claim,
-        exit_code=code,
-        started_at=_began(files.claim, files) or None,
+        state=decision.state,
+        jobs=tuple(jobs),
+        claim=claim,
+        exit_code=decision.exit_code,
+        started_at=(_first_start(claim, files) or None) if claim else None,
         ended_at=ended.ended_at if ended else None,
-        why=why,
-        warnings=warnings,
-        segments=files.segments,
+        why=decision.why,
+        warnings=tuple(f"{node}: {text}" for node, text in (*files.declined, *files.warnings)),
+        segments=files.segments if claim else (),
     )
 
 
-def _began(claim: Claim, files: StateFiles) -> float:
-    """When the command first started: of a chain, its first segment."""
+def _first_start(claim: Claim, files: StateFiles) -> float:
+    """Return when the command first started: of a chain, its first segment."""
     first = next((one.claim for one in files.segments if one.number == 1), claim)
     return first.started_at
 
 
-def unaccounted(race: Race, files: StateFiles, queue: Sequence[JobRecord]) -> tuple[int, ...]:
-    """Number the submissions whose job should exist and matters, and of which the queue does not
-    say enough."""
-    ended = _ending(files.claim, files.ended) if files.claim else None
-    if ended and not ended.signal:  # only Slurm knows why it sent a signal
-        return ()
-    if files.claim:
-        wanted: Sequence[int] = deciding(race, files.claim, files)
-    else:
-        refused = {number for number, _ in files.refused}
-        sent = {number for number, _ in files.sent} - refused
-        wanted = sorted(sent | {number for number, _ in files.job_ids})
-    return tuple(
-        number
-        for number in wanted
-        if race.name_of(number) and not _is_told(race, files, number, queue, needs_code=not ended)
-    )
-
-
-def is_known(race: Race, files: StateFiles, number: int, records: Sequence[JobRecord]) -> bool:
-    """Whether Slurm has a submission's job, or knows how it ended.
-
-    Accounting that calls a job alive proves nothing: it may never have heard of the end.
-    """
-    record = record_of(records, race.name_of(number), _winning_id(race, files, number))
-    return record is not None and (record.source != ACCOUNTING or not is_live(record.state))
-
-
-def _is_told(
-    race: Race, files: StateFiles, number: int, queue: Sequence[JobRecord], *, needs_code: bool
-) -> bool:
-    """Whether the queue says how it stands with a job; how a winner ended, it does not say."""
-    record = record_of(queue, race.name_of(number), _winning_id(race, files, number))
-    if record is None or record.state is JobState.UNKNOWN:
-        return False
-    is_code_missing = record.state is JobState.FAILED and record.exit_code is None
-    return not (files.claim and needs_code and is_code_missing)
-
-
-def _winning_id(race: Race, files: StateFiles, number: int) -> int:
-    """The id that the job of a submission must have to count: the winner's, else any."""
-    claim = files.claim
-    if claim is None or number != claim.submission:
-        return 0
-    return claim.job_id if claim.job_name in ("", race.name_of(number)) else 0
-
-
-def _ending(claim: Claim, ended: Ended | None) -> Ended | None:
-    """The winner's own last word; another instance's does not count."""
-    return ended if ended and ended.owner == claim.owner else None
-
-
 def _job(race: Race, entry: Entry, files: StateFiles, sources: Sources) -> JobStatus:
-    claim = files.claim
-    is_winner = claim and claim.submission == entry.number and claim.job_name in ("", entry.name)
-    winner_id = claim.job_id if claim and is_winner else 0
-    record = record_of(sources.records, entry.name, winner_id)
+    """Return the status of one submission's job."""
+    record = _usable_record(race, entry, files, sources)
     ids = dict(files.job_ids).get(entry.number, ())
-    if record and not winner_id and is_live(record.state) and not is_active(record):
-        record = None  # accounting alone: it has not heard of the end
-    state = record.state if record else JobState.UNKNOWN
-    reason = record.reason if record else ""
-    if record is None and claim and ids and sources.queue_answered:
-        state = _left_behind(claim, files.ended, is_winner=bool(winner_id))
-    elif record is None and not ids and entry.number in dict(files.refused):
-        state, reason = JobState.LAUNCH_FAILED, dict(files.refused)[entry.number]
-    elif record is None and entry.number in unconfirmed(race, files):
-        reason = "in doubt"
-    elif entry.number in dict(files.exhausted):
-        # Its own last word, before the queue has noticed.
-        state, reason = JobState.COMPLETED, dict(files.exhausted)[entry.number]
+    state, reason = _job_state(race, entry, files, sources, record)
     return JobStatus(
         number=entry.number,
         name=entry.name,
-        strategy=race.strategy_of(entry.number, claim),
-        job_id=record.job_id if record else (ids[-1] if ids else 0),
+        strategy=race.strategy_of(entry.number, files.claim),
+        job_id=record.job_id if record else next(reversed(ids), 0),
         state=state,
         reason=reason,
         nodes=record.nodes if record else "",
     )
 
 
-def _left_behind(claim: Claim, ended: Ended | None, *, is_winner: bool) -> JobState:
-    """A decided race's job that is in the queue no more: what its own last word makes of it."""
-    if not is_winner:
-        return JobState.ENDED
-    if (own := _ending(claim, ended)) is None:
-        return JobState.UNKNOWN
-    return JobState.FAILED if own.code else JobState.COMPLETED
+def _usable_record(
+    race: Race, entry: Entry, files: StateFiles, sources: Sources
+) -> JobRecord | None:
+    """Return Slurm's record of a job; of no loser that accounting alone calls alive.
 
-
-def _claimed(
-    race: Race, files: StateFiles, claim: Claim, sources: Sources
-) -> tuple[RaceState, int | None, str]:
-    entry = race.entry(claim.submission)
-    name = claim.job_name or race.name_of(claim.submission)
-    record = record_of(sources.records, name, claim.job_id)
-    ended = _ending(claim, files.ended)
-    if ended is not None:
-        if ended.signal and record and not race.chain and record.restarts > claim.restart:
-            return _requeued(claim)  # what came with the signal is not the command's end
-        limit = entry.walltime.total_seconds() if entry else 0.0
-        return _by_own_word(files, claim, ended, record, limit)
-    if race.chain and (waits := between(race, files, claim, record, sources.records)):
-        return RaceState.PENDING, None, waits
-    if race.chain and segment_end(files, claim):
-        return _broken_off(race, files, claim, record, sources)
-    if files.lost:
-        return RaceState.LOST, None, files.lost
-    if record is None or record.state is JobState.UNKNOWN:
-        return _vanished(race, files, claim, sources.now, record)
-    if not is_active(record) and is_live(record.state):
-        return _late_accounting(race, files, claim, record, sources.now)
-    if record.state.is_terminal:
-        return _by_record(claim, record)
-    # A queue row may be older than the claim, so that "pending" alone proves nothing.
-    if record.restarts > claim.restart:
-        return _requeued(claim)
-    return RaceState.RUNNING, None, ""
-
-
-def _requeued(claim: Claim) -> tuple[RaceState, int | None, str]:
-    """An ordinary command is not started again: its race is over with its first instance."""
-    why = f"Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
-    return RaceState.LOST, None, why
-
-
-def _broken_off(
-    race: Race, files: StateFiles, claim: Claim, own: JobRecord | None, sources: Sources
-) -> tuple[RaceState, int | None, str]:
-    """A chain whose segment ended well and whose next one does not come."""
-    after = next_record(race, [r for r in sources.records if r.job_id != claim.job_id])
-    if after is not None and after.state.is_terminal:
-        state = RACE_STATE.get(after.state, RaceState.FAILED)
-        why = f"job {after.job_id} of segment {claim.segment + 1} ended before it began"
-        return (RaceState.LOST if state is RaceState.COMPLETED else state), None, why
-    if own is not None and own.state in RACE_STATE and own.state is not JobState.COMPLETED:
-        return _by_record(claim, own)
-    return _vanished(race, files, claim, sources.now)
-
-
-def _by_own_word(
-    files: StateFiles, claim: Claim, ended: Ended, record: JobRecord | None, limit: float
-) -> tuple[RaceState, int, str]:
-    """The exit file, and Slurm's word for why where a signal ended the command.
-
-    While the job is still COMPLETING Slurm has no such word: `limit`, its walltime in seconds,
-    then tells a time-out.
+    Accounting may not have heard of its end.
     """
-    by_slurm = RACE_STATE.get(record.state) if record else None
-    away = files.lost
-    if record and by_slurm is RaceState.LOST:
-        away = away or f"Slurm says {record.state}"
-    note = f"the node was out of touch meanwhile: {away}" if away else ""
-    if ended.code == 0 and not ended.signal:
-        return RaceState.COMPLETED, 0, note
-    if ended.signal == _OUT_OF_TIME:
-        return RaceState.TIMEOUT, ended.code, ended.why
-    if by_slurm in BY_SLURM:
-        return by_slurm, ended.code, f"Slurm says {by_slurm}"
-    if ended.signal and 0 < limit <= ended.ended_at - claim.started_at + _CLAIMING_S:
-        return RaceState.TIMEOUT, ended.code, "Slurm's SIGTERM came at the time limit"
-    if ended.signal:
-        return RaceState.CANCELLED, ended.code, "the job was ended by Slurm (SIGTERM)"
-    return RaceState.FAILED, ended.code, note or f"the command ended with code {ended.code}"
+    record = _record(race, files, entry.number, sources.records)
+    is_winner = _winner_id(race, files, entry.number) != 0
+    if record is None or is_winner or is_active(record) or not is_live(record.state):
+        return record
+    return None
 
 
-def _by_record(claim: Claim, record: JobRecord) -> tuple[RaceState, int | None, str]:
-    """Slurm's terminal record where the winner left no word of its own."""
-    state = RACE_STATE.get(record.state, RaceState.FAILED)
-    code = 128 + record.signal if record.signal else record.exit_code
-    if state is RaceState.COMPLETED:
-        return state, 0, "no exit file; Slurm says COMPLETED"
-    if state is RaceState.LOST:
-        return state, None, f"Slurm says {record.state} for job {claim.job_id} on {claim.nodes}"
-    return state, code if code else None, slurm_says(record)
+def _job_state(
+    race: Race, entry: Entry, files: StateFiles, sources: Sources, record: JobRecord | None
+) -> tuple[JobState, str]:
+    """Return the state and the reason of a job: by what its race says first, then by its record."""
+    number = entry.number
+    ids, refused = dict(files.job_ids).get(number, ()), dict(files.refused)
+    if record is None:
+        if files.claim and ids and sources.queue_answered:
+            return _state_after_claim(race, files.claim, files, number), ""
+        if number in refused and not ids:
+            return JobState.LAUNCH_FAILED, refused[number]
+        if number in unconfirmed(race, files):
+            return JobState.UNKNOWN, "unconfirmed"
+    exhausted = dict(files.exhausted)
+    if number in exhausted:  # before the queue has noticed
+        return JobState.COMPLETED, exhausted[number]
+    return (record.state, record.reason) if record else (JobState.UNKNOWN, "")
 
 
-def _vanished(
-    race: Race, files: StateFiles, claim: Claim, now: float, record: JobRecord | None = None
-) -> tuple[RaceState, int | None, str]:
-    since = _absent_for(files, claim, now)
-    if since > race.min_job_age.total_seconds():
-        return (
-            RaceState.ENDED,
-            None,
-            (
-                f"job {claim.job_id} started on {claim.nodes}, left no exit file, and Slurm has"
-                f" not known it for {round(since)} s: cause unknown"
-            ),
-        )
-    if record is not None:
-        return RaceState.UNKNOWN, None, f"Slurm calls job {claim.job_id} {record.reason or '?'}"
-    return RaceState.UNKNOWN, None, f"Slurm does not know job {claim.job_id} now"
+def _state_after_claim(race: Race, claim: Claim, files: StateFiles, number: int) -> JobState:
+    """Return the state of a claimed race's job that has left the queue."""
+    if not _winner_id(race, files, number):
+        return JobState.ENDED
+    ended = own_end(claim, files.ended)
+    if ended is None:
+        return JobState.UNKNOWN
+    return JobState.FAILED if ended.code else JobState.COMPLETED
 
 
-def _late_accounting(
-    race: Race, files: StateFiles, claim: Claim, record: JobRecord, now: float
-) -> tuple[RaceState, int | None, str]:
-    """The controller has forgotten the job, and the database has not heard of its end yet."""
-    if _absent_for(files, claim, now) > max(_LATE_S, race.min_job_age.total_seconds()):
-        return _vanished(race, files, claim, now)
-    return RaceState.RUNNING, None, f"accounting calls job {claim.job_id} {record.state}"
+def _winner_id(race: Race, files: StateFiles, number: int) -> int:
+    """Return the id that the winner's job must have to count; 0 for any other submission."""
+    claim = files.claim
+    if claim is None or number != claim.submission:
+        return 0
+    return claim.job_id if claim.job_name in ("", race.name_of(number)) else 0
 
 
-def _absent_for(files: StateFiles, claim: Claim, now: float) -> float:
-    """Seconds for which a healthy controller has not known the winner."""
-    absent = dict(files.absent_since)
-    moments = [at for n, at in absent.items() if n in (claim.submission, NEXT)]
-    return now - min(moments, default=now)
+def _next_job(race: Race, files: StateFiles, records: Sequence[JobRecord]) -> JobStatus | None:
+    """Return the status of the job of a chain's next segment, or of the one that runs it."""
+    ids = dict(files.job_ids).get(NEXT, ())
+    record = next_record(race, records)
+    if record is None and not ids:
+        return None
+    claim = files.claim
+    return JobStatus(
+        number=NEXT,
+        name=race.next_name,
+        strategy=race.strategy_of(claim.submission, claim) if claim else "",
+        job_id=record.job_id if record else ids[-1],
+        state=record.state if record else JobState.UNKNOWN,
+        reason=record.reason if record else "",
+        nodes=record.nodes if record else "",
+    )
+
+
+def unaccounted(race: Race, files: StateFiles, queue: Sequence[JobRecord]) -> tuple[int, ...]:
+    """Return the submissions about whose jobs the queue does not say enough to decide the race."""
+    ended = own_end(files.claim, files.ended) if files.claim else None
+    if ended and not ended.signal:  # only Slurm knows why it sent a signal
+        return ()
+    needs_code = files.claim is not None and ended is None
+    return tuple(
+        number
+        for number in _deciding(race, files)
+        if race.name_of(number)
+        and not _is_enough(_record(race, files, number, queue), needs_code=needs_code)
+    )
+
+
+def _deciding(race: Race, files: StateFiles) -> list[int]:
+    """Return the submissions that decide the race: all that were sent, or the winner's.
+
+    Of a chain it is the job that holds the claim, and the next segment's where it was sent.
+    """
+    claim, sent = files.claim, {number for number, _ in files.sent}
+    ids = {number for number, _ in files.job_ids}
+    if claim is None:
+        return sorted((sent - {number for number, _ in files.refused}) | ids)
+    if race.chain is None:
+        return [claim.submission]
+    numbers = {NEXT if claim.job_name == race.next_name else claim.submission}
+    if NEXT in ids:
+        numbers.add(NEXT)
+    return sorted(numbers)
+
+
+def _is_enough(record: JobRecord | None, *, needs_code: bool) -> bool:
+    """Return whether a record decides; that of a winner that failed may lack the code."""
+    if record is None or record.state is JobState.UNKNOWN:
+        return False
+    return not (needs_code and record.state is JobState.FAILED and record.exit_code is None)
+
+
+def _record(
+    race: Race, files: StateFiles, number: int, records: Sequence[JobRecord]
+) -> JobRecord | None:
+    return record_of(records, race.name_of(number), _winner_id(race, files, number))
+
+
+def is_known(race: Race, files: StateFiles, number: int, records: Sequence[JobRecord]) -> bool:
+    """Return whether Slurm has a submission's job, or knows how it ended.
+
+    Accounting that calls a job alive proves nothing: it may never have heard of the end.
+    """
+    record = _record(race, files, number, records)
+    return record is not None and (record.source != ACCOUNTING or not is_live(record.state))
 
 
 def awaits_code(status: RaceStatus, records: Sequence[JobRecord]) -> bool:
-    """Whether a controller calls the winner FAILED, and the code is still to come."""
+    """Return whether a controller calls the winner FAILED, and the code is still to come."""
     claim = status.claim
     if claim is None or status.state is not RaceState.FAILED or status.exit_code is not None:
         return False
-    mine = [r for r in records if r.job_id == claim.job_id]
-    return all(r.source != ACCOUNTING for r in mine)
+    return all(r.source != ACCOUNTING for r in records if r.job_id == claim.job_id)

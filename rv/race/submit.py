@@ -1,8 +1,8 @@
 """Submit a race's jobs in parallel, in one round trip, at least once each under a fixed name.
 
-A duplicate is harmless: it loses the claim and is reaped by name. A lost job is not; so whatever
-is in doubt (a timeout, a dropped connection, words that sbatch never said before) is looked up by
-name, adopted when found, and submitted again only after Slurm must have dealt with the first.
+A duplicate is harmless: it loses the claim and is cancelled by name. A lost job is not: so whatever
+is unconfirmed (a timeout, a dropped connection, text that sbatch never printed before) is looked up
+by name, adopted when it is there, and submitted again only after Slurm has dealt with the first.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Final
 from rv.models.job import JobRecord
 from rv.models.race import Race
 from rv.race.directory import write_state_file
-from rv.race.unconfirmed import patience
+from rv.race.unconfirmed import confirmation_limit_s
 from rv.render.quote import shell
 from rv.slurm.jobs import find_by_name_script, parse_queue
 from rv.slurm.probe import new_sentinel
@@ -25,12 +25,12 @@ from rv.transport.patience import ask_again
 
 PARALLEL: Final = 8
 _ATTEMPTS: Final = 3
-_IN_DOUBT: Final = re.compile(
+_UNCONFIRMED: Final = re.compile(
     r"timed out|unable to contact|connect|communicat|zero bytes|socket|temporarily|try again"
     r"|slow down|protocol|authenticat|munge|not responding",
     re.IGNORECASE,
 )
-_NO_FATE: Final = frozenset({"0", "124", "137", "143"})
+_KILLED: Final = frozenset({"0", "124", "137", "143"})
 _COMPLAINT: Final = re.compile(r"sbatch: (?:error|fatal): ")
 _FAILED: Final = "Batch job submission failed: "
 # The id is written down by the shell that got it: the client may be gone by then.
@@ -50,7 +50,7 @@ submit() {
     printf '%s %s skip\n' "$RV_MARK" "$1"
     return
   fi
-  # What was meant is written down first: if nobody hears the answer, somebody looks for the job.
+  # The attempt is written down first: if nobody hears the answer, the next rv command looks for it.
   if ! { printf '%(%s)T\n' -1 >>"jobs/$1.sent"; } 2>/dev/null; then
     printf '%s %s unsent %s\n' "$RV_MARK" "$1" "$RV_DIR cannot be written"
     return
@@ -84,8 +84,8 @@ wait
 class SubmitOutcome(StrEnum):
     """What became of one submission.
 
-    SKIPPED: the race was already won or stopped. UNSENT: it could not be written down, so it was
-    not sent. UNKNOWN: sent, and nobody heard the answer; its mark says so to any later look.
+    SKIPPED: the race was already won or stopped. UNSENT: the attempt could not be written down, so
+    it was not made. UNKNOWN: sent but not acknowledged; `jobs/N.sent` says so to a later command.
     """
 
     ACCEPTED = "accepted"
@@ -97,7 +97,7 @@ class SubmitOutcome(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SubmitResult:
-    """The result of one submission; `text` is Slurm's words where it was not accepted."""
+    """The outcome of one submission; `text` is Slurm's message where it was not accepted."""
 
     number: int
     outcome: SubmitOutcome
@@ -115,45 +115,41 @@ def submit(
 ) -> tuple[SubmitResult, ...]:
     """Submit these submissions; `options` are further sbatch options, such as `--begin`.
 
-    Takes one round trip when nothing is in doubt; else up to three times twice the controller's
+    Takes one round trip when all are acknowledged; else up to three times twice the controller's
     message timeout. What is refused is written down in the race directory; the parts of a refused
     merged submission are sent in its place, and their results come after those asked for.
     """
-    results = _submit_once(race, numbers, transport, options)
+    results = _call_sbatch(race, numbers, transport, options)
     for _ in range(_ATTEMPTS - 1):
-        results |= _adopt(race, _doubtful(results), transport)
-        if not _doubtful(results):
+        results |= _adopt(race, _with(results, SubmitOutcome.UNKNOWN), transport)
+        if not _with(results, SubmitOutcome.UNKNOWN):
             break
-        sleep(patience(race))
-        results |= _adopt(race, _doubtful(results), transport)
-        again = _submit_once(race, doubtful := _doubtful(results), transport, options)
+        sleep(confirmation_limit_s(race))
+        results |= _adopt(race, _with(results, SubmitOutcome.UNKNOWN), transport)
+        again = _call_sbatch(race, _with(results, SubmitOutcome.UNKNOWN), transport, options)
         # It may be refused because of the first, which was taken and unheard of until now.
-        results |= again | _adopt(race, [n for n in doubtful if _is_refused(again[n])], transport)
-    instead = _note_refused(race, results.values(), transport)
-    parts = submit(race, instead, transport, options=options, sleep=sleep) if instead else ()
-    return (*(results[number] for number in numbers), *parts)
+        results |= again | _adopt(race, _with(again, SubmitOutcome.REFUSED), transport)
+    parts = _note_refused(race, results.values(), transport)
+    of_parts = submit(race, parts, transport, options=options, sleep=sleep) if parts else ()
+    return (*(results[number] for number in numbers), *of_parts)
 
 
-def send(
+def submit_once(
     race: Race, numbers: Sequence[int], transport: Transport, *, options: Sequence[str] = ()
 ) -> tuple[SubmitResult, ...]:
-    """Submit once and wait for nothing: what stays in doubt is settled by a later look."""
-    results = _submit_once(race, numbers, transport, options)
-    instead = _note_refused(race, results.values(), transport)
-    parts = send(race, instead, transport, options=options) if instead else ()
-    return (*(results[number] for number in numbers), *parts)
+    """Submit without waiting: what stays unconfirmed is left to a later command."""
+    results = _call_sbatch(race, numbers, transport, options)
+    parts = _note_refused(race, results.values(), transport)
+    of_parts = submit_once(race, parts, transport, options=options) if parts else ()
+    return (*(results[number] for number in numbers), *of_parts)
 
 
-def _is_refused(result: SubmitResult) -> bool:
-    return result.outcome is SubmitOutcome.REFUSED
-
-
-def _doubtful(results: Mapping[int, SubmitResult]) -> list[int]:
-    return [number for number, result in results.items() if result.outcome is SubmitOutcome.UNKNOWN]
+def _with(results: Mapping[int, SubmitResult], outcome: SubmitOutcome) -> list[int]:
+    return [number for number, result in results.items() if result.outcome is outcome]
 
 
 def _note_refused(race: Race, results: Iterable[SubmitResult], transport: Transport) -> list[int]:
-    """Write down what Slurm refused; number the parts to be sent in its place."""
+    """Write down what Slurm refused; return the parts to be sent in its place."""
     parts: list[int] = []
     for result in results:
         if result.outcome is SubmitOutcome.REFUSED:
@@ -162,9 +158,10 @@ def _note_refused(race: Race, results: Iterable[SubmitResult], transport: Transp
     return parts
 
 
-def _submit_once(
+def _call_sbatch(
     race: Race, numbers: Sequence[int], transport: Transport, options: Sequence[str]
 ) -> dict[int, SubmitResult]:
+    """Run sbatch for each submission, and read what the shell prints of each."""
     if not numbers:
         return {}
     mark = new_sentinel()
@@ -176,57 +173,57 @@ def _submit_once(
         "RV_PARALLEL": str(PARALLEL),
     }
     head = "".join(f"{name}={shell(value)}\n" for name, value in settings.items())
-    patience = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
-    completed = transport.run(head + _SUBMIT, timeout=patience)
-    results = {number: _silent(number, completed.stderr) for number in numbers}
+    timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
+    completed = transport.run(head + _SUBMIT, timeout=timeout_s)
+    silent = last_line(completed.stderr) or "no answer from sbatch"
+    results = {
+        number: SubmitResult(number=number, outcome=SubmitOutcome.UNKNOWN, text=silent)
+        for number in numbers
+    }
     for line in completed.stdout.splitlines():
-        result = _fate(line, mark)
+        result = _read_result(line, mark)
         if result is not None and result.number in results:
             results[result.number] = result
     return results
 
 
-def _silent(number: int, stderr: str) -> SubmitResult:
-    return SubmitResult(
-        number=number,
-        outcome=SubmitOutcome.UNKNOWN,
-        text=last_line(stderr) or "no answer from sbatch",
-    )
-
-
-def _fate(line: str, mark: str) -> SubmitResult | None:
+def _read_result(line: str, mark: str) -> SubmitResult | None:
+    """Read a line `MARK NUMBER WHAT DETAIL` of the shell above; None for any other line."""
     fields = line.split(" ", 3)
     if len(fields) < 3 or fields[0] != mark or not fields[1].isdigit():
         return None
-    number, what, detail = fields[1], fields[2], "".join(fields[3:])
+    number, what, detail = int(fields[1]), fields[2], "".join(fields[3:])
     if what == "unsent":
-        return SubmitResult(number=int(number), outcome=SubmitOutcome.UNSENT, text=detail)
+        return SubmitResult(number=number, outcome=SubmitOutcome.UNSENT, text=detail)
     if what == "id" and detail.isdigit():
-        return SubmitResult(number=int(number), outcome=SubmitOutcome.ACCEPTED, job_id=int(detail))
+        return SubmitResult(number=number, outcome=SubmitOutcome.ACCEPTED, job_id=int(detail))
     if what == "skip":
-        return SubmitResult(number=int(number), outcome=SubmitOutcome.SKIPPED)
-    code, _, words = detail.partition(" ")
-    text = _slurm_words(words) or f"sbatch ended with code {code}"
-    # Slurm's own last words tell; those of a banner or a plugin may be of anything.
-    doubtful = (
-        code in _NO_FATE or not words.strip() or _IN_DOUBT.search(words.rpartition(_FAILED)[2])
-    )
-    return SubmitResult(
-        number=int(number),
-        outcome=SubmitOutcome.UNKNOWN if doubtful else SubmitOutcome.REFUSED,
-        text=text,
-    )
+        return SubmitResult(number=number, outcome=SubmitOutcome.SKIPPED)
+    code, _, message = detail.partition(" ")
+    text = _slurm_message(message) or f"sbatch ended with code {code}"
+    return SubmitResult(number=number, outcome=_outcome_of_failure(code, message), text=text)
 
 
-def _slurm_words(text: str) -> str:
-    """All that sbatch complains of, and what a site's plugin says, without sbatch's prefixes."""
+def _outcome_of_failure(code: str, message: str) -> SubmitOutcome:
+    """Return REFUSED where Slurm itself said no, else UNKNOWN.
+
+    Slurm's own last message decides; that of a banner or a plugin may be about anything.
+    """
+    if code in _KILLED or not message.strip():
+        return SubmitOutcome.UNKNOWN
+    own_message = message.rpartition(_FAILED)[2]
+    return SubmitOutcome.UNKNOWN if _UNCONFIRMED.search(own_message) else SubmitOutcome.REFUSED
+
+
+def _slurm_message(text: str) -> str:
+    """Return all that sbatch complains of, and what a site's plugin says, without its prefixes."""
     banner, *complaints = _COMPLAINT.split(text)
     parts = [part.strip().removeprefix(_FAILED) for part in complaints or [banner]]
     return last_line(": ".join(part for part in parts if part))
 
 
 def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int, SubmitResult]:
-    """Look the doubtful ones up by name; what is found was accepted all the same."""
+    """Look unconfirmed submissions up by name; what is there was accepted all the same."""
     if not numbers:
         return {}
     names = {race.name_of(number): number for number in numbers}
@@ -236,12 +233,12 @@ def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int
         completed = transport.run(find_by_name_script(names, sentinel), timeout=30)
         return parse_queue(completed.stdout, sentinel)
 
-    found = [record for record in ask_again(look_up) or () if record.name in names]
-    adopted = {names[record.name]: record.job_id for record in found}
-    note_ids(race, adopted, transport)
+    records = [record for record in ask_again(look_up) or () if record.name in names]
+    ids = {names[record.name]: record.job_id for record in records}
+    note_ids(race, ids, transport)
     return {
         number: SubmitResult(number=number, outcome=SubmitOutcome.ACCEPTED, job_id=job_id)
-        for number, job_id in adopted.items()
+        for number, job_id in ids.items()
     }
 
 

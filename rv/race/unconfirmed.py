@@ -1,8 +1,8 @@
 """Submissions that were sent but not acknowledged, or acknowledged and then lost by Slurm.
 
-The mark `jobs/N.sent` is written before sbatch is called, so that a client which dies inside it
-leaves the question behind. Any rv command answers it: a job of that name is adopted, and where
-there is none the submission goes out again once Slurm must have dealt with the first.
+The state file `jobs/N.sent` is written before sbatch is called, so that a client that dies inside
+sbatch leaves a trace. Any rv command resolves it: it adopts a job of that name, and where there is
+none it sends the submission again, once Slurm must have dealt with the first.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from rv.models.job import JobRecord, is_live
 from rv.models.race import NEXT, Race, StateFiles
 
 KEPT_S: Final = 86400.0
-"""How long a submission in doubt is worth sending again; its user has given the race up by then."""
+"""How long an unconfirmed submission is worth sending again: after a day nobody waits for it."""
 
 _MOST_TIMES: Final = 5
 
@@ -20,40 +20,41 @@ _MOST_TIMES: Final = 5
 def unconfirmed(
     race: Race, files: StateFiles, records: Sequence[JobRecord] = ()
 ) -> tuple[int, ...]:
-    """Number the submissions that were sent and not heard of since, nor seen in `records`.
+    """Return submissions that were sent but not acknowledged, and that no record is of.
 
-    The next segment of a chain is none: the chain itself knows whether one comes.
+    The next segment of a chain never counts: the chain itself knows whether one comes.
     """
-    seen = {record.name for record in records}
-    heard = {number for number, _ in (*files.job_ids, *files.refused, *files.exhausted)}
-    heard |= {*files.again, files.claim.submission if files.claim else NEXT}
-    return tuple(
-        n for n, _ in files.sent if n not in heard | {NEXT} and race.name_of(n) not in seen | {""}
-    )
+    acknowledged = {number for number, _ in (*files.job_ids, *files.refused, *files.exhausted)}
+    acknowledged |= {*files.again, NEXT}
+    if files.claim:
+        acknowledged.add(files.claim.submission)
+    recorded = {record.name for record in records} | {""}
+    sent = (number for number, _ in files.sent if number not in acknowledged)
+    return tuple(number for number in sent if race.name_of(number) not in recorded)
 
 
-def patience(race: Race) -> float:
-    """Seconds after which Slurm must have dealt with a message: twice the controller's timeout."""
+def confirmation_limit_s(race: Race) -> float:
+    """Return the seconds by which Slurm has dealt with a message: twice its MessageTimeout."""
     return 2 * race.message_timeout.total_seconds()
 
 
-def age(files: StateFiles, number: int, now: float) -> float:
-    """Seconds since a submission was sent, or since it was first looked for in vain.
+def unconfirmed_for_s(files: StateFiles, number: int, now_s: float) -> float:
+    """Return the seconds since a submission was sent, or since it was first looked for in vain.
 
-    The submitting machine's clock may be ahead of ours: then only the second is known.
+    The submitting machine's clock may be ahead of this one: then only the second is known.
     """
     moments = (dict(files.sent).get(number), dict(files.absent_since).get(number))
-    return next((now - at for at in moments if at is not None and at <= now), 0.0)
+    return next((now_s - at for at in moments if at is not None and at <= now_s), 0.0)
 
 
 def to_resend(
-    race: Race, files: StateFiles, records: Sequence[JobRecord], now: float
+    race: Race, files: StateFiles, records: Sequence[JobRecord], now_s: float
 ) -> tuple[int, ...]:
-    """Number the submissions in doubt that Slurm does not have, and that are to be sent again."""
+    """Return the unconfirmed submissions that Slurm does not have and that are to be sent again."""
     return tuple(
         number
         for number in unconfirmed(race, files, records)
-        if patience(race) < age(files, number, now) < KEPT_S
+        if confirmation_limit_s(race) < unconfirmed_for_s(files, number, now_s) < KEPT_S
     )
 
 
@@ -61,37 +62,50 @@ def forgotten(
     race: Race,
     files: StateFiles,
     records: Sequence[JobRecord],
-    now: float,
+    now_s: float,
     *,
     accounting_answered: bool,
     recycled: frozenset[int] = frozenset(),
 ) -> tuple[int, ...]:
-    """Number the jobs that Slurm took, never ended, and does not know any more.
+    """Return submissions that Slurm took, never ended, and does not know any more.
 
     A controller that dies soon after taking a job has not saved it, and gives its id to another.
-    Evidence is an id that another job bears now (`recycled`), or accounting that answers
-    (`accounting_answered`) and knows of no end.
+    Proof is an id that another job bears now (`recycled`), or accounting that answers and knows of
+    no end.
     """
     if files.claim or files.stopped:
         return ()
-    over = {r.name for r in records if r.state.is_terminal}
-    there = {r.name for r in records if is_live(r.state) and r.source != "sacct"}
-    spent = {number for number, _ in files.exhausted} | set(files.again)
-    found = []
-    for number, ids in files.job_ids:
-        name = race.name_of(number)
-        since = dict(files.absent_since).get(number, now)
-        is_gone = now - since > patience(race) and name not in over | there
-        is_proven = accounting_answered or not recycled.isdisjoint(ids)
-        if name and number not in spent and is_gone and is_proven and len(ids) < _MOST_TIMES:
-            found.append(number)
-    return tuple(number for number in found if number != NEXT)
+    rejected = {number for number, _ in files.exhausted} | {*files.again, NEXT}
+    return tuple(
+        number
+        for number, ids in files.job_ids
+        if number not in rejected
+        and len(ids) < _MOST_TIMES
+        and (accounting_answered or not recycled.isdisjoint(ids))
+        and _is_missing(race, files, records, number, now_s)
+    )
 
 
-def unconfirmed_text(files: StateFiles, numbers: Sequence[int], now: float) -> str:
-    """Say what is in doubt, "" where nothing is."""
+def _is_missing(
+    race: Race, files: StateFiles, records: Sequence[JobRecord], number: int, now_s: float
+) -> bool:
+    """Return whether a job has been absent for long, with neither an end nor a place in Slurm."""
+    name = race.name_of(number)
+    absent_s = now_s - dict(files.absent_since).get(number, now_s)
+    if not name or absent_s <= confirmation_limit_s(race):
+        return False
+    return not any(_proves_existence(record) for record in records if record.name == name)
+
+
+def _proves_existence(record: JobRecord) -> bool:
+    """Return whether a job ended, or is alive by another source than accounting, which lags."""
+    return record.state.is_terminal or (is_live(record.state) and record.source != "sacct")
+
+
+def unconfirmed_text(files: StateFiles, numbers: Sequence[int], now_s: float) -> str:
+    """Say which submissions are unconfirmed and since when, "" for none."""
     return "; ".join(
-        f"job {number} is in doubt: it was sent {round(age(files, number, now))} s ago and no"
-        " answer was heard"
+        f"job {number} is unconfirmed: it was sent {round(unconfirmed_for_s(files, number, now_s))}"
+        " s ago and no answer was heard"
         for number in numbers
     )

@@ -1,4 +1,4 @@
-"""The settled state of a race, written into its directory so that nobody has to ask again."""
+"""The file `verdict.json`: the state of a race that cannot change any more."""
 
 import json
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _LATEST_S: Final = 86400.0
 
 
 def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
-    """Keep a state that cannot change any more."""
+    """Write down a state that cannot change any more."""
     status = snapshot.status
     if not _is_final(snapshot):
         return
@@ -36,56 +36,56 @@ def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
 
 
 def _is_final(snapshot: RaceSnapshot) -> bool:
-    """Whether a race is over, none of its jobs is left, and no source may yet say more."""
+    """Return whether a race is over, has no job left, and no source may yet say more."""
     status = snapshot.status
     if not status.state.is_over or live_records(snapshot) or awaits_code(status, snapshot.records):
         return False
     if status.state is not RaceState.ENDED or not status.claim:
         return True
     # Of a winner with an unknown end accounting may hear later; a day is enough.
-    is_told = snapshot.accounting_answered and not any(
+    accounting_knows = snapshot.accounting_answered and not any(
         is_live(record.state) for record in snapshot.records
     )
     absent = [at for _, at in snapshot.files.absent_since]
-    return is_told or snapshot.now - max(absent, default=snapshot.now) > _LATEST_S
+    return accounting_knows or snapshot.now_s - max(absent, default=snapshot.now_s) > _LATEST_S
 
 
 def is_settled(directory: str, transport: Transport) -> bool:
-    """Whether a verdict is kept there, whatever it says."""
+    """Return whether a verdict is kept there, whatever it says."""
     return transport.read(f"{directory}/{_FILE}", limit=1) is not None
 
 
 def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
-    """Read a settled state back; None where there is none, or where the winner spoke up since.
+    """Read a settled state back; None where there is none, or where the exit file came since.
 
     A node that was only out of touch may still bring the exit file, which beats LOST and ENDED.
     """
     text = transport.read(f"{race.directory}/{_FILE}")
     if text is None:
         return None
-    kept = _read(text)
-    if kept is None:
+    verdict = _read(text)
+    if verdict is None:
         return None
     files = load_state_files(race, transport)
-    if kept.state in (RaceState.LOST, RaceState.ENDED) and files.ended is not None:
+    if verdict.state in (RaceState.LOST, RaceState.ENDED) and files.ended is not None:
         return None
     return RaceStatus(
         race=race,
-        state=kept.state,
+        state=verdict.state,
         claim=files.claim,
-        exit_code=kept.exit_code,
-        started_at=kept.started_at,
-        ended_at=kept.ended_at,
-        why=kept.why,
-        warnings=kept.warnings,
+        exit_code=verdict.exit_code,
+        started_at=verdict.started_at,
+        ended_at=verdict.ended_at,
+        why=verdict.why,
+        warnings=verdict.warnings,
         segments=files.segments,
-        saved_at=kept.saved_at,
-        jobs=tuple(_job(race, files, *fields) for fields in kept.jobs),
+        saved_at=verdict.saved_at,
+        jobs=tuple(_job(race, files, *fields) for fields in verdict.jobs),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Kept:
+class _Verdict:
     """What the file holds: `RaceStatus` without what the race's own record and files say."""
 
     state: RaceState
@@ -98,12 +98,16 @@ class _Kept:
     jobs: tuple[tuple[int, int, JobState, str, str], ...]
 
 
-def _read(text: bytes) -> _Kept | None:
+def _read(text: bytes) -> _Verdict | None:
     try:
-        kept = build(_Kept, json.loads(text))
+        verdict = build(_Verdict, json.loads(text))
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    return kept if all(map(is_moment, (kept.started_at, kept.ended_at, kept.saved_at))) else None
+    return (
+        verdict
+        if all(map(is_moment, (verdict.started_at, verdict.ended_at, verdict.saved_at)))
+        else None
+    )
 
 
 def _job(

@@ -1,4 +1,4 @@
-"""Watch one race until it is over: the claim within a second, the queue seldom, both cheaply."""
+"""Watch one race until it is over: its directory every second, the queue seldom."""
 
 import random
 import time
@@ -13,10 +13,10 @@ from rv.race.directory import load_state_files
 from rv.race.observe import RaceSnapshot, observe
 from rv.race.output import Chunk, OutputReader
 from rv.race.queue import Queue
-from rv.race.recover import advance, unsent
+from rv.race.recover import recover, unsent
 from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve
-from rv.race.submit import SubmitOutcome, SubmitResult, send
+from rv.race.submit import SubmitOutcome, SubmitResult, submit_once
 
 _FIRST_ASK_S: Final = 3.0
 _LAST_ASK_S: Final = 60.0
@@ -25,10 +25,10 @@ _GROWTH: Final = 1.3
 _TICK_S: Final = 1.0
 _QUICK_TICK_S: Final = 0.1
 _QUICK_FOR_S: Final = 10.0
-_WIDENING_S: Final = 2.0
-_LAST_WIDENING_S: Final = 30.0
-_LAST_WORD_TRIES: Final = 20
-_LAST_WORD_S: Final = 0.5
+_NEXT_WAVE_S: Final = 2.0
+_LONGEST_WAVE_S: Final = 30.0
+_LAST_STATE_TRIES: Final = 20
+_LAST_STATE_S: Final = 0.5
 _SHARED_S: Final = 10.0
 
 
@@ -66,23 +66,23 @@ class Watch:
     node: int | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
-    _began: float = 0.0
-    _next_ask: float = 0.0
-    _asked: float = 0.0
-    _pace: float = _FIRST_ASK_S
+    _began_s: float = 0.0
+    _next_ask_s: float = 0.0
+    _asked_s: float = 0.0
+    _pace_s: float = _FIRST_ASK_S
     _records: tuple[JobRecord, ...] = ()
-    _unfit_nodes: int = 0
-    _next_widening: float = 0.0
-    _widening: float = _WIDENING_S
+    _warnings: int = 0
+    _next_wave_s: float = 0.0
+    _wave_pause_s: float = _NEXT_WAVE_S
 
     def run(self) -> RaceStatus:
         """Watch until the race is over (or claimed) and return what it came to.
 
         Raises `WaitTimedOut` when nothing has started by `wait_timeout`.
         """
-        self._began = self.clock()
-        self._next_ask = self._began + _FIRST_ASK_S
-        self._asked = self._began
+        self._began_s = self.clock()
+        self._next_ask_s = self._began_s + _FIRST_ASK_S
+        self._asked_s = self._began_s
         reader = OutputReader(self.race, self.queue.transport, self.node)
         while True:
             status = self._look()
@@ -99,7 +99,7 @@ class Watch:
             self.sleep(self._tick())
 
     def _tick(self) -> float:
-        return _QUICK_TICK_S if self.clock() - self._began < _QUICK_FOR_S else _TICK_S
+        return _QUICK_TICK_S if self.clock() - self._began_s < _QUICK_FOR_S else _TICK_S
 
     def _stream(self, reader: OutputReader) -> None:
         while chunks := reader.read():
@@ -107,22 +107,24 @@ class Watch:
                 self.sink.output(chunk)
 
     def _look(self) -> RaceStatus:
-        """A cheap look at the directory; a full one when the queue is due."""
-        now = self.clock()
-        if now < self._next_ask:
+        """Look at the directory only, or at all sources when the queue is due."""
+        now_s = self.clock()
+        if now_s < self._next_ask_s:
             files = load_state_files(self.race, self.queue.transport)
-            if files.deleted:  # now only Slurm can tell
+            if files.deleted:  # now only Slurm knows more
                 self._ask_soon()
-            return resolve(self.race, files, Sources(records=self._records, now=now))
-        return self._tend(self._ask(now))
+            return resolve(self.race, files, Sources(records=self._records, now_s=now_s))
+        return self._recover(self._ask(now_s))
 
-    def _tend(self, snapshot: RaceSnapshot) -> RaceStatus:
-        """Do for the race what it needs; one that was just given new jobs is not over."""
+    def _recover(self, snapshot: RaceSnapshot) -> RaceStatus:
+        """Do what the race needs; one whose jobs were just submitted again is not over."""
         refused = {number for number, _ in snapshot.files.refused}
-        tried = advance(snapshot, self.queue.transport)
+        sent = recover(snapshot, self.queue.transport)
         # What is refused time and again is no news, and no reason to ask again soon.
         results = [
-            f for f in tried if f.outcome is not SubmitOutcome.REFUSED or f.number not in refused
+            result
+            for result in sent
+            if result.outcome is not SubmitOutcome.REFUSED or result.number not in refused
         ]
         if not results:
             return snapshot.status
@@ -131,22 +133,22 @@ class Watch:
         return replace(snapshot.status, state=RaceState.PENDING, why="other jobs were sent")
 
     def _ask_soon(self) -> None:
-        self._pace = _FIRST_ASK_S
-        self._next_ask = min(self._next_ask, self.clock() + _FIRST_ASK_S)
+        self._pace_s = _FIRST_ASK_S
+        self._next_ask_s = min(self._next_ask_s, self.clock() + _FIRST_ASK_S)
 
-    def _ask(self, now: float) -> RaceSnapshot:
-        """Ask again; what another client has heard since, just now, serves too."""
-        return self._observe(now, timedelta(seconds=min(now - self._asked, _SHARED_S)))
+    def _ask(self, now_s: float) -> RaceSnapshot:
+        """Ask again; an answer that another client got just now serves too."""
+        return self._observe(now_s, timedelta(seconds=min(now_s - self._asked_s, _SHARED_S)))
 
     def _ask_now(self) -> RaceSnapshot:
         return self._observe(self.clock(), timedelta(0))
 
-    def _observe(self, now: float, max_age: timedelta) -> RaceSnapshot:
+    def _observe(self, now_s: float, max_age: timedelta) -> RaceSnapshot:
         records = self.queue.records(max_age)
-        self._asked = self.clock()
-        (snapshot,) = observe([self.race], self.queue.transport, records, now)
+        self._asked_s = self.clock()
+        (snapshot,) = observe([self.race], self.queue.transport, records, now_s)
         self._records = snapshot.records
-        self._next_ask = now + self._pause(snapshot.status) * random.uniform(0.9, 1.1)  # noqa: S311
+        self._next_ask_s = now_s + self._pause(snapshot.status) * random.uniform(0.9, 1.1)  # noqa: S311
         return snapshot
 
     def _pause(self, status: RaceStatus) -> float:
@@ -156,62 +158,62 @@ class Watch:
         it is asked as soon, at first, as for a job that waits.
         """
         if status.claim and not status.why:
-            self._pace = _FIRST_ASK_S
+            self._pace_s = _FIRST_ASK_S
             return random.uniform(*_RUNNING_ASK_S)  # noqa: S311 - spreads load only
-        self._pace = min(self._pace * _GROWTH, _LAST_ASK_S)
-        return self._pace
+        self._pace_s = min(self._pace_s * _GROWTH, _LAST_ASK_S)
+        return self._pace_s
 
     def _settle(self, status: RaceStatus) -> RaceStatus | None:
-        """Ask once more: Slurm's word for the end, and whether a late sibling is left to cancel.
+        """Ask once more how it ended, and whether a late job is left to cancel.
 
-        None where the race goes on after all, such as with strategies that nobody had tried yet.
+        None where the race goes on after all, such as with strategies that were not sent yet.
         """
         snapshot = self._ask_now()
-        for _ in range(_LAST_WORD_TRIES):
-            if not _awaits_word(snapshot):
+        for _ in range(_LAST_STATE_TRIES):
+            if not _awaits_slurm(snapshot):
                 break
-            self.sleep(_LAST_WORD_S)
+            self.sleep(_LAST_STATE_S)
             snapshot = self._ask_now()
         if not snapshot.reachable:
             return status
-        settled = self._tend(snapshot)
+        settled = self._recover(snapshot)
         if settled.state.is_over:
             return settled
         self._ask_soon()
         return None
 
     def _while_unclaimed(self, status: RaceStatus) -> None:
-        waited = self.clock() - self._began
+        waited = self.clock() - self._began_s
         if self.wait_timeout and waited > self.wait_timeout.total_seconds():
             raise WaitTimedOut
-        unfit = bool(status.warnings) or self._all_refused(status)
-        is_time = waited > self.widen_after.total_seconds() or unfit
-        if self.waves and is_time and self.clock() >= self._next_widening:
-            self._widen()
-            self._next_widening = self.clock() + self._widening
-        if len(status.warnings) != self._unfit_nodes:
-            # A job has just given a node up and may need its hold lifted.
-            self._unfit_nodes = len(status.warnings)
+        is_stuck = bool(status.warnings) or self._all_refused(status)
+        is_time = waited > self.widen_after.total_seconds() or is_stuck
+        if self.waves and is_time and self.clock() >= self._next_wave_s:
+            self._submit_next_wave()
+            self._next_wave_s = self.clock() + self._wave_pause_s
+        if len(status.warnings) != self._warnings:
+            # A job has just left a rejected node and may need its hold lifted.
+            self._warnings = len(status.warnings)
             self._ask_soon()
 
     def _all_refused(self, status: RaceStatus) -> bool:
-        tried = [job for job in status.jobs if job.job_id or job.state is not JobState.UNKNOWN]
-        return bool(tried) and all(job.state is JobState.LAUNCH_FAILED for job in tried)
+        sent = [job for job in status.jobs if job.job_id or job.state is not JobState.UNKNOWN]
+        return bool(sent) and all(job.state is JobState.LAUNCH_FAILED for job in sent)
 
-    def _widen(self) -> None:
+    def _submit_next_wave(self) -> None:
         """Send the next wave, unless the first job starts: its node may take minutes to boot."""
         snapshot = self._ask(self.clock())
         if snapshot.status.claim or any(job.state in _STARTING for job in snapshot.status.jobs):
-            self._widening = min(2 * self._widening, _LAST_WIDENING_S)
+            self._wave_pause_s = min(2 * self._wave_pause_s, _LONGEST_WAVE_S)
             return
-        self._widening = _WIDENING_S
+        self._wave_pause_s = _NEXT_WAVE_S
         left = unsent(self.race, snapshot.files)
         if wave := [number for number in self.waves.pop(0) if number in left]:
-            self.sink.submitted(send(self.race, wave, self.queue.transport))
+            self.sink.submitted(submit_once(self.race, wave, self.queue.transport))
 
 
-def _awaits_word(snapshot: RaceSnapshot) -> bool:
-    """Whether Slurm's last word is on its way: why it sent a signal, or how a killed job ended."""
+def _awaits_slurm(snapshot: RaceSnapshot) -> bool:
+    """Return whether Slurm is yet to say why it sent a signal, or how a killed job ended."""
     claim, ended = snapshot.files.claim, snapshot.files.ended
     if snapshot.reachable and awaits_code(snapshot.status, snapshot.records):
         return True

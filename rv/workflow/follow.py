@@ -14,7 +14,7 @@ from rv.models.quantities import short_duration
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.site import Site
 from rv.race.directory import load_race, load_state_files
-from rv.race.waiting import NODE_FAILURES
+from rv.race.sources import NODE_FAILURES
 from rv.race.watch import Sink, WaitTimedOut
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster

@@ -76,7 +76,7 @@ def prepare(
         slurm_path=cluster.slurm_path,
         environment=environment,
         config=snapshot.config,
-        now=now_s,
+        now_s=now_s,
         retry_of=retry_of,
     )
     return Launch(

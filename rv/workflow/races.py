@@ -10,10 +10,10 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.race.cancel import CancelResult, cancel_late_jobs, leftover_jobs, stop
+from rv.race.cancel import CancelResult, cancel_late_jobs, cancel_races, leftover_jobs
 from rv.race.directory import load_race, load_races, load_state_files
 from rv.race.observe import RaceSnapshot, observe
-from rv.race.recover import advance, cancel_jobs_of_deleted_races
+from rv.race.recover import cancel_jobs_of_deleted_races, recover
 from rv.race.sources import is_active
 from rv.race.submit import SubmitOutcome
 from rv.race.verdict_file import is_settled, load_verdict
@@ -93,7 +93,7 @@ def look_at(race: Race, cluster: Cluster, now_s: float) -> tuple[RaceStatus, tup
 def _advance(snapshots: Sequence[RaceSnapshot], cluster: Cluster) -> None:
     """Do what each race needs now."""
     for snapshot in snapshots:
-        results = advance(snapshot, cluster.transport)
+        results = recover(snapshot, cluster.transport)
         if any(result.outcome is SubmitOutcome.UNKNOWN for result in results):
             break  # Slurm takes nothing now, and each try is a long wait: the next command goes on
     if any(map(leftover_jobs, snapshots)):
@@ -197,7 +197,7 @@ def open_races(cluster: Cluster) -> tuple[Race, ...]:
 
 def stop_races(races: Sequence[Race], cluster: Cluster) -> tuple[CancelResult, ...]:
     """Cancel races whole, submissions whose ids were never learned included."""
-    results = stop(races, cluster.transport) if races else ()
+    results = cancel_races(races, cluster.transport) if races else ()
     cluster.cache.forget()
     return results
 

@@ -16,7 +16,7 @@ from rv.models.command import Command
 from rv.models.plan import Plan, Submission
 from rv.models.race import Race
 from rv.models.request import Request
-from rv.race.cancel import stop
+from rv.race.cancel import cancel_races
 from rv.race.stage import script_context, stage
 from rv.race.submit import submit
 from rv.workflow.cluster import Cluster
@@ -62,7 +62,7 @@ def main() -> None:
             races.append(stage_jobs(target))
             for name, value in alternate({"rv": ours, "xargs": xargs}, 1).items():
                 seconds[name].append(value)
-            stop(races[-1], target.transport)
+            cancel_races([races[-1]], target.transport)
         ours_s, xargs_s = (sorted(seconds[name])[4] for name in ("rv", "xargs"))
         print(
             f"submit: {JOBS} jobs: rv {ours_s * 1000:.0f} ms, xargs -P 8 {xargs_s * 1000:.0f} ms,",

@@ -105,7 +105,7 @@ def test_inside_sbatch_before_slurm_heard_of_it(world: World, seed: int, whole: 
     race = world.race()
     assert race["state"] in ("STAGED", "PENDING", "RUNNING", "COMPLETED")
     if whole:
-        assert "job 1 is in doubt" in race["why"]
+        assert "job 1 is unconfirmed" in race["why"]
         eventually(lambda: world.race() and world.known_jobs())
     eventually(world.known_jobs)
     assert check_the_end(world)

@@ -44,7 +44,7 @@ def test_a_job_whose_answer_was_lost_is_adopted_at_once(world: World) -> None:
     (name,) = names_of(world)
     race = world.race()
     assert race["state"] == "PENDING"
-    assert "in doubt" not in race["why"]
+    assert "unconfirmed" not in race["why"]
     (id_file,) = world.race_dir().glob("jobs/*.id")
     assert id_file.read_text().split() == [str(race["jobs"][0]["job_id"])]
     assert world.calls("sbatch") == 1
@@ -77,7 +77,7 @@ def test_the_next_race_settles_the_doubt_of_the_last(world: World) -> None:
     assert not names_of(world)
     race = world.race()
     assert race["state"] == "STAGED"
-    assert "job 1 is in doubt: it was sent " in race["why"]
+    assert "job 1 is unconfirmed: it was sent " in race["why"]
     assert [job["job_id"] for job in race["jobs"]] == [None]
 
     def another() -> bool:

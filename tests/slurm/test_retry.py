@@ -91,7 +91,7 @@ def ended(state: RaceState, *words: str, claimed: bool = False) -> RaceStatus:
     rows = [record(word, n, nodes=f"a{n}") for n, word in enumerate(words, 1)]
     files = WON if claimed else SENT
     status = resolve(
-        RACE, files, Sources(records=rows, now=CLAIM.started_at + 9, queue_answered=True)
+        RACE, files, Sources(records=rows, now_s=CLAIM.started_at + 9, queue_answered=True)
     )
     assert status.state is state
     return status

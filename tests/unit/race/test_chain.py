@@ -33,7 +33,7 @@ def chained(claim=FIRST, *ends, **changes):
 
 def state(files, *records):
     """Decide."""
-    return resolve(CHAINED, files, Sources(records=records, now=T0 + 500, queue_answered=True))
+    return resolve(CHAINED, files, Sources(records=records, now_s=T0 + 500, queue_answered=True))
 
 
 def after(word, **changes):

@@ -6,7 +6,7 @@ from datetime import timedelta
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, Entry, Race, StateFiles
 from rv.race.directory import read_record, read_state_files, record_text
-from rv.race.recover import _owed, unsent
+from rv.race.recover import due_submissions, unsent
 from rv.race.sources import Sources
 from rv.race.status import resolve
 from rv.race.watch import Watch
@@ -61,8 +61,8 @@ def owed(*states, reason="", **files):
     seen = StateFiles(
         **({"job_ids": tuple((n, (6 + n,)) for n in range(1, len(states) + 1))} | files)
     )
-    sources = Sources(records=records, now=1010.0, queue_answered=True)
-    return _owed(resolve(RACE, seen, sources), seen)
+    sources = Sources(records=records, now_s=1010.0, queue_answered=True)
+    return due_submissions(resolve(RACE, seen, sources), seen)
 
 
 def test_parts_of_a_job_that_broke_are_sent_at_once():
@@ -85,7 +85,7 @@ def test_parts_of_a_job_that_slurm_holds_after_a_failed_launch_are_sent():
     assert owed(JobState.PENDING, JobState.PENDING, reason="JobHeldUser") == ()
 
 
-def test_parts_that_a_killed_client_still_owed_are_sent():
+def test_parts_that_a_killed_client_stilldue_submissions_are_sent():
     """It wrote the refusal down and died: the next rv command goes on, the later wave waits."""
     assert owed(refused=((1, "no"),)) == (3, 4)
     assert owed(JobState.PENDING, job_ids=((2, (8,)),), refused=((1, "no"),)) == (3, 4)
@@ -94,11 +94,11 @@ def test_parts_that_a_killed_client_still_owed_are_sent():
 def test_parts_that_were_taken_hold_the_next_wave_back():
     """The refused one is not all that was tried."""
     seen = StateFiles(refused=((1, "no"),), job_ids=((3, (9,)), (4, (10,))))
-    status = resolve(RACE, seen, Sources(records=(), now=1001.0))
+    status = resolve(RACE, seen, Sources(records=(), now_s=1001.0))
     watch = Watch(race=RACE, queue=None, sink=None)
     assert not watch._all_refused(status)
     everything = StateFiles(refused=((1, "no"), (3, "no"), (4, "no")))
-    assert watch._all_refused(resolve(RACE, everything, Sources(records=(), now=1001.0)))
+    assert watch._all_refused(resolve(RACE, everything, Sources(records=(), now_s=1001.0)))
 
 
 def test_the_next_segment_of_a_chain_has_no_parts():
@@ -111,14 +111,14 @@ def test_the_race_is_refused_when_its_parts_are_too():
     """Until then a part may still be taken."""
     refused = tuple((number, "no") for number in (1, 2, 3))
     files = StateFiles(refused=refused)
-    assert resolve(RACE, files, Sources(records=(), now=1001.0)).state == "STAGED"
+    assert resolve(RACE, files, Sources(records=(), now_s=1001.0)).state == "STAGED"
     files = StateFiles(refused=(*refused, (4, "no")))
-    assert resolve(RACE, files, Sources(records=(), now=1001.0)).state == "REFUSED"
+    assert resolve(RACE, files, Sources(records=(), now_s=1001.0)).state == "REFUSED"
 
 
 def test_the_claim_says_what_the_job_became():
     """The winner's strategy, cost and job are those of the part, wherever a race is shown."""
-    status = resolve(RACE, StateFiles(claim=CLAIM), Sources(records=(), now=1003.0))
+    status = resolve(RACE, StateFiles(claim=CLAIM), Sources(records=(), now_s=1003.0))
     shown = race_document(status)
     assert shown["winner"]["strategy"] == AMPERE
     assert [job.strategy for job in status.jobs] == [

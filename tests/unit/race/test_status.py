@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from rv.models.job import JobRecord, JobState, is_live, job_state
 from rv.models.race import Claim, Ended, Entry, Race, RaceState, StateFiles
+from rv.race.rules import STAGED_GRACE_S
 from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve, unaccounted
 from rv.race.unconfirmed import forgotten, to_resend
-from rv.race.waiting import STAGED_GRACE_S
 
 T0 = 1_000_000.0
 S = RaceState
@@ -179,7 +179,7 @@ TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None
 def test_resolve(
     files: StateFiles, records: list[JobRecord], now: float, state: RaceState, code: int | None
 ) -> None:
-    status = resolve(RACE, files, Sources(records=records, now=now, queue_answered=True))
+    status = resolve(RACE, files, Sources(records=records, now_s=now, queue_answered=True))
     assert (status.state, status.exit_code) == (state, code), status.why
     assert status.why or state in (S.RUNNING, S.COMPLETED, S.PENDING)
     assert len(status.jobs) == 2
@@ -259,7 +259,7 @@ def test_every_verdict_has_its_evidence(
     lost: tuple[int, ...],
 ) -> None:
     """Nothing raises, whatever the mixture; what is over has a reason; UNKNOWN is for silence."""
-    sources = Sources(records=records, now=now, queue_answered=queue_answered, forgotten=lost)
+    sources = Sources(records=records, now_s=now, queue_answered=queue_answered, forgotten=lost)
     status = resolve(RACE, files, sources)
     if status.state.is_over:
         assert evidence_for(status.state, files, records, now), status
@@ -285,7 +285,7 @@ def test_no_clock_of_a_node_decides(
     files: StateFiles, records: list[JobRecord], shift: float
 ) -> None:
     """One that is an hour ahead or behind its cluster changes no state."""
-    sources = Sources(records=records, now=T0 + 60, queue_answered=True)
+    sources = Sources(records=records, now_s=T0 + 60, queue_answered=True)
     claim, end = files.claim, files.ended
     moved = replace(
         files,
@@ -304,7 +304,7 @@ def test_what_holds_a_job_and_how_to_let_it_go() -> None:
         ("launch failed requeued held", "after a failed start"),
     ):
         rows = [record("PENDING", reason=reason), record("PENDING", 2, reason="Resources")]
-        said = resolve(RACE, SENT, Sources(records=rows, now=T0 + 9, queue_answered=True)).why
+        said = resolve(RACE, SENT, Sources(records=rows, now_s=T0 + 9, queue_answered=True)).why
         assert said.startswith("Resources, job 11 is held "), said
         assert who in said
         assert "scontrol release 11" in said
@@ -314,11 +314,11 @@ def test_what_is_in_doubt_is_said_beside_what_waits() -> None:
     """With the submission's number and the time since it was sent."""
     files = asked(2, at=T0 + 2, job_ids=IDS[:1])
     rows = [record("PENDING", reason="Resources")]
-    status = resolve(RACE, files, Sources(records=rows, now=T0 + 9, queue_answered=True))
+    status = resolve(RACE, files, Sources(records=rows, now_s=T0 + 9, queue_answered=True))
     assert status.why == (
-        "Resources, job 2 is in doubt: it was sent 7 s ago and no answer was heard"
+        "Resources, job 2 is unconfirmed: it was sent 7 s ago and no answer was heard"
     )
-    assert [job.reason for job in status.jobs] == ["Resources", "in doubt"]
+    assert [job.reason for job in status.jobs] == ["Resources", "unconfirmed"]
 
 
 def test_a_winner_that_failed_is_asked_for_its_code() -> None:
@@ -327,12 +327,12 @@ def test_a_winner_that_failed_is_asked_for_its_code() -> None:
     assert unaccounted(RACE, WON, [record("FAILED", job_id=99)]) == (1,), "not the winner's record"
     assert unaccounted(RACE, won(ended=ended(1)), [record("FAILED")]) == ()
     failed = resolve(
-        RACE, WON, Sources(records=[record("FAILED")], now=T0 + 9, queue_answered=True)
+        RACE, WON, Sources(records=[record("FAILED")], now_s=T0 + 9, queue_answered=True)
     )
     assert (failed.state, failed.exit_code) == (S.FAILED, None)
     assert awaits_code(failed, [record("FAILED")])
     told = [record("FAILED"), record("FAILED", exit_code=0, signal=9, source="scontrol")]
-    assert not awaits_code(resolve(RACE, WON, Sources(records=told, now=T0 + 9)), told)
+    assert not awaits_code(resolve(RACE, WON, Sources(records=told, now_s=T0 + 9)), told)
 
 
 def test_only_what_still_matters_is_asked_for() -> None:
@@ -348,9 +348,9 @@ def test_only_what_still_matters_is_asked_for() -> None:
 
 def test_a_silent_controller_proves_no_absence():
     """Nothing was heard of the race for an hour, but nobody answered either."""
-    silent = resolve(RACE, StateFiles(), Sources(records=(), now=RACE.submitted_at + 3600))
+    silent = resolve(RACE, StateFiles(), Sources(records=(), now_s=RACE.submitted_at + 3600))
     assert silent.state is RaceState.STAGED
-    heard = Sources(records=(), now=RACE.submitted_at + 3600, queue_answered=True)
+    heard = Sources(records=(), now_s=RACE.submitted_at + 3600, queue_answered=True)
     assert resolve(RACE, StateFiles(), heard).state is RaceState.CANCELLED
 
 
@@ -362,7 +362,7 @@ def test_a_time_out_is_known_before_slurm_has_its_word():
     for ran, state in ((3580, RaceState.TIMEOUT), (1800, RaceState.CANCELLED)):
         ended = Ended(owner=CLAIM.owner, code=143, signal="TERM", ended_at=CLAIM.started_at + ran)
         files = StateFiles(job_ids=IDS, claim=CLAIM, ended=ended)
-        found = resolve(hour, files, Sources(records=[record("COMPLETING")], now=T0))
+        found = resolve(hour, files, Sources(records=[record("COMPLETING")], now_s=T0))
         assert (found.state, found.exit_code) == (state, 143)
 
 

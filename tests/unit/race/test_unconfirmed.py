@@ -10,12 +10,18 @@ from rv.race.directory import read_state_files
 from rv.race.observe import RaceSnapshot
 from rv.race.sources import Sources
 from rv.race.status import resolve
-from rv.race.unconfirmed import age, forgotten, patience, to_resend, unconfirmed
+from rv.race.unconfirmed import (
+    confirmation_limit_s,
+    forgotten,
+    to_resend,
+    unconfirmed,
+    unconfirmed_for_s,
+)
 from rv.race.verdict_file import _is_final
 from rv.transport.patience import BUDGET_S, ask_again
 from tests.unit.race.test_status import CLAIM, IDS, RACE, SENT, T0, WON, asked, ended, record, won
 
-SOON, LATER, LATE = T0 + 5, T0 + patience(RACE) + 1, T0 + 2 * 86400
+SOON, LATER, LATE = T0 + 5, T0 + confirmation_limit_s(RACE) + 1, T0 + 2 * 86400
 
 
 def test_the_mark_of_what_was_sent_is_read() -> None:
@@ -54,8 +60,8 @@ def test_what_is_in_doubt_is_sent_again_when_slurm_must_have_dealt_with_it() -> 
 def test_the_age_of_a_doubt_is_no_matter_of_another_machines_clock() -> None:
     """One that is ahead of ours says nothing; then it counts from our first look in vain."""
     ahead = asked(1, at=T0 + 3600)
-    assert age(ahead, 1, LATER) == 0
-    assert age(replace(ahead, absent_since=((1, T0),)), 1, LATER) == LATER - T0
+    assert unconfirmed_for_s(ahead, 1, LATER) == 0
+    assert unconfirmed_for_s(replace(ahead, absent_since=((1, T0),)), 1, LATER) == LATER - T0
     assert to_resend(RACE, replace(ahead, absent_since=((1, T0),)), [], LATER) == (1,)
 
 
@@ -98,14 +104,14 @@ def seen(
     files: StateFiles, *records: object, accounting_answered: bool, now: float = T0 + 60
 ) -> RaceSnapshot:
     """A look at the race."""
-    sources = Sources(records=records, now=now, queue_answered=True)  # type: ignore[arg-type]
+    sources = Sources(records=records, now_s=now, queue_answered=True)  # type: ignore[arg-type]
     return RaceSnapshot(
         status=resolve(RACE, files, sources),
         files=files,
         records=records,  # type: ignore[arg-type]
         reachable=True,
         accounting_answered=accounting_answered,
-        now=now,
+        now_s=now,
     )
 
 

@@ -56,7 +56,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Shared:
     """A race of which nothing is ever heard, watched for a while."""
     monkeypatch.setattr(watching, "random", Random(0))
     monkeypatch.setattr(watching, "load_state_files", lambda race, transport: StateFiles())
-    monkeypatch.setattr(watching, "advance", lambda seen, transport: ())
+    monkeypatch.setattr(watching, "recover", lambda seen, transport: ())
     return Shared()
 
 
@@ -141,7 +141,7 @@ def test_what_is_refused_again_and_again_is_told_once(
             told.append(results)
 
     no = SubmitResult(number=1, outcome=SubmitOutcome.REFUSED, text="account expired")
-    monkeypatch.setattr(watching, "advance", lambda seen, transport: (no,))
+    monkeypatch.setattr(watching, "recover", lambda seen, transport: (no,))
     pending = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
     files = StateFiles(refused=((1, "account expired"),))
     watch(looks, pending, monkeypatch, files, sink=Listening())

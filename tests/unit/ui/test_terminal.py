@@ -73,7 +73,7 @@ def hostile_race(text: str) -> RaceStatus:
     record = JobRecord(
         job_id=77, name="rv-a-1", state=JobState.FAILED, source="squeue", reason=text, nodes=text
     )
-    return resolve(race, state, Sources(records=(record,), now=9.0))
+    return resolve(race, state, Sources(records=(record,), now_s=9.0))
 
 
 @given(text=EVIL)
