@@ -1,10 +1,11 @@
 """The options that commands share, written once, and the request that they make."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -23,6 +24,8 @@ from rv.models.request import (
 )
 from rv.models.site import Config
 from rv.slurm.hostlist import expand
+
+T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
@@ -184,30 +187,19 @@ class RequestOptions:
 
 def build_request(options: RequestOptions, command: Command | None) -> Request:
     """Read the options as typed. Raises `RvError(USAGE)` for what makes no sense."""
-    if options.single_node and options.multi_node:
-        raise RvError(
-            ErrorKind.USAGE,
-            "--single-node and --multi-node exclude each other",
-            hint="give one of them",
-        )
-    walltime = parse_duration(options.time) if options.time else DEFAULT_WALLTIME
-    if not options.gpu and (options.type or options.vram or options.mig):
-        raise RvError(
-            ErrorKind.USAGE,
-            "--gpu 0 asks for no GPU, and --type, --vram and --mig for a certain one",
-            hint="leave one of them out",
-        )
+    _check_together(options)
+    walltime = _optional(parse_duration, options.time) or DEFAULT_WALLTIME
     return Request(
         gpus=options.gpu,
         types=_words(options.type),
-        min_vram_mib=parse_memory_mib(options.vram) if options.vram else None,
+        min_vram_mib=_optional(parse_memory_mib, options.vram),
         walltime=walltime,
         walltime_given=bool(options.time),
         min_walltime=_min_walltime(options.min_time, walltime),
         checkpoint=options.checkpoint,
         checkpoint_buffer=_buffer(options.checkpoint_buffer),
         checkpoint_signal=options.checkpoint_signal,
-        memory_mib=parse_memory_mib(options.mem) if options.mem else None,
+        memory_mib=_optional(parse_memory_mib, options.mem),
         cpus=options.cpus or None,
         mig=options.mig,
         partitions=_words(options.partition),
@@ -228,14 +220,33 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         fanout=options.fanout,
         max_submissions=_at_least_one(options.max_submissions),
         widen_after=_seconds(options.widen_after),
-        wait_timeout=_seconds(options.wait_timeout) if options.wait_timeout else None,
+        wait_timeout=_optional(_seconds, options.wait_timeout),
         max_cost=_cost(options.max_cost),
         retry=options.retry,
     )
 
 
+def _check_together(options: RequestOptions) -> None:
+    if options.single_node and options.multi_node:
+        raise RvError(
+            ErrorKind.USAGE,
+            "--single-node and --multi-node exclude each other",
+            hint="give one of them",
+        )
+    if not options.gpu and (options.type or options.vram or options.mig):
+        raise RvError(
+            ErrorKind.USAGE,
+            "--gpu 0 asks for no GPU, and --type, --vram and --mig for a certain one",
+            hint="leave one of them out",
+        )
+
+
+def _optional(parse: Callable[[str], T], text: str) -> T | None:
+    return parse(text) if text else None
+
+
 def _min_walltime(text: str, walltime: timedelta) -> timedelta | None:
-    least = parse_duration(text) if text else None
+    least = _optional(parse_duration, text)
     if least is not None and least > walltime:
         raise RvError(
             ErrorKind.USAGE,
@@ -246,7 +257,7 @@ def _min_walltime(text: str, walltime: timedelta) -> timedelta | None:
 
 
 def _buffer(text: str) -> timedelta | None:
-    buffer = _seconds(text) if text else None
+    buffer = _optional(_seconds, text)
     if buffer is not None and not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
         raise RvError(
             ErrorKind.USAGE,

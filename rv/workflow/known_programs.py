@@ -1,4 +1,4 @@
-"""What starts what in one simple command: through wrappers and launchers to the script.
+"""The programs that rv knows in a command: wrappers, launchers such as torchrun, and Python.
 
 Each program is a row of a table; a new launcher is a new row. Pure: no file is looked at.
 """
@@ -22,6 +22,7 @@ def word_set(text: str) -> frozenset[str]:
 
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 _PYTHON: Final = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*t?)?", re.ASCII)
+_PYTHON_VALUED: Final = re.compile(r"-(?!-)[^cmWX]*(?P<letter>[cmWX])(?P<value>.*)", re.DOTALL)
 _KEYWORDS: Final = word_set("if then elif else while until do ! {")
 _FREE: Final = Pins()
 _NOT_A_NUMBER: Final = frozenset({"auto", "gpu", "cpu", "xpu"})
@@ -179,27 +180,44 @@ def read_invocation(words: Sequence[Word]) -> Invocation:
     while words := _at_program(words):
         program, rest = words[0].value.rpartition("/")[2], words[1:]
         invocation = replace(invocation, program=program)
-        if (wrapper := _WRAPPERS.get(program)) and _has(rest, wrapper.subcommand):
+        wrapper, starter = _WRAPPERS.get(program), _STARTERS.get(program)
+        if wrapper and _has(rest, wrapper.subcommand):
             words = _behind(wrapper, rest)
             invocation = _launched_by(invocation, wrapper.launcher)
             interpreter = wrapper.interpreter if wrapper.subcommand else interpreter
-        elif (starter := _STARTERS.get(program)) and _has(rest, starter.subcommand):
-            options, words = _options(rest[bool(starter.subcommand) :], starter.flags)
-            invocation = _launched_by(
-                replace(invocation, pins=_pins(starter, options)), starter.launcher
-            )
-            names = {option.name for option in options}
-            if "--no_python" not in names:
-                return invocation if names & {"-m", "--module"} else _with_script(invocation, words)
+        elif starter and _has(rest, starter.subcommand):
+            invocation, words = _read_starter(invocation, starter, rest)
         elif _PYTHON.fullmatch(program):
-            module, words = _python_operand(rest)
-            if not module:
-                return _with_script(invocation, words)
-            if not words or words[0].value not in _STARTERS:
-                return invocation
+            invocation, words = _read_python(invocation, rest)
         else:
             return _with_script(replace(invocation, interpreter=interpreter), words)
     return invocation
+
+
+def _read_starter(
+    invocation: Invocation, starter: _Starter, words: Sequence[Word]
+) -> tuple[Invocation, Sequence[Word]]:
+    """Read a launcher's options; what it starts is returned where that is a program, not Python."""
+    options, operands = _options(words[bool(starter.subcommand) :], starter.flags)
+    invocation = replace(invocation, pins=_pins(starter, options))
+    invocation = _launched_by(invocation, starter.launcher)
+    names = {option.name for option in options}
+    if "--no_python" in names:
+        return invocation, operands
+    if names & {"-m", "--module"}:
+        return invocation, ()
+    return _with_script(invocation, operands), ()
+
+
+def _read_python(
+    invocation: Invocation, words: Sequence[Word]
+) -> tuple[Invocation, Sequence[Word]]:
+    """Read a Python's arguments; a launcher that it runs as a module is returned to be read."""
+    is_module, operands = _python_operand(words)
+    if not is_module:
+        return _with_script(invocation, operands), ()
+    is_starter = bool(operands) and operands[0].value in _STARTERS
+    return invocation, operands if is_starter else ()
 
 
 def _at_program(words: Sequence[Word]) -> Sequence[Word]:
@@ -243,20 +261,27 @@ def _behind(wrapper: _Wrapper, words: Sequence[Word]) -> Sequence[Word]:
 
 
 def _python_operand(words: Sequence[Word]) -> tuple[bool, Sequence[Word]]:
-    """Give (is it a module?, the words from the module or script on, none where there is none)."""
-    at = 0
-    while at < len(words):
-        value = words[at].value
-        if not value.startswith("-") or value == "-":
-            return False, words[at:]
-        letter = "" if value.startswith("--") else next((c for c in value if c in "cmWX"), "")
-        ends = letter and value.endswith(letter)
-        if letter == "c" or (letter == "m" and not ends):
+    """Return whether a module or text is run, and the words from the module or script on."""
+    while words:
+        option = words[0].value
+        if option == "-" or not option.startswith("-"):
+            return False, words
+        words = words[1:]
+        letter, takes_next = _python_option(option)
+        if letter == "c":
             return True, ()
         if letter == "m":
-            return True, words[at + 1 :]
-        at += 2 if ends or value == "--check-hash-based-pycs" else 1
+            return True, words if takes_next else ()
+        if takes_next:
+            words = words[1:]
     return False, ()
+
+
+def _python_option(option: str) -> tuple[str, bool]:
+    """Return the letter of an option that takes a value, and whether that is the next word."""
+    if match := _PYTHON_VALUED.fullmatch(option):
+        return match["letter"], not match["value"]
+    return "", option == "--check-hash-based-pycs"
 
 
 def _options(words: Sequence[Word], flags: frozenset[str]) -> tuple[list[_Option], Sequence[Word]]:
@@ -280,17 +305,27 @@ def _options(words: Sequence[Word], flags: frozenset[str]) -> tuple[list[_Option
 
 def _pins(starter: _Starter, options: Sequence[_Option]) -> Pins:
     """Read what the options fix; a value that is not a plain number pins without a number."""
-    counted = [o for o in options if o.name in {starter.processes, starter.nodes}]
-    counted = [o for o in counted if o.value not in _NOT_A_NUMBER]
-    numbers = {o.name: _number(o.value) for o in counted}
-    fixing = [o for o in options if o.name.startswith(starter.fixing)]
-    processes, nodes = numbers.get(starter.processes), numbers.get(starter.nodes)
-    if any(o.name == "--standalone" for o in fixing):
+    pinning = [option for option in options if _is_pinning(option, starter)]
+    processes = _last_number(starter.processes, pinning)
+    nodes = _last_number(starter.nodes, pinning)
+    if any(option.name == "--standalone" for option in pinning):
         nodes = 1
     if starter.launcher is Launcher.ACCELERATE and processes and nodes:
         processes //= nodes  # accelerate counts the processes of all machines
-    flags = tuple(o.typed for o in options if o in counted or o in fixing)
+    flags = tuple(option.typed for option in pinning)
     return Pins(processes_per_node=processes or None, nodes=nodes, flags=flags)
+
+
+def _is_pinning(option: _Option, starter: _Starter) -> bool:
+    """Whether an option fixes the processes, the nodes, or where they meet."""
+    if option.name in {starter.processes, starter.nodes}:
+        return option.value not in _NOT_A_NUMBER
+    return option.name.startswith(starter.fixing)
+
+
+def _last_number(name: str, options: Sequence[_Option]) -> int | None:
+    values = [option.value for option in options if option.name == name]
+    return _number(values[-1]) if values else None
 
 
 def _number(value: str) -> int | None:

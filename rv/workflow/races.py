@@ -65,8 +65,10 @@ def _recover(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[Rac
     """Return the state of races, and do for each what it needs."""
     transport = cluster.transport
     verdicts = {race.race_id: load_verdict(race, transport) for race in races}
-    settled = [race for race in races if verdicts[race.race_id]]
-    unsettled = [race for race in races if not verdicts[race.race_id]]
+    settled: list[Race] = []
+    unsettled: list[Race] = []
+    for race in races:
+        (settled if verdicts[race.race_id] else unsettled).append(race)
     queue = cluster.queue.records(_FRESH)
     cancel_jobs_of_deleted_races(cluster.race_root, queue or (), transport)
     _cancel_late_jobs(settled, queue, cluster)
