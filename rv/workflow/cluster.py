@@ -1,8 +1,9 @@
-"""Which cluster a command is for, and where its races and caches lie."""
+"""Find the cluster that a command is for, and where its races and caches lie."""
 
 import shutil
 import sys
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -41,7 +42,7 @@ class Cluster:
     cache: SnapshotCache
     race_root: str
     slurm_path: str
-    answer: "Future[Snapshot] | None" = None
+    answer: Future[Snapshot] | None = None
 
     def take_snapshot(self) -> Snapshot:
         """Ask the cluster what it is now, or take another process's answer of the last 30 s."""
@@ -76,19 +77,6 @@ class SavedCluster:
         return self.snapshot
 
 
-def saved_cluster(path: str) -> SavedCluster:
-    """Read a snapshot's file, `-` for stdin. Raises `RvError(CONFIG)` for what is none."""
-    from rv.slurm.saved import read_snapshot
-
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise RvError(
-            ErrorKind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
-        ) from error
-    return SavedCluster(label=f"snapshot {path}", snapshot=read_snapshot(text, path))
-
-
 def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
     """Find the cluster: `--cluster`, else SLURM_CONF, else this machine's Slurm, else the sandbox.
 
@@ -102,9 +90,22 @@ def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
         raise RvError(
             ErrorKind.CONFIG, f"no cluster {cluster!r} is known", hint="use local or sandbox[:NAME]"
         )
-    if not cluster and not _has_slurm(environ) and (found := _live_sandbox("", environ)):
-        return found
+    if not cluster and not _has_slurm(environ) and (live := _live_sandbox("", environ)):
+        return live
     return _local(environ)
+
+
+def saved_cluster(path: str) -> SavedCluster:
+    """Read a snapshot's file, `-` for stdin. Raises `RvError(CONFIG)` for what is none."""
+    from rv.slurm.saved import read_snapshot
+
+    try:
+        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise RvError(
+            ErrorKind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
+        ) from error
+    return SavedCluster(label=f"snapshot {path}", snapshot=read_snapshot(text, path))
 
 
 def _has_slurm(environ: Mapping[str, str]) -> bool:
@@ -116,22 +117,25 @@ def _has_slurm(environ: Mapping[str, str]) -> bool:
 
 def _local(environ: Mapping[str, str]) -> Cluster:
     conf = environ.get("SLURM_CONF", "")
-    for box in _sandboxes():
-        if conf and Path(conf) == box.slurm_conf:
-            return _target(f"sandbox:{box.name}", f"sandbox {box.name}", environ)
-    label = f"Slurm of {conf}" if conf else "this machine's Slurm"
-    return _target(f"slurm:{conf}", label, environ)
+    if not conf:
+        return _cluster("slurm:", "this machine's Slurm", environ)
+    from rv import sandbox
+
+    for box in sandbox.list_all():
+        if Path(conf) == box.slurm_conf:
+            return _cluster(f"sandbox:{box.name}", f"sandbox {box.name}", environ)
+    return _cluster(f"slurm:{conf}", f"Slurm of {conf}", environ)
 
 
 def _sandbox(name: str, environ: Mapping[str, str]) -> Cluster:
-    found = _live_sandbox(name, environ)
-    if found is None:
+    cluster = _live_sandbox(name, environ)
+    if cluster is None:
         raise RvError(
             ErrorKind.SANDBOX,
             f"sandbox {name or 'default'} is not up",
             hint=f"rv sandbox up{f' --name {name}' if name else ''}",
         )
-    return found
+    return cluster
 
 
 def _live_sandbox(name: str, environ: Mapping[str, str]) -> Cluster | None:
@@ -141,18 +145,12 @@ def _live_sandbox(name: str, environ: Mapping[str, str]) -> Cluster | None:
     if box is None or not box.live:
         return None
     conf = {"SLURM_CONF": str(box.slurm_conf)}
-    return _target(
+    return _cluster(
         f"sandbox:{box.name}", f"sandbox {box.name} ({box.profile})", {**environ, **conf}
     )
 
 
-def _sandboxes() -> "tuple[Sandbox, ...]":
-    from rv import sandbox
-
-    return sandbox.list_all()
-
-
-def _target(key: str, label: str, environ: Mapping[str, str]) -> Cluster:
+def _cluster(key: str, label: str, environ: Mapping[str, str]) -> Cluster:
     import platformdirs
 
     environment = scrubbed_environment(environ)
@@ -174,10 +172,3 @@ def _target(key: str, label: str, environ: Mapping[str, str]) -> Cluster:
         race_root=str(Path(root).absolute()),
         slurm_path=str(Path(sbatch).parent),
     )
-
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from concurrent.futures import Future
-
-    from rv.sandbox import Sandbox
