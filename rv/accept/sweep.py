@@ -26,9 +26,10 @@ from rv.models.snapshot import Node, Snapshot
 from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec
 from rv.race.directory import load_race, load_state_files
 from rv.race.watch import Sink
-from rv.workflow import launch as flow
 from rv.workflow.cluster import Cluster
+from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import list_races, stop_races
+from rv.workflow.start import start
 
 _FIRST_PAUSE_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 20.0
@@ -154,7 +155,7 @@ class Sweeper:
         race = launch.script.race_id
         sweep = _keep(sweep, replace(node, stage=Stage.SENT, race=race))
         try:
-            flow.start(launch, self.cluster, self.sink, detached=True)
+            start(launch, self.cluster, self.sink, detached=True)
         except RvError as error:
             if error.kind is not ErrorKind.LIMIT or not has_sent:
                 return self._leave_out(sweep, node, error.message)
@@ -162,15 +163,13 @@ class Sweeper:
             return _keep(sweep, replace(node, stage=Stage.WAITING, race=""))
         return sweep
 
-    def _prepare(self, node: str) -> flow.Launch:
+    def _prepare(self, node: str) -> Launch:
         """Plan one node's job on the sweep's own snapshot: one probe is enough for all."""
         answer: Future[Snapshot] = Future()
         answer.set_result(self.snapshot)
         cluster = replace(self.cluster, answer=answer)
         request = node_request(self.base, _node_of(self.snapshot, node), node, self.options)
-        return flow.prepare(
-            request, cluster, self.workdir, self.environment, time.time(), self.site
-        )
+        return prepare(request, cluster, self.workdir, self.environment, time.time(), self.site)
 
     def _leave_out(self, sweep: Sweep, node: NodeState, why: str) -> Sweep:
         """Write down why a node has no job."""

@@ -9,6 +9,7 @@ from rv.accept.payload_choice import Profile, chosen
 from rv.avoided_nodes import DAYS
 from rv.cli import caller, report
 from rv.cli.defaults import with_request_options
+from rv.cli.dry_run import dry_run as show_plan
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, build_request, group_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.quantities import parse_duration
@@ -78,7 +79,7 @@ def run(
         return
     options = replace(options, time=options.time or WALLTIMES[profile])
     if dry_run:
-        launching.dry_run(options, command(which, profile, faults))
+        show_plan(options, command(which, profile, faults))
         return
     raced = launching.race(
         options, command(which, profile, faults), detach=False, stops_unclaimed=True

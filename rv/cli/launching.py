@@ -1,73 +1,22 @@
-"""What `up`, `run` and `accept run` share: plan, show or start, follow, and end with a code."""
+"""What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
-import os
-import shlex
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
 import typer
 
-from rv import bundle
-from rv.cli.caller import (
-    Caller,
-    current_caller,
-    now_s,
-    planning_cluster,
-    umask,
-    working_directory,
-)
+from rv.cli.caller import Caller, current_caller, now_s, umask
+from rv.cli.dry_run import say_request
 from rv.cli.options import RequestOptions, build_request
 from rv.errors import ErrorKind, RvError
 from rv.models.command import Command
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.slurm.environment import caller_environment
 from rv.ui import console
-from rv.ui.plan_views import plan_document, plan_text
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document
-from rv.workflow.command_line import KnownFiles, from_line, from_words
 from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed
 from rv.workflow.launch import prepare
 from rv.workflow.races import exit_code, recover_races
-
-
-def read_line(text: str) -> Command:
-    """Read `--run TEXT` against the current directory."""
-    return replace(from_line(text, _known_files()), typed=text)
-
-
-def read_words(words: tuple[str, ...]) -> Command:
-    """Read an argv against the current directory."""
-    return replace(from_words(words, _known_files()), typed=shlex.join(words))
-
-
-def _known_files() -> KnownFiles:
-    payloads = tuple(name.removesuffix(".py") for name in bundle.payload_names())
-    nearby: tuple[str, ...] = ()
-    with suppress(OSError):  # a folder that cannot be listed may still be used
-        nearby = tuple(path.name for path in Path().iterdir())
-    return KnownFiles(is_file=os.path.isfile, payloads=payloads, nearby=nearby)
-
-
-def dry_run(options: RequestOptions, command: Command | None) -> None:
-    """Show what would be submitted, and submit nothing."""
-    request = build_request(options, command)
-    cluster = planning_cluster(options.cluster, options.snapshot)
-    say_request(options, command, cluster.label)
-    launch = prepare(request, cluster, working_directory(), {}, now_s(), options.config.site)
-    if options.json:
-        console.emit_json(plan_document(launch.plan, launch.names, launch.scripts))
-    else:
-        console.answer(*plan_text(launch.plan, launch.sbatch_lines, request.widen_after))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Raced:
-    """A race that was followed to its end, and who called for it on which cluster."""
-
-    status: RaceStatus
-    caller: Caller
 
 
 def launch(
@@ -85,6 +34,14 @@ def launch(
         console.emit_json(race_document(raced.status))
     recover_races(cluster, now_s())
     raise typer.Exit(exit_code(raced.status, cluster.transport))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Raced:
+    """A race that was followed to its end, and who called for it on which cluster."""
+
+    status: RaceStatus
+    caller: Caller
 
 
 def race(
@@ -144,16 +101,3 @@ def _say_detached(race: Race, options: RequestOptions) -> None:
     else:
         console.answer(race.race_id)
     console.say(HOW_TO_FOLLOW.format(race=race.race_id))
-
-
-def say_request(options: RequestOptions, command: Command | None, cluster: str) -> None:
-    """Say what rv took, on the first line, so that a misread option is noticed at once."""
-    what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
-    kind = f" ({options.type})" if options.type else ""
-    time = f" for {options.time}" if options.time else ""
-    run = f": {command.typed or command.line}" if command else ""
-    console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
-    for name, setting in options.config.defaults.items():
-        values = setting.value if isinstance(setting.value, list) else [setting.value]
-        words = ", ".join(map(str, values))
-        console.say(f"  {name.replace('_', ' ')} is {words} by {setting.origin}")

@@ -6,7 +6,7 @@ import typer
 
 from rv.cli.caller import current_caller, planning_cluster
 from rv.cli.defaults import read_config, with_request_options
-from rv.cli.launching import say_request
+from rv.cli.dry_run import say_request
 from rv.cli.options import (
     ClusterOption,
     JsonOption,

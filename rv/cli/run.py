@@ -1,17 +1,24 @@
 """`rv run CMD…`: race, run the command, stream it; and where rv's options end in that line."""
 
 import difflib
+import os
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
-from rv.cli import launching
+from rv import bundle
 from rv.cli.defaults import with_request_options
+from rv.cli.dry_run import dry_run as show_plan
 from rv.cli.options import RequestOptions, command_app
 from rv.errors import ErrorKind, RvError
+from rv.models.command import Command
+from rv.workflow.command_line import KnownFiles, from_line, from_words
 
 app = command_app()
 
@@ -49,10 +56,12 @@ def run(
     """
     typed = tuple(words or ())
     is_argv = context.meta["rv.is_argv"] or not typed
-    command = launching.read_words(typed) if is_argv else launching.read_line(typed[0])
+    command = read_words(typed) if is_argv else read_line(typed[0])
     if dry_run:
-        launching.dry_run(options, command)
+        show_plan(options, command)
     else:
+        from rv.cli import launching  # a dry run starts faster without it
+
         launching.launch(options, command, detach=detach, stops_unclaimed=False)
 
 
@@ -125,3 +134,21 @@ def _ambiguous(words: Sequence[str], argument: str) -> RvError:
         hint=f"put rv's options first, then --: rv run --gpu 4 -- {text} …;"
         f' or quote the command: rv run "{text} …" --gpu 4',
     )
+
+
+def read_line(text: str) -> Command:
+    """Read `--run TEXT` against the current directory."""
+    return replace(from_line(text, _known_files()), typed=text)
+
+
+def read_words(words: tuple[str, ...]) -> Command:
+    """Read an argv against the current directory."""
+    return replace(from_words(words, _known_files()), typed=shlex.join(words))
+
+
+def _known_files() -> KnownFiles:
+    payloads = tuple(name.removesuffix(".py") for name in bundle.payload_names())
+    nearby: tuple[str, ...] = ()
+    with suppress(OSError):  # a folder that cannot be listed may still be used
+        nearby = tuple(path.name for path in Path().iterdir())
+    return KnownFiles(is_file=os.path.isfile, payloads=payloads, nearby=nearby)

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from rv.cli import launching
 from rv.cli.defaults import with_request_options
+from rv.cli.dry_run import dry_run as show_plan
 from rv.cli.options import RequestOptions, command_app
 from rv.errors import ErrorKind, RvError
 
@@ -25,12 +25,18 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once.")] = False,
 ) -> None:
     """Race every way to get GPUs; run a command in the first that starts, or open a shell."""
-    command = None if run is None else launching.read_line(run)
+    command = None
+    if run is not None:
+        from rv.cli.run import read_line  # the reader of commands: most dry runs have none
+
+        command = read_line(run)
     if dry_run:
-        launching.dry_run(options, command)
+        show_plan(options, command)
         return
     if command is None:
         _check_shell(options, detach=detach)
+    from rv.cli import launching  # a dry run starts faster without it
+
     launching.launch(options, command, detach=detach, stops_unclaimed=True)
 
 

@@ -19,8 +19,9 @@ from rv.race.watch import Sink, WaitTimedOut
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
 from rv.workflow.interactive_shell import hold_shell
-from rv.workflow.launch import Launch, prepare, send_rest, start, watch
+from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import stop_races
+from rv.workflow.start import send_rest, start, watch
 
 HOW_TO_FOLLOW: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
 

@@ -10,7 +10,8 @@ from rv.race.watch import Sink
 from rv.render.quote import shell as quoted
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster
-from rv.workflow.launch import Launch, watch
+from rv.workflow.launch import Launch
+from rv.workflow.start import watch
 
 _RENEW_S = 60.0
 # The heartbeat is the shell's own: it holds the allocation when the client has died under it.

@@ -20,7 +20,8 @@ from rv.models.command import Command
 from rv.models.race import Race
 from rv.models.request import Request
 from rv.workflow.cluster import Cluster
-from rv.workflow.launch import prepare, start
+from rv.workflow.launch import prepare
+from rv.workflow.start import start
 from tests.bench.cluster import cluster, rpc_counts
 
 RACES: Final = 200

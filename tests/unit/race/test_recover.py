@@ -10,8 +10,8 @@ from rv.models.race import Ended, RaceState, RaceStatus, Segment, StateFiles
 from rv.models.request import Request
 from rv.race.observe import RaceSnapshot
 from rv.race.recover import _is_waiting, _read_again
-from rv.workflow.launch import _held_back
 from rv.workflow.races import _last_activity_s
+from rv.workflow.start import _held_back
 from tests.unit.race.test_chain import CHAINED, FIRST, SECOND
 from tests.unit.race.test_status import RACE, T0, record
 
