@@ -10,7 +10,7 @@ import fnmatch
 import json
 import re
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -36,6 +36,7 @@ ABOVE_PEAK: Final = 1.15
 """How far above a data sheet's peak a value may be: cards run above the clock of the sheet."""
 
 _OF: Final = ("payload", "test", "metric", "unit", "peak", "least", "world", "shape", "dtype")
+_OF_GOLDEN: Final = ("payload", "test", "metric", "unit", "world", "shape", "dtype")
 _WORD: Final = re.compile(r"[a-z0-9.]+")
 
 
@@ -75,18 +76,16 @@ class Baseline:
 
     def is_of(self, measured: Measurement) -> bool:
         """Whether a measurement is of what this is the value of."""
-        return (
-            self.payload == measured.payload
-            and self.test == measured.test
-            and self.unit == measured.unit
-            and self.method_version == measured.method_version
-            # The network between nodes is no GPU's: what holds for so many ranks holds on one node.
-            and (self.world == 0 or (self.world == measured.world and measured.nodes == 1))
-            and self.shape in ("", measured.shape)
-            and self.dtype in ("", measured.dtype)
-            and size_of(measured.shape) >= self.least
-            and fnmatch.fnmatchcase(measured.metric, self.metric)
-        )
+        same = (self.payload, self.test, self.unit, self.method_version)
+        if same != (measured.payload, measured.test, measured.unit, measured.method_version):
+            return False
+        # The network between nodes is no GPU's: what holds for so many ranks holds on one node.
+        if self.world and (self.world, 1) != (measured.world, measured.nodes):
+            return False
+        if self.shape not in ("", measured.shape) or self.dtype not in ("", measured.dtype):
+            return False
+        is_large = size_of(measured.shape) >= self.least
+        return is_large and fnmatch.fnmatchcase(measured.metric, self.metric)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,10 +96,10 @@ class Baselines:
     models: Mapping[str, Model]
 
     def model(self, product: str) -> Model | None:
-        """The model whose name is in a product's name, word by word; the longest one."""
+        """Return the model whose name is in a product's name, word by word; the longest one."""
         words = _words(product)
-        fitting = [m for m in self.models.values() if _within(_words(m.name), words)]
-        return max(fitting, key=lambda m: (len(_words(m.name)), len(m.name)), default=None)
+        models = [m for m in self.models.values() if _within(_words(m.name), words)]
+        return max(models, key=lambda m: (len(_words(m.name)), len(m.name)), default=None)
 
     def of_model(self, name: str) -> tuple[Baseline, ...]:
         """Give every value of a GPU model, named in part or as drivers name it."""
@@ -108,28 +107,30 @@ class Baselines:
         return tuple(value for value in self.values if value.gpu == (model.name if model else name))
 
     def find(self, measured: Measurement, device: Device | None) -> Reference | None:
-        """The reference for a measurement, None where nobody has told one."""
+        """Return the reference for a measurement, None where no layer has one."""
         model = self.model(measured.gpu)
         if model is None:
             return None
-        found = (b for b in self.values if b.gpu == model.name and b.is_of(measured))
-        baseline = next(found, None)
-        return _reference(baseline, model, device) if baseline else None
+        for value in self.values:
+            if value.gpu == model.name and value.is_of(measured):
+                return _reference(value, model, device)
+        return None
 
     def of_payload(self, payload: str, product: str, method: int) -> tuple[Baseline, ...]:
-        """Every value of a payload on a GPU, whatever was measured."""
+        """Give every value of a payload on a GPU, whatever was measured."""
         model = self.model(product)
-        wanted = (payload, model.name if model else "", method)
-        return tuple(b for b in self.values if (b.payload, b.gpu, b.method_version) == wanted)
+        key = (payload, model.name if model else "", method)
+        return tuple(b for b in self.values if (b.payload, b.gpu, b.method_version) == key)
 
     def peak(self, measured: Measurement) -> float | None:
-        """What no measurement of this kind can exceed, by the data sheet."""
+        """Return what no measurement of this kind can exceed, by the data sheet."""
         model = self.model(measured.gpu)
-        found = (b for b in self.values if b.is_of(measured) and b.peak)
-        baseline = next(found, None)
-        if model is None or baseline is None:
+        if model is None:
             return None
-        return model.peaks.get(baseline.peak)
+        for value in self.values:
+            if value.peak and value.is_of(measured):
+                return model.peaks.get(value.peak)
+        return None
 
 
 def golden_file(cluster: str) -> Path:
@@ -154,8 +155,8 @@ def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baseli
     read.append(read_layer(read_document(builtin), BUILTIN))
     values = tuple(value for layer, _ in read for value in layer)
     models: dict[str, Model] = {}
-    for _, told in reversed(read):
-        models |= told
+    for _, layer_models in reversed(read):
+        models |= layer_models
     named = {value.gpu for value in values} - models.keys()
     return Baselines(values=values, models=models | {n: Model(name=n, peaks={}) for n in named})
 
@@ -243,58 +244,52 @@ def _within(part: list[str], whole: list[str]) -> bool:
 
 
 def golden(
-    measured: Iterable[Measurement], known: Baselines, avoided: Collection[str], now: float
+    measured: Iterable[Measurement], known: Baselines, avoided: Collection[str], now_s: float
 ) -> tuple[str, int]:
     """Write a file of baselines from what was measured; give it and the number of its values.
 
-    A value is the median of at least three nodes' medians, of the latest method; nodes in `avoided`
-    do not count, nor what was measured quickly, over several nodes or on a MIG slice.
+    A value is the median of at least `LEAST_NODES` nodes' medians, of the latest method. Not used
+    are nodes in `avoided`, quick runs, runs over several nodes, and MIG slices.
     """
-    usable = [
-        m
-        for m in measured
-        if m.node not in avoided and not m.quick and m.is_of_gpus and m.nodes == 1 and not m.is_mig
-    ]
+    usable = [m for m in measured if m.node not in avoided and _is_representative(m)]
     method = max((m.method_version for m in usable), default=0)
-    day = f"{datetime.fromtimestamp(now, tz=UTC):%Y-%m-%d}"
+    groups: dict[tuple[str, ...], list[Measurement]] = {}
+    for each in usable:
+        groups.setdefault((_model_name(each, known), *each.key), []).append(each)
+    day = f"{datetime.fromtimestamp(now_s, tz=UTC):%Y-%m-%d}"
     references: dict[str, Any] = {}
-    for name, of, gpu, value, nodes in _golden_values(
-        [m for m in usable if m.method_version == method], known
-    ):
+    count = 0
+    for (gpu, *_), group in sorted(groups.items()):
+        medians = _node_medians(group)
+        if len(medians) < LEAST_NODES or group[0].method_version != method:
+            continue
+        name, of = _what_is_measured(group[0])
         entry = references.setdefault(name, {"of": of, "values": {}})
-        source = f"median of {nodes} nodes, {day}"
-        entry["values"][gpu] = {"value": value, "source": source}
-    count = sum(len(entry["values"]) for entry in references.values())
+        source = f"median of {len(medians)} nodes, {day}"
+        entry["values"][gpu] = {"value": statistics.median(medians), "source": source}
+        count += 1
     # JSON is YAML, and needs no writer that might quote otherwise.
     document = {"method_version": method, "references": references}
     return json.dumps(document, indent=1) + "\n", count
 
 
-def _golden_values(
-    measured: Iterable[Measurement], known: Baselines
-) -> Iterator[tuple[str, dict[str, Any], str, float, int]]:
-    groups: dict[tuple[str, ...], list[Measurement]] = {}
-    for each in measured:
-        groups.setdefault((_model_name(each, known), *each.key), []).append(each)
-    for (gpu, *_), group in sorted(groups.items()):
-        nodes: dict[str, list[float]] = {}
-        for each in group:
-            nodes.setdefault(each.node, []).append(each.value)
-        if len(nodes) < LEAST_NODES:
-            continue
-        one = group[0]
-        of = {
-            "payload": one.payload,
-            "test": one.test,
-            "metric": one.metric,
-            "unit": one.unit,
-            "world": one.world,
-            "shape": one.shape,
-            "dtype": one.dtype,
-        }
-        name = " ".join(str(part) for part in of.values() if part)
-        value = statistics.median(statistics.median(values) for values in nodes.values())
-        yield name, of, gpu, value, len(nodes)
+def _is_representative(measured: Measurement) -> bool:
+    """Whether a value is of whole GPUs on one node, and not of a quick run."""
+    is_whole = measured.is_of_gpus and not measured.is_mig
+    return is_whole and measured.nodes == 1 and not measured.quick
+
+
+def _what_is_measured(measured: Measurement) -> tuple[str, dict[str, Any]]:
+    """Return the name of a golden value and its `of`."""
+    of = {name: getattr(measured, name) for name in _OF_GOLDEN}
+    return " ".join(str(part) for part in of.values() if part), of
+
+
+def _node_medians(group: Iterable[Measurement]) -> list[float]:
+    nodes: dict[str, list[float]] = {}
+    for each in group:
+        nodes.setdefault(each.node, []).append(each.value)
+    return [statistics.median(values) for values in nodes.values()]
 
 
 def _model_name(measured: Measurement, known: Baselines) -> str:

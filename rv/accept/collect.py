@@ -1,9 +1,9 @@
-"""From the files that a job left to one result for everything that was to report. Pure.
+"""Collect one result for everything that was to report from the files that a job left. Pure.
 
-Every node reports for a payload that runs once a node, every rank for one under torchrun. Who did
-not is an ERROR that says why as far as the node's own notes tell (`rv.accept.payload_command`). A
-file of another job, of an earlier restart of this one, or written before the command began is stale
-and counts as none.
+Every node reports for a payload that runs once a node, every rank for one under torchrun. Each that
+did not is an ERROR, with the reason as far as the node's own notes give one
+(`rv.accept.payload_command`). A file of another job, of an earlier restart of this one, or written
+before the command began is stale and counts as none.
 """
 
 import re
@@ -37,30 +37,28 @@ class Origin:
     nodes: tuple[str, ...]
     started_at: float
     ended: str = ""
-    """How the race ended, in words, for what was never begun."""
+    """How the race ended, in a sentence, for what was never begun."""
 
 
-def patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
+def result_patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
     """Name what to fetch from the race's folder of results, for so many nodes.
 
     Only a last part has wildcards: folders that other nodes made are opened, not looked for.
     """
-    found = []
+    patterns: list[str] = []
     for payload in payloads:
         folders = ("", f"{payload}_result.ranks/", *(f"node{i}/" for i in range(max(1, nodes))))
-        found += [f"{payload}/{folder}*.json" for folder in folders]
-        found += [f"{payload}/node*.begun", f"{payload}/node*.exit"]
-    return tuple(found)
+        patterns += [f"{payload}/{folder}*.json" for folder in folders]
+        patterns += [f"{payload}/node*.begun", f"{payload}/node*.exit"]
+    return tuple(patterns)
 
 
 def collect(
     files: Mapping[str, bytes], payloads: Sequence[str], origin: Origin
 ) -> tuple[RunResult, ...]:
     """Give every result of the payloads, and an ERROR for each that is missing or unreadable."""
-    found: list[RunResult] = []
-    for payload in payloads:
-        found.extend(_Collector(payload, files, origin).results())
-    return tuple(found)
+    collectors = [_Collector(payload, files, origin) for payload in payloads]
+    return tuple(result for collector in collectors for result in collector.results())
 
 
 class _Collector:
@@ -89,14 +87,10 @@ class _Collector:
 
         Payloads leave more JSON beside it: older names for the same, notes, logs.
         """
-        every = sorted(name for name in names if _is_result(name))
-        own = [name for name in every if name.rpartition("/")[2] == f"{self.payload}_result.json"]
-        if own:
-            return [self._read(name, node) for name in own]
-        found = [self._read(name, node) for name in every]
-        readable = [result for result in found if result.code != "result_unreadable"]
-        current = [result for result in readable if not result.older]
-        return current or readable or found[:1]
+        paths = sorted(filter(_is_result, names))
+        own = [path for path in paths if path.rpartition("/")[2] == f"{self.payload}_result.json"]
+        results = [self._read(path, node) for path in own or paths]
+        return results if own else _most_current(results)
 
     def _nodes(self) -> tuple[str, ...]:
         return self.origin.nodes or ("?",)
@@ -119,8 +113,8 @@ class _Collector:
         """Rank 0 merged nothing: give each rank's own, and an error for each that is missing."""
         yield from (self._placed(result) for result in results)
         world = max(result.world_size for result in results)
-        told = {result.rank for result in results}
-        for rank in sorted(set(range(world)) - told):
+        reported = {result.rank for result in results}
+        for rank in sorted(set(range(world)) - reported):
             missing = self._missing(self._node_at(rank, world), None, begun=True)
             yield replace(missing, rank=rank)
         yield from self._crashed(results)
@@ -189,6 +183,13 @@ class _Collector:
             tests=(test,),
             source=self.payload,
         )
+
+
+def _most_current(results: list[RunResult]) -> list[RunResult]:
+    """Choose the results of `rv.accept/1`, else those of legacy formats, else the first fault."""
+    readable = [result for result in results if result.code != "result_unreadable"]
+    current = [result for result in readable if not result.legacy_format]
+    return current or readable or results[:1]
 
 
 def _is_result(name: str) -> bool:

@@ -1,17 +1,18 @@
-"""Judges what payloads measured: against references, peers, history and its own spread. Pure.
+"""Judge what payloads measured: against references, peers, history and its own spread. Pure.
 
-The payload's own verdict stands; judging can only make it worse. Limits are those of the
-acceptance thresholds: against a reference below 0.90 is WARN and below 0.75 FAIL; against the
-median of at least three peers of one run below 0.95 and below 0.90, or with six an outlier by
-modified z-score; against the history see `rv.accept.trends`.
+The payload's own verdict stands; judging can only make it worse. The limits: against a reference
+below 0.90 is WARN and below 0.75 FAIL; against the median of at least three peers of one run below
+0.95 and below 0.90, or with six an outlier by modified z-score; against the history see
+`rv.accept.trends`.
 """
 
+import itertools
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baselines
+from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baseline, Baselines
 from rv.accept.measurements import Measurement, device_of, measurements
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
 from rv.accept.trends import Point, regression
@@ -41,7 +42,7 @@ class Remark:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judge:
-    """Everything that numbers are held against."""
+    """Everything that numbers are compared with; `time` is seconds since the epoch."""
 
     baselines: Baselines
     past: Past
@@ -51,15 +52,14 @@ class Judge:
 
     def judge(self, results: Sequence[RunResult]) -> tuple[RunResult, ...]:
         """Give the results with every metric's reference and verdict, and the tests' made worse."""
-        every = [list(self._measured(result)) for result in results]
-        peers = _by_key(m for measured in every for m in measured)
+        measured = [
+            list(measurements(result, self.run, self.cluster, self.time)) for result in results
+        ]
+        peers = _by_key(itertools.chain.from_iterable(measured))
         return tuple(
-            self._result(result, measured, peers)
-            for result, measured in zip(results, every, strict=True)
+            self._result(result, numbers, peers)
+            for result, numbers in zip(results, measured, strict=True)
         )
-
-    def _measured(self, result: RunResult) -> Iterator[Measurement]:
-        return measurements(result, self.run, self.cluster, self.time)
 
     def _result(
         self,
@@ -89,11 +89,11 @@ class Judge:
                 continue
             measured = next(left)
             reference = metric.reference or self.baselines.find(measured, device)
-            found = list(self._remarks(measured, metric, reference, peers[_peer_key(measured)]))
-            verdict = worst([remark.status for remark in found]) if found else Status.PASS
+            about = list(self._remarks(measured, metric, reference, peers[_peer_key(measured)]))
+            verdict = worst([remark.status for remark in about]) if about else Status.PASS
             judged = metric.verdict or (verdict if measured.gpu else None)
             metrics.append(replace(metric, reference=reference, verdict=judged))
-            remarks.extend(found)
+            remarks.extend(about)
         return _worsened(replace(test, metrics=tuple(metrics)), remarks)
 
     def _remarks(
@@ -110,42 +110,33 @@ class Judge:
             yield from _against_reference(measured, reference)
         peak = self.baselines.peak(measured)
         if peak and measured.value > ABOVE_PEAK * peak:
-            seen = f"{_number(measured)} is above the peak of {peak:g}: wrong type or timing"
-            yield Remark(status=Status.FAIL, code="above_peak", reason=seen)
+            reason = f"{_number(measured)} is above the peak of {peak:g}: wrong type or timing"
+            yield Remark(status=Status.FAIL, code="above_peak", reason=reason)
         if measured.is_of_gpus:
             yield from _against_peers(measured, peers)
             yield from _spread(measured, metric)
-        # Several nodes are other ones each time.
+        # A run over several nodes has others each time.
         if measured.is_of_gpus and measured.nodes == 1:
             yield from self._against_history(measured)
 
     def _against_history(self, measured: Measurement) -> Iterator[Remark]:
         now = Point(time=measured.time, value=measured.value, fingerprint=measured.fingerprint)
         earlier = [point for point in self.past(measured) if point.time < measured.time]
-        found = regression([*earlier, now], measured.direction)
-        if found:
-            seen = (
-                f"{_number(measured)} is {found.loss:.1%} worse than the median {found.median:.4g}"
-                f" of {found.runs} earlier runs (z {found.z:.1f})"
+        slower = regression([*earlier, now], measured.direction)
+        if slower:
+            reason = (
+                f"{_number(measured)} is {slower.loss:.1%} worse than the median "
+                f"{slower.median:.4g} of {slower.runs} earlier runs (z {slower.z:.1f})"
             )
-            yield Remark(status=found.status, code="regression", reason=seen)
+            yield Remark(status=slower.status, code="regression", reason=reason)
 
     def _missing(self, result: RunResult, measured: Sequence[Measurement]) -> Iterator[TestResult]:
-        """A number that has a reference and that a test that passed did not report is an ERROR."""
+        """Give an ERROR for each number with a reference that a passed test did not report."""
         passed = {t.name for t in result.tests if t.status in (Status.PASS, Status.WARN)}
+        reported = {(m.test, m.metric) for m in measured}
         for product in dict.fromkeys(device.name for device in result.devices):
-            known = self.baselines.of_payload(result.test_type, product, result.method_version)
-            # A cluster's own values were measured at leisure, at sizes that a quick run has not.
-            expected = [
-                b
-                for b in known
-                if b.world in (0, result.world_size)
-                and not b.shape
-                and not (b.kind == GOLDEN and result.quick)
-            ]
-            reported = {(m.test, m.metric) for m in measured}
-            for test, metric in dict.fromkeys((b.test, b.metric) for b in expected):
-                if test in passed and "*" not in metric and (test, metric) not in reported:
+            for test, metric in self._expected(result, product):
+                if test in passed and (test, metric) not in reported:
                     yield TestResult(
                         name=test,
                         status=Status.ERROR,
@@ -154,12 +145,26 @@ class Judge:
                         host=result.hostname,
                     )
 
+    def _expected(self, result: RunResult, product: str) -> Sequence[tuple[str, str]]:
+        """List the tests and metrics that have a reference for a GPU of this run."""
+        values = self.baselines.of_payload(result.test_type, product, result.method_version)
+        names = [(value.test, value.metric) for value in values if _is_expected(value, result)]
+        return tuple(dict.fromkeys(names))
+
+
+def _is_expected(value: Baseline, result: RunResult) -> bool:
+    """Whether every such run measures what the baseline is of: no pattern, no certain size."""
+    if "*" in value.metric or value.shape or value.world not in (0, result.world_size):
+        return False
+    # Golden values were measured in full runs, at sizes that a quick run does not have.
+    return value.kind != GOLDEN or not result.quick
+
 
 def _by_key(every: Iterable[Measurement]) -> dict[tuple[str, ...], list[Measurement]]:
-    found: dict[tuple[str, ...], list[Measurement]] = {}
+    peers: dict[tuple[str, ...], list[Measurement]] = {}
     for measured in every:
-        found.setdefault(_peer_key(measured), []).append(measured)
-    return found
+        peers.setdefault(_peer_key(measured), []).append(measured)
+    return peers
 
 
 def _peer_key(measured: Measurement) -> tuple[str, ...]:
@@ -171,11 +176,11 @@ def _against_reference(measured: Measurement, reference: Reference) -> Iterator[
         return
     lost = loss(measured.value, reference.value, measured.direction)
     share = f"{1 - lost:.2f} of the {reference.kind} reference {reference.value:.4g}"
-    seen = f"{_number(measured)} is {share} ({reference.source})"
+    reason = f"{_number(measured)} is {share} ({reference.source})"
     if reference.lower is not None and lost > -reference.lower:
-        yield Remark(status=Status.FAIL, code="below_floor", reason=seen)
+        yield Remark(status=Status.FAIL, code="below_floor", reason=reason)
     elif reference.warn is not None and lost > -reference.warn:
-        yield Remark(status=Status.WARN, code="below_reference", reason=seen)
+        yield Remark(status=Status.WARN, code="below_reference", reason=reason)
 
 
 def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Iterator[Remark]:
@@ -187,15 +192,15 @@ def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Itera
         return
     median = statistics.median(values)
     lost = loss(measured.value, median, measured.direction)
-    seen = f"{_number(measured)} is {lost:.1%} worse than the median {median:.4g} of its peers"
-    yield Remark(status=status, code="peer_outlier", reason=seen)
+    reason = f"{_number(measured)} is {lost:.1%} worse than the median {median:.4g} of its peers"
+    yield Remark(status=status, code="peer_outlier", reason=reason)
 
 
 def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
-    """Rates that vary while they are measured, by the slower half without its slowest tenth.
+    """Warn of a rate that varies, by the slower half of its iterations without the slowest 5 %.
 
-    One iteration that the host delayed says nothing of a GPU, and a cool one is somewhat faster at
-    first; one that was much faster before was slowed by something.
+    A single iteration that the host delayed says nothing of a GPU, and a cool GPU is somewhat
+    faster at first; a GPU that was much faster before was slowed by something.
     """
     if measured.quick or (metric.n or 0) < JITTER_LEAST:
         return
@@ -205,34 +210,34 @@ def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
     slow, fast = metric.median / metric.p05, metric.p95 / metric.median
     if cv > JITTER_CV or max(slow, fast) > JITTER_RATIO:
         times = f"{slow:.2f} times as slow as half of it, 5 % {fast:.2f} times as fast"
-        seen = f"{measured.metric} varies: cv of the slower half {cv:.1%}, 5 % {times}"
-        yield Remark(status=Status.WARN, code="jitter", reason=seen)
+        reason = f"{measured.metric} varies: cv of the slower half {cv:.1%}, 5 % {times}"
+        yield Remark(status=Status.WARN, code="jitter", reason=reason)
 
 
 def _telemetry(result: RunResult) -> Iterator[TestResult]:
-    """Heat and throttling under load, where the payload told them and did not judge them itself."""
+    """Judge heat and throttling under load, where the payload measured and did not judge them."""
     if any(test.name.startswith("telemetry") for test in result.tests):
         return
-    for told in result.telemetry:
-        device = str(told.get("device", ""))
-        hot, share = told.get("temp_max"), told.get("harmful_throttle_share")
+    for figures in result.telemetry:
+        device = str(figures.get("device", ""))
+        hot, share = figures.get("temp_max"), figures.get("harmful_throttle_share")
         if isinstance(hot, int | float) and hot >= HOT_C:
             yield _heat(result, device, Status.WARN, "too_hot", f"{hot:g} C under load")
         if isinstance(share, int | float) and share > THROTTLE_WARN:
             status = Status.FAIL if share > THROTTLE_FAIL else Status.WARN
-            seen = f"throttled for {share:.1%} of the time under load"
-            yield _heat(result, device, status, "throttled_thermal", seen)
+            reason = f"throttled for {share:.1%} of the time under load"
+            yield _heat(result, device, status, "throttled_thermal", reason)
 
 
-def _heat(result: RunResult, device: str, status: Status, code: str, seen: str) -> TestResult:
+def _heat(result: RunResult, device: str, status: Status, code: str, reason: str) -> TestResult:
     return TestResult(
-        name="telemetry", status=status, code=code, reason=f"{device}: {seen}", device=device,
+        name="telemetry", status=status, code=code, reason=f"{device}: {reason}", device=device,
         host=result.hostname,
     )  # fmt: skip
 
 
 def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
-    """Make a test as bad as its worst remark; what it said itself stays first."""
+    """Make a test as bad as its worst remark; its own reason is kept behind the remark's."""
     if not remarks:
         return test
     status = worst([test.status, *(remark.status for remark in remarks)])

@@ -1,4 +1,4 @@
-"""Results written before `rv.accept/1`, told in its words. Pure; every field is untrusted.
+"""Read results written before `rv.accept/1` as if they were of it. Pure; every field is untrusted.
 
 Known: the tensor service's `{server,client}_test_results_*.json`, whose head is `server_info` or
 `client_info`; `gpu_tests_result.json`, `ddp_tests_result.json`, `ddp_training_result.json`; the
@@ -11,29 +11,28 @@ from typing import Any, Final
 from rv.accept.untrusted import list_of, object_of, text_of, whole_of
 
 _HEADS: Final = {"test_info": "tests", "server_info": "server", "client_info": "client"}
-_NAMES: Final = {
-    "gpu_tests": "gpu_tests",
-    "ddp_tests": "ddp_tests",
-    "ddp_training": "ddp_training",
-}
+_PAYLOADS: Final = ("gpu_tests", "ddp_tests", "ddp_training")
 _RUNS: Final = ("gpu_tests", "ddp_tests", "ddp_train")
 
 
 def as_current(document: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], str]:
-    """Give the document in the words of `rv.accept/1` and the older format's name, "" for none.
+    """Give the document as `rv.accept/1` has it and the legacy format's name, "" for none.
 
-    `name` is the file's name, which is all that tells one skipped test from another.
+    `name` is the file's name, which alone says what payload was skipped.
     """
     for head, kind in _HEADS.items():
         if isinstance(document.get(head), Mapping) and isinstance(document.get("tests"), list):
             return _service(document, head, kind), head
     if document.get("skipped") is True:
         return _skipped(document, name), "skipped"
-    if {"world", "ok"} <= document.keys():
-        return _collective(document), "ddp_tests"
-    if {"world", "improved"} <= document.keys():
-        return _training(document), "ddp_training"
-    if "compute" in document or isinstance(document.get("failures"), list):
+    for fields, read, legacy_format in (
+        ({"world", "ok"}, _collective, "ddp_tests"),
+        ({"world", "improved"}, _training, "ddp_training"),
+        ({"compute"}, _gpu, "gpu_tests"),
+    ):
+        if fields <= document.keys():
+            return read(document), legacy_format
+    if isinstance(document.get("failures"), list):
         return _gpu(document), "gpu_tests"
     if any("returncode" in object_of(document.get(run)) for run in _RUNS):
         return _summary(document), "summary"
@@ -46,10 +45,11 @@ def _service(document: Mapping[str, Any], head: str, kind: str) -> Mapping[str, 
 
 
 def _skipped(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    what = name.removesuffix(".json").removesuffix("_skipped")
-    what = _NAMES.get(what, "unknown")
+    payload = name.removesuffix(".json").removesuffix("_skipped")
+    if payload not in _PAYLOADS:
+        payload = "unknown"
     reason = text_of(document.get("reason"))
-    return _document(what, {}, [_test(what, "SKIP", reason, reason)])
+    return _document(payload, {}, [_test(payload, "SKIP", reason, reason)])
 
 
 def _collective(document: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -73,8 +73,8 @@ def _training(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _gpu(document: Mapping[str, Any]) -> Mapping[str, Any]:
     failures = [text_of(failure) for failure in list_of(document.get("failures"))]
     tests = [_test("gpu_tests", "FAIL", failure, "failed") for failure in failures]
-    told = [name for name in ("compute", "training") if name in document]
-    tests += [_verdict(n, document[n] is True, "failed", f"{n} failed") for n in told]
+    names = [name for name in ("compute", "training") if name in document]
+    tests += [_verdict(n, document[n] is True, "failed", f"{n} failed") for n in names]
     return _document("gpu_tests", document, tests)
 
 
@@ -87,8 +87,8 @@ def _summary(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return _document("run_all", document, tests)
 
 
-def _document(what: str, document: Mapping[str, Any], tests: list[Any]) -> Mapping[str, Any]:
-    info = {"test_type": what, "world": {"size": document.get("world")}}
+def _document(payload: str, document: Mapping[str, Any], tests: list[Any]) -> Mapping[str, Any]:
+    info = {"test_type": payload, "world": {"size": document.get("world")}}
     return {"test_info": info, "env": document.get("env"), "tests": tests}
 
 

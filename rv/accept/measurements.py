@@ -1,6 +1,6 @@
-"""Every number of a result with all that says which number it is: what history and peers compare.
+"""The numbers of a result, each with all that identifies it: what history and peers compare.
 
-Pure. Two measurements are comparable where their `key` is equal; `subject` says of what they are.
+Pure. Two measurements are comparable where their `key` is equal; `subject` is the device.
 """
 
 from collections.abc import Iterator, Mapping
@@ -80,7 +80,7 @@ class Measurement:
 
         Latencies, ratios, samples a second, the pace of small models, copies from pageable memory
         (which a CPU makes), copies both ways at once (which fill the host's memory), and links that
-        all GPUs share vary for reasons that are nobody's.
+        all GPUs share vary without a fault of any GPU.
         """
         is_rate = self.direction == "higher" and self.unit in _HARDWARE_UNITS
         is_hosts = any(word in self.metric for word in ("pageable", "duplex", "model_tflops"))
@@ -91,7 +91,7 @@ class Measurement:
 def measurements(result: RunResult, run: str, cluster: str, time: float) -> Iterator[Measurement]:
     """List the comparable numbers of a result: those of which one direction is better.
 
-    `time` (seconds since the epoch) stands in for a result that does not tell its own.
+    `time` (seconds since the epoch) stands in for a result without one.
     """
     software = fingerprint(result.env)
     when = result.timestamp.timestamp() if result.timestamp else time
@@ -132,18 +132,23 @@ def fingerprint(env: Mapping[str, Any]) -> str:
 
 
 def device_of(test: TestResult, result: RunResult) -> Device | None:
-    """The GPU that a test ran on; None for the CPU, for several, and where it is not told."""
+    """Return the GPU that a test ran on; None for the CPU, for several, and where it is unknown."""
     kind, _, index = test.device.partition(":")
-    here = [d for d in result.devices if not (d.host and test.host) or d.host == test.host]
+    devices = [device for device in result.devices if _may_be_on(device, test.host)]
     if kind != "cuda":
-        return next((d for d in here if d.uuid and d.uuid == test.device), None)
+        by_uuid = {device.uuid: device for device in devices}
+        return by_uuid.get(test.device) if test.device else None
     if not index.isdecimal():
-        return here[0] if len(here) == 1 else None
-    return next((device for device in here if device.index == int(index)), None)
+        return devices[0] if len(devices) == 1 else None
+    return next((device for device in devices if device.index == int(index)), None)
+
+
+def _may_be_on(device: Device, host: str) -> bool:
+    return not device.host or not host or device.host == host
 
 
 def common_name(result: RunResult) -> str:
-    """What all GPUs of a result are called, for numbers of all of them; "" on a CPU, or a mix."""
+    """Return the product name that all GPUs of a result have; "" on a CPU, or for a mix."""
     names = {device.name for device in result.devices}
     return names.pop() if len(names) == 1 and result.backend != "gloo" else ""
 
@@ -154,10 +159,10 @@ def node_of(test: TestResult, result: RunResult) -> str:
 
 
 def dtype_of(test: TestResult, metric: Metric) -> str:
-    """The type of numbers that a metric is about, in short words; "" where it is about none."""
-    told = text_of(metric.more.get("dtype")) or text_of(test.details.get("dtype"))
-    told = told or test.name.rpartition(".")[2]
-    short = _DTYPES.get(told, told)
+    """Return the short name of a metric's number type, such as bf16; "" where it has none."""
+    name = text_of(metric.more.get("dtype")) or text_of(test.details.get("dtype"))
+    name = name or test.name.rpartition(".")[2]
+    short = _DTYPES.get(name, name)
     return short if short in _KNOWN_DTYPES else ""
 
 

@@ -54,7 +54,7 @@ class Reference:
 class Metric:
     """One measured number; `value` is None where the payload wrote none that is finite.
 
-    `direction` is `higher` or `lower`, whichever is better; "" for a number that is only told.
+    `direction` is `higher` or `lower`, whichever is better; "" for one without.
     `more` has the fields that the schema does not name.
     """
 
@@ -79,7 +79,7 @@ class TestResult:
     """One test on one device or rank. `details` is plain JSON, whatever the payload put there.
 
     `host` is the node that the test speaks of, `fault` the class of what went wrong (HARDWARE,
-    FABRIC, SOFTWARE, CONFIG) and `action` what to do; "" where the file tells none.
+    FABRIC, SOFTWARE, CONFIG) and `action` what to do; "" where the file says none.
     """
 
     __test__ = False  # for pytest, whose tests are named so too
@@ -115,9 +115,10 @@ class TestResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Device:
-    """One GPU, or slice of one, as the driver told it; `mig` is the slice's profile, "" for none.
+    """One GPU, or slice of one, as the driver reports it.
 
-    `more` has the other fields: power limit, clocks, PCIe, ECC, remapped rows.
+    `mig` is the slice's profile, "" for none. `more` has the other fields: power
+    limit, clocks, PCIe, ECC, remapped rows.
     """
 
     index: int
@@ -139,7 +140,8 @@ class RunResult:
 
     `test_type` is the payload; `rank` None where one file speaks for all ranks. `status` is the
     file's own summary where it has one, else the worst of its tests. `env` and `telemetry` are
-    plain JSON. `schema` is "" and `older` names the format for a file that is not `rv.accept/1`.
+    plain JSON. `schema` is "" and `legacy_format` names the format of a file that is not
+    `rv.accept/1`.
     """
 
     test_type: str
@@ -171,7 +173,7 @@ class RunResult:
     telemetry: tuple[Mapping[str, Any], ...] = ()
     exclude_nodes: tuple[str, ...] = ()
     schema: str = SCHEMA
-    older: str = ""
+    legacy_format: str = ""
     source: str = ""
 
     @property
@@ -179,8 +181,10 @@ class RunResult:
         """Why the status is what it is: the first test's reason; what a PASS could not test."""
         if self.status is not Status.PASS:
             return next((test.reason for test in self._with(self.status) if test.reason), "")
-        left = [t for t in self._with(Status.SKIP) if t.reason and t.code != "not_asked"]
-        return f"without {left[0].name}: {left[0].reason}" if left else ""
+        for test in self._with(Status.SKIP):
+            if test.reason and test.code != "not_asked":
+                return f"without {test.name}: {test.reason}"
+        return ""
 
     @property
     def code(self) -> str:
@@ -188,13 +192,13 @@ class RunResult:
         return next((test.code for test in self._with(self.status) if test.code), "")
 
     def _with(self, status: Status) -> list[TestResult]:
-        """Its tests of that status; what was interrupted, for another's sake, comes last."""
-        found = [test for test in self.tests if test.status is status]
-        return sorted(found, key=lambda test: test.code == "interrupted")
+        """List its tests of that status; those interrupted for another's failure come last."""
+        tests = [test for test in self.tests if test.status is status]
+        return sorted(tests, key=lambda test: test.code == "interrupted")
 
 
 def worst(statuses: Sequence[Status]) -> Status:
-    """Return the verdict that wins; ERROR where there is none: nothing tested is no pass."""
+    """Return the verdict that wins; ERROR where there is none, as nothing was tested."""
     return Status(verdicts.worst(statuses))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from rv import avoided_nodes
 from rv.accept.bad_nodes import bad_nodes, cleared
 from rv.accept.baselines import baselines_for
-from rv.accept.collect import patterns
+from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
 from rv.accept.judge import Judge
 from rv.accept.measurements import Measurement, measurements
@@ -16,8 +16,9 @@ from rv.accept.sweep_state import find_run
 from rv.accept.trends import Comparison, Point, compare, points_of
 from rv.avoided_nodes import AvoidedNode
 from rv.models.race import RaceStatus
+from rv.payloads.contract.catalogue import PayloadSpec
 from rv.slurm.hostlist import expand
-from rv.transport import Transport
+from rv.workflow.cluster import Cluster
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,16 +52,30 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     return Conclusion(run=run, avoided=bad, notes=tuple(notes))
 
 
+def finish(
+    status: RaceStatus,
+    payloads: Sequence[PayloadSpec],
+    profile: str,
+    cluster: Cluster,
+    now_s: float,
+) -> Conclusion:
+    """Fetch the results of a race that has ended, and judge them."""
+    return conclude(fetch(status, payloads, profile, cluster), now_s)
+
+
 def fetch(
-    status: RaceStatus, payloads: tuple[str, ...], profile: str, label: str, transport: Transport
+    status: RaceStatus, payloads: Sequence[PayloadSpec], profile: str, cluster: Cluster
 ) -> Run:
     """Bring a race's results to this machine and keep them."""
-    record = record_of(status, payloads, profile, label)
-    names = patterns(record.payloads, len(record.nodes))
-    return save(record, transport.read_tree(f"{status.race.directory}/results", names))
+    names = tuple(payload.name for payload in payloads)
+    record = _record_of(status, names, profile, cluster.label)
+    patterns = result_patterns(names, len(record.nodes))
+    return save(record, cluster.transport.read_tree(f"{status.race.directory}/results", patterns))
 
 
-def record_of(status: RaceStatus, payloads: tuple[str, ...], profile: str, label: str) -> RunRecord:
+def _record_of(
+    status: RaceStatus, payloads: tuple[str, ...], profile: str, label: str
+) -> RunRecord:
     """Describe a race for whoever reads its results later."""
     race, claim = status.race, status.claim
     ended = f"the race {status.state}" + (f": {status.why}" if status.why else "")

@@ -1,4 +1,4 @@
-"""Acceptance runs as they are kept on this machine: the files as fetched, and what they are of.
+"""Acceptance runs as they are kept on this machine: the files as fetched, and their record.
 
 One folder a run, named by its race, below the user's data folder: `run.json` and `results/`.
 """
@@ -25,10 +25,11 @@ RESULTS: Final = "results"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRecord:
-    """What a run was: `race_id` names it, `submitted_at` is seconds since the epoch.
+    """What a run was of: the race, the job that won it, and the nodes it had.
 
-    `cluster` is the cluster's key, as races have it, `asked` the GPUs in words ("4 x a100"),
-    `ended` how the race ended in a sentence, `gpu` the model that the strategy promised.
+    `race_id` names the run. Times are seconds since the epoch. `cluster` is the cluster's key, as
+    races have it, `asked` the GPUs ("4 x a100"), `ended` how the race ended in a sentence, `gpu`
+    the model that the strategy promised.
     """
 
     race_id: str
@@ -87,39 +88,45 @@ def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
     return Run(record=record, results=collect(files, record.payloads, record.origin))
 
 
-def load(word: str) -> Run:
+def load(name: str) -> Run:
     """Find a run by its race's id, the beginning of one, `last`, or the path of a folder or file.
 
     A folder or file that rv did not keep is read as results of any known format.
     Raises `RvError(USAGE)` for what is none of these, or holds no result.
     """
-    path = Path(word)
+    path = Path(name)
     if (path / RECORD).is_file():
         return _kept(path)
     if path.exists():
         return _foreign(path)
-    kept = [folder for folder in recorded() if folder.name.startswith(word) or word == "last"]
-    if not kept or (len(kept) > 1 and word != "last" and kept[0].name != word):
-        what = "fits several runs" if kept else "is no run here, nor a file"
-        raise RvError(
-            ErrorKind.USAGE, f"{word!r} {what}", hint="rv accept history --runs lists them"
-        )
-    return _kept(kept[0])
+    folders = _folders()
+    if name != "last":
+        folders = [folder for folder in folders if folder.name.startswith(name)]
+    if not folders:
+        raise _not_found(f"{name!r} is no run here, nor a file")
+    if len(folders) > 1 and name not in ("last", folders[0].name):
+        raise _not_found(f"{name!r} fits several runs")
+    return _kept(folders[0])
 
 
-def recorded() -> tuple[Path, ...]:
-    """The folders of the runs kept here, the newest first."""
-    found = (acceptance_dir() / "runs").glob(f"*/{RECORD}")
-    return tuple(p.parent for p in sorted(found, key=lambda p: p.stat().st_mtime, reverse=True))
+def _not_found(message: str) -> RvError:
+    return RvError(ErrorKind.USAGE, message, hint="rv accept history --runs lists them")
+
+
+def _folders() -> list[Path]:
+    """List the folders of the runs kept here, the newest first."""
+    paths = (acceptance_dir() / "runs").glob(f"*/{RECORD}")
+    newest_first = sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
+    return [path.parent for path in newest_first]
 
 
 def records() -> tuple[RunRecord, ...]:
-    """What the runs kept here were, the newest first; one that cannot be read is left out."""
-    found = []
-    for folder in recorded():
+    """List the runs kept here, the newest first; one that cannot be read is left out."""
+    readable = []
+    for folder in _folders():
         with suppress(RvError):
-            found.append(_record(folder))
-    return tuple(found)
+            readable.append(_record(folder))
+    return tuple(readable)
 
 
 def _kept(folder: Path) -> Run:

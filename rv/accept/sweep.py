@@ -193,8 +193,7 @@ class Sweeper:
             return replace(node, stage=Stage.LEFT_OUT, why="its race directory was deleted")
         if status.state.is_over:
             payloads = payloads_for(_node_of(self.snapshot, node.node), self.options.payloads)
-            names = tuple(payload.name for payload in payloads)
-            fetch(status, names, self.options.profile, self.cluster.label, self.cluster.transport)
+            fetch(status, payloads, self.options.profile, self.cluster)
             return replace(node, stage=Stage.OVER, why=status.why)
         waited_s = time.time() - status.race.submitted_at
         patience = self.base.wait_timeout

@@ -61,35 +61,31 @@ def run(
 ) -> None:
     """Race for GPUs as any user does, run the payloads there, and judge what they measured."""
     from rv.accept.payload_command import command
-    from rv.accept.run import conclude, fetch
+    from rv.accept.run import finish
     from rv.accept.sweep import SweepOptions
     from rv.cli import launching
     from rv.ui.acceptance import run_document, run_text
 
     which, faults = chosen(payloads or (), profile, _bundled()), tuple(inject or ())
-    if nodes and dry_run:
-        raise RvError(
-            ErrorKind.USAGE, "--dry-run plans one job, not --nodes", hint="leave one of them out"
-        )
     if nodes:
-        sweep_options = SweepOptions(
-            payloads=which, profile=profile, nodes=expand(nodes), faults=faults
-        )
-        _sweep(options, sweep_options, strict=strict, skip_exit_code=skip_exit_code)
+        if dry_run:
+            raise RvError(
+                ErrorKind.USAGE,
+                "--dry-run plans one job, not --nodes",
+                hint="leave one of them out",
+            )
+        swept = SweepOptions(payloads=which, profile=profile, nodes=expand(nodes), faults=faults)
+        _sweep(options, swept, strict=strict, skip_exit_code=skip_exit_code)
         return
     options = replace(options, time=options.time or WALLTIMES[profile])
+    tests = command(which, profile, faults)
     if dry_run:
-        show_plan(options, command(which, profile, faults))
+        show_plan(options, tests)
         return
-    raced = launching.race(
-        options, command(which, profile, faults), detach=False, stops_unclaimed=True
-    )
+    raced = launching.race(options, tests, detach=False, stops_unclaimed=True)
     if raced is None:
         return
-    names = tuple(payload.name for payload in which)
-    cluster = raced.caller.cluster
-    fetched = fetch(raced.status, names, profile, cluster.label, cluster.transport)
-    conclusion = conclude(fetched, raced.caller.now_s)
+    conclusion = finish(raced.status, which, profile, raced.caller.cluster, raced.caller.now_s)
     _say_all(conclusion.notes)
     if options.json:
         console.emit_json(run_document(conclusion.run))

@@ -1,8 +1,9 @@
-"""What is worth a picture: charts from the details of results, and from the history. Pure.
+"""Choose the charts of a report, from the details of results and from the history. Pure.
 
 Details are untrusted: what is not of the shape that a payload writes is passed over.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
 from rv.accept.report.charts import Axis, BarChart, Chart, DotChart, Line, LineChart, binary
 from rv.accept.results import RunResult, Status, TestResult
-from rv.accept.trends import Point, change_points, regression
+from rv.accept.trends import change_points, points_of, regression
 from rv.accept.untrusted import list_of, number_of, object_of, text_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
@@ -18,10 +19,11 @@ _BAD: Final = (Status.FAIL, Status.WARN)
 _MAX_HISTORIES: Final = 6
 _LEAST_POINTS: Final = 3
 _LOSSES: Final = ("ddp.train", "fsdp.train")
+_DAY_S: Final = 86400
 
 
 def charts(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[Chart]:
-    """Give every chart that these results, and what was kept of these GPUs, are good for."""
+    """Give every chart that these results and the kept measurements of their GPUs have data for."""
     return [
         *_collectives(runs),
         *_rates(runs),
@@ -36,39 +38,49 @@ def _tests(runs: Sequence[RunResult]) -> Iterator[tuple[RunResult, TestResult]]:
     return ((run, test) for run in runs for test in run.tests)
 
 
-def _rows(details: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    return [object_of(row) for row in list_of(details.get(name))]
+def _rows(details: Mapping[str, Any], name: str, *numbers: str) -> list[Mapping[str, Any]]:
+    """Give the rows of a table in the details that have all of these numbers."""
+    rows = [object_of(row) for row in list_of(details.get(name))]
+    return [row for row in rows if all(number_of(row.get(key)) is not None for key in numbers)]
 
 
 def _collectives(runs: Sequence[RunResult]) -> Iterator[Chart]:
-    """Bus bandwidth over size, of each run with a sweep; wrong results are ringed."""
+    """Bus bandwidth over size, of each run with a sweep of sizes; wrong results are ringed."""
     for run in runs:
         lines, bad, levels = list[Line](), list[tuple[float, float]](), list[float]()
         for test in run.tests:
-            rows = [r for r in _rows(test.details, "rows") if _both(r, "bytes", "busbw")]
+            rows = _rows(test.details, "rows", "bytes", "busbw")
             if not rows:
                 continue
             sizes, speeds = ([float(row[name]) for row in rows] for name in ("bytes", "busbw"))
             lines.append(Line(name=test.name.rpartition(".")[2], x=sizes, y=speeds))
-            bad += [
-                (float(r["bytes"]), float(r["busbw"])) for r in rows if number_of(r.get("wrong"))
-            ]
-            levels += [m.reference.value for m in test.metrics if m.reference and m.unit == "GB/s"]
+            points = zip(rows, sizes, speeds, strict=True)
+            bad += [(size, speed) for row, size, speed in points if number_of(row.get("wrong"))]
+            levels += _bandwidth_references(test)
         if lines:
-            where = run.hostname if run.nnodes == 1 else f"{run.nnodes} nodes"
-            yield LineChart(
-                title="Bus bandwidth over size",
-                caption=f"{run.world_size} ranks on {where}, {run.backend}",
-                x=Axis(label="bytes", scale="log"),
-                y=Axis(label="GB/s"),
-                lines=lines,
-                bad=bad,
-                reference=max(levels, default=None),
-            )
+            yield _bandwidth_chart(run, lines, bad, max(levels, default=None))
 
 
-def _both(row: Mapping[str, Any], *names: str) -> bool:
-    return all(number_of(row.get(name)) is not None for name in names)
+def _bandwidth_references(test: TestResult) -> list[float]:
+    return [m.reference.value for m in test.metrics if m.reference and m.unit == "GB/s"]
+
+
+def _bandwidth_chart(
+    run: RunResult,
+    lines: Sequence[Line],
+    bad: Sequence[tuple[float, float]],
+    reference: float | None,
+) -> LineChart:
+    where = run.hostname if run.nnodes == 1 else f"{run.nnodes} nodes"
+    return LineChart(
+        title="Bus bandwidth over size",
+        caption=f"{run.world_size} ranks on {where}, {run.backend}",
+        x=Axis(label="bytes", scale="log"),
+        y=Axis(label="GB/s"),
+        lines=lines,
+        bad=bad,
+        reference=reference,
+    )
 
 
 def _rates(runs: Sequence[RunResult]) -> Iterator[Chart]:
@@ -98,30 +110,29 @@ def _rates(runs: Sequence[RunResult]) -> Iterator[Chart]:
 
 def _losses(runs: Sequence[RunResult]) -> Iterator[Chart]:
     """Loss curves of every training, on common axes."""
-    lines = []
-    for run, test in _tests(runs):
-        values = [number_of(value) for value in list_of(test.details.get("losses"))]
-        if test.name in _LOSSES and (test.rank or 0) == 0 and any(values[1:]):
-            y = [value if value is not None else float("nan") for value in values]
-            where = f"{test.name.partition('.')[0]}, {run.world_size} ranks"
-            lines.append(Line(name=where, x=[float(step) for step in range(len(y))], y=y))
+    lines = [line for run, test in _tests(runs) if (line := _loss_line(run, test))]
     if lines:
         yield LineChart(
-            title="Training loss",
-            x=Axis(label="step"),
-            y=Axis(label="loss"),
-            lines=lines,
+            title="Training loss", x=Axis(label="step"), y=Axis(label="loss"), lines=lines
         )
+
+
+def _loss_line(run: RunResult, test: TestResult) -> Line | None:
+    """Draw a training's losses, as rank 0 has them; None where the test has none."""
+    losses = [number_of(value) for value in list_of(test.details.get("losses"))]
+    if test.name not in _LOSSES or test.rank or not any(losses[1:]):
+        return None
+    return Line(
+        name=f"{test.name.partition('.')[0]}, {run.world_size} ranks",
+        x=[float(step) for step in range(len(losses))],
+        y=[math.nan if loss is None else loss for loss in losses],
+    )
 
 
 def _loading(runs: Sequence[RunResult]) -> Iterator[Chart]:
     """Samples a second over the number of workers, the knee marked."""
     for run in runs:
         rates = sorted(_worker_rates(run))
-        knee = next(
-            (m.value for test in run.tests if (m := test.metric("knee")) and m.value is not None),
-            None,
-        )
         if len(rates) > 1:
             yield LineChart(
                 title="DataLoader workers",
@@ -129,7 +140,7 @@ def _loading(runs: Sequence[RunResult]) -> Iterator[Chart]:
                 x=Axis(label="workers"),
                 y=Axis(label="samples a second"),
                 lines=[Line(name="", x=[x for x, _ in rates], y=[y for _, y in rates])],
-                marks=[(knee, "knee")] if knee is not None else [],
+                marks=[(knee, "knee") for knee in _values(run, "knee")][:1],
             )
 
 
@@ -141,60 +152,65 @@ def _worker_rates(run: RunResult) -> Iterator[tuple[float, float]]:
             yield float(number), metric.value
 
 
+def _values(run: RunResult, name: str) -> Iterator[float]:
+    for test in run.tests:
+        metric = test.metric(name)
+        if metric and metric.value is not None:
+            yield metric.value
+
+
 def _service(runs: Sequence[RunResult]) -> Iterator[Chart]:
     """Where the time of a request to the tensor service goes, by its size."""
     for _, test in _tests(runs):
-        rows = [row for row in _rows(test.details, "sizes") if _both(row, "bytes", "remote_ms")]
+        rows = _rows(test.details, "sizes", "bytes", "remote_ms")
         phases = [object_of(row.get("phases_ms")) for row in rows]
-        names = [name for name in (phases[0] if phases else ()) if name != "total"]
+        names = [name for name in next(iter(phases), ()) if name != "total"]
         if names:
+            sizes = [binary(float(row["bytes"])) for row in rows]
+            shares = [_shares(times_ms, names) for times_ms in phases]
             yield BarChart(
                 title="Where a request's time goes",
                 caption="of the whole, by size of the tensor",
                 x=Axis(label="% of the time"),
                 parts=[text_of(name) for name in names],
-                bars=[
-                    (binary(float(row["bytes"])), _shares(split, names))
-                    for row, split in zip(rows, phases, strict=True)
-                ],
+                bars=list(zip(sizes, shares, strict=True)),
             )
 
 
-def _shares(split: Mapping[str, Any], names: Sequence[str]) -> list[float]:
-    parts = [max(0.0, number_of(split.get(name)) or 0.0) for name in names]
+def _shares(times_ms: Mapping[str, Any], names: Sequence[str]) -> list[float]:
+    """Give the phases' parts of the time, in percent."""
+    parts = [max(0.0, number_of(times_ms.get(name)) or 0.0) for name in names]
     whole = sum(parts) or 1.0
     return [100 * part / whole for part in parts]
 
 
 def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequence[Chart]:
     """What was measured before on these GPUs; first what has become slower."""
-    here = {device.uuid for run in runs for device in run.devices if device.uuid}
-    found: dict[tuple[str, ...], list[Measurement]] = {}
+    here = {device.uuid for run in runs for device in run.devices} - {""}
+    groups: dict[tuple[str, ...], list[Measurement]] = {}
     for measured in kept:
         if measured.gpu_uuid in here:
-            found.setdefault((*measured.subject, *measured.key), []).append(measured)
-    made = [_history(rows) for rows in found.values() if len(rows) >= _LEAST_POINTS]
-    flagged = [chart for chart in made if chart.bad]
-    steady = [chart for chart in made if not chart.bad]
-    return [*flagged, *steady][:_MAX_HISTORIES]
+            groups.setdefault((*measured.subject, *measured.key), []).append(measured)
+    histories = [_history(group) for group in groups.values() if len(group) >= _LEAST_POINTS]
+    histories.sort(key=lambda chart: not chart.bad)
+    return histories[:_MAX_HISTORIES]
 
 
-def _history(rows: Sequence[Measurement]) -> LineChart:
-    last = rows[-1]
-    points = [Point(time=row.time, value=row.value, fingerprint=row.fingerprint) for row in rows]
+def _history(group: Sequence[Measurement]) -> LineChart:
+    points, last = points_of(group), group[-1]
     slower = regression(points, last.direction)
-    first = rows[0].time
+    first_s = points[0].time
 
-    def days(time: float) -> float:
-        return (time - first) / 86400
+    def days(time_s: float) -> float:
+        return (time_s - first_s) / _DAY_S
 
     what = f"{slower.loss:.1%} worse than its median" if slower else "steady"
     return LineChart(
         title=f"{last.test} {last.metric} of {last.gpu_uuid}",
-        caption=f"{last.node} {last.device}: {what}, {len(rows)} runs",
-        x=Axis(label=f"days since {datetime.fromtimestamp(first, UTC):%Y-%m-%d}"),
+        caption=f"{last.node} {last.device}: {what}, {len(group)} runs",
+        x=Axis(label=f"days since {datetime.fromtimestamp(first_s, UTC):%Y-%m-%d}"),
         y=Axis(label=last.unit),
-        lines=[Line(name="", x=[days(r.time) for r in rows], y=[r.value for r in rows])],
+        lines=[Line(name="", x=[days(p.time) for p in points], y=[p.value for p in points])],
         reference=slower.median if slower else None,
         marks=[(days(change.time), change.after) for change in change_points(points)],
         bad=[(days(last.time), last.value)] if slower else [],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rv import bundle
-from rv.accept.collect import Origin, collect, patterns
+from rv.accept.collect import Origin, collect, result_patterns
 from rv.accept.payload_choice import Profile, chosen, find
 from rv.accept.payload_command import command
 from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
@@ -184,7 +184,7 @@ def test_what_is_fetched_is_what_is_read(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
 
-    fetched = LocalTransport({}).read_tree(str(tmp_path), patterns(["membw", "check"], 3))
+    fetched = LocalTransport({}).read_tree(str(tmp_path), result_patterns(["membw", "check"], 3))
 
     assert fetched == written
 
@@ -290,7 +290,7 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
     )
 
     assert done.returncode == 0, done.stderr
-    files = LocalTransport({}).read_tree(str(tmp_path / "results"), patterns(names, 1))
+    files = LocalTransport({}).read_tree(str(tmp_path / "results"), result_patterns(names, 1))
     one = Origin(job_id=7, restart=0, nodes=("a1",), started_at=1_800_000_000.0)
     found = {r.test_type: (r.hostname, r.status, r.code) for r in collect(files, names, one)}
     assert found == {

@@ -119,7 +119,7 @@ def test_service_results_with_details_of_any_writing(head: str, details: object)
     test = {"name": "relu", "status": "PASS", "details": details, "timing_ms": 1.5}
     result = read({head: {"hostname": "n1"}, "tests": [test]})
 
-    assert (result.hostname, result.status, result.older) == ("n1", Status.PASS, head)
+    assert (result.hostname, result.status, result.legacy_format) == ("n1", Status.PASS, head)
     assert result.tests[0].details == {"op": "relu"}
     assert result.tests[0].timing_ms == 1.5
 
@@ -155,7 +155,7 @@ def test_older_results_have_verdicts(name: str, document: object, status: str) -
     result = read(document, name)
 
     assert result.status == status
-    assert result.older
+    assert result.legacy_format
     assert result.schema == ""
 
 
