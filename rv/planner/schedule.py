@@ -6,8 +6,8 @@ right 24 times of 24, with jobs that started at +30 s of slack and waited at -10
 Slurm does not plan is never guessed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import inf
 from operator import itemgetter
@@ -27,8 +27,8 @@ _LONGEST_S: Final = timedelta(days=3650).total_seconds()
 class Window:
     """A time in which a node has the capacity, in seconds from now; the end may be infinite."""
 
-    start: float
-    end: float
+    start_s: float
+    end_s: float
 
 
 Windows = tuple[Window, ...]
@@ -122,9 +122,9 @@ def earliest_start(windows: NodeWindows, nodes: int, walltime: timedelta) -> flo
     events: list[tuple[float, int]] = []
     for spans in windows.values():
         for window in spans:
-            if window.end - window.start >= length_s:
-                events.append((window.start, 1))
-                events.append((window.end - length_s, -1))
+            if window.end_s - window.start_s >= length_s:
+                events.append((window.start_s, 1))
+                events.append((window.end_s - length_s, -1))
     # At one moment arrivals count before departures: a window of just the length is enough.
     open_nodes = 0
     for moment_s, change in sorted(events, key=lambda event: (event[0], -event[1])):
@@ -140,13 +140,13 @@ def backfill_window(windows: NodeWindows, nodes: int) -> float:
     Infinite where nothing is planned on enough of them.
     """
     first = (spans[0] for spans in windows.values() if spans)
-    ends = sorted((window.end for window in first if window.start <= 0), reverse=True)
+    ends = sorted((window.end_s for window in first if window.start_s <= 0), reverse=True)
     return ends[nodes - 1] if len(ends) >= nodes else 0.0
 
 
 def free_now(windows: NodeWindows) -> frozenset[str]:
     """Return the names of the nodes that have the capacity at this moment."""
-    return frozenset(name for name, spans in windows.items() if spans and spans[0].start <= 0)
+    return frozenset(name for name, spans in windows.items() if spans and spans[0].start_s <= 0)
 
 
 def free_first(slots: tuple[Slot, ...], free_nodes: frozenset[str]) -> tuple[str, ...]:
@@ -186,8 +186,8 @@ class Occupancy:
     against every type.
     """
 
-    start: float
-    end: float
+    start_s: float = 0.0
+    end_s: float = FOREVER
     cpus: int = 0
     memory_mib: int = 0
     gpus: int = 0
@@ -207,13 +207,13 @@ class GpuCount:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FreeCapacity:
-    """What is free of a node from `start` to `end`, in seconds from now; GPUs are of one type.
+    """What is free of a node from `start_s` to `end_s`, in seconds from now; GPUs are of one type.
 
     `unused`: nothing on the node is held by anybody.
     """
 
-    start: float
-    end: float
+    start_s: float
+    end_s: float
     cpus: int
     memory_mib: int
     gpus: int
@@ -234,24 +234,27 @@ class NodeSchedule:
             if job.nodes and not job.state.is_pending:
                 self._add_running(job)
             elif job.planned_nodes and job.start is not None:
-                self._add_planned(job, job.start)
+                self._add_planned(job, max(0.0, self._from_now(job.start)))
         for reservation in snapshot.reservations:
-            if reservation.end > self._now:
-                start, end = self._from_now(reservation.start), self._from_now(reservation.end)
-                self._add(reservation.nodes, Occupancy(start=max(0.0, start), end=end, whole=True))
+            start_s, end_s = self._from_now(reservation.start), self._from_now(reservation.end)
+            if end_s > 0:
+                whole = Occupancy(start_s=max(0.0, start_s), end_s=end_s, whole=True)
+                self._add(reservation.nodes, whole)
 
     def _add_running(self, job: QueuedJob) -> None:
-        end = self._from_now(job.end) if job.end else FOREVER
-        if end <= 0:
-            end = FOREVER  # past its limit: about to end, at a time that Slurm does not say
-        self._add(job.nodes, _occupancy(job, len(job.nodes), 0.0, end, running=True))
+        end_s = self._end_of(job)
+        if end_s <= 0:
+            end_s = FOREVER  # past its limit: about to end, at a time that Slurm does not say
+        share = _share_of(job, len(job.nodes))
+        self._add(job.nodes, replace(share, start_s=0.0, end_s=end_s, running=True))
 
-    def _add_planned(self, job: QueuedJob, planned_start: datetime) -> None:
-        start = max(0.0, self._from_now(planned_start))
-        end = self._from_now(job.end) if job.end else FOREVER
-        occupancy = _occupancy(job, len(job.planned_nodes), start, end, running=False)
-        self._add(job.planned_nodes, occupancy)
+    def _add_planned(self, job: QueuedJob, start_s: float) -> None:
+        share = _share_of(job, len(job.planned_nodes))
+        self._add(job.planned_nodes, replace(share, start_s=start_s, end_s=self._end_of(job)))
         self.planned.update(job.planned_nodes)
+
+    def _end_of(self, job: QueuedJob) -> float:
+        return self._from_now(job.end) if job.end else FOREVER
 
     def _add(self, nodes: Iterable[str], occupancy: Occupancy) -> None:
         for name in nodes:
@@ -281,16 +284,13 @@ class NodeSchedule:
         return self._capacities[key]
 
 
-def _occupancy(job: QueuedJob, nodes: int, start: float, end: float, *, running: bool) -> Occupancy:
+def _share_of(job: QueuedJob, nodes: int) -> Occupancy:
     """Return what a job holds of each of its nodes, evenly spread and rounded up."""
     return Occupancy(
-        start=start,
-        end=end,
         cpus=-(-job.cpus // nodes),
         memory_mib=-(-job.memory_mib // nodes),
         gpus=-(-job.gpus // nodes),
         gpu_type=job.gpu_type,
-        running=running,
     )
 
 
@@ -300,10 +300,10 @@ def _windows(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> list[Win
     for capacity in capacities:
         if not demand.fits(capacity):
             continue
-        if windows and windows[-1].end == capacity.start:
-            windows[-1] = Window(windows[-1].start, capacity.end)
+        if windows and windows[-1].end_s == capacity.start_s:
+            windows[-1] = Window(windows[-1].start_s, capacity.end_s)
         else:
-            windows.append(Window(capacity.start, capacity.end))
+            windows.append(Window(capacity.start_s, capacity.end_s))
     return windows
 
 
@@ -314,26 +314,18 @@ def free_capacities(
     if _is_planned_unseen(node, occupancies):
         return
     tally = _Tally(node, gpus)
-    since = 0.0
-    for moment, change, occupancy in _changes(occupancies, tally):
-        if moment > since:
+    starts = [(one.start_s, tally.begin, one) for one in occupancies if one.start_s < one.end_s]
+    ends = [(one.end_s, tally.finish, one) for one in occupancies if one.end_s < FOREVER]
+    since_s = 0.0
+    # At one moment starts come before ends: the sort keeps their order.
+    for moment_s, change, occupancy in sorted((*starts, *ends), key=itemgetter(0)):
+        if moment_s > since_s:
             if tally.is_shared:
-                yield tally.free(since, moment)
-            since = moment
+                yield tally.free(since_s, moment_s)
+            since_s = moment_s
         change(occupancy)
     if tally.is_shared:
-        yield tally.free(since, FOREVER)
-
-
-_Change = tuple[float, Callable[[Occupancy], None], Occupancy]
-
-
-def _changes(occupancies: Sequence[Occupancy], tally: "_Tally") -> list[_Change]:
-    """Return the starts and ends in order of time; at one moment starts come first."""
-    changes: list[_Change]
-    changes = [(one.start, tally.begin, one) for one in occupancies if one.start < one.end]
-    changes += [(one.end, tally.finish, one) for one in occupancies if one.end < FOREVER]
-    return sorted(changes, key=itemgetter(0))
+        yield tally.free(since_s, FOREVER)
 
 
 def _is_planned_unseen(node: Node, occupancies: Sequence[Occupancy]) -> bool:
@@ -361,7 +353,7 @@ class _Tally:
 
     def finish(self, occupancy: Occupancy) -> None:
         """Count an occupancy no more."""
-        if occupancy.start < occupancy.end:
+        if occupancy.start_s < occupancy.end_s:
             self._held -= 1
             self._whole -= occupancy.whole
             if not occupancy.running:
@@ -386,14 +378,14 @@ class _Tally:
         """Whether others may have a part of the node."""
         return not self._whole and (self._ended > 0 or not self._allocated)
 
-    def free(self, start: float, end: float) -> FreeCapacity:
+    def free(self, start_s: float, end_s: float) -> FreeCapacity:
         """Say what is free. Jobs that this user may not see end at no known time."""
         node, gpus = self._node, self._gpus
         cpus = min(node.cpus - node.cpus_used + self._cpus_back, node.cpus)
         memory = min(node.memory_mib - node.memory_used_mib + self._memory_back, node.memory_mib)
         return FreeCapacity(
-            start=start,
-            end=end,
+            start_s=start_s,
+            end_s=end_s,
             cpus=cpus - self._cpus_due,
             memory_mib=memory - self._memory_due,
             gpus=min(gpus.free + self._gpus_back - self._gpus_due, gpus.total),

@@ -22,7 +22,6 @@ from rv.planner.layouts import Layout, NodeNeeds, node_needs
 from rv.planner.limits import Infeasible, Sources, Usage, blocking_limit, check_job_size
 from rv.planner.schedule import (
     FOREVER,
-    NodeWindows,
     StartEstimator,
     backfill_window,
     free_first,
@@ -54,19 +53,6 @@ class LayoutStrategies:
     refused: Refusals = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Job:
-    """What the one job of a layout asks for; `demand` counts all its nodes, by TRES name."""
-
-    pool: Pool
-    layout: Layout
-    family: Family
-    needs: NodeNeeds
-    demand: Mapping[str, int]
-    charge: Charge
-    walltime: timedelta
-
-
 class StrategyFactory:
     """Makes the strategies of one request on one snapshot."""
 
@@ -84,78 +70,42 @@ class StrategyFactory:
         self, pool: Pool, layout: Layout, family: Family, charges: tuple[Charge, ...], suffix: str
     ) -> LayoutStrategies:
         """Return the strategies of a layout. Raises `Infeasible` where there is none."""
-        job = self._job(pool, layout, family, charges)
-        windows = self._starts.windows(pool, layout, job.needs)
-        blocking = blocking_limit(job.charge.sources, job.demand, self.usage)
+        needs = node_needs(pool, layout, family, self._request)
+        demand = _job_demand(pool, layout, needs)
+        charge, walltime = self._charge(pool.partition, charges, demand)
+        windows = self._starts.windows(pool, layout, needs)
+        blocking = blocking_limit(charge.sources, demand, self.usage)
         # Which nodes of a counted constraint are free together is not worked out.
         may_start = not blocking and not pool.counts
-        estimate = self._starts.estimate(
-            windows, pool, layout, job.walltime, within_limits=may_start
+        estimate = self._starts.estimate(windows, pool, layout, walltime, within_limits=may_start)
+        in_window = estimate.source is Source.BACKFILL_WINDOW
+        cost = self._tariff.cost(pool, demand, self._total(walltime))
+        whole = replace(
+            _asked_of_nodes(pool, layout, needs, self._request),
+            id=f"{pool.model.name}/{layout}/{pool.place}{suffix}",
+            family=family.name,
+            template=family.template,
+            mode=Mode.BACKFILL if in_window else family.mode,
+            walltime=walltime,
+            account=charge.account,
+            qos=charge.qos,
+            preemptible=charge.preemptible,
+            node_names=free_first(needs.slots, free_now(windows)),
+            estimate=estimate,
+            cost=cost.amount,
+            priced_by=cost.priced_by,
         )
-        whole = self._whole_time(job, suffix, estimate, windows)
+        if self._request.checkpoint:
+            whole = self._resumable(whole)
         window_s = backfill_window(windows, layout.nodes) if may_start else 0.0
         shorter, refused = self._in_window(whole, window_s)
         waits = (f"{whole.id} has to wait: {blocking}",) if blocking else ()
         return LayoutStrategies(
             strategies=(whole, *shorter),
-            sources=job.charge.sources,
-            notes=(*job.needs.notes, *waits),
+            sources=charge.sources,
+            notes=(*needs.notes, *waits),
             refused=refused,
         )
-
-    def _job(
-        self, pool: Pool, layout: Layout, family: Family, charges: tuple[Charge, ...]
-    ) -> "_Job":
-        needs = node_needs(pool, layout, family, self._request)
-        demand = _job_demand(pool, layout, needs)
-        charge, walltime = self._charge(pool.partition, charges, demand)
-        return _Job(
-            pool=pool,
-            layout=layout,
-            family=family,
-            needs=needs,
-            demand=demand,
-            charge=charge,
-            walltime=walltime,
-        )
-
-    def _whole_time(
-        self, job: "_Job", suffix: str, estimate: Estimate, windows: NodeWindows
-    ) -> Strategy:
-        """Return the strategy that asks for the whole time."""
-        pool, layout, request = job.pool, job.layout, self._request
-        in_window = estimate.source is Source.BACKFILL_WINDOW
-        cost = self._tariff.cost(pool, job.demand, self._total(job.walltime))
-        strategy = Strategy(
-            id=f"{pool.model.name}/{layout}/{pool.place}{suffix}",
-            family=job.family.name,
-            template=job.family.template,
-            mode=Mode.BACKFILL if in_window else job.family.mode,
-            gpu=pool.model.name,
-            gres=pool.gres(layout.gpus_per_node),
-            gpus=layout.nodes * layout.gpus_per_node,
-            nodes=layout.nodes,
-            gpus_per_node=layout.gpus_per_node,
-            partition=pool.partition.name,
-            walltime=job.walltime,
-            memory_mib=job.needs.memory_mib,
-            cpus_per_task=job.needs.cpus,
-            mig_profile=pool.mig.name if pool.mig else "",
-            account=job.charge.account,
-            qos=job.charge.qos,
-            constraint=pool.constraint,
-            exclude_nodes=(*request.exclude_nodes, *pool.asleep),
-            node_names=free_first(job.needs.slots, free_now(windows)),
-            name_pattern=pool.pattern,
-            vram_mib=_least_vram_mib(pool, request),
-            strict_gpu=request.strict_gpu,
-            extra=request.sbatch,
-            preemptible=job.charge.preemptible,
-            estimate=estimate,
-            cost=cost.amount,
-            priced_by=cost.priced_by,
-        )
-        return self._resumable(strategy) if request.checkpoint else strategy
 
     def _charge(
         self, partition: Partition, charges: tuple[Charge, ...], demand: Mapping[str, int]
@@ -244,6 +194,32 @@ class StrategyFactory:
             buffer=self._buffer(walltime, family),
             estimate=start,
         )
+
+
+def _asked_of_nodes(pool: Pool, layout: Layout, needs: NodeNeeds, request: Request) -> Strategy:
+    """Return a strategy with what it asks of nodes; its name, time and start are to be set."""
+    return Strategy(
+        id="",
+        family="",
+        template="",
+        mode=Mode.DIRECT,
+        gpu=pool.model.name,
+        gres=pool.gres(layout.gpus_per_node),
+        gpus=layout.nodes * layout.gpus_per_node,
+        nodes=layout.nodes,
+        gpus_per_node=layout.gpus_per_node,
+        partition=pool.partition.name,
+        walltime=request.walltime,
+        memory_mib=needs.memory_mib,
+        cpus_per_task=needs.cpus,
+        mig_profile=pool.mig.name if pool.mig else "",
+        constraint=pool.constraint,
+        exclude_nodes=(*request.exclude_nodes, *pool.asleep),
+        name_pattern=pool.pattern,
+        vram_mib=_least_vram_mib(pool, request),
+        strict_gpu=request.strict_gpu,
+        extra=request.sbatch,
+    )
 
 
 def _seconds(duration: timedelta) -> int:

@@ -126,11 +126,11 @@ def fits(cluster, demand, total, free, second):
 def test_windows_are_the_seconds_in_which_the_share_fits(cluster, demand, total, free):
     """Each second is in a window or not, and what touches is one window."""
     windows = NodeSchedule(cluster).windows(cluster.nodes[0], demand, total, free)
-    seconds = {s for s in range(LAST + 2) if any(w.start <= s < w.end for w in windows)}
+    seconds = {s for s in range(LAST + 2) if any(w.start_s <= s < w.end_s for w in windows)}
     assert seconds == {s for s in range(LAST + 2) if fits(cluster, demand, total, free, s)}
-    assert all(one.end < other.start for one, other in pairwise(windows))
-    assert all(window.start < window.end for window in windows)
-    assert {w.end for w in windows} <= {*range(LAST + 1), FOREVER}
+    assert all(one.end_s < other.start_s for one, other in pairwise(windows))
+    assert all(window.start_s < window.end_s for window in windows)
+    assert {w.end_s for w in windows} <= {*range(LAST + 1), FOREVER}
 
 
 @settings(max_examples=100, deadline=None)
