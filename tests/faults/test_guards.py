@@ -51,7 +51,7 @@ def no_requeue_0(world: World) -> None:
 def decline_by_exit(world: World) -> None:
     """A job that finds its node unfit merely ends."""
     world.override(
-        "_preamble.sh.j2", lambda text: text.replace('  rv_say "declined: $1"\n', "  exit 0\n")
+        "_preamble.sh.j2", lambda text: text.replace('  rv_say "node rejected: $1"\n', "  exit 0\n")
     )
 
 
@@ -108,7 +108,7 @@ GUARDS = {
         r"says \w+ of a race whose job Slurm knows",
     ),
     "no reaping": Guard(
-        instead("rv/race/cancel.py", "def reap(seen, transport):\n    return None"),
+        instead("rv/race/cancel.py", "def cancel_leftovers(snapshot, transport):\n    return None"),
         "the_winner_cannot_cancel",
         r"left in the queue",
     ),

@@ -15,6 +15,18 @@
 #SBATCH --requeue
 #SBATCH --export=NONE
 # rv race abcd2345, submission 1: a100-80/1x4/gpu-a100/checkpoint
+# What this job does, step by step; each step below bears its number and name.
+#   1. Find the segment to run
+#   2. Check every node
+#   3. Reject a node that failed the check
+#   4. Load the user's environment
+#   5. Claim the segment
+#   6. Wait for an earlier instance to stop
+#   7. Export the command's variables
+#   8. Run the command
+#   9. End leftover processes
+#   10. Write how the segment ended
+#   11. Send the next segment
 unset SLURM_EXPORT_ENV LC_ALL LD_LIBRARY_PATH
 umask 077
 PATH=${PATH:+$PATH:}/usr/bin:/usr/local/bin:/usr/bin:/bin
@@ -30,14 +42,14 @@ rv_say() { printf 'rv: %s\n' "$*"; }
 # Slurm's commands, without what the user's environment holds for the user's programs.
 rv_slurm() { env -u LD_PRELOAD -u LD_LIBRARY_PATH PATH="$RV_NODE_PATH" LC_ALL=C "$@"; }
 
-# A mark is whole or not there: other nodes may read it at any moment.
-rv_mark() {
+# Writes a state file, whole or not at all: other nodes may read it at any moment.
+rv_state_file() {
   printf '%s\n' "$2" >"$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" &&
     mv -T "$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" "$RV_RACE_DIR/$1"
 }
 
 # Whether a file is there: it is opened, since a network disk may answer from memory otherwise.
-rv_there() { { : <"$RV_RACE_DIR/$1"; } 2>/dev/null; }
+rv_exists() { { : <"$RV_RACE_DIR/$1"; } 2>/dev/null; }
 
 # Every other job of these names; never one by its recorded id, for Slurm gives ids out again.
 rv_cancel() {
@@ -46,10 +58,10 @@ rv_cancel() {
     [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
   }
 }
-rv_cancel_siblings() { rv_cancel rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3; }
+rv_cancel_others() { rv_cancel rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3; }
 
 # Repeats the update until the hold that Slurm puts on a requeued job (120 s) is gone.
-rv_requeued() {
+rv_lift_hold() {
   local job=$1 excluded=$2 restart=$3 shown released=''
   trap '' TERM HUP INT
   for _ in {1..40}; do
@@ -69,72 +81,72 @@ rv_requeued() {
   done
 }
 
-# Give this allocation up, but stay in the race: a job that merely exited would free the
-# bad node, and the node would swallow every sibling in turn.
-rv_decline() {
+# Leaves these nodes, but stays in the race: a job that merely exited would free the bad node, and
+# the next job of the race would get it.
+rv_leave_node() {
   local node left=0 excluded='' nodes=(a100n1 a100n2)
   for node in "${nodes[@]}"; do
-    rv_there "declined/$node" || left=$((left + 1))
+    rv_exists "declined/$node" || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
     [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
   done
   [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
-  rv_say "declined: $1"
-  ! rv_there stop || exit 0
+  rv_say "node rejected: $1"
+  ! rv_exists stop || exit 0
   if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
-    rv_mark exhausted/1 "no node is left: $1"
+    rv_state_file exhausted/1 "no node is left: $1"
     exit 0
   fi
   trap '' TERM
   if command -v scontrol >/dev/null; then
-    export -f rv_requeued rv_slurm
+    export -f rv_lift_hold rv_slurm
     export RV_NODE_PATH
-    setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
+    setsid bash -c 'rv_lift_hold "$@"' rv-lift-hold "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
     rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
   fi
-  rv_mark again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
+  rv_state_file again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
   exit 0
 }
 
-rv_unfit() {
-  rv_mark "declined/$SLURMD_NODENAME" "$1"
-  rv_decline "$SLURMD_NODENAME: $1"
+rv_reject_node() {
+  rv_state_file "declined/$SLURMD_NODENAME" "$1"
+  rv_leave_node "$SLURMD_NODENAME: $1"
 }
 
-# Fails, with a mark that says why, on a node that does not hold what was promised.
+# Fails, with a state file that says why, on a node that does not hold what was promised.
 rv_check_node() {
-  unfit() {
-    rv_mark "declined/$SLURMD_NODENAME" "$1"
+  reject() {
+    rv_state_file "declined/$SLURMD_NODENAME" "$1"
     exit 9
   }
-  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || unfit "its race directory is not the shared one"
+  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
   command -v nvidia-smi >/dev/null || exit 0
   rows=$(timeout -k 1 15 nvidia-smi --query-gpu=index,memory.total,name --format=csv,noheader,nounits 2>&1)
   case $? in
     0) ;;
-    124 | 137) unfit "nvidia-smi does not answer" ;;
-    *) unfit "nvidia-smi failed: $(tail -n 1 <<<"$rows" | cut -c1-160)" ;;
+    124 | 137) reject "nvidia-smi does not answer" ;;
+    *) reject "nvidia-smi failed: $(tail -n 1 <<<"$rows" | cut -c1-160)" ;;
   esac
   if [ "$(grep -c , <<<"$rows")" -gt 4 ] && [[ $CUDA_VISIBLE_DEVICES =~ ^[0-9,]+$ ]]; then
     rows=$(grep -E "^ *(${CUDA_VISIBLE_DEVICES//,/|}) *," <<<"$rows")
   fi
   count=$(grep -c , <<<"$rows")
-  [ "$count" -ge 4 ] || unfit "only $count of 4 GPUs are there"
+  [ "$count" -ge 4 ] || reject "only $count of 4 GPUs are there"
   promised=a100-80
   while IFS=, read -r index memory name; do
     memory=${memory//[!0-9]/}
-    [ "${memory:-81920}" -ge 73728 ] || unfit "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
-    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
+    [ "${memory:-81920}" -ge 73728 ] || reject "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
+    grep -Eiq -e 'A100.*80' <<<"$name" || rv_state_file "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
   done <<<"$rows"
   exit 0
 }
-export -f rv_check_node rv_mark
+export -f rv_check_node rv_state_file
 
-# 1. Which segment is this? segments/K names the instance that runs segment K, segments/K.ended
-# says how it went. A segment is begun once, by whoever links its name first.
+# 1. Find the segment to run
+# segments/K names the instance that runs segment K, segments/K.ended says how it went. A segment is begun once, by whoever links its name first.
 # No command substitution from here on: a signal that comes while one runs takes its output away.
-# One field of a mark, in rv_value.
+# One field of a state file, in rv_value.
 rv_field() {
   local key value
   rv_value=''
@@ -154,7 +166,7 @@ rv_is_fresh() { find "$1" -type f ! -name '.rv-*' -newer "$2" -print -quit 2>/de
 
 rv_signalled=''
 trap 'rv_signalled=${rv_signalled:-$SECONDS}' USR1
-cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
+cd "$RV_RACE_DIR" || rv_leave_node "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
 [ ! -e stop ] && [ ! -e ended ] || exit 0
 rv_last=0
 for rv_file in segments/*; do
@@ -178,26 +190,28 @@ if [ "$rv_last" -gt 0 ]; then
   fi
 fi
 
-# 2. Check every node of the allocation.
+# 2. Check every node
 timeout -k 2 20 bash -c rv_check_node </dev/null
-rv_fit=$?
-[ "$rv_fit" -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
+rv_check_code=$?
+[ "$rv_check_code" -lt 124 ] || rv_state_file "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
 
-# 3. Unfit: decline.
-! rv_there "declined/$SLURMD_NODENAME" || rv_decline "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
-[ "$rv_fit" -eq 0 ] || rv_unfit "the node check ended with code $rv_fit"
+# 3. Reject a node that failed the check
+! rv_exists "declined/$SLURMD_NODENAME" || rv_leave_node "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
+[ "$rv_check_code" -eq 0 ] || rv_reject_node "the node check ended with code $rv_check_code"
 
-# 4. Everything else that can fail before the command starts.
-while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_unfit "the environment file cannot be read"
+# 4. Load the user's environment
+# And whatever else can fail before the command starts.
+while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_reject_node "the environment file cannot be read"
 PATH=$PATH:$RV_NODE_PATH
-cd /home/ada/project 2>/dev/null || rv_unfit 'no directory /home/ada/project on this node'
+cd /home/ada/project 2>/dev/null || rv_reject_node 'no directory /home/ada/project on this node'
 cd "$RV_RACE_DIR" || exit 1
 { : >>output/node0.out && : >>output/node0.err; } || { rv_say "the output cannot be written"; exit 1; }
 
 rv_cause=''
 trap 'rv_cause=TERM' TERM
 
-# 5. The claim of the segment, a hard link made once; a newer restart of the same job replaces it.
+# 5. Claim the segment
+# By a hard link, made once; a newer restart of the same job replaces it.
 RV_TOTAL_ELAPSED=0
 rv_fruitless=0
 if [ "$rv_last" -gt 0 ]; then
@@ -238,10 +252,12 @@ read -r rv_owner 2>/dev/null <"segments/$RV_SEGMENT"
 [ "$rv_owner" = "$RV_ME" ] || exit 0
 cp "claims/$RV_ME" ".claim.$RV_ME" && mv -T ".claim.$RV_ME" claim || exit 1
 
-# 6. Slurm may run this job again: its command can resume. An earlier instance that still runs
-# stops its command when it sees this claim.
+# 6. Wait for an earlier instance to stop
+# Slurm may run this job again: its command can resume. An earlier instance that still runs stops its
+# command when it sees this claim.
 [ -z "$rv_before" ] || sleep 15
 
+# 7. Export the command's variables
 # What every command finds in its environment; the layout comes from the strategy.
 export RV_SUBMISSION=1 RV_GPU=a100-80 RV_GPUS=4 RV_WORLD_SIZE=4
 export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints RV_PAYLOADS=$RV_RACE_DIR/payloads
@@ -263,7 +279,7 @@ RV_PYTHON=$(command -v python || command -v python3 || echo python3)
 export RV_PYTHON
 export RV_COMMAND='python train.py'
 export RV_UMASK=${RV_UMASK:-0022}
-rv_keep='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@") 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
+rv_save_code='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@") 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
 
 # The chain: when the time of this job runs out, the next one goes on from the last checkpoint.
 rv_checkpoints=$RV_CHECKPOINT_DIR
@@ -271,7 +287,7 @@ mkdir -p "$rv_checkpoints"
 rm -f "$rv_checkpoints/.rv-stop" "$rv_checkpoints/.rv-next"
 
 # Signals the processes of the command on this node that catch the signal: it would kill others,
-# such as torchrun's agent, whose ranks would be orphans. srun passes it on to all of them.
+# such as torchrun's agent, whose ranks would go on without it. srun passes it on to all of them.
 rv_signal_catching() {
   local pid key value name caught
   grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
@@ -300,7 +316,7 @@ rv_send_next() {
     fi
     if [ -n "$id" ]; then
       echo "$id" >>jobs/0.id
-      rv_mark "segments/$RV_SEGMENT.next" "$id"
+      rv_state_file "segments/$RV_SEGMENT.next" "$id"
       return 0
     fi
     sleep 2
@@ -338,16 +354,16 @@ rv_out_of_time() {
 
 # What comes next, in rv_next: again, done, stopped or crashed; and why, where it is no success.
 rv_decide() {
-  local word='' fresh=''
+  local request='' fresh=''
   rv_why=''
   if rv_is_fresh "$rv_checkpoints" "claims/$RV_ME"; then fresh=yes; fi
   rv_elapsed
-  read -r word 2>/dev/null <"$rv_checkpoints/.rv-next"
+  read -r request 2>/dev/null <"$rv_checkpoints/.rv-next"
   rv_next=crashed
   if [ -e stop ]; then
     rv_next=stopped
-  elif [ "$word" = again ] || [ "$word" = "done" ]; then
-    rv_next=$word
+  elif [ "$request" = again ] || [ "$request" = "done" ]; then
+    rv_next=$request
   elif [ -n "$rv_cause" ]; then
     rv_next=again
   elif [ "$rv_code" -eq 0 ]; then
@@ -368,15 +384,16 @@ rv_decide() {
   fi
 }
 
-# 7. The command, in a session of its own.
+# 8. Run the command
+# In a session of its own.
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=$RV_UMASK setsid bash -c "${rv_keep:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
+RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=$RV_UMASK setsid bash -c "${rv_save_code:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
 rv_begun=$SECONDS
 rv_sender='' rv_deadline=''
-(rv_cancel_siblings; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
-rv_reaper=$!
+(rv_cancel_others; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others) </dev/null >/dev/null 2>&1 &
+rv_canceller=$!
 rv_terminate() {
   rv_cause=TERM
   : >"$rv_checkpoints/.rv-stop"
@@ -401,28 +418,30 @@ while :; do
   kill -0 "$rv_pid" 2>/dev/null || break
   [ -z "$rv_cause" ] || sleep 0.1
 done
-read -r rv_kept 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
-rv_code=${rv_kept:-$rv_code}
+read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
+rv_code=${rv_saved_code:-$rv_code}
 [ "$rv_code" -ne 143 ] || sleep 0.2
 for rv_helper in "$rv_watcher" "$rv_deadline"; do [ -z "$rv_helper" ] || kill "$rv_helper" 2>/dev/null; done
 
-# What is left of the command on this node, found by its own mark in the environment.
-rv_leftover() { mapfile -t rv_pids < <(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); }
+# 9. End leftover processes
+# What is left of the command on this node, found by RV_INSTANCE in its environment.
+rv_find_leftovers() { mapfile -t rv_pids < <(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); }
 for rv_kill in TERM KILL; do
   for _ in {1..10}; do
-    rv_leftover
+    rv_find_leftovers
     [ "${#rv_pids[@]}" -gt 0 ] || break 2
     kill "-$rv_kill" "${rv_pids[@]}" 2>/dev/null
     sleep 0.2
   done
 done
-kill "$rv_reaper" 2>/dev/null
+kill "$rv_canceller" 2>/dev/null
 if [ "$rv_cause" = SUPERSEDED ]; then
   rv_say "another instance goes on with segment $RV_SEGMENT"
   exit 1
 fi
 
-# The word of this segment, and of the chain where it is over: a full disk gets some tries.
+# 10. Write how the segment ended
+# And the exit file where the chain is over: a full disk gets some tries.
 cd "$RV_RACE_DIR" || exit "$rv_code"
 rv_decide
 rv_write() {
@@ -436,19 +455,21 @@ rv_write() {
 rv_write "segments/$RV_SEGMENT.ended"
 if [ "$rv_next" != again ]; then
   rv_write ended
-  rv_cancel_siblings
+  rv_cancel_others
   [ -z "$rv_sender" ] || wait "$rv_sender"
   rv_cancel_next
   exit "$rv_code"
 fi
+
+# 11. Send the next segment
 rv_say "segment $RV_SEGMENT ended with code $rv_code; the next goes on"
 [ "$rv_cause" != TERM ] || exit "$rv_code"
 if [ -n "$rv_sender" ]; then wait "$rv_sender"; else rv_send_next; fi
 if [ ! -e "segments/$RV_SEGMENT.next" ] && [ ! -e stop ]; then
   trap '' TERM
-  export -f rv_requeued rv_slurm
+  export -f rv_lift_hold rv_slurm
   export RV_NODE_PATH
-  setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" '' "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
-  rv_slurm scontrol requeue "$SLURM_JOB_ID" || rv_mark again/0 ''
+  setsid bash -c 'rv_lift_hold "$@"' rv-lift-hold "$SLURM_JOB_ID" '' "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
+  rv_slurm scontrol requeue "$SLURM_JOB_ID" || rv_state_file again/0 ''
 fi
 exit 0

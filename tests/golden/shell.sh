@@ -14,6 +14,18 @@
 #SBATCH --requeue
 #SBATCH --export=NONE
 # rv race abcd2345, submission 1: a100-80/1x4/gpu-a100
+# What this job does, step by step; each step below bears its number and name.
+#   1. Leave a decided race
+#   2. Check every node
+#   3. Reject a node that failed the check
+#   4. Load the user's environment
+#   5. Claim the race
+#   6. Keep Slurm from running this job again
+#   7. Export the command's variables
+#   8. Run the command
+#   9. Write the exit file
+#   10. End leftover processes
+#   11. Cancel the other jobs
 unset SLURM_EXPORT_ENV LC_ALL LD_LIBRARY_PATH
 umask 077
 PATH=${PATH:+$PATH:}/usr/bin:/usr/local/bin:/usr/bin:/bin
@@ -29,14 +41,14 @@ rv_say() { printf 'rv: %s\n' "$*"; }
 # Slurm's commands, without what the user's environment holds for the user's programs.
 rv_slurm() { env -u LD_PRELOAD -u LD_LIBRARY_PATH PATH="$RV_NODE_PATH" LC_ALL=C "$@"; }
 
-# A mark is whole or not there: other nodes may read it at any moment.
-rv_mark() {
+# Writes a state file, whole or not at all: other nodes may read it at any moment.
+rv_state_file() {
   printf '%s\n' "$2" >"$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" &&
     mv -T "$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" "$RV_RACE_DIR/$1"
 }
 
 # Whether a file is there: it is opened, since a network disk may answer from memory otherwise.
-rv_there() { { : <"$RV_RACE_DIR/$1"; } 2>/dev/null; }
+rv_exists() { { : <"$RV_RACE_DIR/$1"; } 2>/dev/null; }
 
 # Every other job of these names; never one by its recorded id, for Slurm gives ids out again.
 rv_cancel() {
@@ -45,10 +57,10 @@ rv_cancel() {
     [ "${#ids[@]}" -eq 0 ] || rv_slurm scancel -Q "${ids[@]}" 2>/dev/null
   }
 }
-rv_cancel_siblings() { rv_cancel rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3; }
+rv_cancel_others() { rv_cancel rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3; }
 
 # Repeats the update until the hold that Slurm puts on a requeued job (120 s) is gone.
-rv_requeued() {
+rv_lift_hold() {
   local job=$1 excluded=$2 restart=$3 shown released=''
   trap '' TERM HUP INT
   for _ in {1..40}; do
@@ -67,71 +79,72 @@ rv_requeued() {
   done
 }
 
-# Give this allocation up, but stay in the race: a job that merely exited would free the
-# bad node, and the node would swallow every sibling in turn.
-rv_decline() {
+# Leaves these nodes, but stays in the race: a job that merely exited would free the bad node, and
+# the next job of the race would get it.
+rv_leave_node() {
   local node left=0 excluded='' nodes=(a100n1 a100n2)
   for node in "${nodes[@]}"; do
-    rv_there "declined/$node" || left=$((left + 1))
+    rv_exists "declined/$node" || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
     [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
   done
   [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
-  rv_say "declined: $1"
-  ! rv_there stop || exit 0
+  rv_say "node rejected: $1"
+  ! rv_exists stop || exit 0
   if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
-    rv_mark exhausted/1 "no node is left: $1"
+    rv_state_file exhausted/1 "no node is left: $1"
     exit 0
   fi
   trap '' TERM
   if command -v scontrol >/dev/null; then
-    export -f rv_requeued rv_slurm
+    export -f rv_lift_hold rv_slurm
     export RV_NODE_PATH
-    setsid bash -c 'rv_requeued "$@"' rv-requeued "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
+    setsid bash -c 'rv_lift_hold "$@"' rv-lift-hold "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
     rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
   fi
-  rv_mark again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
+  rv_state_file again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
   exit 0
 }
 
-rv_unfit() {
-  rv_mark "declined/$SLURMD_NODENAME" "$1"
-  rv_decline "$SLURMD_NODENAME: $1"
+rv_reject_node() {
+  rv_state_file "declined/$SLURMD_NODENAME" "$1"
+  rv_leave_node "$SLURMD_NODENAME: $1"
 }
 
-# Fails, with a mark that says why, on a node that does not hold what was promised.
+# Fails, with a state file that says why, on a node that does not hold what was promised.
 rv_check_node() {
-  unfit() {
-    rv_mark "declined/$SLURMD_NODENAME" "$1"
+  reject() {
+    rv_state_file "declined/$SLURMD_NODENAME" "$1"
     exit 9
   }
-  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || unfit "its race directory is not the shared one"
+  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
   command -v nvidia-smi >/dev/null || exit 0
   rows=$(timeout -k 1 15 nvidia-smi --query-gpu=index,memory.total,name --format=csv,noheader,nounits 2>&1)
   case $? in
     0) ;;
-    124 | 137) unfit "nvidia-smi does not answer" ;;
-    *) unfit "nvidia-smi failed: $(tail -n 1 <<<"$rows" | cut -c1-160)" ;;
+    124 | 137) reject "nvidia-smi does not answer" ;;
+    *) reject "nvidia-smi failed: $(tail -n 1 <<<"$rows" | cut -c1-160)" ;;
   esac
   if [ "$(grep -c , <<<"$rows")" -gt 4 ] && [[ $CUDA_VISIBLE_DEVICES =~ ^[0-9,]+$ ]]; then
     rows=$(grep -E "^ *(${CUDA_VISIBLE_DEVICES//,/|}) *," <<<"$rows")
   fi
   count=$(grep -c , <<<"$rows")
-  [ "$count" -ge 4 ] || unfit "only $count of 4 GPUs are there"
+  [ "$count" -ge 4 ] || reject "only $count of 4 GPUs are there"
   promised=a100-80
   while IFS=, read -r index memory name; do
     memory=${memory//[!0-9]/}
-    [ "${memory:-81920}" -ge 73728 ] || unfit "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
-    grep -Eiq -e 'A100.*80' <<<"$name" || rv_mark "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
+    [ "${memory:-81920}" -ge 73728 ] || reject "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
+    grep -Eiq -e 'A100.*80' <<<"$name" || rv_state_file "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
   done <<<"$rows"
   exit 0
 }
-export -f rv_check_node rv_mark
+export -f rv_check_node rv_state_file
 
-# 1. A race that is already won or stopped is left at once.
-cd "$RV_RACE_DIR" || rv_decline "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
-! rv_there stop || exit 0
+# 1. Leave a decided race
+# One that is already won or stopped.
+cd "$RV_RACE_DIR" || rv_leave_node "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
+! rv_exists stop || exit 0
 rv_owner=''
 read -r rv_owner 2>/dev/null <claim
 case $rv_owner in
@@ -140,33 +153,35 @@ case $rv_owner in
     rv_finished=''
     read -r rv_finished 2>/dev/null <ended
     [ "$rv_finished" != "$rv_owner" ] || exit 0
-    rv_mark lost "job $SLURM_JOB_ID was restarted by Slurm after its claim as $rv_owner"
-    rv_cancel_siblings
+    rv_state_file lost "job $SLURM_JOB_ID was restarted by Slurm after its claim as $rv_owner"
+    rv_cancel_others
     exit 1
     ;;
   *) exit 0 ;;
 esac
 
-# 2. Check every node of the allocation.
+# 2. Check every node
 timeout -k 2 20 bash -c rv_check_node </dev/null
-rv_fit=$?
-[ "$rv_fit" -lt 124 ] || rv_mark "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
+rv_check_code=$?
+[ "$rv_check_code" -lt 124 ] || rv_state_file "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
 
-# 3. Unfit: decline.
-! rv_there "declined/$SLURMD_NODENAME" || rv_decline "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
-[ "$rv_fit" -eq 0 ] || rv_unfit "the node check ended with code $rv_fit"
+# 3. Reject a node that failed the check
+! rv_exists "declined/$SLURMD_NODENAME" || rv_leave_node "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
+[ "$rv_check_code" -eq 0 ] || rv_reject_node "the node check ended with code $rv_check_code"
 
-# 4. Everything else that can fail before the command starts.
-while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_unfit "the environment file cannot be read"
+# 4. Load the user's environment
+# And whatever else can fail before the command starts.
+while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_reject_node "the environment file cannot be read"
 PATH=$PATH:$RV_NODE_PATH
-cd /home/ada/project 2>/dev/null || rv_unfit 'no directory /home/ada/project on this node'
+cd /home/ada/project 2>/dev/null || rv_reject_node 'no directory /home/ada/project on this node'
 cd "$RV_RACE_DIR" || exit 1
 { : >>output/node0.out && : >>output/node0.err; } || { rv_say "the output cannot be written"; exit 1; }
 
 rv_cause=''
 trap 'rv_cause=TERM' TERM
 
-# 5. The claim: a hard link is made once, for one job, whatever the file system retries.
+# 5. Claim the race
+# A hard link is made once, for one job, whatever the file system retries.
 printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 rv_whole=''
 sync "claims/$RV_ME" && rv_whole=$(tail -n 1 "claims/$RV_ME")
@@ -180,9 +195,10 @@ if [ "$rv_owner" != "$RV_ME" ]; then
   exit 1
 fi
 
-# 6. From here on Slurm must not run this job again.
+# 6. Keep Slurm from running this job again
 rv_slurm scontrol update jobid="$SLURM_JOB_ID" requeue=0 2>/dev/null
 
+# 7. Export the command's variables
 # What every command finds in its environment; the layout comes from the strategy.
 export RV_SUBMISSION=1 RV_GPU=a100-80 RV_GPUS=4 RV_WORLD_SIZE=4
 export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints RV_PAYLOADS=$RV_RACE_DIR/payloads
@@ -217,15 +233,16 @@ while [ ! -e "$RV_RACE_DIR/release" ]; do
 done
 '
 export RV_UMASK=${RV_UMASK:-0022}
-rv_keep='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@") 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
+rv_save_code='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@") 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
 
-# 7. The command, in a session of its own.
+# 8. Run the command
+# In a session of its own.
 cd /home/ada/project || exit 1
-RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=$RV_UMASK setsid bash -c "${rv_keep:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
+RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=$RV_UMASK setsid bash -c "${rv_save_code:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
 cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
-(rv_cancel_siblings; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_siblings) </dev/null >/dev/null 2>&1 &
-rv_reaper=$!
+(rv_cancel_others; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others) </dev/null >/dev/null 2>&1 &
+rv_canceller=$!
 rv_terminate() {
   rv_cause=TERM
   kill -TERM -- "-$rv_pid" "$rv_pid" 2>/dev/null
@@ -238,27 +255,31 @@ rv_code=$?
 [ "$rv_code" -ne 143 ] || sleep 0.2
 if [ -n "$rv_cause" ]; then
   while kill -0 "$rv_pid" 2>/dev/null; do sleep 0.1; done
-  read -r rv_kept 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
-  rv_code=${rv_kept:-$rv_code}
+  read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
+  rv_code=${rv_saved_code:-$rv_code}
 fi
 
-# The truth about the end, for whoever asks later; Slurm forgets, and accounting lags.
+# 9. Write the exit file
+# For whoever asks later; Slurm forgets, and accounting lags.
 for _ in 1 2 3 4 5; do
   cd "$RV_RACE_DIR" || break
   printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "ended=$(date +%s.%N)" >".ended.$RV_ME" && sync ".ended.$RV_ME" && mv -T ".ended.$RV_ME" ended && break
   sleep 1
 done
 
-# What is left of the command on this node, found by its own mark in the environment.
-rv_leftover() { mapfile -t rv_pids < <(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); }
+# 10. End leftover processes
+# What is left of the command on this node, found by RV_INSTANCE in its environment.
+rv_find_leftovers() { mapfile -t rv_pids < <(grep -lsz "^RV_INSTANCE=$RV_RACE.$RV_ME\$" /proc/[0-9]*/environ | cut -d/ -f3); }
 for rv_kill in TERM KILL; do
   for _ in {1..10}; do
-    rv_leftover
+    rv_find_leftovers
     [ "${#rv_pids[@]}" -gt 0 ] || break 2
     kill "-$rv_kill" "${rv_pids[@]}" 2>/dev/null
     sleep 0.2
   done
 done
-kill "$rv_reaper" 2>/dev/null
-rv_cancel_siblings
+
+# 11. Cancel the other jobs
+kill "$rv_canceller" 2>/dev/null
+rv_cancel_others
 exit "$rv_code"

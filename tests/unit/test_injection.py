@@ -78,7 +78,7 @@ def script_of(**changes: object) -> str:
     return render(Submission(number=1, strategies=(plan,)), race, read_template)
 
 
-def queue_answered(script: str) -> bool:
+def is_whole(script: str) -> bool:
     """Whether bash reads it as a program."""
     done = subprocess.run(["bash", "-n"], input=script.encode(), capture_output=True)
     return (done.returncode, done.stderr) == (0, b"")
@@ -88,13 +88,13 @@ def statement(script: str, start: str) -> str:
     """The statement that begins with `start`, whole: bash itself says where it ends."""
     lines = script[script.index(f"\n{start}") + 1 :].split("\n")
     ends = ("\n".join(lines[:end]) for end in range(1, len(lines)))
-    return next(text for text in ends if queue_answered(text))
+    return next(text for text in ends if is_whole(text))
 
 
 SHOW = """
 module() { printf '%s\\0' "$@"; }
 cd() { printf '%s\\0' "$@"; return "$failed"; }
-rv_unfit() { printf '%s\\0' "$@"; }
+rv_reject_node() { printf '%s\\0' "$@"; }
 grep() { printf '%s\\0' "$@"; }
 """
 
@@ -105,7 +105,7 @@ def check_arrival(text: str, empty: Path) -> None:
         id=text, gpu=text, nonce=text, slurm_path=text, workdir=f"/{text}", name_pattern=text or "x",
         modules=(text, text), node_names=(text, "b"), command=Command(line=text),
     )  # fmt: skip
-    assert queue_answered(script)
+    assert is_whole(script)
     around = script.split("PATH=$PATH:$RV_NODE_PATH\n")[1].split('\ncd "$RV_RACE_DIR" || exit 1')[0]
     loading = around[around.index("\nmodule load ") :]
     shown = bash(
@@ -164,7 +164,7 @@ def test_the_other_scripts_hold_the_same_command(tmp_path: Path, text: str, layo
     several = {**TWO_NODES, "command": Command(line=text, launcher=Launcher.TORCHRUN)}
     chain = {**SEGMENTS, "command": Command(line=text), "chain": Chain(total=timedelta(hours=12))}
     script = script_of(**{**(several if layout == "multi_node" else chain), "id": text})
-    assert queue_answered(script)
+    assert is_whole(script)
     export = statement(script, "export RV_COMMAND=")
     assert bash(f"{export}\nprintf '%s\\0' \"$RV_COMMAND\"", tmp_path) == [text]
 
@@ -178,7 +178,7 @@ def test_a_race_directory_arrives_or_is_refused(tmp_path: Path, text: str) -> No
         assert caught.value.kind in (ErrorKind.STAGE, ErrorKind.USAGE)
         return
     script = script_of(race_dir=f"/{text}")
-    assert queue_answered(script)
+    assert is_whole(script)
     line = statement(script, "RV_RACE_DIR=")
     assert bash(f"{line}\nprintf '%s\\0' \"$RV_RACE_DIR\"", tmp_path) == [f"/{text}"]
 
@@ -224,7 +224,7 @@ def directives(script: str) -> list[str]:
 def test_what_only_comments_hold_stays_in_them(text: str) -> None:
     """A strategy's id holds names of the cluster's; a race's name is the user's."""
     script, usual = script_of(id=text, title=text), script_of(id="x", title="x")
-    assert queue_answered(script)
+    assert is_whole(script)
     comment = re.compile(r'#SBATCH --comment="rv abcd2345[A-Za-z0-9._@/+=:, -]*"')
     assert len(directives(script)) == len(directives(usual)) > 10
     for ours, others in zip(directives(script), directives(usual), strict=True):

@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -225,6 +226,15 @@ def test_the_command_arrives_as_it_was_written(tmp_path):
         ["bash", "-c", f'{script}\nprintf %s "$RV_COMMAND"'], capture_output=True, text=True
     )
     assert done.stdout == HOSTILE_COMMAND
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_steps_at_the_top_are_those_below(case):
+    """By number and name, in the same order, in every script."""
+    script = rendered(case)
+    listed = re.findall(r"^#   (\d+\. .*)$", script, re.MULTILINE)
+    assert listed == re.findall(r"^# (\d+\. .*)$", script, re.MULTILINE)
+    assert [int(step.split(".")[0]) for step in listed] == list(range(1, 12))
 
 
 def test_no_golden_script_is_left_over():
