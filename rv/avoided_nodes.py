@@ -15,7 +15,7 @@ from typing import Any, Final
 from rv.bundle import acceptance_file
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
-from rv.slurm.text import printable
+from rv.slurm.values import printable
 
 DAYS: Final = 7
 MOST_DAYS: Final = 90

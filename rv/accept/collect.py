@@ -14,7 +14,7 @@ from typing import Final
 
 from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult
-from rv.slurm.text import printable
+from rv.slurm.values import printable
 
 _CLOCK: Final = timedelta(seconds=2)
 _RANK_FILE: Final = re.compile(r"[^/]*\.ranks/rank-\d{5,9}\.json", re.ASCII)

@@ -37,7 +37,7 @@ from rv.accept.untrusted import (
     whole_of,
 )
 from rv.payloads.contract.schema import SCHEMA
-from rv.slurm.text import printable
+from rv.slurm.values import printable
 
 _SLURM_FIELDS: Final = ("job_id", "step_id", "partition", "nodelist", "restart_count")
 MAX_BYTES: Final = 16 * 2**20

@@ -14,7 +14,7 @@ from rv.cli.options import (
     build_request,
     command_app,
 )
-from rv.slurm.saved import write_snapshot
+from rv.models.snapshot import write_snapshot
 from rv.ui import console
 from rv.ui.explanation_views import explanation_document, explanation_text
 from rv.ui.plan_views import costs_document, costs_text, overview_document, overview_text

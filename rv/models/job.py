@@ -1,4 +1,4 @@
-"""One Slurm job as a source saw it, and the words Slurm has for its state."""
+"""One Slurm job as one command reported it, and Slurm's job states."""
 
 import re
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from typing import Final
 class JobState(StrEnum):
     """Slurm's job states (squeue(1)), and two of rv's own.
 
-    ENDED: a loser that has left the queue; nobody asks how. UNKNOWN: no source says anything, or
-    says a word not yet invented.
+    ENDED: a loser that has left the queue, however it ended. UNKNOWN: no command reported the job,
+    or it reported a state that is not listed here.
     """
 
     PENDING = "PENDING"
@@ -94,18 +94,18 @@ def job_state(text: str) -> JobState:
 
 
 def is_live(state: JobState) -> bool:
-    """Whether Slurm says that a job waits or runs; of an unknown state nothing is said."""
+    """Whether Slurm says that a job waits or runs; an unknown state is not live."""
     return state is not JobState.UNKNOWN and not state.is_terminal
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """What one source says of one job. Times are on Slurm's own clock; `source` names the command.
+    """What one command says of one job. Times are on Slurm's own clock; `source` is the command.
 
     `exit_code` and `signal` are the two halves of Slurm's `code:signal`, None where not yet known.
-    `started` is None while the job waits: what Slurm plans for it is `planned_start`. `ended` is
-    None until it ended. `reason` is of a cancelled job who did it ("by uid 0"), and of an unknown
-    state Slurm's own word.
+    `started` is None while the job waits: Slurm's estimate is `planned_start`. `ended` is
+    None until it ended. `reason` of a cancelled job is who did it ("by uid 0"), of an unknown state
+    what Slurm printed.
     """
 
     job_id: int

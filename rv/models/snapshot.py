@@ -1,11 +1,19 @@
-"""What a cluster is at one moment. Every time in here is on Slurm's own clock, without a zone."""
+"""What a cluster is at one moment, and its JSON form.
 
+Every time is on Slurm's own clock, without a zone. In JSON times are ISO 8601, durations are
+seconds, memory is MiB; a file of a newer rv may hold more, what is missing has its default.
+"""
+
+import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
+from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
+from rv.models.plain import build, plain
 
+FORMAT: Final = "rv.snapshot/1"
 NO_LIMIT: Final = None
 
 
@@ -25,7 +33,7 @@ class GpuGroup:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Node:
-    """One node. `states` are Slurm's words for it, such as {"IDLE", "DRAIN"}; memory in MiB."""
+    """One node. `states` are Slurm's, such as {"IDLE", "DRAIN"}; memory in MiB."""
 
     name: str
     states: frozenset[str]
@@ -173,9 +181,9 @@ class ClusterConfig:
     """The few settings of slurm.conf that rv's promises and plans depend on.
 
     `priority_flags` says how billing weights add up (`MAX_TRES`), `private_data` what the user may
-    not see of others (`jobs`), `enforces` what AccountingStorageEnforce names; all Slurm's words.
-    `preempt_type` is "none", "partition_prio", "qos", or "" where nobody said; `booted_at` is
-    when the controller started.
+    not see of others (`jobs`), `enforces` what AccountingStorageEnforce names; all as Slurm
+    writes them. `preempt_type` is "none", "partition_prio", "qos", or "" where unknown;
+    `booted_at` is when the controller started.
     """
 
     name: str = ""
@@ -198,7 +206,7 @@ class ClusterConfig:
 class Snapshot:
     """A cluster at `taken_at`, as `user` may see it. `notes` says what could not be read, and why.
 
-    `groups` are the user's Unix groups; `associations` is None where nobody could be asked
+    `groups` are the user's Unix groups; `associations` is None without a database to ask
     (no slurmdbd), which is not the same as a user without any.
     """
 
@@ -214,3 +222,24 @@ class Snapshot:
     associations: tuple[Association, ...] | None = None
     accounts: tuple[Account, ...] = ()
     notes: tuple[str, ...] = field(default=())
+
+
+def write_snapshot(snapshot: Snapshot) -> str:
+    """Write a snapshot as one JSON object; equal snapshots give equal text."""
+    fields = {"format": FORMAT, **plain(snapshot)}
+    return json.dumps(fields, indent=1, ensure_ascii=True) + "\n"
+
+
+def read_snapshot(text: str, name: str) -> Snapshot:
+    """Read a snapshot back; `name` is its file's. Raises `RvError(CONFIG)` where it is not one."""
+    try:
+        fields = json.loads(text)
+        if not isinstance(fields, dict) or fields.get("format") != FORMAT:
+            raise ValueError(f"it does not say {FORMAT}")
+        return build(Snapshot, fields)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError) as error:
+        raise RvError(
+            ErrorKind.CONFIG,
+            f"{name} is no snapshot: {error}",
+            hint="rv snapshot > cluster.json writes one",
+        ) from error

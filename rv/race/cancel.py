@@ -11,8 +11,8 @@ from rv.race.directory import STATE_FILES, read_state_files, write_state_file
 from rv.race.observe import RaceSnapshot
 from rv.race.sources import is_active
 from rv.race.unconfirmed import confirmation_limit_s, unconfirmed, unconfirmed_for_s
-from rv.slurm.jobs import find_by_name_script, parse_queue
-from rv.slurm.probe import new_sentinel
+from rv.slurm.script import new_sentinel
+from rv.slurm.squeue import parse_squeue_own, squeue_by_name_script
 from rv.transport import Transport
 
 _PATIENCE_S: Final = 30.0
@@ -162,8 +162,8 @@ def _live_jobs(races: Sequence[Race], transport: Transport) -> tuple[JobRecord, 
     """Return the jobs of races that neither have ended nor are ending; None for no answer."""
     names = [name for race in races for name in race.job_names]
     sentinel = new_sentinel()
-    completed = transport.run(find_by_name_script(names, sentinel), timeout=30)
-    records = parse_queue(completed.stdout, sentinel)
+    completed = transport.run(squeue_by_name_script(names, sentinel), timeout=30)
+    records = parse_squeue_own(completed.stdout, sentinel)
     if records is None:
         return None
     expected = frozenset(names)

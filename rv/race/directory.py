@@ -13,7 +13,7 @@ from typing import Final
 from rv.errors import RvError
 from rv.models.plain import build, plain
 from rv.models.race import Claim, Ended, Race, Segment, StateFiles
-from rv.slurm.text import printable
+from rv.slurm.values import printable
 from rv.transport import Transport
 
 RECORD: Final = "race.json"

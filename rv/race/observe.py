@@ -11,8 +11,9 @@ from rv.race.sources import Sources
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.unconfirmed import forgotten
 from rv.render.quote import shell
-from rv.slurm.jobs import parse_sacct, parse_show_jobs, sacct_script, show_jobs_script
-from rv.slurm.probe import new_sentinel
+from rv.slurm.sacct import parse_sacct, sacct_script
+from rv.slurm.scontrol import parse_show_job, show_job_script
+from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
 _CLOCK_MARGIN_S = 86400
@@ -156,7 +157,7 @@ def _ask_about(
 def _ask_controller(names: set[str], ids: set[int], transport: Transport) -> _Answers | None:
     """Ask the controller for jobs by id, and tell those of these names from recycled ids."""
     sentinel = new_sentinel()
-    shown = _ask(show_jobs_script(sorted(ids), sentinel), sentinel, parse_show_jobs, transport)
+    shown = _ask(show_job_script(sorted(ids), sentinel), sentinel, parse_show_job, transport)
     if shown is None:
         return None
     return _Answers(

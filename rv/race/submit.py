@@ -17,11 +17,11 @@ from rv.models.race import Race
 from rv.race.directory import write_state_file
 from rv.race.unconfirmed import confirmation_limit_s
 from rv.render.quote import shell
-from rv.slurm.jobs import find_by_name_script, parse_queue
-from rv.slurm.probe import new_sentinel
-from rv.slurm.text import last_line
+from rv.slurm.script import new_sentinel
+from rv.slurm.squeue import parse_squeue_own, squeue_by_name_script
+from rv.slurm.values import last_line
 from rv.transport import Transport
-from rv.transport.patience import ask_again
+from rv.transport.query_retry import retry_query
 
 PARALLEL: Final = 8
 _ATTEMPTS: Final = 3
@@ -230,10 +230,10 @@ def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int
     sentinel = new_sentinel()
 
     def look_up() -> tuple[JobRecord, ...] | None:
-        completed = transport.run(find_by_name_script(names, sentinel), timeout=30)
-        return parse_queue(completed.stdout, sentinel)
+        completed = transport.run(squeue_by_name_script(names, sentinel), timeout=30)
+        return parse_squeue_own(completed.stdout, sentinel)
 
-    records = [record for record in ask_again(look_up) or () if record.name in names]
+    records = [record for record in retry_query(look_up) or () if record.name in names]
     ids = {names[record.name]: record.job_id for record in records}
     note_ids(race, ids, transport)
     return {

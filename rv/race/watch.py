@@ -12,11 +12,11 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.directory import load_state_files
 from rv.race.observe import RaceSnapshot, observe
 from rv.race.output import Chunk, OutputReader
-from rv.race.queue import Queue
 from rv.race.recover import recover, unsent
 from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve
 from rv.race.submit import SubmitOutcome, SubmitResult, submit_once
+from rv.slurm.squeue import OwnJobs
 
 _FIRST_ASK_S: Final = 3.0
 _LAST_ASK_S: Final = 60.0
@@ -57,7 +57,7 @@ class Watch:
     """
 
     race: Race
-    queue: Queue
+    queue: OwnJobs
     sink: Sink
     waves: list[tuple[int, ...]] = field(default_factory=list)
     widen_after: timedelta = timedelta(seconds=5)

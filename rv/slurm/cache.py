@@ -1,4 +1,4 @@
-"""Answers of a cluster, shared by all rv processes of a user on this machine for a short while."""
+"""Slurm's answers, shared for some seconds by all rv processes of a user on this machine."""
 
 import hashlib
 import json
@@ -11,16 +11,16 @@ from datetime import timedelta
 from pathlib import Path
 
 from rv.files import write_atomically
-from rv.transport.places import is_own, make_private
+from rv.transport.private_directories import is_own, make_private
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
-    """A script's output as it came, the sentinel that frames it, and when (seconds, our clock)."""
+class CachedAnswer:
+    """A script's output, its sentinel, and when it came (seconds since the epoch, our clock)."""
 
     text: str
     sentinel: str
-    at: float
+    at_s: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,10 +35,10 @@ class SnapshotCache:
     key: str
     clock: Callable[[], float] = time.time
 
-    def load(self, kind: str, max_age: timedelta) -> Answer | None:
+    def load(self, kind: str, max_age: timedelta) -> CachedAnswer | None:
         """Return the stored answer, None where there is none or it is older than `max_age`."""
         answer = self._read(kind)
-        if answer is None or not 0 <= self.clock() - answer.at < max_age.total_seconds():
+        if answer is None or not 0 <= self.clock() - answer.at_s < max_age.total_seconds():
             return None
         return answer
 
@@ -52,7 +52,7 @@ class SnapshotCache:
                 write_atomically(self._path(kind), contents, mode=0o600)
 
     def forget(self) -> None:
-        """Drop what tells of the queue, after something that changed it."""
+        """Drop the answers that describe the queue, after something that changed it."""
         for kind in ("probe", "queue"):
             with suppress(OSError):
                 self._path(kind).unlink(missing_ok=True)
@@ -61,13 +61,13 @@ class SnapshotCache:
         name = hashlib.sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()[:24]
         return self.directory / f"{name}.{kind}"
 
-    def _read(self, kind: str) -> Answer | None:
+    def _read(self, kind: str) -> CachedAnswer | None:
         try:
             path = self._path(kind)
             if not is_own(self.directory) or path.stat().st_uid != os.geteuid():
                 return None
             head, _, text = path.read_bytes().decode("utf-8", "surrogatepass").partition("\n")
             about = json.loads(head)
-            return Answer(text=text, sentinel=str(about["sentinel"]), at=float(about["at"]))
+            return CachedAnswer(text=text, sentinel=str(about["sentinel"]), at_s=float(about["at"]))
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -8,22 +8,22 @@ from typing import Final
 LIMIT: Final = 100_000
 """Most names one list expands to; a larger one gives its first ones."""
 
-_TOTAL: Final = 1_000_000
-_CHARACTERS: Final = 8_000_000
+_MOST_NAMES: Final = 1_000_000
+_MOST_CHARACTERS: Final = 8_000_000
 _PIECE: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\]|[\[\]])+")
 _PART: Final = re.compile(r"\[([^\[\]]*)\]|[^\[\]]+|[\[\]]")
 _RANGE: Final = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?", re.ASCII)
-_PARTS: Final = 64
-_NOTHING: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "None assigned", "Unknown"})
+_MOST_PARTS: Final = 64
+_NULLS: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "None assigned", "Unknown"})
 
 
 def expand(text: str, most: int = LIMIT) -> tuple[str, ...]:
     """Return the names of a list in its order, at most `most`; text that is no list is a name."""
-    if text in _NOTHING:
+    if text in _NULLS:
         return ()
     if "[" not in text:
         return tuple(name for name in text.split(",") if name)[:most]
-    return tuple(_until_long(islice(_all_names(text, most), most)))
+    return tuple(_limit_characters(islice(_all_names(text, most), most)))
 
 
 class Expander:
@@ -33,18 +33,18 @@ class Expander:
     """
 
     def __init__(self) -> None:
-        self._left = _TOTAL
+        self._remaining = _MOST_NAMES
 
     def expand(self, text: str) -> tuple[str, ...]:
-        """Return the names of a list, as far as there is room for them."""
-        names = expand(text, min(LIMIT, self._left))
-        self._left -= len(names)
+        """Return the names of a list, as many as are left."""
+        names = expand(text, min(LIMIT, self._remaining))
+        self._remaining -= len(names)
         return names
 
 
-def _until_long(names: Iterator[str]) -> Iterator[str]:
+def _limit_characters(names: Iterator[str]) -> Iterator[str]:
     """Stop where the names come to more text than the largest cluster has."""
-    left = _CHARACTERS
+    left = _MOST_CHARACTERS
     for name in names:
         left -= len(name)
         if left < 0:
@@ -55,10 +55,10 @@ def _until_long(names: Iterator[str]) -> Iterator[str]:
 def _all_names(text: str, most: int) -> Iterator[str]:
     for piece in _PIECE.finditer(text):
         parts = list(_PART.finditer(piece[0]))
-        if len(parts) > _PARTS:
-            yield piece[0]  # no list that Slurm writes
+        if len(parts) > _MOST_PARTS:
+            yield piece[0]  # not a list that Slurm writes
         elif all(map(_has_choice, parts)):
-            yield from map("".join, product(*_pools(parts, most)))
+            yield from map("".join, product(*_choices_by_part(parts, most)))
 
 
 def _has_choice(part: re.Match[str]) -> bool:
@@ -66,15 +66,15 @@ def _has_choice(part: re.Match[str]) -> bool:
     return part[1] is None or next(_choices(part[1]), None) is not None
 
 
-def _pools(parts: list[re.Match[str]], most: int) -> list[list[str]]:
+def _choices_by_part(parts: list[re.Match[str]], most: int) -> list[list[str]]:
     """Return the choices at each part of a piece, only as many as the first `most` names need."""
-    pools: list[list[str]] = []
+    by_part: list[list[str]] = []
     for part in reversed(parts):
         choices = iter([part[0]]) if part[1] is None else _choices(part[1])
-        pool = list(islice(choices, most))
-        most = -(-most // max(1, len(pool)))
-        pools.append(pool)
-    return pools[::-1]
+        names = list(islice(choices, most))
+        most = -(-most // max(1, len(names)))
+        by_part.append(names)
+    return by_part[::-1]
 
 
 def _choices(inside: str) -> Iterator[str]:

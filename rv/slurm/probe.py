@@ -1,55 +1,40 @@
-"""One round trip that asks a cluster everything a plan needs."""
+"""One round trip that asks a cluster for everything a plan needs, and the snapshot made of it."""
 
-import secrets
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.models.snapshot import Snapshot
-from rv.slurm.accounting import ACCOUNTS
-from rv.slurm.assemble import build_snapshot
-from rv.slurm.cache import Answer, SnapshotCache
-from rv.slurm.frames import Frame, framing_script, parse_frames, write_frames
-from rv.slurm.queued import squeue_line
-from rv.slurm.text import last_line
+from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
+from rv.slurm import sacctmgr, scontrol, squeue, values
+from rv.slurm.cache import CachedAnswer, SnapshotCache
+from rv.slurm.script import (
+    CommandOutput,
+    new_sentinel,
+    parallel_script,
+    parse_outputs,
+    write_outputs,
+)
 from rv.transport import Transport
-from rv.transport.patience import ask_again
+from rv.transport.query_retry import retry_query
 
 SHARED_FOR: Final = timedelta(seconds=30)
 """How long one snapshot serves all of a user's rv processes."""
 
 _ACCOUNTS_FOR: Final = timedelta(minutes=10)
-_NO_ACCOUNTS_FOR: Final = timedelta(minutes=1)
+_FAILED_ACCOUNTS_FOR: Final = timedelta(minutes=1)
 # A dead controller is reported after 9 s, a silent one after its MessageTimeout, 10 s by default.
-_CONTROLLER_SECONDS: Final = 12
-_DATABASE_SECONDS: Final = 5
+_CONTROLLER_TIMEOUT_S: Final = 12
+_DATABASE_TIMEOUT_S: Final = 5
+_REQUIRED: Final = ("config", "nodes", "partitions", "queue")
+_MISSING: Final = CommandOutput(exit_code=1, stdout="", stderr="was not asked")
+_COMMAND_NOT_FOUND: Final = 127
+_TIMED_OUT: Final = frozenset({124, 137})
+_PERMISSION_DENIED: Final = re.compile(r"access/permission denied", re.IGNORECASE)
 
-
-def new_sentinel() -> str:
-    """Draw a sentinel for one script. It begins with a letter: squeue reads digits as a width."""
-    return f"rv{secrets.token_hex(8)}"
-
-
-def probe_script(sentinel: str, *, with_accounts: bool = True) -> str:
-    """Return the bash text of one probe; its rows and frames carry `sentinel`."""
-    commands = {
-        "config": "scontrol show config",
-        # Without -a what is hidden, or for other groups, is not shown and could not be explained.
-        "nodes": "scontrol -a show node -d -o",
-        "partitions": "scontrol -a show partition -o",
-        "reservations": "scontrol show reservation -o",
-        "queue": squeue_line(sentinel),
-        "clock": "date +%Y-%m-%dT%H:%M:%S",
-        "user": "id -un",
-        "groups": "id -Gnz",
-    }
-    # The slow ones first: they wait for the database while the others start.
-    asked = ACCOUNTS if with_accounts else {}
-    timed = {name: (_DATABASE_SECONDS, line) for name, line in asked.items()}
-    timed |= {name: (_CONTROLLER_SECONDS, line) for name, line in commands.items()}
-    return framing_script(timed, sentinel)
+_Outputs = Mapping[str, CommandOutput]
 
 
 def take_snapshot(
@@ -57,92 +42,226 @@ def take_snapshot(
     cache: SnapshotCache | None = None,
     *,
     max_age: timedelta = SHARED_FOR,
-    timeout: float = 30.0,
+    timeout_s: float = 30.0,
 ) -> Snapshot:
-    """Return the cluster as it is, or as it was at most `max_age` ago; `timeout` is in seconds.
+    """Return the cluster as it is, or as it was at most `max_age` ago.
 
     Raises `RvError(UNREACHABLE)` where there is no Slurm or its controller does not answer. What
     else could not be read is a note of the snapshot.
     """
-    accounts = _stored_accounts(cache)
-    stored = _stored_probe(cache, max_age)
-    if stored is not None and accounts is not None:
-        return build_snapshot(stored.frames | accounts, stored.sentinel)
-    answer, snapshot = _ask_again(transport, timeout, accounts)
+    accounts = _cached_accounts(cache)
+    cached = _parse_answer(cache.load("probe", max_age)) if cache else None
+    if cached is not None and accounts is not None:
+        return build_snapshot({**cached.outputs, **accounts}, cached.sentinel)
+    answer, snapshot = _query(transport, timeout_s, accounts)
     if cache is not None:
         cache.store("probe", answer.text, answer.sentinel)
         if accounts is None:
-            kept = write_frames(_only_accounts(answer.frames), answer.sentinel)
-            cache.store("accounts", kept, answer.sentinel)
+            text = write_outputs(_only_accounts(answer.outputs), answer.sentinel)
+            cache.store("accounts", text, answer.sentinel)
     return snapshot
 
 
+def probe_script(sentinel: str, *, with_accounts: bool = True) -> str:
+    """Return the bash text of one probe; squeue's rows and all outputs carry `sentinel`."""
+    commands = {
+        "config": "scontrol show config",
+        # Without -a what is hidden, or for other groups, is not shown and could not be explained.
+        "nodes": "scontrol -a show node -d -o",
+        "partitions": "scontrol -a show partition -o",
+        "reservations": "scontrol show reservation -o",
+        "queue": squeue.squeue_command(sentinel),
+        "clock": "date +%Y-%m-%dT%H:%M:%S",
+        "user": "id -un",
+        "groups": "id -Gnz",
+    }
+    # The slow ones first: they wait for the database while the others start.
+    accounting = sacctmgr.COMMANDS if with_accounts else {}
+    timed = {name: (_DATABASE_TIMEOUT_S, line) for name, line in accounting.items()}
+    timed |= {name: (_CONTROLLER_TIMEOUT_S, line) for name, line in commands.items()}
+    return parallel_script(timed, sentinel)
+
+
+def build_snapshot(outputs: _Outputs, sentinel: str) -> Snapshot:
+    """Make the snapshot of a probe's outputs, without a clock, files or processes.
+
+    Raises `RvError(UNREACHABLE)` where Slurm did not answer, `RvError(REFUSED)` where it hides
+    what a plan needs.
+    """
+    _require_slurm(outputs)
+    config = scontrol.parse_show_config(outputs["config"].stdout)
+    controller_time = scontrol.parse_config_time(outputs["config"].stdout)
+    taken_at = controller_time or values.time(_stdout(outputs, "clock"))
+    if taken_at is None:
+        raise _no_answer("it did not say what time it is")
+    partitions = scontrol.parse_show_partition(outputs["partitions"].stdout)
+    return Snapshot(
+        taken_at=taken_at,
+        user=_stdout(outputs, "user").strip(),
+        groups=_groups(_stdout(outputs, "groups")),
+        config=config,
+        partitions=_with_defaults(partitions, config),
+        nodes=scontrol.parse_show_node(outputs["nodes"].stdout),
+        jobs=squeue.parse_squeue(outputs["queue"].stdout, sentinel),
+        reservations=scontrol.parse_show_reservation(_stdout(outputs, "reservations")),
+        qos=sacctmgr.parse_qos(_stdout(outputs, "qos"), _stdout(outputs, "qos_preemption")),
+        associations=_associations(outputs, config.name),
+        accounts=sacctmgr.parse_accounts(_stdout(outputs, "accounts"), config.name),
+        notes=(*_unread(outputs, "reservations"), *_unread(outputs, *sacctmgr.COMMANDS)),
+    )
+
+
+def no_slurm() -> RvError:
+    """Return the error for a machine without Slurm's commands."""
+    return RvError(
+        ErrorKind.UNREACHABLE,
+        "no Slurm commands on PATH",
+        hint="rv sandbox up starts a cluster here; --cluster names one to reach",
+    )
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Framed:
+class _Answer:
+    """A probe's answer, whole and by command."""
+
     text: str
     sentinel: str
-    frames: dict[str, Frame]
+    outputs: _Outputs
 
 
-def _ask_again(
-    transport: Transport, timeout: float, accounts: dict[str, Frame] | None
-) -> tuple["_Framed", Snapshot]:
-    """Ask, and again for some seconds where Slurm does not answer: a probe changes nothing."""
+def _query(
+    transport: Transport, timeout_s: float, accounts: _Outputs | None
+) -> tuple[_Answer, Snapshot]:
+    """Run the probe, again for some seconds where Slurm does not answer: it changes nothing."""
     errors: list[RvError] = []
 
-    def ask() -> tuple[_Framed, Snapshot] | None:
+    def query_once() -> tuple[_Answer, Snapshot] | None:
         try:
-            answer = _ask(transport, timeout, with_accounts=accounts is None)
-            return answer, build_snapshot(answer.frames | (accounts or {}), answer.sentinel)
+            answer = _run_probe(transport, timeout_s, with_accounts=accounts is None)
+            outputs = {**answer.outputs, **(accounts or {})}
+            return answer, build_snapshot(outputs, answer.sentinel)
         except RvError as error:
             errors.append(error)
             return None
 
-    if (found := ask_again(ask)) is None:
+    answer = retry_query(query_once)
+    if answer is None:
         raise errors[-1]
-    return found
+    return answer
 
 
-def _ask(transport: Transport, timeout: float, *, with_accounts: bool) -> _Framed:
+def _run_probe(transport: Transport, timeout_s: float, *, with_accounts: bool) -> _Answer:
     sentinel = new_sentinel()
-    completed = transport.run(probe_script(sentinel, with_accounts=with_accounts), timeout=timeout)
-    frames = parse_frames(completed.stdout, sentinel)
-    if frames is None:
-        why = last_line(completed.stderr) or f"exit code {completed.returncode}"
-        if completed.timed_out:
-            why = f"no answer within {timeout:g} s"
+    script = probe_script(sentinel, with_accounts=with_accounts)
+    result = transport.run(script, timeout=timeout_s)
+    outputs = parse_outputs(result.stdout, sentinel)
+    if outputs is None:
+        why = values.last_line(result.stderr) or f"exit code {result.returncode}"
+        if result.timed_out:
+            why = f"no answer within {timeout_s:g} s"
         raise RvError(
             ErrorKind.UNREACHABLE,
             f"the cluster could not be asked: {why}",
             hint="try again in a minute; scontrol ping says whether it is there",
         )
-    return _Framed(text=completed.stdout, sentinel=sentinel, frames=frames)
+    return _Answer(text=result.stdout, sentinel=sentinel, outputs=outputs)
 
 
-def _framed(answer: Answer | None) -> _Framed | None:
-    frames = parse_frames(answer.text, answer.sentinel) if answer else None
-    if answer is None or frames is None:
+def _parse_answer(cached: CachedAnswer | None) -> _Answer | None:
+    if cached is None:
         return None
-    return _Framed(text=answer.text, sentinel=answer.sentinel, frames=frames)
+    outputs = parse_outputs(cached.text, cached.sentinel)
+    if outputs is None:
+        return None
+    return _Answer(text=cached.text, sentinel=cached.sentinel, outputs=outputs)
 
 
-def _stored_probe(cache: SnapshotCache | None, max_age: timedelta) -> _Framed | None:
-    return _framed(cache.load("probe", max_age)) if cache else None
-
-
-def _stored_accounts(cache: SnapshotCache | None) -> dict[str, Frame] | None:
-    """Return fresh accounting frames; those of a database that did not answer age sooner."""
+def _cached_accounts(cache: SnapshotCache | None) -> _Outputs | None:
+    """Return fresh outputs of sacctmgr; those of a database that did not answer expire sooner."""
     if cache is None:
         return None
-    for max_age in (_NO_ACCOUNTS_FOR, _ACCOUNTS_FOR):
-        framed = _framed(cache.load("accounts", max_age))
-        frames = _only_accounts(framed.frames) if framed else {}
-        if len(frames) == len(ACCOUNTS) and (
-            max_age is _NO_ACCOUNTS_FOR or all(frame.is_good for frame in frames.values())
-        ):
-            return frames
+    for max_age in (_FAILED_ACCOUNTS_FOR, _ACCOUNTS_FOR):
+        answer = _parse_answer(cache.load("accounts", max_age))
+        outputs = _only_accounts(answer.outputs) if answer else {}
+        is_usable = max_age is _FAILED_ACCOUNTS_FOR or all(o.is_good for o in outputs.values())
+        if len(outputs) == len(sacctmgr.COMMANDS) and is_usable:
+            return outputs
     return None
 
 
-def _only_accounts(frames: Mapping[str, Frame]) -> dict[str, Frame]:
-    return {name: frame for name, frame in frames.items() if name in ACCOUNTS}
+def _only_accounts(outputs: _Outputs) -> _Outputs:
+    return {name: output for name, output in outputs.items() if name in sacctmgr.COMMANDS}
+
+
+def _require_slurm(outputs: _Outputs) -> None:
+    for name in _REQUIRED:
+        output = outputs.get(name, _MISSING)
+        if output.exit_code == _COMMAND_NOT_FOUND:
+            raise no_slurm()
+        if not output.is_good and _PERMISSION_DENIED.search(output.stderr):
+            raise _hidden(name, _why(output))
+        if not output.is_good:
+            raise _no_answer(_why(output))
+
+
+def _no_answer(why: str) -> RvError:
+    return RvError(
+        ErrorKind.UNREACHABLE,
+        f"Slurm's controller does not answer: {why}",
+        hint="try again in a minute; scontrol ping says whether it is there",
+    )
+
+
+def _hidden(name: str, why: str) -> RvError:
+    return RvError(
+        ErrorKind.REFUSED,
+        f"Slurm does not show its {name} to you: {why}",
+        hint="PrivateData hides them; --snapshot FILE plans on what somebody else saved",
+    )
+
+
+def _with_defaults(
+    partitions: tuple[Partition, ...], config: ClusterConfig
+) -> tuple[Partition, ...]:
+    """Give partitions without a memory rule the cluster's: Slurm prints only their own."""
+    per_cpu, per_node = config.max_memory_per_cpu_mib, config.max_memory_per_node_mib
+    if not per_cpu and not per_node:
+        return partitions
+    return tuple(
+        partition
+        if partition.max_memory_per_cpu_mib or partition.max_memory_per_node_mib
+        else replace(partition, max_memory_per_cpu_mib=per_cpu, max_memory_per_node_mib=per_node)
+        for partition in partitions
+    )
+
+
+def _associations(outputs: _Outputs, cluster: str) -> tuple[Association, ...] | None:
+    """Return the user's associations; None where the database could not be asked."""
+    if not outputs.get("associations", _MISSING).is_good:
+        return None
+    limits = _stdout(outputs, "association_limits")
+    return sacctmgr.parse_associations(outputs["associations"].stdout, limits, cluster)
+
+
+def _groups(text: str) -> frozenset[str]:
+    """Read `id -Gnz`: names end with NUL, because directory services have names with spaces."""
+    return frozenset(name for name in text.strip("\n").split("\0") if name)
+
+
+def _unread(outputs: _Outputs, *names: str) -> tuple[str, ...]:
+    failed = [name for name in names if not outputs.get(name, _MISSING).is_good]
+    if not failed:
+        return ()
+    listed = ", ".join(name.replace("_", " ") for name in failed)
+    return (f"could not read {listed}: {_why(outputs.get(failed[0], _MISSING))}",)
+
+
+def _stdout(outputs: _Outputs, name: str) -> str:
+    output = outputs.get(name, _MISSING)
+    return output.stdout if output.is_good else ""
+
+
+def _why(output: CommandOutput) -> str:
+    if output.exit_code in _TIMED_OUT:
+        return "no answer in time"
+    return values.last_line(output.stderr) or f"exit code {output.exit_code}"

@@ -1,4 +1,4 @@
-"""The one door to processes and sockets: run bash on the cluster, write and read its files."""
+"""Run bash where Slurm's commands are, and write and read files there."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,8 +6,8 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Completed:
-    """What came back from a script. Output is untrusted text; undecodable bytes are replaced."""
+class ScriptResult:
+    """A script's exit code and output: untrusted text, undecodable bytes replaced."""
 
     returncode: int
     stdout: str
@@ -18,7 +18,7 @@ class Completed:
 class Transport(Protocol):
     """Where Slurm's commands run. All paths are absolute paths on that machine."""
 
-    def run(self, script: str, *, timeout: float) -> Completed:
+    def run(self, script: str, *, timeout: float) -> ScriptResult:
         """Run bash text with Slurm's environment scrubbed; a timeout is reported, not raised.
 
         What it writes is the user's alone (umask 077).

@@ -15,10 +15,15 @@ from pathlib import Path
 
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
-from rv.transport import Completed
-from rv.transport.places import is_own, make_private, require_private, require_safe_root
+from rv.transport import ScriptResult
+from rv.transport.private_directories import (
+    is_own,
+    make_private,
+    require_private,
+    require_safe_root,
+)
 
-_LAST_WORDS_S = 5.0
+_KILLED_OUTPUT_TIMEOUT_S = 5.0
 _PRIVATE = 0o600
 _WILD = re.compile(r"[*?[]")
 _STORAGE_ERRORS = {
@@ -36,7 +41,7 @@ class LocalTransport:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
 
-    def run(self, script: str, *, timeout: float) -> Completed:
+    def run(self, script: str, *, timeout: float) -> ScriptResult:
         """Run bash text in a session of its own, so that a timeout ends all that it started.
 
         What it writes is for this user alone, whatever the caller's umask.
@@ -53,26 +58,28 @@ class LocalTransport:
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            return self._abandon(process)
-        return Completed(
+            return self._kill(process)
+        return ScriptResult(
             returncode=process.returncode, stdout=_decode(out), stderr=_decode(err), timed_out=False
         )
 
-    def _abandon(self, process: "subprocess.Popen[bytes]") -> Completed:
+    def _kill(self, process: "subprocess.Popen[bytes]") -> ScriptResult:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         try:
-            out, err = process.communicate(timeout=_LAST_WORDS_S)
-        except subprocess.TimeoutExpired:  # stuck in the kernel: its output is given up
+            out, err = process.communicate(timeout=_KILLED_OUTPUT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:  # stuck in the kernel: its output is lost
             out, err = b"", b""
-        return Completed(returncode=124, stdout=_decode(out), stderr=_decode(err), timed_out=True)
+        return ScriptResult(
+            returncode=124, stdout=_decode(out), stderr=_decode(err), timed_out=True
+        )
 
     def create_tree(
         self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
     ) -> None:
         """Build the tree beside `root` and rename it into place, so that nobody sees half of it."""
         final = Path(root)
-        with _storage(final):
+        with _storage_errors(final):
             make_private(final.parent)
             require_safe_root(final.parent)
             building = Path(
@@ -92,7 +99,7 @@ class LocalTransport:
     def write(self, path: str, contents: bytes) -> None:
         """Replace a file by a temporary one beside it."""
         final = Path(path)
-        with _storage(final):
+        with _storage_errors(final):
             write_atomically(final, contents, mode=_PRIVATE)
 
     def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:
@@ -106,15 +113,15 @@ class LocalTransport:
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Open what matches the patterns, whatever a stat would say; what vanishes is left out."""
-        found: dict[str, bytes] = {}
+        files: dict[str, bytes] = {}
         for pattern in names:
             folder, _, last = pattern.rpartition("/")
             listed = self.names(f"{root}/{folder}") if _WILD.search(last) else (last,)
             for name in fnmatch.filter(listed, last):
                 contents = self.read(f"{root}/{folder}/{name}")
                 if contents is not None:
-                    found[f"{folder}/{name}" if folder else name] = contents
-        return found
+                    files[f"{folder}/{name}" if folder else name] = contents
+        return files
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""
@@ -164,8 +171,8 @@ def _write_new(path: Path, contents: bytes) -> None:
 
 
 @contextmanager
-def _storage(path: Path) -> Iterator[None]:
-    """Say in one line what is wrong with the disk under a race."""
+def _storage_errors(path: Path) -> Iterator[None]:
+    """Turn an error of the race directory's disk into one line."""
     try:
         yield
     except OSError as error:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rv.errors import RvError
-from rv.slurm.text import printable
+from rv.slurm.values import printable
 from rv.ui.tables import GAP, Part, Table, column_widths
 
 _SHORT: Final = 12

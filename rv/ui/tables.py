@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rv.slurm.text import printable
+from rv.slurm.values import printable
 
 GAP: Final = 2
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Snapshot
-from rv.race.queue import Queue
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import scrubbed_environment
 from rv.slurm.probe import take_snapshot
+from rv.slurm.squeue import OwnJobs
 from rv.transport import Transport
 from rv.transport.local import LocalTransport
 
@@ -57,9 +57,9 @@ class Cluster:
         return take_snapshot(self.transport, self.cache, max_age=_FRESH)
 
     @property
-    def queue(self) -> Queue:
+    def queue(self) -> OwnJobs:
         """The user's queue there."""
-        return Queue(transport=self.transport, cache=self.cache)
+        return OwnJobs(transport=self.transport, cache=self.cache)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,7 +97,7 @@ def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
 
 def saved_cluster(path: str) -> SavedCluster:
     """Read a snapshot's file, `-` for stdin. Raises `RvError(CONFIG)` for what is none."""
-    from rv.slurm.saved import read_snapshot
+    from rv.models.snapshot import read_snapshot
 
     try:
         text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")

@@ -15,8 +15,8 @@ from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import load_catalogue, load_families, require_strategies
 from rv.planner.report import Planner, changes, cheapest, overview, queue_place, without_jobs
-from rv.slurm.probe import new_sentinel
-from rv.slurm.waiting import parse_waiting, waiting_script
+from rv.slurm.script import new_sentinel
+from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster, SavedCluster
 from rv.workflow.launch import avoiding, plan_request
@@ -63,8 +63,8 @@ def explain_race(race: Race, cluster: Cluster, site: Site, now_s: float) -> Expl
 
 def _waiting(transport: Transport) -> tuple[WaitingJob, ...] | None:
     sentinel = new_sentinel()
-    completed = transport.run(waiting_script(sentinel), timeout=25)
-    return parse_waiting(completed.stdout, sentinel)
+    completed = transport.run(squeue_waiting_script(sentinel), timeout=25)
+    return parse_squeue_waiting(completed.stdout, sentinel)
 
 
 def _jobs(

@@ -8,9 +8,9 @@ from datetime import timedelta
 from cluster import cluster, rpc_counts, rv
 
 from rv.race.directory import load_races
-from rv.race.queue import Queue
 from rv.race.watch import WaitTimedOut, Watch
 from rv.slurm.cache import SnapshotCache
+from rv.slurm.squeue import OwnJobs
 from rv.workflow.cluster import Cluster
 
 
@@ -58,7 +58,7 @@ def watch_ten_minutes(target: Cluster) -> None:
     cache = SnapshotCache(directory=target.cache.directory, key="bench-clock", clock=clock.time)
     watch = Watch(
         race=race,
-        queue=Queue(transport=target.transport, cache=cache),
+        queue=OwnJobs(transport=target.transport, cache=cache),
         sink=Silent(),
         wait_timeout=timedelta(minutes=10),
         clock=clock.time,

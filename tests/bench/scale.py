@@ -18,8 +18,8 @@ from synthetic import SENTINEL, probe_text
 from rv.models.request import Request
 from rv.planner import load_catalogue, load_families, plan, require_feasible
 from rv.render.script import sbatch_line
-from rv.slurm.assemble import build_snapshot
-from rv.slurm.frames import parse_frames
+from rv.slurm.probe import build_snapshot
+from rv.slurm.script import parse_outputs
 
 SIZES = (100, 300, 1000, 3000, 10_000)
 JOBS_PER_NODE = 5
@@ -32,7 +32,7 @@ def measure(path: Path) -> dict[str, float]:
     text = path.read_bytes().decode("utf-8", errors="replace")
     request = Request(gpus=4)
     began = time.perf_counter()
-    frames = parse_frames(text, SENTINEL)
+    frames = parse_outputs(text, SENTINEL)
     assert frames is not None
     snapshot = build_snapshot(frames, SENTINEL)
     parsed = time.perf_counter()

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 
-from rv.slurm.frames import Frame, parse_frames, write_frames
+from rv.slurm.script import CommandOutput, parse_outputs, write_outputs
 
 SENTINEL = "rv0123456789abcdef"
 BASES = 40
@@ -57,7 +57,7 @@ def probe_text(nodes: int, jobs: int, seed: int = 1) -> str:
     queue = Rows()
     _run(machines, jobs * 3 // 5, queue, random)
     _wait(machines, jobs - len(queue.rows), queue, random)
-    frames = parse_frames(_REAL.read_bytes().decode(), SENTINEL)
+    frames = parse_outputs(_REAL.read_bytes().decode(), SENTINEL)
     assert frames is not None
     texts = {
         "config": "\n".join(
@@ -70,8 +70,8 @@ def probe_text(nodes: int, jobs: int, seed: int = 1) -> str:
         "partitions": "\n".join(_partition_lines(nodes)),
         "queue": "\n".join(queue.rows),
     }
-    made = {name: Frame(exit_code=0, stdout=text) for name, text in texts.items()}
-    return write_frames(frames | made, SENTINEL)
+    made = {name: CommandOutput(exit_code=0, stdout=text) for name, text in texts.items()}
+    return write_outputs(frames | made, SENTINEL)
 
 
 def partitions_of(base: int) -> tuple[str, ...]:

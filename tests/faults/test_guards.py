@@ -93,8 +93,8 @@ GUARDS = {
     ),
     "no look-up by name": Guard(
         instead(
-            "rv/slurm/jobs.py",
-            'def find_by_name_script(names, sentinel):\n    return _squeue(sentinel, " --name=nobody")',
+            "rv/slurm/squeue.py",
+            'def squeue_by_name_script(names, sentinel):\n    return _own_script(sentinel, " --name=nobody")',
         ),
         "sbatch_times_out_after_acceptance",
         r"was submitted \d times",

@@ -15,9 +15,9 @@ import pytest
 
 from rv import sandbox
 from rv.models.request import Layouts, Request
+from rv.models.snapshot import read_snapshot
 from rv.planner import load_catalogue, load_families, plan
 from rv.sandbox import schema
-from rv.slurm.saved import read_snapshot
 from tests.slurm.brute import (
     AS_NOBODY,
     NOBODY,

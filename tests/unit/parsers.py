@@ -14,36 +14,19 @@ from rv.accept import baselines, result_files
 from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
-from rv.models import job, quantities
+from rv.models import job, quantities, snapshot
 from rv.planner import catalogue, documents, eligibility
 from rv.race import directory
 from rv.sandbox import gpu, loader, schema
-from rv.slurm import (
-    accounting,
-    fields,
-    frames,
-    gres,
-    hostlist,
-    jobs,
-    nodes,
-    partitions,
-    queued,
-    reservations,
-    saved,
-    settings,
-    text,
-    tres,
-    waiting,
-    words,
-)
+from rv.slurm import hostlist, sacct, sacctmgr, scontrol, script, squeue, values
 from rv.workflow import command_line, known_programs, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
 ROOT: Final = Path(__file__).parents[2]
 S: Final = "rv0123456789abcdef"
 _PREFIXES: Final = ("parse", "read_", "load_", "split_", "from_")
-_MAKERS: Final = ("_script", "_line")
-"""Of the cluster's functions of a text, those that make a command of a sentinel."""
+_MAKERS: Final = ("_script", "_command", "_line")
+"""Functions of `rv.slurm` that take a sentinel and return a command."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +44,7 @@ def _slurm(pattern: str) -> tuple[str, ...]:
 
 
 def _probe(name: str) -> str:
-    found = frames.parse_frames(_slurm("22.05/probe.txt")[0], S)
+    found = script.parse_outputs(_slurm("22.05/probe.txt")[0], S)
     assert found is not None
     return found[name].stdout
 
@@ -230,40 +213,41 @@ PARSERS: Final = (
         (ROOT / "rv/accept/data/baselines.yaml").read_text(),
         parse=_layer,
     ),
-    _entry(accounting.parse_qos, _probe("qos"), parse=lambda t: accounting.parse_qos(t, t)),
-    _entry(accounting.parse_associations, _probe("associations"), _probe("association_limits"), parse=lambda t: accounting.parse_associations(t, t, "lab")),
-    _entry(accounting.parse_accounts, "Cluster|Account|ParentName|GrpTRES|GrpJobs\nlab|root||||\nlab|a|root|gres/gpu=6|4\n"),
-    _entry(fields.fields, *_slurm("*/show_node.txt")),
-    _entry(fields.records, *_slurm("*/show_node.txt"), parse=lambda t: tuple(fields.records(t, "NodeName"))),
-    _entry(frames.parse_frames, *_slurm("22.05/probe.txt"), parse=lambda t: frames.parse_frames(t, S)),
-    _entry(gres.parse_gpus, *_GRES, parse=lambda t: gres.parse_gpus(t, t, t)),
+    _entry(sacctmgr.parse_qos, _probe("qos"), parse=lambda t: sacctmgr.parse_qos(t, t)),
+    _entry(sacctmgr.parse_associations, _probe("associations"), _probe("association_limits"), parse=lambda t: sacctmgr.parse_associations(t, t, "lab")),
+    _entry(sacctmgr.parse_accounts, "Cluster|Account|ParentName|GrpTRES|GrpJobs\nlab|root||||\nlab|a|root|gres/gpu=6|4\n"),
+    _entry(scontrol.parse_record, *_slurm("*/show_node.txt")),
+    _entry(scontrol.record_lines, *_slurm("*/show_node.txt"), parse=lambda t: tuple(scontrol.record_lines(t, "NodeName"))),
+    _entry(script.parse_outputs, *_slurm("22.05/probe.txt"), parse=lambda t: script.parse_outputs(t, S)),
+    _entry(scontrol.parse_node_gres, *_GRES, parse=lambda t: scontrol.parse_node_gres(t, t, t)),
     _entry(hostlist.expand, *_LISTS),
-    _entry(jobs.parse_queue, *_QUEUE, parse=lambda t: jobs.parse_queue(f"{t}\n{S} end 0\n", S)),
-    _entry(jobs.parse_show_jobs, *_slurm("22.05/own_show_jobs.txt"), parse=lambda t: jobs.parse_show_jobs(f"{t}\n{S} end 0\n", S)),
-    _entry(jobs.parse_sacct, *_slurm("22.05/own_sacct.txt"), parse=lambda t: jobs.parse_sacct(f"{t}\n{S} end 0\n", S)),
-    _entry(nodes.parse_nodes, *_slurm("*/show_node.txt")),
-    _entry(nodes.parse_states, *_STATES),
-    _entry(partitions.parse_partitions, *_slurm("*/show_partition.txt")),
-    _entry(queued.parse_queued, _probe("queue"), parse=lambda t: queued.parse_queued(t, S)),
-    _entry(reservations.parse_reservations, *_slurm("*/show_reservation.txt")),
-    _entry(saved.read_snapshot, *(p.read_text() for p in sorted((DATA / "snapshots").glob("[cf]*.json"))), parse=lambda t: saved.read_snapshot(t, "c.json")),
-    _entry(settings.parse_config, *_slurm("*/show_config.txt")),
-    _entry(settings.parse_clock, *_slurm("*/show_config.txt")),
-    _entry(text.printable, "\x1b[31mred\x1b[0m", "\x1b]0;title\x07x"),
-    _entry(text.last_line, "one\n\x1b[1mtwo\x1b[0m\n \n"),
-    _entry(tres.parse_tres, *_SIZES),
-    _entry(tres.parse_weights, *_SIZES),
-    _entry(tres.gpus_asked, *_GRES),
-    _entry(waiting.parse_waiting, f"7{S}|4294|gpu|Resources|\n7_[1-3%2]{S}|1|a,b|(Priority)|", parse=lambda t: waiting.parse_waiting(f"{t}\n{S} end 0\n", S)),
-    _entry(words.number, "12", "UNLIMITED"),
-    _entry(words.decimal, "1.500000", parse=lambda t: words.decimal(t, default=1.0)),
-    _entry(words.time, *_TIMES),
-    _entry(words.duration, *_TIMES),
-    _entry(words.configured_seconds, "120 sec", "5 min", "1 hours"),
-    _entry(words.memory_mib, *_SIZES),
-    _entry(words.word, "(null)", "x"),
-    _entry(words.words, "a,b,c"),
-    _entry(words.allowed, "ALL", "a,b"),
+    _entry(script.has_succeeded, f"x\n{S} end 0\n", parse=lambda t: script.has_succeeded(t, S)),
+    _entry(squeue.parse_squeue_own, *_QUEUE, parse=lambda t: squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
+    _entry(scontrol.parse_show_job, *_slurm("22.05/own_show_jobs.txt"), parse=lambda t: scontrol.parse_show_job(f"{t}\n{S} end 0\n", S)),
+    _entry(sacct.parse_sacct, *_slurm("22.05/own_sacct.txt"), parse=lambda t: sacct.parse_sacct(f"{t}\n{S} end 0\n", S)),
+    _entry(scontrol.parse_show_node, *_slurm("*/show_node.txt")),
+    _entry(scontrol.parse_node_states, *_STATES),
+    _entry(scontrol.parse_show_partition, *_slurm("*/show_partition.txt")),
+    _entry(squeue.parse_squeue, _probe("queue"), parse=lambda t: squeue.parse_squeue(t, S)),
+    _entry(scontrol.parse_show_reservation, *_slurm("*/show_reservation.txt")),
+    _entry(snapshot.read_snapshot, *(p.read_text() for p in sorted((DATA / "snapshots").glob("[cf]*.json"))), parse=lambda t: snapshot.read_snapshot(t, "c.json")),
+    _entry(scontrol.parse_show_config, *_slurm("*/show_config.txt")),
+    _entry(scontrol.parse_config_time, *_slurm("*/show_config.txt")),
+    _entry(values.printable, "\x1b[31mred\x1b[0m", "\x1b]0;title\x07x"),
+    _entry(values.last_line, "one\n\x1b[1mtwo\x1b[0m\n \n"),
+    _entry(values.parse_tres, *_SIZES),
+    _entry(values.parse_billing_weights, *_SIZES),
+    _entry(values.parse_gpu_request, *_GRES),
+    _entry(squeue.parse_squeue_waiting, f"7{S}|4294|gpu|Resources|\n7_[1-3%2]{S}|1|a,b|(Priority)|", parse=lambda t: squeue.parse_squeue_waiting(f"{t}\n{S} end 0\n", S)),
+    _entry(values.number, "12", "UNLIMITED"),
+    _entry(values.decimal, "1.500000", parse=lambda t: values.decimal(t, default=1.0)),
+    _entry(values.time, *_TIMES),
+    _entry(values.duration, *_TIMES),
+    _entry(values.config_seconds, "120 sec", "5 min", "1 hours"),
+    _entry(values.memory_mib, *_SIZES),
+    _entry(values.non_null, "(null)", "x"),
+    _entry(values.comma_list, "a,b,c"),
+    _entry(values.allow_list, "ALL", "a,b"),
     _entry(job.job_state, *_STATES),
     _entry(quantities.parse_duration, *_TIMES),
     _entry(quantities.parse_memory_mib, *_SIZES),

@@ -22,7 +22,7 @@ from rv.race.recover import _is_deleted
 from rv.race.stage import _require_hard_links
 from rv.race.submit import SubmitOutcome, submit
 from rv.render.script import render, sbatch_line
-from rv.slurm.jobs import find_by_name_script
+from rv.slurm.squeue import squeue_by_name_script
 from rv.transport.local import LocalTransport
 from tests.unit.race.test_directory import race as plain_race
 from tests.unit.render.test_golden import SEGMENTS, TWO_NODES, facts, read_template, strategy
@@ -354,7 +354,7 @@ def test_a_race_directory_of_any_name_is_only_a_directory(
     assert (result.outcome, result.job_id) == (SubmitOutcome.ACCEPTED, 7)
     told = (tmp_path / "told.sbatch").read_bytes().decode().split("\0")
     assert told[0] == directory
-    assert login.run(find_by_name_script([text], "rvs"), timeout=30).returncode == 0
+    assert login.run(squeue_by_name_script([text], "rvs"), timeout=30).returncode == 0
     assert f"--name={text}" in (tmp_path / "told.squeue").read_bytes().decode().split("\0")
     assert not _is_deleted(directory, login)
     login.remove(directory)

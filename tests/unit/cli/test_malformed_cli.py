@@ -20,7 +20,7 @@ import pytest
 
 from rv.cli import app
 from rv.errors import EXIT_DONE, EXIT_GAVE_UP, EXIT_INTERRUPTED, EXIT_RV_FAILED, EXIT_USAGE
-from rv.transport.patience import ask_again
+from rv.transport.query_retry import retry_query
 from tests.unit import malformed
 from tests.unit.parsers import CONFIG, RACE, ROOT, STATE_FILES
 
@@ -92,7 +92,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(made.work)
     # No cluster answers here, ever: patience with each input would take a quarter of an hour.
-    monkeypatch.setitem(ask_again.__kwdefaults__, "budget", 0.0)
+    monkeypatch.setitem(retry_query.__kwdefaults__, "retry_for_s", 0.0)
     monkeypatch.setattr("rv.race.cancel._PATIENCE_S", 0.0)
     return made
 

@@ -21,7 +21,7 @@ from rv.models.site import Site
 from rv.models.snapshot import Limits, Qos, QueuedJob
 from rv.planner.report import Planner, changes, queue_place, without_jobs
 from rv.race.directory import read_record, record_text
-from rv.slurm.waiting import parse_waiting, waiting_script
+from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
 from rv.ui.explanation_views import explanation_document, explanation_text
 from rv.ui.tables import plain_text
 from rv.workflow.queries import _jobs
@@ -84,14 +84,14 @@ def test_the_line_is_read_from_squeue():
         f"13{S}|0|gpu|ReqNodeNotAvail, Unavail|ableNodes:x|\n"
         f"CLUSTER: x\nnot a row|1|gpu|x|\n{S} end 0\n"
     )
-    assert parse_waiting(text, S) == (
+    assert parse_squeue_waiting(text, S) == (
         waits(12, 4294901753, "gpu", "other"),
         waits(61, 7, reason="JobArrayTaskLimit"),
         waits(13, 0, reason="ReqNodeNotAvail, Unavail|ableNodes:x"),
     )
-    assert parse_waiting(text.replace("end 0", "end 1"), S) is None
-    assert parse_waiting("", S) is None
-    assert "PriorityLong" in waiting_script(S)
+    assert parse_squeue_waiting(text.replace("end 0", "end 1"), S) is None
+    assert parse_squeue_waiting("", S) is None
+    assert "PriorityLong" in squeue_waiting_script(S)
 
 
 def busy(node, hours, gpus=4, gpu_type="v100", **more):

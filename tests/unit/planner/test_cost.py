@@ -13,12 +13,11 @@ from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
 from rv.models.request import Request
 from rv.models.site import Price, Site
-from rv.models.snapshot import QueuedJob
+from rv.models.snapshot import QueuedJob, write_snapshot
 from rv.planner import plan, require_feasible
 from rv.planner.cost import billing
 from rv.planner.report import cheapest
-from rv.slurm.saved import write_snapshot
-from rv.slurm.settings import parse_config
+from rv.slurm.scontrol import parse_show_config
 from rv.ui.plan_views import costs_text
 from rv.ui.tables import plain_text
 from tests.unit.planner.clusters import (
@@ -102,7 +101,7 @@ def test_a_typed_weight_counts_for_its_type_only():
 )
 def test_priority_flags_are_read_from_the_configuration(line, expected):
     """As `scontrol show config` prints them."""
-    assert parse_config(f"ClusterName = x\n{line}\n").priority_flags == expected
+    assert parse_show_config(f"ClusterName = x\n{line}\n").priority_flags == expected
 
 
 def test_the_plan_of_a_cluster_with_max_tres():

@@ -9,8 +9,8 @@ import pytest
 from rv.models.job import JobState
 from rv.models.request import Layouts, Request
 from rv.models.snapshot import QueuedJob
-from rv.slurm.assemble import build_snapshot
-from rv.slurm.frames import parse_frames
+from rv.slurm.probe import build_snapshot
+from rv.slurm.script import parse_outputs
 from tests.bench.synthetic import SENTINEL, probe_text
 from tests.unit.planner.clusters import NOON, nodes, partition, planned, snapshot
 
@@ -38,7 +38,7 @@ def steps(work, *arguments):
 
 def parsed(text):
     """Read a probe's answer."""
-    return build_snapshot(parse_frames(text, SENTINEL), SENTINEL)
+    return build_snapshot(parse_outputs(text, SENTINEL), SENTINEL)
 
 
 @pytest.fixture(scope="module")

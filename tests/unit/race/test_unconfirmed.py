@@ -18,7 +18,7 @@ from rv.race.unconfirmed import (
     unconfirmed_for_s,
 )
 from rv.race.verdict_file import _is_final
-from rv.transport.patience import BUDGET_S, ask_again
+from rv.transport.query_retry import RETRY_FOR_S, retry_query
 from tests.unit.race.test_status import CLAIM, IDS, RACE, SENT, T0, WON, asked, ended, record, won
 
 SOON, LATER, LATE = T0 + 5, T0 + confirmation_limit_s(RACE) + 1, T0 + 2 * 86400
@@ -147,14 +147,14 @@ class Clock:
 def test_a_question_is_repeated_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     """With waits that nobody else has."""
     clock, answers = Clock(), iter([None, None, "yes", "again"])
-    assert ask_again(lambda: next(answers), clock=clock, sleep=clock.sleep) == "yes"
-    assert 0 < clock.now <= BUDGET_S
+    assert retry_query(lambda: next(answers), clock=clock, sleep=clock.sleep) == "yes"
+    assert 0 < clock.now <= RETRY_FOR_S
     assert next(answers) == "again"
     waits = set()
     for seed in range(5):
         random.seed(seed)
         clock, answers = Clock(), iter([None, None, None, "yes"])
-        ask_again(lambda: next(answers), clock=clock, sleep=clock.sleep)  # noqa: B023
+        retry_query(lambda: next(answers), clock=clock, sleep=clock.sleep)  # noqa: B023
         waits.add(clock.now)
     assert len(waits) == 5
 
@@ -165,7 +165,7 @@ def test_a_question_that_took_its_time_is_asked_once() -> None:
 
     def slow() -> None:
         calls.append(clock.now)
-        clock.sleep(BUDGET_S + 1)
+        clock.sleep(RETRY_FOR_S + 1)
 
-    assert ask_again(slow, clock=clock, sleep=clock.sleep) is None
+    assert retry_query(slow, clock=clock, sleep=clock.sleep) is None
     assert calls == [0.0]

@@ -12,8 +12,8 @@ from rv.cli.defaults import read_config
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Request
 from rv.models.site import Ceiling, Price, Site
+from rv.models.snapshot import write_snapshot
 from rv.planner import load_catalogue, plan
-from rv.slurm.saved import write_snapshot
 from tests.unit.planner.clusters import CATALOGUE, FAMILIES, campus, reasons
 
 ROOT = Path(__file__).parents[3]

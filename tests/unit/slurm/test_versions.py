@@ -15,26 +15,25 @@ import yaml
 from rv.models.job import JobState, job_state
 from rv.models.request import Request
 from rv.models.snapshot import Snapshot
-from rv.slurm import jobs
-from rv.slurm.assemble import build_snapshot
-from rv.slurm.fields import fields, records
-from rv.slurm.frames import Frame, parse_frames
-from rv.slurm.nodes import parse_states
+from rv.slurm import sacct, scontrol, squeue
+from rv.slurm.probe import build_snapshot
+from rv.slurm.scontrol import parse_node_states, parse_record, record_lines
+from rv.slurm.script import CommandOutput, parse_outputs
 from tests.unit.planner.clusters import planned
 
-DATA = Path(__file__).parents[1] / "data" / "slurm"
+DATA = Path(__file__).parents[2] / "data" / "slurm"
 S = "rv0123456789abcdef"
 VERSIONS: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "versions.yaml").read_text())
 OWN = {
-    "own_queue": jobs.parse_queue,
-    "own_show_jobs": jobs.parse_show_jobs,
-    "own_sacct": jobs.parse_sacct,
+    "own_queue": squeue.parse_squeue_own,
+    "own_show_jobs": scontrol.parse_show_job,
+    "own_sacct": sacct.parse_sacct,
 }
 
 
 def captured() -> dict[str, str]:
     """What 22.05 answered, by frame of the probe, and to the watcher's questions by file."""
-    found = parse_frames((DATA / "22.05" / "probe.txt").read_bytes().decode(), S)
+    found = parse_outputs((DATA / "22.05" / "probe.txt").read_bytes().decode(), S)
     assert found is not None
     files = {name: (DATA / "22.05" / f"{name}.txt").read_text() for name in OWN}
     return {name: frame.stdout for name, frame in found.items()} | files
@@ -59,7 +58,7 @@ def answers(version: str) -> dict[str, str]:
 
 
 def snapshot(texts: dict[str, str]) -> Snapshot:
-    frames = {name: Frame(exit_code=0, stdout=text) for name, text in texts.items()}
+    frames = {name: CommandOutput(exit_code=0, stdout=text) for name, text in texts.items()}
     return build_snapshot(frames, S)
 
 
@@ -107,7 +106,10 @@ def test_the_differences_of_24_11_are_those_captured(file: str, frame: str, firs
     """The hand-made answer has the keys that a real 24.11 printed."""
 
     def keys(text: str) -> set[str]:
-        return {key for line in records(text, first_key) for key in fields(line)} - {"Reason", "x"}
+        return {key for line in record_lines(text, first_key) for key in parse_record(line)} - {
+            "Reason",
+            "x",
+        }
 
     real = keys((DATA / "24.11" / f"{file}.txt").read_text())
     assert keys(answers("24.11")[frame]) ^ real <= {
@@ -131,7 +133,7 @@ def test_the_differences_of_24_11_are_those_captured(file: str, frame: str, firs
 )
 def test_states_of_nodes_by_their_older_names(older: str, newer: str) -> None:
     """20.11 says POWER for what later versions call POWERED_DOWN: no job is to wait for it."""
-    assert parse_states(older) == parse_states(newer)
+    assert parse_node_states(older) == parse_node_states(newer)
 
 
 @pytest.mark.parametrize("word", ["EXPEDITING", "POWER_UP_NODE", "UPDATE_DB", "QUANTUM+"])

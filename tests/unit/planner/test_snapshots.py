@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from rv.models.request import Layouts, Request
+from rv.models.snapshot import read_snapshot, write_snapshot
 from rv.sandbox import schema
-from rv.slurm.saved import read_snapshot, write_snapshot
 from tests.unit.planner.clusters import planned
 from tests.unit.test_cli import rv  # noqa: F401 - a fixture
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "tests" / "data" / "snapshots").glob("*.json"))
 PROFILES = ["small", "campus", *sorted(map(str, (ROOT / "examples" / "clusters").glob("*.yaml")))]
 EVERY = {"layouts": Layouts.ALL}

@@ -1,50 +1,51 @@
-"""QOS, associations and accounts, from sacctmgr's `-P` tables, read by column name."""
+"""What sacctmgr prints (`-P` tables): QOS, associations and accounts."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from rv.models.snapshot import Account, Association, Limits, Qos
-from rv.slurm import words
-from rv.slurm.tres import parse_tres
+from rv.slurm import values
 
-QOS_LINE: Final = (
+_QOS_LINE: Final = (
     "sacctmgr -P show qos format=Name,Flags,UsageFactor,MaxTRES,MinTRES,MaxTRESPerNode,MaxTRESPU,"
     "MaxTRESPA,GrpTRES,MaxWall,MaxJobsPU,MaxSubmitPU,MaxJobsPA,MaxSubmitPA,GrpJobs,GrpSubmit"
 )
-QOS_PREEMPTION_LINE: Final = "sacctmgr -P show qos format=Name,Preempt,PreemptMode"
-# Names of QOS and of TRES are looked up in the database, one after the other: asked for in two
-# commands side by side, a first answer takes 0.28 s in place of 0.36 s (22.05, loopback).
-_ASK_USER: Final = (
+_QOS_PREEMPTION_LINE: Final = "sacctmgr -P show qos format=Name,Preempt,PreemptMode"
+# sacctmgr looks up the names of QOS and of TRES one after the other: in two commands at the same
+# time a first answer takes 0.28 s in place of 0.36 s (22.05, loopback).
+_SHOW_USER: Final = (
     'sacctmgr -P show user where name="$me" withassoc format=Cluster,Account,Partition,'
 )
-ASSOCIATIONS_LINE: Final = f"{_ASK_USER}DefaultAccount,QOS,DefaultQOS"
-ASSOCIATION_LIMITS_LINE: Final = (
-    f"{_ASK_USER}MaxTRES,MaxTRESPerNode,GrpTRES,MaxWall,MaxJobs,MaxSubmit,GrpJobs,GrpSubmit"
+_ASSOCIATIONS_LINE: Final = f"{_SHOW_USER}DefaultAccount,QOS,DefaultQOS"
+_ASSOCIATION_LIMITS_LINE: Final = (
+    f"{_SHOW_USER}MaxTRES,MaxTRESPerNode,GrpTRES,MaxWall,MaxJobs,MaxSubmit,GrpJobs,GrpSubmit"
 )
-ACCOUNTS_LINE: Final = (
+_ACCOUNTS_LINE: Final = (
     "sacctmgr -P show assoc where user= format=Cluster,Account,ParentName,GrpTRES,GrpJobs,GrpSubmit"
 )
-ACCOUNTS: Final = {
-    "qos": QOS_LINE,
-    "qos_preemption": QOS_PREEMPTION_LINE,
-    "associations": ASSOCIATIONS_LINE,
-    "association_limits": ASSOCIATION_LIMITS_LINE,
-    "accounts": ACCOUNTS_LINE,
+COMMANDS: Final = {
+    "qos": _QOS_LINE,
+    "qos_preemption": _QOS_PREEMPTION_LINE,
+    "associations": _ASSOCIATIONS_LINE,
+    "association_limits": _ASSOCIATION_LIMITS_LINE,
+    "accounts": _ACCOUNTS_LINE,
 }
-"""The frames of a probe that come from the database, and their commands."""
+"""The commands of a probe that ask the accounting database, by name."""
 
 
 def parse_qos(text: str, preemption_text: str = "") -> tuple[Qos, ...]:
-    """Read every QOS, its limits, and whom it preempts."""
+    """Read every QOS, its limits, and which QOS it preempts."""
     preemption = {row.get("Name", ""): row for row in _rows(preemption_text)}
     return tuple(
         Qos(
             name=row["Name"],
             limits=_limits(row, per_user="MaxTRESPU", jobs="MaxJobsPU", submit="MaxSubmitPU"),
-            flags=frozenset(words.words(row.get("Flags", ""))),
-            preempts=frozenset(words.words(preemption.get(row["Name"], {}).get("Preempt", ""))),
+            flags=frozenset(values.comma_list(row.get("Flags", ""))),
+            preempts=frozenset(
+                values.comma_list(preemption.get(row["Name"], {}).get("Preempt", ""))
+            ),
             preempt_mode=_preempt_mode(preemption.get(row["Name"], {}).get("PreemptMode", "")),
-            usage_factor=words.decimal(row.get("UsageFactor", ""), default=1.0),
+            usage_factor=values.decimal(row.get("UsageFactor", ""), default=1.0),
         )
         for row in _rows(text)
         if row.get("Name")
@@ -95,7 +96,7 @@ def _association(row: dict[str, str], limits: dict[str, str]) -> Association:
     return Association(
         account=row["Account"],
         partition=row.get("Partition", ""),
-        qos=words.words(row.get("QOS", "")),
+        qos=values.comma_list(row.get("QOS", "")),
         default_qos=row.get("Def QOS", ""),
         is_default=row.get("Def Acct", "") == row["Account"],
         limits=_limits(limits, per_user="", jobs="MaxJobs", submit="MaxSubmit"),
@@ -104,24 +105,24 @@ def _association(row: dict[str, str], limits: dict[str, str]) -> Association:
 
 def _limits(row: dict[str, str], *, per_user: str, jobs: str, submit: str) -> Limits:
     return Limits(
-        per_job=parse_tres(row.get("MaxTRES", "")),
-        least_per_job=parse_tres(row.get("MinTRES", "")),
-        per_node=parse_tres(row.get("MaxTRESPerNode", "")),
-        per_user=parse_tres(row.get(per_user, "")),
-        per_account=parse_tres(row.get("MaxTRESPA", "")),
-        group=parse_tres(row.get("GrpTRES", "")),
-        max_wall=words.duration(row.get("MaxWall", "")),
-        max_jobs_per_user=words.number(row.get(jobs, "")),
-        max_submit_per_user=words.number(row.get(submit, "")),
-        max_jobs_per_account=words.number(row.get("MaxJobsPA", "")),
-        max_submit_per_account=words.number(row.get("MaxSubmitPA", "")),
-        group_jobs=words.number(row.get("GrpJobs", "")),
-        group_submit=words.number(row.get("GrpSubmit", "")),
+        per_job=values.parse_tres(row.get("MaxTRES", "")),
+        least_per_job=values.parse_tres(row.get("MinTRES", "")),
+        per_node=values.parse_tres(row.get("MaxTRESPerNode", "")),
+        per_user=values.parse_tres(row.get(per_user, "")),
+        per_account=values.parse_tres(row.get("MaxTRESPA", "")),
+        group=values.parse_tres(row.get("GrpTRES", "")),
+        max_wall=values.duration(row.get("MaxWall", "")),
+        max_jobs_per_user=values.number(row.get(jobs, "")),
+        max_submit_per_user=values.number(row.get(submit, "")),
+        max_jobs_per_account=values.number(row.get("MaxJobsPA", "")),
+        max_submit_per_account=values.number(row.get("MaxSubmitPA", "")),
+        group_jobs=values.number(row.get("GrpJobs", "")),
+        group_submit=values.number(row.get("GrpSubmit", "")),
     )
 
 
 def _rows(text: str) -> Iterator[dict[str, str]]:
-    """Return the rows below the header; a row of another length is no row of this table."""
+    """Return the rows by column name; a line with another number of columns is none."""
     lines = [line.split("|") for line in text.split("\n") if "|" in line]
     header = lines[0] if lines else []
     return (dict(zip(header, row, strict=True)) for row in lines[1:] if len(row) == len(header))

@@ -11,14 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.errors import ErrorKind, RvError
-from rv.slurm.assemble import build_snapshot
 from rv.slurm.cache import SnapshotCache
-from rv.slurm.frames import Frame, framing_script, parse_frames, write_frames
-from rv.slurm.probe import new_sentinel, probe_script, take_snapshot
-from rv.transport import Completed
+from rv.slurm.probe import build_snapshot, probe_script, take_snapshot
+from rv.slurm.script import (
+    CommandOutput,
+    new_sentinel,
+    parallel_script,
+    parse_outputs,
+    write_outputs,
+)
+from rv.transport import ScriptResult
 
 CAPTURED = (
-    (Path(__file__).parents[1] / "data" / "slurm" / "22.05" / "probe.txt").read_bytes().decode()
+    (Path(__file__).parents[2] / "data" / "slurm" / "22.05" / "probe.txt").read_bytes().decode()
 )
 S = "rv0123456789abcdef"
 ACCOUNTS = {"qos", "qos_preemption", "associations", "association_limits", "accounts"}
@@ -29,25 +34,25 @@ LATER = {
 }
 
 
-def frames() -> dict[str, Frame]:
-    found = parse_frames(CAPTURED, S)
+def frames() -> dict[str, CommandOutput]:
+    found = parse_outputs(CAPTURED, S)
     assert found is not None
-    return found | {name: Frame(exit_code=0, stdout=text) for name, text in LATER.items()}
+    return found | {name: CommandOutput(exit_code=0, stdout=text) for name, text in LATER.items()}
 
 
 @dataclass
 class Cluster:
     """Answers a probe with given frames, under the sentinel that the script asks for."""
 
-    answers: dict[str, Frame]
+    answers: dict[str, CommandOutput]
     scripts: list[str] = field(default_factory=list)
 
-    def run(self, script: str, *, timeout: float) -> Completed:
+    def run(self, script: str, *, timeout: float) -> ScriptResult:
         self.scripts.append(script)
         sentinel = script.rsplit("echo '", 1)[1].split(" ", maxsplit=1)[0]
         asked = {name: frame for name, frame in self.answers.items() if f"ask {name} " in script}
-        text = write_frames(asked, sentinel).replace(S, sentinel)
-        return Completed(returncode=0, stdout=text, stderr="")
+        text = write_outputs(asked, sentinel).replace(S, sentinel)
+        return ScriptResult(returncode=0, stdout=text, stderr="")
 
 
 @dataclass
@@ -99,8 +104,8 @@ def test_the_clusters_own_memory_rule_is_that_of_partitions_without_one() -> Non
     rule = f"{asked['config'].stdout}\nMaxMemPerCPU = 8000\n"
     own = asked["partitions"].stdout.replace("MaxMemPerNode=UNLIMITED", "MaxMemPerNode=9000", 1)
     changed = {
-        "config": Frame(exit_code=0, stdout=rule),
-        "partitions": Frame(exit_code=0, stdout=own),
+        "config": CommandOutput(exit_code=0, stdout=rule),
+        "partitions": CommandOutput(exit_code=0, stdout=own),
     }
     first, *others = build_snapshot(asked | changed, S).partitions
     assert (first.max_memory_per_cpu_mib, first.max_memory_per_node_mib) == (None, 9000)
@@ -113,7 +118,7 @@ def test_the_clusters_own_memory_rule_is_that_of_partitions_without_one() -> Non
 @pytest.mark.parametrize("name", ["config", "nodes", "partitions", "queue"])
 def test_silent_controller(name: str) -> None:
     """A command the plan cannot do without makes the cluster unreachable, in Slurm's words."""
-    bad = Frame(
+    bad = CommandOutput(
         exit_code=1,
         stdout="",
         stderr="warn\n\x1b[31mslurm_load: Unable to contact slurm controller\n",
@@ -128,19 +133,19 @@ def test_silent_controller(name: str) -> None:
 def test_hanging_command() -> None:
     """A command stopped after its time is "no answer in time"."""
     with pytest.raises(RvError, match="no answer in time"):
-        build_snapshot(frames() | {"queue": Frame(exit_code=124, stdout="")}, S)
+        build_snapshot(frames() | {"queue": CommandOutput(exit_code=124, stdout="")}, S)
 
 
 def test_no_slurm() -> None:
     """Without Slurm on PATH the error names the sandbox."""
     with pytest.raises(RvError, match="no Slurm commands on PATH") as caught:
-        build_snapshot(frames() | {"config": Frame(exit_code=127, stdout="")}, S)
+        build_snapshot(frames() | {"config": CommandOutput(exit_code=127, stdout="")}, S)
     assert "rv sandbox up" in caught.value.hint
 
 
 def test_no_database() -> None:
     """Without slurmdbd associations are None, with a note; that is no failure."""
-    bad = Frame(exit_code=1, stdout="", stderr="sacctmgr: error: Connection refused")
+    bad = CommandOutput(exit_code=1, stdout="", stderr="sacctmgr: error: Connection refused")
     found = snapshot_of(Cluster(frames() | dict.fromkeys(ACCOUNTS, bad)))
     assert (found.associations, found.qos) == (None, ())
     assert found.notes == (
@@ -152,7 +157,7 @@ def test_no_association_is_not_no_database() -> None:
     """A user whom the database does not know has no associations, which is known."""
     assert (
         snapshot_of(
-            Cluster(frames() | {"associations": Frame(exit_code=0, stdout="")})
+            Cluster(frames() | {"associations": CommandOutput(exit_code=0, stdout="")})
         ).associations
         == ()
     )
@@ -163,8 +168,8 @@ def test_cut_off_answer(timed_out: bool) -> None:
     """Half an answer is no cluster."""
 
     class Cut:
-        def run(self, script: str, *, timeout: float) -> Completed:
-            return Completed(
+        def run(self, script: str, *, timeout: float) -> ScriptResult:
+            return ScriptResult(
                 returncode=255, stdout=CAPTURED[:9000], stderr="ssh: lost\n", timed_out=timed_out
             )
 
@@ -191,7 +196,7 @@ def test_shared_for_thirty_seconds(tmp_path: Path) -> None:
 def test_a_silent_database_is_asked_again_after_a_minute(tmp_path: Path) -> None:
     """A failed answer of the database is kept shorter than a good one."""
     clock = Clock()
-    cluster = Cluster(frames() | dict.fromkeys(ACCOUNTS, Frame(exit_code=1, stdout="")))
+    cluster = Cluster(frames() | dict.fromkeys(ACCOUNTS, CommandOutput(exit_code=1, stdout="")))
     cache = SnapshotCache(directory=tmp_path, key="k", clock=clock)
     for wait in (0, 50, 61):
         clock.now += wait
@@ -242,12 +247,12 @@ def test_forget(tmp_path: Path) -> None:
 @given(
     st.dictionaries(
         st.sampled_from(["a", "b", "c"]),
-        st.builds(Frame, exit_code=st.integers(0, 255), stdout=st.text(), stderr=st.text()),
+        st.builds(CommandOutput, exit_code=st.integers(0, 255), stdout=st.text(), stderr=st.text()),
     )
 )
-def test_frames_round_trip(given_frames: dict[str, Frame]) -> None:
+def test_frames_round_trip(given_frames: dict[str, CommandOutput]) -> None:
     """What is written comes back, whatever the outputs hold."""
-    assert parse_frames(write_frames(given_frames, S), S) == given_frames
+    assert parse_outputs(write_outputs(given_frames, S), S) == given_frames
 
 
 @given(
@@ -258,12 +263,12 @@ def test_frames_round_trip(given_frames: dict[str, Frame]) -> None:
 )
 def test_no_text_raises(text: str) -> None:
     """No answer crashes the reader of frames, nor what is built of it."""
-    parse_frames(text, "S")
+    parse_outputs(text, "S")
     try:
         build_snapshot(
             frames()
             | {
-                name: Frame(exit_code=0, stdout=text)
+                name: CommandOutput(exit_code=0, stdout=text)
                 for name in ("nodes", "queue", "qos", "groups")
             },
             "S",
@@ -280,17 +285,17 @@ def test_script_frames_output_code_and_errors_in_parallel(tmp_path: Path) -> Non
         "forger": (5, "printf 'x\\nSENT end\\nSENT done\\n'"),
         "missing": (5, "no-such-command-here"),
     }
-    script = "echo banner\n" + framing_script(commands, S)
+    script = "echo banner\n" + parallel_script(commands, S)
     done = subprocess.run(
         ["bash", "-c", script],
         env={"PATH": "/usr/bin:/bin", "TMPDIR": str(tmp_path)},
         capture_output=True,
         text=True,
     )
-    found = parse_frames(done.stdout, S)
+    found = parse_outputs(done.stdout, S)
     assert found is not None
     assert found["slow"].exit_code == 124
-    assert found["quick"] == Frame(exit_code=3, stdout="it's\n\nfine", stderr="bad\n")
+    assert found["quick"] == CommandOutput(exit_code=3, stdout="it's\n\nfine", stderr="bad\n")
     assert found["forger"].stdout == "x\nSENT end\nSENT done\n"
     assert found["missing"].exit_code == 127
     assert list(tmp_path.iterdir()) == []
@@ -304,9 +309,9 @@ def test_commands_run_side_by_side(tmp_path: Path) -> None:
         "second": (5, f"touch {flag}"),
     }
     done = subprocess.run(
-        ["bash", "-c", framing_script(commands, S)], capture_output=True, text=True
+        ["bash", "-c", parallel_script(commands, S)], capture_output=True, text=True
     )
-    found = parse_frames(done.stdout, S)
+    found = parse_outputs(done.stdout, S)
     assert found is not None
     assert [frame.exit_code for frame in found.values()] == [0, 0]
 

@@ -9,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.models.snapshot import GpuGroup
-from rv.slurm import hostlist, tres, words
-from rv.slurm.fields import fields
-from rv.slurm.gres import parse_gpus
-from rv.slurm.text import last_line, printable
+from rv.slurm import hostlist, values
+from rv.slurm.scontrol import parse_node_gres, parse_record
+from rv.slurm.values import last_line, printable
 
-DATA = Path(__file__).parents[1] / "data" / "slurm"
+DATA = Path(__file__).parents[2] / "data" / "slurm"
 HOUR = timedelta(hours=1)
 
 
@@ -45,7 +44,7 @@ HOUR = timedelta(hours=1)
 )
 def test_duration(text: str, expected: timedelta | None) -> None:
     """Slurm's durations, and its words for none."""
-    assert words.duration(text) == expected
+    assert values.duration(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -54,7 +53,7 @@ def test_duration(text: str, expected: timedelta | None) -> None:
 )  # fmt: skip
 def test_memory(text: str, expected: int | None) -> None:
     """Memory is MiB, whatever unit Slurm chose."""
-    assert words.memory_mib(text) == expected
+    assert values.memory_mib(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -72,17 +71,17 @@ def test_memory(text: str, expected: int | None) -> None:
 )
 def test_no_time(text: str) -> None:
     """What is not a full time is no time, never a guess."""
-    assert words.time(text) is None
+    assert values.time(text) is None
 
 
 def test_time() -> None:
     """A full time is read as Slurm's clock shows it."""
-    assert words.time("2026-11-21T04:19:35") == datetime(2026, 11, 21, 4, 19, 35)  # noqa: DTZ001
+    assert values.time("2026-11-21T04:19:35") == datetime(2026, 11, 21, 4, 19, 35)  # noqa: DTZ001
 
 
 def test_tres() -> None:
     """TRES are read by name, memory in MiB; what has no amount is left out."""
-    assert tres.parse_tres("cpu=4,mem=20G,gres/gpu:a100=2,x,fs/disk=N(0)") == (
+    assert values.parse_tres("cpu=4,mem=20G,gres/gpu:a100=2,x,fs/disk=N(0)") == (
         ("cpu", 4),
         ("mem", 20480),
         ("gres/gpu:a100", 2),
@@ -91,7 +90,7 @@ def test_tres() -> None:
 
 def test_weights() -> None:
     """A memory weight per GiB becomes one per MiB; other weights stay."""
-    assert tres.parse_weights("CPU=1.0,Mem=0.5G,GRES/gpu:a100=4") == (
+    assert values.parse_billing_weights("CPU=1.0,Mem=0.5G,GRES/gpu:a100=4") == (
         ("cpu", 1.0),
         ("mem", 0.5 / 1024),
         ("gres/gpu:a100", 4.0),
@@ -112,7 +111,7 @@ def test_weights() -> None:
 )
 def test_gpus_asked(text: str, expected: tuple[int, set[str]]) -> None:
     """A request names a count and maybe a type, in the forms of either version."""
-    assert tres.gpus_asked(text) == expected
+    assert values.parse_gpu_request(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -134,14 +133,14 @@ def test_gpus_asked(text: str, expected: tuple[int, set[str]]) -> None:
 )  # fmt: skip
 def test_gpus_of_a_node(gres: str, used: str, expected: list[tuple[str, int, int]]) -> None:
     """Every form of Gres and GresUsed; use of no known type counts against every type."""
-    assert parse_gpus(gres, used) == tuple(
+    assert parse_node_gres(gres, used) == tuple(
         GpuGroup(type=t, total=n, used=u) for t, n, u in expected
     )
 
 
 def test_gpu_use_without_gresused() -> None:
     """Where GresUsed is missing, AllocTRES says what is used: no GPU looks free that is not."""
-    assert parse_gpus("gpu:a:4", "", "cpu=4,gres/gpu=3")[0].free == 1
+    assert parse_node_gres("gpu:a:4", "", "cpu=4,gres/gpu=3")[0].free == 1
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,9 @@ def test_a_bounded_list_keeps_its_order() -> None:
 
 def test_fields_keep_spaces_and_the_first_of_two() -> None:
     """Values hold spaces; a key inside free text at the end cannot replace the real one."""
-    value = fields("NodeName=a OS=Linux 6.1 #1 SMP State=IDLE AllocTRES= Reason=bad State=DOWN x=y")
+    value = parse_record(
+        "NodeName=a OS=Linux 6.1 #1 SMP State=IDLE AllocTRES= Reason=bad State=DOWN x=y"
+    )
     assert (value["OS"], value["State"], value["AllocTRES"]) == ("Linux 6.1 #1 SMP", "IDLE", "")
 
 
@@ -244,8 +245,8 @@ def test_last_line() -> None:
 
 @pytest.mark.parametrize(
     "parse",
-    [words.number, words.time, words.duration, words.configured_seconds, words.memory_mib, words.words, words.allowed,
-     hostlist.expand, tres.parse_tres, tres.parse_weights, tres.gpus_asked, fields, last_line, lambda text: parse_gpus(text, text, text)],
+    [values.number, values.time, values.duration, values.config_seconds, values.memory_mib, values.comma_list, values.allow_list,
+     hostlist.expand, values.parse_tres, values.parse_billing_weights, values.parse_gpu_request, parse_record, last_line, lambda text: parse_node_gres(text, text, text)],
 )  # fmt: skip
 def test_no_word_raises(parse: object) -> None:
     """No text makes a parser raise."""

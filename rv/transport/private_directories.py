@@ -1,7 +1,7 @@
-"""Directories that a race may trust: the user's own, which nobody else can change or replace.
+"""Directories that belong to the user and that nobody else can change or replace.
 
-A shared scratch has other people on it. A race directory holds what its jobs will run and with
-which environment, so whoever could swap it, or offer one of their own, would run as this user.
+Other people use a shared scratch too. A race directory holds what its jobs run and with which
+environment, so whoever could replace it would run programs as this user.
 """
 
 import os
@@ -34,20 +34,20 @@ def require_safe_root(root: Path) -> None:
     Raises `OSError` where there is no such directory.
     """
     for path in (root, *root.parents):
-        found = path.lstat()
-        if stat.S_ISLNK(found.st_mode) and not _is_trusted(found.st_uid):
-            raise _unsafe(root, f"{path} is a link that belongs to {_owner(found.st_uid)}")
-    found = root.stat()
-    if not _is_trusted(found.st_uid):
-        raise _unsafe(root, f"it belongs to {_owner(found.st_uid)}")
-    if found.st_mode & _OTHERS_WRITE and not found.st_mode & stat.S_ISVTX:
-        raise _unsafe(root, f"others may rename what is in it (mode {found.st_mode & 0o7777:04o})")
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) and not _is_trusted(status.st_uid):
+            raise _unsafe(root, f"{path} is a link that belongs to {_owner(status.st_uid)}")
+    status = root.stat()
+    if not _is_trusted(status.st_uid):
+        raise _unsafe(root, f"it belongs to {_owner(status.st_uid)}")
+    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
+        raise _unsafe(root, f"others may rename what is in it (mode {status.st_mode & 0o7777:04o})")
 
 
 def require_private(directory: Path) -> None:
     """Raise `RvError(STAGE)` where a file system did not make a new directory the user's alone."""
-    found = directory.stat()
-    if found.st_uid != os.geteuid() or found.st_mode & _OTHERS:
+    status = directory.stat()
+    if status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
         raise RvError(
             ErrorKind.STAGE,
             f"the file system keeps no owners and permissions, on {directory.parent}",
@@ -58,11 +58,11 @@ def require_private(directory: Path) -> None:
 def is_own(path: str | Path) -> bool:
     """Whether this is a directory, no link, of this user's that no other user can write to."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return False
-    is_directory = stat.S_ISDIR(found.st_mode)
-    return is_directory and found.st_uid == os.geteuid() and not found.st_mode & _OTHERS_WRITE
+    is_directory = stat.S_ISDIR(status.st_mode)
+    return is_directory and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
 def _is_trusted(uid: int) -> bool:

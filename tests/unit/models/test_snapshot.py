@@ -10,8 +10,14 @@ from hypothesis import strategies as st
 
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
-from rv.models.snapshot import Association, Limits, QueuedJob, Reservation
-from rv.slurm.saved import read_snapshot, write_snapshot
+from rv.models.snapshot import (
+    Association,
+    Limits,
+    QueuedJob,
+    Reservation,
+    read_snapshot,
+    write_snapshot,
+)
 from tests.unit.planner.clusters import NOON, campus
 
 FULL = replace(

@@ -9,14 +9,18 @@ from hypothesis import strategies as st
 
 from rv.models.job import JobState
 from rv.models.snapshot import Limits
-from rv.slurm.accounting import parse_accounts, parse_associations, parse_qos
-from rv.slurm.nodes import parse_nodes, parse_states
-from rv.slurm.partitions import parse_partitions
-from rv.slurm.queued import parse_queued, squeue_line
-from rv.slurm.reservations import parse_reservations
-from rv.slurm.settings import parse_clock, parse_config
+from rv.slurm.sacctmgr import parse_accounts, parse_associations, parse_qos
+from rv.slurm.scontrol import (
+    parse_config_time,
+    parse_node_states,
+    parse_show_config,
+    parse_show_node,
+    parse_show_partition,
+    parse_show_reservation,
+)
+from rv.slurm.squeue import parse_squeue, squeue_command
 
-DATA = Path(__file__).parents[1] / "data" / "slurm"
+DATA = Path(__file__).parents[2] / "data" / "slurm"
 BOTH = pytest.mark.parametrize("version", ["22.05", "24.11"])
 
 
@@ -27,7 +31,7 @@ def captured(version: str, name: str) -> str:
 @pytest.mark.parametrize(("version", "a100"), [("22.05", 0), ("24.11", 1)])
 def test_nodes(version: str, a100: int) -> None:
     """Typed, MIG, untyped and absent GPUs; states, features, reasons of both versions."""
-    nodes = {node.name: node for node in parse_nodes(captured(version, "show_node"))}
+    nodes = {node.name: node for node in parse_show_node(captured(version, "show_node"))}
     assert sorted(nodes) == ["bear1", "cow1", "cow2", "elk1", "wolf1", "wolf2"]
     assert [(gpu.type, gpu.total, gpu.used) for gpu in nodes["bear1"].gpus] == [
         ("nvidia_a100-sxm4-80gb", 2, a100),
@@ -46,7 +50,7 @@ def test_nodes(version: str, a100: int) -> None:
 def test_node_reason_cannot_speak_for_the_node() -> None:
     """A reason with keys in it changes neither state nor GPUs, and is whole (captured, 22.05)."""
     frame = (DATA / "22.05" / "probe.txt").read_text()
-    cow2 = next(node for node in parse_nodes(frame) if node.name == "cow2")
+    cow2 = next(node for node in parse_show_node(frame) if node.name == "cow2")
     assert (cow2.states, cow2.gpus) == ({"IDLE", "DRAIN"}, ())
     assert cow2.reason == "fan: State=IDLE Gres=gpu:9, ask ops"
 
@@ -63,7 +67,7 @@ def test_node_reason_cannot_speak_for_the_node() -> None:
 )
 def test_states(text: str, expected: set[str]) -> None:
     """States split on +, signs become words, new words pass."""
-    assert parse_states(text) == expected
+    assert parse_node_states(text) == expected
 
 
 @BOTH
@@ -71,7 +75,7 @@ def test_partitions(version: str) -> None:
     """Limits, lists and words for nothing, in both versions."""
     found = {
         partition.name: partition
-        for partition in parse_partitions(captured(version, "show_partition"))
+        for partition in parse_show_partition(captured(version, "show_partition"))
     }
     assert found["gpu"].nodes == ("bear1", "wolf1", "wolf2")
     assert found["gpu"].max_time == timedelta(days=2)
@@ -95,7 +99,7 @@ def test_partitions(version: str) -> None:
 
 def test_partition_by_hand() -> None:
     """Whole-node partitions and per-CPU memory (made by hand from scontrol's source)."""
-    (one,) = parse_partitions(
+    (one,) = parse_show_partition(
         "PartitionName=x DefaultTime=01:00:00 Hidden=YES RootOnly=YES ReqResv=YES OverSubscribe=EXCLUSIVE MaxMemPerCPU=8000 "
         "MaxCPUsPerNode=4 Nodes=(null) PriorityTier=0 PreemptMode=REQUEUE TRESBillingWeights=CPU=1.0,GRES/gpu=2.5 State=UP\n"
     )
@@ -118,7 +122,7 @@ def test_partition_by_hand() -> None:
 @BOTH
 def test_reservations(version: str) -> None:
     """A maintenance reservation and its users; `(null)` is nobody."""
-    (one,) = parse_reservations(captured(version, "show_reservation"))
+    (one,) = parse_show_reservation(captured(version, "show_reservation"))
     assert (one.name, one.nodes, one.users, one.accounts) == (
         "maint",
         ("wolf1", "wolf2"),
@@ -131,30 +135,30 @@ def test_reservations(version: str) -> None:
 
 def test_no_reservations() -> None:
     """Slurm's sentence for none is none."""
-    assert parse_reservations("No reservations in the system\n") == ()
+    assert parse_show_reservation("No reservations in the system\n") == ()
 
 
 @BOTH
 def test_settings(version: str) -> None:
     """The settings promises depend on, and the controller's own clock."""
     text = captured(version, "show_config")
-    config = parse_config(text)
+    config = parse_show_config(text)
     assert (config.name, config.version[:5], config.accounting) == ("lab", version, True)
     assert (config.min_job_age, config.message_timeout) == (
         timedelta(seconds=120),
         timedelta(seconds=10),
     )
-    assert parse_clock(text) == datetime.fromisoformat(text.split("as of ")[1][:19])
+    assert parse_config_time(text) == datetime.fromisoformat(text.split("as of ")[1][:19])
 
 
 def test_no_accounting() -> None:
     """A site without slurmdbd says so in its settings."""
-    assert not parse_config("AccountingStorageType = accounting_storage/none\n").accounting
+    assert not parse_show_config("AccountingStorageType = accounting_storage/none\n").accounting
 
 
 def test_settings_that_plans_depend_on() -> None:
     """Who is preempted, what is enforced and hidden, and since when the controller runs."""
-    found = parse_config(
+    found = parse_show_config(
         "AccountingStorageEnforce = associations,limits\nPrivateData = jobs,usage\n"
         "PreemptType = preempt/qos\nPreemptMode = REQUEUE\nMaxMemPerCPU = 8000\n"
         "BOOT_TIME = 2026-11-21T04:12:18\nSlurmdTimeout = 60 sec\n"
@@ -164,9 +168,9 @@ def test_settings_that_plans_depend_on() -> None:
     assert (found.max_memory_per_cpu_mib, found.max_memory_per_node_mib) == (8000, None)
     assert found.booted_at == datetime.fromisoformat("2026-11-21T04:12:18")
     assert found.slurmd_timeout == timedelta(seconds=60)
-    nothing = parse_config("AccountingStorageEnforce = none\nPrivateData = none\n")
+    nothing = parse_show_config("AccountingStorageEnforce = none\nPrivateData = none\n")
     assert (nothing.enforces, nothing.private_data) == (frozenset(), frozenset())
-    assert parse_config("").enforces is None
+    assert parse_show_config("").enforces is None
 
 
 def row(*columns: str) -> str:
@@ -180,7 +184,7 @@ PENDING = "56S|alice|test|normal|gpu|PENDING|2026-11-21T05:19:36|2026-11-21T05:4
 
 def test_queue() -> None:
     """Nodes held, nodes planned, GPUs by TRES, and by request where TRES has none."""
-    running, pending = parse_queued(f"{RUNNING}\n{PENDING}\n", "S")
+    running, pending = parse_squeue(f"{RUNNING}\n{PENDING}\n", "S")
     assert (running.nodes, running.gpus, running.gpu_type, running.name) == (
         ("wolf1",),
         2,
@@ -203,7 +207,7 @@ def test_queue() -> None:
 )
 def test_hostile_job_names(name: str) -> None:
     """A newline or separator in somebody's job name neither adds nor moves nor hides a job."""
-    jobs = parse_queued(f"{RUNNING.removesuffix('any|')}{name}|\n{PENDING}\n", "S")
+    jobs = parse_squeue(f"{RUNNING.removesuffix('any|')}{name}|\n{PENDING}\n", "S")
     assert [(job.job_id, job.state, job.gpus) for job in jobs] == [
         ("54", JobState.RUNNING, 2),
         ("56", JobState.PENDING, 8),
@@ -213,8 +217,8 @@ def test_hostile_job_names(name: str) -> None:
 
 def test_rows_are_asked_for_with_the_sentinel_first_and_the_name_last() -> None:
     """The command's format is the one the parser reads."""
-    assert "-O 'JobArrayID:S|," in squeue_line("S")
-    assert squeue_line("S").endswith("Name:|'")
+    assert "-O 'JobArrayID:S|," in squeue_command("S")
+    assert squeue_command("S").endswith("Name:|'")
 
 
 @BOTH
@@ -284,8 +288,8 @@ def test_associations() -> None:
 
 
 PARSERS = [
-    parse_nodes, parse_partitions, parse_reservations, parse_config, parse_clock, parse_qos, parse_associations, parse_accounts,
-    lambda text: parse_queued(text, "S"), lambda text: parse_associations(text, text, text),
+    parse_show_node, parse_show_partition, parse_show_reservation, parse_show_config, parse_config_time, parse_qos, parse_associations, parse_accounts,
+    lambda text: parse_squeue(text, "S"), lambda text: parse_associations(text, text, text),
 ]  # fmt: skip
 PIECES = ["NodeName=", "PartitionName=", "ReservationName=", " State=", " Gres=gpu:", " Nodes=a[1-", "]", "StartTime=2026-11-21T04:19:35",
           " EndTime=", "7S|", "|", "\n", "=", "Name|Account", "\u2028", "MaxTime=99999999-", "1", "\x00", " Reason="]  # fmt: skip

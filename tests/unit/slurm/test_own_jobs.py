@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.models.job import JobState
-from rv.slurm import jobs
+from rv.models.job import JobRecord, JobState
+from rv.slurm import sacct, scontrol, squeue
 
-DATA = Path(__file__).parents[1] / "data" / "slurm"
+DATA = Path(__file__).parents[2] / "data" / "slurm"
 S = "rv0123456789abcdef"
 SINCE = datetime.fromisoformat("2026-11-21T04:00:00")
-PARSERS = [jobs.parse_queue, jobs.parse_show_jobs, jobs.parse_sacct]
+PARSERS = [squeue.parse_squeue_own, scontrol.parse_show_job, sacct.parse_sacct]
 
 
 def captured(name: str) -> str:
@@ -23,7 +23,7 @@ def captured(name: str) -> str:
 
 def test_queue() -> None:
     """Only rv's jobs; a plan is no start, and a limit is no end."""
-    found = {job.job_id: job for job in jobs.parse_queue(captured("own_queue"), S) or ()}
+    found = {job.job_id: job for job in squeue.parse_squeue_own(captured("own_queue"), S) or ()}
     assert sorted(found) == [3, 12, 13, 14, 15, 16]
     assert (found[3].state, found[3].nodes, found[3].ended) == (JobState.RUNNING, "wolf[1-2]", None)
     requeued = found[14]
@@ -43,7 +43,7 @@ def test_queue() -> None:
 
 def test_show_jobs() -> None:
     """Exit code, signal, restarts and nodes; an id unknown to the controller is absent."""
-    found = {job.job_id: job for job in jobs.parse_show_jobs(captured("own_show_jobs"), S) or ()}
+    found = {job.job_id: job for job in scontrol.parse_show_job(captured("own_show_jobs"), S) or ()}
     assert sorted(found) == [3, 12, 13, 14, 15, 16]
     assert (found[15].name, found[15].exit_code, found[15].signal) == ("rv-abc-7", 3, 0)
     assert (found[12].exit_code, found[12].signal) == (0, 9)
@@ -53,7 +53,7 @@ def test_show_jobs() -> None:
 
 def test_sacct() -> None:
     """Every record of a name, newest last; `CANCELLED by 0` and REQUEUED are states."""
-    found = jobs.parse_sacct(captured("own_sacct"), S) or ()
+    found = sacct.parse_sacct(captured("own_sacct"), S) or ()
     by_name = [(job.job_id, job.state, job.exit_code) for job in found if job.name == "rv-abc-2"]
     assert by_name == [
         (4, JobState.FAILED, 3),
@@ -69,7 +69,7 @@ def test_sacct_sorts_by_submission() -> None:
     """A requeued job's newest record is last, in whatever order the database gave them."""
     *rows, end = captured("own_sacct").removesuffix("\n").rsplit("\n", 2)
     shuffled = "\n".join([*reversed(rows[0].split("\n")), "", end, ""])
-    found = jobs.parse_sacct(shuffled, S) or ()
+    found = sacct.parse_sacct(shuffled, S) or ()
     assert [job.job_id for job in found if job.name == "rv-abc-2"] == [4, 8, 16]
 
 
@@ -100,21 +100,21 @@ def test_a_job_name_forges_no_row_and_no_end() -> None:
     """Other jobs' names with newlines and the look of rows add nothing."""
     row = f"7{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|"
     evil = f"8{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|evil\n9SENT|COMPLETED|0|N/A|N/A|N/A|cpu|a|None|SENT|rv-x-1|\nSENT end 1|"
-    found = jobs.parse_queue(f"{evil}\n{row}\n\n{S} end 0\n", S)
+    found = squeue.parse_squeue_own(f"{evil}\n{row}\n\n{S} end 0\n", S)
     assert [(job.job_id, job.state) for job in found or ()] == [(7, JobState.RUNNING)]
 
 
 def test_a_shown_name_cannot_set_the_state() -> None:
     """A name with spaces and keys stays a name."""
     line = f"{S} job JobId=7 JobName=x JobState=COMPLETED UserId=a(1) JobState=RUNNING Restarts=2 ExitCode=0:0\n\n{S} end 0\n"
-    (job,) = jobs.parse_show_jobs(line, S) or ()
+    (job,) = scontrol.parse_show_job(line, S) or ()
     assert (job.state, job.restarts) == (JobState.RUNNING, 2)
 
 
 def test_unknown_words_and_missing_columns() -> None:
     """A state not yet invented is UNKNOWN, and missing keys are empty."""
     (job,) = (
-        jobs.parse_show_jobs(
+        scontrol.parse_show_job(
             f"{S} job JobId=7 JobName=rv-a-1 UserId=a(1) JobState=QUANTUM\n\n{S} end 0\n", S
         )
         or ()
@@ -148,11 +148,11 @@ def test_no_text_raises(parse: object) -> None:
 
 
 SCRIPTS = [
-    jobs.queue_script(S),
-    jobs.find_by_name_script(["rv-a-1", "x'; echo oops"], S),
-    jobs.show_jobs_script([1, 2], S),
-    jobs.show_jobs_script([], S),
-    jobs.sacct_script(["rv-a-1"], SINCE, S),
+    squeue.squeue_own_script(S),
+    squeue.squeue_by_name_script(["rv-a-1", "x'; echo oops"], S),
+    scontrol.show_job_script([1, 2], S),
+    scontrol.show_job_script([], S),
+    sacct.sacct_script(["rv-a-1"], SINCE, S),
 ]
 
 
@@ -184,23 +184,23 @@ def test_show_jobs_script(
     answer: str, code: int, expected: list[int] | None, tmp_path: Path
 ) -> None:
     """Unknown ids are absent, a silent controller is None, and only a first record counts."""
-    scontrol = tmp_path / "scontrol"
-    scontrol.write_text(f"#!/bin/bash\ncat <<'END'\n{answer}\nEND\nexit {code}\n")
-    scontrol.chmod(0o755)
+    command = tmp_path / "scontrol"
+    command.write_text(f"#!/bin/bash\ncat <<'END'\n{answer}\nEND\nexit {code}\n")
+    command.chmod(0o755)
     done = subprocess.run(
-        ["bash", "-c", jobs.show_jobs_script([7], S)],
+        ["bash", "-c", scontrol.show_job_script([7], S)],
         env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
         capture_output=True,
         text=True,
     )
-    found = jobs.parse_show_jobs(done.stdout, S)
+    found = scontrol.parse_show_job(done.stdout, S)
     assert (found if found is None else [job.job_id for job in found]) == expected
 
 
-def accounted(*rows: str) -> tuple[jobs.JobRecord, ...]:
+def accounted(*rows: str) -> tuple[JobRecord, ...]:
     """Rows of sacct: id, state, code, submitted, started, ended, partition, nodes, name."""
     lines = "\n".join(row.replace(" ", f"|{S}|") for row in rows)
-    return jobs.parse_sacct(f"{lines}\n\n{S} end 0\n", S) or ()
+    return sacct.parse_sacct(f"{lines}\n\n{S} end 0\n", S) or ()
 
 
 T1, T2 = "2026-11-21T09:01:50", "2026-11-21T09:02:10"
@@ -218,14 +218,14 @@ def test_who_cancelled_a_job_is_known() -> None:
     """Accounting names the user by number."""
     row = f"7 CANCELLED 0:0 {T1} {T1} {T2} gpu a1 rv-a-1".replace(" CANCELLED", " CANCELLED_by_0")
     text = row.replace(" ", f"|{S}|").replace("_", " ")
-    (job,) = jobs.parse_sacct(f"{text}\n\n{S} end 0\n", S) or ()
+    (job,) = sacct.parse_sacct(f"{text}\n\n{S} end 0\n", S) or ()
     assert (job.state, job.reason) == (JobState.CANCELLED, "by uid 0")
 
 
 def test_a_state_without_a_name_here_keeps_slurms_word() -> None:
     """So that it can be shown; it is no failure and no success."""
     row = f"7{S}|HIBERNATING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|"
-    (job,) = jobs.parse_queue(f"{row}\n\n{S} end 0\n", S) or ()
+    (job,) = squeue.parse_squeue_own(f"{row}\n\n{S} end 0\n", S) or ()
     assert (job.state, job.reason) == (JobState.UNKNOWN, "HIBERNATING")
 
 
@@ -235,7 +235,7 @@ def test_arrays_and_parts_of_het_jobs_are_not_ours() -> None:
         f"{job_id}{S}|PENDING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-abcdefgh-1|"
         for job_id in ("61_[2-20%2]", "61_3", "70+0", "71+1", "62")
     ]
-    found = jobs.parse_queue("\n".join([*rows, "", f"{S} end 0", ""]), S)
+    found = squeue.parse_squeue_own("\n".join([*rows, "", f"{S} end 0", ""]), S)
     assert [job.job_id for job in found or ()] == [62]
     kept = accounted(
         *(f"{i} COMPLETED 0:0 {T1} {T1} {T2} gpu a1 rv-a-1" for i in ("6_3", "7+0", "8"))
@@ -245,5 +245,5 @@ def test_arrays_and_parts_of_het_jobs_are_not_ours() -> None:
         f"{S} job JobId=61 ArrayJobId=61 ArrayTaskId=2-20 JobName=rv-a-1 UserId=a(1) JobState=PENDING"
         f"\n{S} job JobId=70 HetJobId=70 HetJobOffset=0 JobName=b UserId=a(1) JobState=RUNNING\n"
     )
-    shown = jobs.parse_show_jobs(f"{line}\n{S} end 0\n", S) or ()
+    shown = scontrol.parse_show_job(f"{line}\n{S} end 0\n", S) or ()
     assert [(job.job_id, job.name) for job in shown] == [(61, "rv-a-1"), (70, "b")]

@@ -1,0 +1,60 @@
+"""One job's record, made of what squeue, scontrol or sacct printed."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from rv.models.job import JobRecord, JobState, job_state
+from rv.slurm import values
+
+_CANCELLED_BY: Final = re.compile(r"CANCELLED by (\d{1,10})", re.ASCII)
+
+
+def job_record(
+    *,
+    job_id: int,
+    source: str,
+    name: str,
+    value: Mapping[str, str],
+    times: Sequence[str],
+    restarts: str = "",
+) -> JobRecord:
+    """Return the record; `value` is by column name, `times` are those of submit, start and end."""
+    state = job_state(value.get("State", ""))
+    submitted, start, end = map(values.time, times)
+    exit_code, signal = _exit_code_and_signal(value.get("ExitCode", ""), state)
+    return JobRecord(
+        job_id=job_id,
+        name=values.printable(name),
+        state=state,
+        source=source,
+        reason=_reason(value, state),
+        partition=value.get("Partition", ""),
+        nodes=values.non_null(value.get("NodeList", "").removesuffix("None assigned")),
+        submitted=submitted,
+        started=None if state.is_pending else start,
+        planned_start=start if state.is_pending else None,
+        ended=end if state.is_terminal else None,
+        exit_code=exit_code,
+        signal=signal,
+        restarts=values.number(restarts) or 0,
+    )
+
+
+def _reason(value: Mapping[str, str], state: JobState) -> str:
+    """Return why a job waits or ended, or who cancelled it; an unknown state as Slurm writes it."""
+    written_state = value.get("State", "")
+    if state is JobState.UNKNOWN:
+        return values.printable(written_state)
+    cancelled = _CANCELLED_BY.fullmatch(written_state)
+    if cancelled:
+        return f"by uid {cancelled[1]}"
+    return values.printable(values.non_null(value.get("Reason", "")))
+
+
+def _exit_code_and_signal(text: str, state: JobState) -> tuple[int | None, int | None]:
+    """Split `code:signal`; Slurm prints 0:0 for a job that has not ended, which means nothing."""
+    if not state.is_terminal:
+        return None, None
+    code, _, signal = text.partition(":")
+    return values.number(code), values.number(signal)

@@ -1,0 +1,56 @@
+"""What sacct prints: the accounting database's records of rv's jobs."""
+
+import re
+import shlex
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from rv.models.job import JobRecord, JobState, job_state
+from rv.slurm import values
+from rv.slurm.job_record import job_record
+from rv.slurm.script import exit_code_line, has_succeeded
+
+_COLUMNS: Final = (
+    "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "Partition", "NodeList", "JobName",
+)  # fmt: skip
+_JOB_ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
+
+
+def sacct_script(names: Iterable[str], since: datetime, sentinel: str) -> str:
+    """Return the script that asks for every record of jobs with these names, requeued ones too.
+
+    `since` is on Slurm's clock.
+    """
+    return (
+        'timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
+        f" -S {since:%Y-%m-%dT%H:%M:%S} --name={shlex.quote(','.join(names))}"
+        f" --delimiter='|{sentinel}|' -o {','.join(_COLUMNS)} </dev/null\n"
+        f"{exit_code_line(sentinel)}"
+    )
+
+
+def parse_sacct(text: str, sentinel: str) -> tuple[JobRecord, ...] | None:
+    """Read the records, newest last; None where sacct failed or its output was cut off."""
+    if not has_succeeded(text, sentinel):
+        return None
+    rows = (_row(line.split(f"|{sentinel}|")) for line in text.split("\n"))
+    records = (row for row in rows if row is not None)
+    return tuple(sorted(records, key=lambda record: record.submitted or datetime.min))  # noqa: DTZ901
+
+
+def _row(columns: Sequence[str]) -> JobRecord | None:
+    value = dict(zip(_COLUMNS, columns, strict=False))
+    match = _JOB_ID.fullmatch(value.get("JobIDRaw", ""))
+    if match is None or len(columns) != len(_COLUMNS):
+        return None
+    if job_state(value["State"]).is_terminal and values.time(value["End"]) is None:
+        # A start that is recorded late shows a final state (FAILED 0:0) before it has an end.
+        value["State"] = JobState.RUNNING
+    return job_record(
+        source="sacct",
+        job_id=int(match[1]),
+        name=value["JobName"],
+        value=value,
+        times=(value["Submit"], value["Start"], value["End"]),
+    )

@@ -1,0 +1,234 @@
+"""What squeue prints: everybody's jobs, the waiting ones with priorities, and the user's own.
+
+A row begins with the job id and the script's sentinel, so nobody can forge one with a job's name.
+"""
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from rv.models.explanation import WaitingJob
+from rv.models.job import JobRecord, job_state
+from rv.models.snapshot import QueuedJob
+from rv.slurm import values
+from rv.slurm.cache import CachedAnswer, SnapshotCache
+from rv.slurm.hostlist import Expander
+from rv.slurm.job_record import job_record
+from rv.slurm.script import exit_code_line, has_succeeded, new_sentinel
+from rv.transport import Transport
+from rv.transport.private_directories import make_private
+from rv.transport.query_retry import retry_query
+
+_COLUMNS: Final = (
+    "UserName", "Account", "QOS", "Partition", "State", "StartTime", "EndTime", "NodeList",
+    "SchedNodes", "NumNodes", "NumCPUs", "tres-alloc", "tres-per-node", "tres-per-job",
+)  # fmt: skip
+_OWN_COLUMNS: Final = (
+    "State", "RestartCnt", "SubmitTime", "StartTime", "EndTime", "Partition", "NodeList", "Reason",
+)  # fmt: skip
+_WAITING_COLUMNS: Final = "PriorityLong:|,Partition:|,Reason:|"
+_STATES: Final = "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
+_GPU_TYPE_PREFIX: Final = "gres/gpu:"
+_OWN_NAME_PREFIX: Final = "rv-"
+_JOB_ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
+_ARRAY_ID: Final = re.compile(r"(\d{1,10})(?:_.*)?", re.ASCII)
+_TIMEOUT_S: Final = 25.0
+
+
+def squeue_command(sentinel: str) -> str:
+    """Return the command for everybody's jobs; a row is `ID<sentinel>|…|name|`."""
+    columns = ",".join(f"{field}:|" for field in (*_COLUMNS, "Name"))
+    return f"squeue -a -h -t {_STATES} -O 'JobArrayID:{sentinel}|,{columns}'"
+
+
+def parse_squeue(text: str, sentinel: str) -> tuple[QueuedJob, ...]:
+    """Read everybody's jobs; a line that does not start as a row is the rest of a job's name."""
+    mark = f"{sentinel}|"
+    lists = Expander()
+    jobs = []
+    for line in text.split("\n"):
+        job_id, _, rest = line.partition(mark)
+        columns = rest.split("|", len(_COLUMNS))
+        if job_id[:1].isdigit() and len(columns) == len(_COLUMNS) + 1:
+            jobs.append(_queued_job(job_id, columns, lists))
+    return tuple(jobs)
+
+
+def squeue_waiting_script(sentinel: str) -> str:
+    """Return the script that asks for everybody's waiting jobs with their priorities."""
+    return (
+        "timeout --foreground -k 1 20 squeue -a -h -t PENDING"
+        f" -O 'JobArrayID:{sentinel}|,{_WAITING_COLUMNS}' </dev/null\n{exit_code_line(sentinel)}"
+    )
+
+
+def parse_squeue_waiting(text: str, sentinel: str) -> tuple[WaitingJob, ...] | None:
+    """Read the waiting jobs; None where squeue failed or its output was cut off."""
+    if not has_succeeded(text, sentinel):
+        return None
+    rows = (_waiting_job(line, sentinel) for line in text.split("\n"))
+    return tuple(row for row in rows if row is not None)
+
+
+def squeue_own_script(sentinel: str) -> str:
+    """Return the script that asks for all jobs of the user in Slurm's memory, ended ones too."""
+    return _own_script(sentinel, "")
+
+
+def squeue_by_name_script(names: Iterable[str], sentinel: str) -> str:
+    """Return the script that asks for the user's jobs with these names."""
+    return _own_script(sentinel, f" --name={shlex.quote(','.join(names))}")
+
+
+def parse_squeue_own(text: str, sentinel: str) -> tuple[JobRecord, ...] | None:
+    """Read the user's jobs that rv submitted; None where squeue failed or was cut off."""
+    if not has_succeeded(text, sentinel):
+        return None
+    rows = (_own_job(line, sentinel) for line in text.split("\n"))
+    return tuple(row for row in rows if row is not None and row.name.startswith(_OWN_NAME_PREFIX))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OwnJobs:
+    """The user's own jobs in the queue, asked for once for all rv processes on this machine."""
+
+    transport: Transport
+    cache: SnapshotCache
+
+    def records(self, max_age: timedelta) -> tuple[JobRecord, ...] | None:
+        """Return the records of rv's jobs, at most `max_age` old; None where squeue failed.
+
+        A recent answer of another rv process serves too; processes that ask at once ask once.
+        """
+        answer = self.cache.load("queue", max_age)
+        if answer is None:
+            with _one_at_a_time(self.cache.directory / "queue.lock"):
+                answer = self.cache.load("queue", max_age) or retry_query(self._ask)
+        return parse_squeue_own(answer.text, answer.sentinel) if answer else None
+
+    def _ask(self) -> CachedAnswer | None:
+        sentinel = new_sentinel()
+        result = self.transport.run(squeue_own_script(sentinel), timeout=_TIMEOUT_S)
+        if parse_squeue_own(result.stdout, sentinel) is None:
+            return None
+        self.cache.store("queue", result.stdout, sentinel)
+        return CachedAnswer(text=result.stdout, sentinel=sentinel, at_s=self.cache.clock())
+
+
+@contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Hold a lock file; go on without it where there are no locks, or it stays taken."""
+    from filelock import FileLock
+
+    lock = FileLock(path, timeout=_TIMEOUT_S, mode=0o600, fallback_to_soft=False)
+    with ExitStack() as stack:
+        with suppress(OSError):  # filelock's Timeout is one
+            make_private(path.parent)
+            stack.enter_context(lock)
+        yield
+
+
+def _queued_job(job_id: str, columns: list[str], lists: Expander) -> QueuedJob:
+    value = dict(zip(_COLUMNS, columns, strict=False))
+    allocated = _allocated(value["tres-alloc"])
+    gpus, gpu_type = _gpus(value, allocated)
+    return QueuedJob(
+        job_id=job_id,
+        user=values.non_null(value["UserName"]),
+        partition=value["Partition"],
+        state=job_state(value["State"]),
+        account=values.non_null(value["Account"]),
+        qos=values.non_null(value["QOS"]),
+        nodes=lists.expand(value["NodeList"]),
+        planned_nodes=lists.expand(value["SchedNodes"]),
+        start=values.time(value["StartTime"]),
+        end=values.time(value["EndTime"]),
+        cpus=values.number(value["NumCPUs"]) or 0,
+        memory_mib=allocated.memory_mib,
+        gpus=gpus,
+        gpu_type=gpu_type,
+        name=values.printable(columns[-1].removesuffix("|")),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Allocated:
+    """What a job's TRES count: memory in MiB, and GPUs, whose types may be named."""
+
+    memory_mib: int
+    gpus: int
+    gpu_types: frozenset[str]
+
+
+# Most jobs ask for what some other job asks for.
+@lru_cache(maxsize=4096)
+def _allocated(text: str) -> _Allocated:
+    tres = values.parse_tres(text)
+    typed = [name for name, _ in tres if name.startswith(_GPU_TYPE_PREFIX)]
+    return _Allocated(
+        memory_mib=dict(tres).get("mem", 0),
+        gpus=values.gpus_in_tres(tres),
+        gpu_types=frozenset(name.removeprefix(_GPU_TYPE_PREFIX) for name in typed),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _requested(text: str) -> tuple[int, frozenset[str]]:
+    return values.parse_gpu_request(text)
+
+
+def _gpus(value: dict[str, str], allocated: _Allocated) -> tuple[int, str]:
+    """Count GPUs by TRES, or by the request where the site does not account for GPUs."""
+    per_node, node_types = _requested(value["tres-per-node"])
+    per_job, job_types = _requested(value["tres-per-job"])
+    requested = per_job or per_node * (values.number(value["NumNodes"]) or 1)
+    types = node_types | job_types or allocated.gpu_types
+    return allocated.gpus or requested, next(iter(types)) if len(types) == 1 else ""
+
+
+def _waiting_job(line: str, sentinel: str) -> WaitingJob | None:
+    job_id, _, rest = line.partition(f"{sentinel}|")
+    columns = rest.split("|", 2)
+    match = _ARRAY_ID.fullmatch(job_id)
+    if match is None or len(columns) != 3:
+        return None
+    return WaitingJob(
+        job_id=int(match[1]),
+        priority=values.number(columns[0]) or 0,
+        partitions=values.comma_list(columns[1]),
+        reason=values.printable(columns[2].removesuffix("|")),
+    )
+
+
+def _own_script(sentinel: str, option: str) -> str:
+    # The sentinel also separates Slurm's reason from the name, so neither can move the other.
+    *plain, reason = _OWN_COLUMNS
+    columns = ",".join(f"{field}:|" for field in plain)
+    form = f"JobID:{sentinel}|,{columns},{reason}:|{sentinel}|,Name:|"
+    return (
+        f"timeout --foreground -k 1 20 squeue --me -a -h -t all{option} -O '{form}' </dev/null\n"
+        f"{exit_code_line(sentinel)}"
+    )
+
+
+def _own_job(line: str, sentinel: str) -> JobRecord | None:
+    job_id, _, rest = line.partition(f"{sentinel}|")
+    front, mark, name = rest.partition(f"|{sentinel}|")
+    columns = front.split("|", len(_OWN_COLUMNS) - 1)
+    if not mark or len(columns) != len(_OWN_COLUMNS) or not _JOB_ID.fullmatch(job_id):
+        return None
+    value = dict(zip(_OWN_COLUMNS, columns, strict=True))
+    return job_record(
+        source="squeue",
+        job_id=int(job_id),
+        name=name.removesuffix("|"),
+        value=value,
+        times=(value["SubmitTime"], value["StartTime"], value["EndTime"]),
+        restarts=value["RestartCnt"],
+    )
