@@ -46,7 +46,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Explanation:
-    """All there is to say of a race that waits.
+    """Why a race waits, and what could be changed.
 
     `has_room` is a strategy of the request as it stands for which the cluster seems to have room.
     """

@@ -11,7 +11,7 @@ SIGNAL_EARLY: Final = timedelta(seconds=60)
 
 
 def usable(walltime: timedelta, buffer: timedelta) -> timedelta:
-    """What a command may count on of a segment, before it is told to save its work."""
+    """Return how much of a segment a command can use before the signal to save its work."""
     return walltime - buffer - SIGNAL_EARLY
 
 
@@ -71,13 +71,14 @@ class Strategy:
 
     `gpu` is the canonical model ("a100-80"), `gres` what Slurm is asked for per node
     ("gpu:a100:4", "" without GPUs). `name_pattern` is an extended regular expression that the
-    node's nvidia-smi name must match, "" where the catalogue has none. `vram_mib` is what a node
-    must have to be fit. `node_names` are the nodes that could serve it, best first. `walltime` is
-    what one job asks for. Of a resumable command, `total` is the whole time, `buffer` how long
-    before its job's end it is told to save its work; both are None or 0 for others. `shortened`:
-    less than the time asked for, as `--min-time` allows. `cost` is that of the whole time in the
-    plan's unit, and `priced_by` says who prices it. `preemptible`: jobs of
-    others may end or requeue it.
+    node's nvidia-smi name must match, "" where the catalogue has none. `vram_mib` is the memory
+    that each GPU must have to pass the node check. `node_names` are the nodes that could serve it,
+    best first. `walltime` is what one job asks for. Of a resumable command, `total` is the whole
+    time, `buffer` how long before its job's end it gets the signal to save its work; both are None
+    or 0 for others. `shortened`: less than the time asked for, as `--min-time` allows. `cost` is
+    that of the whole time in the plan's unit, `priced_by` the source of the price. `preemptible`:
+    jobs of others may end or requeue it. `covered_by` is the id of a strategy that makes it
+    needless.
     """
 
     id: str
@@ -130,7 +131,7 @@ class Strategy:
 class Exclusion:
     """Something that cannot serve the request, and the sentence that says why.
 
-    `by_limit` where a limit of the site (QOS, account, partition) speaks, not its machines.
+    `by_limit`: the reason is a limit of the site (QOS, account, partition), not its machines.
     """
 
     what: str
@@ -142,8 +143,8 @@ class Exclusion:
 class Merged:
     """How one native job serves several strategies.
 
-    `form` is what the job asks for, written as a strategy. `homes` tell the job which of them it
-    became: for each in turn, the nodes of its partition that are its own, () where all of them are.
+    `form` is what the job asks for, written as a strategy. By `homes` the job finds which of them
+    it became: for each in turn, the nodes of its partition that are its own, () where all are.
     """
 
     form: Strategy
@@ -152,7 +153,7 @@ class Merged:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
-    """One Slurm job to be: its number in the race, from 1, and the strategies it carries.
+    """One Slurm job to submit: its number in the race, from 1, and the strategies it carries.
 
     `instead_of` numbers the merged submission that this is a part of, 0 where it is none.
     """
@@ -175,7 +176,7 @@ class Plan:
     `waves` holds the numbers of the submissions sent together, first wave first.
     `notes` are sentences for the user, such as a layout pinned by the command. `cost_unit` is what
     the site calls the unit of costs, "" where it has no name for it. `spares` are the parts of
-    merged submissions, sent only where that comes to nothing. `job_notes` are about the jobs.
+    merged submissions, sent only where Slurm refuses those. `job_notes` are about the jobs.
     """
 
     strategies: tuple[Strategy, ...]

@@ -8,7 +8,7 @@ from typing import Final
 from rv.models.command import Command
 
 DEFAULT_WALLTIME: Final = timedelta(hours=2, minutes=59)
-"""Just under three hours: short jobs are backfilled soonest (the findings' site default)."""
+"""Just under three hours: short jobs are backfilled soonest."""
 
 DEFAULT_MAX_SUBMISSIONS: Final = 12
 
@@ -29,14 +29,14 @@ class Layouts(StrEnum):
 
 
 class Fanout(StrEnum):
-    """How submissions are sent: in waves, or each strategy at once and unmerged."""
+    """How submissions are sent: in waves, or all at once, each strategy in a job of its own."""
 
     AUTO = "auto"
     EACH = "each"
 
 
 class ChainSignal(StrEnum):
-    """The signal that tells a resumable command to save its work and end."""
+    """The signal at which a resumable command saves its work and ends."""
 
     USR1 = "USR1"
     USR2 = "USR2"
@@ -47,8 +47,8 @@ class Request:
     """GPUs, time and limits of one launch. Memory and CPUs are per node; None means rv chooses.
 
     `types` are the words the user typed, not yet resolved against the catalogue.
-    `constraint` is an expression of node features in Slurm's form. `preemptible` takes places
-    whose jobs others may end, `power_up` nodes that Slurm has to switch on first.
+    `constraint` is an expression of node features in Slurm's form. `preemptible` accepts partitions
+    and QOS whose jobs others may preempt, `power_up` nodes that Slurm has to power up first.
     `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
     in a backfill window must have. `checkpoint`: the command can resume, so that its time may be
     split. `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
@@ -97,6 +97,6 @@ class Request:
         return tuple(filter(None, dict(self.sbatch).get("reservation", "").split(",")))
 
     @property
-    def bears_preemption(self) -> bool:
-        """Whether the job may go where others preempt it: it was asked for, or it can resume."""
+    def accepts_preemption(self) -> bool:
+        """Whether others may preempt the job: the user allows it, or the command can resume."""
         return self.preemptible or self.checkpoint

@@ -33,11 +33,11 @@ class Alias:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Site:
-    """Facts of the site that no Slurm command tells.
+    """Facts of the site that Slurm's commands do not show.
 
     `prices` are by canonical GPU model; `unit` names what they, and Slurm's billing weights, are
-    counted in. `skipped` maps a partition to the origin of the wish to leave it out. `avoided` maps
-    a node to the reason why rv itself sends nothing there.
+    counted in. `skipped` maps a partition to the origin of the setting that skips it. `avoided`
+    maps a node to the reason why rv itself submits no job to it.
     """
 
     prices: Mapping[str, Price] = field(default_factory=dict)

@@ -19,7 +19,7 @@ from rv.planner.limits import (
 )
 
 _USUAL_QOS = "normal"
-"""The QOS that Slurm gives a user to whom nobody gave another."""
+"""The QOS of a user whose association names no default (Slurm's own default)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +70,7 @@ class Access:
                 f"partition {name} is for the groups {', '.join(sorted(partition.allow_groups))}",
             ),
             (
-                preempted and not named and not request.bears_preemption,
+                preempted and not named and not request.accepts_preemption,
                 f"jobs there are preempted ({preempted}); --preemptible or -p {name} asks for it",
             ),
         )
@@ -141,23 +141,23 @@ class Access:
     ) -> list[str]:
         """Return the QOS that a job may have there, the default first.
 
-        One that costs more than usual, or is preempted, is only taken where the user says so.
+        One that costs more than usual, or is preempted, is only taken where the user asks for it.
         """
         granted = association.qos if association and self._qos_enforced else ()
         if request.qos:
             refused = granted and request.qos not in granted
             names = [] if refused else [request.qos]
         else:
-            names = self._unasked_qos(granted or partition.allow_qos, association, request)
+            names = self._default_qos_names(granted or partition.allow_qos, association, request)
         return [name for name in names if self._qos_allowed(partition, name, request)]
 
-    def _unasked_qos(
+    def _default_qos_names(
         self, offered: Iterable[str], association: Association | None, request: Request
     ) -> list[str]:
         default = _default_qos(association)
         others = sorted(set(offered) - {default})
         names = [default, *(name for name in others if not self._is_expensive(name))]
-        if request.bears_preemption:
+        if request.accepts_preemption:
             return names
         return [name for name in names if name not in self._preempted_qos]
 

@@ -143,7 +143,7 @@ def failing_nodes(request: Request, snapshot: Snapshot, site: Site) -> list[Excl
 
 
 def is_settled(node: Node) -> bool:
-    """Whether what the node holds now says what it will hold: no job just starts or ends there.
+    """Whether the node's use will last: no job just starts or ends there.
 
     Nor does the node itself power up or down, which takes a time that Slurm does not say.
     """

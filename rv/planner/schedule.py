@@ -68,8 +68,8 @@ class StartEstimator:
     ) -> Estimate:
         """Say when enough nodes are free at once for the whole walltime, and how that is known.
 
-        What comes later is only said where every job that waits in the partition has its plan:
-        one without could take any place. Limits that are used up make it unknown.
+        A later start is only given where Slurm has planned every job that waits in the partition:
+        one without a plan could take any place. Limits that are used up make it unknown.
         """
         start_s = earliest_start(windows, layout.nodes, walltime) if within_limits else None
         if start_s is None or start_s > _LONGEST_S:
@@ -379,7 +379,7 @@ class _Tally:
         return not self._whole and (self._ended > 0 or not self._allocated)
 
     def free(self, start_s: float, end_s: float) -> FreeCapacity:
-        """Say what is free. Jobs that this user may not see end at no known time."""
+        """Return what is free. Jobs that this user may not see end at no known time."""
         node, gpus = self._node, self._gpus
         cpus = min(node.cpus - node.cpus_used + self._cpus_back, node.cpus)
         memory = min(node.memory_mib - node.memory_used_mib + self._memory_back, node.memory_mib)

@@ -26,7 +26,7 @@ def rank(
     """Return the strategies best first; those that a better one makes needless are marked.
 
     By expected start (known before unknown), the whole time in one job before parts of it, cost
-    (priced before unpriced), fewer nodes, better model, what nobody preempts, the partition served
+    (priced before unpriced), fewer nodes, better model, what is not preempted, the partition served
     first, and then by name, so that the order depends on nothing but the values. `quality` is by
     model, `partitions` by name.
     """
@@ -96,7 +96,7 @@ def _is_as_safe_and_cheap(better: Strategy, other: Strategy) -> bool:
 
 
 def _starts_no_later(better: Strategy, other: Strategy) -> bool:
-    """Whether one starts now and the other's start is known; an unknown one is not compared.
+    """Whether one starts now, and the start of the other is known: unknown ones do not compare.
 
     A later start is no more than a bound: jobs end before their limits, here or there.
     """
