@@ -13,7 +13,7 @@ from rv.slurm.values import printable
 from rv.ui.tables import GAP, Part, Table, column_widths
 
 _SHORT: Final = 12
-"""Columns up to this width, such as ids and states, stay whole on a narrow terminal."""
+"""Columns up to this width, such as ids and states, are the last to be folded."""
 
 _STYLES: Final = {
     "COMPLETED": "green", "PASS": "green", "RUNNING": "cyan", "FAILED": "red", "FAIL": "red",
@@ -57,13 +57,13 @@ def table_on_terminal(table: Table, width: int) -> str:
     from rich.text import Text
 
     cells = table.cells()
-    whole = _whole_columns(cells, width)
-    head = cells.pop(0) if table.head else [""] * len(whole)
+    widths = _fitted_widths(cells, width, has_head=bool(table.head))
+    head = cells.pop(0) if table.head else [""] * len(widths)
     laid_out = rich_table.Table(
         box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=bool(table.head)
     )
-    for title, is_whole in zip(head, whole, strict=True):
-        laid_out.add_column(Text(title), overflow="fold", no_wrap=is_whole)
+    for title, column_width in zip(head, widths, strict=True):
+        laid_out.add_column(Text(title), overflow="fold", width=column_width)
     for row in cells:
         laid_out.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     no_color = bool(os.environ.get("NO_COLOR"))
@@ -77,15 +77,36 @@ def table_on_terminal(table: Table, width: int) -> str:
     return "\n".join(lines)
 
 
-def _whole_columns(rows: Sequence[Sequence[str]], width: int) -> list[bool]:
-    """Say which columns are not to be folded: the short ones, where that leaves the others room."""
+def _fitted_widths(rows: Sequence[Sequence[str]], width: int, *, has_head: bool) -> list[int]:
+    """Return column widths that fit a terminal of `width` columns; natural ones where there is room.
+
+    What is too wide is taken from heads of several words first, then from the last column, then
+    from cells of several words, then from the widest.
+    """
     from rich.cells import cell_len
 
     widths = column_widths(rows, cell_len)
-    short = [column for column in widths if column <= _SHORT]
-    others = len(widths) - len(short)
-    has_room = sum(short) + GAP * len(widths) + _SHORT * others <= width
-    return [has_room and column <= _SHORT for column in widths]
+    words = column_widths(rows, lambda cell: max(map(cell_len, cell.split()), default=0))
+    head = [max(map(cell_len, cell.split()), default=0) for cell in rows[0]] if has_head else words
+    cells = column_widths(rows[1:], cell_len) if has_head and len(rows) > 1 else widths
+    whole_cells = list(map(max, head, cells))
+    short_end = [*whole_cells[:-1], min(whole_cells[-1], _SHORT)]
+    whole_words = list(map(min, short_end, words))
+    for least in (whole_cells, short_end, whole_words, [_SHORT] * len(widths), [1] * len(widths)):
+        widths = _narrowed(widths, least, width)
+    return widths
+
+
+def _narrowed(widths: Sequence[int], least: Sequence[int], total: int) -> list[int]:
+    """Narrow the widest columns, none below its least width, until all fit into the total."""
+    narrowed = list(widths)
+    room = total - GAP * (len(widths) - 1)
+    while sum(narrowed) > room:
+        column = max(range(len(narrowed)), key=lambda at: (narrowed[at] > least[at], narrowed[at]))
+        if narrowed[column] <= least[column]:
+            break
+        narrowed[column] -= 1
+    return narrowed
 
 
 def _printable_lines(text: str) -> str:
