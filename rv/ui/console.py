@@ -15,6 +15,9 @@ from rv.ui.tables import GAP, Part, Table, column_widths
 _SHORT: Final = 12
 """Columns up to this width, such as ids and states, are the last to be folded."""
 
+_TEXT: Final = 24
+"""The width that a last column of free text keeps while other columns can be folded."""
+
 _STYLES: Final = {
     "COMPLETED": "green", "PASS": "green", "RUNNING": "cyan", "FAILED": "red", "FAIL": "red",
     "LOST": "red", "ERROR": "red", "WARN": "yellow",
@@ -78,21 +81,32 @@ def table_on_terminal(table: Table, width: int) -> str:
 
 
 def _fitted_widths(rows: Sequence[Sequence[str]], width: int, *, has_head: bool) -> list[int]:
-    """Return column widths that fit a terminal of `width` columns; natural ones where there is room.
+    """Return column widths that fit a terminal of `width` columns.
 
-    What is too wide is taken from heads of several words first, then from the last column, then
-    from cells of several words, then from the widest.
+    What is too wide is taken from heads of several words first, then from the last column, which
+    is free text, then from cells of several words, then from the widest; the first, which names
+    the row, is the last to be folded.
     """
     from rich.cells import cell_len
 
+    def longest_word(cell: str) -> int:
+        return max(map(cell_len, cell.split()), default=0)
+
     widths = column_widths(rows, cell_len)
-    words = column_widths(rows, lambda cell: max(map(cell_len, cell.split()), default=0))
-    head = [max(map(cell_len, cell.split()), default=0) for cell in rows[0]] if has_head else words
-    cells = column_widths(rows[1:], cell_len) if has_head and len(rows) > 1 else widths
-    whole_cells = list(map(max, head, cells))
-    short_end = [*whole_cells[:-1], min(whole_cells[-1], _SHORT)]
-    whole_words = list(map(min, short_end, words))
-    for least in (whole_cells, short_end, whole_words, [_SHORT] * len(widths), [1] * len(widths)):
+    words = column_widths(rows, longest_word)
+    head = list(map(longest_word, rows[0]))
+    cells = column_widths(rows[1:], cell_len) if has_head and rows[1:] else widths
+    whole = list(map(max, head, cells))
+    last = min(whole[-1], _TEXT)
+    short = [min(column, _SHORT) for column in words[:-1]]
+    for least in (
+        whole,
+        [*whole[:-1], last],
+        [*words[:-1], last],
+        [*short, last],
+        [short[0] if short else 1, *[1] * (len(widths) - 1)],
+        [1] * len(widths),
+    ):
         widths = _narrowed(widths, least, width)
     return widths
 
