@@ -1,4 +1,4 @@
-"""Which nodes a run found bad or good again, and the text that tells the administrators. Pure."""
+"""The nodes that a run found bad or good again, and a text for their administrators. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,31 +11,31 @@ from rv.payloads.contract.codes import EXCLUDE, HARDWARE
 
 
 def bad_nodes(
-    results: Sequence[RunResult], run: str, now: float, days: int
+    results: Sequence[RunResult], run: str, now_s: float, days: int
 ) -> tuple[AvoidedNode, ...]:
-    """Name the nodes whose own hardware failed: only what is worth leaving a node out for.
+    """Return the nodes whose own hardware failed, to be avoided for so many days from `now_s`.
 
     An ERROR says nothing about a node, nor does a fault of the fabric or of software.
     """
-    found: dict[str, AvoidedNode] = {}
-    until = now + min(days, MOST_DAYS) * DAY_S
+    bad: dict[str, AvoidedNode] = {}
+    until = now_s + min(days, MOST_DAYS) * DAY_S
     for result in results:
         for test in result.tests:
             node = test.host or result.hostname
             if not node or not _is_reason(test):
                 continue
             device = device_of(test, result)
-            entry = found.get(node) or AvoidedNode(node=node, since=now, until=until, run=run)
-            told = f"{result.test_type} {test.name} {test.code}: {test.reason}"
-            uuids = dict.fromkeys(
-                (*entry.uuids, *([device.uuid] if device and device.uuid else []))
-            )
-            found[node] = replace(entry, evidence=(*entry.evidence, told), uuids=tuple(uuids))
-    return tuple(found.values())
+            entry = bad.get(node) or AvoidedNode(node=node, since=now_s, until=until, run=run)
+            evidence = f"{result.test_type} {test.name} {test.code}: {test.reason}"
+            uuids = entry.uuids
+            if device and device.uuid and device.uuid not in uuids:
+                uuids = (*uuids, device.uuid)
+            bad[node] = replace(entry, evidence=(*entry.evidence, evidence), uuids=uuids)
+    return tuple(bad.values())
 
 
 def cleared(results: Sequence[RunResult]) -> frozenset[str]:
-    """The nodes that everything was tested on, and nothing was found bad."""
+    """Return the nodes where every payload ended and none failed."""
     fine = {r.hostname for r in results if r.status in (Status.PASS, Status.WARN)}
     other = {r.hostname for r in results if r.status in (Status.FAIL, Status.ERROR)}
     blamed = {t.host for r in results for t in r.tests if t.status is Status.FAIL}
@@ -43,7 +43,7 @@ def cleared(results: Sequence[RunResult]) -> frozenset[str]:
 
 
 def admin_text(bad: Sequence[AvoidedNode], cluster: str) -> str:
-    """A text to send to the administrators: what was seen, on which GPU, how to see it again."""
+    """Write a text for the administrators: what failed, on which GPU, and how to reproduce it."""
     if not bad:
         return "no node is known to be bad"
     lines = [f"Acceptance tests found {len(bad)} bad node(s) on {cluster}.", ""]

@@ -1,7 +1,7 @@
 """The history of measurements on this machine: one SQLite file, read and written by many at once.
 
 It lies in the user's data folder, which should not be on NFS: SQLite's write-ahead log needs
-shared memory. `measurements` of one run are written once, however often they come.
+shared memory. The measurements of one run are kept once, however often they are added.
 """
 
 import random
@@ -42,23 +42,27 @@ class History:
     def add(self, measured: Iterable[Measurement]) -> int:
         """Keep measurements; give how many are new."""
         rows = [tuple(asdict(each).values()) for each in measured]
-        marks = ", ".join("?" * len(_COLUMNS))
+        placeholders = ", ".join("?" * len(_COLUMNS))
         with self._open() as database:
             before = database.total_changes
-            database.executemany(f"INSERT OR IGNORE INTO measurements VALUES ({marks})", rows)  # noqa: S608 - marks only
+            statement = f"INSERT OR IGNORE INTO measurements VALUES ({placeholders})"  # noqa: S608 - no values
+            database.executemany(statement, rows)
             return database.total_changes - before
 
     def all(self, *, gpu: str = "", payload: str = "", node: str = "") -> tuple[Measurement, ...]:
         """Give measurements oldest first; `gpu` is a UUID or the beginning of one."""
-        asked = {"gpu_uuid": gpu, "payload": payload, "node": node}
-        wanted = {name: value for name, value in asked.items() if value}
-        clauses = [f"{name} = ?" if name != "gpu_uuid" else "gpu_uuid GLOB ?" for name in wanted]
-        values = [f"{_literal(v)}*" if name == "gpu_uuid" else v for name, v in wanted.items()]
-        where = f"WHERE {' AND '.join(clauses)}" if clauses else ""
+        conditions = {
+            "gpu_uuid GLOB ?": f"{_literal(gpu)}*" if gpu else "",
+            "payload = ?": payload,
+            "node = ?": node,
+        }
+        conditions = {clause: value for clause, value in conditions.items() if value}
+        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
         names = ", ".join(_COLUMNS)
         query = f"SELECT {names} FROM measurements {where} ORDER BY time, run"  # noqa: S608 - names only
         with self._open() as database:
-            return tuple(_measurement(row) for row in database.execute(query, values))
+            rows = database.execute(query, [*conditions.values()])
+            return tuple(_measurement(row) for row in rows)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -79,7 +83,7 @@ class History:
     def _connected(self) -> sqlite3.Connection:
         """Connect, and make the tables of a new file.
 
-        To begin a write-ahead log SQLite waits for nobody: with several at once it is tried again.
+        SQLite does not wait for its lock when it begins a write-ahead log, so that is tried again.
         """
         deadline = time.monotonic() + _BUSY_S
         while True:
@@ -100,7 +104,7 @@ class History:
 
 
 def history() -> History:
-    """The user's history."""
+    """Open the user's history."""
     return History(acceptance_dir() / "history.sqlite")
 
 

@@ -1,4 +1,4 @@
-"""A sweep over nodes: which nodes, how far each is, the file that says so, and its results."""
+"""The state of a sweep: which nodes, how far each is, the file that has it, and the results."""
 
 import itertools
 import json
@@ -125,20 +125,20 @@ def save(sweep: Sweep) -> None:
         raise RvError(ErrorKind.STAGE, f"cannot keep the sweep: {why}, on {path}") from error
 
 
-def load(word: str, cluster: str) -> Sweep:
+def load(name: str, cluster: str) -> Sweep:
     """Find a sweep of this cluster by its id or the beginning of one; `last` is the latest.
 
     Raises `RvError(USAGE)` for none, `RvError(CONFIG)` for a file that is broken.
     """
     paths = sorted(_folder().glob("*.json"), key=lambda path: -path.stat().st_mtime)
     for path in paths:
-        if word != "last" and not path.stem.startswith(word):
+        if name != "last" and not path.stem.startswith(name):
             continue
-        found = _read(path)
-        if found.cluster == cluster:
-            return found
+        sweep = _read(path)
+        if sweep.cluster == cluster:
+            return sweep
     raise RvError(
-        ErrorKind.USAGE, f"no sweep {word!r} of this cluster", hint="rv accept sweep begins one"
+        ErrorKind.USAGE, f"no sweep {name!r} of this cluster", hint="rv accept sweep begins one"
     )
 
 

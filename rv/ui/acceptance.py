@@ -4,14 +4,12 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rv.accept.results import RunResult, Status, TestResult, verdict, worst
+from rv.accept.results import RunResult, Status, TestResult, verdict
 from rv.accept.store import Run
 from rv.avoided_nodes import AvoidedNode
 from rv.models.quantities import short_duration
 from rv.payloads.contract.catalogue import PayloadSpec
 from rv.ui.tables import Part, Table
-
-_TOLD = (Status.FAIL, Status.ERROR, Status.WARN, Status.SKIP)
 
 
 def payloads_text(payloads: Sequence[PayloadSpec], bundled: Collection[str]) -> list[Part]:
@@ -30,7 +28,7 @@ def payloads_text(payloads: Sequence[PayloadSpec], bundled: Collection[str]) -> 
 
 
 def payloads_document(payloads: Sequence[PayloadSpec], bundled: Collection[str]) -> dict[str, Any]:
-    """The payloads as JSON."""
+    """Return the payloads as JSON."""
     return {
         "payloads": [
             {
@@ -46,25 +44,19 @@ def payloads_document(payloads: Sequence[PayloadSpec], bundled: Collection[str])
 
 
 def run_text(run: Run) -> list[Part]:
-    """The verdict table of a run, its findings below, and the verdict on the last line."""
+    """Show the verdicts of a run, its findings, and the verdict of all on the last line."""
     head = ("PAYLOAD", "NODE", "VERDICT", "TESTS", "TIME", "WHY")
-    rows = [_result_row(result) for result in run.results]
-    parts: list[Part] = [Table(head=head, rows=rows)]
-    findings = [*dict.fromkeys(_findings(run.results))]
-    if findings:
-        parts.append(Table(head=("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO"), rows=findings))
-    parts.extend(run.faults)
-    counts = [(s, sum(r.status is s for r in run.results)) for s in Status]
-    told = ", ".join(f"{count} {status}" for status, count in counts if count)
-    parts.append(f"acceptance of {run.record.race_id}: {verdict(run.results)} ({told})")
-    return parts
+    table = Table(head=head, rows=[_result_row(result) for result in run.results])
+    counts = _counts([result.status for result in run.results])
+    last = f"acceptance of {run.record.race_id}: {verdict(run.results)} ({counts})"
+    return [table, *_findings_table(run.results), *run.faults, last]
 
 
 def _result_row(result: RunResult) -> tuple[str, ...]:
     tests = result.tests
     passed = sum(test.status in (Status.PASS, Status.WARN) for test in tests)
-    alone = result.rank is None or result.world_size == 1 or result.hosts
-    rank = "" if alone else f" rank {result.rank}"
+    is_whole = result.rank is None or result.world_size == 1 or result.hosts
+    rank = "" if is_whole else f" rank {result.rank}"
     seconds = result.duration_s
     time = "-" if seconds is None else short_duration(timedelta(seconds=max(1, round(seconds))))
     return (
@@ -77,6 +69,13 @@ def _result_row(result: RunResult) -> tuple[str, ...]:
     )
 
 
+def _findings_table(results: Sequence[RunResult]) -> list[Part]:
+    """Show each test that is not as it should be, once, and what to do; no table for none."""
+    findings = list(dict.fromkeys(_findings(results)))
+    head = ("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO")
+    return [Table(head=head, rows=findings)] if findings else []
+
+
 def _findings(results: Sequence[RunResult]) -> Iterator[tuple[str, ...]]:
     for result in results:
         for test in result.tests:
@@ -86,48 +85,45 @@ def _findings(results: Sequence[RunResult]) -> Iterator[tuple[str, ...]]:
                 yield name, where or "-", test.code or "-", test.fault_class, test.advice
 
 
+def _counts(statuses: Sequence[Status]) -> str:
+    return ", ".join(f"{statuses.count(s)} {s}" for s in Status if s in statuses)
+
+
 def sweep_text(run: Run) -> list[Part]:
-    """A row a node: its verdict, what each payload said, and the first reason that is none."""
-    names = dict.fromkeys(result.test_type for result in run.results)
+    """Show a row a node: its verdict, that of each payload, and the reason."""
+    names = list(dict.fromkeys(result.test_type for result in run.results))
     head = ("NODE", "VERDICT", *(name.upper() for name in names), "WHY")
-    rows = [_node_row(node, run, tuple(names)) for node in run.record.nodes]
-    parts: list[Part] = [Table(head=head, rows=rows)]
-    findings = [*dict.fromkeys(_findings(run.results))]
-    if findings:
-        parts.append(Table(head=("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO"), rows=findings))
-    of = _nodes(run)
-    counts = [
-        (s, sum(worst([r.status for r in each]) is s for each in of.values())) for s in Status
-    ]
-    told = ", ".join(f"{count} {status}" for status, count in counts if count)
-    parts.append(f"{run.record.race_id}: {verdict(run.results)} ({told})")
-    return parts
+    nodes = _by_node(run)
+    table = Table(head=head, rows=[_node_row(node, nodes[node], names) for node in nodes])
+    counts = _counts([verdict(results) for results in nodes.values()])
+    last = f"{run.record.race_id}: {verdict(run.results)} ({counts})"
+    return [table, *_findings_table(run.results), last]
 
 
-def _nodes(run: Run) -> dict[str, list[RunResult]]:
-    return {
-        node: [result for result in run.results if result.hostname == node]
-        for node in run.record.nodes
-    }
+def _by_node(run: Run) -> dict[str, list[RunResult]]:
+    nodes: dict[str, list[RunResult]] = {node: [] for node in run.record.nodes}
+    for result in run.results:
+        if result.hostname in nodes:
+            nodes[result.hostname].append(result)
+    return nodes
 
 
-def _node_row(node: str, run: Run, names: Sequence[str]) -> tuple[str, ...]:
-    results = _nodes(run)[node]
-    status = worst([result.status for result in results])
-    said = {result.test_type: str(result.status) for result in results}
+def _node_row(node: str, results: Sequence[RunResult], names: Sequence[str]) -> tuple[str, ...]:
+    status = verdict(results)
+    of_payload = {result.test_type: str(result.status) for result in results}
     why = next((r.reason for r in results if r.status is status and r.reason), "-")
-    return (node, status, *(said.get(name, "-") for name in names), why)
+    return (node, status, *(of_payload.get(name, "-") for name in names), why)
 
 
 def sweep_document(run: Run, bad: Sequence[AvoidedNode]) -> dict[str, Any]:
-    """A sweep as JSON: a verdict a node, and every result."""
-    verdicts = {node: worst([r.status for r in results]) for node, results in _nodes(run).items()}
-    nodes = [{"node": node, "verdict": status} for node, status in verdicts.items()]
+    """Return a sweep as JSON: a verdict a node, and every result."""
+    by_node = _by_node(run)
+    nodes = [{"node": node, "verdict": verdict(results)} for node, results in by_node.items()]
     return {**run_document(run), "nodes": nodes, **avoided_document(bad)}
 
 
 def avoided_document(bad: Sequence[AvoidedNode]) -> dict[str, Any]:
-    """Nodes that plans leave out, as JSON; times are seconds since the epoch."""
+    """Return the nodes that plans leave out as JSON; times are seconds since the epoch."""
     return {
         "avoided": [
             {
@@ -145,7 +141,7 @@ def avoided_document(bad: Sequence[AvoidedNode]) -> dict[str, Any]:
 
 
 def run_document(run: Run) -> dict[str, Any]:
-    """A run as JSON: the verdict, and every test of every result."""
+    """Return a run as JSON: the verdict, and every test of every result."""
     return {
         "run": run.record.race_id,
         "cluster": run.record.label,
@@ -170,8 +166,8 @@ def _result_document(result: RunResult) -> dict[str, Any]:
 
 
 def _test_document(test: TestResult) -> dict[str, Any]:
-    told = test.status in _TOLD and test.code
-    fault, action = (test.fault_class, test.advice) if told else ("", "")
+    is_explained = test.status is not Status.PASS and test.code
+    fault, action = (test.fault_class, test.advice) if is_explained else ("", "")
     return {
         "name": test.name,
         "status": test.status,

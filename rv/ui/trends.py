@@ -13,7 +13,7 @@ from rv.ui.tables import Part, Table
 
 
 def trends_text(trends: Sequence[Trend]) -> list[Part]:
-    """A line for each number of each GPU; what is flagged says so, changes of software below."""
+    """Show a line for each number of each GPU, flagged where it fell; changes of software below."""
     if not trends:
         return ["no history: rv accept run and rv accept sweep write it"]
     head = ("GPU", "NODE", "MEASURED", "RUNS", "MEDIAN", "LATEST", "CHANGE", "HISTORY", "FLAG")
@@ -27,8 +27,8 @@ def trends_text(trends: Sequence[Trend]) -> list[Part]:
 
 
 def _trend_row(trend: Trend) -> tuple[str, ...]:
-    last, found = trend.last, trend.regression
-    flag = f"{found.status} regression {found.loss:.1%}, z {found.z:.1f}" if found else "-"
+    last, slower = trend.last, trend.regression
+    flag = f"{slower.status} regression {slower.loss:.1%}, z {slower.z:.1f}" if slower else "-"
     return (
         _subject(last),
         last.node,
@@ -43,7 +43,7 @@ def _trend_row(trend: Trend) -> tuple[str, ...]:
 
 
 def trends_document(trends: Sequence[Trend]) -> dict[str, Any]:
-    """Histories as JSON."""
+    """Return histories as JSON."""
     return {
         "history": [
             {
@@ -88,12 +88,12 @@ def runs_text(records: Sequence[RunRecord]) -> list[Part]:
 
 
 def runs_document(records: Sequence[RunRecord]) -> dict[str, Any]:
-    """The runs kept here as JSON."""
+    """Return the runs kept here as JSON."""
     return {"runs": [plain(record) for record in records]}
 
 
-def comparison_text(found: Comparison) -> list[Part]:
-    """Numbers in both runs, the worst change first, and the verdicts that changed."""
+def comparison_text(comparison: Comparison) -> list[Part]:
+    """Show numbers in both runs, the worst change first, and the verdicts that changed."""
     head = ("GPU", "MEASURED", "BEFORE", "AFTER", "CHANGE")
     rows = [
         (
@@ -103,24 +103,23 @@ def comparison_text(found: Comparison) -> list[Part]:
             f"{c.after.value:.4g} {c.after.unit}",
             f"{_signed(c.loss, c.after.direction):+.1%}",
         )
-        for c in found.changes
+        for c in comparison.changes
     ]
     parts: list[Part] = [Table(head=head, rows=rows)] if rows else ["nothing was measured in both"]
-    if found.turns:
-        turned = [
+    if comparison.turns:
+        verdicts = [
             (f"{t.payload} {t.test} {t.device}".strip(), t.node, t.before or "-", t.after or "-")
-            for t in found.turns
+            for t in comparison.turns
         ]
-        parts.append(Table(head=("VERDICT", "NODE", "BEFORE", "AFTER"), rows=turned))
-    if found.only_before or found.only_after:
-        parts.append(
-            f"only in the first: {found.only_before}; only in the second: {found.only_after}"
-        )
+        parts.append(Table(head=("VERDICT", "NODE", "BEFORE", "AFTER"), rows=verdicts))
+    if comparison.only_before or comparison.only_after:
+        counts = (comparison.only_before, comparison.only_after)
+        parts.append("only in the first: {}; only in the second: {}".format(*counts))
     return parts
 
 
-def comparison_document(found: Comparison) -> dict[str, Any]:
-    """A comparison as JSON."""
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON."""
     return {
         "changes": [
             {
@@ -134,16 +133,16 @@ def comparison_document(found: Comparison) -> dict[str, Any]:
                 "after": c.after.value,
                 "loss": c.loss,
             }
-            for c in found.changes
+            for c in comparison.changes
         ],
-        "verdicts": [{**plain(t), "before": t.before, "after": t.after} for t in found.turns],
-        "only_before": found.only_before,
-        "only_after": found.only_after,
+        "verdicts": [{**plain(t), "before": t.before, "after": t.after} for t in comparison.turns],
+        "only_before": comparison.only_before,
+        "only_after": comparison.only_after,
     }
 
 
 def baselines_text(values: Sequence[Baseline]) -> list[Part]:
-    """References with where they are from."""
+    """Show references with where they are from."""
     if not values:
         return ["no references"]
     head = ("GPU", "MEASURED", "GPUS", "VALUE", "KIND", "SOURCE")
@@ -162,7 +161,7 @@ def baselines_text(values: Sequence[Baseline]) -> list[Part]:
 
 
 def baselines_document(values: Sequence[Baseline]) -> dict[str, Any]:
-    """References as JSON."""
+    """Return references as JSON."""
     return {"baselines": [plain(value) for value in values]}
 
 
@@ -177,7 +176,7 @@ def _what(measured: Measurement) -> str:
 
 
 def _signed(loss: float, direction: str) -> float:
-    """A change as people read it: up is a larger number."""
+    """Return a change of a number: positive where it has become larger."""
     return -loss if direction == "higher" else loss
 
 

@@ -23,7 +23,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """One thing that is not as it should be: where, what was seen, and what to do."""
+    """A test that did not pass: where, why, and what to do."""
 
     status: str
     where: str
@@ -35,7 +35,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeRow:
-    """What each payload said of one node, in the order of the page's payloads; "" where not run."""
+    """The verdict of each of the page's payloads on one node; "" where it did not run."""
 
     node: str
     verdicts: tuple[str, ...]
@@ -111,16 +111,14 @@ def compose(
 
 
 def _findings(runs: Sequence[RunResult]) -> list[Finding]:
-    found = [_finding(run, test) for run in runs for test in run.tests if test.status in _BAD]
-    # Nothing that is bad goes unsaid, though no test of it said so.
-    silent = [
-        run for run in runs if run.status in _BAD and not any(t.status in _BAD for t in run.tests)
-    ]
-    found += [
-        _finding(run, TestResult(name="", status=run.status, reason="it gave no reason"))
-        for run in silent
-    ]
-    return sorted(found, key=lambda one: WORST_FIRST.index(Status(one.status)))
+    """List each test that did not pass, and each bad run without such a test, the worst first."""
+    findings = []
+    for run in runs:
+        tests = [test for test in run.tests if test.status in _BAD]
+        if run.status in _BAD and not tests:
+            tests = [TestResult(name="", status=run.status, reason="it gave no reason")]
+        findings += [_finding(run, test) for test in tests]
+    return sorted(findings, key=lambda finding: WORST_FIRST.index(Status(finding.status)))
 
 
 def _finding(run: RunResult, test: TestResult) -> Finding:
@@ -137,25 +135,24 @@ def _finding(run: RunResult, test: TestResult) -> Finding:
 
 
 def _nodes(runs: Sequence[RunResult], payloads: Sequence[str]) -> list[NodeRow]:
-    said: dict[str, dict[str, list[Status]]] = {}
+    """Give each node a row: the worst status of each payload there."""
+    nodes: dict[str, dict[str, list[Status]]] = {}
     for run in runs:
         for node, status in _by_node(run):
-            said.setdefault(node, {}).setdefault(run.test_type, []).append(status)
-    return [
-        NodeRow(
-            node=node,
-            verdicts=tuple(worst(by[name]).value if name in by else "" for name in payloads),
-        )
-        for node, by in sorted(said.items())
-    ]
+            nodes.setdefault(node, {}).setdefault(run.test_type, []).append(status)
+    rows = []
+    for node, statuses in sorted(nodes.items()):
+        verdicts = [worst(statuses[name]).value if name in statuses else "" for name in payloads]
+        rows.append(NodeRow(node=node, verdicts=tuple(verdicts)))
+    return rows
 
 
 def _by_node(run: RunResult) -> list[tuple[str, Status]]:
-    """What a run says of its nodes; a verdict that no test gave is of the node that reported."""
-    said = [(node_of(test, run) or _host_of(run), test.status) for test in run.tests]
-    if run.status not in {status for _, status in said}:
-        said.append((_host_of(run), run.status))
-    return said
+    """Pair nodes with statuses; a run's verdict that no test has is its own node's."""
+    statuses = [(node_of(test, run) or _host_of(run), test.status) for test in run.tests]
+    if run.status not in {status for _, status in statuses}:
+        statuses.append((_host_of(run), run.status))
+    return statuses
 
 
 def _run(run: RunResult) -> RunRow:
@@ -180,19 +177,17 @@ def _figure(metric: Metric) -> str:
 
 
 def _environment(runs: Sequence[RunResult]) -> list[tuple[str, str]]:
-    told = [
-        (name, ", ".join(sorted(seen)))
-        for name in _VERSIONS
-        if (seen := {str(run.env[name]) for run in runs if run.env.get(name)})
-    ]
+    """List the GPUs by model, and the versions of the software."""
     gpus: dict[str, set[str]] = {}
     for run in runs:
         for device in run.devices:
-            gpus.setdefault(device.name, set()).add(
-                device.uuid or f"{_host_of(run)}:{device.index}"
-            )
-    models = ", ".join(f"{len(found)} x {name}" for name, found in sorted(gpus.items()))
-    return [*([("GPUs", models)] if models else []), *told]
+            uuid = device.uuid or f"{_host_of(run)}:{device.index}"
+            gpus.setdefault(device.name, set()).add(uuid)
+    rows = [("GPUs", ", ".join(f"{len(uuids)} x {name}" for name, uuids in sorted(gpus.items())))]
+    for name in _VERSIONS:
+        versions = {str(run.env[name]) for run in runs if run.env.get(name)}
+        rows.append((name, ", ".join(sorted(versions))))
+    return [(name, value) for name, value in rows if value]
 
 
 def _figure_names(runs: Sequence[RunResult]) -> list[str]:
@@ -211,7 +206,7 @@ def _gpu_rows(runs: Sequence[RunResult], figures: Sequence[str]) -> list[GpuRow]
     for run, device, name, value in _measured(runs):
         key = (_key(run, device), name)
         best[key] = max(value, best.get(key, value))
-    known = {_key(run, device): device for run in runs for device in run.devices}
+    devices = {_key(run, device): device for run in runs for device in run.devices}
     return [
         GpuRow(
             node=key[0],
@@ -221,7 +216,7 @@ def _gpu_rows(runs: Sequence[RunResult], figures: Sequence[str]) -> list[GpuRow]
             status=worst(statuses[key]).value if key in statuses else "",
             figures=tuple(_number(best.get((key, name))) for name in figures),
         )
-        for key, device in sorted(known.items(), key=lambda item: (item[0][0], item[1].index))
+        for key, device in sorted(devices.items(), key=lambda item: (item[0][0], item[1].index))
     ]
 
 

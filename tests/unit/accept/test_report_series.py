@@ -1,4 +1,4 @@
-"""Which pictures results are good for."""
+"""Which charts results give."""
 
 from typing import Any
 
