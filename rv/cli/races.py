@@ -9,7 +9,7 @@ from rv.cli.caller import Caller, current_caller
 from rv.cli.options import ClusterOption, JsonOption, command_app
 from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
 from rv.models.race import Race
-from rv.race.output import Chunk, OutputReader
+from rv.race.directory import Chunk, OutputReader
 from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import (

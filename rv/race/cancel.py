@@ -9,8 +9,7 @@ from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState
 from rv.race.directory import STATE_FILES, read_state_files, write_state_file
 from rv.race.observe import RaceSnapshot
-from rv.race.sources import is_active
-from rv.race.unconfirmed import confirmation_limit_s, unconfirmed, unconfirmed_for_s
+from rv.race.sources import confirmation_limit_s, is_active, unconfirmed, unconfirmed_for_s
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_own, squeue_by_name_script
 from rv.transport import Transport

@@ -1,4 +1,4 @@
-"""The race directory: its folders, the record `race.json`, and the state files of its jobs.
+"""The race directory: its folders, the record `race.json`, its jobs' state files and output.
 
 Whatever a job wrote is read as untrusted text: what does not parse counts as absent.
 """
@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rv.errors import RvError
@@ -19,6 +19,8 @@ from rv.transport import Transport
 RECORD: Final = "race.json"
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
 _LATEST_S: Final = 253_402_300_799.0  # the end of the year 9999
+_PIECE_BYTES: Final = 1 << 20
+_OUTPUT: Final = re.compile(r"node(\d{1,6})\.(out|err)", re.ASCII)
 FOLDERS: Final = (
     "absent",
     "again",
@@ -224,3 +226,44 @@ def _float(text: str, *, default: float) -> float:
     except ValueError:
         return default
     return seconds if is_moment(seconds) else default
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chunk:
+    """New output of one node; `is_error` tells stderr from stdout."""
+
+    node: int
+    is_error: bool
+    data: bytes
+
+
+class OutputReader:
+    """Reads what is new since the last call, from every node or from one."""
+
+    def __init__(self, race: Race, transport: Transport, node: int | None = None) -> None:
+        self._race = race
+        self._transport = transport
+        self._node = node
+        self._offsets: dict[str, int] = {}
+
+    def read(self) -> tuple[Chunk, ...]:
+        """Return the new chunks, by node, stdout before stderr."""
+        return tuple(self._chunks())
+
+    def _chunks(self) -> Iterator[Chunk]:
+        for node, is_error, name in self._files():
+            offset = self._offsets.get(name, 0)
+            path = f"{self._race.directory}/{name}"
+            data = self._transport.read(path, offset=offset, limit=_PIECE_BYTES)
+            if data:
+                self._offsets[name] = offset + len(data)
+                yield Chunk(node=node, is_error=is_error, data=data)
+
+    def _files(self) -> list[tuple[int, bool, str]]:
+        """Return node, whether it is stderr, and name of the output files, in this order."""
+        files = []
+        for name in self._transport.names(f"{self._race.directory}/output"):
+            match = _OUTPUT.fullmatch(name)
+            if match and self._node in (None, int(match[1])):
+                files.append((int(match[1]), match[2] == "err", f"output/{name}"))
+        return sorted(files)

@@ -9,17 +9,15 @@ from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import NEXT, Claim, Ended, JobStatus, Race, RaceState, StateFiles
 from rv.race.sources import (
     ENDED_BY_SLURM,
+    KEPT_S,
     NODE_FAILURES,
     RACE_STATE,
     Sources,
+    confirmation_limit_s,
     is_active,
     next_record,
     own_end,
     record_of,
-)
-from rv.race.unconfirmed import (
-    KEPT_S,
-    confirmation_limit_s,
     unconfirmed,
     unconfirmed_for_s,
     unconfirmed_text,

@@ -7,9 +7,8 @@ from datetime import datetime
 from rv.models.job import JobRecord
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
 from rv.race.directory import cache, load_state_files, write_state_file
-from rv.race.sources import Sources
+from rv.race.sources import Sources, forgotten
 from rv.race.status import is_known, resolve, unaccounted
-from rv.race.unconfirmed import forgotten
 from rv.render.quote import shell
 from rv.slurm.sacct import parse_sacct, sacct_script
 from rv.slurm.scontrol import parse_show_job, show_job_script

@@ -11,8 +11,8 @@ from rv.race.cancel import cancel_ids, cancel_leftovers
 from rv.race.directory import write_state_file
 from rv.race.observe import RaceSnapshot
 from rv.race.rules import PREEMPTED
+from rv.race.sources import to_resend
 from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, submit_once
-from rv.race.unconfirmed import to_resend
 from rv.race.verdict_file import save_verdict
 from rv.render.quote import shell
 from rv.transport import Transport

@@ -6,8 +6,15 @@ from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import NEXT, Claim, Entry, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.facts import Facts
 from rv.race.rules import decide
-from rv.race.sources import ACCOUNTING, Sources, is_active, next_record, own_end, record_of
-from rv.race.unconfirmed import unconfirmed
+from rv.race.sources import (
+    ACCOUNTING,
+    Sources,
+    is_active,
+    next_record,
+    own_end,
+    record_of,
+    unconfirmed,
+)
 
 
 def resolve(race: Race, files: StateFiles, sources: Sources) -> RaceStatus:

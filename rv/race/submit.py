@@ -15,7 +15,7 @@ from typing import Final
 from rv.models.job import JobRecord
 from rv.models.race import Race
 from rv.race.directory import write_state_file
-from rv.race.unconfirmed import confirmation_limit_s
+from rv.race.sources import confirmation_limit_s
 from rv.render.quote import shell
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_own, squeue_by_name_script

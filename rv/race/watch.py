@@ -9,9 +9,8 @@ from typing import Final, Protocol
 
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.race.directory import load_state_files
+from rv.race.directory import Chunk, OutputReader, load_state_files
 from rv.race.observe import RaceSnapshot, observe
-from rv.race.output import Chunk, OutputReader
 from rv.race.recover import recover, unsent
 from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from rv.models.race import Claim, RaceState, RaceStatus
-from rv.race.output import Chunk
+from rv.race.directory import Chunk
 from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.ui import console
 from rv.ui.race_views import ending, seconds_text

@@ -9,7 +9,7 @@ from rv.models.job import JobState
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
 from rv.race.cancel import CancelResult
-from rv.race.output import Chunk
+from rv.race.directory import Chunk
 from rv.ui.tables import Part, Table
 
 

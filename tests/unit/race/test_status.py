@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from rv.models.job import JobRecord, JobState, is_live, job_state
 from rv.models.race import Claim, Ended, Entry, Race, RaceState, StateFiles
 from rv.race.rules import STAGED_GRACE_S
-from rv.race.sources import Sources
+from rv.race.sources import Sources, forgotten, to_resend
 from rv.race.status import awaits_code, resolve, unaccounted
-from rv.race.unconfirmed import forgotten, to_resend
 
 T0 = 1_000_000.0
 S = RaceState

@@ -8,15 +8,15 @@ import pytest
 from rv.models.race import StateFiles
 from rv.race.directory import read_state_files
 from rv.race.observe import RaceSnapshot
-from rv.race.sources import Sources
-from rv.race.status import resolve
-from rv.race.unconfirmed import (
+from rv.race.sources import (
+    Sources,
     confirmation_limit_s,
     forgotten,
     to_resend,
     unconfirmed,
     unconfirmed_for_s,
 )
+from rv.race.status import resolve
 from rv.race.verdict_file import _is_final
 from rv.transport.query_retry import RETRY_FOR_S, retry_query
 from tests.unit.race.test_status import CLAIM, IDS, RACE, SENT, T0, WON, asked, ended, record, won
