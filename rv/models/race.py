@@ -95,6 +95,7 @@ class Race:
     `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers;
     `chain` is None for a command that cannot resume, `request` in records of an rv that did not
     write it down. `retry_of` is the race that was lost and that this one starts again, "" for most.
+    `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
     """
 
     race_id: str
@@ -112,6 +113,7 @@ class Race:
     chain: Chain | None = None
     request: Request | None = None
     retry_of: str = ""
+    payload_hash: str = ""
 
     @property
     def next_name(self) -> str:

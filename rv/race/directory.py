@@ -30,7 +30,6 @@ FOLDERS: Final = (
     "exhausted",
     "jobs",
     "output",
-    "payloads",
     "results",
     "segments",
     "warnings",

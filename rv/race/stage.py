@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
@@ -12,10 +13,12 @@ from rv.models.race import Chain, Entry, Race
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, record_text
+from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
 from rv.render.script import ReadTemplate, ScriptContext, job_name, render_all
 from rv.transport import Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link'
 
 
@@ -50,9 +53,14 @@ def scripts(
 
 
 def script_context(
-    plan: Plan, request: Request, around: LaunchContext, chain: Chain | None = None
+    plan: Plan,
+    request: Request,
+    around: LaunchContext,
+    chain: Chain | None = None,
+    payloads: Mapping[str, bytes] = _NO_FILES,
 ) -> ScriptContext:
-    """Name a new race and its directory."""
+    """Name a new race, its directory and the folder of its payloads."""
+    digest = payload_hash(payloads) if payloads else ""
     race_id = new_race_id()
     return ScriptContext(
         race_id=race_id,
@@ -65,6 +73,8 @@ def script_context(
         title=request.name,
         modules=request.modules,
         chain=chain,
+        payload_hash=digest,
+        payload_folder=payload_folder(around.race_root, digest) if digest else "",
     )
 
 
@@ -77,7 +87,9 @@ def stage(
     read_template: ReadTemplate,
     transport: Transport,
 ) -> Race:
-    """Write the race directory, whole or not at all, and prove that hard links work there.
+    """Write the race directory, whole or not at all, and the payloads where they are missing.
+
+    Proves that hard links work there.
 
     Raises `RvError(STAGE)` for a disk that is full, read-only or without hard links.
     """
@@ -89,9 +101,14 @@ def stage(
         "environment": _environment(around.environment),
     }
     files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
-    files |= {f"payloads/{name}": data for name, data in payloads.items()}
     transport.create_tree(facts.race_dir, files, FOLDERS)
     _require_hard_links(facts.race_dir, transport)
+    try:
+        if payloads:
+            stage_payloads(around.race_root, facts.payload_hash, payloads, transport)
+    except RvError:
+        transport.remove(facts.race_dir)
+        raise
     return race
 
 
@@ -133,6 +150,7 @@ def _race(plan: Plan, request: Request, facts: ScriptContext, around: LaunchCont
         chain=facts.chain,
         request=request,
         retry_of=around.retry_of,
+        payload_hash=facts.payload_hash,
     )
 
 

@@ -41,6 +41,8 @@ class ScriptContext:
     title: str = ""
     modules: tuple[str, ...] = ()
     chain: Chain | None = None
+    payload_hash: str = ""
+    payload_folder: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,6 +78,7 @@ class _Job:
     modules: tuple[str, ...]
     line: str
     payload: str
+    payload_folder: str
 
 
 _UNFIT: Final = (
@@ -239,6 +242,7 @@ def _job(number: int, race: ScriptContext, line: str = "") -> _Job:
         modules=race.modules,
         line=line,
         payload=race.command.payload if race.command else "",
+        payload_folder=race.payload_folder,
     )
 
 

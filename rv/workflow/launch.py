@@ -16,12 +16,10 @@ from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import load_catalogue, load_families, plan, require_feasible
 from rv.race.stage import LaunchContext, script_context, scripts
-from rv.race.submit import SubmitOutcome
 from rv.render.script import ScriptContext, job_name, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster
 
 _NO_SITE: Final = Site()
-_NOT_TAKEN: Final = (SubmitOutcome.REFUSED, SubmitOutcome.UNSENT)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,6 +31,7 @@ class Launch:
     plan: Plan
     script: ScriptContext
     context: LaunchContext
+    payloads: Mapping[str, bytes]
 
     @property
     def scripts(self) -> Mapping[int, str]:
@@ -76,12 +75,14 @@ def prepare(
         now_s=now_s,
         retry_of=retry_of,
     )
+    payloads = _payloads(request)
     return Launch(
         request=request,
         snapshot=snapshot,
         plan=planned,
-        script=script_context(planned, request, context, _chain(request)),
+        script=script_context(planned, request, context, _chain(request), payloads),
         context=context,
+        payloads=payloads,
     )
 
 
@@ -128,3 +129,10 @@ def read_template(name: str) -> str:
         raise RvError(
             ErrorKind.CONFIG, f"{template}: cannot be read: {error}", hint="rename it to do without"
         ) from error
+
+
+def _payloads(request: Request) -> Mapping[str, bytes]:
+    """Return every bundled payload for a command that runs one: they share packages."""
+    if request.command is None or not request.command.payload:
+        return {}
+    return bundle.payload_files()

@@ -7,12 +7,14 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Final
 
+from rv import bundle
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.cancel import CancelResult, cancel_late_jobs, cancel_races, leftover_jobs
 from rv.race.directory import load_race, load_races, load_state_files
 from rv.race.observe import RaceSnapshot, observe
+from rv.race.payload_folders import has_several_versions, payload_hash, remove_unused_payloads
 from rv.race.recover import cancel_jobs_of_deleted_races, recover
 from rv.race.sources import is_active
 from rv.race.submit import SubmitOutcome
@@ -31,6 +33,7 @@ _SKIP: Final = 77
 def list_races(cluster: Cluster, now_s: float) -> tuple[RaceStatus, ...]:
     """Return the state of every race on this cluster, newest first, and recover what needs it."""
     _remove_half_staged(cluster, now_s)
+    _remove_unused_payloads(cluster, now_s)
     races = load_races(cluster.race_root, cluster.key, cluster.transport)
     kept = [race for race in races if not _remove_old(race, cluster, now_s)]
     return _recover(kept, cluster, now_s)
@@ -146,6 +149,13 @@ def _remove_half_staged(cluster: Cluster, now_s: float) -> None:
         begun = _HALF_STAGED.fullmatch(name)
         if begun and now_s - float(begun[1]) > _STAGING_S:
             cluster.transport.remove(f"{cluster.race_root}/{name}")
+
+
+def _remove_unused_payloads(cluster: Cluster, now_s: float) -> None:
+    """Remove the payloads of other versions of rv that no race needs any more."""
+    if has_several_versions(cluster.race_root, cluster.transport):
+        current = payload_hash(bundle.payload_files())
+        remove_unused_payloads(cluster.race_root, current, now_s, cluster.transport)
 
 
 def find_races(words: Sequence[str], cluster: Cluster) -> tuple[Race, ...]:

@@ -1,9 +1,8 @@
 """Start a prepared launch: stage the race, submit its waves, watch it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from rv import bundle
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
 from rv.models.request import Request
@@ -28,7 +27,7 @@ def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Ra
         launch.request,
         launch.script,
         launch.context,
-        _payloads(launch.request),
+        launch.payloads,
         read_template,
         cluster.transport,
     )
@@ -41,13 +40,6 @@ def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Ra
     if _none_taken(results):
         raise _refused(results)
     return race
-
-
-def _payloads(request: Request) -> Mapping[str, bytes]:
-    """Every bundled payload travels with a command that runs one: they share a helper."""
-    if request.command is None or not request.command.payload:
-        return {}
-    return bundle.payload_files()
 
 
 def _send(

@@ -201,7 +201,7 @@ rv_slurm scontrol update jobid="$SLURM_JOB_ID" requeue=0 2>/dev/null
 # 7. Export the command's variables
 # What every command finds in its environment; the layout comes from the strategy.
 export RV_SUBMISSION=1 RV_GPU=a100-80 RV_GPUS=4 RV_WORLD_SIZE=4
-export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints RV_PAYLOADS=$RV_RACE_DIR/payloads
+export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints
 export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
 export OMP_NUM_THREADS=8
 # Caches go to scratch where there is one: they fill home quotas.

@@ -1,6 +1,7 @@
 """Payloads as users run them by name, through `rv run` on a real Slurm: verdicts and exit codes."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,20 @@ def test_an_error_under_torchrun_has_the_payloads_code(rv: Rv) -> None:
     done = rv("run", command, "--gpu", "0", "--time", "5m")
     assert done.returncode == 99, done.stdout + done.stderr
     assert "[RESULT] ERROR: " in done.stdout
+
+
+def test_races_share_one_copy_of_the_payloads(rv: Rv) -> None:
+    """It lies beside their directories, whole again where a purge took a part of it away."""
+    folders = set()
+    for _ in range(2):
+        done = rv("run", "check.py", "--gpu", "0", "--time", "5m")
+        assert done.returncode == 0, done.stdout + done.stderr
+        directory = rv.last().directory
+        record = json.loads((directory / "race.json").read_text())
+        folder = directory.parent / f".payloads-{os.geteuid()}" / record["payload_hash"]
+        assert f"export RV_PAYLOADS={folder}\n" in (directory / "jobs" / "1.sh").read_text()
+        assert not (directory / "payloads").exists()
+        (folder / "_harness" / "main.py").unlink()
+        folders.add(folder)
+    assert list(folders.pop().parent.iterdir()) == [folder]
+    assert rv("ps", "-a").returncode == 0

@@ -149,7 +149,10 @@ CASES = {
     ),
     "mig": (
         strategy(**MIG),
-        facts(command=Command(line='"$RV_PYTHON" "$RV_PAYLOADS/check.py"', payload="check")),
+        facts(
+            command=Command(line='"$RV_PYTHON" "$RV_PAYLOADS/check.py"', payload="check"),
+            payload_folder="/home/ada/.local/state/rv/races/.payloads-1000/0123456789abcdef0123",
+        ),
     ),
     "shell": (strategy(), facts(command=None)),
     "checkpoint": (strategy(**SEGMENTS), facts(chain=Chain(total=timedelta(hours=12)))),
