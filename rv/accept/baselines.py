@@ -17,10 +17,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import Field
+
 from rv import bundle
 from rv.accept.measurements import Measurement, size_of
 from rv.accept.results import Device, Reference
-from rv.planner.documents import Document, read_document
+from rv.config.documents import Document, Number, Schema, Text, Whole, read_document
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -35,7 +37,6 @@ WARN: Final = -0.10
 ABOVE_PEAK: Final = 1.15
 """How far above a data sheet's peak a value may be: cards run above the clock of the sheet."""
 
-_OF: Final = ("payload", "test", "metric", "unit", "peak", "least", "world", "shape", "dtype")
 _OF_GOLDEN: Final = ("payload", "test", "metric", "unit", "world", "shape", "dtype")
 _WORD: Final = re.compile(r"[a-z0-9.]+")
 
@@ -161,51 +162,62 @@ def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baseli
     return Baselines(values=values, models=models | {n: Model(name=n, peaks={}) for n in named})
 
 
+class _Gpu(Schema):
+    sms: Whole = 0
+    memory_gb: Whole = 0
+    peaks: dict[str, Number] = Field(default_factory=dict)
+
+
+class _Of(Schema):
+    payload: Text = ""
+    test: Text = ""
+    metric: Text = ""
+    unit: Text = ""
+    peak: Text = ""
+    least: Whole = 0
+    world: Whole = 0
+    shape: Text = ""
+    dtype: Text = ""
+
+
+class _Value(Schema):
+    value: Number
+    source: Text = ""
+
+
+class _References(Schema):
+    of: _Of = Field(default_factory=_Of)
+    values: dict[str, _Value] = Field(default_factory=dict)
+
+
+class _File(Schema):
+    method_version: Whole = 0
+    gpus: dict[str, _Gpu] = Field(default_factory=dict)
+    references: dict[str, _References] = Field(default_factory=dict)
+
+
 def read_layer(document: Document, kind: str) -> tuple[tuple[Baseline, ...], dict[str, Model]]:
     """Read one file's values and models. Raises `RvError(CONFIG)` for what is wrong in it."""
-    document.check_keys((), ("method_version", "gpus", "references"))
-    method = document.whole(("method_version",), 0)
-    models = {name: _model(document, name) for name in document.mapping(("gpus",))}
+    file = document.read(_File)
+    models = {name: Model(name=name, **gpu.model_dump()) for name, gpu in file.gpus.items()}
     values: list[Baseline] = []
-    for name in document.mapping(("references",)):
-        values.extend(_values(document, name, kind, method))
-    return tuple(values), models
-
-
-def _model(document: Document, name: str) -> Model:
-    at = ("gpus", name)
-    document.check_keys(at, ("sms", "memory_gb", "peaks"))
-    peaks = {key: document.number((*at, "peaks", key)) for key in document.mapping((*at, "peaks"))}
-    sms, memory = document.whole((*at, "sms")), document.whole((*at, "memory_gb"))
-    return Model(name=name, sms=sms, memory_gb=memory, peaks=peaks)
-
-
-def _values(document: Document, name: str, kind: str, method: int) -> Iterable[Baseline]:
-    at = ("references", name)
-    document.check_keys(at, ("of", "values"))
-    document.check_keys((*at, "of"), _OF)
-    texts: dict[str, Any] = {
-        key: document.text_at((*at, "of", key)) for key in _OF if key not in _NUMBERS
-    }
-    for key in ("payload", "test", "metric", "unit"):
-        if not texts[key]:
-            document.fail((*at, "of"), f"{name} does not say its {key}")
-    numbers: dict[str, Any] = {key: document.whole((*at, "of", key)) for key in _NUMBERS}
-    for gpu in document.mapping((*at, "values")):
-        where = (*at, "values", gpu)
-        document.check_keys(where, ("value", "source"))
-        yield Baseline(
-            gpu=gpu,
-            kind=kind,
-            method_version=method,
-            value=document.number((*where, "value")),
-            source=document.text_at((*where, "source")),
-            **texts,
-            **numbers,
+    for name, references in file.references.items():
+        of = references.of.model_dump()
+        for key in ("payload", "test", "metric", "unit"):
+            if not of[key]:
+                document.fail(("references", name, "of"), f"{name} does not say its {key}")
+        values.extend(
+            Baseline(
+                gpu=gpu,
+                kind=kind,
+                method_version=file.method_version,
+                value=entry.value,
+                source=entry.source,
+                **of,
+            )
+            for gpu, entry in references.values.items()
         )
-
-
-_NUMBERS: Final = ("least", "world")
+    return tuple(values), models
 
 
 def _reference(baseline: Baseline, model: Model, device: Device | None) -> Reference:

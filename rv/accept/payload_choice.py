@@ -23,7 +23,7 @@ def find(name: str) -> PayloadSpec:
         if payload.name == wanted:
             return payload
     names = [payload.name for payload in PAYLOADS]
-    from rv.planner.documents import nearest
+    from rv.models.spelling import nearest
 
     near = nearest(wanted, names)
     meant = f"did you mean {near}? " if near else ""

@@ -12,9 +12,9 @@ import typer
 
 from rv import bundle
 from rv.cli.options import RequestOptions, build_request
+from rv.config.settings import SITE_FILE, load_config, override
 from rv.errors import ErrorKind, RvError
 from rv.models.site import Config, Setting
-from rv.workflow.config import SITE_FILE, load_config, override
 
 _NO_DEFAULTS: Final = frozenset(
     {

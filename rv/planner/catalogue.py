@@ -1,23 +1,14 @@
 """The GPU models rv knows, and how words of a site are recognised as one of them."""
 
-import operator
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache, reduce
-from pathlib import Path
+from functools import lru_cache
 from typing import Final
 
-from rv import bundle
-from rv.errors import ErrorKind, RvError
-from rv.models.site import Alias
-from rv.planner.documents import Document, nearest, read_document
-
-FILE: Final = "gpus.yaml"
 TOLERANCE: Final = 0.93
 """nvidia-smi shows up to 7 % less than the card's name says: a 48 GB A40 reports 46068 MiB."""
 
-_MODEL_KEYS: Final = ("words", "name", "vram_mib", "least_mib", "rank", "refines", "aliases")
 _SEPARATORS: Final = re.compile(r"[_.\s]+")
 _MIG: Final = re.compile(r"(?:^|[-_.: ])(\d+)g[._](\d+)gb(?:\+[a-z0-9.+]*)?$", re.IGNORECASE)
 
@@ -123,88 +114,3 @@ def _patterns(catalogue: Catalogue) -> tuple[tuple[str, re.Pattern[str]], ...]:
         for name, model in catalogue.models.items()
         if model.words
     )
-
-
-def load_catalogue(user_config: Path | None = None, configured: Sequence[Alias] = ()) -> Catalogue:
-    """Load the bundled models with the user's laid over them.
-
-    `user_config` is the folder that holds the user's `strategies/`; the aliases of the
-    configuration files are laid over those of the same author. Raises `RvError(CONFIG)`.
-    """
-    models: dict[str, GpuModel] = {}
-    vague: set[str] = set()
-    documents = []
-    for folder in reversed(bundle.folders(bundle.Kind.STRATEGIES, user_config)):
-        if not (folder / FILE).is_file():
-            continue
-        document = read_document(folder / FILE)
-        document.check_keys((), ("models", "aliases", "vague"))
-        documents.append(document)
-        for name in document.mapping(("models",)):
-            models[name] = _model(document, name)
-        vague.update(map(normal, document.words(("vague",))))
-    for document in documents:
-        _check_names(document, models)
-    for alias in configured:
-        _check_alias(alias, models)
-    bundled, *own = map(_aliases, documents)
-    of_site = {alias.word: alias.models for alias in configured if alias.by_site}
-    of_user = {alias.word: alias.models for alias in configured if not alias.by_site}
-    aliases = reduce(operator.or_, own, bundled | of_site) | of_user
-    return Catalogue(models=models, aliases=aliases, vague=frozenset(vague))
-
-
-def _aliases(document: Document) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for name in document.mapping(("models",)):
-        spelled = document.words(("models", name, "aliases"))
-        found.update((normal(alias), (name,)) for alias in spelled)
-    for word in document.mapping(("aliases",)):
-        found[normal(word)] = document.words(("aliases", word))
-    return found
-
-
-def _check_alias(alias: Alias, models: Mapping[str, GpuModel]) -> None:
-    for name in alias.models:
-        if name not in models:
-            near = nearest(name, models)
-            raise RvError(
-                ErrorKind.CONFIG,
-                f"{alias.origin}: alias of {name!r}, which is no model",
-                hint=f"did you mean {near}?" if near else "",
-            )
-
-
-def _model(document: Document, name: str) -> GpuModel:
-    path = ("models", name)
-    document.check_keys(path, _MODEL_KEYS)
-    if name != normal(name):
-        document.fail(path, f"a model is named in lower case with dashes, not {name!r}")
-    words = document.words((*path, "words"))
-    for word in words:
-        try:
-            re.compile(word)
-        except re.error as error:
-            document.fail((*path, "words"), f"{word!r} is no regular expression: {error}")
-    vram = document.whole((*path, "vram_mib")) or None
-    return GpuModel(
-        name=name,
-        words=words,
-        pattern=document.text_at((*path, "name")),
-        vram_mib=vram,
-        least_mib=document.whole((*path, "least_mib"), vram or 0),
-        rank=document.whole((*path, "rank")),
-        refines=document.text_at((*path, "refines")),
-    )
-
-
-def _check_names(document: Document, models: Mapping[str, GpuModel]) -> None:
-    paths = [("aliases", word) for word in document.mapping(("aliases",))]
-    for path in paths:
-        for name in document.words(path):
-            if name not in models:
-                document.fail(path, f"alias of {name!r}, which is no model")
-    for name in document.mapping(("models",)):
-        refined = models[name].refines
-        if refined and refined not in models:
-            document.fail(("models", name, "refines"), f"{refined!r} is no model")

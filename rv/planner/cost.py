@@ -8,8 +8,8 @@ from typing import Final
 from rv.models.plan import Strategy
 from rv.models.site import Price, Site
 from rv.models.snapshot import ClusterConfig, Node, Partition, Snapshot
+from rv.models.spelling import nearest
 from rv.planner.catalogue import Catalogue, mig_profile
-from rv.planner.documents import nearest
 from rv.planner.inventory import Pool
 
 WEIGHTS: Final = "TRESBillingWeights"

@@ -11,8 +11,8 @@ from rv.models.plan import Exclusion
 from rv.models.quantities import short_memory
 from rv.models.request import Request
 from rv.models.snapshot import Node, Partition, Qos, Reservation, Snapshot
+from rv.models.spelling import nearest
 from rv.planner.catalogue import Catalogue, MigProfile, mig_profile, normal
-from rv.planner.documents import nearest
 from rv.planner.eligibility import feature_names, parse_constraint
 from rv.planner.inventory import Pool
 

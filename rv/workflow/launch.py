@@ -8,13 +8,15 @@ from typing import Final
 
 from rv import bundle
 from rv.avoided_nodes import reasons
+from rv.config.gpu_models import load_catalogue
+from rv.config.strategy_families import load_families
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Plan
 from rv.models.race import Chain
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.planner import load_catalogue, load_families, plan, require_feasible
+from rv.planner import plan, require_feasible
 from rv.race.stage import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, job_name, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster

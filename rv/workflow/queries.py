@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from rv import bundle
+from rv.config.gpu_models import load_catalogue
+from rv.config.strategy_families import load_families
 from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace, WaitingJob
 from rv.models.job import JobRecord, JobState
 from rv.models.plan import Plan, PoolView, Strategy
@@ -13,7 +15,7 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.planner import load_catalogue, load_families, require_strategies
+from rv.planner import require_strategies
 from rv.planner.report import Planner, changes, cheapest, overview, queue_place, without_jobs
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from synthetic import SENTINEL, probe_text
 
+from rv.config.gpu_models import load_catalogue
+from rv.config.strategy_families import load_families
 from rv.models.request import Request
-from rv.planner import load_catalogue, load_families, plan, require_feasible
+from rv.planner import plan, require_feasible
 from rv.render.script import sbatch_line
 from rv.slurm.probe import build_snapshot
 from rv.slurm.script import parse_outputs

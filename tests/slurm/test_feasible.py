@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from rv import sandbox
+from rv.config.gpu_models import load_catalogue
+from rv.config.strategy_families import load_families
 from rv.models.request import Layouts, Request
 from rv.models.snapshot import read_snapshot
-from rv.planner import load_catalogue, load_families, plan
+from rv.planner import plan
 from rv.sandbox import schema
 from tests.slurm.brute import (
     AS_NOBODY,

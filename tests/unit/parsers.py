@@ -14,8 +14,9 @@ from rv.accept import baselines, result_files
 from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
+from rv.config import documents
 from rv.models import job, quantities, snapshot
-from rv.planner import catalogue, documents, eligibility
+from rv.planner import catalogue, eligibility
 from rv.race import directory
 from rv.sandbox import gpu, loader, schema
 from rv.slurm import hostlist, sacct, sacctmgr, scontrol, script, squeue, values
@@ -256,6 +257,7 @@ PARSERS: Final = (
     _entry(eligibility.parse_constraint, *_CONSTRAINTS),
     _entry(eligibility.feature_names, *_CONSTRAINTS),
     _entry(eligibility.meets, *_CONSTRAINTS, parse=lambda t: eligibility.meets(frozenset({"a"}), t)),
+    _entry(documents.parse_document, *CONFIG, parse=lambda t: documents.parse_document(t, "config.yaml")),
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
@@ -277,15 +279,16 @@ BY_FILE: Final = frozenset(
         "rv.cli.defaults:read_config",
         "rv.cli.run:read_line",
         "rv.cli.run:read_words",
-        "rv.planner.catalogue:load_catalogue",
-        "rv.planner.families:load_families",
+        "rv.config.gpu_models:load_catalogue",
+        "rv.config.strategy_families:load_families",
         "rv.race.directory:load_state_files",
         "rv.race.directory:load_race",
         "rv.race.directory:load_races",
         "rv.race.verdict_file:load_verdict",
         "rv.sandbox.records:read_all",
         "rv.sandbox.schema:load_profile",
-        "rv.workflow.config:load_config",
+        "rv.config.settings:load_config",
+        "rv.config.settings_file:read_settings",
         "rv.workflow.launch:read_template",
     }
 )

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from rv.config.gpu_models import load_catalogue
+from rv.config.strategy_families import load_families
 from rv.models.snapshot import (
     GpuGroup,
     Limits,
@@ -11,7 +13,7 @@ from rv.models.snapshot import (
     Qos,
     Snapshot,
 )
-from rv.planner import load_catalogue, load_families, plan
+from rv.planner import plan
 
 NOON = datetime(2026, 11, 21, 12, 0, 0)  # noqa: DTZ001 - Slurm's own clock has no zone
 CATALOGUE = load_catalogue()

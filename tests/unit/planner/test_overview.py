@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from rv.config.gpu_models import load_catalogue
 from rv.models.job import JobState
 from rv.models.snapshot import QueuedJob
-from rv.planner import load_catalogue
 from rv.planner.report import overview
 from tests.unit.planner.clusters import campus, nodes, partition, snapshot
 

@@ -4,10 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from rv.config.gpu_models import load_catalogue
+from rv.config.strategy_families import load_families
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Mode
 from rv.models.request import Request
-from rv.planner import load_catalogue, load_families, plan
+from rv.planner import plan
 from tests.unit.planner.clusters import CATALOGUE, FAMILIES, campus, nodes, partition, snapshot
 
 

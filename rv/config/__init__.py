@@ -1,0 +1,1 @@
+"""The files that people write, in YAML: settings, GPU models, strategy families."""

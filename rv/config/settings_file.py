@@ -1,0 +1,140 @@
+"""Read one configuration file, the site's or the user's; each value knows its file and line."""
+
+from collections.abc import Mapping
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, Field, create_model
+
+from rv.config.documents import (
+    Document,
+    Number,
+    Schema,
+    Switch,
+    Text,
+    Whole,
+    Words,
+    one_of,
+    read_document,
+    wanted,
+)
+from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site
+from rv.planner.catalogue import normal
+
+_LARGEST: Final = 10**15
+
+
+def read_settings(path: Path, options: Mapping[str, type], *, by_site: bool) -> Config:
+    """Read a configuration file. Raises `RvError(CONFIG)` with file, line and the nearest key."""
+    document = read_document(path)
+    file = document.read(_schema(options))
+    names = (document.data or {}).get("defaults", {})
+    return Config(
+        defaults={name: _setting(document, file, name) for name in names},
+        site=Site(
+            prices=_prices(document, file),
+            unit=file.prices.unit,
+            skipped=dict.fromkeys(file.skip_partitions, document.origin(("skip_partitions",))),
+            max_fanout=_ceiling(document, file),
+            aliases=_aliases(document, file, by_site=by_site),
+        ),
+    )
+
+
+def _setting(document: Document, file: "_File", name: str) -> Setting:
+    return Setting(value=getattr(file.defaults, name), origin=document.origin(("defaults", name)))
+
+
+def _as_text(value: Any) -> str:
+    """Write the text, number or date of an option; "" for nothing."""
+    small = isinstance(value, int) and abs(value) <= _LARGEST
+    if isinstance(value, bool) or not (small or isinstance(value, str | float | date | None)):
+        raise ValueError(value)
+    return "" if value is None else str(value)
+
+
+def _joined(value: Any) -> Any:
+    """Join a list of words by commas, as a command line has it."""
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return ",".join(value)
+    return value
+
+
+def _assigned(pairs: Mapping[str, str]) -> list[str]:
+    """Write a mapping, such as sbatch options, as the words that repeat on a command line."""
+    return [f"{key}={value}" for key, value in pairs.items()]
+
+
+_Value = Annotated[str, BeforeValidator(_as_text), wanted("text or a number")]
+_Line = Annotated[
+    str,
+    BeforeValidator(_joined),
+    # YAML reads an unquoted 2:59:00 as the number 10740.
+    wanted("text", hint="put it in quotes"),
+]
+_TYPES: Final[Mapping[type, Any]] = {
+    list: Annotated[dict[str, _Value], AfterValidator(_assigned)],
+    bool: Switch,
+    int: Whole,
+    float: Number,
+    str: _Line,
+}
+
+
+class _Prices(Schema):
+    unit: Text = ""
+    per_gpu_hour: dict[str, Number] = {}
+
+
+class _File(Schema):
+    defaults: Schema = Field(default_factory=Schema)
+    max_fanout: Annotated[int, Field(ge=0), wanted("a whole number")] | None = None
+    prices: _Prices = Field(default_factory=_Prices)
+    aliases: dict[str, Words] = {}
+    skip_partitions: Words = []
+
+
+def _schema(options: Mapping[str, type]) -> type[_File]:
+    """Make the schema of a file whose `defaults` are these options of the command line."""
+    types = {name: _annotation(name, kind) for name, kind in options.items()}
+    fields: dict[str, Any] = {name: (annotation, None) for name, annotation in types.items()}
+    defaults = create_model("_Defaults", __base__=Schema, **fields)
+    return create_model(
+        "_Settings", __base__=_File, defaults=(defaults, Field(default_factory=defaults))
+    )
+
+
+def _annotation(name: str, kind: type) -> Any:
+    if kind not in _TYPES and issubclass(kind, StrEnum):
+        return Annotated[kind, one_of(kind, name)]
+    return _TYPES.get(kind, _Line)
+
+
+def _prices(document: Document, file: _File) -> dict[str, Price]:
+    return {
+        name: Price(per_gpu_hour=price, origin=document.origin(("prices", "per_gpu_hour", name)))
+        for name, price in file.prices.per_gpu_hour.items()
+    }
+
+
+def _ceiling(document: Document, file: _File) -> Ceiling | None:
+    path = ("max_fanout",)
+    if file.max_fanout is None:
+        return None
+    if not file.max_fanout:
+        document.fail(path, "max_fanout must be 1 or more")
+    return Ceiling(jobs=file.max_fanout, origin=document.origin(path))
+
+
+def _aliases(document: Document, file: _File, *, by_site: bool) -> tuple[Alias, ...]:
+    return tuple(
+        Alias(
+            word=normal(word),
+            models=tuple(models),
+            origin=document.origin(("aliases", word)),
+            by_site=by_site,
+        )
+        for word, models in file.aliases.items()
+    )
