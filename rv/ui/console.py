@@ -53,31 +53,58 @@ def _shown(part: Part, width: int) -> str:
 def table_on_terminal(table: Table, width: int) -> str:
     """Lay the table out for a terminal of so many columns; long cells are folded.
 
+    Where that would leave a last column of text hardly any room, the text stands below its row.
     Colours follow NO_COLOR and TERM. rich is imported here, as no other output needs it.
     """
-    from rich import table as rich_table
     from rich.console import Console
-    from rich.text import Text
 
     cells = table.cells()
     widths = _fitted_widths(cells, width, has_head=bool(table.head))
-    head = cells.pop(0) if table.head else [""] * len(widths)
-    laid_out = rich_table.Table(
-        box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=bool(table.head)
-    )
-    for title, column_width in zip(head, widths, strict=True):
-        laid_out.add_column(Text(title), overflow="fold", width=column_width)
-    for row in cells:
-        laid_out.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     no_color = bool(os.environ.get("NO_COLOR"))
     console = Console(
         file=io.StringIO(), force_terminal=not no_color, no_color=no_color, width=width
     )
     with console.capture() as captured:
-        console.print(laid_out)
+        if widths[-1] < min(_SHORT, column_widths(cells)[-1]):
+            _render_with_text_below(cells, width, console, has_head=bool(table.head))
+        else:
+            console.print(_rich_table(cells, widths, has_head=bool(table.head)))
     lines = [table.title] if table.title else []
     lines.extend(line.rstrip() for line in captured.get().splitlines())
     return "\n".join(lines)
+
+
+def _rich_table(
+    rows: Sequence[Sequence[str]], widths: Sequence[int], *, has_head: bool
+) -> "rich.table.Table":
+    """Build a table of rich's from cells, none of which is read as markup."""
+    from rich import table as rich_table
+    from rich.text import Text
+
+    laid_out = rich_table.Table(
+        box=None, padding=(0, GAP, 0, 0), pad_edge=False, show_header=has_head
+    )
+    head = rows[0] if has_head else [""] * len(widths)
+    for title, column_width in zip(head, widths, strict=True):
+        laid_out.add_column(Text(title), overflow="fold", width=column_width)
+    for row in rows[1:] if has_head else rows:
+        laid_out.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
+    return laid_out
+
+
+def _render_with_text_below(
+    rows: Sequence[Sequence[str]], width: int, console: "rich.console.Console", *, has_head: bool
+) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    short = [row[:-1] for row in rows]
+    widths = _fitted_widths(short, width, has_head=has_head)
+    for at, row in enumerate(short):
+        is_head = has_head and at == 0
+        console.print(_rich_table([row], widths, has_head=is_head))
+        if not is_head and rows[at][-1] != "-":
+            console.print(Padding(Text(rows[at][-1], overflow="fold"), (0, 0, 0, GAP)))
 
 
 def _fitted_widths(rows: Sequence[Sequence[str]], width: int, *, has_head: bool) -> list[int]:
@@ -167,3 +194,9 @@ def _write(stream: Any, text: str) -> None:
 def _detach(stream: Any) -> None:
     """Whoever read our output is gone: the rest goes nowhere, without a traceback at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import rich.console
+    import rich.table

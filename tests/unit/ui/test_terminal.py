@@ -142,3 +142,18 @@ def test_colours_are_for_terminals_that_want_them(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in console.table_on_terminal(table, 80)
     assert str(table) == "NODE  VERDICT\na1    FAIL"
+
+
+def test_free_text_stands_below_its_row_where_there_is_no_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a narrow terminal the names stay whole, and the sentence has the whole width."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    head = ("RACE", "STATE", "STRATEGY", "NODES", "AGE", "CODE", "WHY")
+    row = ("abcdefgh", "PENDING", "a100/1x8/partition", "gpu-a100-[01-02]", "3m10s", "-")
+    table = Table(head=head, rows=[(*row, "others are ahead in the queue"), (*row, "-")])
+    lines = console.table_on_terminal(table, 60).split("\n")
+    assert max(map(len, lines)) <= 60
+    assert "WHY" not in lines[0]
+    assert lines.count("  others are ahead in the queue") == 1
+    assert [line.split()[0] for line in lines].count("abcdefgh") == 2
