@@ -1,4 +1,4 @@
-"""A race: what was staged, what its directory says, and what is true of it."""
+"""A race: what was staged, what its directory holds, and its status."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,9 +14,9 @@ class RaceState(StrEnum):
 
     STAGED: nothing is known to have been submitted yet. PENDING: waiting, or starting. RUNNING:
     the command runs. COMPLETED, FAILED: it ended by itself, with an exit code. LOST: its job
-    claimed the race and then its node failed or lost touch. ENDED: it is over and nobody knows
-    why. DECLINED: every node was found unfit. REFUSED: Slurm took none of its jobs. UNKNOWN: no
-    source says anything now. The others are Slurm's words for what it did to the job.
+    claimed the race and then its node failed or lost touch. ENDED: it is over, and no source says
+    how. DECLINED: every node failed the node check. REFUSED: Slurm took none of its jobs. UNKNOWN:
+    no source says anything now. The others are Slurm's own job states.
     """
 
     STAGED = "STAGED"
@@ -90,11 +90,11 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Race:
-    """What was written down before the first sbatch. `submitted_at` is seconds since the epoch.
+    """What was staged before the first sbatch. `submitted_at` is seconds since the epoch.
 
     `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers;
     `chain` is None for a command that cannot resume, `request` in records of an rv that did not
-    write it down. `retry_of` is the race that was lost and that this one starts again, "" for most.
+    record it. `retry_of` is the lost race that this one starts again, "" for most.
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
     """
 
@@ -160,7 +160,7 @@ class Claim:
     """Who won: the job and its restart, the submission, and where it runs.
 
     `strategy` is the one that the job turned out to be. Of a chain it is the latest segment's:
-    `elapsed` is what those before it ran, in seconds, and `job_name` the name of its job, "" for a
+    `elapsed_s` is what those before it ran, and `job_name` the name of its job, "" for a
     submission's own.
     """
 
@@ -171,7 +171,7 @@ class Claim:
     host: str
     started_at: float
     segment: int = 1
-    elapsed: float = 0.0
+    elapsed_s: float = 0.0
     job_name: str = ""
     strategy: str = ""
 
@@ -186,7 +186,7 @@ class Ended:
     """What the winner wrote when its command ended; `signal` is what ended it, "" by itself.
 
     Of a segment, `next` says what follows; `why` is the job's own sentence where there is one, and
-    `signal` is then TIME where the chain's time, or patience with it, has run out.
+    `signal` is then TIME where the chain's time or number of segments is used up.
     """
 
     owner: str
@@ -208,11 +208,11 @@ class Segment:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StateFiles:
-    """What the race directory holds. Numbers are those of submissions.
+    """The state files of a race, by submission number or node.
 
-    `sent` says when sbatch was last called (epoch seconds on the clock there), written just before;
-    `job_ids` were learned from its answer; `refused` has Slurm's words; `absent_since` says
-    when a healthy controller first did not know a job.
+    `sent` is when sbatch was last called (epoch seconds on the clock there), written just before;
+    `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
+    controller first did not know a job. `declined` are nodes that failed the node check.
     """
 
     claim: Claim | None = None
@@ -247,10 +247,10 @@ class JobStatus:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RaceStatus:
-    """What is true of a race; `why` is the evidence in a sentence, times seconds since the epoch.
+    """The state of a race; `why` is the reason in a sentence, times seconds since the epoch.
 
     `exit_code` is the command's own (128+n for a signal), None where it is not known. `saved_at` is
-    when a chain's latest checkpoint was written, None where there is none or nobody looked.
+    when a chain's latest checkpoint was written, None where there is none or it is not known.
     """
 
     race: Race
@@ -266,14 +266,14 @@ class RaceStatus:
     saved_at: float | None = None
 
     @property
-    def elapsed(self) -> float | None:
-        """What the command has run, in seconds, over all segments that have ended; None unstarted.
+    def elapsed_s(self) -> float | None:
+        """Seconds that the command ran in all segments that have ended; None if it never started.
 
-        Of one segment that runs, the time is not known here: there is no clock.
+        The segment that runs does not count: there is no clock here.
         """
         if self.claim is None:
             return None
         ends = [one.ended for one in self.segments if one.claim.owner == self.claim.owner]
         ended = next((end.ended_at for end in ends if end), self.ended_at)
         here = max(0.0, ended - self.claim.started_at) if ended else 0.0
-        return self.claim.elapsed + here
+        return self.claim.elapsed_s + here

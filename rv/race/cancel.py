@@ -55,7 +55,7 @@ def cancel_races(
             race=race,
             cancelled=round_.ids_of(race),
             unconfirmed=what
-            or ("" if has_file else f"no stop mark can be written in {race.directory}"),
+            or ("" if has_file else f"no stop file can be written in {race.directory}"),
         )
         for race, what, has_file in zip(races, left, writable, strict=True)
     )

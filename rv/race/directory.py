@@ -189,7 +189,7 @@ def _claim(text: str) -> Claim | None:
         host=printable(fields.get("host", "")),
         started_at=_float(fields.get("started", ""), default=0.0),
         segment=next(iter(_integers(fields.get("segment", ""))), 1),
-        elapsed=_float(fields.get("elapsed", ""), default=0.0),
+        elapsed_s=_float(fields.get("elapsed", ""), default=0.0),
         job_name=printable(fields.get("name", "")),
         strategy=printable(fields.get("strategy", "")),
     )

@@ -81,7 +81,7 @@ class _Job:
     payload_folder: str
 
 
-_UNFIT: Final = (
+_EXPRESSION_ERRORS: Final = (
     ArithmeticError,
     AttributeError,
     LookupError,
@@ -89,7 +89,7 @@ _UNFIT: Final = (
     TypeError,
     ValueError,
 )
-"""What an expression in a person's own template can raise."""
+"""What an expression in a user's own template can raise."""
 
 
 def job_name(race_id: str, number: int) -> str:
@@ -116,7 +116,7 @@ def render_all(
     environment = _environment(read_template)
     try:
         return tuple(_rendered(submission, race, environment) for submission in submissions)
-    except (jinja2.TemplateError, *_UNFIT) as error:
+    except (jinja2.TemplateError, *_EXPRESSION_ERRORS) as error:
         raise RvError(
             ErrorKind.CONFIG,
             f"a job template is wrong: {error}",

@@ -47,10 +47,10 @@ def _segments(status: RaceStatus, now_s: float) -> str:
     claim, chain = status.claim, status.race.chain
     if claim is None or chain is None:
         return ""
-    elapsed = status.elapsed or 0.0
+    elapsed_s = status.elapsed_s or 0.0
     if status.state is RaceState.RUNNING:
-        elapsed += max(0.0, now_s - claim.started_at)
-    ran = short_duration(timedelta(seconds=round(elapsed)))
+        elapsed_s += max(0.0, now_s - claim.started_at)
+    ran = short_duration(timedelta(seconds=round(elapsed_s)))
     parts = [f"segment {claim.segment}", f"{ran} of {short_duration(chain.total)}"]
     if status.saved_at is not None:
         ago = timedelta(seconds=round(max(0.0, now_s - status.saved_at)))
@@ -68,7 +68,7 @@ def ending(status: RaceStatus) -> str:
             f"waited {seconds_text(max(0.0, status.started_at - status.race.submitted_at))}"
         )
     if status.started_at and status.ended_at:
-        ran = status.elapsed or 0.0
+        ran = status.elapsed_s or 0.0
         parts.append(f"ran {seconds_text(ran)}{_in_segments(status)}")
         parts.extend(_cost(status, ran))
     told = status.state is RaceState.FAILED and status.exit_code is not None
@@ -140,7 +140,7 @@ def _chain(status: RaceStatus) -> dict[str, Any] | None:
         return None
     return {
         "segment": status.claim.segment if status.claim else 0,
-        "elapsed_s": None if status.elapsed is None else round(status.elapsed),
+        "elapsed_s": None if status.elapsed_s is None else round(status.elapsed_s),
         "total_s": status.race.chain.total.total_seconds(),
         "last_checkpoint": _time(status.saved_at),
         "segments": [

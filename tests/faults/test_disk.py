@@ -171,7 +171,7 @@ def test_a_race_is_told_and_stopped_from_where_its_disk_is_read_only(world: Worl
     assert json.loads(told.stdout)["races"][0]["state"] == "RUNNING", told.stderr
     stopped = world.rv_with_mounts(setup, "stop")
     assert "Traceback" not in stopped.stderr
-    assert "no stop mark can be written" in stopped.stdout + stopped.stderr
+    assert "no stop file can be written" in stopped.stdout + stopped.stderr
     eventually(lambda: not world.live_jobs())
     assert world.settled("CANCELLED", "FAILED")["state"] == "CANCELLED"
     assert world.starts() == 1

@@ -1,4 +1,4 @@
-"""What is true of a chain between its segments: files and Slurm's records in, one state out."""
+"""The state of a chain between its segments: state files and Slurm's records in, one state out."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -16,13 +16,13 @@ S = RaceState
 CHAINED = replace(RACE, chain=Chain(total=timedelta(hours=12)))
 NAME = "rv-abcdefgh-next"
 FIRST = Claim(job_id=11, restart=0, submission=1, nodes="a1", host="a1", started_at=T0 + 5)
-SECOND = replace(FIRST, job_id=13, segment=2, job_name=NAME, started_at=T0 + 99, elapsed=90.0)
+SECOND = replace(FIRST, job_id=13, segment=2, job_name=NAME, started_at=T0 + 99, elapsed_s=90.0)
 AGAIN = Ended(owner="11.0", code=0, signal="", ended_at=T0 + 95, next="again")
 IDS = ((0, (13,)), (1, (11,)))
 
 
 def chained(claim=FIRST, *ends, **changes):
-    """Marks of a chain whose segments have these claims and ends."""
+    """State files of a chain whose segments have these claims and ends."""
     claims = (FIRST,) if claim is FIRST else (FIRST, claim)
     found = [
         Segment(number=number, claim=one, ended=ends[number - 1] if number <= len(ends) else None)
@@ -94,13 +94,13 @@ def test_a_chain_between_its_segments(files, records, expected, why):
     assert (said.state, why in said.why) == (expected, True), said.why
 
 
-def test_the_end_of_a_chain_is_its_last_word():
+def test_a_chain_ends_with_its_exit_file():
     """The segments before it have ended, with `again`, and are no end."""
     end = Ended(owner="13.0", code=0, signal="", ended_at=T0 + 200, next="done")
     said = state(chained(SECOND, AGAIN, end, ended=end))
     assert (said.state, said.exit_code) == (S.COMPLETED, 0)
     assert said.started_at == T0 + 5
-    assert said.elapsed == pytest.approx(90 + 101)
+    assert said.elapsed_s == pytest.approx(90 + 101)
 
 
 def test_time_run_out_is_a_timeout_with_the_chains_own_sentence():
@@ -121,7 +121,7 @@ def test_the_next_job_is_listed_and_asked_for():
     assert unaccounted(CHAINED, chained(SECOND, AGAIN), (after("RUNNING"),)) == ()
 
 
-def test_the_marks_of_a_chain_are_read():
+def test_the_state_files_of_a_chain_are_read():
     """From the files that its jobs write; what is none of them is left alone."""
     claim = (
         "13.0\nsubmission=1\nnodes=a1\nstarted=5\nsegment=2\nelapsed=90\nname=rv-x-next\nwhole\n"
@@ -139,7 +139,7 @@ def test_the_marks_of_a_chain_are_read():
         }
     )
     (segment,) = files.segments
-    assert (segment.number, segment.claim.segment, segment.claim.elapsed) == (2, 2, 90.0)
+    assert (segment.number, segment.claim.segment, segment.claim.elapsed_s) == (2, 2, 90.0)
     assert segment.ended is not None
     assert (segment.ended.next, segment.ended.ended_at) == ("again", 200.5)
     assert files.job_ids == ((0, (13, 14)),)

@@ -104,7 +104,7 @@ def test_a_record_nested_beyond_reason_is_none() -> None:
 
 
 @given(st.dictionaries(NAMES, st.binary() | LIKELY))
-def test_marks_never_raise(files: dict[str, bytes]) -> None:
+def test_state_files_never_raise(files: dict[str, bytes]) -> None:
     """Any bytes under any name that may stand there."""
     state = read_state_files(files)
     assert isinstance(state, StateFiles)
@@ -122,7 +122,7 @@ def test_a_claim_and_an_end() -> None:
     )
 
 
-def test_a_file_cut_short_is_no_evidence() -> None:
+def test_a_file_cut_short_is_as_good_as_absent() -> None:
     """A full disk leaves empty files; an exit file without a code says nothing."""
     assert read_state_files({"claim": b"", "ended": b""}) == StateFiles()
     assert read_state_files({"claim": b"77", "ended": b"77.0\n"}) == StateFiles()

@@ -58,7 +58,7 @@ def test_a_later_wave_does_not_begin_before_the_user_said() -> None:
     assert _held_back(request(begin="20:00"), []) == ()
 
 
-def test_a_mark_names_the_nodes_and_the_job_that_gave_them_up() -> None:
+def test_the_file_names_the_nodes_and_the_job_that_left_them() -> None:
     """Older ones name no job; what is no list of nodes is no option."""
     assert _read_again(b"a1,a[2-3]\n17\n") == (["--exclude=a1,a[2-3]"], "17")
     assert _read_again(b"a1\n") == (["--exclude=a1"], "")
@@ -67,7 +67,7 @@ def test_a_mark_names_the_nodes_and_the_job_that_gave_them_up() -> None:
     assert _read_again(b"") == ([], "")
 
 
-def test_the_job_that_gave_up_is_not_waiting_whatever_an_old_answer_says() -> None:
+def test_the_job_that_left_a_node_is_not_waiting_whatever_an_old_answer_says() -> None:
     """Only another one of its name is."""
     row = record("PENDING")
     status = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())

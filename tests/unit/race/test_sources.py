@@ -1,4 +1,4 @@
-"""Submissions whose fate nobody knows: what is asked, what is sent again, and what is left alone."""
+"""Unconfirmed submissions: what is asked, what is sent again, and what is left alone."""
 
 import random
 from dataclasses import replace
@@ -24,8 +24,8 @@ from tests.unit.race.test_status import CLAIM, IDS, RACE, SENT, T0, WON, asked, 
 SOON, LATER, LATE = T0 + 5, T0 + confirmation_limit_s(RACE) + 1, T0 + 2 * 86400
 
 
-def test_the_mark_of_what_was_sent_is_read() -> None:
-    """The last try counts; what is no number is no mark."""
+def test_the_file_of_a_sent_submission_is_read() -> None:
+    """The last try counts; what is no number counts as absent."""
     files = {"jobs/1.sent": b"5\n70\n", "jobs/2.sent": b"soon\n", "jobs/x.sent": b"7\n"}
     assert read_state_files(files).sent == ((1, 70),)
 
@@ -42,13 +42,15 @@ def test_the_mark_of_what_was_sent_is_read() -> None:
         (asked(0, 9), ()),
     ],
 )
-def test_in_doubt_is_what_was_sent_and_not_heard_of(files: StateFiles, expected: object) -> None:
+def test_unconfirmed_is_what_was_sent_and_not_acknowledged(
+    files: StateFiles, expected: object
+) -> None:
     """By its id, by Slurm's refusal, or by any sign that its own job left."""
     assert unconfirmed(RACE, files) == expected
     assert unconfirmed(RACE, files, [record("COMPLETED"), record("PENDING", 2)]) == ()
 
 
-def test_what_is_in_doubt_is_sent_again_when_slurm_must_have_dealt_with_it() -> None:
+def test_an_unconfirmed_submission_is_sent_again_once_slurm_has_dealt_with_it() -> None:
     """Not sooner, not where a job of that name is known, and not for ever."""
     files = asked(1)
     assert to_resend(RACE, files, [], SOON) == ()
@@ -57,7 +59,7 @@ def test_what_is_in_doubt_is_sent_again_when_slurm_must_have_dealt_with_it() -> 
     assert to_resend(RACE, files, [], LATE) == ()
 
 
-def test_the_age_of_a_doubt_is_no_matter_of_another_machines_clock() -> None:
+def test_how_long_it_is_unconfirmed_is_no_matter_of_another_machines_clock() -> None:
     """One that is ahead of ours says nothing; then it counts from our first look in vain."""
     ahead = asked(1, at=T0 + 3600)
     assert unconfirmed_for_s(ahead, 1, LATER) == 0
@@ -65,22 +67,22 @@ def test_the_age_of_a_doubt_is_no_matter_of_another_machines_clock() -> None:
     assert to_resend(RACE, replace(ahead, absent_since=((1, T0),)), [], LATER) == (1,)
 
 
-GONE = replace(SENT, absent_since=((1, T0), (2, T0)))
+ABSENT_JOBS = replace(SENT, absent_since=((1, T0), (2, T0)))
 
 
 @pytest.mark.parametrize(
     ("files", "records", "expected"),
     [
-        (GONE, [], (1, 2)),
+        (ABSENT_JOBS, [], (1, 2)),
         (SENT, [], ()),
-        (GONE, [record("PENDING")], (2,)),
-        (GONE, [record("CANCELLED", source="sacct")], (2,)),
-        (GONE, [record("PENDING", source="sacct")], (1, 2)),
-        (replace(GONE, exhausted=((1, "x"),), again=(2,)), [], ()),
-        (replace(GONE, stopped=True), [], ()),
-        (replace(GONE, claim=CLAIM), [], ()),
-        (replace(GONE, job_ids=((1, (11, 12, 13, 14, 15)),)), [], ()),
-        (replace(GONE, job_ids=((0, (11,)), (9, (11,)))), [], ()),
+        (ABSENT_JOBS, [record("PENDING")], (2,)),
+        (ABSENT_JOBS, [record("CANCELLED", source="sacct")], (2,)),
+        (ABSENT_JOBS, [record("PENDING", source="sacct")], (1, 2)),
+        (replace(ABSENT_JOBS, exhausted=((1, "x"),), again=(2,)), [], ()),
+        (replace(ABSENT_JOBS, stopped=True), [], ()),
+        (replace(ABSENT_JOBS, claim=CLAIM), [], ()),
+        (replace(ABSENT_JOBS, job_ids=((1, (11, 12, 13, 14, 15)),)), [], ()),
+        (replace(ABSENT_JOBS, job_ids=((0, (11,)), (9, (11,)))), [], ()),
     ],
 )
 def test_forgotten_is_what_has_neither_a_place_nor_an_end(
@@ -90,14 +92,14 @@ def test_forgotten_is_what_has_neither_a_place_nor_an_end(
     assert forgotten(RACE, files, records, LATER, accounting_answered=True) == expected  # type: ignore[arg-type]
 
 
-def test_without_accounting_an_id_that_another_job_bears_is_the_evidence() -> None:
+def test_without_accounting_an_id_that_another_job_bears_is_the_proof() -> None:
     """A controller that lost a job gives its id to the next; without either nothing is known."""
-    assert forgotten(RACE, GONE, [], LATER, accounting_answered=False) == ()
+    assert forgotten(RACE, ABSENT_JOBS, [], LATER, accounting_answered=False) == ()
     again = forgotten(
-        RACE, GONE, [], LATER, accounting_answered=False, recycled=frozenset({12, 99})
+        RACE, ABSENT_JOBS, [], LATER, accounting_answered=False, recycled=frozenset({12, 99})
     )
     assert again == (2,)
-    assert forgotten(RACE, GONE, [], SOON, accounting_answered=True) == ()
+    assert forgotten(RACE, ABSENT_JOBS, [], SOON, accounting_answered=True) == ()
 
 
 def seen(

@@ -1,4 +1,4 @@
-"""What is true of a race, as a table: files and Slurm's records in, one state out."""
+"""The state of a race, as a table: state files and Slurm's records in, one state out."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -60,7 +60,7 @@ def sent(**changes: Any) -> StateFiles:
 
 
 def asked(*numbers: int, at: float = T0, **changes: Any) -> StateFiles:
-    """Marks of submissions that were sent."""
+    """State files of submissions that were sent."""
     return replace(StateFiles(sent=tuple((n, at) for n in numbers)), **changes)
 
 
@@ -80,7 +80,7 @@ TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None
     ("absent, once", SENT, [], T0 + 9, S.UNKNOWN, None),
     ("absent since a moment", sent(absent_since=((1, T0 + 8), (2, T0 + 8))), [], T0 + 9, S.UNKNOWN, None),
     ("absent beyond MinJobAge", sent(absent_since=((1, T0 + 1), (2, T0 + 1))), [], T0 + 9, S.UNKNOWN, None),
-    ("absent beyond any doubt", sent(absent_since=((1, T0 + 1), (2, T0 + 1))), [], T0 + 29, S.ENDED, None),
+    ("absent for long", sent(absent_since=((1, T0 + 1), (2, T0 + 1))), [], T0 + 29, S.ENDED, None),
     ("one of two absent for long", sent(absent_since=((1, T0 + 1),)), [], T0 + 9, S.UNKNOWN, None),
     ("an unknown word", SENT, [record("HIBERNATING")], T0 + 9, S.UNKNOWN, None),
     ("both cancelled outside", SENT, [record("CANCELLED by 0"), record("CANCELLED", 2)], T0 + 9, S.CANCELLED, None),
@@ -219,7 +219,7 @@ FORGOTTEN = st.sampled_from([(), (1,), (1, 2)])
 
 
 def said_of(files: StateFiles, records: list[JobRecord]) -> set[JobState]:
-    """The words that count: of the winner by name and id, of a race without one all of them."""
+    """The states that count: of the winner by name and id, of a race without one all of them."""
     claim = files.claim
     name = RACE.name_of(claim.submission) if claim else ""
     return {r.state for r in records if not claim or (r.name, r.job_id) == (name, claim.job_id)} - {
@@ -227,7 +227,7 @@ def said_of(files: StateFiles, records: list[JobRecord]) -> set[JobState]:
     }
 
 
-def evidence_for(state: RaceState, files: StateFiles, records: list[JobRecord], now: float) -> bool:
+def has_source(state: RaceState, files: StateFiles, records: list[JobRecord], now: float) -> bool:
     """Whether there is a reason to call a race over in this way."""
     words = said_of(files, records)
     claim, own = files.claim, files.ended
@@ -250,7 +250,7 @@ def evidence_for(state: RaceState, files: StateFiles, records: list[JobRecord], 
 
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(STATE_FILES, RECORDS, st.floats(T0, T0 + 200_000), st.booleans(), FORGOTTEN)
-def test_every_verdict_has_its_evidence(
+def test_every_state_has_its_sources(
     files: StateFiles,
     records: list[JobRecord],
     now: float,
@@ -261,7 +261,7 @@ def test_every_verdict_has_its_evidence(
     sources = Sources(records=records, now_s=now, queue_answered=queue_answered, forgotten=lost)
     status = resolve(RACE, files, sources)
     if status.state.is_over:
-        assert evidence_for(status.state, files, records, now), status
+        assert has_source(status.state, files, records, now), status
     if status.exit_code is not None:
         assert status.claim is not None
     if status.state is S.UNKNOWN:
@@ -309,7 +309,7 @@ def test_what_holds_a_job_and_how_to_let_it_go() -> None:
         assert "scontrol release 11" in said
 
 
-def test_what_is_in_doubt_is_said_beside_what_waits() -> None:
+def test_what_is_unconfirmed_is_said_beside_what_waits() -> None:
     """With the submission's number and the time since it was sent."""
     files = asked(2, at=T0 + 2, job_ids=IDS[:1])
     rows = [record("PENDING", reason="Resources")]
@@ -335,7 +335,7 @@ def test_a_winner_that_failed_is_asked_for_its_code() -> None:
 
 
 def test_only_what_still_matters_is_asked_for() -> None:
-    """Not a race that said its last word, not what the queue knows, of a claimed race the winner."""
+    """Not a race with an exit file, not what the queue knows, of a claimed race the winner."""
     assert unaccounted(RACE, won(ended=ended()), ()) == ()
     assert unaccounted(RACE, WON, ()) == (1,)
     assert unaccounted(RACE, WON, [record("RUNNING")]) == ()
@@ -353,7 +353,7 @@ def test_a_silent_controller_proves_no_absence():
     assert resolve(RACE, StateFiles(), heard).state is RaceState.CANCELLED
 
 
-def test_a_time_out_is_known_before_slurm_has_its_word():
+def test_a_time_out_is_known_before_slurm_says_so():
     """The job is still COMPLETING: that its whole walltime has passed says enough."""
     hour = replace(
         RACE, entries=tuple(replace(e, walltime=timedelta(hours=1)) for e in RACE.entries)
