@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from rv import sandbox
-from tests.faults.harness import TINY, World
+from tests.faults.world import TINY, World
 from tests.slurm.conftest import fresh_sandbox, sandbox_home
 
 __all__ = ["fresh_sandbox", "sandbox_home"]

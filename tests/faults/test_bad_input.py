@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rv import sandbox
-from tests.faults.harness import COUNTED, World, eventually
+from tests.faults.world import COUNTED, World, eventually
 
 USAGE = 2
 FAILED = 125

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.harness import COUNTED, SEEDS, Client, World, eventually
+from tests.faults.world import COUNTED, SEEDS, Client, World, eventually
 
 COMMAND = f"{COUNTED}; echo one; sleep 0.3; echo two"
 WHOLE = pytest.mark.parametrize("whole", [False, True], ids=["client", "whole-tree"])

@@ -17,7 +17,7 @@ import pytest
 from rv.errors import ErrorKind, RvError
 from rv.race.directory import STATE_FILES, load_state_files, read_state_files
 from rv.transport.local import LocalTransport
-from tests.faults.harness import COUNTED, World, eventually
+from tests.faults.world import COUNTED, World, eventually
 from tests.unit.race.test_directory import race as plain_race
 
 # Before a race is there.

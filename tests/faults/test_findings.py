@@ -7,8 +7,7 @@ import pytest
 
 from rv import sandbox
 from tests.faults.conftest import MakeWorld
-from tests.faults.harness import COUNTED, World, eventually
-from tests.faults.test_truth import (
+from tests.faults.test_status_resolution import (
     detached,
     late_slurmdbd,
     no_slurmdbd,
@@ -16,6 +15,7 @@ from tests.faults.test_truth import (
     vanished,
     winner,
 )
+from tests.faults.world import COUNTED, World, eventually
 
 
 @pytest.fixture

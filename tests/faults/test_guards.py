@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import ROOT, World
-from tests.faults.lanes import Task, names_asked_for, open_lanes, play_all
-from tests.faults.ledger import Row
+from tests.faults.accounting import Row
+from tests.faults.scenario_runner import Task, names_asked_for, play_all, start_runners
 from tests.faults.scenarios.catalogue import ALL
+from tests.faults.world import ROOT, World
 
 _LINK = re.compile(r'^\[ "\$rv_whole" .*ln -T .*\n', re.MULTILINE)
 _COMPARED = re.compile(r'^if \[ "\$rv_owner" != "\$RV_ME" \]; then\n(.*\n)*?fi\n', re.MULTILINE)
@@ -73,7 +73,7 @@ def instead(module: str, code: str) -> Callable[[World], None]:
 
 @dataclass(frozen=True)
 class Guard:
-    """What is taken out, the scenario that shows it, and what the books then say."""
+    """What is taken out, the scenario that shows it, and the complaint of the accounting."""
 
     remove: Callable[[World], None]
     scenario: str
@@ -119,19 +119,19 @@ GUARDS = {
 def rows(
     request: pytest.FixtureRequest, sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Row]:
-    """The books of each scenario, played without the guard it is about."""
+    """The accounting of each scenario, played without the guard it is about."""
     chosen = names_asked_for(request)
-    lanes = open_lanes(min(4, len(chosen)), tmp_path_factory.mktemp("guards"), sandbox_home)
+    runners = start_runners(min(4, len(chosen)), tmp_path_factory.mktemp("guards"), sandbox_home)
     tasks = [
         Task(scenario=ALL[GUARDS[name].scenario], seed=0, prepare=GUARDS[name].remove, patience=15)
         for name in chosen
     ]
-    return {row.scenario: row for row in play_all(lanes, tasks)}
+    return {row.scenario: row for row in play_all(runners, tasks)}
 
 
 @pytest.mark.parametrize("name", GUARDS)
 def test_without_a_guard_its_scenario_is_red(rows: dict[str, Row], name: str) -> None:
-    """And the books name what went wrong."""
+    """And the accounting names what went wrong."""
     guard = GUARDS[name]
     complaints = "\n".join(rows[guard.scenario].complaints)
     print(complaints)

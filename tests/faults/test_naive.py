@@ -1,6 +1,6 @@
-"""The books find a naive fan-out wanting: it starts commands twice, and leaves jobs behind.
+"""The accounting complains of a naive fan-out: it starts commands twice, and leaves jobs behind.
 
-Each fault here is a scenario of the suite too, where rv's books are in order.
+Each fault here is a scenario of the suite too, where rv's accounting has no complaints.
 """
 
 import sys
@@ -11,11 +11,11 @@ from random import Random
 
 import pytest
 
-from tests.faults.harness import Client, World, eventually
-from tests.faults.lanes import Task, open_lanes, play_all
-from tests.faults.ledger import Row, table
+from tests.faults.accounting import Row, table
+from tests.faults.misbehaving_programs import misbehave
+from tests.faults.scenario_runner import Task, play_all, start_runners
 from tests.faults.scenarios.registry import Scenario, occupy
-from tests.faults.unruly import unruly
+from tests.faults.world import Client, World, eventually
 
 NAIVE = Path(__file__).with_name("naive.py")
 COMMAND = 'echo "naive $SLURM_JOB_ID" >>starts; sleep 2'
@@ -43,14 +43,14 @@ def killed_before_it_cancels(world: World, dice: Random) -> None:
 
 def sbatch_times_out_after_acceptance(world: World, dice: Random) -> None:
     """It never learns the id of a job that runs."""
-    unruly(world, "sbatch", ["late"])
+    misbehave(world, "sbatch", ["late"])
     fan_out(world)
     eventually(lambda: world.starts() >= 2, timeout=30)
 
 
 FAULTS: dict[str, tuple[Callable[[World, Random], None], Callable[[Row], bool]]] = {
     "siblings start together": (siblings_start_together, lambda row: row.starts > row.races),
-    "killed before it cancels": (killed_before_it_cancels, lambda row: bool(row.orphans)),
+    "killed before it cancels": (killed_before_it_cancels, lambda row: bool(row.leftovers)),
     "sbatch times out": (sbatch_times_out_after_acceptance, lambda row: row.starts > row.races),
 }
 
@@ -59,15 +59,15 @@ FAULTS: dict[str, tuple[Callable[[World, Random], None], Callable[[Row], bool]]]
 def rows(
     request: pytest.FixtureRequest, sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Row]:
-    """The books of one race by hand for each fault."""
-    lanes = open_lanes(2, tmp_path_factory.mktemp("naive"), sandbox_home)
+    """The accounting of one race by hand for each fault."""
+    runners = start_runners(2, tmp_path_factory.mktemp("naive"), sandbox_home)
     plays = [Scenario(name=name, play=play, ends=frozenset()) for name, (play, _) in FAULTS.items()]
-    found = play_all(lanes, [Task(scenario=play, seed=0, patience=5) for play in plays])
-    books = {row.scenario: replace(row, races=1) for row in found}
+    found = play_all(runners, [Task(scenario=play, seed=0, patience=5) for play in plays])
+    accounts = {row.scenario: replace(row, races=1) for row in found}
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        print(f"\na naive fan-out:\n{table(list(books.values()))}")
-    return books
+        print(f"\na naive fan-out:\n{table(list(accounts.values()))}")
+    return accounts
 
 
 @pytest.mark.parametrize("name", FAULTS)

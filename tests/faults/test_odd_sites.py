@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from rv import sandbox
-from tests.faults.harness import COUNTED, TINY, World, eventually
+from tests.faults.world import COUNTED, TINY, World, eventually
 from tests.slurm.launching import Rv, rv_of
 
 HOSTILE: Final = {

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import World, eventually
+from tests.faults.world import World, eventually
 
 SLURM = ("sbatch", "squeue", "scontrol", "sacct", "scancel", "srun", "sacctmgr")
 TOLD = 'printf %s "$API_TOKEN" | sha256sum | cut -c1-64'

@@ -12,12 +12,12 @@ from random import Random
 
 import pytest
 
-from tests.faults.lanes import Task, open_lanes, play_all
-from tests.faults.ledger import Row, table
+from tests.faults.accounting import Row, table
+from tests.faults.scenario_runner import Task, play_all, start_runners
 from tests.faults.scenarios.catalogue import ALL
 from tests.faults.scenarios.registry import SOAK
 
-LANES = int(os.environ.get("RV_LANES", "8"))
+CLUSTERS = int(os.environ.get("RV_LANES", "8"))
 FIRST_SEED = int(os.environ.get("RV_SEED", "1"))
 
 
@@ -38,11 +38,11 @@ def say(row: Row) -> None:
 @pytest.mark.skipif(not SOAK, reason="RV_SOAK=1000 runs it")
 def test_soak(sandbox_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No more starts than races, nothing left behind, no wrong state."""
-    lanes = open_lanes(LANES, tmp_path, sandbox_home)
+    runners = start_runners(CLUSTERS, tmp_path, sandbox_home)
     stream, rows = tasks(), list[Row]()
     with capsys.disabled():
         while (missing := SOAK - sum(row.races for row in rows)) > 0:
-            rows += play_all(lanes, islice(stream, min(missing, 10 * LANES)), say)
+            rows += play_all(runners, islice(stream, min(missing, 10 * CLUSTERS)), say)
             print(f"{sum(row.races for row in rows)} races", flush=True)
         print(f"\n{table(rows)}")
     assert sum(row.starts for row in rows) <= sum(row.races for row in rows)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.harness import COUNTED, ROOT, World, eventually
+from tests.faults.world import COUNTED, ROOT, World, eventually
 
 HELD = f"{COUNTED}; echo here; exec sleep 600"
 

@@ -8,22 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.lanes import Task, names_asked_for, open_lanes, play_all
-from tests.faults.ledger import Row, table
+from tests.faults.accounting import Row, table
+from tests.faults.scenario_runner import Task, names_asked_for, play_all, start_runners
 from tests.faults.scenarios.catalogue import ALL
 
 SEED = int(os.environ.get("RV_SEED", "0"))
-LANES = int(os.environ.get("RV_LANES", "4"))
+CLUSTERS = int(os.environ.get("RV_LANES", "4"))
 
 
 @pytest.fixture(scope="module")
 def rows(
     request: pytest.FixtureRequest, sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Row]:
-    """The books of all the scenarios that are asked for."""
+    """The accounting of all the scenarios that are asked for."""
     chosen = names_asked_for(request)
-    lanes = open_lanes(min(LANES, len(chosen)), tmp_path_factory.mktemp("lanes"), sandbox_home)
-    found = play_all(lanes, [Task(scenario=ALL[name], seed=SEED) for name in chosen])
+    runners = start_runners(
+        min(CLUSTERS, len(chosen)), tmp_path_factory.mktemp("runners"), sandbox_home
+    )
+    found = play_all(runners, [Task(scenario=ALL[name], seed=SEED) for name in chosen])
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         print(f"\n{table(found)}")
@@ -32,7 +34,7 @@ def rows(
 
 @pytest.mark.parametrize("name", ALL)
 def test_scenario(rows: dict[str, Row], name: str) -> None:
-    """Its books are in order."""
+    """Its accounting has no complaints."""
     row = rows[name]
     assert not row.complaints, "\n".join(row.complaints)
     assert row.starts <= row.races

@@ -15,7 +15,7 @@ import pytest
 from rv import sandbox
 from rv.race.submit import SubmitOutcome, submit
 from rv.transport.local import LocalTransport
-from tests.faults.harness import TINY, eventually
+from tests.faults.world import TINY, eventually
 from tests.slurm.launching import Rv, rv_of
 from tests.unit.race.test_directory import race as plain_race
 

@@ -104,7 +104,7 @@ class Launcher:
     """Starts payloads from one process that has imported torch already."""
 
     def __init__(self) -> None:
-        command = [sys.executable, str(Path(__file__).with_name("zygote.py"))]
+        command = [sys.executable, str(Path(__file__).with_name("fork_server.py"))]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self.process = subprocess.Popen(command, env=ONLY, text=True, **pipes)
 

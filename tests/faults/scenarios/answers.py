@@ -4,7 +4,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from tests.faults.harness import World, eventually, kill, processes_of
+from tests.faults.misbehaving_programs import WORDS, misbehave, random_schedule
 from tests.faults.scenarios.registry import (
     Scenario,
     held,
@@ -14,7 +14,7 @@ from tests.faults.scenarios.registry import (
     send,
     winner,
 )
-from tests.faults.unruly import WORDS, moods, unruly
+from tests.faults.world import World, eventually, kill, processes_of
 
 _TIMES: Final = 4
 _AS_VERB: Final = {
@@ -32,7 +32,7 @@ def _misanswers(program: str, word: str, world: World, dice: Random) -> None:
     release = world.fill()
     client = launch(world, "--fanout", dice.choice(["auto", "each"]))
     client.says("submitted 2 jobs")
-    unruly(world, program, [word] * _TIMES)
+    misbehave(world, program, [word] * _TIMES)
     world.ps()
     release()
 
@@ -58,7 +58,7 @@ def _killed_outright(word: str, world: World, dice: Random) -> None:
     send(world, command=held(world))
     eventually(world.starts)
     job = int(winner(world))
-    unruly(world, "sacct", [word] * 2)
+    misbehave(world, "sacct", [word] * 2)
     kill([pid for pid, what in processes_of(job, world.box) if what == "below"])
     eventually(lambda: str(job) not in world.slurm("squeue", "-h", "-t", "all", "-o", "%A").split())
     world.ps()
@@ -80,8 +80,10 @@ ACCOUNTS: Final = tuple(
 @scenario(doubles=True)
 def everything_is_intermittent(world: World, dice: Random) -> None:
     """Every other call of every program goes wrong, in any of the ways."""
-    unruly(world, "sbatch", moods(dice, 2, *(word for word in WORDS if word != "slow")))
+    misbehave(
+        world, "sbatch", random_schedule(dice, 2, *(word for word in WORDS if word != "slow"))
+    )
     launch(world, "--fanout", dice.choice(["auto", "each"]))
     eventually(world.races)
     for program in ("squeue", "scontrol", "sacct", "scancel"):
-        unruly(world, program, moods(dice, 8))
+        misbehave(world, program, random_schedule(dice, 8))

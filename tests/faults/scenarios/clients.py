@@ -3,8 +3,8 @@
 import time
 from random import Random
 
-from tests.faults.harness import World, eventually
 from tests.faults.scenarios.registry import COMMAND, held, launch, let_go, scenario
+from tests.faults.world import World, eventually
 
 SUBMITTED_OR_NOT = ("COMPLETED", "CANCELLED")
 

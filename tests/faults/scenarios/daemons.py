@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 from rv import sandbox
-from tests.faults.harness import World, eventually
 from tests.faults.scenarios.registry import held, launch, let_go, scenario, send
+from tests.faults.world import World, eventually
 
 
 def pid_of(world: World, daemon: str) -> int:

@@ -4,8 +4,8 @@ import subprocess
 from pathlib import Path
 from random import Random
 
-from tests.faults.harness import World, eventually
 from tests.faults.scenarios.registry import held, launch, let_go, scenario
+from tests.faults.world import World, eventually
 
 
 def small_disk(world: World) -> Path:

@@ -6,7 +6,6 @@ from contextlib import suppress
 from random import Random
 
 from rv import sandbox
-from tests.faults.harness import World, eventually, kill, processes_of
 from tests.faults.scenarios.daemons import frozen
 from tests.faults.scenarios.registry import (
     held,
@@ -18,6 +17,7 @@ from tests.faults.scenarios.registry import (
     send,
     winner,
 )
+from tests.faults.world import World, eventually, kill, processes_of
 
 _WAITS_BEFORE_ITS_CLAIM = 'at; exec "$real" "$@"'
 
@@ -64,7 +64,7 @@ def the_winner_is_requeued_by_hand(world: World, dice: Random) -> None:
     job = winner(world)
     about = ("scontrol", "show", "job", job)
     is_safe = False
-    with suppress(AssertionError):  # without it the books tell what comes of that
+    with suppress(AssertionError):  # without it the accounting of starts shows what happens
         is_safe = eventually(lambda: "Requeue=0" in world.slurm(*about), timeout=10)
     world.slurm("scontrol", "requeue", job, check=False)
     eventually(lambda: is_safe or "Restarts=1" in world.slurm(*about))

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from tests.faults.harness import World, eventually
 from tests.faults.scenarios.registry import held, launch, let_go, scenario, send
+from tests.faults.world import World, eventually
 
 _TOGETHER = """
 calls >/dev/null

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from tests.faults.harness import Client, World, eventually, void
+from tests.faults.world import Client, World, do_nothing, eventually
 
 SOAK: Final = int(os.environ.get("RV_SOAK", "0"))
 SLOW_S: Final = 30 if SOAK else 3
@@ -94,7 +94,7 @@ def occupy(world: World, *nodes: str) -> Callable[[], None]:
         return states == ["RUNNING"] * len(jobs)
 
     eventually(running)
-    return lambda: void(world.slurm("scancel", *jobs))
+    return lambda: do_nothing(world.slurm("scancel", *jobs))
 
 
 def _hog(world: World, node: str) -> str:

@@ -2,22 +2,22 @@
 
 from random import Random
 
-from tests.faults.harness import World, eventually
+from tests.faults.misbehaving_programs import WORDS, misbehave, random_schedule
 from tests.faults.scenarios.registry import held, launch, let_go, scenario
-from tests.faults.unruly import WORDS, moods, unruly
+from tests.faults.world import World, eventually
 
 
 @scenario()
 def sbatch_times_out_before_acceptance(world: World, dice: Random) -> None:
     """Slurm never heard of the first call: it is made again."""
-    unruly(world, "sbatch", ["lost"])
+    misbehave(world, "sbatch", ["lost"])
     launch(world)
 
 
 @scenario()
 def sbatch_times_out_after_acceptance(world: World, dice: Random) -> None:
     """The job is there all the same: it is found by name, and not submitted again."""
-    unruly(world, "sbatch", ["late", "late"])
+    misbehave(world, "sbatch", ["late", "late"])
     release = world.fill()
     client = launch(world, "--fanout", dice.choice(["auto", "each"]))
     client.says("submitted 2 jobs")
@@ -27,42 +27,42 @@ def sbatch_times_out_after_acceptance(world: World, dice: Random) -> None:
 @scenario()
 def sbatch_accepts_and_fails(world: World, dice: Random) -> None:
     """It prints the job's id and ends with code 1."""
-    unruly(world, "sbatch", ["code", "code"])
+    misbehave(world, "sbatch", ["code", "code"])
     launch(world)
 
 
 @scenario()
 def sbatch_does_nothing_and_succeeds(world: World, dice: Random) -> None:
     """Silence, and exit code 0."""
-    unruly(world, "sbatch", ["nothing"])
+    misbehave(world, "sbatch", ["nothing"])
     launch(world)
 
 
 @scenario(doubles=True)
 def sbatch_answers_garbage(world: World, dice: Random) -> None:
     """Bytes of no encoding in place of the id."""
-    unruly(world, "sbatch", ["garbage", "garbage"])
+    misbehave(world, "sbatch", ["garbage", "garbage"])
     launch(world, "--fanout", dice.choice(["auto", "each"]))
 
 
 @scenario(doubles=True)
 def sbatch_answers_half(world: World, dice: Random) -> None:
     """A part of the id may be another job's id."""
-    unruly(world, "sbatch", ["truncated", "truncated"])
+    misbehave(world, "sbatch", ["truncated", "truncated"])
     launch(world, "--fanout", dice.choice(["auto", "each"]))
 
 
 @scenario(doubles=True)
 def sbatch_is_slow(world: World, dice: Random) -> None:
     """It submits in the end."""
-    unruly(world, "sbatch", ["slow", "slow"])
+    misbehave(world, "sbatch", ["slow", "slow"])
     launch(world)
 
 
 @scenario(doubles=True)
 def sbatch_is_intermittent(world: World, dice: Random) -> None:
     """Every other call fails, in any of the ways."""
-    unruly(world, "sbatch", moods(dice, 3, *(word for word in WORDS if word != "ok")))
+    misbehave(world, "sbatch", random_schedule(dice, 3, *(word for word in WORDS if word != "ok")))
     launch(world, "--fanout", dice.choice(["auto", "each"]))
 
 

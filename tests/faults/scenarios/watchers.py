@@ -3,8 +3,8 @@
 import time
 from random import Random
 
-from tests.faults.harness import World, eventually
 from tests.faults.scenarios.registry import held, launch, let_go, scenario, send
+from tests.faults.world import World, eventually
 
 STOPPED_OR_NOT = ("COMPLETED", "CANCELLED")
 

@@ -1,11 +1,11 @@
-"""Wrappers that misbehave by a schedule: one word a call of the real program."""
+"""Wrappers of Slurm's programs that misbehave by a schedule, with one entry for each call."""
 
 from collections.abc import Sequence
 from random import Random
 from typing import Final
 
-from tests.faults.harness import World
 from tests.faults.scenarios.registry import SLOW_S
+from tests.faults.world import World
 
 WORDS: Final = ("ok", "lost", "late", "code", "nothing", "garbage", "truncated", "slow")
 """What a call may do.
@@ -33,17 +33,17 @@ esac
 """
 
 
-def unruly(world: World, name: str, schedule: Sequence[str]) -> None:
-    """Let the calls of a program do what the schedule says in turn, and then what they should."""
+def misbehave(world: World, name: str, schedule: Sequence[str]) -> None:
+    """Let the calls of a program do what the schedule says in turn, and afterwards work."""
     (world.path / f"schedule.{name}").write_text("\n".join(schedule) + "\n", encoding="utf-8")
     world.wrap(name, _BODY.format(slow=SLOW_S))
 
 
-def moods(dice: Random, count: int, *words: str) -> list[str]:
-    """A schedule in which about every other call goes wrong."""
+def random_schedule(dice: Random, count: int, *words: str) -> list[str]:
+    """Return a schedule in which about every other call goes wrong."""
     return [dice.choice(words or WORDS[1:]) if dice.random() < 0.5 else "ok" for _ in range(count)]
 
 
-def tame(world: World, name: str) -> None:
-    """Let a program do what it should from now on."""
+def behave(world: World, name: str) -> None:
+    """Let a program work from now on."""
     (world.path / f"schedule.{name}").write_text("", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What the fault tests share: an `rv` in surroundings of its own, and what really happened to it."""
+"""What the fault tests share: an `rv` with folders, programs and a cluster of its own."""
 
 import json
 import os
@@ -100,11 +100,11 @@ class World:
     path: Path
     env: dict[str, str] = field(default_factory=dict)
     clients: list["Client"] = field(default_factory=list)
-    told: list[tuple[float, list[dict[str, Any]]]] = field(default_factory=list)
+    ps_answers: list[tuple[float, list[dict[str, Any]]]] = field(default_factory=list)
     """Each answer of `rv ps`, and when it came."""
 
     healthy_since: float = 0.0
-    """Since when every daemon has been there, on the clock of `told`."""
+    """Since when every daemon has been there, on the clock of `ps_answers`."""
 
     last: ExitStack = field(default_factory=ExitStack)
     """What is done when the world is closed."""
@@ -225,7 +225,7 @@ class World:
         done = self.rv("ps", "-a", "--json")
         assert done.returncode == 0, done.stdout + done.stderr
         races: list[dict[str, Any]] = json.loads(done.stdout)["races"]
-        self.told.append((time.monotonic(), races))
+        self.ps_answers.append((time.monotonic(), races))
         return races
 
     def forget_queue(self) -> None:
@@ -331,7 +331,7 @@ class World:
         except AssertionError as error:
             error.add_note(self.slurm("squeue", "-h", "-a", "-o", "%A %j %T %r"))
             raise
-        return lambda: void(self.slurm("scancel", *jobs))
+        return lambda: do_nothing(self.slurm("scancel", *jobs))
 
     def drain(self) -> Callable[[], None]:
         """Let no node start anything; returns what ends that."""
@@ -376,7 +376,7 @@ class World:
         self.last.close()
 
 
-def void(_: object) -> None:
+def do_nothing(_: object) -> None:
     """Return nothing."""
 
 

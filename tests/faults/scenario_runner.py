@@ -1,4 +1,4 @@
-"""Lanes: several clusters at once, each playing one scenario after the other."""
+"""Play scenarios on several clusters at once, on each one after the other."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,14 +14,14 @@ import pytest
 import yaml
 
 from rv import sandbox
-from tests.faults.harness import PATIENCE_S, TINY, World, void
-from tests.faults.ledger import Row, close_books
+from tests.faults.accounting import Row, count_outcome
 from tests.faults.scenarios.registry import Scenario
+from tests.faults.world import PATIENCE_S, TINY, World, do_nothing
 
 Prepare = Callable[[World], None]
 PROFILE: Final = {
     **TINY,
-    "cluster": "lane",
+    "cluster": "runner",
     "cred_expire": 5,
     "slurm_conf": {"MessageTimeout": "3", "PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"},
     "qos": [
@@ -38,19 +38,19 @@ MEMORIES_S: Final = (900, 2)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Task:
-    """A scenario, what its dice are thrown with, and what is done to its world before.
+    """A scenario, its random seed, and what is done to its world before.
 
     `patience` is how long, in seconds, its races may take to settle.
     """
 
     scenario: Scenario
     seed: int
-    prepare: Prepare = void
+    prepare: Prepare = do_nothing
     patience: float = PATIENCE_S
 
 
 @dataclass
-class Lane:
+class ScenarioRunner:
     """One cluster, and the scenarios that it has played."""
 
     box: sandbox.Sandbox
@@ -72,7 +72,7 @@ class Lane:
             except Exception as error:
                 broke = (f"the scenario broke: {error!r}"[:1500],)
             heal(world)
-            row = close_books(
+            row = count_outcome(
                 world,
                 scenario.name,
                 seed,
@@ -110,17 +110,17 @@ def make_honest(world: World) -> None:
         sandbox.set_fault(world.box, node, None)
 
 
-def open_lanes(count: int, folder: Path, home: Path) -> list[Lane]:
+def start_runners(count: int, folder: Path, home: Path) -> list[ScenarioRunner]:
     """Bring the clusters up."""
 
-    def one(number: int) -> Lane:
+    def one(number: int) -> ScenarioRunner:
         memory = MEMORIES_S[number % len(MEMORIES_S)]
         spec = {**PROFILE, "min_job_age": memory}
-        path = home / f"lane{number}.yaml"
+        path = home / f"runner{number}.yaml"
         path.write_text(yaml.safe_dump(spec), encoding="utf-8")
-        return Lane(
-            box=sandbox.up(f"lane{number}", path),
-            folder=folder / f"lane{number}",
+        return ScenarioRunner(
+            box=sandbox.up(f"runner{number}", path),
+            folder=folder / f"runner{number}",
             forgets=memory < 60,
         )
 
@@ -129,26 +129,28 @@ def open_lanes(count: int, folder: Path, home: Path) -> list[Lane]:
 
 
 def play_all(
-    lanes: Sequence[Lane], tasks: Iterable[Task], tell: Callable[[Row], None] = void
+    runners: Sequence[ScenarioRunner],
+    tasks: Iterable[Task],
+    tell: Callable[[Row], None] = do_nothing,
 ) -> list[Row]:
-    """Play scenarios in all lanes at once, each as soon as a lane that is fit for it is free."""
+    """Play scenarios on all clusters at once, each as soon as a cluster that suits it is free."""
     common: SimpleQueue[Task] = SimpleQueue()
     forgetful: SimpleQueue[Task] = SimpleQueue()
     for task in tasks:
         (forgetful if task.scenario.forgets else common).put(task)
     rows: list[Row] = []
 
-    def work(lane: Lane) -> None:
-        for queue in (*([forgetful] if lane.forgets else []), common):
+    def work(runner: ScenarioRunner) -> None:
+        for queue in (*([forgetful] if runner.forgets else []), common):
             with suppress(Empty):
                 while True:
-                    rows.append(lane.play(queue.get_nowait()))
+                    rows.append(runner.play(queue.get_nowait()))
                     tell(rows[-1])
 
-    with ThreadPoolExecutor(len(lanes)) as pool:
+    with ThreadPoolExecutor(len(runners)) as pool:
         try:
-            list(pool.map(work, lanes))
-        finally:  # Ctrl-C, or a lane that broke: the others play nothing more
+            list(pool.map(work, runners))
+        finally:  # Ctrl-C, or a cluster that broke: the others play nothing more
             for queue in (common, forgetful):
                 with suppress(Empty):
                     while True:

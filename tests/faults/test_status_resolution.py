@@ -14,7 +14,7 @@ import pytest
 
 from rv import sandbox
 from tests.faults.conftest import MakeWorld
-from tests.faults.harness import COUNTED, World, eventually, kill, processes_of
+from tests.faults.world import COUNTED, World, eventually, kill, processes_of
 
 
 @pytest.fixture

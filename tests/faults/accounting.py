@@ -1,4 +1,4 @@
-"""The books of a scenario: what its races came to, counted from outside of rv."""
+"""The accounting of starts: what a scenario's races came to, counted from outside of rv."""
 
 import re
 import subprocess
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.faults.harness import PATIENCE_S, World, kill
+from tests.faults.world import PATIENCE_S, World, kill
 
-Told = dict[str, Any]
+RaceDocument = dict[str, Any]
 OPEN: Final = frozenset({"STAGED", "PENDING", "RUNNING", "UNKNOWN"})
 MAY_CHANGE: Final = frozenset({"LOST", "ENDED"})
-"""What is over but for the last word of a node that was only out of touch."""
+"""States that may still change when a node that was out of touch answers again."""
 
 UNKNOWN_S: Final = 60.0
 _FIELDS: Final = "JobIDRaw,State,ExitCode,JobName%60"
 _GONE_S: Final = 60.0
-_LAST_WORDS: Final = re.compile(r"race ([a-z0-9]{8}) ([A-Z_]{4,})")
+_FINAL_STATE: Final = re.compile(r"race ([a-z0-9]{8}) ([A-Z_]{4,})")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,14 +32,16 @@ class Row:
     races: int = 0
     starts: int = 0
     lost: int = 0
-    orphans: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
     seconds: float = 0.0
 
     @property
     def complaints(self) -> list[str]:
-        """All that is to be said against it."""
-        return [f"{self.scenario} (seed {self.seed}): {text}" for text in self.orphans + self.wrong]
+        """Everything that went wrong."""
+        return [
+            f"{self.scenario} (seed {self.seed}): {text}" for text in self.leftovers + self.wrong
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +54,7 @@ class Record:
     is_requeued: bool = False
 
 
-def close_books(
+def count_outcome(
     world: World,
     scenario: str,
     seed: int,
@@ -65,7 +67,7 @@ def close_books(
     wrong = list(_clients(world, patience))
     _age(world)
     races = _settle(world, patience)
-    orphans = [*_jobs_left(world), *_processes_left(world, patience), *_directories_left(world)]
+    leftovers = [*_jobs_left(world), *_processes_left(world, patience), *_directories_left(world)]
     for race in races:
         wrong += (f"race {race['race']}: {text}" for text in _judge(world, race, set(ends)))
     wrong += _history(world, races)
@@ -77,7 +79,7 @@ def close_books(
         races=len(races),
         starts=len(world.lines(world.work / "starts")),
         lost=sum(race["state"] == "LOST" for race in races),
-        orphans=tuple(orphans),
+        leftovers=tuple(leftovers),
         wrong=tuple(wrong),
     )
 
@@ -110,7 +112,7 @@ def _age(world: World) -> None:
             half.rename(half.with_name(".".join(words)))
 
 
-def _settle(world: World, patience: float) -> list[Told]:
+def _settle(world: World, patience: float) -> list[RaceDocument]:
     """Ask `rv ps` until all races are over and their jobs gone, or patience is."""
     deadline = time.monotonic() + patience
     while True:
@@ -165,8 +167,8 @@ def _directories_left(world: World) -> Iterator[str]:
             yield f"left on the disk: {path.name}"
 
 
-def _judge(world: World, race: Told, ends: set[str]) -> Iterator[str]:
-    """Whatever `rv ps` says of a race that is not so."""
+def _judge(world: World, race: RaceDocument, ends: set[str]) -> Iterator[str]:
+    """Compare what `rv ps` says of a race with what its command and Slurm recorded."""
     state, claim = race["state"], race["winner"]
     starts, finishes = (_lines_of(world, race["race"], name) for name in ("starts", "ends"))
     said = f"{state} ({race['why'] or 'no reason'})"
@@ -176,7 +178,7 @@ def _judge(world: World, race: Told, ends: set[str]) -> Iterator[str]:
         yield f"{said} instead of {' or '.join(sorted(ends))}; {_own_queue(world, race['race'])}"
     if state == "COMPLETED" and (starts, finishes) != (1, 1):
         yield f"{said}, but its command started {starts} times and ended {finishes} times"
-    # With code 0 it is told that it did: a stop came just then, and Slurm's word for it is held below.
+    # With code 0 rv says that it ran: a stop came just then; its state is compared with Slurm's below.
     if state not in ("COMPLETED", *OPEN) and finishes and race["exit_code"] != 0:
         yield f"{said}, but its command ran to its end"
     if starts and claim is None:
@@ -188,13 +190,13 @@ def _judge(world: World, race: Told, ends: set[str]) -> Iterator[str]:
     for job in race["jobs"]:
         if job["job_id"] and job["state"] not in ("ENDED", "UNKNOWN"):
             if claim and claim["job_id"] == job["job_id"] and _was_out_of_touch(race):
-                continue  # its own last word and Slurm's differ, and rv says that they do
+                continue  # its own record and Slurm's differ, and rv says so
             record = record_of(world, job["job_id"], race["race"])
             if record and job["state"] not in record.states:
                 yield f"job {job['job_id']} is shown {job['state']}; Slurm says {record.states}"
 
 
-def _compare(state: str, race: Told, record: Record | None) -> Iterator[str]:
+def _compare(state: str, race: RaceDocument, record: Record | None) -> Iterator[str]:
     """Hold a claimed race to Slurm's record of its winner, where Slurm has one."""
     if record is None:
         return
@@ -212,7 +214,7 @@ def _compare(state: str, race: Told, record: Record | None) -> Iterator[str]:
         yield said
 
 
-def _was_out_of_touch(race: Told) -> bool:
+def _was_out_of_touch(race: RaceDocument) -> bool:
     return "out of touch" in race["why"]
 
 
@@ -255,11 +257,11 @@ def _code(text: str) -> int:
     return 128 + int(number) if int(number) else int(code)
 
 
-def _history(world: World, races: Sequence[Told]) -> Iterator[str]:
+def _history(world: World, races: Sequence[RaceDocument]) -> Iterator[str]:
     """No answer of `rv ps` was final and then was not so; none was UNKNOWN for long."""
     final = {race["race"]: race["state"] for race in races}
     unknown: dict[str, float] = {}
-    for at, answer in world.told:
+    for at, answer in world.ps_answers:
         for race in answer:
             name, state = race["race"], race["state"]
             if name not in final:
@@ -271,7 +273,7 @@ def _history(world: World, races: Sequence[Told]) -> Iterator[str]:
             elif at - max(unknown.setdefault(name, at), world.healthy_since) > UNKNOWN_S:
                 yield f"race {name} was UNKNOWN for {at - unknown[name]:.0f} s"
     for client in world.clients:
-        for name, state in _LAST_WORDS.findall(client.err):
+        for name, state in _FINAL_STATE.findall(client.err):
             if name in final and state not in OPEN | MAY_CHANGE and state != final[name]:
                 yield f"a client said {state} of race {name}, which is {final[name]}"
 
@@ -306,18 +308,18 @@ def table(rows: Sequence[Row]) -> str:
     """Print rows of one scenario as one line, and their sum as the last."""
     names = sorted({row.scenario for row in rows})
     width = max([len(name) for name in names] + [8])
-    head = f"{'scenario':<{width}}  races  starts  LOST  orphans  wrong  seconds"
+    head = f"{'scenario':<{width}}  races  starts  LOST  leftovers  wrong  seconds"
     lines = [_line(name, [row for row in rows if row.scenario == name], width) for name in names]
     return "\n".join([head, *lines, _line("total", rows, width)])
 
 
 def _line(name: str, rows: Sequence[Row], width: int) -> str:
     races, starts, lost = (sum(getattr(row, key) for row in rows) for key in _SUMS)
-    orphans, wrong = (sum(len(getattr(row, key)) for row in rows) for key in ("orphans", "wrong"))
-    seconds = sum(row.seconds for row in rows)
-    return (
-        f"{name:<{width}}  {races:5}  {starts:6}  {lost:4}  {orphans:7}  {wrong:5}  {seconds:7.1f}"
+    leftovers, wrong = (
+        sum(len(getattr(row, key)) for row in rows) for key in ("leftovers", "wrong")
     )
+    seconds = sum(row.seconds for row in rows)
+    return f"{name:<{width}}  {races:5}  {starts:6}  {lost:4}  {leftovers:9}  {wrong:5}  {seconds:7.1f}"
 
 
 _SUMS: Final = ("races", "starts", "lost")

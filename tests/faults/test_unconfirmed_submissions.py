@@ -6,8 +6,8 @@ from pathlib import Path
 
 from rv import sandbox
 from tests.faults.conftest import MakeWorld
-from tests.faults.harness import COUNTED, TINY, World, eventually
-from tests.faults.test_truth import detached, kill_batch_shell, vanished, winner
+from tests.faults.test_status_resolution import detached, kill_batch_shell, vanished, winner
+from tests.faults.world import COUNTED, TINY, World, eventually
 
 LOST_ANSWER = (
     'if [ "$(calls)" -le 1 ]; then "$real" "$@" >/dev/null; at; else exec "$real" "$@"; fi'
