@@ -46,6 +46,12 @@ def check(parser: Parser, text: str) -> None:
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=[parser.of for parser in PARSERS])
+def test_well_formed(parser: Parser) -> None:
+    """Its samples are such that it reads something out of them."""
+    assert any(parser.parse(sample) for sample in parser.samples)
+
+
+@pytest.mark.parametrize("parser", PARSERS, ids=[parser.of for parser in PARSERS])
 def test_malformed(parser: Parser) -> None:
     """Nothing but `RvError` comes out, and nothing that is out of proportion."""
     for number, text in enumerate(malformed.texts(parser.of, parser.samples)):

@@ -123,8 +123,15 @@ def test_unknown_words_and_missing_columns() -> None:
 
 
 @pytest.mark.parametrize("parse", PARSERS)
-def test_no_text_raises(parse: object) -> None:
-    """No answer crashes the watcher."""
+def test_any_answer_is_read_and_hides_no_job(parse: object) -> None:
+    """Whatever lines an answer has, it gives records, and a well-formed row after them is one."""
+    whole = {
+        squeue.parse_squeue_own: f"77{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|",
+        scontrol.parse_show_job: f"{S} job JobId=77 JobName=rv-x-1 UserId=a(1) JobState=RUNNING",
+        sacct.parse_sacct: f"|{S}|".join(
+            ["77", "RUNNING", "0:0", "", "", "", "cpu", "a", "rv-x-1"]
+        ),
+    }[parse]  # type: ignore[index]
     pieces = [
         S,
         "|",
@@ -142,7 +149,9 @@ def test_no_text_raises(parse: object) -> None:
 
     @given(st.text() | st.lists(st.sampled_from(pieces)).map("".join))
     def check(text: str) -> None:
-        parse(f"{text}\n{S} end 0\n", S)  # type: ignore[operator]
+        jobs = parse(f"{text}\n{whole}\n{S} end 0\n", S)  # type: ignore[operator]
+        assert all(isinstance(job, JobRecord) for job in jobs)
+        assert (77, "rv-x-1", JobState.RUNNING) in [(j.job_id, j.name, j.state) for j in jobs]
 
     check()
 

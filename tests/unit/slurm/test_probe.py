@@ -261,11 +261,13 @@ def test_frames_round_trip(given_frames: dict[str, CommandOutput]) -> None:
         "".join
     )
 )
-def test_no_text_raises(text: str) -> None:
-    """No answer crashes the reader of frames, nor what is built of it."""
-    parse_outputs(text, "S")
+def test_any_text_of_some_commands_leaves_the_others_readable(text: str) -> None:
+    """Outputs end where they say, and a snapshot has what the other commands printed."""
+    outputs = parse_outputs(f"{text}\nS end\n\nS begin z 3\nfine\nS stderr\n\nS end\nS done\n", "S")
+    assert outputs is not None
+    assert outputs["z"] == CommandOutput(exit_code=3, stdout="fine")
     try:
-        build_snapshot(
+        snapshot = build_snapshot(
             frames()
             | {
                 name: CommandOutput(exit_code=0, stdout=text)
@@ -275,6 +277,9 @@ def test_no_text_raises(text: str) -> None:
         )
     except RvError as error:
         pytest.fail(error.message)
+    whole = build_snapshot(frames(), S)
+    assert (snapshot.config, snapshot.partitions) == (whole.config, whole.partitions)
+    assert (snapshot.user, snapshot.taken_at) == (whole.user, whole.taken_at)
 
 
 def test_script_frames_output_code_and_errors_in_parallel(tmp_path: Path) -> None:

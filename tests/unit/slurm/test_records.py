@@ -287,20 +287,52 @@ def test_associations() -> None:
     assert second.limits.max_jobs_per_user == 7
 
 
-PARSERS = [
-    parse_show_node, parse_show_partition, parse_show_reservation, parse_show_config, parse_config_time, parse_qos, parse_associations, parse_accounts,
-    lambda text: parse_squeue(text, "S"), lambda text: parse_associations(text, text, text),
-]  # fmt: skip
 PIECES = ["NodeName=", "PartitionName=", "ReservationName=", " State=", " Gres=gpu:", " Nodes=a[1-", "]", "StartTime=2026-11-21T04:19:35",
           " EndTime=", "7S|", "|", "\n", "=", "Name|Account", "\u2028", "MaxTime=99999999-", "1", "\x00", " Reason="]  # fmt: skip
 
 
-@pytest.mark.parametrize("parse", PARSERS)
-def test_no_text_raises(parse: object) -> None:
-    """Unknown columns, words and bytes never crash a parser."""
+WELL_FORMED = {
+    "nodes": (parse_show_node, "", "NodeName=w1 State=IDLE CPUTot=4", "w1"),
+    "partitions": (parse_show_partition, "", "PartitionName=w1 State=UP Nodes=a1", "w1"),
+    "reservations": (
+        parse_show_reservation,
+        "",
+        "ReservationName=w1 StartTime=2026-11-21T04:19:35 EndTime=2026-11-21T05:19:35",
+        "w1",
+    ),
+    "jobs": (
+        lambda text: parse_squeue(text, "S"),
+        "",
+        "7S|" + "|".join(["u", "a", "q", "p", "RUNNING", *[""] * 9]) + "|w1|",
+        "w1",
+    ),
+    "qos": (parse_qos, "Name|MaxWall\n", "w1|1-00:00:00", "w1"),
+    "accounts": (parse_accounts, "Account|GrpJobs\n", "w1|4", "w1"),
+}
+
+
+@pytest.mark.parametrize("kind", WELL_FORMED)
+def test_any_text_before_a_record_leaves_it_readable(kind: str) -> None:
+    """Unknown columns, words and bytes add what they add; the record after them is there."""
+    parse, head, record, name = WELL_FORMED[kind]
 
     @given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
     def check(text: str) -> None:
-        parse(text)  # type: ignore[operator]
+        assert name in [entry.name for entry in parse(f"{head}{text}\n{record}\n")]
 
     check()
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
+def test_any_text_before_an_association_leaves_it_readable(text: str) -> None:
+    """With limits of any text too, which are none of its own."""
+    found = parse_associations(f"Account|QOS\n{text}\nw1|normal\n", text)
+    assert ("w1", ("normal",)) in [(entry.account, entry.qos) for entry in found]
+
+
+@given(st.text() | st.lists(st.sampled_from(PIECES)).map("".join))
+def test_any_text_after_the_configuration_changes_nothing_of_it(text: str) -> None:
+    """The first of two equal settings counts, and the clock above them."""
+    whole = captured("22.05", "show_config")
+    assert parse_show_config(f"{whole}\n{text}") == parse_show_config(whole)
+    assert parse_config_time(f"{whole}\n{text}") == parse_config_time(whole) is not None

@@ -1,7 +1,6 @@
 """The small words of Slurm: durations, memory, times, TRES, host lists, clean text."""
 
 from datetime import datetime, timedelta
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -143,68 +142,6 @@ def test_gpu_use_without_gresused() -> None:
     assert parse_node_gres("gpu:a:4", "", "cpu=4,gres/gpu=3")[0].free == 1
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a[01-03,7],b-x1,c[1-2]-ib[0-1]", "a01 a02 a03 a7 b-x1 c1-ib0 c1-ib1 c2-ib0 c2-ib1"),
-        ("n[098-101]", "n098 n099 n100 n101"),
-        ("x[3-1]", ""),
-        ("(null)", ""),
-        ("None assigned", ""),
-        ("a[1-2", "a[1-2"),
-        ("a],b", "a] b"),
-    ],
-)
-def test_hostlist(text: str, expected: str) -> None:
-    """Ranges, lists, padding and suffixes; broken text stays a name."""
-    assert " ".join(hostlist.expand(text)) == expected
-
-
-@pytest.mark.parametrize("version", ["22.05", "24.11"])
-def test_hostlist_as_scontrol(version: str) -> None:
-    """What `scontrol show hostnames` printed for a list is what rv makes of it."""
-    first, *rest = (DATA / version / "scontrol_show_hostnames.txt").read_text().split("\n")
-    asked = first.removeprefix("$ scontrol show hostnames ").replace("\\", "")
-    names = tuple(line for line in rest if line and not line.startswith(("[", "$")))
-    assert hostlist.expand(asked) == names[: len(hostlist.expand(asked))] != ()
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["a[0-999999999999999]", "a[1-99999][1-99999][1-99999]", ",".join(["a[1-99999]"] * 2000)],
-)
-def test_hostlist_is_bounded(text: str) -> None:
-    """A list that would not fit gives its first names, soon."""
-    assert len(hostlist.expand(text)) == hostlist.LIMIT
-
-
-PART = st.text("abcxyz-", min_size=1, max_size=4)
-SPAN = st.tuples(st.integers(0, 120), st.integers(0, 5), st.integers(1, 4))
-
-
-@given(st.lists(st.tuples(PART, SPAN, PART, SPAN), min_size=1, max_size=4))
-def test_hostlist_round_trip(
-    pieces: list[tuple[str, tuple[int, int, int], str, tuple[int, int, int]]],
-) -> None:
-    """Names written as ranges come back in order."""
-
-    def names(span: tuple[int, int, int]) -> list[str]:
-        low, more, width = span
-        return [str(value).zfill(width) for value in range(low, low + more + 1)]
-
-    def bracket(span: tuple[int, int, int]) -> str:
-        return f"[{names(span)[0]}-{names(span)[-1]}]"
-
-    text = ",".join(f"{a}{bracket(s)}{b}{bracket(t)}" for a, s, b, t in pieces)
-    expected = [f"{a}{x}{b}{y}" for a, s, b, t in pieces for x, y in product(names(s), names(t))]
-    assert list(hostlist.expand(text)) == expected
-
-
-def test_a_bounded_list_keeps_its_order() -> None:
-    """The names kept are the first ones, in Slurm's order."""
-    assert hostlist.expand("a[1-99999]-[1-3]")[:4] == ("a1-1", "a1-2", "a1-3", "a2-1")
-
-
 def test_fields_keep_spaces_and_the_first_of_two() -> None:
     """Values hold spaces; a key inside free text at the end cannot replace the real one."""
     value = parse_record(
@@ -243,13 +180,29 @@ def test_last_line() -> None:
     assert last_line("\n") == ""
 
 
-@pytest.mark.parametrize(
-    "parse",
-    [values.number, values.time, values.duration, values.config_seconds, values.memory_mib, values.comma_list, values.allow_list,
-     hostlist.expand, values.parse_tres, values.parse_billing_weights, values.parse_gpu_request, parse_record, last_line, lambda text: parse_node_gres(text, text, text)],
-)  # fmt: skip
-def test_no_word_raises(parse: object) -> None:
-    """No text makes a parser raise."""
+OPTIONAL = (type(None),)
+PARSERS = {
+    "number": (values.number, "12", 12, (int, *OPTIONAL)),
+    "time": (values.time, "2026-11-21T04:19:35", datetime(2026, 11, 21, 4, 19, 35), (datetime, *OPTIONAL)),  # noqa: DTZ001
+    "duration": (values.duration, "1-00:00:00", timedelta(1), (timedelta, *OPTIONAL)),
+    "config_seconds": (values.config_seconds, "5 min", timedelta(minutes=5), (timedelta, *OPTIONAL)),
+    "memory_mib": (values.memory_mib, "8G", 8192, (int, *OPTIONAL)),
+    "comma_list": (values.comma_list, "a,b", ("a", "b"), tuple),
+    "allow_list": (values.allow_list, "a,b", {"a", "b"}, frozenset),
+    "expand": (hostlist.expand, "a[1-2]", ("a1", "a2"), tuple),
+    "parse_tres": (values.parse_tres, "cpu=4", (("cpu", 4),), tuple),
+    "parse_billing_weights": (values.parse_billing_weights, "CPU=1.5", (("cpu", 1.5),), tuple),
+    "parse_gpu_request": (values.parse_gpu_request, "gres:gpu:a100:2", (2, {"a100"}), tuple),
+    "parse_record": (parse_record, "NodeName=a State=IDLE", {"NodeName": "a", "State": "IDLE"}, dict),
+    "last_line": (last_line, "one\ntwo", "two", str),
+    "parse_node_gres": (lambda text: parse_node_gres(text, text, text), "gpu:a:2", (GpuGroup(type="a", total=2, used=2),), tuple),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_any_text_has_a_value_of_the_parsers_type(name: str) -> None:
+    """No text makes a parser raise, or give something else; and a good one is read all the while."""
+    parse, good, expected, kind = PARSERS[name]
     slurmish = st.lists(
         st.sampled_from(
             [*"[](),-=:|/ 019", "gpu", "a100", "(null)", "9" * 20, "UNLIMITED", "G", "T"]
@@ -258,6 +211,7 @@ def test_no_word_raises(parse: object) -> None:
 
     @given(st.text() | slurmish)
     def check(text: str) -> None:
-        parse(text)  # type: ignore[operator]
+        assert isinstance(parse(text), kind)
+        assert parse(good) == expected
 
     check()

@@ -107,6 +107,24 @@ def test_nothing_of_a_cluster_controls_the_terminal(
     assert not CONTROL.search(shown.out)
     assert not CONTROL.search(shown.err)
     assert len([line for line in shown.err.split("\n") if line.startswith("error[")]) == 1
+    head, *rows = shown.out.split("\n")
+    assert head.split() == [
+        "RACE",
+        "NAME",
+        "STATE",
+        "JOB",
+        "STRATEGY",
+        "NODES",
+        "AGE",
+        "CODE",
+        "WHY",
+    ]
+    assert status.state in rows[0]
+
+
+def test_where_there_is_no_race_that_is_said() -> None:
+    """And no table without rows."""
+    assert races_text([], 9.0) == ["no races"]
 
 
 @given(text=EVIL, width=st.integers(40, 200))
