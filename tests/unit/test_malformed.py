@@ -45,10 +45,18 @@ def check(parser: Parser, text: str) -> None:
     assert size(found) <= 2000 + 60 * len(text) + MOST
 
 
+def is_read(parser: Parser, sample: str) -> bool:
+    """Whether a parser makes something of a sample; some samples of several parsers are errors."""
+    try:
+        return bool(parser.parse(sample))
+    except RvError:
+        return False
+
+
 @pytest.mark.parametrize("parser", PARSERS, ids=[parser.of for parser in PARSERS])
 def test_well_formed(parser: Parser) -> None:
-    """Its samples are such that it reads something out of them."""
-    assert any(parser.parse(sample) for sample in parser.samples)
+    """At least one of its samples is read, and not as nothing."""
+    assert any(is_read(parser, sample) for sample in parser.samples)
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=[parser.of for parser in PARSERS])

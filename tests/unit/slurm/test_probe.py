@@ -278,6 +278,7 @@ def test_any_text_of_some_commands_leaves_the_others_readable(text: str) -> None
     except RvError as error:
         pytest.fail(error.message)
     whole = build_snapshot(frames(), S)
+    assert snapshot.partitions
     assert (snapshot.config, snapshot.partitions) == (whole.config, whole.partitions)
     assert (snapshot.user, snapshot.taken_at) == (whole.user, whole.taken_at)
 
