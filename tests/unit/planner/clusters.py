@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
 from rv.models.snapshot import (
+    Association,
+    ClusterConfig,
     GpuGroup,
     Limits,
     Node,
@@ -143,3 +145,29 @@ def reasons(made):
 def ids(made):
     """Return the ids of a plan's strategies, best first."""
     return [strategy.id for strategy in made.strategies]
+
+
+A40 = {"a40": 4}
+
+
+def one_partition(*groups, **more):
+    """Return a cluster of these nodes in one partition."""
+    members = sum(groups, ())
+    return snapshot((partition("gpu", members), members), **more)
+
+
+def by_qos(**more):
+    """Return a cluster where `normal` preempts `scavenger`."""
+    qos = (
+        Qos(name="normal", preempts=frozenset({"scavenger"})),
+        Qos(name="scavenger"),
+        Qos(name="kept", preempt_mode="OFF"),
+    )
+    config = ClusterConfig(preempt_type="qos", preempt_mode="REQUEUE")
+    members = nodes("n", 2, gres=A40)
+    return snapshot((partition("gpu", members), members), **{"qos": qos, "config": config, **more})
+
+
+def associated(*qos, default="normal"):
+    """Return the association of a user with these QOS."""
+    return (Association(account="lab", is_default=True, qos=qos, default_qos=default),)

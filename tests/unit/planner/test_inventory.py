@@ -8,6 +8,7 @@ from tests.unit.planner.clusters import (
     CATALOGUE,
     ids,
     nodes,
+    one_partition,
     partition,
     planned,
     reasons,
@@ -137,3 +138,39 @@ def test_mig_profiles_are_recognised_by_form(text, name):
     """With a vendor's prefix or without."""
     profile = mig_profile(text)
     assert (profile.name if profile else None) == name
+
+
+def test_models_told_apart_by_two_features_or_by_any_of_several():
+    """`a&b` where neither is its own alone, `a|b` where its nodes have none in common."""
+    small = nodes("s", 1, gres={"": 4}, features=("a100", "hbm40g"))
+    large = nodes("b", 1, gres={"": 4}, features=("a100", "hbm80g"))
+    other = nodes("h", 1, gres={"": 4}, features=("h100", "hbm80g"))
+    volta = nodes("v", 1, gres={"": 4}, features=("v100-sxm2",))
+    slots = nodes("w", 1, gres={"": 4}, features=("v100-pcie",))
+    made = planned(Request(), one_partition(small, large, other, volta, slots))
+    assert {s.gpu: s.constraint for s in made.strategies} == {
+        "a100-40": "hbm40g",
+        "a100-80": "a100&hbm80g",
+        "h100": "h100",
+        "v100": "v100-pcie|v100-sxm2",
+    }
+
+
+def test_whole_gpus_beside_slices_have_their_part_of_the_node():
+    """Two whole GPUs and seven sevenths are three: each whole one is a third of the node."""
+    mixed = nodes("m", 1, gres={"a100": 2, "1g.10gb": 7}, cpus=12, gib=300)
+    cluster = one_partition(mixed)
+    (whole,) = planned(Request(types=("a100",)), cluster).strategies
+    assert (whole.cpus_per_task, whole.memory_mib) == (4, 90 * 1024)
+    (both,) = planned(Request(gpus=2, types=("a100",)), cluster).strategies
+    assert (both.cpus_per_task, both.memory_mib) == (8, 180 * 1024)
+    several = nodes("m", 1, gres={"1g.10gb": 7, "3g.40gb": 2})
+    made = planned(Request(types=("3g.40gb",)), one_partition(several))
+    assert [(s.gres, s.cpus_per_task) for s in made.strategies] == [("gpu:3g.40gb:1", 1)]
+
+
+def test_untyped_slices_are_read_from_a_feature():
+    """A feature that is a profile says that the GRES counts slices."""
+    cut = nodes("m", 1, gres={"": 7}, features=("a100_80gb", "1g.10gb"))
+    made = planned(Request(mig=True), one_partition(cut))
+    assert [(s.mig_profile, s.gres) for s in made.strategies] == [("1g.10gb", "gpu:1")]

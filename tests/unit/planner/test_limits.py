@@ -1,5 +1,6 @@
 """Limits of partitions, QOS and associations: checked before anything is submitted."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -7,8 +8,26 @@ import pytest
 from rv.models.job import JobState
 from rv.models.plan import Source
 from rv.models.request import Request
-from rv.models.snapshot import Association, Limits, Qos, QueuedJob
-from tests.unit.planner.clusters import nodes, partition, planned, reasons, snapshot
+from rv.models.snapshot import (
+    Account,
+    Association,
+    ClusterConfig,
+    Limits,
+    Qos,
+    QueuedJob,
+)
+from tests.unit.planner.clusters import (
+    A40,
+    associated,
+    by_qos,
+    ids,
+    nodes,
+    one_partition,
+    partition,
+    planned,
+    reasons,
+    snapshot,
+)
 
 
 def site(*, qos=(), associations=None, jobs=(), **limits):
@@ -248,3 +267,127 @@ def test_preemptible_partitions_are_asked_for_by_name():
     }
     named = planned(Request(partitions=("spare",)), cluster)
     assert [s.partition for s in named.strategies] == ["spare"]
+
+
+def limited(limits, **more):
+    """Return a cluster whose usual QOS has these limits."""
+    return by_qos(qos=(Qos(name="normal", limits=limits),), config=ClusterConfig(), **more)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        (Limits(per_node=(("gres/gpu", 1),)), "QOS normal allows 1 GPU per node, 2 asked"),
+        (Limits(per_account=(("cpu", 4),)), "QOS normal allows 4 CPUs per account, 8 asked"),
+        (Limits(least_per_job=(("gres/gpu", 4),)), "QOS normal takes jobs of 4 GPUs or more only, 2 asked"),
+        (Limits(group_jobs=0), "QOS normal allows no jobs"),
+        (Limits(max_submit_per_account=0), "QOS normal allows no jobs"),
+    ],
+)  # fmt: skip
+def test_every_kind_of_limit_is_a_sentence(limits, reason):
+    """Those that are not in the table of per-job and per-user limits."""
+    assert set(reasons(planned(Request(gpus=2), limited(limits))).values()) == {reason}
+
+
+@pytest.mark.parametrize(
+    ("limits", "full"),
+    [
+        (Limits(max_jobs_per_user=1), "QOS normal allows 1 running job per user, 1 in use"),
+        (Limits(max_jobs_per_account=1), "QOS normal allows 1 running job per account, 1 in use"),
+        (Limits(group_jobs=1), "QOS normal allows 1 running job in all, 1 in use"),
+        (Limits(per_account=(("gres/gpu", 4),)), "QOS normal allows 4 GPUs per account, 3 in use"),
+        (Limits(per_user=(("mem", 4096),)), None),
+    ],
+)
+def test_what_runs_now_fills_a_limit(limits, full):
+    """The start is then not known, and a note says which limit and how full it is."""
+    held = QueuedJob(
+        job_id="1", user="ann", partition="gpu", account="lab", qos="normal",
+        state=JobState.RUNNING, gpus=3, memory_mib=1024,
+    )  # fmt: skip
+    cluster = limited(limits, associations=associated("normal"), jobs=(held,))
+    (strategy,) = planned(request := Request(gpus=2, memory_mib=1024), cluster).strategies
+    assert (strategy.estimate.source is Source.UNKNOWN) is bool(full)
+    notes = [note for note in planned(request, cluster).notes if "has to wait" in note]
+    assert notes == ([f"{strategy.id} has to wait: {full}"] if full else [])
+
+
+def test_accounts_above_the_users_limit_what_all_below_them_hold():
+    """Each level holds; a colleague's jobs in a sister account count, others' do not."""
+    accounts = (
+        Account(name="root"),
+        Account(name="physics", parent="root", limits=Limits(group=(("gres/gpu", 6),))),
+        Account(name="lab", parent="physics"),
+        Account(name="astro", parent="physics"),
+        Account(name="law", parent="root"),
+    )
+
+    def source(account, gpus=3):
+        theirs = QueuedJob(
+            job_id="1", user="bob", partition="gpu", account=account, qos="normal",
+            state=JobState.RUNNING, gpus=4,
+        )  # fmt: skip
+        cluster = by_qos(accounts=accounts, associations=associated("normal"), jobs=(theirs,))
+        return planned(Request(gpus=gpus), cluster).strategies[0].estimate.source
+
+    assert (source("astro"), source("law"), source("lab", 2)) == (
+        Source.UNKNOWN,
+        Source.IDLE,
+        Source.IDLE,
+    )
+    cluster = by_qos(accounts=accounts, associations=associated("normal"))
+    said = set(reasons(planned(Request(gpus=8), cluster)).values())
+    assert "account physics allows 6 GPUs in all, 8 asked" in said
+
+
+def test_a_qos_overrides_what_an_association_limits():
+    """Slurm 22.05 ran two GPUs under a QOS of two for an account of one."""
+    associations = (
+        replace(associated("normal", "long")[0], limits=Limits(per_job=(("gres/gpu", 1),))),
+    )
+    qos = (Qos(name="normal"), Qos(name="long", limits=Limits(per_job=(("gres/gpu", 2),))))
+    cluster = by_qos(qos=qos, associations=associations, config=ClusterConfig())
+    (strategy,) = planned(Request(gpus=2), cluster).strategies
+    assert strategy.qos == "long"
+
+
+def test_limits_that_nobody_enforces():
+    """AccountingStorageEnforce decides whether limits, and grants of QOS, mean anything."""
+    cluster = limited(Limits(per_job=(("gres/gpu", 1),)), associations=associated("normal"))
+    loose = replace(cluster, config=ClusterConfig(enforces=frozenset({"associations"})))
+    assert planned(Request(gpus=2), cluster).strategies == ()
+    assert len(planned(Request(gpus=2), loose).strategies) == 1
+    other = Request(qos="high")
+    more = (*cluster.qos, Qos(name="high"))
+    assert planned(other, replace(cluster, qos=more)).strategies == ()
+    assert len(planned(other, replace(loose, qos=more)).strategies) == 1
+
+
+def test_an_exclusive_partition_counts_whole_nodes_against_limits():
+    """One GPU of it takes four, and all CPUs, as Slurm counts them."""
+    members = nodes("n", 2, gres=A40, cpus=32)
+    qos = (Qos(name="q", limits=Limits(per_job=(("gres/gpu", 2),))), Qos(name="normal"))
+    part = partition("gpu", members, exclusive=True, qos="q")
+    said = reasons(planned(Request(), snapshot((part, members), qos=qos)))
+    assert said == {"a40/gpu": "QOS q allows 2 GPUs per job, 4 asked"}
+
+
+def test_a_qos_that_needs_a_reservation_or_ignores_node_counts():
+    """Flags of the QOS that change what may run."""
+    members = nodes("n", 4, gres=A40)
+    narrow = partition("gpu", members, max_nodes=1)
+    flagged = (Qos(name="normal", flags=frozenset({"PartitionMaxNodes"})),)
+    wide = planned(Request(gpus=4), snapshot((narrow, members), qos=flagged))
+    assert sorted(ids(wide)) == ["a40/1x4/gpu", "a40/2x2/gpu"]
+    bound = (Qos(name="normal", flags=frozenset({"RequiresReservation"})),)
+    assert planned(Request(), snapshot((narrow, members), qos=bound)).strategies == ()
+
+
+def test_hidden_jobs_are_said():
+    """Nobody knows then who waits ahead."""
+    config = ClusterConfig(private_data=frozenset({"jobs"}))
+    cluster = one_partition(nodes("n", 1, gres=A40), config=config)
+    (note,) = planned(Request(), cluster).notes
+    assert note == "other people's jobs are hidden here (PrivateData): who waits ahead is not known"
+    theirs = QueuedJob(job_id="1", user="bob", partition="gpu", state=JobState.PENDING)
+    assert planned(Request(), replace(cluster, jobs=(theirs,))).notes == ()

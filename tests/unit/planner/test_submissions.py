@@ -9,10 +9,18 @@ from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
 from rv.models.plan import Estimate, Source
 from rv.models.request import Fanout, Request
-from rv.models.snapshot import Account, Association, Limits, Qos, QueuedJob, Reservation
+from rv.models.snapshot import (
+    Account,
+    Association,
+    Limits,
+    Qos,
+    QueuedJob,
+    Reservation,
+)
 from rv.planner import require_feasible
 from rv.planner.submissions import rank
 from tests.unit.planner.clusters import (
+    A40,
     NOON,
     campus,
     ids,
@@ -265,3 +273,34 @@ def test_what_covers_but_may_not_be_submitted_hides_nothing():
         jobs=(waiting,),
     )  # fmt: skip
     assert [job.strategy.id for job in planned(Request(), cluster).submissions] == ["t4/1x1/short"]
+
+
+def shared(first, second, **node):
+    """Return two partitions over the same nodes, which are busy unless told otherwise."""
+    members = nodes("n", 2, gres=A40, **{"states": ("ALLOCATED",), "used": 4, **node})
+    return snapshot(
+        (partition("first", members, **first), members),
+        (partition("second", members, **second), members),
+        qos=(Qos(name="normal"), Qos(name="small", limits=Limits(per_user=(("gres/gpu", 2),)))),
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "covered"),
+    [
+        ({}, {}, {"second": "a40/1x1/first"}),
+        ({}, {"priority_tier": 5}, {"first": "a40/1x1/second"}),
+        ({}, {"priority_job_factor": 5}, {"first": "a40/1x1/second"}),
+        ({"exclusive": True}, {}, {"first": "a40/1x1/second"}),
+        ({"qos": "small"}, {}, {"first": "a40/1x1/second"}),
+        ({"billing_weights": priced(1.0)}, {"billing_weights": priced(2.0)}, {"second": "a40/1x1/first"}),
+        ({"max_time": timedelta(hours=1)}, {}, {}),
+        ({"billing_weights": priced(1.0)}, {"priority_tier": 5, "billing_weights": priced(2.0)}, {}),
+        ({"qos": "small", "priority_tier": 5}, {}, {}),
+    ],
+)  # fmt: skip
+def test_partitions_over_the_same_nodes_are_one_way_unless_they_differ(first, second, covered):
+    """Even where no start is known: the queue served first, under no limit more, is no later."""
+    made = planned(Request(), shared(first, second))
+    assert {s.partition: s.covered_by for s in made.strategies if s.covered_by} == covered
+    assert sum(len(job.strategies) for job in made.submissions) == 2 - len(covered)
