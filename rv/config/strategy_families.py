@@ -21,7 +21,7 @@ from rv.config.documents import (
 )
 from rv.models.plan import Mode
 from rv.models.quantities import parse_duration, parse_memory_mib
-from rv.planner.families import Family, Serves
+from rv.planner.catalogue import Family, Serves
 
 _DEFAULTS: Final[Mapping[Serves, tuple[str, ...]]] = {
     Serves.SINGLE_NODE: ("cpus_per_gpu", "max_cpus"),

@@ -1,10 +1,14 @@
-"""The GPU models rv knows, and how words of a site are recognised as one of them."""
+"""What `strategies/*.yaml` declares: GPU models, how to recognise them, and strategy families."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
+
+from rv.models.plan import Mode
 
 TOLERANCE: Final = 0.93
 """nvidia-smi shows up to 7 % less than the card's name says: a 48 GB A40 reports 46068 MiB."""
@@ -75,11 +79,11 @@ class Catalogue:
         A broad model (a100) gives way to one that refines it (a100-80); a word that only refines
         (hbm80g) says nothing where another model is named (h100).
         """
-        found = {name for text in texts for name in _recognised(self, normal(text))}
-        narrow = found - {self.models[name].refines for name in found}
-        plain = {name for name in narrow if self.models[name].refines in {"", *found}}
-        left = plain or narrow
-        return self.models[left.pop()] if len(left) == 1 else None
+        named = {name for text in texts for name in _recognised(self, normal(text))}
+        narrowest = named - {self.models[name].refines for name in named}
+        confirmed = {name for name in narrowest if self.models[name].refines in {"", *named}}
+        models = confirmed or narrowest
+        return self.models[models.pop()] if len(models) == 1 else None
 
     def is_vague(self, text: str) -> bool:
         """Whether a GRES type names no model at all ("" and words such as `nvidia`)."""
@@ -114,3 +118,36 @@ def _patterns(catalogue: Catalogue) -> tuple[tuple[str, re.Pattern[str]], ...]:
         for name, model in catalogue.models.items()
         if model.words
     )
+
+
+class Serves(StrEnum):
+    """The kind of layout that a family turns into jobs; CHECKPOINT any kind, in segments."""
+
+    SINGLE_NODE = "single-node"
+    MULTI_NODE = "multi-node"
+    MIG = "mig"
+    CHECKPOINT = "checkpoint"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Family:
+    """One family. CPUs and memory are a node's; `memory_mib` caps what MIG asks for.
+
+    `buffer` is how long before a segment's end its command is told to save its work, `min_usable`
+    what a segment must leave to the command.
+
+    `cpus` is fixed where it is not 0; otherwise a node asks `cpus_per_gpu` a GPU up to `max_cpus`.
+    """
+
+    name: str
+    serves: Serves
+    template: str
+    mode: Mode = Mode.DIRECT
+    enabled: bool = True
+    cpus: int = 0
+    cpus_per_gpu: int = 4
+    max_cpus: int = 32
+    memory_mib: int | None = None
+    min_gpus_per_node: int = 1
+    buffer: timedelta = timedelta(seconds=120)
+    min_usable: timedelta = timedelta(seconds=60)

@@ -9,8 +9,8 @@ from rv.models.command import Launcher, Pins
 from rv.models.quantities import short_memory
 from rv.models.request import Layouts, NodeLimit, Request
 from rv.models.snapshot import Partition
+from rv.planner.catalogue import Family
 from rv.planner.eligibility import ASLEEP, count_reasons
-from rv.planner.families import Family
 from rv.planner.inventory import Pool, Slot
 from rv.planner.limits import Infeasible, amount
 

@@ -10,10 +10,9 @@ from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner.access import Charge, check_not_skipped
-from rv.planner.catalogue import Catalogue
+from rv.planner.catalogue import Catalogue, Family, Serves
 from rv.planner.cost import Tariff, unknown_prices
 from rv.planner.eligibility import failing_nodes, node_filter, parse_constraint
-from rv.planner.families import Family, Serves
 from rv.planner.inventory import Pool, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes

@@ -15,9 +15,8 @@ from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Node, Partition, QueuedJob, Snapshot
 from rv.planner.access import Access
-from rv.planner.catalogue import Catalogue
+from rv.planner.catalogue import Catalogue, Family
 from rv.planner.eligibility import node_filter
-from rv.planner.families import Family
 from rv.planner.inventory import Pool, gpu_pools
 from rv.planner.limits import Infeasible, LimitSource
 from rv.planner.planning import plan
