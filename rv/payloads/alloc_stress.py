@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _workers import crew, launches, smi, verdicts
-from _workers.slots import Slot, cpus, gpus, round_robin
-from _workers.worker import Order
+from _workers import launches, verdicts
+from _workers.slots import Slot, cpus, gpus, round_robin, telemetry, used_memory
+from _workers.workers import Order, run_workers
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
@@ -81,14 +81,14 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
             setattr(options, name, value)
     workers = options.workers or 2 * len(slots)
     _require_memory(session, slots, workers)
-    used = smi.used_memory() if not on_cpu else {}
+    used = used_memory() if not on_cpu else {}
     before = {slot.key: used[slot.key] for slot in slots if slot.key in used}  # others' are others'
     alone = _alone(session, slots) if options.scaling else None
     orders = _orders(session, slots, workers, options.duration)
     readings = Path(options.telemetry) if options.telemetry else None
     made += [readings] if readings else []
-    with smi.telemetry(readings):
-        found = crew.run(orders, min(START_WITHIN, session.left()))
+    with telemetry(readings):
+        found = run_workers(orders, min(START_WITHIN, session.left()))
     verdicts.workers(session, found)
     verdicts.isolation(session, found)
     verdicts.balance(session, slots, orders, found)
@@ -147,7 +147,7 @@ def _faults(session: Session, worker: int) -> tuple[str, ...]:
 def _alone(session: Session, slots: list[Slot]) -> float:
     """Give the rate of a single worker, operations a second."""
     seconds = min(SCALING_SECONDS, session.options.duration)
-    found = crew.run(_orders(session, slots, 1, seconds), START_WITHIN)[0]
+    found = run_workers(_orders(session, slots, 1, seconds), START_WITHIN)[0]
     return float(found.get("ops_per_second", 0.0))
 
 

@@ -17,16 +17,17 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any
 
-from _collectives import arrival, pairs
-from _collectives.measure import Field, Row, bare, measure
-from _collectives.operations import OPERATIONS, bandwidths
-from _collectives.patterns import EXACT
+from _collectives.measure import Field, Row, arrivals, bare, equal_work, measure, stragglers
+from _collectives.operations import EXACT, OPERATIONS, bandwidths
 from _collectives.sweep import (
+    Pair,
     as_details,
     busbw_samples,
     gated,
     most_bytes,
+    pairings,
     size_word,
+    slow_nodes,
     sweep,
 )
 from _harness.flags import positive, whole
@@ -166,7 +167,7 @@ def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> 
     """Name the ranks that come late after equal work."""
     kind = "cpu" if field.device == "cpu" else "cuda"
     size, repeats = (192, 4) if kind == "cpu" else (4096, 40)
-    work = arrival.equal_work(torch, field.device, size, repeats)
+    work = equal_work(torch, field.device, size, repeats)
     slow = session.faults.get("slow")
     factor = int(slow.number("factor", 5)) if slow else 1
 
@@ -174,9 +175,9 @@ def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> 
         for _ in range(factor):
             work()
 
-    found = arrival.arrivals(field, slowed)
+    found = arrivals(field, slowed)
     warn, fail = LATE[kind]
-    late = arrival.stragglers(found, warn)
+    late = stragglers(found, warn)
     verdict = {"status": "PASS"}
     if late:
         status = "FAIL" if late[0][1] >= fail else "WARN"
@@ -196,12 +197,12 @@ def _check_pairs(session: Session, field: Field, group: Group) -> None:
     members = _nodes(field, group)
     found = [
         pair
-        for met in pairs.rounds(len(members), session.options.pairwise)
+        for met in pairings(len(members), session.options.pairwise)
         for pair in _measure_round(session, field, members, met)
     ]
     for pair in found:
         session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
-    slow = pairs.slow_nodes(found, SLOW_NODE)
+    slow = slow_nodes(found, SLOW_NODE)
     verdict = {"status": "PASS"}
     if not found:
         reason = f"{len(members)} node: a pair needs two"
@@ -225,7 +226,7 @@ def _measure_round(
     field: Field,
     members: list[tuple[str, list[int]]],
     met: list[tuple[int, int]],
-) -> list[pairs.Pair]:
+) -> list[Pair]:
     """Let the pairs of a round work at the same time; every rank learns all results."""
     dist, mine, speed = field.dist, None, 0.0
     groups = [dist.new_group([*members[a][1], *members[b][1]]) for a, b in met]
@@ -240,7 +241,7 @@ def _measure_round(
     for group in groups:
         if group != dist.GroupMember.NON_GROUP_MEMBER:
             dist.destroy_process_group(group)
-    return [pairs.Pair(members[a][0], members[b][0], best[n]) for n, (a, b) in enumerate(met)]
+    return [Pair(members[a][0], members[b][0], best[n]) for n, (a, b) in enumerate(met)]
 
 
 def _pair_bytes(session: Session, field: Field) -> int:

@@ -23,7 +23,7 @@ from _harness.inject import OF_RANKS
 from _harness.main import Payload, Session, run
 from _harness.ranks import node_name
 from _harness.seeds import compute_aliases
-from _matmul import exact, peers, residual, speed
+from _matmul import exact, speed
 from _matmul.dtypes import KINDS, Kind, precision, why_not
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ def body(session: Session) -> None:
     if session.torch is None:
         check_python(session)
         return
-    readings: list[peers.Reading] = []
+    readings: list[speed.Reading] = []
     for kind in session.options.dtypes:
         with precision(session.torch, kind):
             readings += check_kind(session, kind, devices)
     compare(session, readings)
 
 
-def check_kind(session: Session, kind: Kind, devices: list[str]) -> list[peers.Reading]:
+def check_kind(session: Session, kind: Kind, devices: list[str]) -> list[speed.Reading]:
     """Test one type on all devices: right first, then fast."""
     able = [device for device in devices if can(session, kind, device)]
     if not able:
@@ -118,7 +118,7 @@ def prove(session: Session, kind: Kind, device: str, given: Any) -> None:
     name, spoil = f"matmul.{kind.name}.residual", session.faults.get("residual", dtype=kind.name)
     with session.attempt(name, device=device):
         seed = session.options.seed
-        found = residual.require_small(given, device, seed, spoil=spoil is not None)
+        found = exact.require_small(given, device, seed, spoil=spoil is not None)
         shape = "x".join(map(str, given.shape))
         session.report.add(name, "PASS", device=device, details={**found, "shape": shape})
 
@@ -157,25 +157,25 @@ def search(session: Session, kind: Kind, device: str) -> None:
         print(f"[COMPUTE] {device}: {best}\n", end="", flush=True)
 
 
-def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> peers.Reading:
+def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> speed.Reading:
     """Keep what is compared with the other devices."""
     described = {f"cuda:{each['index']}": each["name"] for each in session.report.devices}
     host, model = node_name(), described.get(device, "cpu")
     where = f"{device} of rank {session.ranks.rank} on {host}"
-    return peers.Reading(where, model, kind.name, digest, rate, session.ranks.rank, host)
+    return speed.Reading(where, model, kind.name, digest, rate, session.ranks.rank, host)
 
 
-def compare(session: Session, readings: list[peers.Reading]) -> None:
+def compare(session: Session, readings: list[speed.Reading]) -> None:
     """Compare with the other devices of this process, and with those of all ranks."""
     every = gathered(session, readings)
     if session.ranks.rank != 0 or len({each.where for each in every}) < 2:
         return
-    name, bad = "matmul.digest", peers.strange_digests(every)
+    name, bad = "matmul.digest", speed.strange_digests(every)
     for each in bad:
         reason = f"{each.where}: other bits in {each.kind} than its peers"
         about = {"host": each.host, "rank": each.rank}
         session.report.add(name, "FAIL", code="digest_mismatch", reason=reason, **about)
-    slow = peers.outliers(every)
+    slow = speed.outliers(every)
     for status, each, share in slow:
         reason = f"{each.where}: {each.kind} at {share:.0%} of its peers' median"
         about = {"host": each.host, "rank": each.rank}
@@ -185,12 +185,12 @@ def compare(session: Session, readings: list[peers.Reading]) -> None:
             session.report.add(test, "PASS", details={"devices": len(every)})
 
 
-def gathered(session: Session, readings: list[peers.Reading]) -> list[peers.Reading]:
+def gathered(session: Session, readings: list[speed.Reading]) -> list[speed.Reading]:
     """Collect every rank's readings, over gloo: this is no test of NCCL."""
     if session.ranks.alone:
         return readings
     with session.group("cpu", backend="gloo") as group:
-        parts: list[list[peers.Reading]] = [[] for _ in range(group.ranks.world)]
+        parts: list[list[speed.Reading]] = [[] for _ in range(group.ranks.world)]
         group.dist.all_gather_object(parts, readings)
         return [each for part in parts for each in part]
 

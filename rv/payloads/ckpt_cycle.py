@@ -25,9 +25,9 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _checkpoint import cases, segment, steps
-from _checkpoint.lab import Lab
+from _checkpoint import cases, segment
 from _checkpoint.reshard import resharded
+from _checkpoint.runner import SegmentRunner
 from _checkpoint.training import Training
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
@@ -37,7 +37,7 @@ from contract.verdicts import NotPassed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CASES: dict[str, Callable[[Lab], dict[str, Any]]] = {
+CASES: dict[str, Callable[[SegmentRunner], dict[str, Any]]] = {
     "straight": cases.straight,
     "resumed": cases.resumed,
     "usr1": functools.partial(cases.told_to_save, number=signal.SIGUSR1),
@@ -77,10 +77,12 @@ def _cases(session: Session) -> None:
         )  # fmt: skip
         context = _context(device)
         faults = frozenset(fault.name for fault in options.inject)
-        lab = Lab(torch, Path(root), context, basis, faults, min(PATIENCE, session.left()))
+        runner = SegmentRunner(
+            torch, Path(root), context, basis, faults, min(PATIENCE, session.left())
+        )
         for name in names:
             session.test = f"checkpoint.{name}"
-            _try(session, lab, name)
+            _try(session, runner, name)
 
 
 def _context(device: str) -> Any:
@@ -104,9 +106,9 @@ def _made(folder: str | None) -> str | None:
     return folder
 
 
-def _try(session: Session, lab: Lab, name: str) -> None:
+def _try(session: Session, runner: SegmentRunner, name: str) -> None:
     try:
-        details = CASES[name](lab)
+        details = CASES[name](runner)
     except NotPassed as outcome:
         session.fail(outcome)
         session.say("TRAIN", f"{name}: {outcome.status} {outcome.reason}")
@@ -170,7 +172,7 @@ def _check_chain(session: Session, plan: segment.Plan, ran: segment.Ran, dist: A
     for _ in range(plan.steps):
         straight.step()
     same = straight.digest() == ran.digest
-    covered = steps.coverage(steps.read(folder)) if session.ranks.rank == 0 else None
+    covered = segment.coverage(segment.read_steps(folder)) if session.ranks.rank == 0 else None
     if not same:
         reason = f"after {ran.segment} segments the weights are not those of a straight run"
         raise NotPassed("FAIL", "resume_mismatch", reason)

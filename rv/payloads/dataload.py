@@ -70,7 +70,7 @@ def check_cpus(session: Session) -> int:
 
 def check_pool(session: Session, count: int) -> None:
     """Let a pool of processes sum up squares."""
-    from _loading.samples import square
+    from _loading.loading import square
 
     with session.attempt("dataload.pool"):
         with multiprocessing.get_context("fork").Pool(min(4, count)) as pool:
@@ -85,7 +85,7 @@ def check_pool(session: Session, count: int) -> None:
 
 def check_shared_memory(session: Session) -> None:
     """Compare what workers put there at once with what is free: too little is a bus error."""
-    from _loading.samples import FEATURES
+    from _loading.loading import FEATURES
 
     options = session.options
     with session.attempt("dataload.shm"):
@@ -109,7 +109,7 @@ def workers_of(session: Session) -> list[int]:
 
 def data_of(session: Session) -> Any:
     """Make the samples, with the faults that were asked for."""
-    from _loading.samples import Samples, Trouble
+    from _loading.loading import Samples, Trouble
 
     options, faults = session.options, session.faults
     duplicate, deadly = faults.get("duplicate"), faults.get("worker-dies")
@@ -168,8 +168,7 @@ def add(session: Session, name: str, settings: str, seconds: float, samples: int
 
 def read_files(session: Session, workers: int) -> None:
     """Load files from the file system that is asked about: not cached, then cached."""
-    from _loading.loading import Settings, load
-    from _loading.samples import Files
+    from _loading.loading import Files, Settings, load
 
     with session.attempt("dataload.files"), some_files(Path(session.options.files)) as paths:
         for state in ("cold", "warm"):

@@ -17,10 +17,10 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _bandwidth import links, patterns, pcie
+from _bandwidth import links, patterns
 from _bandwidth.flags import add_flags, check_flags, sized
+from _bandwidth.links import together
 from _bandwidth.stream import Streamed, stream
-from _bandwidth.together import together
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
 from contract.schema import HIGHER, metric
@@ -199,20 +199,20 @@ def _pcie(session: Session, devices: list[str]) -> None:
     if devices == ["cpu"] and not fault:
         raise NotPassed("SKIP", "unsupported", "a CPU has no PCIe link to test")
     for device in devices:
-        link = pcie.Pcie(5, 5, 8, 16) if fault else _under_load(session, device)
+        link = links.Pcie(5, 5, 8, 16) if fault else _under_load(session, device)
         verdict = {"status": "PASS"}
         if link is None:
             reason = f"{device}: nvidia-smi does not tell its PCIe link"
             verdict = {"status": "SKIP", "code": "unsupported", "reason": reason}
-        elif pcie.complaint(link):
+        elif links.pcie_complaint(link):
             status = "FAIL" if link.width < link.width_max else "WARN"
-            reason = f"{device}: PCIe link under load is {pcie.complaint(link)}"
+            reason = f"{device}: PCIe link under load is {links.pcie_complaint(link)}"
             verdict = {"status": status, "code": "slow_link", "reason": reason}
         details = link._asdict() if link else {}
         _add(session, "membw.pcie", verdict, device, [], details)
 
 
-def _under_load(session: Session, device: str) -> pcie.Pcie | None:
+def _under_load(session: Session, device: str) -> links.Pcie | None:
     """Ask while a thread copies to the device."""
     torch = session.torch
     uuid = str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
@@ -227,7 +227,7 @@ def _under_load(session: Session, device: str) -> pcie.Pcie | None:
 
     loader = threading.Thread(target=load, daemon=True)
     loader.start()
-    link = pcie.read(uuid) if uuid else None
+    link = links.read_pcie(uuid) if uuid else None
     over.set()
     loader.join()
     return link

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _processes import child
+from _processes import programs
 from _run_all import Ended, blocked, chosen, judge, time_for
 from contract.catalogue import BUDGETS_S, PAYLOADS, PROFILES, RANKS, SMOKE
 
@@ -123,7 +123,9 @@ def _run(payload: PayloadSpec, options: argparse.Namespace, devices: int, second
     errors.write_text("")
     command = _command(payload, options, devices, seconds)
     try:
-        outcome = child.run(command, log=log, errors=errors, timeout=seconds + LAST_WORDS_S)
+        outcome = programs.run_limited(
+            command, log=log, errors=errors, timeout=seconds + LAST_WORDS_S
+        )
     except OSError as error:
         return Ended(name, "ERROR", "could_not_run", f"{name}: {error}")
     _spoil(name, options, result)

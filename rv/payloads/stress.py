@@ -16,9 +16,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from _burn import control, gpu_burn, plan, verdicts
+from _burn import background, gpu_burn, plan, verdicts
+from _burn.background import Live, state
 from _burn.build import find_gpu_burn
-from _burn.live import Live, state
 from _burn.supervisor import Supervisor, noted
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from _burn.ring import Job
+    from _burn.torch_burn import Job
     from _telemetry import Source
 
 DTYPES = ("bfloat16", "float16", "float32", "tf32", "float64")
@@ -53,7 +53,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--silence", type=positive, default=60.0, help="seconds: longer is hung")
     parser.add_argument("--fetch", action="store_true", help="clone gpu-burn to compile it")
     parser.add_argument("--endless", action="store_true", help="until stopped, without --duration")
-    control.add_flags(parser)
+    background.add_flags(parser)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
@@ -236,7 +236,7 @@ PAYLOAD = Payload(
 )
 
 if __name__ == "__main__":
-    code = control.controlled(sys.argv[1:])
+    code = background.controlled(sys.argv[1:])
     if code is not None:
         sys.exit(code)
     run(PAYLOAD)

@@ -44,13 +44,13 @@ def body(session: Session) -> None:
 
 def train(session: Session, group: Group) -> None:
     """Place, compare gradients, train, time."""
-    from _training import data, models
+    from _training import models
 
     options, ranks = session.options, group.ranks
     place(session, group)
     session.test = "ddp.train"
     make = models.mlp if options.model == "mlp" else models.decoder
-    draw = data.vectors if options.model == "mlp" else data.tokens
+    draw = models.vectors if options.model == "mlp" else models.tokens
     batches = draw(options.seed, max(1, options.batch_size // ranks.world) * ranks.world)
     compare_gradients(session, group, make(options.seed), batches(0))
     model = parallel(group, make(options.seed))
@@ -62,16 +62,16 @@ def train(session: Session, group: Group) -> None:
 
 def place(session: Session, group: Group) -> None:
     """Print and check the map of ranks, nodes and devices."""
-    from _training import layout
+    from _training import checks
 
     session.test = "ddp.layout"
-    places = layout.gather(group, pretend=session.faults.get("node-rank") is not None)
+    places = checks.gather_places(group, pretend=session.faults.get("node-rank") is not None)
     for each in places:
         gpu = f" {each['gpu']} {each['uuid']}" if each["gpu"] else ""
         where = f"node {each['node_rank']} {each['node']} {each['device']}{gpu}"
         session.say("DDP", f"rank {each['rank']}/{group.ranks.world} -> {where}")
     with session.attempt("ddp.layout", device=group.device):
-        layout.require_distinct(places)
+        checks.require_distinct(places)
         details = {"places": places}
         session.report.add("ddp.layout", "PASS", device=group.device, details=details)
 
@@ -88,19 +88,19 @@ def compare_gradients(session: Session, group: Group, model: Any, batch: Any) ->
     """Compare the gradients of the first step, averaged over the ranks, with one process's."""
     import copy
 
-    from _training import data, gradients, models
+    from _training import checks, models
 
     session.test = "ddp.gradients"
     alone = copy.deepcopy(model).to(group.device)
-    expected = gradients.of_whole_batch(alone, batch, group.device)
+    expected = checks.of_whole_batch(alone, batch, group.device)
     ddp = parallel(group, model)
-    x, y = data.part(batch, group.ranks.rank, group.ranks.world, group.device)
+    x, y = models.part(batch, group.ranks.rank, group.ranks.world, group.device)
     models.loss_of(ddp(x), y).backward()
     found = [parameter.grad for parameter in ddp.parameters()]
     if session.faults.get("gradient"):
         found[0] *= group.ranks.world + 1
     with session.attempt(session.test, device=group.device):
-        details = gradients.require_close(found, expected, group.ranks.rank)
+        details = checks.require_close(found, expected, group.ranks.rank)
         session.report.add(session.test, "PASS", device=group.device, details=details)
 
 
@@ -108,14 +108,14 @@ def steps(
     session: Session, group: Group, model: Any, batches: Any
 ) -> tuple[list[float], list[float]]:
     """Train; give every step's loss, averaged over the ranks, and this rank's seconds."""
-    from _training import data, replicas
+    from _training import checks, models
 
     torch, options = group.torch, session.options
     optimizer = optimizer_of(session, model)
     losses, seconds = [], []
     session.test = "ddp.replicas"
     for step in range(total(options)):
-        batch = data.part(batches(step), group.ranks.rank, group.ranks.world, group.device)
+        batch = models.part(batches(step), group.ranks.rank, group.ranks.world, group.device)
         start = time.perf_counter()
         losses.append(one(model, optimizer, batch))
         timing.synchronize(torch, group.device)
@@ -123,9 +123,9 @@ def steps(
         if session.faults.get("nan", step=step):
             losses[-1] *= float("nan")
         if session.faults.get("bitflip", step=step):
-            replicas.flip_bit(model)
+            checks.flip_bit(model)
         if step % options.check_every == 0 or step == total(options) - 1:
-            replicas.require_equal(model, group, step)
+            checks.require_equal(model, group, step)
     session.report.add("ddp.replicas", "PASS", device=group.device, details={"steps": len(losses)})
     mean = torch.stack(losses)
     group.dist.all_reduce(mean)
@@ -155,17 +155,16 @@ def judge(
     session: Session, group: Group, losses: list[float], seconds: list[float], model: Any
 ) -> None:
     """Report whether the loss fell, and how fast the steps were."""
-    from _training import losses as verdicts
-    from _training import pace
+    from _training import progress
 
     session.test = "ddp.train"
     options, device = session.options, group.device
     facts = {"world": group.ranks.world, "epochs": options.epochs, "steps": len(losses)}
     facts |= {"batch_size": options.batch_size, "model": options.model}
     with session.attempt("ddp.train", device=device, details={**facts, "losses": losses}):
-        found = verdicts.judge(losses)
+        found = progress.judge_losses(losses)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        metrics = pace.metrics_of(seconds, options.batch_size, parameters)
+        metrics = progress.metrics_of(seconds, options.batch_size, parameters)
         details = {**facts, **found, "losses": losses}
         session.report.add("ddp.train", "PASS", device=device, metrics=metrics, details=details)
         start, end = found["loss_start"], found["loss_end"]
@@ -175,17 +174,17 @@ def judge(
 
 def time_communication(session: Session, group: Group, model: Any, batch: Any) -> None:
     """Report what part of a step is waiting for the gradients of the other ranks."""
-    from _training import data, models, pace
+    from _training import models, progress
 
     if group.ranks.alone:
         return
     session.test = "ddp.communication"
-    x, y = data.part(batch, group.ranks.rank, group.ranks.world, group.device)
+    x, y = models.part(batch, group.ranks.rank, group.ranks.world, group.device)
 
     def step() -> None:
         models.loss_of(model(x), y).backward()
 
-    share = pace.exposed_share(model, step, group.device)
+    share = progress.exposed_share(model, step, group.device)
     session.report.add(session.test, "PASS", device=group.device, metrics=[share])
 
 

@@ -69,36 +69,36 @@ def blocks(model: Any) -> Any:
 
 def compare_gradients(session: Session, group: Group) -> None:
     """Compare the gradients of the first step, in fp32, with those of one whole model."""
-    from _training import data, gradients, models
+    from _training import checks, models
 
     session.test = "fsdp.gradients"
     seed, ranks = session.options.seed, group.ranks
-    batch = data.tokens(seed, 4 * ranks.world)(0)
-    expected = gradients.of_whole_batch(models.decoder(seed).to(group.device), batch, group.device)
+    batch = models.tokens(seed, 4 * ranks.world)(0)
+    expected = checks.of_whole_batch(models.decoder(seed).to(group.device), batch, group.device)
     model = shard(group, models.decoder(seed))
-    x, y = data.part(batch, ranks.rank, ranks.world, group.device)
+    x, y = models.part(batch, ranks.rank, ranks.world, group.device)
     models.loss_of(model(x), y).backward()
     found = [parameter.grad.full_tensor() for parameter in model.parameters()]
     if session.faults.get("gradient"):
         found[0] *= ranks.world + 1
     with session.attempt(session.test, device=group.device):
-        details = gradients.require_close(found, expected, ranks.rank)
+        details = checks.require_close(found, expected, ranks.rank)
         session.report.add(session.test, "PASS", device=group.device, details=details)
 
 
 def model_and_data(session: Session, group: Group) -> tuple[Any, Any]:
     """Make the sharded model to train, and its global batches."""
-    from _training import data, hub, models
+    from _training import models
 
     session.test = "fsdp.shard"
     options, torch = session.options, group.torch
     rows = max(1, options.batch_size // group.ranks.world) * group.ranks.world
     dtype = torch.bfloat16 if group.device.startswith("cuda") else None
     if options.hf_model:
-        model, draw = hub.model(options.hf_model), hub.batches(options.hf_model, rows)
+        model, draw = models.hub_model(options.hf_model), models.hub_batches(options.hf_model, rows)
     else:
         model = models.decoder(options.seed, options.width, options.layers)
-        draw = data.tokens(options.seed, rows)
+        draw = models.tokens(options.seed, rows)
     whole_model = session.faults.get("unsharded") is not None
     return (model.to(group.device) if whole_model else shard(group, model, dtype)), draw
 
@@ -120,8 +120,7 @@ def require_sharded(session: Session, group: Group, model: Any) -> None:
 
 def train(session: Session, group: Group, model: Any, draw: Any) -> None:
     """Train; the loss must fall."""
-    from _training import data, models, pace
-    from _training import losses as verdicts
+    from _training import models, progress
 
     session.test = "fsdp.train"
     options, torch, ranks, device = session.options, group.torch, group.ranks, group.device
@@ -129,7 +128,7 @@ def train(session: Session, group: Group, model: Any, draw: Any) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
     losses, seconds = [], []
     for step in range(options.steps):
-        x, y = data.part(draw(step), ranks.rank, ranks.world, device)
+        x, y = models.part(draw(step), ranks.rank, ranks.world, device)
         start = time.perf_counter()
         optimizer.zero_grad()
         loss = models.loss_of(model(x), y)
@@ -143,9 +142,9 @@ def train(session: Session, group: Group, model: Any, draw: Any) -> None:
     values = (mean / ranks.world).tolist()
     facts = {"world": ranks.world, "steps": options.steps, "losses": values, **memory(group)}
     with session.attempt("fsdp.train", device=device, details=facts):
-        found = verdicts.judge(values)
+        found = progress.judge_losses(values)
         parameters = sum(parameter.numel() for parameter in model.parameters())
-        metrics = pace.metrics_of(seconds, options.batch_size, parameters)
+        metrics = progress.metrics_of(seconds, options.batch_size, parameters)
         details = {**facts, **found}
         session.report.add("fsdp.train", "PASS", device=device, metrics=metrics, details=details)
         fell = f"loss {found['loss_start']:.4f} -> {found['loss_end']:.4f} improved=True"
@@ -161,17 +160,17 @@ def memory(group: Group) -> dict[str, int]:
 
 def save_and_load(session: Session, group: Group, model: Any) -> None:
     """Save a distributed checkpoint, lose the parameters, load it: every bit must be back."""
-    from _training import replicas, shards
+    from _training import checks, shards
 
     session.test = "fsdp.checkpoint"
     folder = Path(session.options.checkpoint_dir) / "train_fsdp.dcp"
-    before = [int(replicas.fingerprint(shards.local(model))), parameters_norm(model)]
+    before = [int(checks.fingerprint(shards.local(model))), parameters_norm(model)]
     size, seconds = shards.save(model, folder, group)
     shards.forget(model)
     shards.load(model, folder)
     if session.faults.get("corrupt-checkpoint"):
-        replicas.flip_bit_of(shards.local(model)[0])
-    after = [int(replicas.fingerprint(shards.local(model))), parameters_norm(model)]
+        checks.flip_bit_of(shards.local(model)[0])
+    after = [int(checks.fingerprint(shards.local(model))), parameters_norm(model)]
     details = {"path": str(folder), "bytes": size, "save_s": seconds}
     with session.attempt(session.test, device=group.device, details=details):
         if before != after:

@@ -11,8 +11,8 @@ import alloc_stress
 import pytest
 from _harness import flags
 
-from rv.payloads._workers import launches, slots, smi
-from rv.payloads._workers.worker import MATRICES, MIB, side
+from rv.payloads._workers import launches, slots
+from rv.payloads._workers.workers import MATRICES, MIB, side
 from tests.payloads.starting import Done, Launcher
 
 CPU = ("--device", "cpu")
@@ -273,11 +273,11 @@ def test_nvidia_smi_writes_readings_beside_a_run(
     smi_program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     readings = tmp_path / "gpu.csv"
-    with smi.telemetry(readings):
+    with slots.telemetry(readings):
         deadline = time.monotonic() + 60
         while "utilization.gpu,memory.used" not in readings.read_text():
             assert time.monotonic() < deadline
             time.sleep(0.01)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with smi.telemetry(tmp_path / "none.csv"):
-        assert smi.used_memory() == {}
+    with slots.telemetry(tmp_path / "none.csv"):
+        assert slots.used_memory() == {}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.payloads._collectives import arrival, measure, operations, pairs, patterns, sweep
+from rv.payloads._collectives import measure, operations, sweep
 from tests.payloads.starting import Launcher, torchrun
 
 CPU = ("--device", "cpu")
@@ -122,12 +122,12 @@ def test_no_gpu_and_none_asked_for_is_a_skip(launch: Launcher, tmp_path: Path) -
     assert (tmp_path / "ddp_tests_skipped.json").exists()
 
 
-@pytest.mark.parametrize("dtype", sorted(patterns.EXACT))
+@pytest.mark.parametrize("dtype", sorted(operations.EXACT))
 @pytest.mark.parametrize("world", [1, 2, 4, 8, 64])
 def test_sums_stay_exact(dtype: str, world: int) -> None:
     """No sum of all ranks reaches where a type begins to leave integers out."""
-    modulus = patterns.modulus(world, dtype)
-    assert world * (modulus - 1) <= patterns.EXACT[dtype]
+    modulus = operations.modulus(world, dtype)
+    assert world * (modulus - 1) <= operations.EXACT[dtype]
     assert all(modulus % divisor for divisor in range(2, math.isqrt(modulus) + 1))
 
 
@@ -144,7 +144,7 @@ def test_the_factors_of_bus_bandwidth() -> None:
 @pytest.mark.parametrize("nodes", range(2, 10))
 def test_all_nodes_meet_once_and_none_twice_at_a_time(nodes: int) -> None:
     """A tournament."""
-    met = pairs.rounds(nodes, "all")
+    met = sweep.pairings(nodes, "all")
     assert sorted(itertools.chain(*met)) == list(itertools.combinations(range(nodes), 2))
     for one in met:
         seats = list(itertools.chain(*one))
@@ -154,7 +154,7 @@ def test_all_nodes_meet_once_and_none_twice_at_a_time(nodes: int) -> None:
 @pytest.mark.parametrize("nodes", range(2, 10))
 def test_a_quick_round_has_every_node(nodes: int) -> None:
     """The odd one meets the first."""
-    met = pairs.rounds(nodes, "quick")
+    met = sweep.pairings(nodes, "quick")
     assert {seat for one in met for pair in one for seat in pair} == set(range(nodes))
     assert len(met) == 1 + nodes % 2
 
@@ -162,16 +162,16 @@ def test_a_quick_round_has_every_node(nodes: int) -> None:
 def test_a_slow_node_is_slow_with_all() -> None:
     """Its partners are fast with each other."""
     speed = {("a", "b"): 10.0, ("a", "c"): 4.0, ("b", "c"): 4.1, ("a", "d"): 10.1, ("b", "d"): 9.9}
-    found = [pairs.Pair(one, other, rate) for (one, other), rate in speed.items()]
-    assert pairs.slow_nodes([*found, pairs.Pair("c", "d", 4.0)], 0.9) == ["c"]
-    assert pairs.slow_nodes(found[:1], 0.9) == []
+    found = [sweep.Pair(one, other, rate) for (one, other), rate in speed.items()]
+    assert sweep.slow_nodes([*found, sweep.Pair("c", "d", 4.0)], 0.9) == ["c"]
+    assert sweep.slow_nodes(found[:1], 0.9) == []
 
 
 def test_one_late_rank_is_named_and_noise_is_not() -> None:
     """Against the median of the others."""
     work = [1.0, 1.02, 1.3, 0.99]
-    found = [arrival.Arrival(rank, seconds, 0.0) for rank, seconds in enumerate(work)]
-    assert [one.rank for one, _ in arrival.stragglers(found, 1.05)] == [2]
+    found = [measure.Arrival(rank, seconds, 0.0) for rank, seconds in enumerate(work)]
+    assert [one.rank for one, _ in measure.stragglers(found, 1.05)] == [2]
 
 
 def test_sizes_climb_to_the_largest() -> None:
@@ -185,11 +185,11 @@ def test_sizes_climb_to_the_largest() -> None:
 def test_one_wrong_element_is_found_wherever_it_is() -> None:
     """In every place of a buffer, and NaN too."""
     torch = pytest.importorskip("torch")
-    pattern = patterns.Pattern(torch, 3, "float32", "cpu")
+    pattern = operations.Pattern(torch, 3, "float32", "cpu")
     buffer = torch.empty(2500)
-    pieces = [patterns.Piece(0, 0, 1000), patterns.Piece(patterns.SUM, 7, 1500)]
+    pieces = [operations.Piece(0, 0, 1000), operations.Piece(operations.SUM, 7, 1500)]
     buffer[:1000] = pattern.table(0, 0, 1000)[:1000]
-    buffer[1000:] = pattern.table(patterns.SUM, 7, 1500)[:1500]
+    buffer[1000:] = pattern.table(operations.SUM, 7, 1500)[:1500]
     assert pattern.wrong(buffer, pieces) == (0, -1)
     for place in (0, 999, 1000, 2499):
         spoilt = buffer.clone()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.payloads._checkpoint import steps
+from rv.payloads._checkpoint import segment
 from tests.payloads.starting import PATIENCE, Launcher, Running
 
 CASES = ("straight", "resumed", "usr1", "term", "killed", "truncated", "writers", "full", "reshard")
@@ -67,7 +67,7 @@ def test_a_forgotten_part_or_step_is_noticed(
 def wait_for_a_step(run: Running, folder: Path) -> None:
     """Wait until a segment has done a step, or is over."""
     deadline = time.monotonic() + PATIENCE
-    while not steps.read(folder) and not run.over:
+    while not segment.read_steps(folder) and not run.over:
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -96,7 +96,7 @@ def test_a_segment_saves_when_told_and_the_next_goes_on(
     assert (kept / ".rv-next").read_text() == "done"
     chain = done.test("checkpoint.chain")["details"]
     assert (chain["segments"], chain["lost_steps"]) == (2, 0)
-    assert steps.coverage(steps.read(kept)) == steps.Coverage(40, 0, "")
+    assert segment.coverage(segment.read_steps(kept)) == segment.Coverage(40, 0, "")
 
 
 def test_two_ranks_stop_at_the_same_step(launch: Launcher, tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_two_ranks_stop_at_the_same_step(launch: Launcher, tmp_path: Path) -> No
 
     done = launch("ckpt_cycle", tmp_path, *words, world=2)
     assert done.codes == [0, 0], done.out
-    assert steps.coverage(steps.read(kept)) == steps.Coverage(30, 0, "")
+    assert segment.coverage(segment.read_steps(kept)) == segment.Coverage(30, 0, "")
 
 
 def test_a_segment_from_other_weights_is_noticed_at_the_end(
@@ -146,9 +146,9 @@ def test_a_folder_that_cannot_be_written_is_an_error(launch: Launcher, tmp_path:
     assert run.coded == {"checkpoint.segment": "could_not_run"}
 
 
-def log(*lines: tuple[int, int, str]) -> list[steps.Step]:
+def log(*lines: tuple[int, int, str]) -> list[segment.Step]:
     """A log of steps."""
-    return [steps.Step(*line) for line in lines]
+    return [segment.Step(*line) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_what_a_log_of_steps_says(
     lines: list[tuple[int, int, str]], last: int, lost: int, wrong: str
 ) -> None:
     """Done once, done again after a crash, skipped, repeated."""
-    assert steps.coverage(log(*lines)) == steps.Coverage(last, lost, wrong)
+    assert segment.coverage(log(*lines)) == segment.Coverage(last, lost, wrong)
 
 
 def test_half_a_line_is_one_that_was_being_written(tmp_path: Path) -> None:
     """A process killed in the middle of it."""
-    (tmp_path / steps.NAME).write_text("1 1 aa\n1 2 bb\n1 3")
-    assert [step.step for step in steps.read(tmp_path)] == [1, 2]
+    (tmp_path / segment.STEPS_LOG).write_text("1 1 aa\n1 2 bb\n1 3")
+    assert [step.step for step in segment.read_steps(tmp_path)] == [1, 2]

@@ -15,8 +15,8 @@ from _harness.devices import VECTOR_MATH, load_torch, same_model
 from _harness.merge import merged
 from _harness.report import Report
 from _loading import cpus
-from _matmul import peers
-from _training import losses
+from _matmul.speed import Reading, outliers, strange_digests
+from _training import progress
 from contract import codes, schema, stats, verdicts
 from contract.schema import summary_of
 
@@ -293,11 +293,11 @@ def test_the_seeds_files_have_the_seeds_keys() -> None:
     assert failed["failures"] == ["mine.test: FAIL"]
 
 
-def readings(*speeds: float, digests: str = "") -> list[peers.Reading]:
+def readings(*speeds: float, digests: str = "") -> list[Reading]:
     """One reading a GPU of one model."""
     letters = digests or "a" * len(speeds)
     return [
-        peers.Reading(f"cuda:{at}", "H200", "bf16", letters[at], speed, at, "n")
+        Reading(f"cuda:{at}", "H200", "bf16", letters[at], speed, at, "n")
         for at, speed in enumerate(speeds)
     ]
 
@@ -314,7 +314,7 @@ def readings(*speeds: float, digests: str = "") -> list[peers.Reading]:
 )
 def test_slow_gpus_stand_out_among_their_peers(speeds: list[float], found: dict[int, str]) -> None:
     """95 and 90 % of the median from three on; from six on, far out is a failure already."""
-    out = peers.outliers(readings(*speeds))
+    out = outliers(readings(*speeds))
     assert {each.rank: status for status, each, _ in out} == found
 
 
@@ -322,15 +322,15 @@ def test_slow_gpus_stand_out_among_their_peers(speeds: list[float], found: dict[
 def test_other_bits_are_the_minoritys_fault(digests: str, strange: list[int]) -> None:
     """With two, nobody can say whose."""
     made = readings(*[1.0] * len(digests), digests=digests)
-    assert [each.rank for each in peers.strange_digests(made)] == strange
+    assert [each.rank for each in strange_digests(made)] == strange
 
 
 def test_a_loss_must_fall_within_one_epoch() -> None:
     """The seeds compared an epoch with itself, and could never pass one."""
-    assert losses.judge([3.0, 2.5, 2.0, 1.5, 1.0])["improved"]
+    assert progress.judge_losses([3.0, 2.5, 2.0, 1.5, 1.0])["improved"]
     for bad, code in (([1.0, 1.0, 0.9], "loss_not_falling"), ([1.0, float("inf")], "nan_loss")):
         with pytest.raises(verdicts.NotPassed) as caught:
-            losses.judge(bad)
+            progress.judge_losses(bad)
         assert caught.value.code == code
 
 

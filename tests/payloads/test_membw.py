@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.payloads._bandwidth import links, patterns, pcie, words
+from rv.payloads._bandwidth import links, patterns
 from tests.payloads.starting import Launcher
 
 CPU = ("--device", "cpu", "--quick")
@@ -82,7 +82,9 @@ def test_blocks_are_one_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     memory.write(patterns.addresses(torch, "cpu"))
     assert torch.equal(torch.cat([block for _, block in memory.blocks]), torch.arange(5000))
     memory.flip(2050, 1)
-    assert memory.compare(patterns.addresses(torch, "cpu")) == words.Mismatch(1, 2050, 2048, 2050)
+    assert memory.compare(patterns.addresses(torch, "cpu")) == patterns.Mismatch(
+        1, 2050, 2048, 2050
+    )
 
 
 def test_walking_bits_visit_every_bit_of_a_word() -> None:
@@ -178,8 +180,8 @@ def test_wrong_words_are_refused(launch: Launcher, tmp_path: Path, words_: tuple
 
 def test_a_link_that_is_not_whole_is_told() -> None:
     """Width and generation."""
-    assert pcie.complaint(pcie.Pcie(5, 5, 16, 16)) == ""
-    assert pcie.complaint(pcie.Pcie(4, 5, 8, 16)) == "x8 of x16 lanes, generation 4 of 5"
+    assert links.pcie_complaint(links.Pcie(5, 5, 16, 16)) == ""
+    assert links.pcie_complaint(links.Pcie(4, 5, 8, 16)) == "x8 of x16 lanes, generation 4 of 5"
 
 
 def test_the_link_is_read_from_nvidia_smi(
@@ -192,5 +194,5 @@ def test_the_link_is_read_from_nvidia_smi(
     )
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=":")
-    assert pcie.read("1") == pcie.Pcie(4, 5, 16, 16)
-    assert pcie.read("MIG-7") is None
+    assert links.read_pcie("1") == links.Pcie(4, 5, 16, 16)
+    assert links.read_pcie("MIG-7") is None

@@ -9,8 +9,8 @@ import pytest
 from _run_all import Ended, blocked, chosen, judge, time_for
 from contract.catalogue import PAYLOADS, PayloadSpec, Step
 
-from rv.payloads._processes import identity, tree
-from rv.payloads._processes.child import Outcome
+from rv.payloads._processes import processes
+from rv.payloads._processes.programs import Outcome
 from tests.payloads.burning import by_name, codes, run, start
 from tests.payloads.starting import Launcher
 from tests.payloads.test_stress import beating, wait_for
@@ -170,12 +170,12 @@ def test_a_signal_ends_all_of_it_and_leaves_a_summary(tmp_path: Path) -> None:
     words = ("--only", "stress", "--profile", "accept", "--device", "cpu", "--report-dir", tmp_path)
     with start("run_all", *words) as process:
         wait_for(lambda: beating(tmp_path), process)
-        below = tree.below(process.pid)
+        below = processes.below(process.pid)
         process.send_signal(signal.SIGTERM)
         text, _ = process.communicate(timeout=120)
 
     assert len(below) > 1
-    wait_for(lambda: not any(identity.alive(child) for child in below))
+    wait_for(lambda: not any(processes.is_alive(child) for child in below))
     assert process.returncode in (130, 143), text
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert "interrupted" in codes(summary, "ERROR")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rv.payloads._burn import build, output, toolkit
-from rv.payloads._processes import child, identity, pidfile, tree
+from rv.payloads._processes import processes, programs
 from tests.payloads.burning import by_name, codes, run, start
 
 FOUR = (
@@ -277,7 +277,7 @@ def test_a_signal_ends_it_with_its_summary(tmp_path: Path) -> None:
     )
     with start("stress", *words) as process:
         wait_for(lambda: beating(tmp_path), process)
-        workers = tree.below(process.pid)
+        workers = processes.below(process.pid)
         process.send_signal(signal.SIGTERM)
         text, _ = process.communicate(timeout=120)
 
@@ -287,18 +287,18 @@ def test_a_signal_ends_it_with_its_summary(tmp_path: Path) -> None:
     assert by_name(result, "stress.torch")["details"]["products"] > 0
     assert codes(result, "ERROR") == {"interrupted"}
     assert workers
-    wait_for(lambda: not any(identity.alive(worker) for worker in workers))
+    wait_for(lambda: not any(processes.is_alive(worker) for worker in workers))
 
 
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     with start("stress", "--duration", 600, "--device", "cpu", "--report-dir", tmp_path) as process:
         wait_for(lambda: beating(tmp_path), process)
-        workers = tree.below(process.pid)
+        workers = processes.below(process.pid)
         process.kill()
         process.communicate(timeout=120)
 
     assert workers
-    wait_for(lambda: not any(identity.alive(worker) for worker in workers))
+    wait_for(lambda: not any(processes.is_alive(worker) for worker in workers))
 
 
 def test_a_detached_burn_is_seen_and_stopped(tmp_path: Path) -> None:
@@ -306,18 +306,18 @@ def test_a_detached_burn_is_seen_and_stopped(tmp_path: Path) -> None:
     with start("stress", "--detach", *folder) as process:
         text, _ = process.communicate(timeout=120)
     assert (process.returncode, "PID" in text) == (0, True), text
-    known = pidfile.read(tmp_path / "stress.pid")
+    known = programs.read_pid_file(tmp_path / "stress.pid")
     assert known is not None
     wait_for(lambda: beating(tmp_path))
     with start("stress", "--status", *folder) as status:
         seen, _ = status.communicate(timeout=120)
-    workers = tree.below(known.pid)
+    workers = processes.below(known.pid)
     with start("stress", "--stop", *folder) as stop:
         stopped, _ = stop.communicate(timeout=120)
 
     assert (status.returncode, f"running as process {known.pid}" in seen) == (0, True), seen
     assert (stop.returncode, "stopped" in stopped) == (0, True), stopped
-    wait_for(lambda: not any(identity.alive(process) for process in [known, *workers]))
+    wait_for(lambda: not any(processes.is_alive(process) for process in [known, *workers]))
     result = json.loads((tmp_path / "stress_result.json").read_text())
     assert result["summary"]["status"] == "PASS"  # stopped is how an endless burn ends
 
@@ -421,19 +421,19 @@ def test_stop_never_touches_a_process_that_got_the_number_later(
     tmp_path: Path, sleeper: "subprocess.Popen[bytes]"
 ) -> None:
     """The pid file's number is alive, but it is not the process that was started."""
-    known = identity.of(sleeper.pid)
+    known = processes.identify(sleeper.pid)
     assert known is not None
     note = {"pid": known.pid, "start": known.start - 1, "boot": known.boot}
     (tmp_path / "stress.pid").write_text(json.dumps(note))
 
-    with pytest.raises(pidfile.NotStopped, match="another's"):
-        pidfile.stop(tmp_path / "stress.pid")
+    with pytest.raises(programs.NotStopped, match="another's"):
+        programs.stop(tmp_path / "stress.pid")
 
     assert sleeper.poll() is None
     note |= {"start": known.start, "boot": "another boot"}
     (tmp_path / "stress.pid").write_text(json.dumps(note))
-    with pytest.raises(pidfile.NotStopped, match="another's"):
-        pidfile.stop(tmp_path / "stress.pid")
+    with pytest.raises(programs.NotStopped, match="another's"):
+        programs.stop(tmp_path / "stress.pid")
     assert sleeper.poll() is None
     sleeper.kill()
     sleeper.wait()
@@ -443,8 +443,8 @@ def test_stop_never_touches_a_process_that_got_the_number_later(
 def test_a_pid_file_that_is_none_stops_nothing(text: str, tmp_path: Path) -> None:
     (tmp_path / "stress.pid").write_text(text)
 
-    with pytest.raises(pidfile.NotStopped, match="names no process"):
-        pidfile.stop(tmp_path / "stress.pid")
+    with pytest.raises(programs.NotStopped, match="names no process"):
+        programs.stop(tmp_path / "stress.pid")
 
 
 def test_a_program_is_ended_with_all_it_started(tmp_path: Path) -> None:
@@ -454,11 +454,11 @@ def test_a_program_is_ended_with_all_it_started(tmp_path: Path) -> None:
     )
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-        "from _processes import child, tree; import os\n"
-        "out = child.run([sys.executable, '-c', sys.argv[3]], log=Path(sys.argv[2]), timeout=60)\n"
-        "print(out.returncode, len(tree.below(os.getpid())))"
+        "from _processes import processes, programs; import os\n"
+        "out = programs.run_limited([sys.executable, '-c', sys.argv[3]], log=Path(sys.argv[2]), timeout=60)\n"
+        "print(out.returncode, len(processes.below(os.getpid())))"
     )
-    payloads = Path(child.__file__).parents[1]
+    payloads = Path(programs.__file__).parents[1]
     done = subprocess.run(
         [sys.executable, "-c", code, str(payloads), str(tmp_path / "log"), script],
         capture_output=True,

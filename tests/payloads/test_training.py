@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.payloads._training.hub import TEXT
+from rv.payloads._training.models import HUB_TEXT
 from tests.payloads.starting import Launcher, python, torchrun
 
 
@@ -79,7 +79,7 @@ def tiny_model(kind: str, folder: Path) -> None:
 
     words = Tokenizer(models.WordLevel(unk_token="?"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    words.train_from_iterator([TEXT], trainers.WordLevelTrainer(special_tokens=["?"]))
+    words.train_from_iterator([HUB_TEXT], trainers.WordLevelTrainer(special_tokens=["?"]))
     transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
     sizes = {"vocab_size": words.get_vocab_size(), "bos_token_id": 0, "eos_token_id": 0}
     layers = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}

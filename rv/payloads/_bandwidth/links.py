@@ -1,20 +1,26 @@
 """Links to the host and between GPUs: how fast they copy, and that what arrives is what was sent.
 
-`time_each(work, rounds=…)` gives the seconds of each round on the device.
+`time_each(work, rounds=…)` gives the seconds of each round on the device. `together` does the same
+on several devices at once; `read_pcie` asks nvidia-smi for the link that a working GPU has.
 """
 
 from __future__ import annotations
 
 import contextlib
 import statistics
+import subprocess
+import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Spoil = Callable[[Any], None]
     Timed = Callable[..., list[float]]
+    from collections.abc import Callable, Sequence
+
 
 ROUNDS = 10
 SETTLING = 2.0
@@ -202,3 +208,63 @@ def _arrived_wrong(torch: Any, source: str, target: str, nbytes: int, spoil: Spo
     if spoil is not None:
         spoil(arrived)
     return int((arrived.cpu() != sent).sum().item())
+
+
+PCIE_FIELDS = (
+    "pcie.link.gen.current",
+    "pcie.link.gen.max",
+    "pcie.link.width.current",
+    "pcie.link.width.max",
+)
+
+
+class Pcie(NamedTuple):
+    """Generation and width, now and at most."""
+
+    gen: int
+    gen_max: int
+    width: int
+    width_max: int
+
+
+def read_pcie(uuid: str, timeout: float = 10.0) -> Pcie | None:
+    """Ask nvidia-smi about one GPU; None where it is absent, slow, or does not say (MIG)."""
+    name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    words = ["nvidia-smi", f"--query-gpu={','.join(PCIE_FIELDS)}", "--format=csv,noheader,nounits"]
+    try:
+        asked = subprocess.run(
+            [*words, f"--id={name}"], capture_output=True, text=True, timeout=timeout, check=True
+        )
+        return Pcie(*(int(word) for word in asked.stdout.strip().split(",")))
+    except (OSError, subprocess.SubprocessError, ValueError, TypeError):
+        return None
+
+
+def pcie_complaint(link: Pcie) -> str:
+    """Say what is less than it can be; "" where nothing is."""
+    found = []
+    if link.width < link.width_max:
+        found.append(f"x{link.width} of x{link.width_max} lanes")
+    if link.gen < link.gen_max:
+        found.append(f"generation {link.gen} of {link.gen_max}")
+    return ", ".join(found)
+
+
+Found = TypeVar("Found")
+
+
+def together(devices: Sequence[str], work: Callable[[str], Found]) -> list[Found]:
+    """Run `work(device)` on all devices at the same time; give what each found, in order.
+
+    Raises what the first that failed raised, when all are done.
+    """
+    if len(devices) == 1:
+        return [work(devices[0])]
+    gate = threading.Barrier(len(devices))
+
+    def after_all(device: str) -> Found:
+        gate.wait()
+        return work(device)
+
+    with ThreadPoolExecutor(len(devices)) as pool:
+        return list(pool.map(after_all, devices))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .words import Repeated, fill, mismatches
+from .patterns import Repeated, fill, mismatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable

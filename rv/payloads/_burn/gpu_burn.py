@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from _processes import child
+from _processes import programs
 
 from .output import Burn, Gpu, judge, parse
 
@@ -47,7 +47,7 @@ def burn(
     """
     amount = f"{memory:.0%}" if memory <= 1 else str(max(1, round(memory / 2**20)))
     command = [str(program), "-m", amount, str(max(1, round(seconds)))]
-    ended = child.run(
+    ended = programs.run_limited(
         command, log=log, timeout=seconds + ENDING, cwd=program.parent, watch=watch
     )  # its kernel is read from the working directory
     return parse(log.read_text(errors="replace")), ended.timed_out

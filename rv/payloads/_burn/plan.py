@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.verdicts import NotPassed
 
-from .ring import Job
+from .torch_burn import Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
-from .worker import work
+from .torch_burn import work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from multiprocessing.connection import Connection
 
-    from .ring import Job
+    from .torch_burn import Job
 
 TICK = 0.25  # seconds
 STARTING = 180.0  # seconds: a cold file system reads torch slowly

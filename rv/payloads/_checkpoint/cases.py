@@ -1,24 +1,26 @@
-"""Ways to interrupt a training, and what must hold after each: every case a function of a Lab.
+"""Ways to interrupt a training, and what must hold after each: one function a case.
 
 A case gives details for the result, and raises NotPassed for what does not hold.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import resource
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from contract.verdicts import NotPassed
 
-from . import steps, store
-from .disk import small_disk
-from .lab import fault_names
+from . import segment, store
+from .runner import fault_names
 from .segment import AGAIN, Plan, history
 
 if TYPE_CHECKING:
-    from .lab import Lab
+    from .runner import SegmentRunner
+
 
 STEPS, EVERY = 24, 4
 BEFORE, HOLD = 3, 30.0
@@ -27,29 +29,29 @@ BEFORE, HOLD = 3, 30.0
 SAVES = 12
 
 
-def straight(lab: Lab) -> dict[str, Any]:
+def straight(runner: SegmentRunner) -> dict[str, Any]:
     """Train without an interruption: what all others must come to."""
-    plan = lab.plan("straight", faults=fault_names(lab, "repeat-step"))
-    lab.require_exit(plan, lab.finished(plan), 0, "resume_mismatch")
-    log = steps.read(Path(plan.folder))
-    lab.straight = {line.step: line.digest for line in log}
-    lab.require_same(plan)
+    plan = runner.plan("straight", faults=fault_names(runner, "repeat-step"))
+    runner.require_exit(plan, runner.finished(plan), 0, "resume_mismatch")
+    log = segment.read_steps(Path(plan.folder))
+    runner.straight = {line.step: line.digest for line in log}
+    runner.require_same(plan)
     return {"digest": history(Path(plan.folder))[-1]["digest"], "steps": plan.steps}
 
 
-def resumed(lab: Lab) -> dict[str, Any]:
+def resumed(runner: SegmentRunner) -> dict[str, Any]:
     """Stop half-way, go on in a new process: the same bits after every step."""
-    half = lab.basis.steps // 2
-    plan = lab.plan("resumed", stop_at=half)
-    lab.require_exit(plan, lab.finished(plan), AGAIN, "resume_mismatch")
-    faults = fault_names(lab, "forget-random", "forget-optimizer")
-    return _gone_on(lab, lab.plan("resumed", faults=faults), lost=0) | _figures(plan)
+    half = runner.basis.steps // 2
+    plan = runner.plan("resumed", stop_at=half)
+    runner.require_exit(plan, runner.finished(plan), AGAIN, "resume_mismatch")
+    faults = fault_names(runner, "forget-random", "forget-optimizer")
+    return _gone_on(runner, runner.plan("resumed", faults=faults), lost=0) | _figures(plan)
 
 
-def _gone_on(lab: Lab, plan: Plan, lost: int) -> dict[str, Any]:
+def _gone_on(runner: SegmentRunner, plan: Plan, lost: int) -> dict[str, Any]:
     """Run the rest; steps beyond the last checkpoint, `lost` of them, were done twice."""
-    lab.require_exit(plan, lab.finished(plan), 0, "checkpoint_lost")
-    covered = lab.require_same(plan)
+    runner.require_exit(plan, runner.finished(plan), 0, "checkpoint_lost")
+    covered = runner.require_same(plan)
     if covered.lost != lost:
         reason = f"{Path(plan.folder).name}: {covered.lost} steps were lost, not {lost}"
         raise NotPassed("FAIL", "steps_lost", reason)
@@ -67,30 +69,30 @@ def _figures(plan: Plan) -> dict[str, Any]:
     }
 
 
-def told_to_save(lab: Lab, number: signal.Signals) -> dict[str, Any]:
+def told_to_save(runner: SegmentRunner, number: signal.Signals) -> dict[str, Any]:
     """Signal it in the middle: it saves at the next step and asks to be run again."""
     name = number.name.lower()
-    faults = fault_names(lab, "ignore-signal")
-    plan = lab.plan(name, hold_at=BEFORE, hold=2.0 if faults else HOLD, faults=faults)
+    faults = fault_names(runner, "ignore-signal")
+    plan = runner.plan(name, hold_at=BEFORE, hold=2.0 if faults else HOLD, faults=faults)
     folder = Path(plan.folder)
-    with lab.started(plan) as process:
-        lab.wait(lambda: len(steps.read(folder)) >= BEFORE, "the first steps")
+    with runner.started(plan) as process:
+        runner.wait(lambda: len(segment.read_steps(folder)) >= BEFORE, "the first steps")
         os.kill(process.pid, number)
-        code = lab.ended(process)
-    lab.require_exit(plan, code, AGAIN, "signal_ignored")
-    return _gone_on(lab, lab.plan(name), lost=0)
+        code = runner.ended(process)
+    runner.require_exit(plan, code, AGAIN, "signal_ignored")
+    return _gone_on(runner, runner.plan(name), lost=0)
 
 
-def killed(lab: Lab) -> dict[str, Any]:
+def killed(runner: SegmentRunner) -> dict[str, Any]:
     """Kill it outright between writing a checkpoint and giving it its name."""
     dies = 3 * EVERY
-    plan = lab.plan("killed", die_at=dies, faults=fault_names(lab, "in-place"))
-    lab.require_exit(plan, lab.finished(plan), -signal.SIGKILL, "signal_ignored")
-    newest = lab.whole(plan)
+    plan = runner.plan("killed", die_at=dies, faults=fault_names(runner, "in-place"))
+    runner.require_exit(plan, runner.finished(plan), -signal.SIGKILL, "signal_ignored")
+    newest = runner.whole(plan)
     if newest.skipped or newest.step != dies - EVERY:
         reason = f"kill -9 left a broken checkpoint under its final name: {newest.skipped}"
         raise NotPassed("FAIL", "checkpoint_corrupt", reason)
-    found = _gone_on(lab, lab.plan("killed"), lost=EVERY)
+    found = _gone_on(runner, runner.plan("killed"), lost=EVERY)
     _require_no_drafts(plan)
     return found
 
@@ -102,36 +104,36 @@ def _require_no_drafts(plan: Plan) -> None:
         raise NotPassed("FAIL", "checkpoint_corrupt", reason)
 
 
-def truncated(lab: Lab) -> dict[str, Any]:
+def truncated(runner: SegmentRunner) -> dict[str, Any]:
     """Cut the newest checkpoint short: it goes on from the one before."""
     half = 3 * EVERY
-    plan = lab.plan("truncated", stop_at=half)
-    lab.require_exit(plan, lab.finished(plan), AGAIN, "resume_mismatch")
+    plan = runner.plan("truncated", stop_at=half)
+    runner.require_exit(plan, runner.finished(plan), AGAIN, "resume_mismatch")
     newest = sorted(Path(plan.folder).glob(store.PATTERN))[-1]
     os.truncate(newest, newest.stat().st_size // 2)
-    resume = lab.plan("truncated", faults=fault_names(lab, "trust-newest"))
-    found = _gone_on(lab, resume, lost=EVERY)
+    resume = runner.plan("truncated", faults=fault_names(runner, "trust-newest"))
+    found = _gone_on(runner, resume, lost=EVERY)
     if not found["skipped"]:
         reason = f"{newest.name} was cut short and nobody noticed"
         raise NotPassed("FAIL", "checkpoint_corrupt", reason)
     return found
 
 
-def two_writers(lab: Lab) -> dict[str, Any]:
+def two_writers(runner: SegmentRunner) -> dict[str, Any]:
     """Two processes save the same steps into one folder: a reader never sees a broken one."""
-    plan = lab.plan("writers", faults=fault_names(lab, "shared-draft"))
-    gate = lab.context.Barrier(2)
-    writers = [lab.context.Process(target=_write_often, args=(plan, gate)) for _ in range(2)]
+    plan = runner.plan("writers", faults=fault_names(runner, "shared-draft"))
+    gate = runner.context.Barrier(2)
+    writers = [runner.context.Process(target=_write_often, args=(plan, gate)) for _ in range(2)]
     for writer in writers:
         writer.start()
     reads, broken = 0, []
     while any(writer.is_alive() for writer in writers):
-        broken += lab.whole(plan).skipped
+        broken += runner.whole(plan).skipped
         reads += 1
         for writer in writers:
             writer.join(0.005)
-    codes = [lab.ended(writer) for writer in writers]
-    newest = lab.whole(plan)
+    codes = [runner.ended(writer) for writer in writers]
+    newest = runner.whole(plan)
     broken += newest.skipped
     if any(codes) or broken or newest.step != SAVES:
         said = broken or [f"the writers ended with {codes}, the newest is step {newest.step}"]
@@ -160,19 +162,19 @@ def _write_often(plan: Plan, gate: Any) -> None:
             os._exit(1)
 
 
-def full_disk(lab: Lab) -> dict[str, Any]:
+def full_disk(runner: SegmentRunner) -> dict[str, Any]:
     """Fill the disk: the save fails by name, the checkpoint before it stays, no draft is left."""
-    plan = lab.plan("full", stop_at=EVERY)
-    process = lab.context.Process(
-        target=_fill, args=(plan, fault_names(lab, "keep-draft"), str(lab.root / "full.how"))
+    plan = runner.plan("full", stop_at=EVERY)
+    process = runner.context.Process(
+        target=_fill, args=(plan, fault_names(runner, "keep-draft"), str(runner.root / "full.how"))
     )
     process.start()
-    code = lab.ended(process)
+    code = runner.ended(process)
     said = Path(f"{plan.folder}.error")
     if code != 0:
         reason = said.read_text() if said.exists() else f"ended with {code}"
         raise NotPassed("FAIL", "checkpoint_lost", f"a full disk: {reason}")
-    return {"how": (lab.root / "full.how").read_text()}
+    return {"how": (runner.root / "full.how").read_text()}
 
 
 def _fill(plan: Plan, faults: tuple[str, ...], how: str) -> None:
@@ -202,3 +204,33 @@ def _fill(plan: Plan, faults: tuple[str, ...], how: str) -> None:
         Path(f"{plan.folder}.error").write_text(error)
     # Not sys.exit: what Python and torch still want to flush would meet the full disk.
     os._exit(1 if error else 0)
+
+
+CLONE_NEWNS, CLONE_NEWUSER = 0x00020000, 0x10000000
+MS_REC, MS_PRIVATE = 0x4000, 0x40000
+
+
+def small_disk(folder: Path, nbytes: int) -> str:
+    """Put a disk of so many bytes on an empty-looking folder, for this process alone; say how.
+
+    Where a process may not mount, files over half of it are refused instead.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    user, group = os.getuid(), os.getgid()
+    if libc.unshare(CLONE_NEWNS) != 0:
+        if libc.unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0:
+            return _limited(nbytes)
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"0 {user} 1")
+        Path("/proc/self/gid_map").write_text(f"0 {group} 1")
+    # Without the first of them everybody would see the second.
+    private = libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) == 0
+    size = f"size={nbytes}".encode()
+    if not private or libc.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, size) != 0:
+        return _limited(nbytes)
+    return f"tmpfs of {nbytes} bytes"
+
+
+def _limited(nbytes: int) -> str:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (nbytes // 2, nbytes // 2))
+    return f"files limited to {nbytes // 2} bytes"

@@ -17,21 +17,21 @@ from . import store
 from .training import deterministic, model
 
 if TYPE_CHECKING:
-    from .lab import Lab
+    from .runner import SegmentRunner
 
 RANKS, STEPS, BATCH, FEATURES = 2, 3, 8, 16
 
 
-def resharded(lab: Lab) -> dict[str, Any]:
+def resharded(runner: SegmentRunner) -> dict[str, Any]:
     """Save with two ranks, load with one, and compare the digests."""
-    gpus = lab.torch.cuda.device_count() if lab.basis.device != "cpu" else 0
+    gpus = runner.torch.cuda.device_count() if runner.basis.device != "cpu" else 0
     kind = "cuda" if gpus >= RANKS else "cpu"
-    folder = lab.root / "reshard"
+    folder = runner.root / "reshard"
     folder.mkdir(exist_ok=True)
-    fault = "reshard" if "reshard" in lab.faults else ""
-    jobs = (kind, str(folder), lab.basis.seed, lab.basis.width)
-    _run(lab, folder, [(rank, RANKS, *jobs, "") for rank in range(RANKS)])
-    _run(lab, folder, [(0, 1, *jobs, fault)])
+    fault = "reshard" if "reshard" in runner.faults else ""
+    jobs = (kind, str(folder), runner.basis.seed, runner.basis.width)
+    _run(runner, folder, [(rank, RANKS, *jobs, "") for rank in range(RANKS)])
+    _run(runner, folder, [(0, 1, *jobs, fault)])
     saved, loaded = ((folder / f"digest.{world}").read_text() for world in (RANKS, 1))
     if saved != loaded:
         reason = f"saved by {RANKS} ranks {saved[:12]}, loaded by one {loaded[:12]}"
@@ -39,12 +39,12 @@ def resharded(lab: Lab) -> dict[str, Any]:
     return {"digest": saved, "device": kind}
 
 
-def _run(lab: Lab, folder: Path, jobs: list[tuple[Any, ...]]) -> None:
-    processes = [lab.context.Process(target=work, args=job) for job in jobs]
+def _run(runner: SegmentRunner, folder: Path, jobs: list[tuple[Any, ...]]) -> None:
+    processes = [runner.context.Process(target=work, args=job) for job in jobs]
     for process in processes:
         process.start()
     try:
-        codes = [lab.ended(process) for process in processes]
+        codes = [runner.ended(process) for process in processes]
     finally:
         for process in processes:
             process.kill()

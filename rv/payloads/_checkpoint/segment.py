@@ -1,4 +1,7 @@
-"""One segment of a training: go on from the newest checkpoint until done, or until told to stop."""
+"""One segment of a training: go on from the newest checkpoint until done, or until told to stop.
+
+Each step adds a line to a log, which shows steps that were lost, skipped or repeated.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,77 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import steps, store
+from . import store
 from .training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+STEPS_LOG = "steps.log"
+
+
+class Step(NamedTuple):
+    """One step as it was done: by which segment, and the digest after it."""
+
+    segment: int
+    step: int
+    digest: str
+
+
+class Coverage(NamedTuple):
+    """What a log shows: steps done again after a crash, and what is wrong ("" for nothing)."""
+
+    last: int
+    lost: int
+    wrong: str
+
+
+def append_step(folder: Path, step: Step) -> None:
+    """Add a line in one write, which no other writer's can split."""
+    handle = os.open(folder / STEPS_LOG, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, f"{step.segment} {step.step} {step.digest}\n".encode())
+    finally:
+        os.close(handle)
+
+
+def read_steps(folder: Path) -> list[Step]:
+    """Read the log; a last line without its end is one that was being written."""
+    path = folder / STEPS_LOG
+    if not path.exists():
+        return []
+    whole = path.read_text().rpartition("\n")[0].splitlines()
+    words = [line.split() for line in whole]
+    return [Step(int(segment), int(step), digest) for segment, step, digest in words]
+
+
+def last_segment(folder: Path) -> int:
+    """Give the number of the last segment that did a step, 0 for none."""
+    return max((step.segment for step in read_steps(folder)), default=0)
+
+
+def coverage(log: list[Step]) -> Coverage:
+    """Judge a log: within a segment steps follow each other, a new one goes on from a checkpoint.
+
+    Steps after that checkpoint were lost and are done again, to the same digests.
+    """
+    current = lost = segment = 0
+    seen: dict[int, str] = {}
+    for line in log:
+        if line.segment != segment:
+            lost += max(0, current - line.step + 1)
+            current, segment = min(current, line.step - 1), line.segment
+        if line.step != current + 1:
+            how = "repeated" if line.step <= current else f"comes after step {current}"
+            return Coverage(current, lost, f"step {line.step} of segment {segment} {how}")
+        if seen.setdefault(line.step, line.digest) != line.digest:
+            return Coverage(current, lost, f"step {line.step} done again gave other weights")
+        current = line.step
+    return Coverage(current, lost, "")
+
 
 AGAIN = 75
 """EX_TEMPFAIL: a checkpoint is written, run me again."""
@@ -93,7 +160,7 @@ def run(torch: Any, plan: Plan, told: Callable[[], bool], dist: Any = None) -> R
     if found.state is not None:
         forget = next((name[7:] for name in plan.faults if name.startswith("forget-")), "")
         training.take_up(found.state, forget)
-    number = steps.last_segment(folder) + 1
+    number = last_segment(folder) + 1
     ran = Ran(
         number,
         training.done,
@@ -144,10 +211,10 @@ def _hold(plan: Plan, told: Callable[[], bool]) -> None:
 
 def _log(training: Training, plan: Plan, segment: int) -> None:
     if training.rank == 0:
-        line = steps.Step(segment, training.done, training.digest()[:16])
-        steps.append(Path(plan.folder), line)
+        line = Step(segment, training.done, training.digest()[:16])
+        append_step(Path(plan.folder), line)
         if "repeat-step" in plan.faults and training.done == plan.every:
-            steps.append(Path(plan.folder), line)
+            append_step(Path(plan.folder), line)
 
 
 def _why(torch: Any, training: Training, plan: Plan, told: Callable[[], bool]) -> str:

@@ -1,23 +1,27 @@
 """How fast products are: 2 M N K / t, at given shapes or at the best one that a search finds.
 
 The search goes from coarse to fine, as Bekman's mamf-finder does: M in steps at N = K fixed, then
-climbing from the best three in each direction as long as it gets faster.
+climbing from the best three in each direction as long as it gets faster. The rates and digests of
+devices of one model are then compared with each other.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from typing import TYPE_CHECKING, Any
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from _harness import timing
 from contract.schema import HIGHER, metric
-from contract.verdicts import NotPassed
+from contract.stats import odd_ones, peer_verdict
+from contract.verdicts import PASS, NotPassed
 
 from .dtypes import Factors, factors
 
 if TYPE_CHECKING:
     from .dtypes import Kind
+
 
 Shape = tuple[int, int, int]
 ROUNDS, QUICK_ROUNDS = 100, 30
@@ -155,3 +159,47 @@ def _rate(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float
     times = timing.time_each(torch, device, work, rounds=10)
     m, n, k = shape
     return 2.0 * m * n * k / statistics.median(times) / 1e12
+
+
+CPU_BOUNDS = {"warn": 0.5, "fail": 0.75}  # losses: CPUs are shared
+
+
+class Reading(NamedTuple):
+    """What one device gave in one type; `where` names it for people: `cuda:1 on node7`."""
+
+    where: str
+    model: str
+    kind: str
+    digest: str
+    tflops: float
+    rank: int
+    host: str
+
+
+def strange_digests(readings: list[Reading]) -> list[Reading]:
+    """Return the devices whose product has other bits than most devices of their model give."""
+    return [
+        group[at]
+        for group in _alike(readings)
+        for at in odd_ones([reading.digest for reading in group])
+    ]
+
+
+def outliers(readings: list[Reading]) -> list[tuple[str, Reading, float]]:
+    """Return (status, device, share of the median) of devices slower than their peers."""
+    found = []
+    for group in _alike(readings):
+        speeds = [reading.tflops for reading in group]
+        for reading in group:
+            bounds = CPU_BOUNDS if reading.where.startswith("cpu") else {}
+            status = peer_verdict(reading.tflops, speeds, **bounds)
+            if status != PASS:
+                found.append((status, reading, reading.tflops / statistics.median(speeds)))
+    return found
+
+
+def _alike(readings: list[Reading]) -> list[list[Reading]]:
+    groups: dict[tuple[Any, ...], list[Reading]] = defaultdict(list)
+    for reading in readings:
+        groups[reading.model, reading.kind].append(reading)
+    return list(groups.values())

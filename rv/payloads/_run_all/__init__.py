@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from _processes.child import Outcome
+    from _processes.programs import Outcome
     from contract.catalogue import PayloadSpec, Step
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _harness import files
-from _processes import identity, tree
+from _processes import processes
 from contract.verdicts import NotPassed
 
 from . import analysis, client_tests, server, server_tests
@@ -223,7 +223,7 @@ def _start_server(session: Session, device: str, port: int) -> subprocess.Popen[
     with (folder / "tensor_service_server.log").open("ab") as log:
         return subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            preexec_fn=tree.die_with_parent,  # noqa: PLW1509 - no thread runs yet that holds a lock
+            preexec_fn=processes.die_with_parent,  # noqa: PLW1509 - no thread holds a lock
         )  # fmt: skip
 
 
@@ -278,11 +278,11 @@ def _killed(
 
 
 def _end_servers() -> None:
-    mine = [known for known in tree.below(os.getpid()) if _is_server(known)]
-    tree.end(mine, grace=2.0)
+    mine = [known for known in processes.below(os.getpid()) if _is_server(known)]
+    processes.end(mine, grace=2.0)
 
 
-def _is_server(known: identity.Identity) -> bool:
+def _is_server(known: processes.Identity) -> bool:
     try:
         words = Path(f"/proc/{known.pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

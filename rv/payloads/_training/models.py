@@ -1,12 +1,57 @@
-"""The built-in models: nothing to download."""
+"""The models and their data: two built-in ones, and one of the Hugging Face hub."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import torch
+from contract.verdicts import NotPassed
 from torch import nn
 from torch.nn import functional
 
-from .data import CLASSES, FEATURES, LENGTH, VOCABULARY
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+FEATURES, CLASSES, VOCABULARY, LENGTH = 128, 4, 64, 32
+
+
+def vectors(seed: int, size: int) -> Callable[[int], Batch]:
+    """Give batches of normal vectors, labelled by the largest of four fixed projections."""
+    truth = torch.randn(FEATURES, CLASSES, generator=torch.Generator().manual_seed(seed))
+
+    def batch(step: int) -> Batch:
+        x = torch.randn(size, FEATURES, generator=_generator(seed, step))
+        return x, (x @ truth).argmax(dim=1)
+
+    return batch
+
+
+def tokens(seed: int, size: int) -> Callable[[int], Batch]:
+    """Give batches of token rows, each following the same rule from a random first token."""
+
+    def batch(step: int) -> Batch:
+        row = torch.randint(VOCABULARY, (size,), generator=_generator(seed, step))
+        rows = [row]
+        for _ in range(LENGTH):
+            rows.append((rows[-1] * 5 + 7) % VOCABULARY)
+        text = torch.stack(rows, dim=1)
+        return text[:, :-1], text[:, 1:]
+
+    return batch
+
+
+def part(batch: Batch, rank: int, world: int, device: str) -> Batch:
+    """Give a rank its own rows of a global batch; all get equally many."""
+    x, y = batch
+    size = len(x) // world
+    rows = slice(rank * size, (rank + 1) * size)
+    return x[rows].to(device), y[rows].to(device)
+
+
+def _generator(seed: int, step: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed * 1_000_003 + step + 1)
 
 
 def mlp(seed: int) -> nn.Module:
@@ -62,3 +107,42 @@ class Decoder(nn.Module):
         for block in self.blocks:
             h = block(h)
         return self.head(self.norm(h)).clone()  # no view: FSDP2 hooks into the output
+
+
+HUB_TEXT = (
+    "A researcher on a busy cluster wants GPUs soon, and does not care where they come from. "
+)
+HUB_LENGTH = 128
+
+
+class Logits(torch.nn.Module):
+    """A hub model that gives its logits alone, as the built-in decoder does."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Give the logits of each next token."""
+        return self.inner(input_ids=x, use_cache=False).logits
+
+
+def hub_model(name: str) -> Logits:
+    """Load a model into fp32; raises NotPassed without transformers."""
+    return Logits(_transformers().AutoModelForCausalLM.from_pretrained(name).float())
+
+
+def hub_batches(name: str, rows: int) -> Callable[[int], Batch]:
+    """Give the same short text in every row and step: a loss that must fall fast."""
+    tokenizer = _transformers().AutoTokenizer.from_pretrained(name)
+    ids = torch.tensor(tokenizer(HUB_TEXT * 20)["input_ids"][: HUB_LENGTH + 1]).repeat(rows, 1)
+    return lambda _step: (ids[:, :-1], ids[:, 1:])
+
+
+def _transformers() -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        reason = f"--hf-model needs the package transformers: {error}"
+        raise NotPassed("ERROR", "could_not_run", reason) from error
+    return transformers

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from contract.schema import HIGHER, metric
 
-from . import crew, smi
-from .slots import Slot, reachable
+from .slots import Slot, reachable, used_memory
+from .workers import GONE_WITHIN, end_left_over
 
 if TYPE_CHECKING:
     from _harness.main import Session
 
-    from .worker import Order
+    from .workers import Order
 
 SUCCESS = 0.8
 BALANCE = 1.25
@@ -101,7 +101,7 @@ def scaling(
 
 def leaks(session: Session, mark: str, before: dict[str, int]) -> None:
     """Look for processes that stayed, and for memory that did not come back."""
-    left = crew.gone(mark)
+    left = end_left_over(mark)
     verdict = {"status": "PASS"}
     if left:
         reason = f"{len(left)} processes stayed after the workers: {left[:5]}; they were ended"
@@ -127,9 +127,9 @@ def leaks(session: Session, mark: str, before: dict[str, int]) -> None:
 
 def _settled(before: dict[str, int]) -> dict[str, int]:
     """Read memory in use until it is back, for as long as processes are given to end."""
-    deadline = time.monotonic() + crew.GONE_WITHIN
+    deadline = time.monotonic() + GONE_WITHIN
     while True:
-        after = smi.used_memory()
+        after = used_memory()
         back = all(after.get(name, 0) - used <= LEAK_MIB for name, used in before.items())
         if back or time.monotonic() > deadline:
             return after

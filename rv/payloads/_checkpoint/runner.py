@@ -1,4 +1,4 @@
-"""Where the cases are tried: folders under one root, segments as processes, and a straight run."""
+"""Run segments of a training as processes, in folders under one root, beside a straight run."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from contract.verdicts import NotPassed
 
-from . import segment, steps, store
+from . import segment, store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 @dataclass
-class Lab:
+class SegmentRunner:
     """What the cases share. `context` starts processes, `patience` seconds bound each wait."""
 
     torch: Any
@@ -76,10 +76,10 @@ class Lab:
         reason = f"{Path(plan.folder).name}: ended with {code}, not {wanted}{said}"
         raise NotPassed("FAIL", code_if_not, reason)
 
-    def require_same(self, plan: segment.Plan) -> steps.Coverage:
+    def require_same(self, plan: segment.Plan) -> segment.Coverage:
         """Raise NotPassed unless each step was done once and to the straight run's digest."""
-        log = steps.read(Path(plan.folder))
-        name, covered = Path(plan.folder).name, steps.coverage(log)
+        log = segment.read_steps(Path(plan.folder))
+        name, covered = Path(plan.folder).name, segment.coverage(log)
         for line in log:
             if line.digest != self.straight.get(line.step):
                 reason = f"{name}: after resuming, step {line.step} gave other weights"
@@ -94,6 +94,6 @@ class Lab:
         return store.load(self.torch, Path(plan.folder))
 
 
-def fault_names(lab: Lab, *names: str) -> tuple[str, ...]:
+def fault_names(runner: SegmentRunner, *names: str) -> tuple[str, ...]:
     """Give those of the faults that strike in this case."""
-    return tuple(name for name in names if name in lab.faults)
+    return tuple(name for name in names if name in runner.faults)

@@ -1,4 +1,4 @@
-"""A program that goes on in the background, and the file by which it is found and stopped."""
+"""Programs: run with a time limit, or detached and stopped by their pid file."""
 
 from __future__ import annotations
 
@@ -7,15 +7,64 @@ import os
 import signal
 import subprocess
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from . import identity
-from .identity import Identity
+from . import processes
+from .processes import Identity
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+
+
+TICK = 0.1  # seconds
+GRACE = 3.0  # seconds to end after TERM
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program ended; a code below zero is the signal that ended it."""
+
+    returncode: int
+    seconds: float
+    timed_out: bool
+
+
+def run_limited(
+    command: Sequence[str],
+    *,
+    log: Path,
+    timeout: float,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    errors: Path | None = None,
+    watch: Callable[[], object] = lambda: None,
+) -> Outcome:
+    """Run a program to its end or for `timeout` seconds; `watch` is called again and again.
+
+    Its output goes to a file, because a pipe that nobody reads stops the writer; what it says on
+    stderr goes to `errors`, where given. It stays in this process group, so that what ends this
+    ends it too. Raises OSError where it cannot be started.
+    """
+    start, timed_out = time.monotonic(), False
+    processes.adopt_orphans()
+    before = {process.pid for process in processes.below(os.getpid())}
+    with log.open("wb") as output, (errors or log).open("ab") as complaints:
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, cwd=cwd, env=env,
+            stderr=complaints if errors else subprocess.STDOUT,
+        )  # fmt: skip
+    try:
+        while child.poll() is None and not timed_out:
+            watch()
+            time.sleep(TICK)
+            timed_out = time.monotonic() - start > timeout
+    finally:
+        own = [process for process in processes.below(os.getpid()) if process.pid not in before]
+        processes.end(own, GRACE)
+        child.wait()
+    return Outcome(child.returncode, time.monotonic() - start, timed_out)
 
 
 class NotStopped(Exception):  # noqa: N818 - an outcome, told to the user
@@ -28,8 +77,8 @@ def detach(command: Sequence[str], pid_file: Path, log: Path) -> Identity:
     It stays in this session and process group, so that the end of a job's step is its end too, and
     ignores the hang-up of a terminal. Raises NotStopped while an earlier one runs, OSError.
     """
-    earlier = read(pid_file)
-    if earlier and identity.alive(earlier):
+    earlier = read_pid_file(pid_file)
+    if earlier and processes.is_alive(earlier):
         raise NotStopped(f"already running as process {earlier.pid}, see {pid_file}")
     handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with log.open("ab") as output:
@@ -37,7 +86,7 @@ def detach(command: Sequence[str], pid_file: Path, log: Path) -> Identity:
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
     signal.signal(signal.SIGHUP, handler)
-    known = identity.of(child.pid)
+    known = processes.identify(child.pid)
     if known is None:
         raise NotStopped(f"it ended at once, see {log}")
     draft = pid_file.with_name(f".{pid_file.name}.{os.getpid()}")
@@ -46,7 +95,7 @@ def detach(command: Sequence[str], pid_file: Path, log: Path) -> Identity:
     return known
 
 
-def read(pid_file: Path) -> Identity | None:
+def read_pid_file(pid_file: Path) -> Identity | None:
     """Read who was started; None for a file that is absent or not one of these."""
     try:
         noted = json.loads(pid_file.read_text())
@@ -62,7 +111,7 @@ def stop(pid_file: Path, patience: float = 30.0) -> Identity:
     by a descriptor before its start time is compared, so that no stranger can slip in between.
     Raises NotStopped where it does not run any more.
     """
-    noted = read(pid_file)
+    noted = read_pid_file(pid_file)
     if noted is None:
         raise NotStopped(f"{pid_file} names no process")
     try:
@@ -70,7 +119,7 @@ def stop(pid_file: Path, patience: float = 30.0) -> Identity:
     except ProcessLookupError:
         held = -1
     try:
-        if held < 0 or identity.of(noted.pid) != noted:
+        if held < 0 or processes.identify(noted.pid) != noted:
             pid_file.unlink(missing_ok=True)
             raise NotStopped(f"process {noted.pid} ended before, or its number is another's now")
         signal.pidfd_send_signal(held, signal.SIGTERM)
@@ -86,7 +135,7 @@ def stop(pid_file: Path, patience: float = 30.0) -> Identity:
 
 def _ended(noted: Identity, patience: float) -> bool:
     deadline = time.monotonic() + patience
-    while identity.alive(noted):
+    while processes.is_alive(noted):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.05)

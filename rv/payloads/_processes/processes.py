@@ -1,4 +1,4 @@
-"""All processes below this one, and their end."""
+"""Processes: which one a number means, those below another, and their end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,46 @@ import ctypes
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from . import identity
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 
-if TYPE_CHECKING:
-    from .identity import Identity
+
+@dataclass(frozen=True)
+class Identity:
+    """One process of one boot of one machine."""
+
+    pid: int
+    start: int  # clock ticks since boot, /proc/PID/stat field 22
+    boot: str
+
+
+def identify(pid: int) -> Identity | None:
+    """Identify a running process; None for one that ended, a zombie too."""
+    fields = proc_stat(pid)
+    if fields is None or fields[0] in "ZX":
+        return None
+    return Identity(pid, int(fields[19]), boot_id())
+
+
+def is_alive(identity: Identity) -> bool:
+    """Tell whether this very process still runs: not another with its number."""
+    return identify(identity.pid) == identity
+
+
+def boot_id() -> str:
+    """Return the id of this boot of this machine."""
+    return BOOT.read_text().strip()
+
+
+def proc_stat(pid: int) -> list[str] | None:
+    """Read /proc/PID/stat from the state on: the name before it may hold spaces and brackets."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
@@ -32,13 +65,13 @@ def below(pid: int) -> list[Identity]:
     """Give every descendant of a process, children before grandchildren."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and (fields := identity.stat(int(entry.name))):
+        if entry.name.isdecimal() and (fields := proc_stat(int(entry.name))):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
     found, waiting = [], [pid]
     while waiting:
         for child in children.get(waiting.pop(0), []):
             waiting.append(child)
-            known = identity.of(child)
+            known = identify(child)
             if known is not None:
                 found.append(known)
     return found
@@ -48,13 +81,13 @@ def end(processes: list[Identity], grace: float = 5.0) -> None:
     """End these processes: TERM, and KILL for those that are still there after the grace."""
     _signal(processes, signal.SIGTERM)
     deadline = time.monotonic() + grace
-    while time.monotonic() < deadline and any(identity.alive(process) for process in processes):
+    while time.monotonic() < deadline and any(is_alive(process) for process in processes):
         time.sleep(0.02)
     _signal(processes, signal.SIGKILL)
 
 
 def _signal(processes: list[Identity], number: int) -> None:
     for process in processes:
-        if identity.alive(process):
+        if is_alive(process):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process.pid, number)
