@@ -1,7 +1,8 @@
 """`--dry-run`: show the plan of a launch; and the line that says what rv took."""
 
 from rv.cli.caller import now_s, planning_cluster, working_directory
-from rv.cli.options import RequestOptions, build_request
+from rv.cli.options import RequestOptions
+from rv.cli.request import build_request
 from rv.models.command import Command
 from rv.ui import console
 from rv.ui.plan_views import plan_document, plan_text

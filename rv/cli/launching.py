@@ -6,7 +6,8 @@ import typer
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.dry_run import say_request
-from rv.cli.options import RequestOptions, build_request
+from rv.cli.options import RequestOptions
+from rv.cli.request import build_request
 from rv.errors import ErrorKind, RvError
 from rv.models.command import Command
 from rv.models.race import Race, RaceState, RaceStatus

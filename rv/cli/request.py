@@ -1,0 +1,316 @@
+"""From the options that were typed, over the defaults of configuration files, to a request."""
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from datetime import timedelta
+from math import inf
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+import typer
+
+from rv import bundle
+from rv.cli.options import RequestOptions
+from rv.config.settings import SITE_FILE, load_config, override
+from rv.errors import ErrorKind, RvError
+from rv.models.command import Command
+from rv.models.quantities import parse_duration, parse_memory_mib, short_duration
+from rv.models.request import DEFAULT_WALLTIME, NodeLimit, Request
+from rv.models.site import Config, Setting
+from rv.slurm.hostlist import expand
+
+T = TypeVar("T")
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+_KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+_MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+:@-]{0,127}", re.ASCII)
+_NODES: Final = re.compile(r"[A-Za-z0-9._,\[\]-]+", re.ASCII)
+_LEAST_BUFFER: Final = timedelta(seconds=20)
+_MOST_BUFFER: Final = timedelta(hours=12)
+_OWNED: Final = frozenset(
+    {
+        "account", "array", "chdir", "comment", "constraint", "cpus-per-gpu", "cpus-per-task",
+        "dependency", "error", "exclude", "export", "export-file", "get-user-env", "gpus",
+        "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "help", "input", "job-name",
+        "kill-on-invalid-dep", "mem", "mem-per-cpu", "mem-per-gpu", "no-requeue", "nodes",
+        "ntasks", "ntasks-per-node", "open-mode", "output", "parsable", "partition", "qos",
+        "quiet", "requeue", "signal", "test-only", "time", "time-min", "uid", "gid", "usage",
+        "version", "wait", "wrap",
+    }
+)  # fmt: skip
+"""sbatch options that rv writes itself, or that would break the race."""
+
+_NO_DEFAULTS: Final = frozenset(
+    {
+        "checkpoint", "cluster", "config", "json", "mig", "min_time", "multi_node", "name",
+        "no_avoid", "single_node", "snapshot",
+    }
+)  # fmt: skip
+"""What is said for one launch, not for all."""
+
+_INSTEAD: Final[Mapping[str, frozenset[str]]] = {
+    "type": frozenset({"mig"}),
+    "vram": frozenset({"type"}),
+}
+"""Options that, typed, speak in place of another's default."""
+
+
+_OF_GPUS: Final = frozenset({"type", "vram"})
+"""What a typed --gpu 0 makes pointless."""
+
+
+def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the shared options: its `options` parameter becomes one for each of them.
+
+    Those that were not typed have their defaults from the configuration files.
+    """
+    own = dict(inspect.signature(command).parameters)
+    del own["options"]
+    wants_context = own.pop("context", None) is not None
+    shared = _shared_parameters()
+
+    def wrapped(*, context: typer.Context, **values: Any) -> None:
+        options = RequestOptions(**{name: values.pop(name) for name in shared})
+        typed = {name for name in shared if _is_typed(context, name)}
+        if wants_context:
+            values["context"] = context
+        command(options=with_defaults(options, typed, read_config()), **values)
+
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    parameters = [context, *own.values(), *shared.values()]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
+    wrapped.__doc__ = command.__doc__
+    wrapped.__name__ = command.__name__
+    return wrapped
+
+
+def _shared_parameters() -> dict[str, inspect.Parameter]:
+    """Return a parameter for each option of `RequestOptions`, by name."""
+    hints = get_type_hints(RequestOptions, include_extras=True)
+    return {
+        field.name: inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(RequestOptions)
+        if get_origin(hints[field.name]) is Annotated
+    }
+
+
+def _is_typed(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def read_config() -> Config:
+    """Read the site's and the user's files. Raises `RvError(CONFIG)` for what is wrong in them."""
+    site_file = os.environ.get("RV_SITE_CONFIG")
+    config = load_config(
+        Path(site_file) if site_file else SITE_FILE, bundle.user_config_dir(), _kinds()
+    )
+    for name, setting in config.defaults.items():
+        try:
+            build_request(replace(RequestOptions(), **{name: setting.value}), None)
+        except RvError as error:
+            text = f"{setting.origin}: {error.message}"
+            raise RvError(ErrorKind.CONFIG, text, hint=error.hint) from error
+    return config
+
+
+def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> RequestOptions:
+    """Lay what was typed over the files' defaults."""
+    no_gpu = _OF_GPUS if "gpu" in typed and not options.gpu else frozenset[str]()
+    used = {
+        name: setting
+        for name, setting in config.defaults.items()
+        if isinstance(setting.value, list)
+        or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
+    }
+    values = {name: _value(setting, getattr(options, name)) for name, setting in used.items()}
+    return replace(options, config=replace(config, defaults=used), **values)
+
+
+def _value(setting: Setting, typed: Any) -> Any:
+    """The file's value; of an option that may be repeated, both its words and those typed."""
+    if not isinstance(setting.value, list):
+        return setting.value
+    return override(setting.value, typed or ())
+
+
+def _kinds() -> dict[str, type]:
+    """The options that a file may set, with the types of their values."""
+    hints = get_type_hints(RequestOptions)
+    names = (field.name for field in fields(RequestOptions) if field.name not in _NO_DEFAULTS)
+    return {name: _kind(hints[name]) for name in names}
+
+
+def _kind(hint: Any) -> type:
+    """The type behind an annotation: `list` of `list[str] | None`."""
+    only = get_args(hint)[0] if get_origin(hint) is UnionType else hint
+    kind: type = get_origin(only) or only
+    return kind
+
+
+def build_request(options: RequestOptions, command: Command | None) -> Request:
+    """Read the options as typed. Raises `RvError(USAGE)` for what makes no sense."""
+    _check_together(options)
+    walltime = _optional(parse_duration, options.time) or DEFAULT_WALLTIME
+    return Request(
+        gpus=options.gpu,
+        types=_words(options.type),
+        min_vram_mib=_optional(parse_memory_mib, options.vram),
+        walltime=walltime,
+        walltime_given=bool(options.time),
+        min_walltime=_min_walltime(options.min_time, walltime),
+        checkpoint=options.checkpoint,
+        checkpoint_buffer=_buffer(options.checkpoint_buffer),
+        checkpoint_signal=options.checkpoint_signal,
+        memory_mib=_optional(parse_memory_mib, options.mem),
+        cpus=options.cpus or None,
+        mig=options.mig,
+        partitions=_words(options.partition),
+        account=_plain("--account", options.account),
+        qos=_plain("--qos", options.qos),
+        exclude_nodes=_nodes(options.exclude),
+        no_avoid=options.no_avoid,
+        constraint=options.constraint.strip(),
+        preemptible=options.preemptible,
+        power_up=options.power_up,
+        node_limit=_node_limit(options),
+        layouts=options.layouts,
+        strict_gpu=options.strict_gpu,
+        command=command,
+        name=_race_name(options.name),
+        modules=_modules(options.modules),
+        sbatch=tuple(_extra(text) for text in options.sbatch or ()),
+        fanout=options.fanout,
+        max_submissions=_at_least_one(options.max_submissions),
+        widen_after=_seconds(options.widen_after),
+        wait_timeout=_optional(_seconds, options.wait_timeout),
+        max_cost=_cost(options.max_cost),
+        retry=options.retry,
+    )
+
+
+def _check_together(options: RequestOptions) -> None:
+    if options.single_node and options.multi_node:
+        raise RvError(
+            ErrorKind.USAGE,
+            "--single-node and --multi-node exclude each other",
+            hint="give one of them",
+        )
+    if not options.gpu and (options.type or options.vram or options.mig):
+        raise RvError(
+            ErrorKind.USAGE,
+            "--gpu 0 asks for no GPU, and --type, --vram and --mig for a certain one",
+            hint="leave one of them out",
+        )
+
+
+def _optional(parse: Callable[[str], T], text: str) -> T | None:
+    return parse(text) if text else None
+
+
+def _min_walltime(text: str, walltime: timedelta) -> timedelta | None:
+    least = _optional(parse_duration, text)
+    if least is not None and least > walltime:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"--min-time {short_duration(least)} is above the time of {short_duration(walltime)}",
+            hint="give a longer --time, or leave --min-time out",
+        )
+    return least
+
+
+def _buffer(text: str) -> timedelta | None:
+    buffer = _optional(_seconds, text)
+    if buffer is not None and not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"--checkpoint-buffer {text} is out of range",
+            hint=f"from {short_duration(_LEAST_BUFFER)} to {short_duration(_MOST_BUFFER)}",
+        )
+    return buffer
+
+
+def _seconds(text: str) -> timedelta:
+    """Waiting times are short: a bare number is seconds, unlike Slurm's minutes."""
+    return parse_duration(f"{text}s" if text.strip().isdigit() and int(text) else text)
+
+
+def _at_least_one(jobs: int) -> int:
+    if jobs < 1:
+        raise RvError(
+            ErrorKind.USAGE, "max-submissions must be 1 or more", hint="leave it out for 12"
+        )
+    return jobs
+
+
+def _cost(most: float | None) -> float | None:
+    if most is not None and not 0 <= most < inf:  # NaN is below nothing
+        raise RvError(ErrorKind.USAGE, f"{most} is no cost", hint="rv cost shows what there is")
+    return most
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _node_limit(options: RequestOptions) -> NodeLimit:
+    if options.single_node:
+        return NodeLimit.SINGLE
+    return NodeLimit.MULTI if options.multi_node else NodeLimit.ANY
+
+
+def _plain(option: str, text: str) -> str:
+    if text and not _NAME.fullmatch(text):
+        raise RvError(
+            ErrorKind.USAGE, f"{text!r} is no value for {option}", hint="see sacctmgr show assoc"
+        )
+    return text
+
+
+def _nodes(text: str) -> tuple[str, ...]:
+    if text and not _NODES.fullmatch(text):
+        raise RvError(ErrorKind.USAGE, f"{text!r} names no nodes", hint="write --exclude a1,b[2-4]")
+    return expand(text)
+
+
+def _race_name(text: str) -> str:
+    if text and not _NAME.fullmatch(text):
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{text!r} is no name for a race",
+            hint="use letters, digits, dot, dash and underscore, 64 at most",
+        )
+    return text
+
+
+def _modules(text: str) -> tuple[str, ...]:
+    names = _words(text)
+    for name in names:
+        if not _MODULE.fullmatch(name):
+            raise RvError(
+                ErrorKind.USAGE, f"{name!r} is no name of a module", hint="module avail lists them"
+            )
+    return names
+
+
+def _extra(text: str) -> tuple[str, str]:
+    key, _, value = text.removeprefix("--").partition("=")
+    if not _KEY.fullmatch(key):
+        raise RvError(ErrorKind.USAGE, f"{text!r} is no sbatch option", hint="write --sbatch K=V")
+    if key in _OWNED:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"--sbatch {key} is rv's own to set",
+            hint="rv up --help lists the options for GPUs, time, memory, nodes and accounts",
+        )
+    return key, value
