@@ -242,5 +242,6 @@ if __name__ == "__main__":
             timeout=86400.0 if os.environ.get("RV_SEGMENT") else 600.0,
             add_flags=add_flags,
             check=check_flags,
+            needs_numpy=True,
         )
     )

@@ -238,6 +238,7 @@ TRAIN = Payload(
     faults=(*OF_RANKS, *FAULTS),
     add_flags=add_flags,
     aliases=training_aliases,
+    needs_numpy=True,
 )
 
 if __name__ == "__main__":

@@ -215,6 +215,7 @@ TRAIN = Payload(
     faults=(*OF_RANKS, *FAULTS),
     add_flags=add_flags,
     check=refuse,
+    needs_numpy=True,
 )
 
 if __name__ == "__main__":

@@ -82,6 +82,27 @@ def test_a_test_without_a_known_code_cannot_be_reported() -> None:
         report().add("mine.test", "OK")
 
 
+@pytest.mark.parametrize("payload", ["train", "train_fsdp", "ckpt_cycle"])
+def test_a_torch_without_numpy_is_named_before_the_ranks_meet(tmp_path: Path, payload: str) -> None:
+    """Not a rank that is missing, nor a node that failed: the environment lacks a package."""
+    pytest.importorskip("torch")
+    (tmp_path / "numpy.py").write_text('raise ModuleNotFoundError("No module named numpy")\n')
+    words = ["--quick", "--device", "cpu", "--report-dir", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, str(PAYLOADS / f"{payload}.py"), *words],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path)},
+        capture_output=True, text=True, timeout=180,
+    )  # fmt: skip
+
+    assert done.returncode == 99, done.stdout + done.stderr
+    document = json.loads((tmp_path / f"{payload}_result.json").read_text())
+    tests = [test for test in document["tests"] if test["status"] != "SKIP"]
+    assert [(t["status"], t["code"], t["class"]) for t in tests] == [
+        ("ERROR", "no_numpy", "CONFIG")
+    ]
+    assert "install numpy" in tests[0]["action"]
+
+
 def test_payloads_use_known_codes_only() -> None:
     """Each code in a payload's text is in the table, with a class and something to do."""
     named = re.compile(r'NotPassed\(\s*"[A-Z]+",\s*"(\w+)"|code"?[=:]\s*"(\w+)"|_code = "(\w+)"')

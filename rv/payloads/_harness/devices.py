@@ -49,6 +49,18 @@ def _call_once(torch: Any) -> None:
             function(torch.ones(64))
 
 
+def require_numpy(torch: Any) -> None:
+    """Raise NotPassed (ERROR `no_numpy`) where torch finds no numpy, or one it was not built for.
+
+    Without this check a rank would die in the middle of a collective, which looks like a network
+    fault to the others.
+    """
+    try:
+        torch.zeros(1).numpy()
+    except (RuntimeError, ImportError) as error:
+        raise NotPassed("ERROR", "no_numpy", f"torch cannot use numpy: {error}") from error
+
+
 def promised_gpus() -> int:
     """Count the GPUs this node was to give: rv's own word, else the ids that Slurm handed out."""
     told = os.environ.get("RV_GPUS", "")

@@ -53,6 +53,7 @@ class Payload:
 
     `add_flags(parser)` adds its own; `check(parser, options)` refuses wrong ones with
     `parser.error`. `faults` are those its detectors find; with a group, `inject.OF_RANKS` too.
+    `needs_numpy`: it calls parts of torch that are built on numpy.
     `aliases(report document)` gives more files to write: {name: JSON}.
     """
 
@@ -61,6 +62,7 @@ class Payload:
     body: Callable[[Session], object]
     faults: Sequence[str] = ()
     timeout: float = 900.0
+    needs_numpy: bool = False
     add_flags: Callable[[argparse.ArgumentParser], object] = _nothing
     check: Callable[[argparse.ArgumentParser, argparse.Namespace], object] = _nothing
     aliases: Callable[[dict[str, Any]], dict[str, Any]] = field(default=lambda _: {})
@@ -89,9 +91,14 @@ class Session:
         return self.torch
 
     def devices(self) -> list[str]:
-        """Give the devices to test; raises NotPassed: see `devices.choose`."""
+        """Give the devices to test.
+
+        Raises NotPassed: see `devices.choose`; ERROR `no_numpy` where it is needed and missing.
+        """
         self.test = "device"
         chosen = devices.choose(self.report, self.torch, self.why_not, self.options)
+        if self.payload.needs_numpy:
+            devices.require_numpy(self.need_torch())
         self.test = self.payload.name
         return chosen
 
