@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from rv.payloads._telemetry import Sampler, findings, open_source, throttle, underloaded
-from rv.payloads._telemetry.fake import AT_REST, HEALTHY, Fake
-from rv.payloads._telemetry.readings import Counters, Reading, grown
-from rv.payloads._telemetry.sampler import Load
-from rv.payloads._telemetry.smi import Smi
+from _telemetry import Sampler, findings, open_source, throttle, underloaded
+from _telemetry.fake import AT_REST, HEALTHY, Fake
+from _telemetry.sampler import Load
+from contract.nvidia import Counters, Reading, Smi, grown
 
 UUID = "5c3a0001-aaaa-bbbb-cccc-000000000001"
 

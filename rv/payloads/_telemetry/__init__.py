@@ -1,13 +1,9 @@
-"""What a GPU says of itself while it works: load, heat, power, clocks, throttling, memory errors.
+"""What GPUs report while they work, sampled and judged: heat, throttling, memory errors."""
 
-Every figure is optional: what a driver, a MIG slice or a container does not tell is None, never an
-error. GPUs are named by UUID, because indices mean different things to torch and to the driver.
-"""
+from contract.nvidia import Counters, Reading, Source, bare, open_source
 
 from .gates import Finding, findings, underloaded
-from .readings import Counters, Reading, bare
 from .sampler import Load, Sampler
-from .source import Source, open_source
 
 __all__ = [
     "Counters",

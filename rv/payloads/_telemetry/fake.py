@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .readings import Counters, Reading
+from contract.nvidia import Counters, Reading
 
 HEALTHY = Reading(99.0, 66.0, 640.0, 1755.0, 70000.0, 0x4)
 AT_REST = Counters(0, 0, rows_pending=False, rows_failed=False, slowdown_c=92.0, max_sm_mhz=1980.0)

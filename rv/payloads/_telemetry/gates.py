@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .readings import grown
+from contract.nvidia import grown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,13 +9,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from contract.nvidia import Counters, Reading, grown
+
 from . import throttle
-from .readings import Counters, Reading, grown
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from .source import Source
+    from contract.nvidia import Source
 
 KEPT_EVERY = 1.0  # seconds between two lines of the telemetry file
 
