@@ -83,6 +83,11 @@ def problem(message: str, *, hint: str = "", key: str = "") -> PydanticCustomErr
     )
 
 
+def refusal(what: str, hint: str = "") -> PydanticCustomError:
+    """Make the error of a value that is not what it must be: `a whole number`."""
+    return PydanticCustomError("wanted", "{what}", {"what": what, "hint": hint})
+
+
 def wanted(what: str, hint: str = "") -> WrapValidator:
     """Answer whatever is wrong with a value by what it must be: `a whole number`."""
 
@@ -90,7 +95,7 @@ def wanted(what: str, hint: str = "") -> WrapValidator:
         try:
             return validate(value)
         except ValidationError:
-            raise PydanticCustomError("wanted", "{what}", {"what": what, "hint": hint}) from None
+            raise refusal(what, hint) from None
 
     return WrapValidator(check)
 
@@ -112,7 +117,7 @@ def one_of(kind: type[StrEnum], name: str) -> BeforeValidator:
 
     def read(value: Any) -> StrEnum:
         if not isinstance(value, str):
-            raise PydanticCustomError("wanted", "{what}", {"what": "text", "hint": ""})
+            raise refusal("text")
         if value not in list(kind):
             hint = suggestion(value, kind, f"one of: {', '.join(kind)}")
             raise problem(f"unknown {name} {value!r}", hint=hint)

@@ -48,12 +48,16 @@ def load_catalogue(user_config: Path | None = None, configured: Sequence[Alias] 
         _check_names(document, file, models)
     for alias in configured:
         _check_alias(alias, models)
+    vague = frozenset(normal(word) for file in files for word in file.vague)
+    return Catalogue(models=models, aliases=_layers(files, configured), vague=vague)
+
+
+def _layers(files: Sequence[_File], configured: Sequence[Alias]) -> dict[str, tuple[str, ...]]:
+    """Lay the aliases of all authors over each other: bundled, site, user's models, user."""
     bundled, *own = map(_aliases, files)
     of_site = {alias.word: alias.models for alias in configured if alias.by_site}
     of_user = {alias.word: alias.models for alias in configured if not alias.by_site}
-    aliases = reduce(operator.or_, own, bundled | of_site) | of_user
-    vague = frozenset(normal(word) for file in files for word in file.vague)
-    return Catalogue(models=models, aliases=aliases, vague=vague)
+    return reduce(operator.or_, own, bundled | of_site) | of_user
 
 
 def _model(document: Document, name: str, entry: _Model) -> GpuModel:

@@ -22,17 +22,28 @@ _YEARS: Final = range(1970, 3000)
 def plain(value: Any) -> Any:
     """Turn a value of the models into what JSON can hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        every = ((f.name, getattr(value, f.name), f.default) for f in dataclasses.fields(value))
-        return {name: plain(inner) for name, inner, default in every if inner != default}
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, frozenset):
-        return sorted(value)
-    if isinstance(value, tuple):
-        return [plain(item) for item in value]
+        return _plain_fields(value)
+    for kind, write in _WRITERS:
+        if isinstance(value, kind):
+            return write(value)
     return value
+
+
+def _plain_fields(value: Any) -> dict[str, Any]:
+    fields = {}
+    for field in dataclasses.fields(value):
+        inner = getattr(value, field.name)
+        if inner != field.default:
+            fields[field.name] = plain(inner)
+    return fields
+
+
+_WRITERS: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
+    (datetime, datetime.isoformat),
+    (timedelta, timedelta.total_seconds),
+    (frozenset, sorted),
+    (tuple, lambda items: [plain(item) for item in items]),
+)
 
 
 def build(kind: type[Value], fields: Mapping[str, Any]) -> Value:
@@ -68,21 +79,34 @@ def _read_many(origin: type, arguments: tuple[Any, ...], value: Any) -> Any:
 
 
 def _read_one(hint: Any, value: Any) -> Any:
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+    if hint in _READERS:
+        return _READERS[hint](value)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
         if not isinstance(value, dict):
             raise ValueError(f"an object was expected, not {value!r:.40}")
         return build(hint, value)
-    if hint is datetime:
-        return _moment(value)
-    if hint is timedelta:
-        return _span(value)
-    if isinstance(hint, type) and issubclass(hint, StrEnum):
+    if issubclass(hint, StrEnum):
         return hint(value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+    return _typed(hint, value)
+
+
+def _typed(hint: type, value: Any) -> Any:
+    """Give a value that has the type; true and false are no numbers."""
+    if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ValueError(f"{value!r:.40} is not of type {hint.__name__}")
-    if isinstance(value, int | float) and not -_LARGEST <= value <= _LARGEST:
+    return value
+
+
+def _whole(value: Any) -> int:
+    return int(_bounded(_typed(int, value)))
+
+
+def _number(value: Any) -> float:
+    return _bounded(float(_typed(int, value)) if isinstance(value, int) else _typed(float, value))
+
+
+def _bounded(value: float) -> float:
+    if not -_LARGEST <= value <= _LARGEST:
         raise ValueError(f"{value!r:.40} is too large")
     return value
 
@@ -100,3 +124,11 @@ def _span(value: float) -> timedelta:
     if not timedelta(0) <= span <= _LONGEST:
         raise ValueError(f"{value!r:.40} is no duration")
     return span
+
+
+_READERS: Final[dict[Any, Callable[[Any], Any]]] = {
+    datetime: _moment,
+    timedelta: _span,
+    int: _whole,
+    float: _number,
+}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.sandbox import accounting, daemons, database, ports, processes, slurmconf, smi, tools
+from rv.sandbox import accounting, daemons, nvidia_smi, ports, processes, slurmconf
 from rv.sandbox.layout import Layout, reachable
 from rv.sandbox.profile import Profile
 from rv.sandbox.records import Record
@@ -18,7 +18,7 @@ UP_STATES: Final = ("idle", "mix", "alloc", "resv", "comp", "plnd", "drain", "dr
 
 def boot(record: Record, profile: Profile, user: str, progress: Callable[[str], None]) -> None:
     """Start a cluster from nothing."""
-    tools.require(accounting=profile.accounting)
+    processes.require(accounting=profile.accounting)
     layout = record.layout
     _make(layout)
     if os.getuid() == 0 and not reachable(layout.directory):
@@ -64,7 +64,7 @@ def _configure(record: Record, profile: Profile, base: int, user: str) -> None:
     key.write_bytes(secrets.token_bytes(128))
     for number in range(slurmconf.fake_device_count(profile)):
         (layout.devices / f"gpu{number}").symlink_to("/dev/null")
-    smi.install(profile, layout, f"{processes.MARKER}={record.identity}")
+    nvidia_smi.install(profile, layout, f"{processes.MARKER}={record.identity}")
 
 
 def _lacks_cgroup_v1() -> bool:
@@ -77,14 +77,14 @@ def _account(
     record: Record, profile: Profile, base: int, user: str, progress: Callable[[str], None]
 ) -> None:
     """Bring accounting up, from a saved database where there is one."""
-    template = database.template_path(profile, user)
-    known = database.restore(template, record)
+    template = accounting.database_template(profile, user)
+    known = accounting.restore_database(template, record)
     if not known:
         progress("making the accounting database (once; the next start is faster)")
-        database.create(record)
-    database.start(record)
+        accounting.create_database(record)
+    accounting.start_database(record)
     _munge_answers(record)
-    accounting.start(record, base)
+    accounting.start_slurmdbd(record, base)
     if known:
         return
     accounting.fill(record, profile, user)
@@ -92,9 +92,9 @@ def _account(
         _teach_gpus(record, profile, base)
     daemons.stop(record, daemons.SLURMDBD, grace=10)
     daemons.stop(record, daemons.MARIADBD, grace=20)
-    database.save(template, record)
-    database.start(record)
-    accounting.start(record, base)
+    accounting.save_database(template, record)
+    accounting.start_database(record)
+    accounting.start_slurmdbd(record, base)
 
 
 def _munge_answers(record: Record) -> None:
@@ -149,7 +149,7 @@ def wait_for_nodes(record: Record, nodes: Sequence[str]) -> None:
 
 def node_states(record: Record) -> dict[str, str]:
     """Slurm's short word for each node's state; empty when the controller does not answer."""
-    argv = [tools.path_of("sinfo"), "-a", "-h", "-N", "-o", "%N %t"]
+    argv = [processes.path_of("sinfo"), "-a", "-h", "-N", "-o", "%N %t"]
     done = processes.run(argv, env=daemons.environment(record), timeout=15)
     rows = (line.split() for line in done.stdout.splitlines())
     return {row[0]: row[1] for row in rows if len(row) == 2}
@@ -176,9 +176,9 @@ def restart(record: Record, wanted: Sequence[str]) -> None:
             daemons.start(record, role)
             _munge_answers(record)
         elif role == daemons.MARIADBD:
-            database.start(record)
+            accounting.start_database(record)
         elif role == daemons.SLURMDBD:
-            accounting.start(record, base)
+            accounting.start_slurmdbd(record, base)
         elif role == daemons.SLURMCTLD:
             _start_controller(record, base)
         else:

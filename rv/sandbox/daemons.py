@@ -7,8 +7,8 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.sandbox import processes, records
+from rv.sandbox.processes import path_of
 from rv.sandbox.records import Record
-from rv.sandbox.tools import path_of
 
 PATIENCE: Final = 30.0
 MUNGED: Final = "munged"

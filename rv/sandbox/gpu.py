@@ -9,7 +9,7 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.sandbox import processes
-from rv.sandbox.profile import Gres, Mebibytes, NodeGroup, Partition, Profile
+from rv.sandbox.profile import Gres, NodeGroup, Partition, Profile
 
 QUERY: Final = "--query-gpu=index,name,memory.total"
 # What stands in product names beside the model.
@@ -22,7 +22,7 @@ class Device:
 
     index: int
     name: str
-    memory: Mebibytes
+    memory: int
     file: str
 
 
@@ -36,12 +36,12 @@ def gpu_profile(devices: Sequence[Device], *, cpus: int, memory: int) -> Profile
             type=gres_type(name),
             count=len(found),
             product=name,
-            memory=Mebibytes(size),
+            memory=size,
             files=tuple(device.file for device in found),
         )
         for (name, size), found in groups.items()
     )
-    node = NodeGroup(prefix="gpu", cpus=cpus, memory=Mebibytes(memory), gres=gres)
+    node = NodeGroup(prefix="gpu", cpus=cpus, memory=memory, gres=gres)
     partition = Partition(
         name="gpu", nodes=("gpu",), default=True, max_time="3-0", default_time="1:00:00"
     )
@@ -61,8 +61,9 @@ def parse_devices(text: str, files: Sequence[str]) -> list[Device]:
     for line in text.splitlines():
         match = re.fullmatch(r"(\d+), (.+), (\d+)", line.strip())
         if match and (file := f"/dev/nvidia{match[1]}") in files:
-            memory = Mebibytes(int(match[3]))
-            found.append(Device(index=int(match[1]), name=match[2], memory=memory, file=file))
+            found.append(
+                Device(index=int(match[1]), name=match[2], memory=int(match[3]), file=file)
+            )
     return found
 
 

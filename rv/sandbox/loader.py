@@ -11,16 +11,65 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Final
 
-from rv.sandbox import processes
-from rv.sandbox.busy import JOB_NAME
-from rv.sandbox.tools import path_of
+from rv.errors import ErrorKind, RvError
+from rv.sandbox import daemons, processes, records
+from rv.sandbox.processes import path_of
+from rv.sandbox.records import Record
 
+ROLE: Final = "loader"
+JOB_NAME: Final = "rv-load"
 PERIOD: Final = 1.0
 BAN: Final = 30.0
 SIZES: Final = (1, 1, 2, 4, 8)
 UNUSABLE: Final = re.compile(r"State=\S*(DOWN|DRAIN|NOT_RESPONDING|MAINT|FAIL|INVAL)|State=\S*\*")
+
+
+def start(
+    record: Record, *, share: float, shortest: timedelta, longest: timedelta, seed: int
+) -> None:
+    """Start the loader in the background, in place of one that runs already."""
+    if not 0 < share <= 1:
+        raise RvError(
+            ErrorKind.SANDBOX,
+            f"a share of {share:g} of the GPUs",
+            hint="between 0 and 1, as in 0.8",
+        )
+    if not timedelta(0) < shortest <= longest:
+        raise RvError(
+            ErrorKind.SANDBOX,
+            f"jobs of {shortest} to {longest}",
+            hint="--min is above 0 and at most --max",
+        )
+    stop(record)
+    process = processes.spawn_python(
+        "rv.sandbox.loader",
+        str(share),
+        str(shortest.total_seconds()),
+        str(longest.total_seconds()),
+        str(seed),
+        env=daemons.environment(record),
+        log=record.layout.logs / ROLE,
+    )
+    records.note(record.layout, ROLE, process)
+
+
+def stop(record: Record) -> bool:
+    """End the loader and its jobs; False when none was on record."""
+    if records.process_of(record.layout, ROLE) is None:
+        return False
+    daemons.stop(record, ROLE)
+    argv = [path_of("scancel"), "--me", f"--name={JOB_NAME}"]
+    done = processes.run(argv, env=daemons.environment(record))
+    if done.returncode:
+        raise RvError(
+            ErrorKind.SANDBOX,
+            f"the load's jobs could not be cancelled: {done.complaint}",
+            hint=f"SLURM_CONF={record.layout.slurm_conf} scancel --me --name={JOB_NAME}",
+        )
+    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,17 +96,23 @@ class Loader:
         """The jobs to submit now: partition, GPUs, seconds."""
         busy = sum(node.gpus - node.free for node in nodes)
         lacking = round(self.share * sum(node.gpus for node in nodes)) - busy - waiting
-        free = [node for node in nodes if node.free and self.banned.get(node.partition, 0) <= now]
+        free = [node for node in nodes if self._may_use(node, now)]
         jobs = []
         while lacking > 0 and free:
             node = free.pop(self.dice.randrange(len(free)))
-            most = min(node.free, lacking, self.largest.get(node.partition, node.free))
-            size = self.dice.choice([size for size in SIZES if size <= max(most, 1)])
+            size = self._size(node, lacking)
             jobs.append((node.partition, size, self._length()))
             lacking -= size
             if node.free > size:
                 free.append(Node(partition=node.partition, gpus=node.gpus, free=node.free - size))
         return jobs
+
+    def _may_use(self, node: Node, now: float) -> bool:
+        return node.free > 0 and self.banned.get(node.partition, 0) <= now
+
+    def _size(self, node: Node, lacking: int) -> int:
+        most = min(node.free, lacking, self.largest.get(node.partition, node.free))
+        return self.dice.choice([size for size in SIZES if size <= max(most, 1)])
 
     def _length(self) -> int:
         return max(1, round(self.dice.uniform(self.shortest, self.longest)))

@@ -25,6 +25,23 @@ DAEMON_PATH: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 LAUNCH: Final = 'umask 022; cd / && exec "$@"'
 
 
+PACKAGES: Final = {
+    "slurmctld": "slurmctld",
+    "slurmd": "slurmd",
+    "sbatch": "slurm-client",
+    "sinfo": "slurm-client",
+    "scontrol": "slurm-client",
+    "munged": "munge",
+}
+ACCOUNTING_PACKAGES: Final = {
+    "slurmdbd": "slurmdbd",
+    "sacctmgr": "slurm-client",
+    "mariadbd": "mariadb-server-core",
+    "mariadb-install-db": "mariadb-server-core",
+    "my_print_defaults": "mariadb-client-core",
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Process:
     """A process that cannot be mistaken for a later one with the same pid."""
@@ -82,6 +99,30 @@ def search_path(path: str | None = None) -> str:
 def program(name: str, path: str | None = None) -> str | None:
     """The path of a program, or None."""
     return shutil.which(name, path=search_path(path))
+
+
+def require(*, accounting: bool, path: str | None = None) -> None:
+    """Refuse to start without the packages; name all that are missing at once."""
+    wanted = PACKAGES | (ACCOUNTING_PACKAGES if accounting else {})
+    missing = [name for name in wanted if program(name, path) is None]
+    if missing:
+        packages = list(dict.fromkeys(wanted[name] for name in missing))
+        raise RvError(
+            ErrorKind.SANDBOX,
+            f"the sandbox needs {', '.join(missing)}, not found on PATH",
+            hint=install_command(packages),
+        )
+
+
+def install_command(packages: list[str]) -> str:
+    """What to type, as this user."""
+    sudo = "" if os.getuid() == 0 else "sudo "
+    return f"{sudo}apt-get install -y --no-install-recommends {' '.join(packages)}"
+
+
+def path_of(name: str) -> str:
+    """The full path of a program that `require` has seen."""
+    return program(name) or name
 
 
 def environment(extra: Mapping[str, str]) -> dict[str, str]:
@@ -188,12 +229,14 @@ def marked(identity: str) -> tuple[Process, ...]:
     """Every process of this sandbox: with its marker, or below one that has it."""
     import psutil
 
-    running = list(psutil.process_iter(["environ", "ppid"]))
     children: dict[int, list[int]] = {}
-    for process in running:
+    waiting = []
+    for process in psutil.process_iter(["environ", "ppid"]):
         children.setdefault(process.info["ppid"], []).append(process.pid)
+        environ = process.info["environ"] or {}  # None where we may not look
+        if environ.get(MARKER) == identity:
+            waiting.append(process.pid)
     ours: set[int] = set()
-    waiting = [p.pid for p in running if (p.info["environ"] or {}).get(MARKER) == identity]
     while waiting:
         pid = waiting.pop()
         if pid != os.getpid() and pid not in ours:

@@ -1,20 +1,68 @@
 """What a profile can say: the schema, as frozen values.
 
 A profile is a YAML file whose keys are the fields below (`schema.py` reads it and complains with
-the line). Sizes are MiB or text such as `384G`. Keys named `options` and `slurm_conf` pass any
-other setting to Slurm under Slurm's own name.
+the line). Its values come as the text that is written there, so `1:00:00` is no number of seconds.
+Sizes are MiB or text such as `384G`. Keys named `options` and `slurm_conf` pass any other setting
+to Slurm under Slurm's own name.
 """
 
 import hashlib
-from dataclasses import dataclass
-from typing import NewType
+import re
+from typing import Annotated, Any, ClassVar, Final
 
-Mebibytes = NewType("Mebibytes", int)
-Pairs = tuple[tuple[str, str], ...]
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from rv.config.documents import Schema, problem, refusal, wanted
+
+SIZES: Final = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Gres:
+def _mebibytes(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    match = re.fullmatch(r" *(\d+) *([MGT]?)(?:i?B)? *", str(value), re.IGNORECASE)
+    if match is None:
+        raise ValueError(value)
+    return int(match[1]) * SIZES[match[2].upper()]
+
+
+def _line(value: Any) -> Any:
+    if isinstance(value, str) and "\n" in value:
+        raise ValueError(value)
+    return value.strip() if isinstance(value, str) else value
+
+
+def _pairs(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return value
+    if not isinstance(value, dict):
+        raise refusal("a mapping of names to values")
+    for key, text in value.items():
+        if text is not None and (not isinstance(text, str) or "\n" in text):
+            raise problem(f"{key!r} is one value", key=key)
+    return tuple((str(key), text or "") for key, text in value.items())
+
+
+def _many(value: Any) -> Any:
+    """Take a single item for a list of one."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+Line = Annotated[str, BeforeValidator(_line), wanted("one value")]
+Count = Annotated[int, Field(ge=0), wanted("a whole number")]
+Switch = Annotated[bool, wanted("true or false")]
+Mebibytes = Annotated[int, BeforeValidator(_mebibytes), wanted("a size such as 384G or 8000")]
+Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)]
+Lines = Annotated[tuple[Line, ...], BeforeValidator(_many)]
+
+
+class ProfileSchema(Schema):
+    """A mapping of a profile, whose numbers and switches are read from text."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(strict=False)
+
+
+class Gres(ProfileSchema):
     """GPUs of one kind on each node of a group.
 
     Attributes:
@@ -27,13 +75,13 @@ class Gres:
         files: real device files, one a GPU; without them the devices are fake.
     """
 
-    type: str | None = None
-    count: int
-    product: str = "NVIDIA A100-SXM4-80GB"
-    memory: Mebibytes = Mebibytes(81920)
-    mig: str | None = None
-    slices: int = 7
-    files: tuple[str, ...] = ()
+    type: Line | None = None
+    count: Count
+    product: Line = "NVIDIA A100-SXM4-80GB"
+    memory: Mebibytes = 81920
+    mig: Line | None = None
+    slices: Count = 7
+    files: Lines = ()
 
     @property
     def physical(self) -> int:
@@ -41,22 +89,21 @@ class Gres:
         return -(-self.count // self.slices) if self.mig else self.count
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NodeGroup:
+class NodeGroup(ProfileSchema):
     """`count` equal nodes named prefix1, prefix2, …
 
     Attributes:
         cloud: powered down, and never there: Slurm would have to switch them on for a job.
     """
 
-    prefix: str
-    count: int = 1
-    cpus: int = 32
-    memory: Mebibytes = Mebibytes(262144)
-    features: tuple[str, ...] = ()
-    weight: int = 1
-    gres: tuple[Gres, ...] = ()
-    cloud: bool = False
+    prefix: Line
+    count: Count = 1
+    cpus: Count = 32
+    memory: Mebibytes = 262144
+    features: Lines = ()
+    weight: Count = 1
+    gres: Annotated[tuple[Gres, ...], BeforeValidator(_many)] = ()
+    cloud: Switch = False
     options: Pairs = ()
 
     @property
@@ -65,44 +112,42 @@ class NodeGroup:
         return tuple(f"{self.prefix}{number}" for number in range(1, self.count + 1))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Partition:
+class Partition(ProfileSchema):
     """A partition over node groups (named by their prefix)."""
 
-    name: str
-    nodes: tuple[str, ...]
-    default: bool = False
-    max_time: str | None = None
-    default_time: str | None = None
-    max_nodes: int | None = None
-    max_cpus_per_node: int | None = None
+    name: Line
+    nodes: Lines
+    default: Switch = False
+    max_time: Line | None = None
+    default_time: Line | None = None
+    max_nodes: Count | None = None
+    max_cpus_per_node: Count | None = None
     max_mem_per_cpu: Mebibytes | None = None
     max_mem_per_node: Mebibytes | None = None
     def_mem_per_cpu: Mebibytes | None = None
-    qos: str | None = None
-    allow_accounts: tuple[str, ...] = ()
-    allow_qos: tuple[str, ...] = ()
-    exclusive: bool = False
-    hidden: bool = False
-    state: str = "UP"
-    priority: int | None = None
+    qos: Line | None = None
+    allow_accounts: Lines = ()
+    allow_qos: Lines = ()
+    exclusive: Switch = False
+    hidden: Switch = False
+    state: Line = "UP"
+    priority: Count | None = None
     billing: Pairs = ()
     options: Pairs = ()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Qos:
+class Qos(ProfileSchema):
     """A QOS and its limits; TRES limits are mappings such as {cpu: 1, gres/gpu: 1}."""
 
-    name: str
+    name: Line
     max_tres_per_job: Pairs = ()
     max_tres_per_user: Pairs = ()
     grp_tres: Pairs = ()
-    max_wall: str | None = None
-    max_jobs_per_user: int | None = None
-    max_submit_per_user: int | None = None
-    priority: int | None = None
-    flags: tuple[str, ...] = ()
+    max_wall: Line | None = None
+    max_jobs_per_user: Count | None = None
+    max_submit_per_user: Count | None = None
+    priority: Count | None = None
+    flags: Lines = ()
     options: Pairs = ()
 
     @property
@@ -112,8 +157,7 @@ class Qos:
         return any("gres/" in f"{key}={value}" for key, value in pairs)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Account:
+class Account(ProfileSchema):
     """An account; where it has only a name, the name alone may stand in its place.
 
     Attributes:
@@ -122,10 +166,15 @@ class Account:
         options: limits under sacctmgr's own names; its users inherit those that are not Grp*.
     """
 
-    name: str
-    parent: str | None = None
-    joined: bool = True
+    name: Line
+    parent: Line | None = None
+    joined: Switch = True
     options: Pairs = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_name(cls, data: Any) -> Any:
+        return {"name": data} if isinstance(data, str) else data
 
     @property
     def counts_gpus(self) -> bool:
@@ -133,8 +182,7 @@ class Account:
         return any("gres/" in value for _, value in self.options)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Profile:
+class Profile(ProfileSchema):
     """A whole cluster.
 
     Attributes:
@@ -148,19 +196,21 @@ class Profile:
         scheduler: entries of SchedulerParameters.
     """
 
-    cluster: str
-    description: str = ""
-    nodes: tuple[NodeGroup, ...]
-    partitions: tuple[Partition, ...]
-    qos: tuple[Qos, ...] = ()
-    accounts: tuple[Account, ...] = (Account(name="lab"),)
-    users: tuple[str, ...] = ()
-    grants: tuple[str, ...] = ()
-    accounting: bool = True
-    enforce: str = "associations,limits,qos"
-    min_job_age: int = 60
-    kill_wait: int = 5
-    cred_expire: int | None = None
+    cluster: Line
+    description: Line = ""
+    nodes: Annotated[tuple[NodeGroup, ...], BeforeValidator(_many)]
+    partitions: Annotated[tuple[Partition, ...], BeforeValidator(_many)]
+    qos: Annotated[tuple[Qos, ...], BeforeValidator(_many)] = ()
+    accounts: Annotated[tuple[Account, ...], BeforeValidator(_many)] = Field(
+        default_factory=lambda: (Account(name="lab"),)
+    )
+    users: Lines = ()
+    grants: Lines = ()
+    accounting: Switch = True
+    enforce: Line = "associations,limits,qos"
+    min_job_age: Count = 60
+    kill_wait: Count = 5
+    cred_expire: Count | None = None
     scheduler: Pairs = (("bf_interval", "3"), ("bf_continue", ""), ("sched_interval", "5"))
     slurm_conf: Pairs = ()
 

@@ -204,7 +204,7 @@ def _per_node(group: NodeGroup) -> int:
 
 
 def slurmdbd_conf(layout: Layout, *, base: int, user: str) -> str:
-    """The text of slurmdbd.conf; MariaDB is reached by its socket alone (see `database.py`)."""
+    """The text of slurmdbd.conf; MariaDB is reached by its socket alone (see `accounting.py`)."""
     settings: Iterable[tuple[str, str | int]] = (
         ("AuthType", "auth/munge"),
         ("AuthInfo", f"socket={layout.munge_socket}"),

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 import pytest
+from pydantic import BaseModel
 
 from rv.errors import RvError
 from tests.unit import malformed
@@ -29,6 +30,8 @@ def size(value: Any) -> int:
     """How many values a result holds, and how many characters."""
     if is_dataclass(value) and not isinstance(value, type):
         return 1 + sum(size(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, BaseModel):
+        return size(dict(value))
     if isinstance(value, dict):
         return 1 + sum(size(key) + size(inner) for key, inner in value.items())
     if isinstance(value, tuple | list | set | frozenset):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from rv.errors import RvError
-from rv.sandbox import gpu, layout, schema, slurmconf, tools
+from rv.sandbox import gpu, layout, processes, schema, slurmconf
 from rv.sandbox.layout import Layout
 from rv.sandbox.profile import Mebibytes
 
@@ -130,7 +130,7 @@ def test_missing_packages_are_one_command(monkeypatch: pytest.MonkeyPatch) -> No
     """All that is missing is named, with the command that installs it."""
     monkeypatch.setattr("rv.sandbox.processes.DAEMON_PATH", "/nonexistent")
     with pytest.raises(RvError) as caught:
-        tools.require(accounting=True, path="/nonexistent")
+        processes.require(accounting=True, path="/nonexistent")
     assert "slurmctld, slurmd, sbatch" in caught.value.message
     assert caught.value.hint.removeprefix("sudo ") == (
         "apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge "

@@ -45,7 +45,7 @@ def test_an_account_is_a_name_or_more() -> None:
     assert profile.partitions[0].max_mem_per_cpu == 8192
 
 
-EXAMPLES = sorted(Path(__file__).parents[2].glob("examples/clusters/*.yaml"))
+EXAMPLES = sorted(Path(__file__).parents[3].glob("examples/clusters/*.yaml"))
 
 
 @pytest.mark.parametrize("name", [*schema.builtin_names(), *map(str, EXAMPLES)])
@@ -60,15 +60,15 @@ def test_the_bundled_profiles_are_valid(name: str) -> None:
         ("count: 2\n", "cuont: 2\n", 4, "unknown key 'cuont'", "did you mean count?"),
         ("billing:", "biling:", 11, "unknown key 'biling'", "did you mean billing?"),
         ("partitions:", "partition:", 8, "unknown key 'partition'", "did you mean partitions?"),
-        ("memory: 64G", "memory: lots", 5, "'memory' is a size", ""),
-        ("count: 2\n", "count: two\n", 4, "'count' is a whole number", ""),
+        ("memory: 64G", "memory: lots", 5, "memory must be a size", ""),
+        ("count: 2\n", "count: two\n", 4, "count must be a whole number", ""),
         ("nodes: n\n", "nodes: m\n", 9, "'m' is not defined", ""),
         ("{type: null, count: 2}", "{type: a}", 7, "'count' is missing", ""),
         ("cluster: lab\n", "cluster: lab\ncluster: b\n", 2, "appears twice", ""),
         ("name: all", "name: 'a b'", 9, "is no name for Slurm", ""),
         ("name: all", "name: all\n    qos: gold", 9, "'gold' is not defined", ""),
         ("cluster: lab", "cluster: [", 3, "not YAML", ""),
-        ("name: all", 'name: "a\\nb"', 9, "is one value", ""),
+        ("name: all", 'name: "a\\nb"', 9, "must be one value", ""),
         (
             "cluster: lab",
             "accounts: [{name: a, parent: b}, b]\ncluster: lab",
@@ -88,7 +88,7 @@ def test_a_faulty_profile_is_answered_with_the_line(
         schema.parse(GOOD.replace(before, after, 1), where="x.yaml")
     assert caught.value.kind is ErrorKind.SANDBOX
     assert said in caught.value.message
-    assert f"x.yaml, line {line}:" in caught.value.message
+    assert f"profile x.yaml:{line}: " in caught.value.message
     assert "\n" not in caught.value.message
     assert hint in caught.value.hint
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rv.errors import RvError
-from rv.sandbox import schema, smi
+from rv.sandbox import nvidia_smi, schema
 from rv.sandbox.layout import Layout
 
 PROFILE = """\
@@ -27,7 +27,7 @@ PLAIN = "--format=csv,noheader,nounits"
 def place(tmp_path: Path) -> Layout:
     made = Layout(directory=tmp_path / "box", run=tmp_path / "box" / "run")
     made.make()
-    smi.install(schema.parse(PROFILE, where="x"), made, "RV_SANDBOX=id")
+    nvidia_smi.install(schema.parse(PROFILE, where="x"), made, "RV_SANDBOX=id")
     return made
 
 
@@ -89,33 +89,33 @@ def test_a_node_without_gpus_has_none(place: Layout) -> None:
 
 def test_a_wrong_model_is_a_k80(place: Layout) -> None:
     """Of 11441 MiB, on that node only."""
-    smi.set_fault(place, "a1", smi.Fault.WRONG_MODEL)
+    nvidia_smi.set_fault(place, "a1", nvidia_smi.Fault.WRONG_MODEL)
     assert ask(place, "a1", QUERY, PLAIN).stdout == "0, Tesla K80, 11441\n1, Tesla K80, 11441\n"
     assert "MIG" in ask(place, "m1", "-L").stdout
-    smi.set_fault(place, "m1", smi.Fault.WRONG_MODEL)
+    nvidia_smi.set_fault(place, "m1", nvidia_smi.Fault.WRONG_MODEL)
     assert "MIG" not in ask(place, "m1", "-L").stdout
 
 
 def test_a_missing_gpu_is_one_fewer_until_cleared(place: Layout) -> None:
     """Faults come and go at once."""
-    smi.set_fault(place, "a1", smi.Fault.MISSING_GPU)
+    nvidia_smi.set_fault(place, "a1", nvidia_smi.Fault.MISSING_GPU)
     assert len(ask(place, "a1", "-L").stdout.splitlines()) == 1
-    assert smi.faults(place) == {"a1": "missing-gpu"}
-    smi.set_fault(place, "a1", None)
+    assert nvidia_smi.faults(place) == {"a1": "missing-gpu"}
+    nvidia_smi.set_fault(place, "a1", None)
     assert len(ask(place, "a1", "-L").stdout.splitlines()) == 2
-    assert smi.faults(place) == {}
+    assert nvidia_smi.faults(place) == {}
 
 
 def test_an_error_is_a_driver_mismatch(place: Layout) -> None:
     """Exit code 9 whatever is asked."""
-    smi.set_fault(place, "a1", smi.Fault.ERROR)
+    nvidia_smi.set_fault(place, "a1", nvidia_smi.Fault.ERROR)
     done = ask(place, "a1", "-L")
     assert (done.returncode, "version mismatch" in done.stdout) == (9, True)
 
 
 def test_a_hanging_one_does_not_answer(place: Layout) -> None:
     """It sleeps for ever; here for half a second."""
-    smi.set_fault(place, "a1", smi.Fault.HANG)
+    nvidia_smi.set_fault(place, "a1", nvidia_smi.Fault.HANG)
     process = subprocess.Popen(
         [place.bin / "nvidia-smi", "-L"],
         env={"SLURMD_NODENAME": "a1", "PATH": "/usr/bin:/bin"},
@@ -130,5 +130,5 @@ def test_a_hanging_one_does_not_answer(place: Layout) -> None:
 def test_an_unknown_node_cannot_be_faulty(place: Layout) -> None:
     """The nodes are named."""
     with pytest.raises(RvError) as caught:
-        smi.set_fault(place, "zz9", smi.Fault.HANG)
+        nvidia_smi.set_fault(place, "zz9", nvidia_smi.Fault.HANG)
     assert caught.value.hint == "nodes: a1, c1, m1"
