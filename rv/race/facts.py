@@ -169,21 +169,11 @@ class Facts:
             raise LookupError("nobody has claimed the race")
         return self.files.claim
 
-    @property
-    def job_id(self) -> int:
-        """The winner's id."""
-        return self.claim.job_id
-
-    @property
-    def nodes(self) -> str:
-        """The winner's nodes."""
-        return self.claim.nodes
-
     @cached_property
     def record(self) -> JobRecord | None:
         """Slurm's best record of the winner."""
         name = self.claim.job_name or self.race.name_of(self.claim.submission)
-        return record_of(self.sources.records, name, self.job_id)
+        return record_of(self.sources.records, name, self.claim.job_id)
 
     @property
     def slurm_state(self) -> JobState:
@@ -254,29 +244,14 @@ class Facts:
         return ended
 
     @property
-    def code(self) -> int:
-        """The command's exit code."""
-        return self.exit_file.code
-
-    @property
     def succeeded(self) -> bool:
         """Whether the command ended by itself, with code 0."""
-        return self.code == 0 and not self.ended_by_signal
+        return self.exit_file.code == 0 and not self.ended_by_signal
 
     @property
     def ended_by_signal(self) -> bool:
         """Whether a signal of Slurm's ended the command."""
         return bool(self.exit_file.signal)
-
-    @property
-    def own_reason(self) -> str:
-        """The job's own sentence for the end of a chain."""
-        return self.exit_file.why
-
-    @property
-    def lost(self) -> str:
-        """What a restart of the winner's job wrote when it found its own claim."""
-        return self.files.lost
 
     @property
     def out_of_touch(self) -> str:
@@ -302,12 +277,7 @@ class Facts:
     @cached_property
     def next_job(self) -> JobRecord | None:
         """Slurm's record of the job that was sent for the next segment."""
-        return next_record(self.race, self.sources.records, but_job_id=self.job_id)
-
-    @property
-    def next_job_id(self) -> int:
-        """Its id."""
-        return self.next_job.job_id if self.next_job else 0
+        return next_record(self.race, self.sources.records, but_job_id=self.claim.job_id)
 
     @property
     def next_segment(self) -> int:

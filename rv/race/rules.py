@@ -28,14 +28,14 @@ OUT_OF_TIME: Final = "TIME"
 
 PREEMPTED: Final = "it was preempted, and its next segment is to be sent"
 _DELETED: Final = "its race directory was deleted"
-_REQUEUED: Final = "Slurm requeued job {job_id} after its claim on {nodes}"
-_NODE_FAILED: Final = "Slurm says {slurm_state} for job {job_id} on {nodes}"
+_REQUEUED: Final = "Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
+_NODE_FAILED: Final = "Slurm says {slurm_state} for job {claim.job_id} on {claim.nodes}"
 _SLURM_SAYS: Final = "Slurm says {slurm_state}{by_user}"
-_NOT_KNOWN: Final = "Slurm does not know job {job_id} now"
+_NOT_KNOWN: Final = "Slurm does not know job {claim.job_id} now"
 _OUT_OF_TOUCH: Final = "the node was out of touch meanwhile: {out_of_touch}"
 _VANISHED: Final = (
-    "job {job_id} started on {nodes}, left no exit file, and Slurm has not known it for {absent_s}"
-    " s: cause unknown"
+    "job {claim.job_id} started on {claim.nodes}, left no exit file, and Slurm has not known it for"
+    " {absent_s} s: cause unknown"
 )
 
 
@@ -44,8 +44,8 @@ class Rule:
     """A condition, and the state, the sentence and the exit code that follow from it.
 
     `sources` names where the rule looks beside its section's sources, `when` says the condition in
-    words. `says` may name facts in braces, such as {job_id}. `state` is a function where a record
-    of Slurm's decides which state it is.
+    words. `says` may name facts in braces, such as {claim.job_id}. `state` is a function where a
+    record of Slurm's decides which state it is.
     """
 
     name: str
@@ -113,7 +113,7 @@ def as_next_job_ended(facts: Facts) -> RaceState:
 
 def exit_file_code(facts: Facts) -> int | None:
     """Return the code in the exit file."""
-    return facts.code
+    return facts.exit_file.code
 
 
 def slurm_code(facts: Facts) -> int | None:
@@ -242,7 +242,7 @@ SECTIONS: Final = (
              _S.COMPLETED, "", exit_file_code),
         Rule("chain out of time", (), "The chain's own end: no time, or no segment, is left.",
              lambda f: f.exit_file.signal == OUT_OF_TIME,
-             _S.TIMEOUT, "{own_reason}", exit_file_code),
+             _S.TIMEOUT, "{exit_file.why}", exit_file_code),
         Rule("ended by Slurm", (_QUEUE, _SACCT), "Slurm's record says why it ended the job.",
              lambda f: f.race_state in ENDED_BY_SLURM,
              as_slurm_says, "Slurm says {race_state}", exit_file_code),
@@ -258,7 +258,7 @@ SECTIONS: Final = (
              _S.FAILED, _OUT_OF_TOUCH, exit_file_code),
         Rule("failed", (), "Another code.",
              _otherwise,
-             _S.FAILED, "the command ended with code {code}", exit_file_code),
+             _S.FAILED, "the command ended with code {exit_file.code}", exit_file_code),
     )),
     Section("A chain has no exit file yet", (_CLAIM, _FILES, _QUEUE, _SACCT), _is_chain, (
         Rule("segment waits", (),
@@ -282,7 +282,7 @@ SECTIONS: Final = (
         Rule("next segment did not begin", (), "The next segment's job has ended.",
              lambda f: f.next_job is not None and f.next_job.state.is_terminal,
              as_next_job_ended,
-             "job {next_job_id} of segment {next_segment} ended before it began"),
+             "job {next_job.job_id} of segment {next_segment} ended before it began"),
         Rule("node failed after a segment", (), "The winner's node failed.",
              lambda f: f.slurm_state in NODE_FAILURES,
              _S.LOST, _NODE_FAILED),
@@ -299,14 +299,14 @@ SECTIONS: Final = (
     Section("A job has claimed the race and left no exit file", (_CLAIM,), _otherwise, (
         Rule("restarted after its claim", (_FILES,), "The winner's job started again, and said so.",
              lambda f: bool(f.files.lost),
-             _S.LOST, "{lost}"),
+             _S.LOST, "{files.lost}"),
         Rule("vanished", (_FILES, _QUEUE, _SACCT),
              "A healthy Slurm has not known the job for long.",
              lambda f: f.slurm_state is JobState.UNKNOWN and f.is_absent_for(),
              _S.ENDED, _VANISHED),
         Rule("state not known to rv", (_QUEUE, _SACCT), "Slurm has a state that rv does not know.",
              lambda f: f.slurm_state is JobState.UNKNOWN and f.record is not None,
-             _S.UNKNOWN, "Slurm calls job {job_id} {slurm_reason}"),
+             _S.UNKNOWN, "Slurm calls job {claim.job_id} {slurm_reason}"),
         Rule("not known now", (_QUEUE, _SACCT), "Slurm does not know the job, or does not answer.",
              lambda f: f.record is None,
              _S.UNKNOWN, _NOT_KNOWN),
@@ -317,7 +317,7 @@ SECTIONS: Final = (
         Rule("accounting late", (_FILES, _QUEUE, _SACCT),
              "Accounting calls the job alive, and the controller does not have it.",
              lambda f: f.only_in_accounting,
-             _S.RUNNING, "accounting calls job {job_id} {slurm_state}"),
+             _S.RUNNING, "accounting calls job {claim.job_id} {slurm_state}"),
         Rule("completed", (_QUEUE, _SACCT), "Slurm says COMPLETED.",
              lambda f: f.slurm_state is JobState.COMPLETED,
              _S.COMPLETED, "no exit file; Slurm says COMPLETED", zero),

@@ -14,6 +14,7 @@ from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, record_text
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
+from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, job_name, render_all
 from rv.transport import Transport
 
@@ -39,23 +40,55 @@ class LaunchContext:
     retry_of: str = ""
 
 
+def stage(
+    plan: Plan,
+    request: Request,
+    script: ScriptContext,
+    context: LaunchContext,
+    payloads: Mapping[str, bytes],
+    read_template: ReadTemplate,
+    transport: Transport,
+) -> Race:
+    """Write the race directory, whole or not at all, and the payloads where they are missing.
+
+    Raises `RvError(STAGE)` for a disk that is full, read-only or without hard links.
+    """
+    race = _race(plan, request, script, context)
+    rendered = scripts((*plan.submissions, *plan.spares), script, read_template)
+    files = {
+        RECORD: record_text(race).encode(),
+        "nonce": script.nonce.encode(),
+        "environment": _environment(context.environment),
+    }
+    files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
+    transport.create_tree(script.race_dir, files, FOLDERS)
+    _require_hard_links(script.race_dir, transport)
+    try:
+        if payloads:
+            stage_payloads(context.race_root, script.payload_hash, payloads, transport)
+    except RvError:
+        transport.remove(script.race_dir)
+        raise
+    return race
+
+
 def new_race_id() -> str:
     """Draw an id: eight letters and digits that cannot be mistaken for one another."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(8))
 
 
 def scripts(
-    submissions: Sequence[Submission], facts: ScriptContext, read_template: ReadTemplate
+    submissions: Sequence[Submission], script: ScriptContext, read_template: ReadTemplate
 ) -> tuple[tuple[Submission, str], ...]:
     """Render the scripts of submissions."""
-    texts = render_all(submissions, facts, read_template)
+    texts = render_all(submissions, script, read_template)
     return tuple(zip(submissions, texts, strict=True))
 
 
 def script_context(
     plan: Plan,
     request: Request,
-    around: LaunchContext,
+    context: LaunchContext,
     chain: Chain | None = None,
     payloads: Mapping[str, bytes] = _NO_FILES,
 ) -> ScriptContext:
@@ -64,57 +97,21 @@ def script_context(
     race_id = new_race_id()
     return ScriptContext(
         race_id=race_id,
-        race_dir=str(PurePosixPath(around.race_root) / race_id),
+        race_dir=str(PurePosixPath(context.race_root) / race_id),
         nonce=secrets.token_hex(16),
-        workdir=around.workdir,
-        slurm_path=around.slurm_path,
+        workdir=context.workdir,
+        slurm_path=context.slurm_path,
         numbers=tuple(s.number for s in (*plan.submissions, *plan.spares)),
         command=request.command,
         title=request.name,
         modules=request.modules,
         chain=chain,
         payload_hash=digest,
-        payload_folder=payload_folder(around.race_root, digest) if digest else "",
+        payload_folder=payload_folder(context.race_root, digest) if digest else "",
     )
 
 
-def stage(
-    plan: Plan,
-    request: Request,
-    facts: ScriptContext,
-    around: LaunchContext,
-    payloads: Mapping[str, bytes],
-    read_template: ReadTemplate,
-    transport: Transport,
-) -> Race:
-    """Write the race directory, whole or not at all, and the payloads where they are missing.
-
-    Proves that hard links work there.
-
-    Raises `RvError(STAGE)` for a disk that is full, read-only or without hard links.
-    """
-    race = _race(plan, request, facts, around)
-    rendered = scripts((*plan.submissions, *plan.spares), facts, read_template)
-    files = {
-        RECORD: record_text(race).encode(),
-        "nonce": facts.nonce.encode(),
-        "environment": _environment(around.environment),
-    }
-    files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
-    transport.create_tree(facts.race_dir, files, FOLDERS)
-    _require_hard_links(facts.race_dir, transport)
-    try:
-        if payloads:
-            stage_payloads(around.race_root, facts.payload_hash, payloads, transport)
-    except RvError:
-        transport.remove(facts.race_dir)
-        raise
-    return race
-
-
 def _require_hard_links(race_dir: str, transport: Transport) -> None:
-    from rv.render.quote import shell
-
     tested = transport.run(f"RV_STAGED={shell(race_dir)}; {_LINK_TEST}", timeout=30)
     if tested.returncode != 0:
         transport.remove(race_dir)
@@ -130,27 +127,27 @@ def _environment(variables: Mapping[str, str]) -> bytes:
     return "".join(pairs).encode("utf-8", "surrogateescape")
 
 
-def _race(plan: Plan, request: Request, facts: ScriptContext, around: LaunchContext) -> Race:
-    command = facts.command
+def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchContext) -> Race:
+    command = script.command
     return Race(
-        race_id=facts.race_id,
-        directory=facts.race_dir,
-        cluster=around.cluster,
-        name=facts.title,
+        race_id=script.race_id,
+        directory=script.race_dir,
+        cluster=context.cluster,
+        name=script.title,
         command=command.line if command else "",
         payload=command.payload if command else "",
         is_shell=command is None,
-        submitted_at=around.now_s,
-        min_job_age=around.config.min_job_age,
-        message_timeout=around.config.message_timeout,
+        submitted_at=context.now_s,
+        min_job_age=context.config.min_job_age,
+        message_timeout=context.config.message_timeout,
         entries=tuple(
-            _entry(facts.race_id, s, plan.cost_unit) for s in (*plan.submissions, *plan.spares)
+            _entry(script.race_id, s, plan.cost_unit) for s in (*plan.submissions, *plan.spares)
         ),
         waves=plan.waves,
-        chain=facts.chain,
+        chain=script.chain,
         request=request,
-        retry_of=around.retry_of,
-        payload_hash=facts.payload_hash,
+        retry_of=context.retry_of,
+        payload_hash=script.payload_hash,
     )
 
 
@@ -172,7 +169,7 @@ def _entry(race_id: str, submission: Submission, cost_unit: str) -> Entry:
 
 
 def _job_cost(strategy: Strategy) -> float | None:
-    """The price of one job; a strategy's is that of the whole time."""
+    """Return the cost of one job; a strategy's is that of the whole time."""
     if strategy.cost is None or not strategy.total:
         return strategy.cost
     return strategy.cost * (strategy.walltime / strategy.total)

@@ -162,7 +162,7 @@ def _section(section: Section) -> list[str]:
 def _row(number: int, rule: Rule, section: Section) -> str:
     state = rule.state if isinstance(rule.state, RaceState) else _words(rule.state.__doc__)
     sources = ", ".join(dict.fromkeys((*section.sources, *rule.sources)))
-    says = re.sub(r"\{(\w+)\}", lambda name: f"*{name[1].replace('_', ' ')}*", rule.says)
+    says = re.sub(r"\{([\w.]+)\}", lambda fact: f"*{re.sub(r'[._]', ' ', fact[1])}*", rule.says)
     return f"| {number} | {rule.name} | {rule.when} | {sources} | {state} | {says} |"
 
 
