@@ -199,7 +199,7 @@ def test_at_any_moment(world: World, seed: int, whole: bool, fanout: str) -> Non
 
 
 def test_a_client_that_dies_late_harms_no_second_race(world: World) -> None:
-    """Two races at once: each command starts once, and reaping one leaves the other alone."""
+    """Two races at once: each command starts once, and cancelling what one left leaves the other alone."""
     first = launch(world, command=f"{COUNTED}; sleep 1")
     first.says("submitted")
     first.kill(whole=True)
@@ -211,7 +211,7 @@ def test_a_client_that_dies_late_harms_no_second_race(world: World) -> None:
     eventually(lambda: not world.live_jobs())
 
 
-# Submission in doubt: nobody died, but nobody knows whether sbatch did submit.
+# Unconfirmed submissions: nobody died, but nobody knows whether sbatch did submit.
 
 
 def check_one_start(world: World, client: Client) -> None:

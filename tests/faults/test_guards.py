@@ -48,8 +48,8 @@ def no_requeue_0(world: World) -> None:
     )
 
 
-def decline_by_exit(world: World) -> None:
-    """A job that finds its node unfit merely ends."""
+def reject_by_exit(world: World) -> None:
+    """A job that rejects its node merely ends."""
     world.override(
         "_preamble.sh.j2", lambda text: text.replace('  rv_say "node rejected: $1"\n', "  exit 0\n")
     )
@@ -88,8 +88,8 @@ GUARDS = {
     "no requeue=0": Guard(
         no_requeue_0, "the_winner_is_requeued_by_hand", r"LOST .* instead of COMPLETED"
     ),
-    "decline by exit": Guard(
-        decline_by_exit, "the_only_free_node_is_broken", r"FAILED .* instead of COMPLETED"
+    "rejection by exit": Guard(
+        reject_by_exit, "the_only_free_node_is_broken", r"FAILED .* instead of COMPLETED"
     ),
     "no look-up by name": Guard(
         instead(
@@ -107,7 +107,7 @@ GUARDS = {
         "a_hostile_environment",
         r"says \w+ of a race whose job Slurm knows",
     ),
-    "no reaping": Guard(
+    "leftovers not cancelled": Guard(
         instead("rv/race/cancel.py", "def cancel_leftovers(snapshot, transport):\n    return None"),
         "the_winner_cannot_cancel",
         r"left in the queue",

@@ -1,4 +1,4 @@
-"""A race is stopped whole, Ctrl-C does what it says, and what a dead winner left is reaped."""
+"""A race is stopped whole, Ctrl-C does what it says, and what a dead winner left is cancelled."""
 
 import errno
 import json

@@ -90,7 +90,7 @@ def test_the_same_job_runs_elsewhere_when_a_node_frees(
     assert "node check: b1" in err
 
 
-def test_a_missing_gpu_makes_a_node_unfit(rv: Rv) -> None:
+def test_a_node_with_a_missing_gpu_is_rejected(rv: Rv) -> None:
     """Slurm gave four, three are there."""
     sandbox.set_fault(rv.box, "b1", "missing-gpu")
     options = ("--gpu", "4", "--time", "10m", "-p", "main", "-x", "b2,b3")
