@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rv.accept.payload_choice import Profile
-from rv.models.command import Command, Launcher
+from rv.models.request import Command, Launcher
 from rv.payloads.contract.catalogue import RANKS, PayloadSpec
 
 _GRACE_S: Final = 15

@@ -3,7 +3,7 @@
 from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.options import RequestOptions
 from rv.cli.request import build_request
-from rv.models.command import Command
+from rv.models.request import Command
 from rv.ui import console
 from rv.ui.plan_views import plan_document, plan_text
 from rv.workflow.launch import prepare

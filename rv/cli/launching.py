@@ -9,8 +9,8 @@ from rv.cli.dry_run import say_request
 from rv.cli.options import RequestOptions
 from rv.cli.request import build_request
 from rv.errors import ErrorKind, RvError
-from rv.models.command import Command
 from rv.models.race import Race, RaceState, RaceStatus
+from rv.models.request import Command
 from rv.slurm.environment import caller_environment
 from rv.ui import console
 from rv.ui.progress import Progress

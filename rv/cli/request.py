@@ -17,9 +17,8 @@ from rv import bundle
 from rv.cli.options import RequestOptions
 from rv.config.settings import SITE_FILE, load_config, override
 from rv.errors import ErrorKind, RvError
-from rv.models.command import Command
 from rv.models.quantities import parse_duration, parse_memory_mib, short_duration
-from rv.models.request import DEFAULT_WALLTIME, NodeLimit, Request
+from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
 from rv.models.site import Config, Setting
 from rv.slurm.hostlist import expand
 

@@ -8,16 +8,6 @@ from rv.models.race import JobStatus, RaceStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WaitingJob:
-    """One job that waits in the queue, anybody's. `priority` is 0 where it is held."""
-
-    job_id: int
-    partitions: tuple[str, ...]
-    priority: int
-    reason: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class QueuePlace:
     """A job's place, from 1, among those of a partition that wait for their turn."""
 

@@ -122,3 +122,13 @@ class JobRecord:
     signal: int | None = None
     restarts: int = 0
     planned_start: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitingJob:
+    """One job that waits in the queue, anybody's. `priority` is 0 where it is held."""
+
+    job_id: int
+    partitions: tuple[str, ...]
+    priority: int
+    reason: str

@@ -1,16 +1,49 @@
-"""What the user asked for."""
+"""What the user asked for: a command, and the GPUs, time and limits to run it with."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from rv.models.command import Command
-
 DEFAULT_WALLTIME: Final = timedelta(hours=2, minutes=59)
 """Just under three hours: short jobs are backfilled soonest."""
 
 DEFAULT_MAX_SUBMISSIONS: Final = 12
+
+
+class Launcher(StrEnum):
+    """Who starts the ranks of a command."""
+
+    PLAIN = "plain"
+    TORCHRUN = "torchrun"
+    ACCELERATE = "accelerate"
+    DEEPSPEED = "deepspeed"
+    MPI = "mpi"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pins:
+    """Layout that the command itself fixes, such as `--nproc_per_node=4`; None where it is free."""
+
+    processes_per_node: int | None = None
+    nodes: int | None = None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """A command as the job's shell will run it.
+
+    `line` is shell text, `typed` what the user wrote; `payload` names a bundled payload that it
+    runs; `local_files` are the existing files of the working directory that it mentions.
+    """
+
+    line: str
+    typed: str = ""
+    launcher: Launcher = Launcher.PLAIN
+    pins: Pins = Pins()
+    payload: str = ""
+    local_files: tuple[str, ...] = ()
 
 
 class NodeLimit(StrEnum):

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
-from rv.models.command import Launcher, Pins
 from rv.models.quantities import short_memory
-from rv.models.request import Layouts, NodeLimit, Request
+from rv.models.request import Launcher, Layouts, NodeLimit, Pins, Request
 from rv.models.snapshot import Partition
 from rv.planner.catalogue import Family
 from rv.planner.eligibility import ASLEEP, count_reasons

@@ -8,7 +8,8 @@ from math import inf
 from typing import Final
 
 from rv.errors import RvError
-from rv.models.explanation import Change, QueuePlace, WaitingJob
+from rv.models.explanation import Change, QueuePlace
+from rv.models.job import WaitingJob
 from rv.models.plan import Plan, PoolView, Source, Strategy
 from rv.models.quantities import short_duration
 from rv.models.request import Request

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.models.command import Command, Launcher
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
 from rv.models.race import Chain, next_job_name
+from rv.models.request import Command, Launcher
 from rv.render import quote
 
 LEASE_SECONDS: Final = 600

@@ -13,8 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from rv.models.explanation import WaitingJob
-from rv.models.job import JobRecord, job_state
+from rv.models.job import JobRecord, WaitingJob, job_state
 from rv.models.snapshot import QueuedJob
 from rv.slurm import values
 from rv.slurm.cache import CachedAnswer, SnapshotCache

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.models.command import Command, Launcher, Pins
+from rv.models.request import Command, Launcher, Pins
 from rv.workflow.known_programs import Invocation, is_prefix, read_invocation, word_set
 from rv.workflow.shellwords import SimpleCommand, Word, simple_commands
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rv.models.command import Launcher, Pins
+from rv.models.request import Launcher, Pins
 from rv.workflow.shellwords import Word
 
 RV_PYTHON: Final = '"$RV_PYTHON"'

@@ -8,8 +8,8 @@ from typing import Final
 from rv import bundle
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
-from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace, WaitingJob
-from rv.models.job import JobRecord, JobState
+from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace
+from rv.models.job import JobRecord, JobState, WaitingJob
 from rv.models.plan import Plan, PoolView, Strategy
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Request

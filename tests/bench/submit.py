@@ -12,10 +12,9 @@ from pathlib import Path
 from cluster import cluster
 from timing import alternate
 
-from rv.models.command import Command
 from rv.models.plan import Plan, Submission
 from rv.models.race import Race
-from rv.models.request import Request
+from rv.models.request import Command, Request
 from rv.race.cancel import cancel_races
 from rv.race.stage import script_context, stage
 from rv.race.submit import submit

@@ -16,9 +16,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
-from rv.models.command import Command
 from rv.models.race import Race
-from rv.models.request import Request
+from rv.models.request import Command, Request
 from rv.workflow.cluster import Cluster
 from rv.workflow.launch import prepare
 from rv.workflow.start import start

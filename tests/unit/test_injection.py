@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rv.errors import ErrorKind, RvError
-from rv.models.command import Command, Launcher
 from rv.models.plan import Submission
 from rv.models.race import Chain, Entry
+from rv.models.request import Command, Launcher
 from rv.race.recover import _is_deleted
 from rv.race.stage import _require_hard_links
 from rv.race.submit import SubmitOutcome, submit

@@ -2,8 +2,7 @@
 
 import pytest
 
-from rv.models.command import Command, Launcher, Pins
-from rv.models.request import Layouts, NodeLimit, Request
+from rv.models.request import Command, Launcher, Layouts, NodeLimit, Pins, Request
 from tests.unit.planner.clusters import campus, nodes, partition, planned, reasons, snapshot
 
 

@@ -5,18 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from rv.models.command import Command
-from rv.models.explanation import (
-    Change,
-    ExplainedJob,
-    Explanation,
-    QueuePlace,
-    WaitingJob,
-)
-from rv.models.job import JobState
+from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace
+from rv.models.job import JobState, WaitingJob
 from rv.models.plan import Source
 from rv.models.race import Claim, Entry, JobStatus, RaceState, RaceStatus
-from rv.models.request import Fanout, Request
+from rv.models.request import Command, Fanout, Request
 from rv.models.site import Site
 from rv.models.snapshot import Limits, Qos, QueuedJob
 from rv.planner.report import Planner, changes, overview, queue_place, without_jobs

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from rv import bundle
-from rv.models.command import Command, Launcher
 from rv.models.plan import Merged, Mode, Strategy, Submission
 from rv.models.race import Chain
+from rv.models.request import Command, Launcher
 from rv.render.script import ScriptContext, render, sbatch_line
 
 GOLDEN = Path(__file__).parents[2] / "golden"

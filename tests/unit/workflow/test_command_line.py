@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rv.errors import ErrorKind, RvError
-from rv.models.command import Command, Launcher, Pins
+from rv.models.request import Command, Launcher, Pins
 from rv.workflow.command_line import KnownFiles, from_line, from_words
 from rv.workflow.shellwords import simple_commands
 
