@@ -62,10 +62,10 @@ def require_numpy(torch: Any) -> None:
 
 
 def promised_gpus() -> int:
-    """Count the GPUs this node was to give: rv's own word, else the ids that Slurm handed out."""
-    told = os.environ.get("RV_GPUS", "")
-    if told.isdecimal():
-        return int(told)
+    """Count the GPUs that this node should give: by rv's variable, else by Slurm's ids."""
+    count = os.environ.get("RV_GPUS", "")
+    if count.isdecimal():
+        return int(count)
     for name in PROMISES:
         value = os.environ.get(name, "")
         if value not in NOTHING:
@@ -74,59 +74,80 @@ def promised_gpus() -> int:
 
 
 def choose(report: Report, torch: Any, why_not: str, options: argparse.Namespace) -> list[str]:
-    """Give the devices to test, described in the report; a rank of several gets its own.
+    """Return the devices to test, described in the report; a rank of several gets its own.
 
     Raises NotPassed: SKIP `no_gpu`, FAIL `gpu_not_visible`, ERROR `no_torch`; FAIL `fake_gpu`
     where a GPU is a must.
     """
-    promised = promised_gpus()
     if options.device == "cpu":
         return ["cpu"]
+    promised = promised_gpus()
+    is_required = options.device == "cuda" or options.require_gpu
     if promised and os.environ.get("RV_FAKE_GPUS") == "1":
-        if options.require_gpu or options.device == "cuda":
-            raise NotPassed("FAIL", "fake_gpu", f"sandbox: {promised} fake GPU(s), no real one")
-        note = f"sandbox: {promised} fake GPU(s), checked on CPU"
-        print(f"[ENV] *** {note} ***")
-        report.add("device", "SKIP", code="fake_gpu", reason=note, device="cpu")
-        return ["cpu"]
-    wanted = promised or int(options.device == "cuda" or options.require_gpu)
-    if torch is None and wanted:
-        reason = f"{wanted} GPU(s) given but no torch: {why_not}"
-        raise NotPassed("ERROR", "no_torch", reason)
-    visible = 0 if torch is None else _visible(torch, wanted)
-    report.devices = [describe(torch, index) for index in range(visible)]
-    for device in report.devices * (report.ranks.local_rank == 0):
-        print("[ENV] " + "  ".join(f"{name} {value}" for name, value in device.items()))
-    _require(report.devices, wanted, torch)
-    if not visible:
-        raise NotPassed("SKIP", "no_gpu", "no GPU was asked for, and there is none")
-    devices = _own([f"cuda:{index}" for index in range(visible)])
+        return _fake(report, promised, is_required=is_required)
+    devices = _real(report, torch, why_not, promised or int(is_required))
     _compare_names(report, options.requested_gpu)
     report.add("device", "PASS", device=",".join(devices))
     return devices
 
 
-def _visible(torch: Any, wanted: int) -> int:
-    """Ask CUDA how many GPUs it sees; a driver that wakes up slowly gets three tries."""
+def _real(report: Report, torch: Any, why_not: str, expected: int) -> list[str]:
+    """Return the GPUs that torch sees, which must be as many as expected."""
+    if torch is None and expected:
+        reason = f"{expected} GPU(s) given but no torch: {why_not}"
+        raise NotPassed("ERROR", "no_torch", reason)
+    report.devices = [] if torch is None else _described(torch, expected)
+    if report.ranks.local_rank == 0:
+        _show(report.devices)
+    _require(report.devices, expected, torch)
+    if not report.devices:
+        raise NotPassed("SKIP", "no_gpu", "no GPU was asked for, and there is none")
+    return _own([f"cuda:{index}" for index in range(len(report.devices))])
+
+
+def _fake(report: Report, promised: int, *, is_required: bool) -> list[str]:
+    """Return the CPU in place of a sandbox's GPUs, unless a real GPU is a must."""
+    if is_required:
+        raise NotPassed("FAIL", "fake_gpu", f"sandbox: {promised} fake GPU(s), no real one")
+    note = f"sandbox: {promised} fake GPU(s), checked on CPU"
+    print(f"[ENV] *** {note} ***")
+    report.add("device", "SKIP", code="fake_gpu", reason=note, device="cpu")
+    return ["cpu"]
+
+
+def _described(torch: Any, expected: int) -> list[dict[str, Any]]:
+    """Describe the GPUs that CUDA sees; a driver that wakes up slowly gets three tries."""
     for _ in range(2):
-        if torch.cuda.device_count() >= wanted or not torch.version.cuda:
+        if torch.cuda.device_count() >= expected or not torch.version.cuda:
             break
         time.sleep(1)
-    return int(torch.cuda.device_count())
+    return [describe(torch, index) for index in range(torch.cuda.device_count())]
 
 
-def _require(devices: list[dict[str, Any]], wanted: int, torch: Any) -> None:
-    mig = any(device["mig"] for device in devices)  # CUDA shows a process one MIG slice
-    if len(devices) >= (1 if wanted and mig else wanted):
+def _show(devices: list[dict[str, Any]]) -> None:
+    for device in devices:
+        print("[ENV] " + "  ".join(f"{name} {value}" for name, value in device.items()))
+
+
+def _require(devices: list[dict[str, Any]], expected: int, torch: Any) -> None:
+    """Raise NotPassed where fewer GPUs are visible than expected; of MIG slices CUDA shows one."""
+    is_mig = any(device["mig"] for device in devices)
+    if len(devices) >= (min(expected, 1) if is_mig else expected):
         return
     cuda = torch.version.cuda
     build = f"built for CUDA {cuda}" if cuda else "built without CUDA"
     why = _cuda_says(torch) if cuda and not devices else ""
-    seen = f"torch sees {len(devices)} of {wanted} promised GPU(s); it is {build}"
-    code = "driver_mismatch" if "too old" in why or "forward compat" in why else "gpu_not_visible"
-    if not cuda and not getattr(torch.version, "hip", None):
-        code = "torch_without_cuda"  # the environment is at fault, not the node
-    raise NotPassed("FAIL", code, f"{seen}: {why}" if why else seen)
+    reason = f"torch sees {len(devices)} of {expected} promised GPU(s); it is {build}"
+    raise NotPassed("FAIL", _invisible(torch, why), f"{reason}: {why}" if why else reason)
+
+
+def _invisible(torch: Any, why: str) -> str:
+    """Return the code of GPUs that torch does not see: the environment's fault, or the node's."""
+    if not torch.version.cuda and not getattr(torch.version, "hip", None):
+        return "torch_without_cuda"
+    if "too old" in why or "forward compat" in why:
+        return "driver_mismatch"
+    return "gpu_not_visible"
 
 
 def _cuda_says(torch: Any) -> str:

@@ -94,15 +94,22 @@ def _read(path: Path) -> tuple[dict[str, Any] | None, str]:
         return None, "it wrote no result"
     except ValueError:
         return None, "its result file is cut short"
+    wrong = _what_is_wrong(document)
+    return (None, f"its result file {wrong}") if wrong else (document, "")
+
+
+def _what_is_wrong(document: Any) -> str:
+    """Say what makes a document no result whose summary follows from its tests; "" for nothing."""
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        return None, f"its result file is not of schema {SCHEMA}"
+        return f"is not of schema {SCHEMA}"
     summary, tests = document.get("summary"), document.get("tests")
     if not isinstance(summary, dict) or not isinstance(tests, list):
-        return None, "its result file lacks its tests or its summary"
+        return "lacks its tests or its summary"
     statuses = [test.get("status") for test in tests if isinstance(test, dict)]
-    if summary.get("status") not in WORST_FIRST or summary["status"] != worst(statuses):
-        return None, "its result file's summary does not follow from its tests"
-    return document, ""
+    status = summary.get("status")
+    if status not in WORST_FIRST or status != worst(statuses):
+        return "has a summary that does not follow from its tests"
+    return ""
 
 
 def _code(document: dict[str, Any], status: str) -> str:

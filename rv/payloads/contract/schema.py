@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from typing import Any
 
 from .codes import EXCLUDE
 from .stats import percentile
-from .verdicts import WORST_FIRST, exit_code, worst
+from .verdicts import ERROR, FAIL, PASS, SKIP, WARN, exit_code, worst
 
 SCHEMA, METHOD_VERSION = "rv.accept/1", 2
 HIGHER, LOWER = "higher", "lower"
@@ -64,22 +65,26 @@ def summary_of(
 
     `skip_exit_code` is what the user asked for; None leaves it to the job, which makes it 0.
     """
-    count = {status: sum(test["status"] == status for test in tests) for status in WORST_FIRST}
+    count = Counter(test["status"] for test in tests)
     status, reason = verdict_of(tests)
     skip = 77 if skip_exit_code is None else skip_exit_code
-    bad = {test["host"] for test in tests if test["action"] == EXCLUDE}
-    failed = {test["host"] for test in tests if test["status"] == "FAIL"}
     return {
         "status": status,
         "reason": reason or None,
-        "codes": sorted({test["code"] for test in tests if test["status"] in ("FAIL", "ERROR")}),
+        "codes": sorted({test["code"] for test in tests if test["status"] in (FAIL, ERROR)}),
         "exit_code": exit_code(status, strict=strict, skip=skip),
         "strict": strict,
         "skip_exit_code": skip_exit_code,
-        "passed": count["PASS"],
-        "warned": count["WARN"],
-        "failed": count["FAIL"],
-        "skipped": count["SKIP"],
-        "errors": count["ERROR"],
-        "exclude_nodes": sorted(bad & failed),
+        "passed": count[PASS],
+        "warned": count[WARN],
+        "failed": count[FAIL],
+        "skipped": count[SKIP],
+        "errors": count[ERROR],
+        "exclude_nodes": _bad_hosts(tests),
     }
+
+
+def _bad_hosts(tests: list[dict[str, Any]]) -> list[str]:
+    """Name the hosts on which a test failed and one says to leave the node out."""
+    failed = {test["host"] for test in tests if test["status"] == FAIL}
+    return sorted(failed & {test["host"] for test in tests if test["action"] == EXCLUDE})
