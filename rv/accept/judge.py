@@ -42,18 +42,18 @@ class Remark:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judge:
-    """Everything that numbers are compared with; `time` is seconds since the epoch."""
+    """Everything that numbers are compared with; `time_s` is seconds since the epoch."""
 
     baselines: Baselines
     past: Past
     run: str = ""
     cluster: str = ""
-    time: float = 0.0
+    time_s: float = 0.0
 
     def judge(self, results: Sequence[RunResult]) -> tuple[RunResult, ...]:
         """Give the results with every metric's reference and verdict, and the tests' made worse."""
         measured = [
-            list(measurements(result, self.run, self.cluster, self.time)) for result in results
+            list(measurements(result, self.run, self.cluster, self.time_s)) for result in results
         ]
         peers = _by_key(itertools.chain.from_iterable(measured))
         return tuple(

@@ -88,13 +88,13 @@ class Measurement:
         return bool(self.gpu and (self.gpu_uuid or self.world > 1)) and is_rate and not is_shared
 
 
-def measurements(result: RunResult, run: str, cluster: str, time: float) -> Iterator[Measurement]:
+def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> Iterator[Measurement]:
     """List the comparable numbers of a result: those of which one direction is better.
 
-    `time` (seconds since the epoch) stands in for a result without one.
+    `time_s` (seconds since the epoch) stands in for a result without one.
     """
     software = fingerprint(result.env)
-    when = result.timestamp.timestamp() if result.timestamp else time
+    when = result.timestamp.timestamp() if result.timestamp else time_s
     for test in result.tests:
         device = device_of(test, result)
         for metric in test.metrics:

@@ -1,20 +1,22 @@
-"""The payloads of one run as one command: each in turn on every node, with a time limit. Pure.
+"""Choose a run's payloads, and write the one command that runs them. Pure.
 
-Each has a folder of its own for results. Beside them a node writes `node<rank>.begun`, its host's
-name in it, before each payload, and `node<rank>.exit`, the exit code in it, after: where no result
-is found they tell why.
+The command runs each payload in turn on every node, with a time limit. Each has a folder of its own
+for results. Beside them a node writes `node<rank>.begun`, its host's name in it, before each
+payload, and `node<rank>.exit`, the exit code in it, after: where no result is found they say why.
 The command itself always ends with 0: one node's failure would end the other nodes' payloads,
-and a verdict comes from the results alone. Threads are brought down to the CPUs that there really
-are: more of them would contend for them, and slow what is measured.
+and a verdict comes from the results alone. Threads are capped at the CPUs available, to avoid
+oversubscription.
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from typing import Final
 
-from rv.accept.payload_choice import Profile
+from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher
-from rv.payloads.contract.catalogue import RANKS, PayloadSpec
+from rv.payloads.contract import catalogue
+from rv.payloads.contract.catalogue import PAYLOADS, RANKS, PayloadSpec
 
 _GRACE_S: Final = 15
 _OWN_END_S: Final = 10
@@ -43,6 +45,52 @@ rv_accept() {
   echo "[ACCEPT] $rv_name ended with exit code $rv_code"
 }
 """
+
+
+class Profile(StrEnum):
+    """How thorough: smoke takes minutes, accept a quarter of an hour, burnin hours."""
+
+    SMOKE = catalogue.SMOKE
+    ACCEPT = catalogue.ACCEPT
+    BURNIN = catalogue.BURNIN
+
+
+def find(name: str) -> PayloadSpec:
+    """Find a payload by name, with or without `.py`. Raises `RvError(USAGE)` for none."""
+    stem = name.removesuffix(".py")
+    for payload in PAYLOADS:
+        if payload.name == stem:
+            return payload
+    names = [payload.name for payload in PAYLOADS]
+    from rv.models.spelling import nearest
+
+    near = nearest(stem, names)
+    meant = f"did you mean {near}? " if near else ""
+    raise RvError(
+        ErrorKind.USAGE,
+        f"there is no payload {name!r}",
+        hint=f"{meant}they are: {', '.join(names)}",
+    )
+
+
+def chosen(
+    names: Sequence[str], profile: Profile, bundled: Collection[str]
+) -> tuple[PayloadSpec, ...]:
+    """Choose the payloads named, else all of the profile, in the catalogue's order.
+
+    `bundled` has the names of the scripts that this rv carries; a payload without one is left out,
+    and is an error where it was named.
+    """
+    named = {find(name).name for name in names}
+    missing = sorted(named - set(bundled))
+    if missing:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"this rv carries no payload {missing[0]}",
+            hint="rv accept list shows them",
+        )
+    every = [p for p in PAYLOADS if profile in p.steps and p.name in bundled]
+    return tuple(p for p in every if not named or p.name in named)
 
 
 def command(

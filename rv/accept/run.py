@@ -114,7 +114,7 @@ def judged(run: Run) -> Run:
         past=Earlier(history(), record.race_id).points,
         run=record.race_id,
         cluster=record.cluster,
-        time=record.started_at or record.submitted_at,
+        time_s=record.started_at or record.submitted_at,
     )
     return replace(run, results=judge.judge(run.results))
 

@@ -13,8 +13,7 @@ from datetime import timedelta
 from typing import Final
 
 from rv.accept import sweep_state
-from rv.accept.payload_choice import Profile
-from rv.accept.payload_command import command
+from rv.accept.payload_command import Profile, command
 from rv.accept.run import Conclusion, conclude, fetch
 from rv.accept.sweep_state import CHUNK, NodeState, Stage, Sweep, results_of
 from rv.avoided_nodes import DAYS

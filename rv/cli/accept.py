@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from rv.accept.payload_choice import Profile, chosen
+from rv.accept.payload_command import Profile, chosen
 from rv.avoided_nodes import DAYS
 from rv.cli import caller, report
 from rv.cli.dry_run import dry_run as show_plan

@@ -10,8 +10,7 @@ import pytest
 
 from rv import bundle
 from rv.accept.collect import Origin, collect, result_patterns
-from rv.accept.payload_choice import Profile, chosen, find
-from rv.accept.payload_command import command
+from rv.accept.payload_command import Profile, chosen, command, find
 from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
 from rv.errors import RvError
 from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec, Step

@@ -30,7 +30,7 @@ NO_BASELINES = Baselines(values=(), models={})
 def judged(
     result: RunResult, baselines: Baselines = NO_BASELINES, past: Sequence[Point] = ()
 ) -> RunResult:
-    (found,) = Judge(baselines=baselines, past=lambda _: past, time=1e12).judge([result])
+    (found,) = Judge(baselines=baselines, past=lambda _: past, time_s=1e12).judge([result])
     return found
 
 
@@ -355,7 +355,7 @@ def test_only_rates_of_gpus_are_held_against_peers_and_the_past() -> None:
     nodes = [run_of([outcome("", m)], [gpu(0)], hostname=f"n{i}") for i, m in enumerate(disk)]
     late = [metric(v, direction="lower", name="latency_us", unit="us") for v in (99.0, 1, 1, 1)]
     ratio = [metric(v, name="bare_ratio", unit="ratio") for v in (0.1, 1, 1, 1)]
-    judge = Judge(baselines=NO_BASELINES, past=lambda _: STEADY, time=1e12)
+    judge = Judge(baselines=NO_BASELINES, past=lambda _: STEADY, time_s=1e12)
 
     assert {str(r.status) for r in judge.judge(nodes)} == {"PASS"}
     for metrics in (late, ratio):

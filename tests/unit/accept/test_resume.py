@@ -1,6 +1,6 @@
 """A sweep that goes on does what it did when it was begun, whatever is typed now."""
 
-from rv.accept.payload_choice import Profile
+from rv.accept.payload_command import Profile
 from rv.accept.sweep import SweepOptions, as_begun
 from rv.accept.sweep_state import Sweep
 from rv.payloads.contract.catalogue import PAYLOADS
