@@ -22,7 +22,8 @@ from pydantic import Field
 from rv import bundle
 from rv.accept.measurements import Measurement, size_of
 from rv.accept.results import Device, Reference
-from rv.config.documents import Document, Number, Schema, Text, Whole, read_document
+from rv.config.documents import Document, read_document
+from rv.config.schema import Number, Schema, Text, Whole, validate
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -198,7 +199,7 @@ class _File(Schema):
 
 def read_layer(document: Document, kind: str) -> tuple[tuple[Baseline, ...], dict[str, Model]]:
     """Read one file's values and models. Raises `RvError(CONFIG)` for what is wrong in it."""
-    file = document.read(_File)
+    file = validate(document, _File)
     models = {name: Model(name=name, **gpu.model_dump()) for name, gpu in file.gpus.items()}
     values: list[Baseline] = []
     for name, references in file.references.items():

@@ -8,18 +8,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
-from rv.config.documents import (
-    Document,
-    Number,
-    Schema,
-    Switch,
-    Text,
-    Whole,
-    Words,
-    one_of,
-    read_document,
-    wanted,
-)
+from rv.config.documents import Document, read_document
+from rv.config.schema import Number, Schema, Switch, Text, Whole, Words, one_of, validate, wanted
 from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site
 from rv.planner.catalogue import normal
 
@@ -29,7 +19,7 @@ _LARGEST: Final = 10**15
 def read_settings(path: Path, options: Mapping[str, type], *, by_site: bool) -> Config:
     """Read a configuration file. Raises `RvError(CONFIG)` with file, line and the nearest key."""
     document = read_document(path)
-    file = document.read(_schema(options))
+    file = validate(document, _schema(options))
     names = (document.data or {}).get("defaults", {})
     return Config(
         defaults={name: _setting(document, file, name) for name in names},

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from rv.config.documents import Schema, problem, refusal, wanted
+from rv.config.schema import Schema, problem, refusal, wanted
 
 SIZES: Final = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 

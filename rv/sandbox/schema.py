@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 
 from rv.config.documents import SAFE_LOADER, Document, parse_document
+from rv.config.schema import validate
 from rv.errors import ErrorKind, RvError
 from rv.models.spelling import suggestion
 from rv.sandbox.profile import Profile
@@ -59,7 +60,7 @@ def parse(text: str, *, where: str) -> Profile:
     document = parse_document(text, f"profile {where}", ErrorKind.SANDBOX, _TextLoader)
     if not isinstance(document.data, dict):
         document.fail((), "a profile is a mapping, with `cluster`, `nodes` and `partitions`")
-    profile = document.read(Profile)
+    profile = validate(document, Profile)
     _check_groups(document, profile)
     _check_partitions(document, profile)
     _check_accounts(document, profile)

@@ -4,7 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from rv import bundle
+from rv.config.documents import read_document
 from rv.config.gpu_models import load_catalogue
+from rv.config.strategies import check_family, check_gpu_models
 from rv.config.strategy_families import load_families
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Mode
@@ -129,3 +132,10 @@ def test_slips_in_a_family(config, text, message, hint):
 def test_slips_in_the_catalogue(config, text, message):
     """The same for models."""
     assert message in broken(load_catalogue, config("gpus.yaml", text)).message
+
+
+def test_what_comes_with_rv_is_right():
+    """It is not checked when it is loaded, which would cost every start the schemas' import."""
+    for file in bundle.entries(bundle.Kind.STRATEGIES, ".yaml"):
+        check = check_gpu_models if file.name == "gpus.yaml" else check_family
+        check(read_document(file))
