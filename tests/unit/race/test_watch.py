@@ -1,149 +1,154 @@
-"""How often a client asks Slurm, and whose answers it takes. The clock is the test's own."""
+"""How often a client asks Slurm, and whose answers it takes.
 
-from dataclasses import dataclass, field
+The clock and the queue's answers are the test's own; the race directory is real, and so is what
+the client makes of both.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
-from rv.models.job import JobState
-from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
+from rv.models.job import JobRecord
+from rv.models.race import RaceStatus
 from rv.race import watch as watching
-from rv.race.observe import RaceSnapshot
-from rv.race.submit import SubmitOutcome, SubmitResult
+from rv.race.directory import record_text
+from rv.race.submit import SubmitResult
 from rv.race.watch import WaitTimedOut, Watch
-from tests.unit.race.test_merged_race import CLAIM, RACE
+from rv.transport import ScriptResult
+from rv.transport.local import LocalTransport
+from tests.unit.race.test_status import RACE, record
+
+BEGIN = 1_000_000.0
+CLAIM = f"11.0\nsubmission=1\nnodes=a1\nhost=a1\nstarted={BEGIN}\nstrategy=s1\nwhole\n"
+REFUSAL = "sbatch: error: Batch job submission failed: account expired"
+
+
+class Refusing(LocalTransport):
+    """Its disk is real; sbatch refuses everything, and no other command answers."""
+
+    def run(self, script: str, *, timeout: float) -> ScriptResult:
+        """Answer as the shell that calls sbatch does."""
+        mark, numbers = re.search(r"RV_MARK=(\S+)", script), re.search(r"RV_NUMBERS=(\S+)", script)
+        said = f"{mark[1]} {numbers[1]} rc 1 {REFUSAL}\n" if mark and numbers else ""
+        return ScriptResult(returncode=0, stdout=said, stderr="")
 
 
 @dataclass
-class Shared:
+class Queue:
     """The queue as the cache has it: whose answer each look took, and how old it was."""
 
-    now: float = 1000.0
+    transport: LocalTransport
+    rows: tuple[JobRecord, ...] = ()
+    now_s: float = BEGIN
     answer_at: float = 0.0
     asked: list[float] = field(default_factory=list)
     stale: list[float] = field(default_factory=list)
-    transport: Any = None
 
     def clock(self) -> float:
-        return self.now
+        return self.now_s
 
     def sleep(self, seconds: float) -> None:
-        self.now += seconds
+        self.now_s += seconds
 
-    def records(self, max_age: timedelta) -> tuple[()]:
+    def records(self, max_age: timedelta) -> tuple[JobRecord, ...]:
         """Ask where the stored answer is too old; an answer takes its time."""
-        if not self.now - self.answer_at < max_age.total_seconds():
-            self.asked.append(self.now)
-            self.now += 0.4
-            self.answer_at = self.now
+        if self.now_s > BEGIN + 1800:
+            raise WaitTimedOut
+        if timedelta(seconds=self.now_s - self.answer_at) >= max_age:
+            self.asked.append(self.now_s)
+            self.now_s += 0.4
+            self.answer_at = self.now_s
         else:
-            self.stale.append(self.now - self.answer_at)
-        return ()
+            self.stale.append(self.now_s - self.answer_at)
+        return self.rows
 
 
-class Silent:
-    """Nobody listens."""
+class Recorder:
+    """What a client was told."""
 
-    def status(self, status: RaceStatus) -> None: ...
-    def submitted(self, results: object) -> None: ...
+    def __init__(self) -> None:
+        self.states: set[str] = set()
+        self.submissions: list[Sequence[SubmitResult]] = []
+
+    def status(self, status: RaceStatus) -> None:
+        self.states.add(f"{status.state}: {status.why}")
+
+    def submitted(self, results: Sequence[SubmitResult]) -> None:
+        self.submissions.append(results)
+
     def output(self, chunk: object) -> None: ...
 
 
+Watching = Callable[..., tuple[Queue, Recorder]]
+
+
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> Shared:
-    """A race of which nothing is ever heard, watched for a while."""
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watching:
+    """Watch a race for half an hour, in which its files and the queue's rows stay as they are."""
     monkeypatch.setattr(watching, "random", Random(0))
-    monkeypatch.setattr(watching, "load_state_files", lambda race, transport: StateFiles())
-    monkeypatch.setattr(watching, "recover", lambda seen, transport: ())
-    return Shared()
+    race = replace(RACE, directory=str(tmp_path / RACE.race_id), submitted_at=BEGIN)
+
+    def run(
+        files: Mapping[str, str], *rows: JobRecord, waves: Sequence[tuple[int, ...]] = ()
+    ) -> tuple[Queue, Recorder]:
+        for name, text in {"race.json": record_text(race), "jobs/1.id": "11\n", **files}.items():
+            path = Path(race.directory, name)
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.write_text(text)
+        queue, sink = Queue(Refusing({}), rows), Recorder()
+        client = Watch(race=race, queue=queue, sink=sink, waves=list(waves),
+                       clock=queue.clock, sleep=queue.sleep)  # fmt: skip
+        with pytest.raises(WaitTimedOut):
+            client.run()
+        return queue, sink
+
+    return run
 
 
-def watch(
-    looks: Shared,
-    status: RaceStatus,
-    monkeypatch: pytest.MonkeyPatch,
-    files: StateFiles = StateFiles(),  # noqa: B008 - it is frozen
-    **more: Any,
-) -> None:
-    """Watch until half an hour is over."""
-
-    def observe(races: tuple[Race, ...], *_: object) -> tuple[RaceSnapshot]:
-        if looks.now > 1000.0 + 1800:
-            raise WaitTimedOut
-        return (RaceSnapshot(status=status, files=files, records=(), reachable=True),)
-
-    monkeypatch.setattr(watching, "observe", observe)
-    monkeypatch.setattr(watching, "resolve", lambda *_: status)
-    monkeypatch.setattr(watching, "OutputReader", lambda *_: Mute())
-    sink = more.pop("sink", Silent())
-    client = Watch(race=RACE, queue=looks, sink=sink, clock=looks.clock, sleep=looks.sleep, **more)
-    with pytest.raises(WaitTimedOut):
-        client.run()
+def pauses(queue: Queue) -> list[float]:
+    return [after - before for before, after in zip(queue.asked, queue.asked[1:], strict=False)]
 
 
-class Mute:
-    """A command that prints nothing."""
-
-    def read(self) -> list[object]:
-        return []
-
-
-def pauses(looks: Shared) -> list[float]:
-    return [after - before for before, after in zip(looks.asked, looks.asked[1:], strict=False)]
-
-
-def running(why: str) -> RaceStatus:
-    claim: Claim = CLAIM
-    return RaceStatus(race=RACE, state=RaceState.RUNNING, jobs=(), claim=claim, why=why)
-
-
-@pytest.mark.parametrize("claimed", [False, True], ids=["waiting", "running"])
+@pytest.mark.parametrize(
+    ("files", "state"),
+    [({}, "PENDING"), ({"claim": CLAIM}, "RUNNING")],
+    ids=["waiting", "running"],
+)
 def test_a_client_alone_never_takes_its_own_last_answer(
-    looks: Shared, monkeypatch: pytest.MonkeyPatch, claimed: bool
+    watch: Watching, files: dict[str, str], state: str
 ) -> None:
     """It would learn nothing, and learn it late."""
-    pending = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
-    watch(looks, running("") if claimed else pending, monkeypatch)
-    assert looks.stale == []
-    assert max(pauses(looks)) < 70
-    assert len(looks.asked) < 60
+    queue, sink = watch(files, record(state))
+    assert f"{state}: " in sink.states
+    assert queue.stale == []
+    assert max(pauses(queue)) < 70
+    assert len(queue.asked) < 60
 
 
-def test_a_winner_in_question_is_asked_about_soon(
-    looks: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_winner_in_question_is_asked_about_soon(watch: Watching) -> None:
     """Its end may be known any moment now; after a while it is asked as seldom as any other."""
-    watch(looks, running("accounting calls job 7 RUNNING"), monkeypatch)
-    assert pauses(looks)[0] < 5
-    assert pauses(looks)[-1] > 40
+    queue, sink = watch({"claim": CLAIM}, record("RUNNING", source="sacct"))
+    assert "RUNNING: accounting calls job 11 RUNNING" in sink.states
+    assert pauses(queue)[0] < 5
+    assert pauses(queue)[-1] > 40
 
 
-def test_a_first_job_that_boots_its_node_is_not_asked_about_all_the_time(
-    looks: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_first_job_that_boots_its_node_is_not_asked_about_all_the_time(watch: Watching) -> None:
     """While it may come any moment, the later waves wait; half an hour is long."""
-    booting = JobStatus(number=1, name="", strategy="", job_id=7, state=JobState.CONFIGURING)
-    status = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=(booting,))
-    watch(looks, status, monkeypatch, waves=[(2,)])
-    assert len(looks.asked) < 110
+    queue, sink = watch({}, record("CONFIGURING"), waves=[(2,)])
+    assert sink.submissions == []
+    assert len(queue.asked) < 110
 
 
-def test_what_is_refused_again_and_again_is_told_once(
-    looks: Shared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_refused_again_and_again_is_told_once(watch: Watching) -> None:
     """And asked about ever more seldom."""
-    told: list[object] = []
-
-    class Listening(Silent):
-        def submitted(self, results: object) -> None:
-            told.append(results)
-
-    no = SubmitResult(number=1, outcome=SubmitOutcome.REFUSED, text="account expired")
-    monkeypatch.setattr(watching, "recover", lambda seen, transport: (no,))
-    pending = RaceStatus(race=RACE, state=RaceState.PENDING, jobs=())
-    files = StateFiles(refused=((1, "account expired"),))
-    watch(looks, pending, monkeypatch, files, sink=Listening())
-    assert told == []
-    assert len(looks.asked) < 60
+    refused = {"again/1": "a1\n11\n", "jobs/1.refused": "account expired"}
+    queue, sink = watch(refused, record("COMPLETED"))
+    assert "PENDING: a job that left a rejected node waits to be submitted again" in sink.states
+    assert sink.submissions == []
+    assert len(queue.asked) < 60
