@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _workers import launches, verdicts
-from _workers.slots import Slot, cpus, gpus, round_robin, telemetry, used_memory
+from _workers.slots import Slot, cpus, gpus, round_robin
 from _workers.workers import Order, run_workers
+from contract.nvidia import recorded, used_memory_mib
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
@@ -81,13 +82,13 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
             setattr(options, name, value)
     workers = options.workers or 2 * len(slots)
     _require_memory(session, slots, workers)
-    used = used_memory() if not on_cpu else {}
+    used = used_memory_mib() if not on_cpu else {}
     before = {slot.key: used[slot.key] for slot in slots if slot.key in used}  # others' are others'
     alone = _alone(session, slots) if options.scaling else None
     orders = _orders(session, slots, workers, options.duration)
     readings = Path(options.telemetry) if options.telemetry else None
     made += [readings] if readings else []
-    with telemetry(readings):
+    with recorded(readings):
         found = run_workers(orders, min(START_WITHIN, session.left()))
     verdicts.workers(session, found)
     verdicts.isolation(session, found)

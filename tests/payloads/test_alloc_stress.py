@@ -10,6 +10,7 @@ from typing import Any
 import alloc_stress
 import pytest
 from _harness import flags
+from contract import nvidia
 
 from rv.payloads._workers import launches, slots
 from rv.payloads._workers.workers import MATRICES, MIB, side
@@ -273,11 +274,11 @@ def test_nvidia_smi_writes_readings_beside_a_run(
     smi_program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     readings = tmp_path / "gpu.csv"
-    with slots.telemetry(readings):
+    with nvidia.recorded(readings):
         deadline = time.monotonic() + 60
         while "utilization.gpu,memory.used" not in readings.read_text():
             assert time.monotonic() < deadline
             time.sleep(0.01)
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
-    with slots.telemetry(tmp_path / "none.csv"):
-        assert slots.used_memory() == {}
+    with nvidia.recorded(tmp_path / "none.csv"):
+        assert nvidia.used_memory_mib() == {}

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from contract.nvidia import ask_smi
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -227,16 +228,14 @@ class Pcie(NamedTuple):
     width_max: int
 
 
-def read_pcie(uuid: str, timeout: float = 10.0) -> Pcie | None:
+def read_pcie(uuid: str, timeout_s: float = 10.0) -> Pcie | None:
     """Ask nvidia-smi about one GPU; None where it is absent, slow, or does not say (MIG)."""
     name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    words = ["nvidia-smi", f"--query-gpu={','.join(PCIE_FIELDS)}", "--format=csv,noheader,nounits"]
+    query = f"--query-gpu={','.join(PCIE_FIELDS)}"
+    rows = ask_smi(query, f"--id={name}", timeout_s=timeout_s)
     try:
-        asked = subprocess.run(
-            [*words, f"--id={name}"], capture_output=True, text=True, timeout=timeout, check=True
-        )
-        return Pcie(*(int(word) for word in asked.stdout.strip().split(",")))
-    except (OSError, subprocess.SubprocessError, ValueError, TypeError):
+        return Pcie(*(int(cell) for cell in rows[0]))
+    except (IndexError, ValueError, TypeError):
         return None
 
 

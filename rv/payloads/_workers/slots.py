@@ -1,21 +1,16 @@
 """The slots that workers are given: GPUs of the inherited mask, or CPUs of the affinity mask.
 
 A GPU is named by UUID, which means the same in every process: indices are counted anew under each
-CUDA_VISIBLE_DEVICES, and on MIG slices they do not work at all. nvidia-smi reports their memory.
+CUDA_VISIBLE_DEVICES, and on MIG slices they do not work at all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import subprocess
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
+from contract.nvidia import mig_uuids
 
 CPU_SLOTS = 2
 
@@ -40,21 +35,11 @@ def _uuid(device: dict[str, Any], place: int, named: list[str]) -> str:
     if place < len(named):
         return named[place]
     if device.get("mig"):
-        slices = _mig_uuids()
+        slices = mig_uuids()
         if place < len(slices):
             return slices[place]
     uuid = str(device["uuid"])
     return uuid if uuid.startswith("GPU-") else f"GPU-{uuid}"
-
-
-def _mig_uuids() -> list[str]:
-    try:
-        listed = subprocess.run(
-            ["nvidia-smi", "-L"], check=True, capture_output=True, text=True, timeout=20
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return re.findall(r"UUID: (MIG-[^)]+)\)", listed.stdout)
 
 
 def cpus(most: int = CPU_SLOTS) -> list[Slot]:
@@ -79,35 +64,3 @@ def reachable(devices: int) -> int:
         except OSError:
             continue
     return max(0, opened - devices)
-
-
-def used_memory() -> dict[str, int]:
-    """Give MiB in use by GPU UUID; {} where nvidia-smi is absent or does not say."""
-    words = ["nvidia-smi", "--query-gpu=uuid,memory.used", "--format=csv,noheader,nounits"]
-    try:
-        asked = subprocess.run(words, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return {}
-    pairs = [line.split(", ") for line in asked.stdout.splitlines()]
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-
-
-@contextlib.contextmanager
-def telemetry(path: Path | None) -> Iterator[None]:
-    """Let nvidia-smi write utilisation and memory once a second into a file, where it is there."""
-    if path is None:
-        yield
-        return
-    fields = "timestamp,index,utilization.gpu,memory.used"
-    words: list[Any] = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv", "-l", "1"]
-    with path.open("w") as file:
-        try:
-            recorder = subprocess.Popen(words, stdout=file, stderr=subprocess.DEVNULL)
-        except OSError:
-            yield
-            return
-        try:
-            yield
-        finally:
-            recorder.kill()
-            recorder.wait()

@@ -7,9 +7,10 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+from contract.nvidia import used_memory_mib
 from contract.schema import HIGHER, metric
 
-from .slots import Slot, reachable, used_memory
+from .slots import Slot, reachable
 from .workers import GONE_WITHIN, end_left_over
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _settled(before: dict[str, int]) -> dict[str, int]:
     """Read memory in use until it is back, for as long as processes are given to end."""
     deadline = time.monotonic() + GONE_WITHIN
     while True:
-        after = used_memory()
+        after = used_memory_mib()
         back = all(after.get(name, 0) - used <= LEAK_MIB for name, used in before.items())
         if back or time.monotonic() > deadline:
             return after

@@ -6,14 +6,17 @@ error. GPUs are named by UUID, because indices mean different things to torch an
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 TIMEOUT_S = 20.0  # a driver in trouble can hold nvidia-smi for ever
 
@@ -37,14 +40,49 @@ def ask_smi(
 
     Without units; no rows where it is absent, fails, or takes too long.
     """
-    command = [program, query, *options, "--format=csv,noheader,nounits"]
+    answer = _run_smi([program, query, *options, "--format=csv,noheader,nounits"], timeout_s)
+    return [[cell.strip() for cell in line.split(",")] for line in answer.splitlines()]
+
+
+def mig_uuids() -> list[str]:
+    """Return the UUIDs of the MIG slices that nvidia-smi lists, in its order."""
+    return re.findall(r"UUID: (MIG-[^)]+)\)", _run_smi(["nvidia-smi", "-L"], TIMEOUT_S))
+
+
+def used_memory_mib() -> dict[str, int]:
+    """Return the memory in use by GPU UUID; {} where nvidia-smi is absent or does not say."""
+    rows = (row for row in ask_smi("--query-gpu=uuid,memory.used") if len(row) == 2)
+    return {uuid: int(mib) for uuid, mib in rows if mib.isdecimal()}
+
+
+@contextlib.contextmanager
+def recorded(path: Path | None) -> Iterator[None]:
+    """Let nvidia-smi write load and memory to a file once a second, if it is installed."""
+    if path is None:
+        yield
+        return
+    fields = "timestamp,index,utilization.gpu,memory.used"
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv", "-l", "1"]
+    with path.open("w") as file:
+        try:
+            recorder = subprocess.Popen(command, stdout=file, stderr=subprocess.DEVNULL)
+        except OSError:
+            yield
+            return
+        try:
+            yield
+        finally:
+            recorder.kill()
+            recorder.wait()
+
+
+def _run_smi(command: list[str], timeout_s: float) -> str:
     try:
-        asked = subprocess.run(
+        return subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, check=True
-        )
+        ).stdout
     except (OSError, subprocess.SubprocessError):
-        return []
-    return [[cell.strip() for cell in line.split(",")] for line in asked.stdout.splitlines()]
+        return ""
 
 
 def by_uuid(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:

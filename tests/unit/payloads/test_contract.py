@@ -93,6 +93,13 @@ def test_the_catalogue_stands_once() -> None:
     assert len(names) == len(catalogue.PAYLOADS)
 
 
+def test_nvidia_smi_is_called_in_one_module() -> None:
+    """Of the payloads; the sandbox has one of its own making."""
+    for path in (RV / "payloads").rglob("*.py"):
+        if path != CONTRACT / "nvidia.py":
+            assert not [names for names in displays(path) if "nvidia-smi" in names], path
+
+
 def test_every_payload_runs_in_every_profile_within_its_limit() -> None:
     for payload in catalogue.PAYLOADS:
         assert payload.profiles == catalogue.PROFILES
