@@ -67,10 +67,10 @@ def problem(message: str, *, hint: str = "", key: str = "") -> PydanticCustomErr
 
 def refusal(what: str, hint: str = "") -> PydanticCustomError:
     """Make the error of a value that is not what it must be: `a whole number`."""
-    return PydanticCustomError("wanted", "{what}", {"what": what, "hint": hint})
+    return PydanticCustomError("must_be", "{what}", {"what": what, "hint": hint})
 
 
-def wanted(what: str, hint: str = "") -> WrapValidator:
+def must_be(what: str, hint: str = "") -> WrapValidator:
     """Answer whatever is wrong with a value by what it must be: `a whole number`."""
 
     def check(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
@@ -116,11 +116,11 @@ def _pattern(text: str) -> str:
     return text
 
 
-Text = Annotated[str, wanted("text")]
-Switch = Annotated[bool, wanted("true or false")]
-Whole = Annotated[int, Field(ge=0, le=_MOST), wanted("a whole number")]
-Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False), wanted("a number")]
-Words = Annotated[list[str], wanted("a list of words")]
+Text = Annotated[str, must_be("text")]
+Switch = Annotated[bool, must_be("true or false")]
+Whole = Annotated[int, Field(ge=0, le=_MOST), must_be("a whole number")]
+Number = Annotated[float, Field(ge=0, le=_MOST, allow_inf_nan=False), must_be("a number")]
+Words = Annotated[list[str], must_be("a list of words")]
 Patterns = Annotated[Words, AfterValidator(lambda words: [_pattern(word) for word in words])]
 
 
@@ -141,7 +141,7 @@ def _refuse(document: Document, error: ErrorDetails) -> NoReturn:
         case "problem":
             path = (*path, details["key"]) if details["key"] else path
             message = details["message"]
-        case "wanted":
+        case "must_be":
             message = f"{name} must be {details['what']}, not {_shown(error['input'])}"
         case "missing":
             message = f"{name!r} is missing here"

@@ -53,7 +53,7 @@ def _over(site: Config, user: Config) -> Config:
             prices={**site.site.prices, **user.site.prices},
             unit=user.site.unit or site.site.unit,
             skipped={**user.site.skipped, **site.site.skipped},
-            max_fanout=_lowest(found for found in ceilings if found),
+            max_fanout=_lowest(ceiling for ceiling in ceilings if ceiling),
             aliases=(*site.site.aliases, *user.site.aliases),
         ),
     )
@@ -77,4 +77,4 @@ def override(below: Iterable[str], above: Iterable[str]) -> list[str]:
 
 
 def _lowest(ceilings: Iterable[Ceiling]) -> Ceiling | None:
-    return min(ceilings, key=lambda found: found.jobs, default=None)
+    return min(ceilings, key=lambda ceiling: ceiling.jobs, default=None)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from rv.config.documents import Document, read_document
-from rv.config.schema import Number, Schema, Switch, Text, Whole, Words, one_of, validate, wanted
+from rv.config.schema import Number, Schema, Switch, Text, Whole, Words, must_be, one_of, validate
 from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site
 from rv.planner.catalogue import normal
 
@@ -57,12 +57,12 @@ def _assigned(pairs: Mapping[str, str]) -> list[str]:
     return [f"{key}={value}" for key, value in pairs.items()]
 
 
-_Value = Annotated[str, BeforeValidator(_as_text), wanted("text or a number")]
+_Value = Annotated[str, BeforeValidator(_as_text), must_be("text or a number")]
 _Line = Annotated[
     str,
     BeforeValidator(_joined),
     # YAML reads an unquoted 2:59:00 as the number 10740.
-    wanted("text", hint="put it in quotes"),
+    must_be("text", hint="put it in quotes"),
 ]
 _TYPES: Final[Mapping[type, Any]] = {
     list: Annotated[dict[str, _Value], AfterValidator(_assigned)],
@@ -80,7 +80,7 @@ class _Prices(Schema):
 
 class _File(Schema):
     defaults: Schema = Field(default_factory=Schema)
-    max_fanout: Annotated[int, Field(ge=0), wanted("a whole number")] | None = None
+    max_fanout: Annotated[int, Field(ge=0), must_be("a whole number")] | None = None
     prices: _Prices = Field(default_factory=_Prices)
     aliases: dict[str, Words] = {}
     skip_partitions: Words = []

@@ -53,8 +53,8 @@ def build(kind: type[Value], fields: Mapping[str, Any]) -> Value:
     that no sum of two would be a number, a time or a duration.
     """
     hints = _hints(kind)
-    known = {name: _read(hints[name], value) for name, value in fields.items() if name in hints}
-    return kind(**known)
+    values = {name: _read(hints[name], value) for name, value in fields.items() if name in hints}
+    return kind(**values)
 
 
 _hints: Final[Callable[[Any], dict[str, Any]]] = cache(get_type_hints)

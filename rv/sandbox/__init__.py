@@ -211,12 +211,12 @@ def _known_role(sandbox: Sandbox, role: str) -> Record:
     from rv.sandbox import boot
 
     record = _record(sandbox.name)
-    known = boot.roles(record)
-    if role not in known:
+    roles = boot.roles(record)
+    if role not in roles:
         raise RvError(
             ErrorKind.SANDBOX,
             f"no {role} in sandbox {sandbox.name}",
-            hint=f"it has {', '.join(known)}",
+            hint=f"it has {', '.join(roles)}",
         )
     return record
 

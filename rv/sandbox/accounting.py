@@ -134,8 +134,8 @@ def database_template(profile: Profile, user: str) -> Path:
 def _version(program: str) -> str:
     """What stands for a program's version; asking it would cost a process."""
     path = Path(path_of(program)).resolve()
-    found = path.stat()
-    return f"{path}:{found.st_size}:{found.st_mtime_ns}"
+    about = path.stat()
+    return f"{path}:{about.st_size}:{about.st_mtime_ns}"
 
 
 def restore_database(template: Path, record: Record) -> bool:
@@ -176,7 +176,7 @@ def create_database(record: Record) -> None:
         "--auth-root-authentication-method=normal",
         *daemons.mariadb_options(record),
     ]
-    done = processes.run(argv, env=daemons.environment(record), timeout=60)
+    done = processes.run(argv, env=daemons.environment(record), timeout_s=60)
     if done.returncode:
         raise RvError(
             ErrorKind.SANDBOX,

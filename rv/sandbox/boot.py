@@ -78,20 +78,20 @@ def _account(
 ) -> None:
     """Bring accounting up, from a saved database where there is one."""
     template = accounting.database_template(profile, user)
-    known = accounting.restore_database(template, record)
-    if not known:
+    is_restored = accounting.restore_database(template, record)
+    if not is_restored:
         progress("making the accounting database (once; the next start is faster)")
         accounting.create_database(record)
     accounting.start_database(record)
     _munge_answers(record)
     accounting.start_slurmdbd(record, base)
-    if known:
+    if is_restored:
         return
     accounting.fill(record, profile, user)
     if profile.counts_gpus:
         _teach_gpus(record, profile, base)
-    daemons.stop(record, daemons.SLURMDBD, grace=10)
-    daemons.stop(record, daemons.MARIADBD, grace=20)
+    daemons.stop(record, daemons.SLURMDBD, grace_s=10)
+    daemons.stop(record, daemons.MARIADBD, grace_s=20)
     accounting.save_database(template, record)
     accounting.start_database(record)
     accounting.start_slurmdbd(record, base)
@@ -109,7 +109,7 @@ def _teach_gpus(record: Record, profile: Profile, base: int) -> None:
     conf.write_text(re.sub(r" (QOS|AllowQos)=\S+", "", full), encoding="utf-8")
     _start_controller(record, base)
     accounting.fill_gpu_limits(record, profile)
-    daemons.stop(record, daemons.SLURMCTLD, grace=10)
+    daemons.stop(record, daemons.SLURMCTLD, grace_s=10)
     conf.write_text(full, encoding="utf-8")
     for path in record.layout.state.iterdir():
         path.unlink()
@@ -136,10 +136,10 @@ def wait_for_nodes(record: Record, nodes: Sequence[str]) -> None:
         states = node_states(record)
         return all(is_up(states.get(node, "")) for node in nodes)
 
-    if not processes.wait_until(all_up, timeout=daemons.PATIENCE, pause=0.03):
+    if not processes.wait_until(all_up, timeout_s=daemons.PATIENCE_S, pause_s=0.03):
         states = node_states(record)
         late = next(node for node in nodes if not is_up(states.get(node, "")))
-        words = daemons.last_words(record, f"slurmd.{late}")
+        words = daemons.last_complaint(record, f"slurmd.{late}")
         raise daemons.DaemonError(
             ErrorKind.SANDBOX,
             f"node {late} did not come up ({states.get(late, 'unknown')}): {words}",
@@ -150,7 +150,7 @@ def wait_for_nodes(record: Record, nodes: Sequence[str]) -> None:
 def node_states(record: Record) -> dict[str, str]:
     """Slurm's short word for each node's state; empty when the controller does not answer."""
     argv = [processes.path_of("sinfo"), "-a", "-h", "-N", "-o", "%N %t"]
-    done = processes.run(argv, env=daemons.environment(record), timeout=15)
+    done = processes.run(argv, env=daemons.environment(record), timeout_s=15)
     rows = (line.split() for line in done.stdout.splitlines())
     return {row[0]: row[1] for row in rows if len(row) == 2}
 
@@ -168,10 +168,10 @@ def roles(record: Record) -> list[str]:
     return [*first, daemons.SLURMCTLD, *(f"slurmd.{node}" for node in nodes)]
 
 
-def restart(record: Record, wanted: Sequence[str]) -> None:
+def restart(record: Record, restarted: Sequence[str]) -> None:
     """Start daemons that ended, and wait until they answer."""
     base = base_port(record)
-    for role in wanted:
+    for role in restarted:
         if role == daemons.MUNGED:
             daemons.start(record, role)
             _munge_answers(record)
@@ -183,7 +183,7 @@ def restart(record: Record, wanted: Sequence[str]) -> None:
             _start_controller(record, base)
         else:
             daemons.start(record, role)
-    nodes = [role.removeprefix("slurmd.") for role in wanted if role.startswith("slurmd.")]
+    nodes = [role.removeprefix("slurmd.") for role in restarted if role.startswith("slurmd.")]
     wait_for_nodes(record, nodes)
 
 

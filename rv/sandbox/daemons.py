@@ -10,7 +10,7 @@ from rv.sandbox import processes, records
 from rv.sandbox.processes import path_of
 from rv.sandbox.records import Record
 
-PATIENCE: Final = 30.0
+PATIENCE_S: Final = 30.0
 MUNGED: Final = "munged"
 MARIADBD: Final = "mariadbd"
 SLURMDBD: Final = "slurmdbd"
@@ -105,11 +105,11 @@ def live(record: Record, role: str) -> bool:
     return process is not None and process.live
 
 
-def stop(record: Record, role: str, *, grace: float = 0) -> None:
+def stop(record: Record, role: str, *, grace_s: float = 0) -> None:
     """End a daemon and nothing below it."""
     process = records.process_of(record.layout, role)
     if process:
-        processes.end([process], grace=grace)
+        processes.end([process], grace_s=grace_s)
     records.erase(record.layout, role)
 
 
@@ -119,18 +119,18 @@ def wait_for(record: Record, role: str, ready: Callable[[], bool]) -> None:
     def settled() -> bool:
         return ready() or not live(record, role)
 
-    answered = processes.wait_until(settled, timeout=PATIENCE)
+    answered = processes.wait_until(settled, timeout_s=PATIENCE_S)
     if answered and live(record, role):
         return
-    what = "ended at once" if answered else f"did not answer in {PATIENCE:.0f} s"
+    what = "ended at once" if answered else f"did not answer in {PATIENCE_S:.0f} s"
     raise DaemonError(
         ErrorKind.SANDBOX,
-        f"{role} {what}: {last_words(record, role)}",
+        f"{role} {what}: {last_complaint(record, role)}",
         hint=f"rv sandbox down --name {record.name}, then up again",
     )
 
 
-def last_words(record: Record, role: str) -> str:
+def last_complaint(record: Record, role: str) -> str:
     """What a daemon's log says about its end: the last complaint, and the one that led to it."""
     try:
         log = (record.layout.logs / role).read_text(encoding="utf-8", errors="replace")

@@ -34,12 +34,12 @@ def gpu_profile(devices: Sequence[Device], *, cpus: int, memory: int) -> Profile
     gres = tuple(
         Gres(
             type=gres_type(name),
-            count=len(found),
+            count=len(group),
             product=name,
             memory=size,
-            files=tuple(device.file for device in found),
+            files=tuple(device.file for device in group),
         )
-        for (name, size), found in groups.items()
+        for (name, size), group in groups.items()
     )
     node = NodeGroup(prefix="gpu", cpus=cpus, memory=memory, gres=gres)
     partition = Partition(
@@ -57,14 +57,14 @@ def gres_type(product: str) -> str:
 
 def parse_devices(text: str, files: Sequence[str]) -> list[Device]:
     """The devices of nvidia-smi's csv that have a device file."""
-    found = []
+    devices = []
     for line in text.splitlines():
         match = re.fullmatch(r"(\d+), (.+), (\d+)", line.strip())
         if match and (file := f"/dev/nvidia{match[1]}") in files:
-            found.append(
+            devices.append(
                 Device(index=int(match[1]), name=match[2], memory=int(match[3]), file=file)
             )
-    return found
+    return devices
 
 
 def machine_profile() -> Profile:

@@ -34,9 +34,9 @@ def up(
     records.check_name(name)
     with records.locked(name):
         record = records.read(name)
-        wanted = _profile(profile, record)
-        if record and _standing(record):
-            _refuse_other(record, wanted, directory)
+        content = _profile(profile, record)
+        if record and _is_running(record):
+            _refuse_other(record, content, directory)
             heal(record, progress)
         else:
             if record:
@@ -44,11 +44,11 @@ def up(
                     f"sandbox {name} was cut off: starting it anew, its old jobs are forgotten"
                 )
                 _clear(record)
-            record = _boot(_new_record(name, profile, wanted, directory), wanted, progress)
-        return _with_users(record, wanted, users)
+            record = _boot(_new_record(name, profile, content, directory), content, progress)
+        return _with_users(record, content, users)
 
 
-def _standing(record: Record) -> bool:
+def _is_running(record: Record) -> bool:
     """Whether enough of it runs to mend it; a whole that ended is built anew, on new ports."""
     if not record.ready or record.boot != processes.boot_id():
         return False
@@ -62,9 +62,9 @@ def _profile(profile: str | Profile | None, record: Record | None) -> Profile:
     return gpu.machine_profile() if name == "gpu" else schema.load_profile(name)
 
 
-def _refuse_other(record: Record, wanted: Profile, directory: Path | None) -> None:
+def _refuse_other(record: Record, content: Profile, directory: Path | None) -> None:
     """An `up` that asks for something else than what runs must not pretend that it did it."""
-    other = wanted.digest != record.digest
+    other = content.digest != record.digest
     moved = directory is not None and directory.resolve() != Path(record.directory)
     if other or moved:
         what = f"with profile {record.profile}" if other else f"in {record.directory}"
@@ -76,7 +76,7 @@ def _refuse_other(record: Record, wanted: Profile, directory: Path | None) -> No
 
 
 def _new_record(
-    name: str, profile: str | Profile | None, wanted: Profile, directory: Path | None
+    name: str, profile: str | Profile | None, content: Profile, directory: Path | None
 ) -> Record:
     place = (directory or default_directory(records.state_root(), name)).resolve()
     if place.exists() and any(place.iterdir()):
@@ -85,25 +85,25 @@ def _new_record(
             f"{place} is not empty, and no sandbox of mine",
             hint="choose another --directory, or empty this one",
         )
-    longest = max(map(len, wanted.node_names))
+    longest = max(map(len, content.node_names))
     return Record(
         name=name,
         identity=secrets.token_hex(8),
         directory=str(place),
         run=str(run_directory(place, longest)),
         boot=processes.boot_id(),
-        profile=_profile_name(profile, wanted),
-        digest=wanted.digest,
-        cluster_name=wanted.cluster,
+        profile=_profile_name(profile, content),
+        digest=content.digest,
+        cluster_name=content.cluster,
     )
 
 
-def _profile_name(profile: str | Profile | None, wanted: Profile) -> str:
+def _profile_name(profile: str | Profile | None, content: Profile) -> str:
     """What `up` without a profile is to load again: a name, or a file wherever it is called."""
     if not isinstance(profile, str):
-        return wanted.cluster if profile else "small"
-    known = profile in (*schema.builtin_names(), "gpu")
-    return profile if known else str(Path(profile).expanduser().resolve())
+        return content.cluster if profile else "small"
+    has_name = profile in (*schema.builtin_names(), "gpu")
+    return profile if has_name else str(Path(profile).expanduser().resolve())
 
 
 def _boot(record: Record, profile: Profile, progress: Progress) -> Record:
@@ -144,9 +144,9 @@ def user_name() -> str:
 
 def heal(record: Record, progress: Progress) -> None:
     """Start again what has ended since."""
-    gone = [role for role in records.processes(record.layout) if not daemons.live(record, role)]
-    gone += [role for role in boot.roles(record) if role not in records.processes(record.layout)]
-    restart = [role for role in boot.roles(record) if role in gone]
+    ended = [role for role in records.processes(record.layout) if not daemons.live(record, role)]
+    ended += [role for role in boot.roles(record) if role not in records.processes(record.layout)]
+    restart = [role for role in boot.roles(record) if role in ended]
     if restart:
         progress(f"starting again: {', '.join(restart)}")
         boot.restart(record, restart)
@@ -157,9 +157,9 @@ def _with_users(record: Record, profile: Profile, users: tuple[str, ...]) -> Rec
     if not new:
         return record
     boot.add_users(record, profile, new)
-    known = dataclasses.replace(record, users=(*record.users, *new))
-    records.write(known)
-    return known
+    updated = dataclasses.replace(record, users=(*record.users, *new))
+    records.write(updated)
+    return updated
 
 
 def down(name: str) -> bool:
@@ -185,7 +185,7 @@ def _clear(record: Record) -> None:
             _end_all(record)
         return not _remove(record.layout)
 
-    if not processes.wait_until(is_gone, timeout=_REMOVE_S, pause=0.1):
+    if not processes.wait_until(is_gone, timeout_s=_REMOVE_S, pause_s=0.1):
         left = ", ".join(map(str, _remove(record.layout)))
         raise RvError(
             ErrorKind.SANDBOX, f"cannot remove {left}", hint="remove it by hand, then down again"
@@ -195,8 +195,8 @@ def _clear(record: Record) -> None:
 
 def _end_all(record: Record) -> None:
     """Controllers first, so that no new job starts, then whatever is left, to the last one."""
-    known = records.processes(record.layout)
-    first = [p for role, p in known.items() if role == daemons.SLURMCTLD or "slurmd." in role]
+    recorded = records.processes(record.layout)
+    first = [p for role, p in recorded.items() if role == daemons.SLURMCTLD or "slurmd." in role]
     processes.end(first)
 
     def none_left() -> bool:
@@ -204,7 +204,7 @@ def _end_all(record: Record) -> None:
         processes.end(left)
         return not left
 
-    if not processes.wait_until(none_left, timeout=20):
+    if not processes.wait_until(none_left, timeout_s=20):
         left = ", ".join(str(process.pid) for process in processes.marked(record.identity))
         raise RvError(
             ErrorKind.SANDBOX,
@@ -224,9 +224,9 @@ def _remove(layout: Layout) -> tuple[Path, ...]:
 
 def _folders(layout: Layout) -> tuple[Path, ...]:
     """The sandbox's own folders that are there: in /tmp, somebody else may have taken the name."""
-    found = []
+    folders = []
     for path in dict.fromkeys((layout.run, layout.directory)):
         with contextlib.suppress(FileNotFoundError):
             if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid():
-                found.append(path)
-    return tuple(found)
+                folders.append(path)
+    return tuple(folders)

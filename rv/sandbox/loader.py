@@ -21,8 +21,8 @@ from rv.sandbox.records import Record
 
 ROLE: Final = "loader"
 JOB_NAME: Final = "rv-load"
-PERIOD: Final = 1.0
-BAN: Final = 30.0
+PERIOD_S: Final = 1.0
+BAN_S: Final = 30.0
 SIZES: Final = (1, 1, 2, 4, 8)
 UNUSABLE: Final = re.compile(r"State=\S*(DOWN|DRAIN|NOT_RESPONDING|MAINT|FAIL|INVAL)|State=\S*\*")
 
@@ -86,17 +86,17 @@ class Loader:
     """What it aims at, and what it has learned."""
 
     share: float
-    shortest: float
-    longest: float
+    shortest_s: float
+    longest_s: float
     dice: random.Random
     largest: dict[str, int] = field(default_factory=dict)
-    banned: dict[str, float] = field(default_factory=dict)
+    banned_until_s: dict[str, float] = field(default_factory=dict)
 
-    def step(self, nodes: list[Node], waiting: int, now: float) -> list[tuple[str, int, int]]:
-        """The jobs to submit now: partition, GPUs, seconds."""
+    def step(self, nodes: list[Node], waiting: int, now_s: float) -> list[tuple[str, int, int]]:
+        """The jobs to submit now_s: partition, GPUs, seconds."""
         busy = sum(node.gpus - node.free for node in nodes)
         lacking = round(self.share * sum(node.gpus for node in nodes)) - busy - waiting
-        free = [node for node in nodes if self._may_use(node, now)]
+        free = [node for node in nodes if self._may_use(node, now_s)]
         jobs = []
         while lacking > 0 and free:
             node = free.pop(self.dice.randrange(len(free)))
@@ -107,33 +107,33 @@ class Loader:
                 free.append(Node(partition=node.partition, gpus=node.gpus, free=node.free - size))
         return jobs
 
-    def _may_use(self, node: Node, now: float) -> bool:
-        return node.free > 0 and self.banned.get(node.partition, 0) <= now
+    def _may_use(self, node: Node, now_s: float) -> bool:
+        return node.free > 0 and self.banned_until_s.get(node.partition, 0) <= now_s
 
     def _size(self, node: Node, lacking: int) -> int:
         most = min(node.free, lacking, self.largest.get(node.partition, node.free))
         return self.dice.choice([size for size in SIZES if size <= max(most, 1)])
 
     def _length(self) -> int:
-        return max(1, round(self.dice.uniform(self.shortest, self.longest)))
+        return max(1, round(self.dice.uniform(self.shortest_s, self.longest_s)))
 
-    def learn(self, partition: str, gpus: int, now: float) -> None:
+    def learn(self, partition: str, gpus: int, now_s: float) -> None:
         """A job of this size was refused by a limit there."""
         self.largest[partition] = max(gpus // 2, 1)
         if gpus == 1:
-            self.banned[partition] = now + BAN
+            self.banned_until_s[partition] = now_s + BAN_S
 
 
 def parse_nodes(text: str) -> list[Node]:
     """The usable GPU nodes of `scontrol show node -d -o`."""
-    found = []
+    nodes = []
     for line in text.splitlines():
         partition = re.search(r"\bPartitions=([^\s,]+)", line)
         gpus = _gpus("Gres", line)
         if partition and gpus and not UNUSABLE.search(line):
             free = gpus - _gpus("GresUsed", line)
-            found.append(Node(partition=partition[1], gpus=gpus, free=free))
-    return found
+            nodes.append(Node(partition=partition[1], gpus=gpus, free=free))
+    return nodes
 
 
 def _gpus(key: str, line: str) -> int:
@@ -146,9 +146,9 @@ def parse_waiting(text: str) -> list[tuple[str, str, int, str]]:
     """Pending jobs of the load: id, partition, GPUs, reason."""
     rows = (line.split("|") for line in text.splitlines() if line.count("|") == 3)
     return [
-        (job, partition, int(found[1]), reason)
+        (job, partition, int(count[1]), reason)
         for job, partition, gres, reason in rows
-        if (found := re.search(r":(\d{1,9})$", gres, re.ASCII))
+        if (count := re.search(r":(\d{1,9})$", gres, re.ASCII))
     ]
 
 
@@ -157,7 +157,7 @@ def _ask(program: str, *args: str, env: Mapping[str, str]) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def tick(loader: Loader, env: Mapping[str, str], now: float) -> None:
+def tick(loader: Loader, env: Mapping[str, str], now_s: float) -> None:
     """Look once, and submit what is lacking."""
     nodes = parse_nodes(_ask("scontrol", "show", "node", "-d", "-o", env=env))
     queue = _ask("squeue", "--me", "-h", "-t", "PD", "-n", JOB_NAME, "-o", "%i|%P|%b|%r", env=env)
@@ -165,10 +165,10 @@ def tick(loader: Loader, env: Mapping[str, str], now: float) -> None:
     for job, partition, gpus, reason in parse_waiting(queue):
         if reason.startswith("QOS") or "Limit" in reason:
             _ask("scancel", job, env=env)
-            loader.learn(partition, gpus, now)
+            loader.learn(partition, gpus, now_s)
         else:
             waiting += gpus
-    for partition, gpus, seconds in loader.step(nodes, waiting, now):
+    for partition, gpus, seconds in loader.step(nodes, waiting, now_s):
         minutes = -(-seconds // 60)
         _ask(
             "sbatch",
@@ -189,11 +189,11 @@ def main() -> None:
     """Loop until ended from outside; a controller that is away is asked again."""
     share, shortest, longest = map(float, sys.argv[1:4])
     dice = random.Random(int(sys.argv[4]))  # noqa: S311 - jobs, not secrets
-    loader = Loader(share=share, shortest=shortest, longest=longest, dice=dice)
+    loader = Loader(share=share, shortest_s=shortest, longest_s=longest, dice=dice)
     env = processes.environment({"SLURM_CONF": os.environ["SLURM_CONF"]})
     while True:
         tick(loader, env, time.monotonic())
-        time.sleep(PERIOD)
+        time.sleep(PERIOD_S)
 
 
 if __name__ == "__main__":

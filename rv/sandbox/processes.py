@@ -103,10 +103,10 @@ def program(name: str, path: str | None = None) -> str | None:
 
 def require(*, accounting: bool, path: str | None = None) -> None:
     """Refuse to start without the packages; name all that are missing at once."""
-    wanted = PACKAGES | (ACCOUNTING_PACKAGES if accounting else {})
-    missing = [name for name in wanted if program(name, path) is None]
+    packages_of = PACKAGES | (ACCOUNTING_PACKAGES if accounting else {})
+    missing = [name for name in packages_of if program(name, path) is None]
     if missing:
-        packages = list(dict.fromkeys(wanted[name] for name in missing))
+        packages = list(dict.fromkeys(packages_of[name] for name in missing))
         raise RvError(
             ErrorKind.SANDBOX,
             f"the sandbox needs {', '.join(missing)}, not found on PATH",
@@ -167,7 +167,7 @@ def spawn_python(module: str, *args: str, env: Mapping[str, str], log: Path) -> 
 
 
 def run(
-    argv: Sequence[str], *, env: Mapping[str, str], timeout: float = 30, stdin: str = ""
+    argv: Sequence[str], *, env: Mapping[str, str], timeout_s: float = 30, stdin: str = ""
 ) -> Completed:
     """Run a command to its end; a hanging one is an error like any other."""
     try:
@@ -178,23 +178,23 @@ def run(
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=timeout,
+            timeout=timeout_s,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return Completed(returncode=124, stdout="", stderr=f"no answer in {timeout:.0f} s")
+        return Completed(returncode=124, stdout="", stderr=f"no answer in {timeout_s:.0f} s")
     except OSError as error:
         return Completed(returncode=127, stdout="", stderr=f"{argv[0]}: {error.strerror}")
     return Completed(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
 
 
-def wait_until(ready: Callable[[], bool], *, timeout: float, pause: float = 0.01) -> bool:
-    """Poll until `ready`; False when `timeout` seconds did not bring it."""
-    deadline = time.monotonic() + timeout
+def wait_until(ready: Callable[[], bool], *, timeout_s: float, pause_s: float = 0.01) -> bool:
+    """Poll until `ready`; False when `timeout_s` seconds did not bring it."""
+    deadline = time.monotonic() + timeout_s
     while not ready():
         if time.monotonic() > deadline:
             return False
-        time.sleep(pause)
+        time.sleep(pause_s)
     return True
 
 
@@ -215,14 +215,14 @@ def send(process: Process, number: signal.Signals) -> bool:
     return True
 
 
-def end(processes: Iterable[Process], *, grace: float = 0) -> None:
-    """End processes: TERM first where they get `grace` seconds, then KILL, and wait."""
+def end(processes: Iterable[Process], *, grace_s: float = 0) -> None:
+    """End processes: TERM first where they get `grace_s` seconds, then KILL, and wait."""
     ending = [process for process in processes if process.pid != os.getpid()]
-    if grace:
+    if grace_s:
         ending = [process for process in ending if send(process, signal.SIGTERM)]
-        wait_until(lambda: not any(p.live for p in ending), timeout=grace)
+        wait_until(lambda: not any(p.live for p in ending), timeout_s=grace_s)
     ending = [process for process in ending if send(process, signal.SIGKILL)]
-    wait_until(lambda: not any(p.live for p in ending), timeout=10)
+    wait_until(lambda: not any(p.live for p in ending), timeout_s=10)
 
 
 def marked(identity: str) -> tuple[Process, ...]:

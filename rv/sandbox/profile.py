@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from rv.config.schema import Schema, problem, refusal, wanted
+from rv.config.schema import Schema, must_be, problem, refusal
 
 SIZES: Final = {"": 1, "M": 1, "G": 1024, "T": 1024**2}
 
@@ -48,10 +48,10 @@ def _many(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-Line = Annotated[str, BeforeValidator(_line), wanted("one value")]
-Count = Annotated[int, Field(ge=0), wanted("a whole number")]
-Switch = Annotated[bool, wanted("true or false")]
-Mebibytes = Annotated[int, BeforeValidator(_mebibytes), wanted("a size such as 384G or 8000")]
+Line = Annotated[str, BeforeValidator(_line), must_be("one value")]
+Count = Annotated[int, Field(ge=0), must_be("a whole number")]
+Switch = Annotated[bool, must_be("true or false")]
+Mebibytes = Annotated[int, BeforeValidator(_mebibytes), must_be("a size such as 384G or 8000")]
 Pairs = Annotated[tuple[tuple[str, str], ...], BeforeValidator(_pairs)]
 Lines = Annotated[tuple[Line, ...], BeforeValidator(_many)]
 

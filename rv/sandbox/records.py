@@ -106,8 +106,8 @@ def read(name: str) -> Record | None:
 
 def read_all() -> list[Record]:
     """All records, the most recently brought up first."""
-    found = filter(None, map(_load, state_root().glob("*.json")))
-    return sorted(found, key=lambda record: record.up_at, reverse=True)
+    sandboxes = filter(None, map(_load, state_root().glob("*.json")))
+    return sorted(sandboxes, key=lambda record: record.up_at, reverse=True)
 
 
 def _load(path: Path) -> Record | None:
@@ -153,5 +153,5 @@ def process_of(layout: Layout, role: str) -> Process | None:
 def processes(layout: Layout) -> dict[str, Process]:
     """All recorded processes by role."""
     roles = sorted(p.name for p in layout.records.glob("*") if not p.name.startswith("."))
-    found = ((role, process_of(layout, role)) for role in roles)
-    return {role: process for role, process in found if process}
+    noted = ((role, process_of(layout, role)) for role in roles)
+    return {role: process for role, process in noted if process}

@@ -110,9 +110,9 @@ def _check_names(document: Document, kind: str, names: list[str]) -> None:
 
 
 def _refer(
-    document: Document, path: tuple[str, int], name: str, known: Iterable[str], what: str
+    document: Document, path: tuple[str, int], name: str, defined: Iterable[str], what: str
 ) -> None:
-    names = list(known)
+    names = list(defined)
     if name not in names:
         hint = suggestion(name, names, f"known: {', '.join(names)}")
         document.fail(path, f"{what}: {name!r} is not defined in this profile", hint=hint)

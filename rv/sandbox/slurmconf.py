@@ -36,8 +36,8 @@ def slurm_conf(profile: Profile, layout: Layout, *, base: int, user: str) -> str
     """The text of slurm.conf."""
     settings = dict(_settings(profile, layout, base, user))
     for key, value in profile.slurm_conf:
-        known = {each.lower(): each for each in settings}
-        settings[known.get(key.lower(), key)] = value
+        spellings = {each.lower(): each for each in settings}
+        settings[spellings.get(key.lower(), key)] = value
     lines = [f"{key}={value}" for key, value in settings.items()]
     return "\n".join([*lines, *_nodes(profile, base), *_partitions(profile)]) + "\n"
 

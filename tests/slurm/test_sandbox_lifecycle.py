@@ -134,7 +134,7 @@ def test_a_killed_up_is_recovered(name: str, slurm: Slurm, seed: int) -> None:
     moment = random.Random(seed).uniform(0.1, 1.5)
     code = f"from rv import sandbox; sandbox.up({name!r}, 'small')"
     victim = subprocess.Popen(python(code))
-    processes.wait_until(lambda: victim.poll() is not None, timeout=moment)
+    processes.wait_until(lambda: victim.poll() is not None, timeout_s=moment)
     victim.kill()
     victim.wait()
     first = records.read(name)
@@ -155,7 +155,7 @@ def test_down_ends_what_a_killed_up_started(name: str) -> None:
         lambda: (
             (found := records.read(name)) is not None and len(processes.marked(found.identity)) > 1
         ),
-        timeout=30,
+        timeout_s=30,
     )
     victim.kill()
     victim.wait()
@@ -177,7 +177,7 @@ def test_down_outlasts_what_still_writes(name: str, tmp_path: Path) -> None:
         f"    os.mkdir(f'{record.directory}/{{n}}')\n"
     )
     with subprocess.Popen(python(write), stderr=subprocess.DEVNULL):
-        assert processes.wait_until((tmp_path / "begun").exists, timeout=10)
+        assert processes.wait_until((tmp_path / "begun").exists, timeout_s=10)
         assert sandbox.down(name)
     assert leftovers(record) == []
 

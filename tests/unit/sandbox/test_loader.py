@@ -6,7 +6,7 @@ from rv.sandbox.loader import Loader, Node, parse_nodes, parse_waiting
 
 
 def loader(seed: int = 1, share: float = 0.5) -> Loader:
-    return Loader(share=share, shortest=10, longest=60, dice=random.Random(seed))
+    return Loader(share=share, shortest_s=10, longest_s=60, dice=random.Random(seed))
 
 
 NODES = [Node(partition="p", gpus=8, free=8), Node(partition="q", gpus=8, free=8)]
