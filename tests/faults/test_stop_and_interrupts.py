@@ -433,7 +433,7 @@ def test_the_allocation_of_a_dead_client_ends_with_its_lease(
 def test_a_user_at_the_shell_keeps_the_allocation(world: World, terminals: list[Terminal]) -> None:
     """The client's lease is not renewed, but somebody sits there."""
     short_lease(world)
-    source = (ROOT / "rv" / "workflow" / "shell.py").read_text(encoding="utf-8")
+    source = (ROOT / "rv" / "workflow" / "interactive_shell.py").read_text(encoding="utf-8")
     assert "sleep 30" in source, "the shell's own heartbeat, which this test does in its stead"
     terminal = open_shell(world, terminals)
     directory = world.race_dir()
