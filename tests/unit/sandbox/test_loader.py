@@ -30,9 +30,9 @@ def test_the_same_seed_draws_the_same_jobs() -> None:
 def test_it_learns_the_limits_of_a_partition() -> None:
     """A refused size is halved; a refused single GPU closes the partition for a while."""
     busy = loader(share=1)
-    busy.learn("p", 8, now=0)
+    busy.learn("p", 8, now_s=0)
     assert max(gpus for part, gpus, _ in busy.step(NODES, 0, 0) if part == "p") <= 4
-    busy.learn("p", 1, now=0)
+    busy.learn("p", 1, now_s=0)
     assert {part for part, _, _ in busy.step(NODES, 0, 1)} == {"q"}
     assert {part for part, _, _ in busy.step(NODES, 0, 100)} == {"p", "q"}
 
