@@ -9,7 +9,8 @@ import pytest
 
 from rv.cli.app import COMMANDS
 from rv.payloads.contract.catalogue import PAYLOADS
-from tests.acceptance_rows import rows
+from tests.acceptance_rows import commands, rows
+from tests.called_code import imported_by, reached
 
 ROOT = Path(__file__).parents[2]
 LAST = {"A": 24, "B": 17, "C": 13, "D": 16, "E": 10}
@@ -54,3 +55,71 @@ def test_a_rows_commands_are_rvs_own(row: str) -> None:
         if words[1:3] in (["accept", "run"], ["accept", "sweep"]):
             named += [word for word in words[3:] if word in payloads or "_" in word]
         assert set(named) <= payloads, command
+
+
+@cache
+def modules_in(package: str) -> frozenset[str]:
+    folder = ROOT / package.replace(".", "/")
+    return frozenset({package} | {f"{package}.{path.stem}" for path in folder.glob("*.py")})
+
+
+def programs_of(command: str) -> set[str]:
+    """The payloads of a command; a server that is asked with curl is tensor_service."""
+    payloads = {payload.name for payload in PAYLOADS} | {"run_all"}
+    asked = {"tensor_service"} if command.startswith("curl") and "SERVER" in command else set()
+    return payloads & set(re.findall(r"\w+", command)) | asked
+
+
+def exercises(words: frozenset[str], modules: frozenset[str], command: str) -> bool:
+    """Whether a test that reaches these names or imports what the command runs.
+
+    Of a payload that is the payload by name, or code of the folders that it imports; of a command
+    of rv, rv called with its words, or for acceptance its code; of anything else the folder of the
+    files that it is given.
+    """
+    programs = programs_of(command)
+    if programs & words or any(modules & code_of(f"rv.payloads.{name}") for name in programs):
+        return True
+    if not command.startswith("rv "):
+        return bool(set(re.findall(r"examples/(\w+)/", command)) & words)
+    name, *rest = command.split()[1:]
+    if name == "accept":
+        return {name, rest[0]} <= words or bool(modules & code_of("rv.cli.accept"))
+    return {"rv", name} <= words
+
+
+@cache
+def code_of(module: str) -> frozenset[str]:
+    """What a payload or acceptance imports of its own: not what the launcher gives it."""
+    own = re.compile(r"rv\.(?:payloads\.(?:_\w+|contract)|accept)\b")
+    folders = {match[0] for name in imported_by(module) if (match := own.match(name))}
+    return frozenset(name for folder in folders for name in modules_in(folder))
+
+
+@pytest.mark.parametrize("row", WANTED)
+def test_a_rows_test_exercises_what_the_row_runs(row: str) -> None:
+    """Every test that a row names, one of the row's commands."""
+    shown = rows()[row][2]
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", shown):
+        words, modules = reached(file, test)
+        assert any(exercises(words, modules, command) for command in commands(row)), (
+            f"{row}: {test} reaches nothing of {commands(row)}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("test", "command"),
+    [
+        ("tests/unit/slurm/test_values.py::test_last_line", "rv accept history"),
+        (
+            "tests/payloads/test_check.py::test_check_passes_on_a_cpu",
+            'rv run "stress.py --endless"',
+        ),
+        ("tests/payloads/test_containers.py::test_the_dockerfile_is_linted", "rv run check.py"),
+        ("tests/payloads/test_stress.py::test_nvcc_on_the_path_comes_first", "rv run train.py"),
+    ],
+)
+def test_a_test_of_something_else_exercises_no_row(test: str, command: str) -> None:
+    """The check above tells a row's test from any other."""
+    words, modules = reached(*test.split("::"))
+    assert not exercises(words, modules, command)
