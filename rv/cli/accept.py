@@ -8,9 +8,8 @@ import typer
 from rv.accept.payload_command import Profile, chosen
 from rv.avoided_nodes import DAYS
 from rv.cli import caller, report
-from rv.cli.dry_run import dry_run as show_plan
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, group_app
-from rv.cli.request import build_request, with_request_options
+from rv.cli.request import build_request, show_plan, with_request_options
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.quantities import parse_duration
 from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import typer
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
-from rv.cli.dry_run import say_request
 from rv.cli.options import RequestOptions
-from rv.cli.request import build_request
+from rv.cli.request import build_request, say_request
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command

@@ -1,4 +1,4 @@
-"""From the options that were typed, over the defaults of configuration files, to a request."""
+"""From the options that were typed, over the files' defaults, to a request and its `--dry-run`."""
 
 import inspect
 import os
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_typ
 import typer
 
 from rv import bundle
+from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.options import RequestOptions
 from rv.config.settings import SITE_FILE, load_config, override
 from rv.errors import ErrorKind, RvError
@@ -21,6 +22,9 @@ from rv.models.quantities import parse_duration, parse_memory_mib, short_duratio
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
 from rv.models.site import Config, Setting
 from rv.slurm.hostlist import expand
+from rv.ui import console
+from rv.ui.plan_views import plan_document, plan_text
+from rv.workflow.launch import prepare
 
 T = TypeVar("T")
 
@@ -313,3 +317,28 @@ def _extra(text: str) -> tuple[str, str]:
             hint="rv up --help lists the options for GPUs, time, memory, nodes and accounts",
         )
     return key, value
+
+
+def show_plan(options: RequestOptions, command: Command | None) -> None:
+    """Show what would be submitted, for `--dry-run`, and submit nothing."""
+    request = build_request(options, command)
+    cluster = planning_cluster(options.cluster, options.snapshot)
+    say_request(options, command, cluster.label)
+    launch = prepare(request, cluster, working_directory(), {}, now_s(), options.config.site)
+    if options.json:
+        console.emit_json(plan_document(launch.plan, launch.names, launch.scripts))
+    else:
+        console.answer(*plan_text(launch.plan, launch.sbatch_lines, request.widen_after))
+
+
+def say_request(options: RequestOptions, command: Command | None, cluster: str) -> None:
+    """Say what rv took, on the first line, so that a misread option is noticed at once."""
+    what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
+    kind = f" ({options.type})" if options.type else ""
+    time = f" for {options.time}" if options.time else ""
+    run = f": {command.typed or command.line}" if command else ""
+    console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
+    for name, setting in options.config.defaults.items():
+        values = setting.value if isinstance(setting.value, list) else [setting.value]
+        words = ", ".join(map(str, values))
+        console.say(f"  {name.replace('_', ' ')} is {words} by {setting.origin}")

@@ -13,9 +13,8 @@ import typer
 from typer.core import TyperCommand
 
 from rv import bundle
-from rv.cli.dry_run import dry_run as show_plan
 from rv.cli.options import RequestOptions, command_app
-from rv.cli.request import with_request_options
+from rv.cli.request import show_plan, with_request_options
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
 from rv.workflow.command_line import KnownFiles, from_line, from_words

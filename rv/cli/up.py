@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from rv.cli.dry_run import dry_run as show_plan
 from rv.cli.options import RequestOptions, command_app
-from rv.cli.request import with_request_options
+from rv.cli.request import show_plan, with_request_options
 from rv.errors import ErrorKind, RvError
 
 app = command_app()
