@@ -69,17 +69,17 @@ def entries(kind: Kind, suffix: str, user_config: Path | None = None) -> tuple[T
 
     A file of the user's replaces the bundled one of the same name.
     """
-    found: dict[str, Traversable] = {}
+    by_name: dict[str, Traversable] = {}
     for folder in reversed(folders(kind, user_config)):
-        found.update((file.name, file) for file in _files(folder, suffix))
-    return tuple(found[name] for name in sorted(found))
+        by_name.update((file.name, file) for file in _files(folder, suffix))
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def payload(name: str) -> Traversable | None:
     """Return the bundled payload script called `name` (`check.py` or `check`), or None."""
-    wanted = name.removesuffix(".py")
+    stem = name.removesuffix(".py")
     for script in _payloads():
-        if script.name.removesuffix(".py") == wanted:
+        if script.name.removesuffix(".py") == stem:
             return script
     return None
 
@@ -97,8 +97,7 @@ def payload_files() -> dict[str, bytes]:
     folder = files("rv") / "payloads"
     if not folder.is_dir():
         return {}
-    found = dict(_below(folder, ""))
-    return {name: data for name, data in found.items() if name != "__init__.py"}
+    return {name: data for name, data in _below(folder, "") if name != "__init__.py"}
 
 
 def _payloads() -> Iterator[Traversable]:

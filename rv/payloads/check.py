@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from _harness.flags import whole
 from _harness.inject import OF_RANKS
+from _harness.legacy_files import compute_aliases
 from _harness.main import Payload, Session, run
 from _harness.ranks import node_name
-from _harness.seeds import compute_aliases
 from _matmul import exact, speed
 from _matmul.dtypes import KINDS, Kind, precision, why_not
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from contract.catalogue import PayloadSpec
 
-SEEDS = {"gpu_tests": "check", "ddp_tests": "allreduce", "ddp_train": "train"}
+LEGACY_KEYS = {"gpu_tests": "check", "ddp_tests": "allreduce", "ddp_train": "train"}
 SPARE_S = 60.0  # of a job, and of a load test, left for its own end
 LAST_WORDS_S = 15.0  # for a payload to end by itself before it is ended
 ON_CPU = 2  # ranks where there is no GPU
@@ -187,9 +187,9 @@ def _summarize(session: Session, names: Sequence[str], ended: dict[str, Ended]) 
     """Print and keep what everything came to, under the old names too."""
     missing = {"returncode": None, "stdout": "", "stderr": ""}
     extra = session.report.extra
-    for key, payload in SEEDS.items():
-        extra[key] = ended[payload].as_seed() if payload in ended else missing
-    codes = [f"{key} rc={extra[key]['returncode']}" for key in SEEDS]
+    for key, payload in LEGACY_KEYS.items():
+        extra[key] = ended[payload].as_legacy() if payload in ended else missing
+    codes = [f"{key} rc={extra[key]['returncode']}" for key in LEGACY_KEYS]
     session.say("SUMMARY", "; ".join(codes))
     for done in ended.values():
         session.say("SUMMARY", f"{done.name:14} {done.status:5} {done.seconds:6.1f} s")

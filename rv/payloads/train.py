@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 from _harness import timing
 from _harness.flags import whole
 from _harness.inject import OF_RANKS
+from _harness.legacy_files import training_aliases
 from _harness.main import Payload, Session, run
-from _harness.seeds import training_aliases
 
 if TYPE_CHECKING:
     import argparse
 
     from _harness.ranks import Group
 
-ROWS = 4000  # of an epoch, as in the seeds
+ROWS = 4000  # of an epoch, as in the programs before rv
 FAULTS = ("node-rank", "gradient", "bitflip", "nan", "no-learning")
 
 
@@ -219,7 +219,7 @@ def total(options: argparse.Namespace) -> int:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this payload; the first four are the seeds'."""
+    """Add the flags of this payload; the first four are those of the program before rv."""
     parser.add_argument("--epochs", type=whole, default=3, help="looks at the data")
     parser.add_argument("--batch-size", type=whole, default=256, help="rows of all ranks together")
     parser.add_argument("--steps", type=int, default=0, help="steps of an epoch (0: all the data)")

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _harness import environment, files, inject, outcome, ranks, seeds
+from _harness import environment, files, inject, legacy_files, outcome, ranks
 from _harness.devices import VECTOR_MATH, load_torch, same_model
 from _harness.merge import merged
 from _harness.report import Report
@@ -307,10 +307,10 @@ def test_the_seeds_files_have_the_seeds_keys() -> None:
     made.add("ddp.train", "PASS", details=details | {"loss_start": 2.0, "loss_end": 1.0})
     document = made.as_json()
 
-    (found,) = seeds.training_aliases(document).values()
+    (found,) = legacy_files.training_aliases(document).values()
     assert found == details | {"loss_start": 2.0, "loss_end": 1.0}
-    assert seeds.compute_aliases(document)["gpu_tests_result.json"]["compute"] is True
-    failed = seeds.compute_aliases(report("FAIL").as_json())["gpu_tests_result.json"]
+    assert legacy_files.compute_aliases(document)["gpu_tests_result.json"]["compute"] is True
+    failed = legacy_files.compute_aliases(report("FAIL").as_json())["gpu_tests_result.json"]
     assert failed["failures"] == ["mine.test: FAIL"]
 
 

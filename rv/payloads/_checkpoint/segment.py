@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from contract.verdicts import PREEMPTED
+
 from . import store
 from .training import Training
 
@@ -84,7 +86,7 @@ def coverage(log: list[Step]) -> Coverage:
     return Coverage(current, lost, "")
 
 
-AGAIN = 75
+AGAIN = PREEMPTED
 """EX_TEMPFAIL: a checkpoint is written, run me again."""
 
 SEGMENTS = "segments.jsonl"

@@ -36,8 +36,8 @@ def watch(timeout: float, end: Callable[[str, int], None]) -> Callable[[], None]
         deadline, why, code = time.monotonic() + timeout, f"not done after {timeout:g} s", 124
         while not stopped.is_set():
             ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
-            told = os.read(reading, 64) if ready else b""
-            number = next((n for n in told if n in (signal.SIGTERM, signal.SIGINT)), 0)
+            signals = os.read(reading, 64) if ready else b""
+            number = next((n for n in signals if n in (signal.SIGTERM, signal.SIGINT)), 0)
             if number:
                 why, code = f"stopped by {signal.Signals(number).name}", 128 + number
                 deadline = time.monotonic() + GRACE

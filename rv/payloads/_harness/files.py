@@ -64,16 +64,16 @@ def collect(
 
     What an earlier launch left behind in the same folder is not taken for an answer.
     """
-    found: dict[int, dict[str, Any]] = {}
+    others: dict[int, dict[str, Any]] = {}
     while True:
         last = enough()
-        for rank in set(range(ranks.world)) - set(found) - {ranks.rank}:
+        for rank in set(range(ranks.world)) - set(others) - {ranks.rank}:
             path = rank_file(folder, report_name, rank)
             document = read(path)
             if document is not None and _ours(document, path, ranks, started_at):
-                found[rank] = document
-        if len(found) == ranks.world - 1 or last:
-            return found
+                others[rank] = document
+        if len(others) == ranks.world - 1 or last:
+            return others
         time.sleep(0.05)
 
 

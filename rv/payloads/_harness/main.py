@@ -132,8 +132,8 @@ class Session:
             self.payload.body(self)
         except NotPassed as outcome:
             self.fail(outcome)
-        except KeyboardInterrupt as told:
-            self.exit_code = 128 + told.args[0] if told.args else INTERRUPTED
+        except KeyboardInterrupt as signalled:
+            self.exit_code = 128 + signalled.args[0] if signalled.args else INTERRUPTED
             self.report.add(self.test, "ERROR", code="interrupted", reason="interrupted")
         except Exception as error:
             if self.options.verbose:

@@ -35,13 +35,13 @@ def merged(
 
 def _devices(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every GPU once: the ranks of a node all see the same ones."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    devices: dict[tuple[str, str], dict[str, Any]] = {}
     for document in documents:
         host = document["test_info"]["node"]
         for device in document["devices"]:
             key = (host, str(device.get("uuid") or device.get("index")))
-            found.setdefault(key, {**device, "host": host})
-    return list(found.values())
+            devices.setdefault(key, {**device, "host": host})
+    return list(devices.values())
 
 
 def _absent(rank: int, host: str, first: dict[str, Any]) -> dict[str, Any]:

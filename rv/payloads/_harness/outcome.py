@@ -22,22 +22,23 @@ from contract.verdicts import WORST_FIRST
 def main(folder: str, code: int) -> tuple[int, str]:
     """Give the job's exit code, and a line for people where it is not the command's own."""
     summaries = [summary for path in sorted(Path(folder).glob("*.json")) for summary in _of(path)]
-    found = sorted(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
-    if code == 0 or not found:
+    worst_first = sorted(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
+    if code == 0 or not worst_first:
         return code, ""
-    worst, told = found[0], int(found[0]["exit_code"])
+    worst = worst_first[0]
+    payload_code = int(worst["exit_code"])
     if worst["status"] == "SKIP":
-        kept = worst.get("skip_exit_code") == told
-        return (told if kept else 0), f"SKIP: {worst.get('reason')}"
-    return (told, "") if told else (code, "")
+        kept = worst.get("skip_exit_code") == payload_code
+        return (payload_code if kept else 0), f"SKIP: {worst.get('reason')}"
+    return payload_code or code, ""
 
 
 def _of(path: Path) -> list[dict[str, Any]]:
     try:
         document = json.loads(path.read_text())
         summary = document["summary"]
-        known = document["schema"] == SCHEMA and summary["status"] in WORST_FIRST
-        return [summary] if known and isinstance(summary["exit_code"], int) else []
+        is_result = document["schema"] == SCHEMA and summary["status"] in WORST_FIRST
+        return [summary] if is_result and isinstance(summary["exit_code"], int) else []
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []  # cut short, or something else
 

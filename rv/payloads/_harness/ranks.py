@@ -85,9 +85,9 @@ def from_environment() -> Ranks:
 
 
 def _launch() -> str:
-    """Tell one launch from another by what all of its ranks were told."""
-    told = "|".join(os.environ.get(name, "") for name in LAUNCH.split())
-    return hashlib.sha256(told.encode()).hexdigest()[:16]
+    """Return an id of this launch, from the variables that all of its ranks share."""
+    launch = "|".join(os.environ.get(name, "") for name in LAUNCH.split())
+    return hashlib.sha256(launch.encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager
@@ -186,7 +186,7 @@ def _missing(missing: list[int], known: dict[int, str], ranks: Ranks, timeout: f
 
 
 def host_of(rank: int, known: dict[int, str], ranks: Ranks) -> str:
-    """Name a rank's host: its neighbours on the same node told theirs; else the node's number."""
+    """Return a rank's host, as its neighbours on the node gave it, else the node's number."""
     node = rank // ranks.local_world
     beside = (host for other, host in known.items() if other // ranks.local_world == node)
     return next(beside, f"node {node}")

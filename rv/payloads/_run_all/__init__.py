@@ -38,7 +38,7 @@ class Ended:
         was_blocked = self.status == "SKIP" and self.code == "not_run"
         return self.status in ("PASS", "WARN", "SKIP") and not was_blocked
 
-    def as_seed(self) -> dict[str, Any]:
+    def as_legacy(self) -> dict[str, Any]:
         """Return the record that the first `summary.json` had for each program."""
         return {"returncode": self.returncode, "stdout": self.stdout, "stderr": self.stderr}
 

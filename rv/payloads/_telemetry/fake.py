@@ -1,4 +1,4 @@
-"""A source that tells what it is told to: for tests, and for `--inject` without GPUs."""
+"""A source of made-up readings: for tests, and for `--inject` without GPUs."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Fake:
         return {uuid: first if i == 0 else AT_REST for i, uuid in enumerate(self._uuids)}
 
     def _reading(self) -> Reading:
-        told = self._faults.get
+        fault = self._faults.get
         return replace(
             HEALTHY,
-            reasons=int(told("throttle-mask", HEALTHY.reasons or 0)),
-            temperature_c=told("temperature", HEALTHY.temperature_c or 0),
-            utilisation=told("utilisation", HEALTHY.utilisation or 0),
+            reasons=int(fault("throttle-mask", HEALTHY.reasons or 0)),
+            temperature_c=fault("temperature", HEALTHY.temperature_c or 0),
+            utilisation=fault("utilisation", HEALTHY.utilisation or 0),
         )
 
     def _counters(self) -> Counters:

@@ -22,9 +22,9 @@ HARMFUL = 0x8 | 0x20 | 0x40 | 0x80  # heat, or a supply that cannot keep up
 
 def names(mask: int) -> list[str]:
     """Name each reason in a mask; bits that nobody named are shown in hexadecimal."""
-    known = [name for bit, name in REASONS.items() if mask & bit]
+    named = [name for bit, name in REASONS.items() if mask & bit]
     rest = mask & ~sum(REASONS)
-    return [*known, hex(rest)] if rest else known
+    return [*named, hex(rest)] if rest else named
 
 
 def harmful(mask: int) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-MUST_FALL_TO = 0.8  # of the start; the seeds' own gate of distributed training
+MUST_FALL_TO = 0.8  # of the start: the gate of the acceptance programs before rv
 
 
 def window(steps: int) -> int:

@@ -14,10 +14,10 @@ def training_aliases(document: Document) -> Document:
     trained = [test for test in document["tests"] if test["name"] == "ddp.train"]
     keys = ("world", "epochs", "batch_size", "steps", "loss_start", "loss_end", "improved")
     details = trained[0]["details"] if trained else {}
-    found = {key: details.get(key) for key in keys}
+    fields = {key: details.get(key) for key in keys}
     passed = document["summary"]["status"] in {"PASS", "WARN"}
-    found["improved"] = bool(found["improved"]) and passed
-    return {"ddp_training_result.json": found}
+    fields["improved"] = bool(fields["improved"]) and passed
+    return {"ddp_training_result.json": fields}
 
 
 def compute_aliases(document: Document) -> Document:
