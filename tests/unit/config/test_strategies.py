@@ -1,5 +1,7 @@
 """The YAML of strategies/: what users may change, and how their slips are named."""
 
+import subprocess
+import sys
 from datetime import timedelta
 
 import pytest
@@ -139,3 +141,15 @@ def test_what_comes_with_rv_is_right():
     for file in bundle.entries(bundle.Kind.STRATEGIES, ".yaml"):
         check = check_gpu_models if file.name == "gpus.yaml" else check_family
         check(read_document(file))
+
+
+def test_a_start_without_files_of_the_user_s_loads_no_pydantic():
+    """Its schemas would take a fifth of a dry run."""
+    code = (
+        "import sys\n"
+        "from rv.config.gpu_models import load_catalogue\n"
+        "from rv.config.strategy_families import load_families\n"
+        "load_catalogue(), load_families()\n"
+        "sys.exit('pydantic' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
