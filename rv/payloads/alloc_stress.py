@@ -76,10 +76,7 @@ def body(session: Session) -> None:
 def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
     """Let the workers work; then look at success, isolation, balance and what is left."""
     options, on_cpu = session.options, slots[0].kind == "cpu"
-    defaults = QUICK_DEFAULTS if options.quick else DEFAULTS
-    for name, value in (CPU_DEFAULTS if on_cpu else defaults).items():
-        if getattr(options, name) is None:
-            setattr(options, name, value)
+    _fill_in_defaults(options, on_cpu=on_cpu)
     workers = options.workers or 2 * len(slots)
     _require_memory(session, slots, workers)
     used = used_memory_mib() if not on_cpu else {}
@@ -96,6 +93,13 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
     verdicts.scaling(session, slots, found, alone)
     verdicts.leaks(session, orders[0].mark, before)
     verdicts.neighbours(session, slots)
+
+
+def _fill_in_defaults(options: argparse.Namespace, *, on_cpu: bool) -> None:
+    defaults = QUICK_DEFAULTS if options.quick else DEFAULTS
+    for name, value in (CPU_DEFAULTS if on_cpu else defaults).items():
+        if getattr(options, name) is None:
+            setattr(options, name, value)
 
 
 def _require_memory(session: Session, slots: list[Slot], workers: int) -> None:

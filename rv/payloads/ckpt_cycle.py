@@ -164,16 +164,9 @@ def _segment(session: Session) -> None:
 
 def _check_chain(session: Session, plan: segment.Plan, ran: segment.Ran, dist: Any) -> None:
     """Check the whole chain: every step once, and the bits of a run without interruptions."""
-    torch, folder = session.torch, Path(plan.folder)
-    straight = Training(
-        torch, plan.device, plan.seed, steps=plan.steps, width=plan.width, ballast=plan.ballast,
-        dist=dist,
-    )  # fmt: skip
-    for _ in range(plan.steps):
-        straight.step()
-    same = straight.digest() == ran.digest
+    folder, expected = Path(plan.folder), _straight_digest(session.torch, plan, dist)
     covered = segment.coverage(segment.read_steps(folder)) if session.ranks.rank == 0 else None
-    if not same:
+    if expected != ran.digest:
         reason = f"after {ran.segment} segments the weights are not those of a straight run"
         raise NotPassed("FAIL", "resume_mismatch", reason)
     if covered and (covered.wrong or covered.last != plan.steps):
@@ -182,15 +175,21 @@ def _check_chain(session: Session, plan: segment.Plan, ran: segment.Ran, dist: A
     if covered is None:
         session.report.add("checkpoint.chain", "PASS")
         return
-    every = segment.history(folder)
-    details = {
-        "segments": ran.segment, "lost_steps": covered.lost, "digest": ran.digest,
-        "save_s": [seconds for one in every for seconds in one["saves"]],
-        "restore_s": [one["restore"] for one in every if one["first"]],
-        "bytes": max(one["nbytes"] for one in every),
-    }  # fmt: skip
+    done = {"segments": ran.segment, "lost_steps": covered.lost, "digest": ran.digest}
+    details = {**done, **segment.figures(folder)}
     session.report.add("checkpoint.chain", "PASS", details=details, metrics=_metrics(details))
     session.say("TRAIN", f"chain of {ran.segment}: every step once, {covered.lost} done again")
+
+
+def _straight_digest(torch: Any, plan: segment.Plan, dist: Any) -> str:
+    """Train all steps without an interruption; return the digest of the weights."""
+    straight = Training(
+        torch, plan.device, plan.seed, steps=plan.steps, width=plan.width, ballast=plan.ballast,
+        dist=dist,
+    )  # fmt: skip
+    for _ in range(plan.steps):
+        straight.step()
+    return straight.digest()
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

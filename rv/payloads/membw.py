@@ -82,19 +82,25 @@ def _stream(session: Session, devices: list[str]) -> None:
         return stream(torch, device, nbytes, rounds, _timer(session, device), spoil)
 
     found = [rows for group in _groups(session, devices) for rows in together(group, one)]
+    at_once = 1 if session.options.serial else len(devices)
     for device, rows in zip(devices, found, strict=True):
         _slowed(session, device, rows)
-        metrics = [metric(f"stream_{row.kernel}", row.rates, "GB/s", HIGHER) for row in rows]
-        bad = next((row for row in rows if row.wrong), None)
-        verdict = {"status": "PASS"}
-        if bad:
-            seen = f"{device}: {bad.kernel}: {bad.wrong} wrong elements, first {bad.first}"
-            verdict = {"status": "FAIL", "code": "wrong_result", "reason": seen}
-        at_once = 1 if session.options.serial else len(devices)
-        details = {"data": "integers below 1021", "devices_at_once": at_once}
-        _add(session, "membw.stream", verdict, device, metrics, details)
+        _add_stream(session, device, rows, at_once)
     copies = [statistics.median(rows[0].rates) for rows in found]
     _compare(session, devices, copies)
+
+
+def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: int) -> None:
+    """Add one device's rates; fail where a kernel left wrong elements."""
+    metrics = [metric(f"stream_{row.kernel}", row.rates, "GB/s", HIGHER) for row in rows]
+    verdict = {"status": "PASS"}
+    for row in rows:
+        if row.wrong:
+            reason = f"{device}: {row.kernel}: {row.wrong} wrong elements, first {row.first}"
+            verdict = {"status": "FAIL", "code": "wrong_result", "reason": reason}
+            break
+    details = {"data": "integers below 1021", "devices_at_once": at_once}
+    _add(session, "membw.stream", verdict, device, metrics, details)
 
 
 def _slowed(session: Session, device: str, rows: list[Streamed]) -> None:
@@ -164,10 +170,7 @@ def _peer(session: Session, devices: list[str]) -> None:
     found = links.peers(session.torch, shown, nbytes, spoil)
     if session.faults.get("slow-peer"):
         found[0] = found[0]._replace(one_way=found[0].one_way / 1e3)
-    for link in found:
-        way = "direct" if link.direct else "through the host"
-        text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
-        session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
+    _say_peers(session, found)
     verdict = _judged_peers(session, found, devices)
     metrics = [
         metric("peer_one_way", [link.one_way for link in found], "GB/s", HIGHER),
@@ -175,6 +178,13 @@ def _peer(session: Session, devices: list[str]) -> None:
     ]
     details = {"links": [link._asdict() for link in found]}
     session.report.add("membw.peer", **verdict, metrics=metrics, details=details)
+
+
+def _say_peers(session: Session, found: list[links.Peer]) -> None:
+    for link in found:
+        way = "direct" if link.direct else "through the host"
+        text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
+        session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
 
 
 def _judged_peers(session: Session, found: list[links.Peer], devices: list[str]) -> dict[str, str]:

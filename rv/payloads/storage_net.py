@@ -196,27 +196,31 @@ def _corrupt(file: Path) -> None:
 def _small(session: Session, folder: Path) -> None:
     """Create, list, read and remove many small files: what metadata servers are slow at."""
     options, rates = session.options, []
-    content = b"x" * SMALL
     for _ in range(options.repeats):
         start = time.perf_counter()
-        names = [folder / f"small.{number}" for number in range(options.files)]
-        for name in names:
-            name.write_bytes(content)
-        if session.faults.get("lost-file"):
-            names[0].unlink()
-        found = sorted(path.name for path in folder.glob("small.*"))
-        good = found == sorted(name.name for name in names)
-        if not good or any(name.read_bytes() != content for name in names):
-            reason = f"{len(found)} of {len(names)} small files came back in {options.path}"
-            raise NotPassed("FAIL", "storage_mismatch", reason)
-        for name in names:
-            name.unlink()
+        _one_round(session, folder)
         rates.append(options.files / (time.perf_counter() - start))
     session.say("STORAGE", f"small files {max(rates):.0f} a second (made, listed, read, removed)")
     session.report.add(
         "storage.small_files", "PASS", details={"files": options.files, "bytes": SMALL},
         metrics=[metric("files", rates, "files/s", HIGHER)],
     )  # fmt: skip
+
+
+def _one_round(session: Session, folder: Path) -> None:
+    """Make, list, read and remove the small files once; raise where one did not come back."""
+    content, options = b"x" * SMALL, session.options
+    paths = [folder / f"small.{number}" for number in range(options.files)]
+    for path in paths:
+        path.write_bytes(content)
+    if session.faults.get("lost-file"):
+        paths[0].unlink()
+    listed = set(folder.glob("small.*"))
+    if listed != set(paths) or any(path.read_bytes() != content for path in paths):
+        reason = f"{len(listed)} of {len(paths)} small files came back in {options.path}"
+        raise NotPassed("FAIL", "storage_mismatch", reason)
+    for path in paths:
+        path.unlink()
 
 
 def _rename(session: Session, folder: Path) -> None:

@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from rv.payloads._tensor_service import analysis, wire
+from rv.payloads._tensor_service import protocol, report
 from rv.payloads._tensor_service.client import Client, Unreachable
-from rv.payloads._tensor_service.markdown import markdown
 from rv.payloads._tensor_service.server import Server, State, internal_address, token
 from tests.payloads.burning import by_name, codes, run, start
 from tests.payloads.starting import Launcher
@@ -27,16 +26,16 @@ TOKEN = "a-token"
 
 def frame(header: object, raw: bytes = b"", length: int | None = None) -> bytes:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return wire.MAGIC + struct.pack("<I", len(text) if length is None else length) + text + raw
+    return protocol.MAGIC + struct.pack("<I", len(text) if length is None else length) + text + raw
 
 
 GOOD: dict[str, Any] = {"dtype": "float32", "shape": [2, 3], "operations": ["relu"]}
 
 
 def test_a_frame_comes_back_as_it_was() -> None:
-    sent = wire.Frame("float32", (2, 3), bytes(range(24)), ("relu", "tanh"))
+    sent = protocol.Frame("float32", (2, 3), bytes(range(24)), ("relu", "tanh"))
 
-    got = wire.decode(wire.encode(sent))
+    got = protocol.decode(protocol.encode(sent))
 
     assert (got.dtype, got.shape, bytes(got.raw), got.operations) == (
         sent.dtype, sent.shape, sent.raw, sent.operations,
@@ -69,8 +68,8 @@ def test_a_frame_comes_back_as_it_was() -> None:
     ],
 )
 def test_what_is_no_tensor_is_refused(body: bytes, status: int) -> None:
-    with pytest.raises(wire.Refused) as refused:
-        wire.decode(body)
+    with pytest.raises(protocol.Refused) as refused:
+        protocol.decode(body)
 
     assert refused.value.status == status
 
@@ -176,7 +175,7 @@ def test_what_cannot_be_done_is_refused_with_422(
 ) -> None:
     torch = pytest.importorskip("torch")
 
-    with pytest.raises(wire.Refused, match=words) as refused:
+    with pytest.raises(protocol.Refused, match=words) as refused:
         client.execute(torch, names, torch.ones(2, 3))
 
     assert refused.value.status == 422
@@ -219,7 +218,7 @@ def test_the_server_listens_on_one_address_unless_told() -> None:
 
 def test_overheads_are_those_of_the_first_report() -> None:
     """86.1 ms are 448 % of 19.2, and 103.8 are 6920 % of 1.5."""
-    found = analysis.overheads(cpu_ms=1.5, gpu_ms=19.2, remote_ms=105.3)
+    found = report.overheads(cpu_ms=1.5, gpu_ms=19.2, remote_ms=105.3)
 
     assert found["overhead_ms"] == pytest.approx(86.1)
     assert found["overhead_pct"] == pytest.approx(448, abs=0.5)
@@ -229,13 +228,13 @@ def test_overheads_are_those_of_the_first_report() -> None:
 
 def test_a_line_through_points_and_where_two_lines_cross() -> None:
     sizes = [4096.0 * 4**n for n in range(6)]
-    remote = analysis.fit([(x, 2.0 + 1e-6 * x) for x in sizes])
-    local = analysis.fit([(x, 0.0 + 3e-6 * x) for x in sizes])
+    remote = report.fit([(x, 2.0 + 1e-6 * x) for x in sizes])
+    local = report.fit([(x, 0.0 + 3e-6 * x) for x in sizes])
 
     assert remote["a_ms"] == pytest.approx(2.0, rel=1e-6)
     assert remote["b_ms_per_byte"] == pytest.approx(1e-6, rel=1e-6)
-    assert analysis.break_even(remote, local)["bytes"] == pytest.approx(1e6, rel=1e-3)
-    assert analysis.break_even(local, remote)["bytes"] is None
+    assert report.break_even(remote, local)["bytes"] == pytest.approx(1e6, rel=1e-3)
+    assert report.break_even(local, remote)["bytes"] is None
 
 
 OLD = {
@@ -260,14 +259,14 @@ def test_older_results_are_read_with_details_as_text(tmp_path: Path) -> None:
     write(tmp_path, "client", json.dumps(OLD))
     write(tmp_path, "server", '{"server_info": {"hostname": "gpu"}, "tests": [')
 
-    found = analysis.analyse(analysis.load(tmp_path))
-    text = markdown(found)
+    found = report.analyse(report.load(tmp_path))
+    text = report.markdown(found)
 
     assert (found["passed"], found["failed"]) == (1, ["error_handling"])
     assert found["cut_short"] == ["server_test_results_20250109_143000.json"]
     assert "105.3 ms" in text
     assert "(448 % of it)" in text
-    assert analysis.details_of({"details": "__import__('os').system('true')"}) == {
+    assert report.details_of({"details": "__import__('os').system('true')"}) == {
         "text": "__import__('os').system('true')"
     }
 
@@ -295,8 +294,8 @@ def test_both_sides_pass_and_a_killed_server_is_noticed_and_brought_back(
     sides = {path.name.partition("_")[0] for path in tmp_path.glob("*_test_results_*.json")}
     assert sides == {"server", "client"}
     assert (tmp_path / "test_analysis_report.md").exists()
-    report = json.loads((tmp_path / "comprehensive_report.json").read_text())
-    assert report["analysis"]["failed"] == []
+    written = json.loads((tmp_path / "comprehensive_report.json").read_text())
+    assert written["analysis"]["failed"] == []
     stats = by_name(result, "tensor_service.server.server_stats")["details"]
     assert stats["successful"] == 9
 

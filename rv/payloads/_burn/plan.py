@@ -39,22 +39,30 @@ def jobs(torch: Any, devices: Sequence[str], options: argparse.Namespace) -> lis
     """Plan one job a device; on a CPU `--workers` of them. Raises NotPassed for too much memory."""
     on_cpu = devices == ["cpu"]
     places = ["cpu"] * options.workers if on_cpu else list(devices)
-    budget = options.memory or (2**24 if on_cpu else 0.9)
-    for place in places:
-        _check_memory(torch, place, budget * (len(places) if on_cpu else 1))
+    memory = _memory_of_each(torch, places, options.memory)
+    sizes = ON_CPU if on_cpu else SIZES
     return [
         Job(
             device=place,
             index=index,
             dtype=options.dtype or _dtype(torch, place),
-            sizes=(options.size,) if options.size else ON_CPU if on_cpu else SIZES,
-            memory=budget if budget > 1 or not on_cpu else budget * available() / len(places),
+            sizes=(options.size,) if options.size else sizes,
+            memory=memory,
             seed=options.seed,
             faults=_faults(options, index),
             pulse=1.0 if options.mode == "pulse" else 0.0,
         )
         for index, place in enumerate(places)
     ]
+
+
+def _memory_of_each(torch: Any, places: list[str], asked: float | None) -> float:
+    """Return bytes of each job, or on a GPU a share of what is free. Raises NotPassed."""
+    on_cpu = places[0] == "cpu"
+    memory = asked or (2**24 if on_cpu else 0.9)
+    for place in places:
+        _check_memory(torch, place, memory * (len(places) if on_cpu else 1))
+    return memory * available() / len(places) if on_cpu and memory <= 1 else memory
 
 
 def label(job: Job) -> str:

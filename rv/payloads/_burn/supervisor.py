@@ -48,6 +48,13 @@ class Worker:
         self.state, self.code, self.reason = "failed", code, reason
         self.process.kill()
 
+    def end(self) -> None:
+        """End its process, at once unless it is done."""
+        if self.state != "done":
+            self.process.kill()
+        self.process.join(1)
+        self.process.kill()
+
     @property
     def active(self) -> bool:
         """Whether it is still expected to work."""
@@ -142,14 +149,15 @@ class Supervisor:
         while (self._any("burning") or self._any("starting")) and time.monotonic() < deadline:
             self._listen()
         if self.told.is_set():
-            for worker in self.workers:
-                worker.state = "cut" if worker.active else worker.state
+            self._cut()
         self._accuse("burning", patience, "did not stop")
         for worker in self.workers:
-            if worker.state != "done":
-                worker.process.kill()
-            worker.process.join(1)
-            worker.process.kill()
+            worker.end()
+
+    def _cut(self) -> None:
+        for worker in self.workers:
+            if worker.active:
+                worker.state = "cut"
 
     def _any(self, state: str) -> bool:
         return any(worker.state == state for worker in self.workers)

@@ -45,7 +45,8 @@ def resumed(runner: SegmentRunner) -> dict[str, Any]:
     plan = runner.plan("resumed", stop_at=half)
     runner.require_exit(plan, runner.finished(plan), AGAIN, "resume_mismatch")
     faults = fault_names(runner, "forget-random", "forget-optimizer")
-    return _gone_on(runner, runner.plan("resumed", faults=faults), lost=0) | _figures(plan)
+    details = _gone_on(runner, runner.plan("resumed", faults=faults), lost=0)
+    return details | segment.figures(Path(plan.folder))
 
 
 def _gone_on(runner: SegmentRunner, plan: Plan, lost: int) -> dict[str, Any]:
@@ -57,16 +58,6 @@ def _gone_on(runner: SegmentRunner, plan: Plan, lost: int) -> dict[str, Any]:
         raise NotPassed("FAIL", "steps_lost", reason)
     last = history(Path(plan.folder))[-1]
     return {"lost_steps": covered.lost, "segments": last["segment"], "skipped": last["skipped"]}
-
-
-def _figures(plan: Plan) -> dict[str, Any]:
-    """Give what saving and loading took, from the segments' own record."""
-    every = history(Path(plan.folder))
-    return {
-        "save_s": [seconds for one in every for seconds in one["saves"]],
-        "restore_s": [one["restore"] for one in every if one["first"]],
-        "bytes": max(one["nbytes"] for one in every),
-    }
 
 
 def told_to_save(runner: SegmentRunner, number: signal.Signals) -> dict[str, Any]:
@@ -126,12 +117,7 @@ def two_writers(runner: SegmentRunner) -> dict[str, Any]:
     writers = [runner.context.Process(target=_write_often, args=(plan, gate)) for _ in range(2)]
     for writer in writers:
         writer.start()
-    reads, broken = 0, []
-    while any(writer.is_alive() for writer in writers):
-        broken += runner.whole(plan).skipped
-        reads += 1
-        for writer in writers:
-            writer.join(0.005)
+    broken, reads = _read_while(runner, plan, writers)
     codes = [runner.ended(writer) for writer in writers]
     newest = runner.whole(plan)
     broken += newest.skipped
@@ -140,6 +126,17 @@ def two_writers(runner: SegmentRunner) -> dict[str, Any]:
         raise NotPassed("FAIL", "checkpoint_corrupt", f"two writers at once: {said[0]}")
     _require_no_drafts(plan)
     return {"saves": 2 * SAVES, "reads": reads}
+
+
+def _read_while(runner: SegmentRunner, plan: Plan, writers: list[Any]) -> tuple[list[str], int]:
+    """Load the newest checkpoint while they write; return the broken ones and how many loads."""
+    reads, broken = 0, []
+    while any(writer.is_alive() for writer in writers):
+        broken += runner.whole(plan).skipped
+        reads += 1
+        for writer in writers:
+            writer.join(0.005)
+    return broken, reads
 
 
 def _write_often(plan: Plan, gate: Any) -> None:

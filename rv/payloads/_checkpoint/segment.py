@@ -266,3 +266,13 @@ def history(folder: Path) -> list[dict[str, Any]]:
     """Give the segments that ended by themselves, oldest first."""
     path = folder / SEGMENTS
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def figures(folder: Path) -> dict[str, Any]:
+    """Return what saving and loading took (seconds, bytes), from the segments' own record."""
+    every = history(folder)
+    return {
+        "save_s": [seconds for one in every for seconds in one["saves"]],
+        "restore_s": [one["restore"] for one in every if one["first"]],
+        "bytes": max(one["nbytes"] for one in every),
+    }

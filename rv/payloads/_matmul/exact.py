@@ -90,20 +90,24 @@ def digest(tensor: Any) -> str:
 def python_product(seed: int, *, spoil: bool) -> int:
     """Multiply without torch, in Python's own integers; give the size."""
     size, signs = 48, random.Random(seed)  # noqa: S311 - test data
-    left, right = (
-        [[signs.choice((-1, 1)) for _ in range(size)] for _ in range(size)] for _ in "ab"
-    )
+    left, right = _sign_matrix(signs, size), _sign_matrix(signs, size)
     columns = list(zip(*right, strict=True))
     product = [[_dot(row, column) for column in columns] for row in left]
     if spoil:
         product[1][2] += 2
     for _ in range(PROOFS):
         x = [signs.choice((-1, 1)) for _ in range(size)]
-        if [_dot(row, x) for row in product] != [
-            _dot(row, [_dot(other, x) for other in right]) for row in left
-        ]:
+        if _applied(product, x) != _applied(left, _applied(right, x)):
             raise NotPassed("FAIL", "wrong_result", "Python's product of integers is wrong")
     return size
+
+
+def _sign_matrix(signs: random.Random, size: int) -> list[list[int]]:
+    return [[signs.choice((-1, 1)) for _ in range(size)] for _ in range(size)]
+
+
+def _applied(matrix: list[list[int]], vector: list[int]) -> list[int]:
+    return [_dot(row, vector) for row in matrix]
 
 
 def _dot(row: Any, column: Any) -> int:

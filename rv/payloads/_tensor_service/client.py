@@ -1,4 +1,4 @@
-"""The client: a connection that is kept, the parts of a request's time, and plain errors."""
+"""The client: a connection that is kept, the phases of a request's time, and plain errors."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from . import tensors, wire
+from . import protocol
+from .protocol import Refused
 
-PATIENCE = 30.0  # seconds for any answer
+PATIENCE_S = 30.0  # for any answer
 
 
-class Unreachable(Exception):  # noqa: N818 - told to the user as it is
+class Unreachable(Exception):  # noqa: N818 - shown to the user as it is
     """The server does not answer: why, in one line."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the server said."""
+    """An answer of the server; `timing` has its own milliseconds by phase."""
 
     status: int
     body: bytes
-    timing: dict[str, float]  # its own milliseconds by phase
-    ms: float  # the whole, seen from here
+    timing: dict[str, float]
 
     @property
     def error(self) -> str:
-        """Why it was refused."""
+        """Why the request was refused."""
         try:
             return str(json.loads(self.body)["error"])
         except (ValueError, KeyError, TypeError):
@@ -38,79 +38,83 @@ class Answer:
 class Client:
     """A connection to one server; not for several threads."""
 
-    def __init__(self, host: str, port: int, token: str, timeout: float = PATIENCE) -> None:
-        self.host, self.port, self.token, self.timeout = host, port, token, timeout
+    def __init__(self, host: str, port: int, token: str, timeout_s: float = PATIENCE_S) -> None:
+        self.host, self.port, self.token, self.timeout_s = host, port, token, timeout_s
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> Answer:
-        """Ask once. Raises Unreachable for anything but an answer."""
-        start = time.perf_counter()
+        """Send one request. Raises Unreachable for anything but an answer."""
+        if headers is None:
+            headers = {"Authorization": f"Bearer {self.token}"}
         try:
             if self._connection is None:
-                self._connection = self.connection()
-            own = {"Authorization": f"Bearer {self.token}"} if headers is None else headers
-            self._connection.request(method, path, body=body or None, headers=own)
+                self._connection = http.client.HTTPConnection(
+                    self.host, self.port, timeout=self.timeout_s
+                )
+            self._connection.request(method, path, body=body or None, headers=headers)
             response = self._connection.getresponse()
             content = response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            where = f"{self.host}:{self.port}"
-            raise Unreachable(f"{where} {method} {path}: {_said(error)}") from error
-        timing = json.loads(response.headers.get("X-RV-Timing", "{}"))
+            why = str(error) or type(error).__name__
+            raise Unreachable(f"{self.host}:{self.port} {method} {path}: {why}") from error
         if response.headers.get("Connection") == "close":
             self.close()
-        return Answer(response.status, content, timing, (time.perf_counter() - start) * 1e3)
+        timing = json.loads(response.headers.get("X-RV-Timing", "{}"))
+        return Answer(response.status, content, timing)
 
-    def connection(self) -> http.client.HTTPConnection:
-        """Make a connection of its own."""
-        return http.client.HTTPConnection(self.host, self.port, timeout=self.timeout)
+    def announce(self, length: int, sent: bytes = b"") -> http.client.HTTPConnection:
+        """Open another connection and announce an upload, of which only `sent` is sent."""
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout_s)
+        connection.putrequest("POST", "/execute")
+        connection.putheader("Authorization", f"Bearer {self.token}")
+        connection.putheader("Content-Length", str(length))
+        connection.endheaders(sent or None)
+        return connection
 
     def close(self) -> None:
-        """Close the connection; the next question opens another."""
+        """Close the connection; the next request opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
     def health(self) -> dict[str, Any]:
-        """Ask for /health. Raises Unreachable, wire.Refused."""
-        answer = self.ask("GET", "/health")
-        if answer.status != 200:
-            raise wire.Refused(answer.status, answer.error)
-        health: dict[str, Any] = json.loads(answer.body)
+        """Ask for /health. Raises Unreachable, Refused."""
+        health: dict[str, Any] = json.loads(self._granted("GET", "/health").body)
         return health
 
     def execute(self, torch: Any, names: list[str], tensor: Any) -> tuple[Any, dict[str, float]]:
-        """Let the server work on a tensor; give the result and milliseconds by phase.
+        """Let the server work on a tensor; return the result and the milliseconds by phase.
 
         `network` is what remains of the request after the server's own phases.
-        Raises Unreachable, wire.Refused.
+        Raises Unreachable, Refused.
         """
-        phases = tensors.Phases()
-        body = wire.encode(tensors.to_frame(tensor, names))
+        phases = protocol.Phases()
+        body = protocol.encode(protocol.to_frame(tensor, names))
         phases.done("client_serialize")
-        answer = self.ask("POST", "/execute", body)
-        if answer.status != 200:
-            raise wire.Refused(answer.status, answer.error)
+        answer = self._granted("POST", "/execute", body)
         phases.done("request")
-        result = tensors.from_frame(torch, wire.decode(answer.body))
+        result = protocol.from_frame(torch, protocol.decode(answer.body))
         phases.done("client_deserialize")
         network = max(0.0, phases.ms.pop("request") - sum(answer.timing.values()))
         split = {**phases.ms, **answer.timing, "network": network}
         return result, {**split, "total": sum(split.values())}
 
-    def wait(self, patience: float) -> dict[str, Any]:
-        """Wait until the server answers; give its health. Raises Unreachable, wire.Refused."""
-        deadline = time.monotonic() + patience
+    def wait(self, patience_s: float) -> dict[str, Any]:
+        """Wait until the server answers; return its health. Raises Unreachable, Refused."""
+        deadline_s = time.monotonic() + patience_s
         while True:
             try:
                 return self.health()
             except Unreachable:
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline_s:
                     raise
                 time.sleep(0.1)
 
-
-def _said(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    def _granted(self, method: str, path: str, body: bytes = b"") -> Answer:
+        answer = self.ask(method, path, body)
+        if answer.status != 200:
+            raise Refused(answer.status, answer.error)
+        return answer

@@ -1,4 +1,4 @@
-"""The server: stdlib HTTP, one thread a connection, nothing done for those without the token."""
+"""The server: stdlib HTTP, one thread a connection, and no answer for those without the token."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from . import tensors, wire
-from .wire import Refused
+from . import protocol
+from .protocol import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Set
     from pathlib import Path
 
-SERVICE, VERSION = "rv-tensor-service", "1"
-ENDPOINTS = ("GET /", "GET /health", "POST /execute", "POST /finish")
-READING = 30.0  # seconds without a byte: the client is dead
-DRAINED = 2**24  # bytes read and dropped so that who sends too much can hear why it is refused
+ABOUT = {
+    "service": "rv-tensor-service",
+    "version": "1",
+    "status": "running",
+    "endpoints": ["GET /", "GET /health", "POST /execute", "POST /finish"],
+}
+READING_S = 30.0  # without a byte: the client is dead
+DRAINED = 2**24  # bytes read and dropped, so that who sends too much can hear why it is refused
 
 
 @dataclass
@@ -37,9 +41,8 @@ class State:
     token: str
     limit: int  # bytes of a body
     faults: Set[str] = frozenset()
-    started: float = field(default_factory=time.monotonic)
-    heard: float = field(default_factory=time.monotonic)  # of anyone who has the token
-    total: int = 0
+    started_s: float = field(default_factory=time.monotonic)
+    heard_s: float = field(default_factory=time.monotonic)  # of anyone who has the token
     successful: int = 0
     failed: int = 0
     finished: threading.Event = field(default_factory=threading.Event)
@@ -48,23 +51,22 @@ class State:
     def count(self, *, good: bool) -> None:
         """Count one request for work."""
         with self.lock:
-            self.total += 1
             self.successful += good
             self.failed += not good
 
-    def wait(self, silence: float) -> bool:
+    def wait(self, silence_s: float) -> bool:
         """Wait until a client says that it is done; False after so many seconds of silence."""
-        self.heard = time.monotonic()
+        self.heard_s = time.monotonic()
         while not self.finished.wait(0.1):
-            if time.monotonic() - self.heard > silence:
+            if time.monotonic() - self.heard_s > silence_s:
                 return False
         return True
 
     def health(self) -> dict[str, Any]:
-        """Give what /health says."""
+        """Return what /health answers."""
         with self.lock:
             stats = {
-                "total_requests": self.total,
+                "total_requests": self.successful + self.failed,
                 "successful": self.successful,
                 "failed": self.failed,
             }
@@ -75,7 +77,7 @@ class State:
             "device_type": kind,
             "gpu_name": self.torch.cuda.get_device_name(self.device) if kind == "cuda" else None,
             "cuda_available": bool(self.torch.cuda.is_available()),
-            "uptime": round(time.monotonic() - self.started, 3),
+            "uptime": round(time.monotonic() - self.started_s, 3),
             "pid": os.getpid(),
             "stats": stats,
         }
@@ -85,51 +87,44 @@ class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
-    timeout = READING
+    timeout = READING_S
     disable_nagle_algorithm = True  # headers and body are two writes: 40 ms apart otherwise
     state: State
-    _read = False  # whether this request's body was taken in
+    _unread = 0  # bytes of this request's body that were not read
 
     def do_GET(self) -> None:
         """Answer / and /health."""
-        self._read = False
-        if not self._allowed():
-            return
-        if self.path == "/health":
-            self._json(200, self.state.health())
-        elif self.path == "/":
-            about = {"service": SERVICE, "version": VERSION, "status": "running"}
-            self._json(200, {**about, "endpoints": list(ENDPOINTS)})
-        else:
-            self._refuse(Refused(404, "no such page"))
+        pages = {"/": lambda: ABOUT, "/health": self.state.health}
+        if self._allowed(pages):
+            self._json(200, pages[self.path]())
 
     def do_POST(self) -> None:
         """Answer /execute and /finish."""
-        self._read = False
-        if not self._allowed():
+        if not self._allowed(("/execute", "/finish")):
             return
-        if self.path == "/finish":
-            self._json(200, {"status": "finishing"})
-            self.state.finished.set()
-        elif self.path == "/execute":
+        if self.path == "/execute":
             self._execute()
-        else:
-            self._refuse(Refused(404, "no such page"))
+            return
+        self._json(200, {"status": "finishing"})
+        self.state.finished.set()
 
-    def _allowed(self) -> bool:
+    def _allowed(self, pages: Any) -> bool:
+        length = self.headers.get("Content-Length", "")
+        self._unread = int(length) if length.isdecimal() else 0
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
         right = hmac.compare_digest(given.encode(), self.state.token.encode())
-        if right or "open-door" in self.state.faults:
-            self.state.heard = time.monotonic()
-            return True
-        self._refuse(Refused(401, "the token is missing or wrong"))
-        return False
+        if not right and "open-door" not in self.state.faults:
+            self._refuse(Refused(401, "the token is missing or wrong"))
+            return False
+        self.state.heard_s = time.monotonic()
+        if self.path not in pages:
+            self._refuse(Refused(404, "no such page"))
+        return self.path in pages
 
     def _execute(self) -> None:
         try:
-            body = self._body()
-            phases = tensors.Phases(self.state.torch, self.state.device)
-            answer = self._worked(wire.decode(body), phases)
+            frame = protocol.decode(self._body())
+            answer, timing = self._result(frame)
         except Refused as refusal:
             self.state.count(good=False)
             self._refuse(refusal)
@@ -139,67 +134,64 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         self.state.count(good=True)
-        self._send(200, wire.CONTENT_TYPE, answer, {"X-RV-Timing": json.dumps(phases.ms)})
+        self._send(200, protocol.CONTENT_TYPE, answer, {"X-RV-Timing": json.dumps(timing)})
 
     def _body(self) -> bytes:
         """Read what was announced. Raises Refused before reading what is too large."""
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal():
+        length = self._unread
+        if not self.headers.get("Content-Length", "").isdecimal():
             raise Refused(400, "a Content-Length is needed")
-        if int(length) > self.state.limit:
+        if length > self.state.limit:
             raise Refused(413, f"{length} bytes are more than the limit of {self.state.limit}")
-        body = self.rfile.read(int(length))
-        self._read = True
-        if len(body) < int(length):
+        body = self.rfile.read(length)
+        self._unread = 0
+        if len(body) < length:
             raise ConnectionResetError("the client sent less than it announced")
         return body
 
-    def _worked(self, frame: wire.Frame, phases: tensors.Phases) -> bytes:
+    def _result(self, frame: protocol.Frame) -> tuple[bytes, dict[str, float]]:
+        """Do the operations on the device; return the result's bytes and milliseconds by phase."""
         torch, device = self.state.torch, self.state.device
-        tensor = tensors.from_frame(torch, frame)
+        phases = protocol.Phases(torch, device)
+        tensor = protocol.from_frame(torch, frame)
         phases.done("deserialize")
         tensor = tensor.to(device)
         phases.done("h2d")
         with torch.inference_mode():
-            result = tensors.apply(torch, frame.operations, tensor)
+            result = protocol.apply(torch, frame.operations, tensor)
         phases.done("compute")
         if "wrong-answer" in self.state.faults:
             result = result + 1
         result = result.cpu()
         phases.done("d2h")
-        answer = wire.encode(tensors.to_frame(result))
+        answer = protocol.encode(protocol.to_frame(result))
         phases.done("serialize")
-        return answer
+        return answer, phases.ms
 
     def _refuse(self, refusal: Refused) -> None:
-        """Refuse, and close: of what the client still sends no more than a little is read."""
+        """Refuse and close the connection; read no more than a little of what still comes."""
         self.close_connection = True
+        left = min(DRAINED, self._unread)
         try:
             self._json(refusal.status, {"error": refusal.reason}, {"Connection": "close"})
-            self._drain()
+            while left > 0 and (chunk := self.rfile.read1(min(left, 65536))):
+                left -= len(chunk)
         except OSError:  # gone already
             return
-
-    def _drain(self) -> None:
-        length = self.headers.get("Content-Length", "")
-        left = min(DRAINED, int(length)) if length.isdecimal() and not self._read else 0
-        while left > 0 and (chunk := self.rfile.read1(min(left, 65536))):
-            left -= len(chunk)
 
     def _json(self, status: int, document: Any, headers: dict[str, str] | None = None) -> None:
         self._send(status, "application/json", json.dumps(document).encode(), headers or {})
 
     def _send(self, status: int, kind: str, body: bytes, headers: dict[str, str]) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        for name, value in headers.items():
+        sizes = {"Content-Type": kind, "Content-Length": str(len(body))}
+        for name, value in {**sizes, **headers}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: requests are counted, and the console is the result's."""
+        """Print nothing: requests are counted, and the console is the result's."""
 
 
 class Server(ThreadingHTTPServer):
@@ -212,7 +204,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((host, port), type("Bound", (Handler,), {"state": state}))
 
     def handle_error(self, *_: Any) -> None:
-        """Say nothing of a client that went away."""
+        """Print nothing of a client that went away."""
 
     @property
     def port(self) -> int:
@@ -221,7 +213,7 @@ class Server(ThreadingHTTPServer):
 
 
 def internal_address() -> str:
-    """Give the address by which other nodes reach this one; the loopback where there is none.
+    """Return the address by which other nodes reach this one; the loopback where there is none.
 
     Never all addresses: a service that listens everywhere is offered to everybody.
     """
@@ -246,10 +238,7 @@ def token(file: Path) -> str:
     return secret
 
 
-def publish(file: Path, host: str, port: int, secret: str) -> None:
-    """Tell clients where the server is; of the token only its hash."""
-    known = hashlib.sha256(secret.encode()).hexdigest()
-    document = {"host": host, "port": port, "pid": os.getpid(), "token_sha256": known}
-    draft = file.with_name(f".{file.name}.{os.getpid()}")
-    draft.write_text(json.dumps(document))
-    draft.replace(file)
+def address_of(host: str, port: int, secret: str) -> dict[str, Any]:
+    """Return what clients are told of a server; of the token only its hash."""
+    digest = hashlib.sha256(secret.encode()).hexdigest()
+    return {"host": host, "port": port, "pid": os.getpid(), "token_sha256": digest}

@@ -24,28 +24,37 @@ BALANCE = 1.25
 LEAK_MIB = 64
 
 
-def workers(session: Session, found: list[dict[str, Any]]) -> None:
-    good = [one for one in found if one["status"] == "success"]
-    rate = len(good) / len(found)
-    for one in found:
-        how = f"{one['ops_per_second']:.1f} ops/s" if one in good else one["error"]
+def workers(session: Session, results: list[dict[str, Any]]) -> None:
+    """Judge how many workers succeeded, and keep their rates."""
+    good = [one for one in results if one["status"] == "success"]
+    for one in results:
+        how = one["error"] if one not in good else f"{one['ops_per_second']:.1f} ops/s"
         session.say("COMPUTE", f"worker {one['worker']} on {one['slot']}: {one['status']} {how}")
-    session.say("COMPUTE", f"Successful Workers: {len(good)}/{len(found)}")
-    session.say("COMPUTE", f"Success Rate: {rate:.1%}")
-    verdict = {"status": "PASS"}
-    if rate < 1:
-        bad = next(one for one in found if one not in good)
-        code = "out_of_memory" if bad.get("out_of_memory") else "worker_failed"
-        advice = "; use a smaller --memory or fewer --workers" if code == "out_of_memory" else ""
-        seen = f"{len(good)} of {len(found)} workers succeeded; worker {bad['worker']}"
-        reason = f"{seen} on {bad['slot']}: {bad['error']}{advice}"
-        status = "WARN" if rate >= SUCCESS else "FAIL"
-        verdict = {"status": status, "code": code, "reason": reason}
-    rates = [one["ops_per_second"] for one in good]
-    metrics = [metric("ops_per_second", rates, "ops/s", HIGHER)] if rates else []
-    overlap = min(one["ended"] for one in good) - max(one["begun"] for one in good) if good else 0.0
-    details = {"workers": found, "success_rate": rate, "overlap_s": overlap}
-    session.report.add("alloc.workers", **verdict, details=details, metrics=metrics)
+    session.say("COMPUTE", f"Successful Workers: {len(good)}/{len(results)}")
+    session.say("COMPUTE", f"Success Rate: {len(good) / len(results):.1%}")
+    metrics, overlap_s = [], 0.0
+    if good:
+        rates = [one["ops_per_second"] for one in good]
+        metrics = [metric("ops_per_second", rates, "ops/s", HIGHER)]
+        overlap_s = min(one["ended"] for one in good) - max(one["begun"] for one in good)
+    rate = len(good) / len(results)
+    details = {"workers": results, "success_rate": rate, "overlap_s": overlap_s}
+    session.report.add("alloc.workers", **_success(results), details=details, metrics=metrics)
+
+
+def _success(results: list[dict[str, Any]]) -> dict[str, str]:
+    """Return the verdict of the success rate, with the first worker that failed."""
+    bad = [one for one in results if one["status"] != "success"]
+    if not bad:
+        return {"status": "PASS"}
+    good, first = len(results) - len(bad), bad[0]
+    code, advice = "worker_failed", ""
+    if first.get("out_of_memory"):
+        code, advice = "out_of_memory", "; use a smaller --memory or fewer --workers"
+    where = f"{good} of {len(results)} workers succeeded; worker {first['worker']}"
+    reason = f"{where} on {first['slot']}: {first['error']}{advice}"
+    status = "WARN" if good / len(results) >= SUCCESS else "FAIL"
+    return {"status": status, "code": code, "reason": reason}
 
 
 def isolation(session: Session, found: list[dict[str, Any]]) -> None:
@@ -67,23 +76,30 @@ def balance(
     for order, one in zip(orders, found, strict=True):
         placed[order.slot_name] += 1
         done[order.slot_name] += one.get("operations", 0)
-    counts = [placed[slot.name] for slot in slots]
     work = [done[slot.name] for slot in slots if placed[slot.name]]
     ratio = max(work) / max(1, min(work))
     for slot in slots:
         average = done[slot.name] / max(1, placed[slot.name]) / session.options.duration
         text = f"{slot.name}: {placed[slot.name]} workers, {average:.1f} ops/s each"
         session.say("COMPUTE", f"GPU Utilization Breakdown {text}")
-    verdict = {"status": "PASS"}
     limit = session.options.balance or (None if slots[0].kind == "cpu" else BALANCE)
-    if max(counts) - min(counts) > 1:
-        reason = f"workers a slot: {', '.join(f'{s.name} {placed[s.name]}' for s in slots)}"
-        verdict = {"status": "FAIL", "code": "unbalanced", "reason": reason}
-    elif limit and ratio > limit and all(one["status"] == "success" for one in found):
-        reason = f"the busiest slot did {ratio:.2f} times the work of the least busy, over {limit}"
-        verdict = {"status": "FAIL", "code": "unbalanced", "reason": reason}
+    if any(one["status"] != "success" for one in found):
+        limit = None  # what a failed worker did not do is no imbalance
+    counts = {slot.name: placed[slot.name] for slot in slots}
     details = {"workers": dict(placed), "operations": dict(done), "ratio": ratio}
-    session.report.add("alloc.balance", **verdict, details=details)
+    session.report.add("alloc.balance", **_balanced(counts, ratio, limit), details=details)
+
+
+def _balanced(counts: dict[str, int], ratio: float, limit: float | None) -> dict[str, str]:
+    """Return the verdict of the numbers of workers a slot, and of their work."""
+    reason = ""
+    if max(counts.values()) - min(counts.values()) > 1:
+        reason = f"workers a slot: {', '.join(f'{name} {n}' for name, n in counts.items())}"
+    elif limit and ratio > limit:
+        reason = f"the busiest slot did {ratio:.2f} times the work of the least busy, over {limit}"
+    if not reason:
+        return {"status": "PASS"}
+    return {"status": "FAIL", "code": "unbalanced", "reason": reason}
 
 
 def scaling(

@@ -1,0 +1,322 @@
+"""The tests of both sides: right answers, strangers refused, and where the time goes."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import platform
+import shutil
+import socket
+import statistics
+import subprocess
+import time
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from _harness import files
+from _harness.timing import time_each, warm_up
+from contract.schema import LOWER, metric
+from contract.stats import percentile
+from contract.verdicts import NotPassed
+
+from . import protocol
+from .client import Unreachable
+from .protocol import OPERATIONS, Refused
+from .report import break_even, fit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from _harness.main import Session
+
+    from .client import Client
+
+SYMBOLS = {"PASS": "\u2705", "SKIP": "\u23ed", "WARN": "\u26a0"}
+TOLERANCE = 1e-5  # absolute, as float32 allows
+SIDE = 1000  # of the matrix whose product is timed
+REPEATS = 7
+INFO_TIME = "%Y-%m-%dT%H:%M:%S"
+
+
+class Suite:
+    """The tests of one side, `server` or `client`: each in the report and in the side's file."""
+
+    def __init__(self, session: Session, side: str) -> None:
+        self.session, self.side = session, side
+        self.tests: list[dict[str, Any]] = []
+
+    def run(self, name: str, test: Callable[..., dict[str, Any]], *arguments: Any) -> bool:
+        """Run a test, which returns its details or raises; return whether it passed."""
+        start_s = time.perf_counter()
+        status, code, reason = "PASS", "", ""
+        details: dict[str, Any] = {}
+        try:
+            details = test(*arguments)
+        except NotPassed as outcome:
+            status, code, reason = outcome.status, outcome.code, outcome.reason
+        except Unreachable as error:
+            status, code, reason = "FAIL", "server_unreachable", str(error)
+        except Refused as refusal:
+            status, code = "FAIL", "wrong_answer"
+            reason = f"refused with {refusal.status}: {refusal.reason}"
+        ms = round((time.perf_counter() - start_s) * 1e3, 3)
+        metrics = details.pop("metrics", [])
+        self.session.report.add(
+            f"tensor_service.{self.side}.{name}", status, code=code, reason=reason,
+            details={**details, "test_ms": ms}, metrics=metrics,
+        )  # fmt: skip
+        test_record = {"name": name, "status": status, "details": details or reason}
+        self.tests.append({**test_record, "timing_ms": ms, "timestamp": time.strftime(INFO_TIME)})
+        self.session.say("SERVICE", f"{SYMBOLS.get(status, chr(0x274C))} {name} {reason}".rstrip())
+        if details:
+            self.session.say("SERVICE", f"   Details: {json.dumps(details, default=str)[:300]}")
+        return status == "PASS"
+
+    def write(self, folder: Path) -> None:
+        """Write `SIDE_test_results_YYYYmmdd_HHMMSS.json`, and print how all of it went."""
+        info = {
+            "hostname": socket.gethostname(),
+            "timestamp": time.strftime(INFO_TIME),
+            "test_type": f"{self.side}_side",
+        }
+        target = folder / f"{self.side}_test_results_{time.strftime('%Y%m%d_%H%M%S')}.json"
+        files.write(target, {"test_info": info, "tests": self.tests})
+        bad = [test["name"] for test in self.tests if test["status"] not in ("PASS", "SKIP")]
+        passed = f"All {self.side} tests passed!"
+        self.session.say("SERVICE", f"not passed: {', '.join(bad)}" if bad else passed)
+
+
+def run_server_tests(
+    suite: Suite, torch: Any, device: str, client: Client, patience_s: float
+) -> None:
+    """Test the server at the address it listens on; one that does not come up leaves two."""
+    suite.run("environment_setup", _environment, torch)
+    if not suite.run("server_startup", _startup, client, patience_s):
+        return
+    suite.run("health_endpoint", _health, client)
+    suite.run("gpu_detection", _gpu, torch, device)
+    suite.run("server_operations", _operations, torch, client)
+    suite.run("server_stats", _stats, client)
+
+
+def run_client_tests(
+    suite: Suite, torch: Any, client: Client, sizes: list[int], patience_s: float
+) -> None:
+    """Test from the client's side; a server that cannot be reached leaves the first two."""
+    suite.run("network_connectivity", _network, client.host)
+    if not suite.run("server_connectivity", _server, client, patience_s):
+        return
+    one = partial(_answers, torch, client)
+    chain = ["relu", "sigmoid", "tanh", "abs"]
+    suite.run("http_tensor_transfer", lambda: {"http": 200, **one(["relu"], 100)})
+    suite.run("remote_execution", one, ["matmul"], 128)
+    suite.run("performance_comparison", _compare, torch, client)
+    suite.run("multi_operation_chain", lambda: {"operations": chain, **one(chain, 50)})
+    suite.run("error_handling", _errors, torch, client)
+    suite.run("large_tensor_handling", lambda: {"bytes": 10**6, **one(["neg"], 500)})
+    suite.run("strangers_refused", _strangers, client)
+    suite.run("bad_uploads_refused", _uploads, client)
+    suite.run("client_killed_mid_request", _killed, client)
+    suite.run("connection_reuse", _connections, torch, client)
+    suite.run("size_sweep", _sweep, torch, client, sizes)
+
+
+def require(right: bool, reason: str) -> None:  # noqa: FBT001 - it reads as a sentence
+    """Raise NotPassed(FAIL, wrong_answer) unless it is right."""
+    if not right:
+        raise NotPassed("FAIL", "wrong_answer", reason)
+
+
+def _answers(torch: Any, client: Client, names: list[str], size: int) -> dict[str, Any]:
+    """Let the server work on a random square; compare with the same on this CPU.
+
+    Sums of products may be rounded otherwise on another device.
+    """
+    tensor = torch.randn(size, size)
+    if names[0] in ("log", "sqrt"):
+        tensor = tensor.abs() + 0.5
+    result, phases = client.execute(torch, names, tensor)
+    expected = protocol.apply(torch, names, tensor)
+    off = TOLERANCE * (size**0.5 if "matmul" in names else 1.0)
+    if set(names) <= {"relu", "abs", "neg"}:
+        same = bool(torch.equal(result, expected))
+    else:
+        same = result.shape == expected.shape and bool(
+            torch.allclose(result, expected, atol=off, rtol=TOLERANCE)
+        )
+    require(same, f"{' -> '.join(names)} is not what this CPU computes")
+    return {"phases_ms": phases}
+
+
+def _environment(torch: Any) -> dict[str, Any]:
+    return {"python": platform.python_version(), "torch": torch.__version__}
+
+
+def _startup(client: Client, patience_s: float) -> dict[str, Any]:
+    health = client.wait(patience_s)
+    where = f"listening on {client.host}:{client.port}"
+    return {"server": f"PID {health['pid']}, {where}", "uptime_s": health["uptime"]}
+
+
+def _health(client: Client) -> dict[str, Any]:
+    health = client.health()
+    require(health["status"] == "healthy", f"its health is {health['status']!r}")
+    return {"device": health["device"], "cuda_available": health["cuda_available"]}
+
+
+def _gpu(torch: Any, device: str) -> dict[str, Any]:
+    """Time a product on the device, after a warm-up: not the loading of a kernel."""
+    matrix = torch.randn(SIDE, SIDE, device=device)
+    warm_up(torch, device, lambda: matrix @ matrix, seconds=0.2, rounds=3)
+    samples = [s * 1e3 for s in time_each(torch, device, lambda: matrix @ matrix, rounds=10)]
+    on_gpu = device.startswith("cuda")
+    return {
+        "cuda_available": bool(torch.cuda.is_available()),
+        "gpu_count": torch.cuda.device_count(),
+        "gpu_name": torch.cuda.get_device_name(device) if on_gpu else None,
+        "gpu_time_ms": statistics.median(samples) if on_gpu else None,
+        "device": device,
+        "metrics": [metric("matmul_1000_ms", samples, "ms", LOWER)],
+    }
+
+
+def _operations(torch: Any, client: Client) -> dict[str, Any]:
+    for name in OPERATIONS:
+        _answers(torch, client, [name], 100)
+    return {"operations": list(OPERATIONS)}
+
+
+def _stats(client: Client) -> dict[str, Any]:
+    """Require that the counters grew by what was asked."""
+    stats: dict[str, Any] = client.health()["stats"]
+    right = stats["successful"] >= len(OPERATIONS) and not stats["failed"]
+    require(right, f"counted {stats} of {len(OPERATIONS)} requests")
+    return stats
+
+
+def _network(host: str) -> dict[str, Any]:
+    """Ping where that is possible; the tests after it need a connection in any case."""
+    ping = shutil.which("ping")
+    if ping is None:
+        return {"ping": "not installed", "address": socket.gethostbyname(host)}
+    start_s = time.perf_counter()
+    command = [ping, "-c1", "-W2", host]
+    if subprocess.run(command, capture_output=True, timeout=30, check=False).returncode:
+        return {"ping": "not answered (often filtered)", "address": socket.gethostbyname(host)}
+    return {"ping_ms": round((time.perf_counter() - start_s) * 1e3, 3)}
+
+
+def _server(client: Client, patience_s: float) -> dict[str, Any]:
+    health = client.wait(patience_s)
+    url = f"http://{client.host}:{client.port}"
+    return {"server_url": url, **{k: health[k] for k in ("device", "cuda_available", "gpu_name")}}
+
+
+def _compare(torch: Any, client: Client) -> dict[str, Any]:
+    """Multiply 1000 x 1000 here and there, both warmed up; medians in milliseconds."""
+    timed = _timed(torch, client, "matmul", torch.randn(SIDE, SIDE))
+    remote = timed.pop("samples")
+    return {
+        "local_cpu_ms": timed["local_ms"],
+        "server_compute_ms": timed["phases_ms"]["compute"],
+        **{name: timed[name] for name in ("remote_ms", "remote_p95_ms", "phases_ms")},
+        "metrics": [metric("remote_1000_ms", remote, "ms", LOWER)],
+    }
+
+
+def _timed(torch: Any, client: Client, name: str, tensor: Any) -> dict[str, Any]:
+    """Time one operation there and here, after a warm-up; medians in milliseconds."""
+    for _ in range(2):
+        client.execute(torch, [name], tensor)
+        protocol.apply(torch, [name], tensor)
+    here = []
+    for _ in range(REPEATS):
+        start_s = time.perf_counter()
+        protocol.apply(torch, [name], tensor)
+        here.append((time.perf_counter() - start_s) * 1e3)
+    splits = [client.execute(torch, [name], tensor)[1] for _ in range(REPEATS)]
+    remote = [split["total"] for split in splits]
+    return {
+        "remote_ms": statistics.median(remote),
+        "remote_p95_ms": percentile(remote, 95),
+        "local_ms": statistics.median(here),
+        "phases_ms": {n: statistics.median(split[n] for split in splits) for n in splits[0]},
+        "samples": remote,
+    }
+
+
+def _sweep(torch: Any, client: Client, sizes: list[int]) -> dict[str, Any]:
+    """Time elementwise work by size, there and here; fit lines to find where remote pays."""
+    rows = []
+    for size in sizes:
+        timed = _timed(torch, client, "sigmoid", torch.randn(size // 4))
+        del timed["samples"]
+        rows.append({"bytes": size, **timed})
+    remote = fit([(row["bytes"], row["remote_ms"]) for row in rows])
+    local = fit([(row["bytes"], row["local_ms"]) for row in rows])
+    crossing = break_even(remote, local)
+    return {"sizes": rows, "remote": remote, "local": local, "break_even": crossing}
+
+
+def _errors(torch: Any, client: Client) -> dict[str, Any]:
+    """Pass only where an unknown operation is refused, with the list of those supported."""
+    try:
+        client.execute(torch, ["frobnicate"], torch.ones(2))
+    except Refused as refusal:
+        listed = all(name in refusal.reason for name in OPERATIONS)
+        require(refusal.status == 422 and listed, f"{refusal.status}: {refusal.reason}")
+        return {"refused": refusal.status, "reason": refusal.reason}
+    raise NotPassed("FAIL", "not_refused", "an operation that is not supported was answered")
+
+
+def _strangers(client: Client) -> dict[str, Any]:
+    """Ask everything without a token and with a wrong one: 401 each time."""
+    body = protocol.encode(protocol.Frame("float32", (1,), b"\0\0\0\0", ("relu",)))
+    pages = {"/health": ("GET", b""), "/execute": ("POST", body), "/finish": ("POST", b"")}
+    for who, headers in (("no token", {}), ("a wrong token", {"Authorization": "Bearer wrong"})):
+        for path, (method, content) in pages.items():
+            status = client.ask(method, path, content, headers).status
+            if status != 401:
+                raise NotPassed("FAIL", "not_refused", f"{path} with {who} gave {status}, not 401")
+    return {"refused": 401}
+
+
+def _uploads(client: Client) -> dict[str, Any]:
+    """Send what is no tensor, and what is too large; each has its own refusal."""
+    expected = {"pickle": 400, "empty": 400, "shape": 422, "dtype": 422, "too large": 413}
+    bodies = {
+        "pickle": pickle.dumps({"a": 1}),
+        "empty": b"",
+        "shape": protocol.encode(protocol.Frame("float32", (3,), b"\0" * 8, ("relu",))),
+        "dtype": protocol.encode(protocol.Frame("object", (1,), b"\0" * 8, ("relu",))),
+    }
+    statuses = {name: client.ask("POST", "/execute", body).status for name, body in bodies.items()}
+    connection = client.announce(2**50)
+    statuses["too large"] = connection.getresponse().status
+    connection.close()
+    if statuses != expected:
+        raise NotPassed("FAIL", "not_refused", f"refused with {statuses}, not {expected}")
+    return {"refused": statuses}
+
+
+def _killed(client: Client) -> dict[str, Any]:
+    """Die in the middle of a request: the server must count it and serve others."""
+    before = client.health()["stats"]["failed"]
+    client.announce(1024, b"RVT1").close()
+    deadline_s = time.monotonic() + client.timeout_s
+    while client.health()["stats"]["failed"] <= before:
+        require(time.monotonic() < deadline_s, "the server still waits for a client that died")
+        time.sleep(0.02)
+    return {"server": "healthy after it"}
+
+
+def _connections(torch: Any, client: Client) -> dict[str, Any]:
+    """Compare one connection kept with a new one each time."""
+    tensor = torch.randn(1024)
+    kept = [client.execute(torch, ["neg"], tensor)[1]["total"] for _ in range(REPEATS)]
+    new = []
+    for _ in range(REPEATS):
+        client.close()
+        new.append(client.execute(torch, ["neg"], tensor)[1]["total"])
+    return {"kept_ms": statistics.median(kept), "new_ms": statistics.median(new)}
