@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import Enum, StrEnum, auto
+from enum import StrEnum, auto
 from typing import Final
 
 from rv.models.job import JobState
@@ -39,7 +39,7 @@ class Infeasible(Exception):  # noqa: N818 - the ordinary way to exclude somethi
         self.by_limit = by_limit
 
 
-class CountedJobs(Enum):
+class CountedJobs(StrEnum):
     """Whose jobs a limit counts: the user's, everybody's, an account's, or those below it too."""
 
     USER = auto()

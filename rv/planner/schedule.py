@@ -7,7 +7,7 @@ Slurm does not plan is never guessed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
 from operator import itemgetter
@@ -186,8 +186,8 @@ class Occupancy:
     against every type.
     """
 
-    start_s: float = 0.0
-    end_s: float = FOREVER
+    start_s: float
+    end_s: float
     cpus: int = 0
     memory_mib: int = 0
     gpus: int = 0
@@ -245,13 +245,12 @@ class NodeSchedule:
         end_s = self._end_of(job)
         if end_s <= 0:
             end_s = FOREVER  # past its limit: about to end, at a time that Slurm does not say
-        share = _share_of(job, len(job.nodes))
-        self._add(job.nodes, replace(share, start_s=0.0, end_s=end_s, running=True))
+        self._add(job.nodes, _share_of(job, len(job.nodes), 0.0, end_s, running=True))
 
     def _add_planned(self, job: QueuedJob, start_s: float) -> None:
-        share = _share_of(job, len(job.planned_nodes))
-        self._add(job.planned_nodes, replace(share, start_s=start_s, end_s=self._end_of(job)))
-        self.planned.update(job.planned_nodes)
+        nodes, end_s = job.planned_nodes, self._end_of(job)
+        self._add(nodes, _share_of(job, len(nodes), start_s, end_s, running=False))
+        self.planned.update(nodes)
 
     def _end_of(self, job: QueuedJob) -> float:
         return self._from_now(job.end) if job.end else FOREVER
@@ -284,13 +283,18 @@ class NodeSchedule:
         return self._capacities[key]
 
 
-def _share_of(job: QueuedJob, nodes: int) -> Occupancy:
+def _share_of(
+    job: QueuedJob, nodes: int, start_s: float, end_s: float, *, running: bool
+) -> Occupancy:
     """Return what a job holds of each of its nodes, evenly spread and rounded up."""
     return Occupancy(
+        start_s=start_s,
+        end_s=end_s,
         cpus=-(-job.cpus // nodes),
         memory_mib=-(-job.memory_mib // nodes),
         gpus=-(-job.gpus // nodes),
         gpu_type=job.gpu_type,
+        running=running,
     )
 
 
