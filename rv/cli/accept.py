@@ -1,7 +1,7 @@
 """`rv accept`: test what a cluster gives, through the launcher that its users use."""
 
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,10 @@ from rv.models.quantities import parse_duration
 from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES
 from rv.slurm.hostlist import expand
 from rv.ui import console
+
+if TYPE_CHECKING:
+    from rv.accept.run import Conclusion
+    from rv.accept.sweep import SweepOptions
 
 app = group_app("Acceptance: test GPUs and nodes, judge and keep the results.")
 
@@ -155,10 +159,8 @@ def _sweep(
 ) -> None:
     """Begin or resume a sweep, run it to its end, show a row a node, and exit."""
     from rv.accept import sweep_state
-    from rv.accept.bad_nodes import admin_text
     from rv.accept.sweep import Sweeper, as_begun, begin
     from rv.slurm.environment import caller_environment
-    from rv.ui.acceptance import sweep_document, sweep_text
     from rv.ui.progress import Progress
 
     if options.snapshot:
@@ -191,13 +193,21 @@ def _sweep(
         console.say(f"detached: rv accept sweep --resume {begun.sweep_id} goes on")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _say_all(conclusion.notes)
-    if options.json:
-        console.emit_json(sweep_document(conclusion.run, conclusion.avoided))
-    else:
-        console.answer(*sweep_text(conclusion.run))
-        if conclusion.avoided:
-            console.answer("\n" + admin_text(conclusion.avoided, here.cluster.label))
+    _show_sweep(conclusion, here.cluster.label, json=options.json)
     raise typer.Exit(conclusion.exit_code(strict=strict, skip=skip_exit_code))
+
+
+def _show_sweep(conclusion: "Conclusion", label: str, *, json: bool) -> None:
+    """Show a row a node, and what to tell the administrators of those that are avoided."""
+    from rv.accept.bad_nodes import admin_text
+    from rv.ui.acceptance import sweep_document, sweep_text
+
+    if json:
+        console.emit_json(sweep_document(conclusion.run, conclusion.avoided))
+        return
+    console.answer(*sweep_text(conclusion.run))
+    if conclusion.avoided:
+        console.answer("\n" + admin_text(conclusion.avoided, label))
 
 
 def _say_all(notes: "tuple[str, ...]") -> None:
@@ -237,8 +247,3 @@ def _bundled() -> frozenset[str]:
 
 
 report.register(app)
-
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from rv.accept.sweep import SweepOptions
