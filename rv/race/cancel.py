@@ -144,7 +144,7 @@ def cancel_ids(ids: Sequence[int], transport: Transport) -> bool:
     if not ids:
         return True
     arguments = " ".join(map(str, ids))
-    return transport.run(f"scancel -Q {arguments}", timeout=_SCANCEL_TIMEOUT_S).returncode == 0
+    return transport.run(f"scancel -Q {arguments}", timeout_s=_SCANCEL_TIMEOUT_S).returncode == 0
 
 
 def cancel_late_jobs(
@@ -161,7 +161,7 @@ def _live_jobs(races: Sequence[Race], transport: Transport) -> tuple[JobRecord, 
     """Return the jobs of races that neither have ended nor are ending; None for no answer."""
     names = [name for race in races for name in race.job_names]
     sentinel = new_sentinel()
-    completed = transport.run(squeue_by_name_script(names, sentinel), timeout=30)
+    completed = transport.run(squeue_by_name_script(names, sentinel), timeout_s=30)
     records = parse_squeue_own(completed.stdout, sentinel)
     if records is None:
         return None

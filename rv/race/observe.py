@@ -101,7 +101,7 @@ def _snapshot(
 def _saved_at(race: Race, transport: Transport) -> float | None:
     """Return when the latest checkpoint was written, seconds since the epoch."""
     find = "find checkpoints -type f ! -name '.rv-*' -printf '%T@\\n' | sort -n | tail -n 1"
-    text = transport.run(f"cd {shell(race.directory)} && {find}", timeout=30).stdout.strip()
+    text = transport.run(f"cd {shell(race.directory)} && {find}", timeout_s=30).stdout.strip()
     try:
         return float(text) if text else None
     except ValueError:
@@ -194,7 +194,7 @@ def _ask(
     parse: Callable[[str, str], tuple[JobRecord, ...] | None],
     transport: Transport,
 ) -> tuple[JobRecord, ...] | None:
-    completed = transport.run(script, timeout=40)
+    completed = transport.run(script, timeout_s=40)
     return parse(completed.stdout, sentinel)
 
 

@@ -84,7 +84,7 @@ def _is_whole(root: str, digest: str, files: Mapping[str, bytes], transport: Tra
     shelf = _shelf(root)
     if digest not in transport.directories(shelf):
         return False
-    if transport.run(f"[ -O {shell(shelf)} ] && [ ! -L {shell(shelf)} ]", timeout=30).returncode:
+    if transport.run(f"[ -O {shell(shelf)} ] && [ ! -L {shell(shelf)} ]", timeout_s=30).returncode:
         raise RvError(
             ErrorKind.STAGE,
             f"another user could change your payloads, in {shelf}",
@@ -97,7 +97,7 @@ def _repair(folder: str, files: Mapping[str, bytes], transport: Transport) -> No
     """Write what a purge of old files took away; jobs that use the rest are not disturbed."""
     left = transport.read_tree(folder, list(files))
     folders = sorted({str(PurePosixPath(folder, name).parent) for name in files})
-    transport.run(f"mkdir -p {' '.join(map(shell, folders))}", timeout=30)
+    transport.run(f"mkdir -p {' '.join(map(shell, folders))}", timeout_s=30)
     for name, data in files.items():
         if left.get(name) != data:
             transport.write(f"{folder}/{name}", data)
@@ -126,8 +126,8 @@ def _remove(root: str, digest: str, now_s: float, transport: Transport) -> None:
     """Remove a folder, put aside first: a race that took it up in between gets it back."""
     folder = payload_folder(root, digest)
     aside = f"{_shelf(root)}/.{digest}.{now_s:.0f}.removed"
-    if transport.run(f"mv -T {shell(folder)} {shell(aside)}", timeout=30).returncode != 0:
+    if transport.run(f"mv -T {shell(folder)} {shell(aside)}", timeout_s=30).returncode != 0:
         return  # another client removes it
     if digest in _in_use(root, {digest}, transport):
-        transport.run(f"mv -nT {shell(aside)} {shell(folder)}", timeout=30)
+        transport.run(f"mv -nT {shell(aside)} {shell(folder)}", timeout_s=30)
     transport.remove(aside)

@@ -131,7 +131,7 @@ def _send_next(
         return ()
     results = submit_once(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
     if NEXT in files.again and all(result.outcome in _TAKEN for result in results):
-        transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout=30)
+        transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout_s=30)
     return results
 
 
@@ -158,7 +158,7 @@ def _lift_holds(status: RaceStatus, transport: Transport) -> None:
     if held:
         # Not at once: a node that a job just left refuses the same job within the second.
         lines = [f"scontrol update jobid={job_id} starttime=now+2" for job_id in held]
-        transport.run("\n".join(lines), timeout=30)
+        transport.run("\n".join(lines), timeout_s=30)
 
 
 def _submit_again(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitResult, ...]:
@@ -175,7 +175,7 @@ def _submit_again(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitR
         results = () if is_there else submit_once(race, [number], transport, options=options)
         # Parts stand in for a merged one that was refused.
         if is_there or any(result.outcome in _TAKEN for result in results):
-            transport.run(f"rm -f {shell(path)}", timeout=30)
+            transport.run(f"rm -f {shell(path)}", timeout_s=30)
         every.extend(results)
     return tuple(every)
 
@@ -241,7 +241,7 @@ def _work_folders(names: set[str], transport: Transport) -> list[tuple[int, str,
     ask = (
         f"squeue --me -a -h -t PD --name={shell(','.join(sorted(names)))} -o '%A %j %Z' </dev/null"
     )
-    lines = transport.run(ask, timeout=30).stdout.splitlines()
+    lines = transport.run(ask, timeout_s=30).stdout.splitlines()
     rows = [line.split(" ", 2) for line in lines]
     return [(int(row[0]), row[1], row[2]) for row in rows if len(row) == 3 and row[0].isdigit()]
 
@@ -258,4 +258,4 @@ def _is_deleted(directory: str, transport: Transport) -> bool:
     """
     path = PurePosixPath(directory)
     look = f"cd {shell(path.parent)} && [ -O . ] && ls -a >/dev/null && [ ! -e {shell(path.name)} ]"
-    return transport.run(look, timeout=30).returncode == 0
+    return transport.run(look, timeout_s=30).returncode == 0

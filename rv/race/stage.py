@@ -112,7 +112,7 @@ def script_context(
 
 
 def _require_hard_links(race_dir: str, transport: Transport) -> None:
-    tested = transport.run(f"RV_STAGED={shell(race_dir)}; {_LINK_TEST}", timeout=30)
+    tested = transport.run(f"RV_STAGED={shell(race_dir)}; {_LINK_TEST}", timeout_s=30)
     if tested.returncode != 0:
         transport.remove(race_dir)
         raise RvError(

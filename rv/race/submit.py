@@ -174,7 +174,7 @@ def _call_sbatch(
     }
     head = "".join(f"{name}={shell(value)}\n" for name, value in settings.items())
     timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
-    completed = transport.run(head + _SUBMIT, timeout=timeout_s)
+    completed = transport.run(head + _SUBMIT, timeout_s=timeout_s)
     silent = last_line(completed.stderr) or "no answer from sbatch"
     results = {
         number: SubmitResult(number=number, outcome=SubmitOutcome.UNKNOWN, text=silent)
@@ -230,7 +230,7 @@ def _adopt(race: Race, numbers: Sequence[int], transport: Transport) -> dict[int
     sentinel = new_sentinel()
 
     def look_up() -> tuple[JobRecord, ...] | None:
-        completed = transport.run(squeue_by_name_script(names, sentinel), timeout=30)
+        completed = transport.run(squeue_by_name_script(names, sentinel), timeout_s=30)
         return parse_squeue_own(completed.stdout, sentinel)
 
     records = [record for record in retry_query(look_up) or () if record.name in names]
@@ -246,4 +246,4 @@ def note_ids(race: Race, ids: Mapping[int, int], transport: Transport) -> None:
     """Write down the job ids of submissions, beside those already known."""
     lines = [f"echo {job_id} >>jobs/{number}.id" for number, job_id in sorted(ids.items())]
     if lines:
-        transport.run("\n".join([f"cd {shell(race.directory)} || exit", *lines]), timeout=30)
+        transport.run("\n".join([f"cd {shell(race.directory)} || exit", *lines]), timeout_s=30)

@@ -153,7 +153,7 @@ def _query(
 def _run_probe(transport: Transport, timeout_s: float, *, with_accounts: bool) -> _Answer:
     sentinel = new_sentinel()
     script = probe_script(sentinel, with_accounts=with_accounts)
-    result = transport.run(script, timeout=timeout_s)
+    result = transport.run(script, timeout_s=timeout_s)
     outputs = parse_outputs(result.stdout, sentinel)
     if outputs is None:
         why = values.last_line(result.stderr) or f"exit code {result.returncode}"

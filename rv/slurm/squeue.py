@@ -113,7 +113,7 @@ class OwnJobs:
 
     def _ask(self) -> CachedAnswer | None:
         sentinel = new_sentinel()
-        result = self.transport.run(squeue_own_script(sentinel), timeout=_TIMEOUT_S)
+        result = self.transport.run(squeue_own_script(sentinel), timeout_s=_TIMEOUT_S)
         if parse_squeue_own(result.stdout, sentinel) is None:
             return None
         self.cache.store("queue", result.stdout, sentinel)

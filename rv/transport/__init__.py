@@ -18,7 +18,7 @@ class ScriptResult:
 class Transport(Protocol):
     """Where Slurm's commands run. All paths are absolute paths on that machine."""
 
-    def run(self, script: str, *, timeout: float) -> ScriptResult:
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
         """Run bash text with Slurm's environment scrubbed; a timeout is reported, not raised.
 
         What it writes is the user's alone (umask 077).

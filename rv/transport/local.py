@@ -41,7 +41,7 @@ class LocalTransport:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
 
-    def run(self, script: str, *, timeout: float) -> ScriptResult:
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
         """Run bash text in a session of its own, so that a timeout ends all that it started.
 
         What it writes is for this user alone, whatever the caller's umask.
@@ -56,7 +56,7 @@ class LocalTransport:
             umask=0o077,
         )
         try:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             return self._kill(process)
         return ScriptResult(

@@ -68,9 +68,9 @@ def ending(status: RaceStatus) -> str:
             f"waited {seconds_text(max(0.0, status.started_at - status.race.submitted_at))}"
         )
     if status.started_at and status.ended_at:
-        ran = status.elapsed_s or 0.0
-        parts.append(f"ran {seconds_text(ran)}{_in_segments(status)}")
-        parts.extend(_cost(status, ran))
+        ran_s = status.elapsed_s or 0.0
+        parts.append(f"ran {seconds_text(ran_s)}{_in_segments(status)}")
+        parts.extend(_cost(status, ran_s))
     told = status.state is RaceState.FAILED and status.exit_code is not None
     if status.why and not told:
         parts.append(status.why)
@@ -90,11 +90,11 @@ def _signal_name(code: int) -> str:
         return ""
 
 
-def _cost(status: RaceStatus, ran: float) -> list[str]:
+def _cost(status: RaceStatus, ran_s: float) -> list[str]:
     entry = status.race.winner(status.claim) if status.claim else None
     if entry is None or entry.cost is None or not entry.walltime:
         return []
-    cost = entry.cost * ran / entry.walltime.total_seconds()
+    cost = entry.cost * ran_s / entry.walltime.total_seconds()
     return [f"cost {cost:.2f} {entry.cost_unit}".rstrip()]
 
 

@@ -65,7 +65,7 @@ def explain_race(race: Race, cluster: Cluster, site: Site, now_s: float) -> Expl
 
 def _waiting(transport: Transport) -> tuple[WaitingJob, ...] | None:
     sentinel = new_sentinel()
-    completed = transport.run(squeue_waiting_script(sentinel), timeout=25)
+    completed = transport.run(squeue_waiting_script(sentinel), timeout_s=25)
     return parse_squeue_waiting(completed.stdout, sentinel)
 
 

@@ -38,7 +38,7 @@ def rv(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 def rpc_counts(target: Cluster) -> dict[str, int]:
     """Read the controller's RPC counters by message type, as sdiag prints them."""
-    printed = target.transport.run("sdiag", timeout=30).stdout
+    printed = target.transport.run("sdiag", timeout_s=30).stdout
     section = printed.split("Remote Procedure Call statistics by message type")[1]
     counts = {}
     for line in section.split("Remote Procedure Call statistics by user")[0].splitlines():

@@ -38,7 +38,7 @@ def main() -> None:
                 "python": lambda: subprocess.run(
                     [sys.executable, "-c", "import typer, jinja2, yaml"]
                 ),
-                "scontrol": lambda: target.transport.run("scontrol show node -d -o", timeout=30),
+                "scontrol": lambda: target.transport.run("scontrol show node -d -o", timeout_s=30),
                 "cold": cold,
                 "warm": warm,
                 "shared": dry_run,

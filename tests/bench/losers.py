@@ -24,7 +24,7 @@ def one_race(target: Cluster) -> tuple[float, int]:
     )
     last_seen = 0.0
     while client.poll() is None:
-        printed = target.transport.run("squeue -h -t PD,R,CF -o '%j %T'", timeout=30).stdout
+        printed = target.transport.run("squeue -h -t PD,R,CF -o '%j %T'", timeout_s=30).stdout
         if len(printed.splitlines()) > 1:
             last_seen = time.time()
     race = load_races(target.race_root, target.key, target.transport)[0]

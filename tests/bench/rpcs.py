@@ -78,7 +78,7 @@ def main() -> None:
         assert rv("up", "--gpu", "1", "--run", "true").returncode == 0
         report("one launch, run and end", difference(target, before))
         fill = "for n in 1 2 3 4; do sbatch -N1 --exclusive -o /dev/null --wrap 'sleep 900' >/dev/null; done"
-        target.transport.run(fill, timeout=30)
+        target.transport.run(fill, timeout_s=30)
         assert rv("up", "--gpu", "1", "--run", "true", "-d").returncode == 0
         before = rpc_counts(target)
         watch_ten_minutes(target)

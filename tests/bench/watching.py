@@ -58,8 +58,8 @@ class Cost:
 def occupy(target: Cluster) -> None:
     """Fill the cluster, so that every race waits."""
     hog = "sbatch -N1 --exclusive -o /dev/null --wrap 'exec sleep 3600' >/dev/null"
-    nodes = target.transport.run("sinfo -h -N -o %N | sort -u | wc -l", timeout=30).stdout
-    target.transport.run(f"for n in $(seq {int(nodes)}); do {hog}; done", timeout=60)
+    nodes = target.transport.run("sinfo -h -N -o %N | sort -u | wc -l", timeout_s=30).stdout
+    target.transport.run(f"for n in $(seq {int(nodes)}); do {hog}; done", timeout_s=60)
 
 
 def race(target: Cluster) -> Race:

@@ -354,7 +354,7 @@ def test_a_race_directory_of_any_name_is_only_a_directory(
     assert (result.outcome, result.job_id) == (SubmitOutcome.ACCEPTED, 7)
     told = (tmp_path / "told.sbatch").read_bytes().decode().split("\0")
     assert told[0] == directory
-    assert login.run(squeue_by_name_script([text], "rvs"), timeout=30).returncode == 0
+    assert login.run(squeue_by_name_script([text], "rvs"), timeout_s=30).returncode == 0
     assert f"--name={text}" in (tmp_path / "told.squeue").read_bytes().decode().split("\0")
     assert not _is_deleted(directory, login)
     login.remove(directory)

@@ -192,11 +192,11 @@ def test_a_race_that_takes_a_folder_up_while_it_is_removed_gets_it_back(
     used = staged(tmp_path, EDITED)
     real, calls = LocalTransport.run, list[str]()
 
-    def run(self: LocalTransport, script: str, *, timeout: float) -> object:
+    def run(self: LocalTransport, script: str, *, timeout_s: float) -> object:
         if script.startswith("mv -T") and not calls:
             calls.append(script)
             with_race(tmp_path, EDITED)
-        return real(self, script, timeout=timeout)
+        return real(self, script, timeout_s=timeout_s)
 
     monkeypatch.setattr(LocalTransport, "run", run)
     remove_unused(tmp_path, FILES)

@@ -31,7 +31,7 @@ REFUSAL = "sbatch: error: Batch job submission failed: account expired"
 class Refusing(LocalTransport):
     """Its disk is real; sbatch refuses everything, and no other command answers."""
 
-    def run(self, script: str, *, timeout: float) -> ScriptResult:
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
         """Answer as the shell that calls sbatch does."""
         mark, numbers = re.search(r"RV_MARK=(\S+)", script), re.search(r"RV_NUMBERS=(\S+)", script)
         said = f"{mark[1]} {numbers[1]} rc 1 {REFUSAL}\n" if mark and numbers else ""

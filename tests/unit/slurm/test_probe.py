@@ -47,7 +47,7 @@ class Cluster:
     answers: dict[str, CommandOutput]
     scripts: list[str] = field(default_factory=list)
 
-    def run(self, script: str, *, timeout: float) -> ScriptResult:
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
         self.scripts.append(script)
         sentinel = script.rsplit("echo '", 1)[1].split(" ", maxsplit=1)[0]
         asked = {name: frame for name, frame in self.answers.items() if f"ask {name} " in script}
@@ -168,7 +168,7 @@ def test_cut_off_answer(timed_out: bool) -> None:
     """Half an answer is no cluster."""
 
     class Cut:
-        def run(self, script: str, *, timeout: float) -> ScriptResult:
+        def run(self, script: str, *, timeout_s: float) -> ScriptResult:
             return ScriptResult(
                 returncode=255, stdout=CAPTURED[:9000], stderr="ssh: lost\n", timed_out=timed_out
             )
