@@ -58,10 +58,10 @@ def body(session: Session) -> None:
         field = _field(session, group)
         session.say("DDP", f"{group.backend}, {field.world} ranks on {', '.join(group.hosts)}")
         started = time.perf_counter()
-        found = sweep(field, session.options, lambda text: session.say("DDP", text))
-        _report_sweep(session, found, time.perf_counter() - started)
-        if "all_reduce" in found:
-            _check_speed(session, field, found["all_reduce"][-1])
+        table = sweep(field, session.options, lambda text: session.say("DDP", text))
+        _report_sweep(session, table, time.perf_counter() - started)
+        if "all_reduce" in table:
+            _check_speed(session, field, table["all_reduce"][-1])
         if field.world > 1:
             _check_arrival(session, field, group, torch)
         if session.options.pairwise:
@@ -93,23 +93,23 @@ def _spoiler(session: Session) -> Any:
     return spoil
 
 
-def _report_sweep(session: Session, found: dict[str, list[Row]], seconds: float) -> None:
+def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float) -> None:
     """Add a test for each collective, and the seed's own line."""
     world = session.ranks.world
-    for name, rows in found.items():
+    for name, rows in table.items():
         wrong = [row for row in rows if row.wrong]
         verdict = {"status": "PASS"}
         if wrong:
-            seen = f"{name} of {size_word(wrong[0].nbytes)}: {wrong[0].wrong} wrong elements"
+            problem = f"{name} of {size_word(wrong[0].nbytes)}: {wrong[0].wrong} wrong elements"
             verdict = {
                 "status": "FAIL",
                 "code": "wrong_collective",
-                "reason": f"{seen}, first at {wrong[0].where}",
+                "reason": f"{problem}, first at {wrong[0].where}",
             }
         details = {"rows": [as_details(row) for row in rows], "dtype": session.options.dtype}
         _add(session, f"allreduce.{name}", verdict, details=details, metrics=_metrics(rows, world))
-    last = found.get("all_reduce", next(iter(found.values())))[-1]
-    ok = not any(row.wrong for rows in found.values() for row in rows)
+    last = table.get("all_reduce", next(iter(table.values())))[-1]
+    ok = not any(row.wrong for rows in table.values() for row in rows)
     spent = sum(last.seconds) if session.options.numel else seconds
     numbers = f"numel={last.elements} iters={len(last.seconds)} time={spent:.3f}"
     session.report.extra["ddp"] = {
@@ -119,7 +119,7 @@ def _report_sweep(session: Session, found: dict[str, list[Row]], seconds: float)
 
 
 def _add(session: Session, name: str, verdict: dict[str, str], **more: Any) -> None:
-    """Add a test once: on rank 0 with all it found, elsewhere with its verdict alone."""
+    """Add a test once: on rank 0 with its figures, elsewhere with its verdict alone."""
     if session.ranks.rank:
         more = {}
         name = f"{name}.rank"
@@ -127,7 +127,7 @@ def _add(session: Session, name: str, verdict: dict[str, str], **more: Any) -> N
 
 
 def _metrics(rows: list[Row], world: int) -> list[dict[str, Any]]:
-    """Give latency at the least size and bandwidth at those that count."""
+    """Return latency at the least size and bandwidth at those that count."""
     kept = [metric("latency_us", [s * 1e6 for s in rows[0].seconds], "us", LOWER)]
     for row in gated(rows) if world > 1 else []:
         name, samples = f"busbw_{size_word(row.nbytes)}", busbw_samples(row, world)
@@ -150,11 +150,13 @@ def _check_speed(session: Session, field: Field, row: Row) -> None:
     verdict = {"status": "PASS"}
     if judged and ratio < warn:
         status, code = ("FAIL", "below_floor") if ratio < fail else ("WARN", "below_reference")
-        seen = f"busbw {row.busbw:.1f} GB/s at {size} is {ratio:.2f} of the bare call's {plain:.1f}"
-        verdict = {"status": status, "code": code, "reason": seen}
+        reason = (
+            f"busbw {row.busbw:.1f} GB/s at {size} is {ratio:.2f} of the bare call's {plain:.1f}"
+        )
+        verdict = {"status": status, "code": code, "reason": reason}
     elif options.min_busbw and row.busbw < options.min_busbw:
-        seen = f"busbw {row.busbw:.1f} GB/s at {size} is below {options.min_busbw:g}"
-        verdict = {"status": "FAIL", "code": "below_floor", "reason": seen}
+        reason = f"busbw {row.busbw:.1f} GB/s at {size} is below {options.min_busbw:g}"
+        verdict = {"status": "FAIL", "code": "below_floor", "reason": reason}
     session.say("DDP", f"bare all_reduce {size}: {plain:.1f} GB/s, ratio {ratio:.3f}")
     numbers = [
         metric("ratio_to_bare", [ratio], "", HIGHER),
@@ -175,9 +177,9 @@ def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> 
         for _ in range(factor):
             work()
 
-    found = arrivals(field, slowed)
+    measured = arrivals(field, slowed)
     warn, fail = LATE[kind]
-    late = stragglers(found, warn)
+    late = stragglers(measured, warn)
     verdict = {"status": "PASS"}
     if late:
         status = "FAIL" if late[0][1] >= fail else "WARN"
@@ -186,35 +188,35 @@ def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> 
             for one, ratio in late
         )
         verdict = {"status": status, "code": "straggler", "reason": f"late to a barrier: {names}"}
-    details = [{"rank": one.rank, "work_s": one.work, "wait_s": one.wait} for one in found]
+    details = [{"rank": one.rank, "work_s": one.work, "wait_s": one.wait} for one in measured]
     _add(session, "allreduce.arrival", verdict, details={"arrivals": details})
-    worst = max(found, key=lambda one: one.work)
+    worst = max(measured, key=lambda one: one.work)
     session.say("DDP", f"slowest to arrive: rank {worst.rank} on {group.hosts[worst.rank]}")
 
 
 def _check_pairs(session: Session, field: Field, group: Group) -> None:
     """Measure all-reduce between pairs of nodes, and name those slow with every partner."""
     members = _nodes(field, group)
-    found = [
+    pairs = [
         pair
         for met in pairings(len(members), session.options.pairwise)
         for pair in _measure_round(session, field, members, met)
     ]
-    for pair in found:
+    for pair in pairs:
         session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
-    slow = slow_nodes(found, SLOW_NODE)
+    slow = slow_nodes(pairs, SLOW_NODE)
     verdict = {"status": "PASS"}
-    if not found:
+    if not pairs:
         reason = f"{len(members)} node: a pair needs two"
         verdict = {"status": "SKIP", "code": "not_run", "reason": reason}
     elif slow and (field.device != "cpu" or session.faults.faults):
         reason = f"slow with every partner: {', '.join(slow)}"
         verdict = {"status": "FAIL", "code": "peer_outlier", "reason": reason}
-    _add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in found]})
+    _add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in pairs]})
 
 
 def _nodes(field: Field, group: Group) -> list[tuple[str, list[int]]]:
-    """Give the nodes, as names with their ranks, in the order of torchrun's node ranks."""
+    """Return the nodes, as names with their ranks, in the order of torchrun's node ranks."""
     numbers = [int(one[0]) for one in field.gather([float(group.ranks.node)])]
     named = sorted(set(numbers))
     every = [[rank for rank, node in enumerate(numbers) if node == number] for number in named]
@@ -227,16 +229,16 @@ def _measure_round(
     members: list[tuple[str, list[int]]],
     met: list[tuple[int, int]],
 ) -> list[Pair]:
-    """Let the pairs of a round work at the same time; every rank learns all results."""
-    dist, mine, speed = field.dist, None, 0.0
+    """Measure the pairs of a round at the same time; return all results on every rank."""
+    dist, own_pair, speed = field.dist, None, 0.0
     groups = [dist.new_group([*members[a][1], *members[b][1]]) for a, b in met]
     nbytes = _pair_bytes(session, field)
     for (one, other), group in zip(met, groups, strict=True):
         ranks = [*members[one][1], *members[other][1]]
         if field.rank in ranks:
-            mine = (one, other)
+            own_pair = (one, other)
             speed = _pair_speed(session, field, group, len(ranks), nbytes)
-    every = field.gather([speed, float(met.index(mine)) if mine else -1.0])
+    every = field.gather([speed, float(met.index(own_pair)) if own_pair else -1.0])
     best = {int(place): rate for rate, place in every if place >= 0}
     for group in groups:
         if group != dist.GroupMember.NON_GROUP_MEMBER:
@@ -245,7 +247,7 @@ def _measure_round(
 
 
 def _pair_bytes(session: Session, field: Field) -> int:
-    """Give the size for all pairs: every rank must ask, those of a node that sits out too."""
+    """Return the size for all pairs: every rank must ask, those of a node that sits out too."""
     kind = "cpu" if field.device == "cpu" else "cuda"
     return min(PAIR_BYTES[kind], most_bytes(field, session.options))
 
@@ -258,7 +260,7 @@ def _pair_speed(session: Session, field: Field, group: Any, world: int, nbytes: 
         device=field.device, time_each=field.time_each, group=group, dtype=field.dtype, delay=slow,
     )  # fmt: skip
     total = nbytes // field.itemsize
-    return measure(near, OPERATIONS["all_reduce"], total, budget=0.5, iters=10).busbw
+    return measure(near, OPERATIONS["all_reduce"], total, budget_s=0.5, iters=10).busbw
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -302,7 +304,7 @@ def _auto(text: str) -> int | None:
 
 
 def aliases(document: dict[str, Any]) -> dict[str, Any]:
-    """Give the result under the names that the first version of this test had."""
+    """Return the result under the names that the first version of this test had."""
     if document["summary"]["status"] == "SKIP":
         return {"ddp_tests_skipped.json": {"skipped": True, "reason": "no_gpu"}}
     return {"ddp_tests_result.json": document["ddp"]} if "ddp" in document else {}

@@ -18,9 +18,9 @@ import argparse
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from _harness.files import compute_aliases
 from _harness.flags import whole
 from _harness.inject import OF_RANKS
-from _harness.legacy_files import compute_aliases
 from _harness.main import Payload, Session, run
 from _harness.ranks import node_name
 from _matmul import exact, speed
@@ -59,7 +59,7 @@ def check_kind(session: Session, kind: Kind, devices: list[str]) -> list[speed.R
 
 
 def can(session: Session, kind: Kind, device: str) -> bool:
-    """Say whether a device has this type; where not, that is a test skipped."""
+    """Return whether a device has this type; where not, that is a test skipped."""
     reason = why_not(session.torch, kind, device)
     if reason:
         where = {"code": "unsupported", "reason": f"{kind.name}: {reason}", "device": device}
@@ -76,7 +76,7 @@ def together(session: Session, devices: list[str], work: Callable[[str], Any]) -
 
 
 def check_right(session: Session, kind: Kind, device: str) -> str:
-    """Run the three tests of correctness; give the digest, empty where there is none."""
+    """Run the three tests of correctness; return the digest, empty where there is none."""
     torch, options, faults = session.torch, session.options, session.faults
     size, name, digest = size_of(session, device), f"matmul.{kind.name}", ""
     with session.attempt(f"{name}.exact", device=device):
@@ -96,7 +96,7 @@ def check_right(session: Session, kind: Kind, device: str) -> str:
 
 
 def check_speed(session: Session, kind: Kind, device: str) -> float:
-    """Prove and time products at full size; give the TFLOPS of the largest, or 0."""
+    """Prove and time products at full size; return the TFLOPS of the largest, or 0."""
     best, slow = 0.0, session.faults.get("slow", dtype=kind.name)
     for shape in shapes_of(session, device):
         with session.attempt(f"matmul.{kind.name}", device=device):
@@ -114,13 +114,13 @@ def check_speed(session: Session, kind: Kind, device: str) -> float:
 
 
 def prove(session: Session, kind: Kind, device: str, given: Any) -> None:
-    """Put the product at full size through Freivalds' test."""
+    """Check the product at full size with Freivalds' test."""
     name, spoil = f"matmul.{kind.name}.residual", session.faults.get("residual", dtype=kind.name)
     with session.attempt(name, device=device):
         seed = session.options.seed
-        found = exact.require_small(given, device, seed, spoil=spoil is not None)
+        residual = exact.require_small(given, device, seed, spoil=spoil is not None)
         shape = "x".join(map(str, given.shape))
-        session.report.add(name, "PASS", device=device, details={**found, "shape": shape})
+        session.report.add(name, "PASS", device=device, details={**residual, "shape": shape})
 
 
 def add_speed(session: Session, kind: Kind, device: str, metrics: list[dict[str, Any]]) -> float:
@@ -149,12 +149,12 @@ def search(session: Session, kind: Kind, device: str) -> None:
     """Look for the fastest shape, and report it."""
     name, options = f"matmul.{kind.name}.search", session.options
     with session.attempt(name, device=device):
-        found = speed.search(session.torch, kind, device, options.duration or 20.0, options.seed)
-        shape = "x".join(map(str, found.pop("best")))
-        value = speed.metric("tflops_best", [found["tflops"]], "TFLOPS", speed.HIGHER, shape=shape)
-        session.report.add(name, "PASS", device=device, metrics=[value], details=found)
-        best = f"best {kind.name} {shape}, {found['tflops']:.4g} TFLOPS"
-        print(f"[COMPUTE] {device}: {best}\n", end="", flush=True)
+        best = speed.search(session.torch, kind, device, options.duration or 20.0, options.seed)
+        shape = "x".join(map(str, best.pop("best")))
+        value = speed.metric("tflops_best", [best["tflops"]], "TFLOPS", speed.HIGHER, shape=shape)
+        session.report.add(name, "PASS", device=device, metrics=[value], details=best)
+        line = f"best {kind.name} {shape}, {best['tflops']:.4g} TFLOPS"
+        print(f"[COMPUTE] {device}: {line}\n", end="", flush=True)
 
 
 def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> speed.Reading:
@@ -180,8 +180,8 @@ def compare(session: Session, readings: list[speed.Reading]) -> None:
         reason = f"{each.where}: {each.kind} at {share:.0%} of its peers' median"
         about = {"host": each.host, "rank": each.rank}
         session.report.add("matmul.peers", status, code="peer_outlier", reason=reason, **about)
-    for test, found in ((name, bad), ("matmul.peers", slow)):
-        if not found:
+    for test, failed in ((name, bad), ("matmul.peers", slow)):
+        if not failed:
             session.report.add(test, "PASS", details={"devices": len(every)})
 
 
@@ -196,7 +196,7 @@ def gathered(session: Session, readings: list[speed.Reading]) -> list[speed.Read
 
 
 def check_python(session: Session) -> None:
-    """Without torch only Python's own integers can be checked, and that is said."""
+    """Check Python's own integers, all that can be checked without torch, and report that."""
     spoil = session.faults.get("wrong-product") is not None
     size = exact.python_product(session.options.seed, spoil=spoil)
     note = (
@@ -207,13 +207,13 @@ def check_python(session: Session) -> None:
 
 
 def size_of(session: Session, device: str) -> int:
-    """Give the side of the matrices whose bits are compared."""
+    """Return the side of the matrices whose bits are compared."""
     small = 512 if device == "cpu" else 2048
     return int(session.options.size or small * (1 if session.options.quick else 2))
 
 
 def shapes_of(session: Session, device: str) -> list[speed.Shape]:
-    """Give the shapes to time: those asked for, or a large one and, with more time, half of it."""
+    """Return the shapes to time: those asked for, or a large one and, unless quick, half of it."""
     options = session.options
     side = options.size or (512 if device == "cpu" else 8192)
     sides = [side] if options.quick or options.size else [side // 2, side]
@@ -240,10 +240,10 @@ def kinds(text: str) -> list[Kind]:
 
 def shapes(text: str) -> list[speed.Shape]:
     """Read `4096x4096x4096,8192x8192x8192`."""
-    found = [tuple(side_of(side) for side in shape.split("x")) for shape in text.split(",")]
-    if any(len(shape) != 3 for shape in found):
+    sides = [tuple(side_of(side) for side in shape.split("x")) for shape in text.split(",")]
+    if any(len(shape) != 3 for shape in sides):
         raise argparse.ArgumentTypeError(f"{text!r} is not MxNxK,…")
-    return found
+    return sides
 
 
 def side_of(text: str) -> int:

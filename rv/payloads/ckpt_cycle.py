@@ -8,7 +8,7 @@
 By itself it runs cases: straight, stopped and resumed, SIGUSR1, SIGTERM, kill -9 in the middle of a
 save, a truncated checkpoint, two writers, a full disk, two ranks loaded by one. As a segment of a
 chain it trains from the newest checkpoint in --checkpoint-dir until its steps are done or until it
-is told to save, ends with 75 for "run me again", and checks the whole chain at its end.
+is asked to save, ends with 75 for "run me again", and checks the whole chain at its end.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _cases(session: Session) -> None:
 
 
 def _context(device: str) -> Any:
-    """Give what starts processes that need not import torch, which takes longer than most cases.
+    """Return a context whose processes need not import torch: that takes longer than most cases.
 
     A process that has asked CUDA for its devices cannot fork; one that never did does it then.
     """
@@ -120,13 +120,13 @@ def _try(session: Session, runner: SegmentRunner, name: str) -> None:
 
 def _metrics(details: dict[str, Any]) -> list[dict[str, Any]]:
     saves, nbytes = details["save_s"], details["bytes"]
-    found = [metric("save_s", saves, "s", LOWER, bytes=nbytes)] if saves else []
+    metrics = [metric("save_s", saves, "s", LOWER, bytes=nbytes)] if saves else []
     if saves:
         rates = [nbytes / seconds / 1e9 for seconds in saves]
-        found.append(metric("save_rate", rates, "GB/s", HIGHER))
+        metrics.append(metric("save_rate", rates, "GB/s", HIGHER))
     if details["restore_s"]:
-        found.append(metric("restore_s", details["restore_s"], "s", LOWER, bytes=nbytes))
-    return found
+        metrics.append(metric("restore_s", details["restore_s"], "s", LOWER, bytes=nbytes))
+    return metrics
 
 
 def _figures(metrics: list[dict[str, Any]]) -> str:
@@ -134,7 +134,7 @@ def _figures(metrics: list[dict[str, Any]]) -> str:
 
 
 def _segment(session: Session) -> None:
-    """Train until done or told; then say in rv's file what comes next."""
+    """Train until done or asked to save; then write `done` or `again` to `.rv-next` for rv."""
     torch, options = session.need_torch(), session.options
     device = session.devices()[0]
     torch.set_num_threads(1)  # the model is small: more threads only wait for each other
@@ -147,9 +147,9 @@ def _segment(session: Session) -> None:
     )  # fmt: skip
     joined = contextlib.nullcontext() if session.ranks.alone else session.group(device)
     with joined as group:
-        told = segment.Told(folder, (signal.SIGUSR1, signal.SIGTERM))
+        must_save = segment.SaveRequest(folder, (signal.SIGUSR1, signal.SIGTERM))
         dist = group.dist if group else None
-        ran = segment.run(torch, plan, told, dist)
+        ran = segment.run(torch, plan, must_save, dist)
         session.say("TRAIN", f"segment {ran.segment}: steps {ran.first} to {ran.last}, {ran.why}")
         if ran.why == "done":
             with session.attempt("checkpoint.chain"):

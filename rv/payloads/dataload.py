@@ -69,7 +69,7 @@ def check_cpus(session: Session) -> int:
 
 
 def check_pool(session: Session, count: int) -> None:
-    """Let a pool of processes sum up squares."""
+    """Sum up squares in a pool of processes."""
     from _loading.loading import square
 
     with session.attempt("dataload.pool"):
@@ -100,7 +100,7 @@ def check_shared_memory(session: Session) -> None:
 
 
 def workers_of(session: Session) -> list[int]:
-    """Give the numbers of workers to try."""
+    """Return the numbers of workers to try."""
     from _loading.loading import sweep_of
 
     most = sweep_of(cpus.effective()[0])
@@ -119,7 +119,7 @@ def data_of(session: Session) -> Any:
 
 
 def sweep(session: Session) -> int | None:
-    """Load with each number of workers; give the knee, None where a load was wrong."""
+    """Load with each number of workers; return the knee, None where a load was wrong."""
     from _loading.loading import Settings, knee, load
 
     data, taken = data_of(session), dict[int, float]()
@@ -140,7 +140,7 @@ def sweep(session: Session) -> int | None:
 
 
 def vary(session: Session, workers: int) -> None:
-    """At the knee, try what else a DataLoader can be told."""
+    """At the knee, try the DataLoader's other settings."""
     from _loading.loading import Settings, load
 
     base, data = Settings(max(1, workers)), data_of(session)
@@ -195,10 +195,10 @@ def some_files(folder: Path) -> Iterator[list[Path]]:
 
 def numbers(text: str) -> list[int]:
     """Read `0,2,4`."""
-    found = [int(number) for number in text.split(",")]
-    if any(not 0 <= number <= MOST_WORKERS for number in found):
+    numbers = [int(number) for number in text.split(",")]
+    if any(not 0 <= number <= MOST_WORKERS for number in numbers):
         raise argparse.ArgumentTypeError(f"{text}: workers are 0 to {MOST_WORKERS}")
-    return found
+    return numbers
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -64,7 +64,7 @@ def _timer(session: Session, device: str) -> Callable[..., list[float]]:
 
 
 def _groups(session: Session, devices: list[str]) -> list[list[str]]:
-    """Give the devices that work at the same time."""
+    """Return the devices that work at the same time."""
     return [[device] for device in devices] if session.options.serial else [devices]
 
 
@@ -81,12 +81,12 @@ def _stream(session: Session, devices: list[str]) -> None:
         nbytes = STREAM_BYTES[_kind(device)] // (QUICK_SHARE if quick else 1)
         return stream(torch, device, nbytes, rounds, _timer(session, device), spoil)
 
-    found = [rows for group in _groups(session, devices) for rows in together(group, one)]
+    by_device = [rows for group in _groups(session, devices) for rows in together(group, one)]
     at_once = 1 if session.options.serial else len(devices)
-    for device, rows in zip(devices, found, strict=True):
+    for device, rows in zip(devices, by_device, strict=True):
         _slowed(session, device, rows)
         _add_stream(session, device, rows, at_once)
-    copies = [statistics.median(rows[0].rates) for rows in found]
+    copies = [statistics.median(rows[0].rates) for rows in by_device]
     _compare(session, devices, copies)
 
 
@@ -143,8 +143,8 @@ def _host(session: Session, devices: list[str]) -> None:
 
     alone = [one(device) for device in devices]
     at_once = together(devices, one) if len(devices) > 1 else []
-    for name, found in (("membw.host", alone), ("membw.host_all_at_once", at_once)):
-        for device, rows in zip(devices if found else [], found, strict=True):
+    for name, by_device in (("membw.host", alone), ("membw.host_all_at_once", at_once)):
+        for device, rows in zip(devices if by_device else [], by_device, strict=True):
             metrics = [metric(row.name, row.rates, "GB/s", HIGHER) for row in rows]
             wrong = max(row.wrong for row in rows)
             verdict = {"status": "PASS"}
@@ -167,39 +167,41 @@ def _peer(session: Session, devices: list[str]) -> None:
             arrived[len(arrived) // 2] ^= 1
 
     nbytes = PEER_BYTES[_kind(devices[0])] // (QUICK_SHARE if session.options.quick else 1)
-    found = links.peers(session.torch, shown, nbytes, spoil)
+    peer_links = links.peers(session.torch, shown, nbytes, spoil)
     if session.faults.get("slow-peer"):
-        found[0] = found[0]._replace(one_way=found[0].one_way / 1e3)
-    _say_peers(session, found)
-    verdict = _judged_peers(session, found, devices)
+        peer_links[0] = peer_links[0]._replace(one_way=peer_links[0].one_way / 1e3)
+    _say_peers(session, peer_links)
+    verdict = _judged_peers(session, peer_links, devices)
     metrics = [
-        metric("peer_one_way", [link.one_way for link in found], "GB/s", HIGHER),
-        metric("peer_both_ways", [link.both_ways for link in found], "GB/s", HIGHER),
+        metric("peer_one_way", [link.one_way for link in peer_links], "GB/s", HIGHER),
+        metric("peer_both_ways", [link.both_ways for link in peer_links], "GB/s", HIGHER),
     ]
-    details = {"links": [link._asdict() for link in found]}
+    details = {"links": [link._asdict() for link in peer_links]}
     session.report.add("membw.peer", **verdict, metrics=metrics, details=details)
 
 
-def _say_peers(session: Session, found: list[links.Peer]) -> None:
-    for link in found:
+def _say_peers(session: Session, peer_links: list[links.Peer]) -> None:
+    for link in peer_links:
         way = "direct" if link.direct else "through the host"
         text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
         session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
 
 
-def _judged_peers(session: Session, found: list[links.Peer], devices: list[str]) -> dict[str, str]:
-    wrong = [link for link in found if link.wrong]
+def _judged_peers(
+    session: Session, peer_links: list[links.Peer], devices: list[str]
+) -> dict[str, str]:
+    wrong = [link for link in peer_links if link.wrong]
     if wrong:
-        seen = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} bytes arrived changed"
-        return {"status": "FAIL", "code": "peer_copy_mismatch", "reason": seen}
-    slow = links.slow(found)
+        reason = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} bytes arrived changed"
+        return {"status": "FAIL", "code": "peer_copy_mismatch", "reason": reason}
+    slow = links.slow(peer_links)
     judged = devices[0] != "cpu" or session.faults.get("slow-peer")
     if slow and judged:
-        middle = statistics.median(link.one_way for link in found)
+        middle = statistics.median(link.one_way for link in peer_links)
         named = ", ".join(f"{a.source} to {a.target} {a.one_way:.1f}" for a in slow)
-        seen = f"{named} GB/s, where the median is {middle:.1f}"
-        status = "FAIL" if links.is_broken(found) else "WARN"
-        return {"status": status, "code": "slow_link", "reason": seen}
+        reason = f"{named} GB/s, where the median is {middle:.1f}"
+        status = "FAIL" if links.is_broken(peer_links) else "WARN"
+        return {"status": status, "code": "slow_link", "reason": reason}
     return {"status": "PASS"}
 
 
@@ -256,8 +258,8 @@ def _patterns(session: Session, devices: list[str]) -> None:
         memory = patterns.Memory(session.torch, device, sizes[device])
         return list(patterns.run(memory, options.shifts, options.seed, spoil))
 
-    found = [rows for group in _groups(session, devices) for rows in together(group, one)]
-    for device, rows in zip(devices, found, strict=True):
+    by_device = [rows for group in _groups(session, devices) for rows in together(group, one)]
+    for device, rows in zip(devices, by_device, strict=True):
         for row in rows:
             verdict = {"status": "PASS"}
             if row.total:
@@ -275,19 +277,19 @@ def _release(session: Session, devices: list[str]) -> None:
 
 
 def _memory(session: Session, device: str) -> int:
-    """Give the bytes to test on a device; raises NotPassed for more than is free."""
+    """Return the bytes to test on a device; raises NotPassed for more than is free."""
     asked = session.options.memory
     if device == "cpu":
         free = _free_on_host()
-        wanted = sized(asked, free) if asked else min(free // 2, CPU_MEMORY[session.options.quick])
+        nbytes = sized(asked, free) if asked else min(free // 2, CPU_MEMORY[session.options.quick])
     else:
         session.torch.cuda.empty_cache()
         free = int(session.torch.cuda.mem_get_info(device)[0])
-        wanted = sized(asked or f"{90 // (QUICK_SHARE if session.options.quick else 1)}%", free)
-    if wanted > free:
-        need = f"{wanted / 1e9:.2f} GB to test, {free / 1e9:.2f} GB free"
+        nbytes = sized(asked or f"{90 // (QUICK_SHARE if session.options.quick else 1)}%", free)
+    if nbytes > free:
+        need = f"{nbytes / 1e9:.2f} GB to test, {free / 1e9:.2f} GB free"
         raise NotPassed("ERROR", "out_of_memory", f"{device}: {need}", device=device)
-    return wanted
+    return nbytes
 
 
 def _free_on_host() -> int:

@@ -75,7 +75,7 @@ def _attempt(session: Session, test: str, function: Callable[[], object]) -> Non
 
 
 def _together(session: Session, folder: Path) -> None:
-    """Let all ranks write at once, and add their rates up."""
+    """Write from all ranks at once, and add up their rates."""
     torch = session.need_torch()
     with session.group("cpu") as group:
         group.dist.barrier()
@@ -92,7 +92,7 @@ def _together(session: Session, folder: Path) -> None:
 @contextlib.contextmanager
 def _own_folder(parent: Path, options: argparse.Namespace) -> Iterator[Path]:
     """Make a folder that nobody else has, and remove that one only."""
-    wanted = (options.size * MIB + options.files * SMALL) * RESERVE
+    needed = (options.size * MIB + options.files * SMALL) * RESERVE
     try:
         parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(parent).free
@@ -100,8 +100,8 @@ def _own_folder(parent: Path, options: argparse.Namespace) -> Iterator[Path]:
     except OSError as error:
         raise NotPassed("ERROR", "not_written", f"cannot write in {parent}: {error}") from error
     try:
-        if free < wanted:
-            reason = f"{parent} has {free / MIB:.0f} MiB free, {wanted / MIB:.0f} are needed"
+        if free < needed:
+            reason = f"{parent} has {free / MIB:.0f} MiB free, {needed / MIB:.0f} are needed"
             raise NotPassed("ERROR", "could_not_run", reason)
         yield folder
     finally:
@@ -109,7 +109,7 @@ def _own_folder(parent: Path, options: argparse.Namespace) -> Iterator[Path]:
 
 
 def _large(session: Session, folder: Path) -> float:
-    """Write a large file, sync it, read it past the cache, compare all bytes; give MB/s written."""
+    """Write, sync, read past the cache and compare a large file; return MB/s written."""
     options = session.options
     blocks = max(1, round(options.size * MIB / BLOCK))
     writes, reads, cold = [], [], True
@@ -119,8 +119,8 @@ def _large(session: Session, folder: Path) -> float:
         if session.faults.get("corrupt-file", repeat=repeat):
             _corrupt(file)
         cold = _drop_cache(file) and cold
-        seconds, seen = _read(file)
-        if seen != digest:
+        seconds, read_digest = _read(file)
+        if read_digest != digest:
             raise NotPassed(
                 "FAIL", "storage_mismatch", f"{file.name} on {options.path} came back changed"
             )
@@ -145,7 +145,7 @@ def _block(seed: int, number: int) -> bytes:
 
 
 def _write(file: Path, blocks: int, seed: int) -> tuple[float, str]:
-    """Write and sync; give the seconds in which the file system was at work, and the digest."""
+    """Write and sync; return the seconds in which the file system was at work, and the digest."""
     digest, seconds = hashlib.sha256(), 0.0
     with file.open("wb", buffering=0) as target:
         for number in range(blocks):
@@ -160,7 +160,7 @@ def _write(file: Path, blocks: int, seed: int) -> tuple[float, str]:
 
 
 def _read(file: Path) -> tuple[float, str]:
-    """Read all of it; give the seconds in which the file system was at work, and the digest."""
+    """Read all of it; return the seconds in which the file system was at work, and the digest."""
     digest, seconds = hashlib.sha256(), 0.0
     with file.open("rb", buffering=0) as source:
         while True:
@@ -173,7 +173,7 @@ def _read(file: Path) -> tuple[float, str]:
 
 
 def _drop_cache(file: Path) -> bool:
-    """Ask the kernel to forget a file, so that it is read from where it lies; say if it took it."""
+    """Ask the kernel to drop a file from its page cache; return whether it accepted."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -185,7 +185,7 @@ def _drop_cache(file: Path) -> bool:
 
 
 def _corrupt(file: Path) -> None:
-    """Change one byte behind everybody's back: the fault that the comparison is there to find."""
+    """Change one byte: the injected fault that the comparison must find."""
     with file.open("r+b") as target:
         target.seek(1234)
         old = target.read(1)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _harness import timing
+from _harness.files import training_aliases
 from _harness.flags import whole
 from _harness.inject import OF_RANKS
-from _harness.legacy_files import training_aliases
 from _harness.main import Payload, Session, run
 
 if TYPE_CHECKING:
@@ -96,18 +96,18 @@ def compare_gradients(session: Session, group: Group, model: Any, batch: Any) ->
     ddp = parallel(group, model)
     x, y = models.part(batch, group.ranks.rank, group.ranks.world, group.device)
     models.loss_of(ddp(x), y).backward()
-    found = [parameter.grad for parameter in ddp.parameters()]
+    gradients = [parameter.grad for parameter in ddp.parameters()]
     if session.faults.get("gradient"):
-        found[0] *= group.ranks.world + 1
+        gradients[0] *= group.ranks.world + 1
     with session.attempt(session.test, device=group.device):
-        details = checks.require_close(found, expected, group.ranks.rank)
+        details = checks.require_close(gradients, expected, group.ranks.rank)
         session.report.add(session.test, "PASS", device=group.device, details=details)
 
 
 def steps(
     session: Session, group: Group, model: Any, batches: Any
 ) -> tuple[list[float], list[float]]:
-    """Train; give every step's loss, averaged over the ranks, and this rank's seconds."""
+    """Train; return every step's loss, averaged over the ranks, and this rank's seconds."""
     from _training import checks, models
 
     torch, options = group.torch, session.options
@@ -133,7 +133,7 @@ def steps(
 
 
 def one(model: Any, optimizer: Any, batch: Any) -> Any:
-    """Do one step; give its loss, still on the device."""
+    """Do one step; return its loss, still on the device."""
     from _training.models import loss_of
 
     optimizer.zero_grad()
@@ -162,12 +162,12 @@ def judge(
     facts = {"world": group.ranks.world, "epochs": options.epochs, "steps": len(losses)}
     facts |= {"batch_size": options.batch_size, "model": options.model}
     with session.attempt("ddp.train", device=device, details={**facts, "losses": losses}):
-        found = progress.judge_losses(losses)
+        trained = progress.judge_losses(losses)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         metrics = progress.metrics_of(seconds, options.batch_size, parameters)
-        details = {**facts, **found, "losses": losses}
+        details = {**facts, **trained, "losses": losses}
         session.report.add("ddp.train", "PASS", device=device, metrics=metrics, details=details)
-        start, end = found["loss_start"], found["loss_end"]
+        start, end = trained["loss_start"], trained["loss_end"]
         counted = f"world={group.ranks.world} ranks counted={count(group)}"
         session.say("TRAIN", f"{device}: {counted} loss {start:.4f} -> {end:.4f} improved=True")
 
@@ -213,7 +213,7 @@ def save(session: Session, group: Group, model: Any) -> None:
 
 
 def total(options: argparse.Namespace) -> int:
-    """Give the number of steps: those asked for in each epoch, or one look at all the data."""
+    """Return the number of steps: those asked for in each epoch, or one look at all the data."""
     each = options.steps or max(1, ROWS // options.batch_size)
     return int(options.epochs * (min(each, 10) if options.quick else each))
 

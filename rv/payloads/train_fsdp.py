@@ -60,7 +60,7 @@ def shard(group: Group, model: Any, dtype: Any = None) -> Any:
 
 
 def blocks(model: Any) -> Any:
-    """Give the layers that are sharded one by one: a model's largest list of modules."""
+    """Return the layers that are sharded one by one: a model's largest list of modules."""
     from torch.nn import ModuleList
 
     lists = (module for module in model.modules() if isinstance(module, ModuleList))
@@ -78,11 +78,11 @@ def compare_gradients(session: Session, group: Group) -> None:
     model = shard(group, models.decoder(seed))
     x, y = models.part(batch, ranks.rank, ranks.world, group.device)
     models.loss_of(model(x), y).backward()
-    found = [parameter.grad.full_tensor() for parameter in model.parameters()]
+    gradients = [parameter.grad.full_tensor() for parameter in model.parameters()]
     if session.faults.get("gradient"):
-        found[0] *= ranks.world + 1
+        gradients[0] *= ranks.world + 1
     with session.attempt(session.test, device=group.device):
-        details = checks.require_close(found, expected, ranks.rank)
+        details = checks.require_close(gradients, expected, ranks.rank)
         session.report.add(session.test, "PASS", device=group.device, details=details)
 
 
@@ -142,17 +142,17 @@ def train(session: Session, group: Group, model: Any, draw: Any) -> None:
     values = (mean / ranks.world).tolist()
     facts = {"world": ranks.world, "steps": options.steps, "losses": values, **memory(group)}
     with session.attempt("fsdp.train", device=device, details=facts):
-        found = progress.judge_losses(values)
+        trained = progress.judge_losses(values)
         parameters = sum(parameter.numel() for parameter in model.parameters())
         metrics = progress.metrics_of(seconds, options.batch_size, parameters)
-        details = {**facts, **found}
+        details = {**facts, **trained}
         session.report.add("fsdp.train", "PASS", device=device, metrics=metrics, details=details)
-        fell = f"loss {found['loss_start']:.4f} -> {found['loss_end']:.4f} improved=True"
+        fell = f"loss {trained['loss_start']:.4f} -> {trained['loss_end']:.4f} improved=True"
         session.say("TRAIN", f"{device}: world={ranks.world} {fell}")
 
 
 def memory(group: Group) -> dict[str, int]:
-    """Give the most bytes that a GPU held."""
+    """Return the most bytes that a GPU held."""
     if not group.device.startswith("cuda"):
         return {}
     return {"peak_bytes": int(group.torch.cuda.max_memory_allocated(group.device))}
@@ -183,7 +183,7 @@ def save_and_load(session: Session, group: Group, model: Any) -> None:
 
 
 def parameters_norm(model: Any) -> float:
-    """Give the norm of this rank's part: a second opinion on the fingerprint."""
+    """Return the norm of this rank's part: a second opinion on the fingerprint."""
     from _training import shards
 
     return float(sum(float(part.double().norm()) ** 2 for part in shards.local(model)))

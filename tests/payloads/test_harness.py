@@ -10,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _harness import environment, files, inject, legacy_files, outcome, ranks
+from _harness import environment, files, inject, outcome, ranks
 from _harness.devices import VECTOR_MATH, load_torch, same_model
-from _harness.merge import merged
 from _harness.report import Report
 from _loading import cpus
 from _matmul.speed import Reading, outliers, strange_digests
@@ -136,7 +135,7 @@ def test_merging_keeps_every_ranks_tests_and_each_gpu_once() -> None:
     for made in (first, second):
         made.devices = [{"index": 0, "uuid": "a"}, {"index": 1, "uuid": "b"}]
 
-    document = merged(first.as_json(), {1: second.as_json()}, TWO)
+    document = files.merged(first.as_json(), {1: second.as_json()}, TWO)
 
     assert [test["rank"] for test in document["tests"]] == [0, 1]
     assert [device["uuid"] for device in document["devices"]] == ["a", "b"]
@@ -149,13 +148,13 @@ def test_a_rank_without_a_result_is_a_failure_by_host() -> None:
     first, third = report("PASS", of=four).as_json(), report("PASS", rank=2, of=four).as_json()
     third["test_info"]["node"] = "far"
 
-    tests = merged(first, {2: third}, four)["tests"]
+    tests = files.merged(first, {2: third}, four)["tests"]
 
     assert [test["host"] for test in tests if test["status"] == "FAIL"] == [
         first["test_info"]["node"],
         "far",
     ]
-    lonely = merged(first, {}, TWO)
+    lonely = files.merged(first, {}, TWO)
     assert lonely["tests"][-1]["reason"] == "no results reported by rank 1 on node 1"
     assert lonely["summary"]["codes"] == ["rank_missing"]
 
@@ -307,10 +306,10 @@ def test_the_seeds_files_have_the_seeds_keys() -> None:
     made.add("ddp.train", "PASS", details=details | {"loss_start": 2.0, "loss_end": 1.0})
     document = made.as_json()
 
-    (found,) = legacy_files.training_aliases(document).values()
+    (found,) = files.training_aliases(document).values()
     assert found == details | {"loss_start": 2.0, "loss_end": 1.0}
-    assert legacy_files.compute_aliases(document)["gpu_tests_result.json"]["compute"] is True
-    failed = legacy_files.compute_aliases(report("FAIL").as_json())["gpu_tests_result.json"]
+    assert files.compute_aliases(document)["gpu_tests_result.json"]["compute"] is True
+    failed = files.compute_aliases(report("FAIL").as_json())["gpu_tests_result.json"]
     assert failed["failures"] == ["mine.test: FAIL"]
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _run_all import Ended, blocked, chosen, judge, time_for
 from contract.catalogue import PAYLOADS, PayloadSpec, Step
+from run_all import Ended, blocked, chosen, judge, time_for
 
 from rv.payloads._processes import processes
 from rv.payloads._processes.programs import Outcome

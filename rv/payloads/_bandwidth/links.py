@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from contract.nvidia import ask_smi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Spoil = Callable[[Any], None]
     Timed = Callable[..., list[float]]
-    from collections.abc import Callable, Sequence
 
 
 ROUNDS = 10
@@ -52,12 +51,12 @@ def host_links(
 
     On a CPU there is no pinned memory: what runs there shows that the checks work.
     """
-    found = _there_and_back(torch, device, nbytes, time_each, spoil, pinned=False)
+    links = _there_and_back(torch, device, nbytes, time_each, spoil, pinned=False)
     if device != "cpu":
-        found += _there_and_back(torch, device, nbytes, time_each, spoil, pinned=True)
+        links += _there_and_back(torch, device, nbytes, time_each, spoil, pinned=True)
         rates = _duplex(torch, device, *(_bytes(torch, nbytes, pinned=True) for _ in "ab"))
-        found.append(Link("duplex_pinned", rates, 0))
-    return found
+        links.append(Link("duplex_pinned", rates, 0))
+    return links
 
 
 def _there_and_back(
@@ -76,7 +75,7 @@ def _there_and_back(
 
 
 def _bytes(torch: Any, count: int, *, pinned: bool) -> Any:
-    """Give random bytes in host memory, repeated: many take seconds to make."""
+    """Return random bytes in host memory, repeated: many take seconds to make."""
     generator = torch.Generator().manual_seed(7)
     some = torch.randint(0, 256, (PERIOD,), dtype=torch.uint8, generator=generator)
     made = torch.empty(count, dtype=torch.uint8, pin_memory=pinned)
@@ -131,35 +130,35 @@ class Peer(NamedTuple):
 def peers(torch: Any, devices: list[str], nbytes: int, spoil: Spoil | None) -> list[Peer]:
     """Copy between every two devices, one way and both ways, and check what arrives."""
     pairs = [(a, b) for place, a in enumerate(devices) for b in devices[place + 1 :]]
-    found = []
+    links = []
     for one, other in pairs:
         both = _between(torch, one, other, nbytes, both=True)
         for source, target in ((one, other), (other, one)):
             rate = _between(torch, source, target, nbytes, both=False)
             wrong = _arrived_wrong(torch, source, target, nbytes, spoil)
-            found.append(Peer(source, target, _direct(torch, source, target), rate, both, wrong))
-    return found
+            links.append(Peer(source, target, _direct(torch, source, target), rate, both, wrong))
+    return links
 
 
-def slow(found: list[Peer]) -> list[Peer]:
-    """Give the links that are slower than most."""
-    middle = statistics.median(link.one_way for link in found)
-    return [link for link in found if link.one_way < SLOW * middle]
+def slow(links: list[Peer]) -> list[Peer]:
+    """Return the links that are slower than most."""
+    middle = statistics.median(link.one_way for link in links)
+    return [link for link in links if link.one_way < SLOW * middle]
 
 
-def is_broken(found: list[Peer]) -> bool:
-    """Whether no topology explains slow links: one way slow alone, or all links of one GPU.
+def is_broken(links: list[Peer]) -> bool:
+    """Return whether no topology explains slow links: one way slow alone, or all links of one GPU.
 
     Otherwise some pairs may be wired with fewer links, or through other sockets. The two ways
     between a pair stand one after the other, as `peers` gives them.
     """
-    few = slow(found)
-    for there, back in zip(found[::2], found[1::2], strict=True):
+    few = slow(links)
+    for there, back in zip(links[::2], links[1::2], strict=True):
         if min(there.one_way, back.one_way) < SLOW * max(there.one_way, back.one_way):
             return True
-    names = {link.source for link in found}
-    of = [[link for link in found if name in (link.source, link.target)] for name in names]
-    return len(names) > 2 and any(all(link in few for link in links) for links in of)
+    names = {link.source for link in links}
+    of = [[link for link in links if name in (link.source, link.target)] for name in names]
+    return len(names) > 2 and any(all(link in few for link in own) for own in of)
 
 
 def _direct(torch: Any, source: str, target: str) -> bool:
@@ -189,7 +188,7 @@ def _between(torch: Any, source: str, target: str, nbytes: int, *, both: bool) -
 
 
 def _streams(torch: Any, pair: tuple[str, str]) -> list[Any]:
-    """Give a direction streams of its own at both ends: copies on shared ones wait in turn."""
+    """Return streams at both ends for one direction: on shared ones, copies wait in turn."""
     return [torch.cuda.Stream(device) for device in pair if device != "cpu"]
 
 
@@ -240,20 +239,20 @@ def read_pcie(uuid: str, timeout_s: float = 10.0) -> Pcie | None:
 
 
 def pcie_complaint(link: Pcie) -> str:
-    """Say what is less than it can be; "" where nothing is."""
-    found = []
+    """Return how the link is below its maximum, or ""."""
+    complaints = []
     if link.width < link.width_max:
-        found.append(f"x{link.width} of x{link.width_max} lanes")
+        complaints.append(f"x{link.width} of x{link.width_max} lanes")
     if link.gen < link.gen_max:
-        found.append(f"generation {link.gen} of {link.gen_max}")
-    return ", ".join(found)
+        complaints.append(f"generation {link.gen} of {link.gen_max}")
+    return ", ".join(complaints)
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-def together(devices: Sequence[str], work: Callable[[str], Found]) -> list[Found]:
-    """Run `work(device)` on all devices at the same time; give what each found, in order.
+def together(devices: Sequence[str], work: Callable[[str], Result]) -> list[Result]:
+    """Run `work(device)` on all devices at the same time; return their results, in order.
 
     Raises what the first that failed raised, when all are done.
     """
@@ -261,7 +260,7 @@ def together(devices: Sequence[str], work: Callable[[str], Found]) -> list[Found
         return [work(devices[0])]
     gate = threading.Barrier(len(devices))
 
-    def after_all(device: str) -> Found:
+    def after_all(device: str) -> Result:
         gate.wait()
         return work(device)
 

@@ -32,32 +32,32 @@ class Mismatch(NamedTuple):
     total: int
     first: int = -1
     held: Any = None
-    wanted: Any = None
+    expected: Any = None
 
 
 def fill(array: Any, contents: Contents) -> None:
     """Write the contents."""
-    for _, part, wanted in _parts(array, contents):
-        part.copy_(wanted)
+    for _, part, expected in _parts(array, contents):
+        part.copy_(expected)
 
 
 def mismatches(torch: Any, array: Any, contents: Contents) -> Mismatch:
     """Compare every element; waits for the device once, and again only if something differs."""
-    counts = [(part != wanted).sum() for _, part, wanted in _parts(array, contents)]
+    counts = [(part != expected).sum() for _, part, expected in _parts(array, contents)]
     total = int(torch.stack(counts).sum().item())
     if not total:
         return Mismatch(0)
-    for offset, part, wanted in _parts(array, contents):
-        bad = (part != wanted).flatten().nonzero()
+    for offset, part, expected in _parts(array, contents):
+        bad = (part != expected).flatten().nonzero()
         if len(bad):
             place = int(bad[0].item())
-            held, right = part.flatten()[place], wanted[place % len(wanted)]
+            held, right = part.flatten()[place], expected[place % len(expected)]
             return Mismatch(total, offset + place, held.item(), right.item())
     return Mismatch(total)
 
 
 def _parts(array: Any, contents: Contents) -> Iterator[tuple[int, Any, Any]]:
-    """Give stretches of the array as (offset, elements, what they must be)."""
+    """Yield stretches of the array as (offset, elements, expected elements)."""
     done = 0
     if isinstance(contents, Repeated):
         length = len(contents.table)
@@ -202,12 +202,12 @@ def _passes(
     memory: Memory, name: str, contents: Iterator[Contents], spoil: Callable[[str, Memory], None]
 ) -> Found:
     """Write, then read, for each contents."""
-    found = []
-    for wanted in contents:
-        memory.write(wanted)
+    compared = []
+    for expected in contents:
+        memory.write(expected)
         spoil(name, memory)
-        found.append(memory.compare(wanted))
-    return _summed(name, found)
+        compared.append(memory.compare(expected))
+    return _summed(name, compared)
 
 
 def _moving_inversions(memory: Memory, spoil: Callable[[str, Memory], None]) -> Found:
@@ -217,17 +217,17 @@ def _moving_inversions(memory: Memory, spoil: Callable[[str, Memory], None]) -> 
     other = inverted(plain)
     memory.write(plain)
     spoil(name, memory)
-    found = []
+    compared = []
     for blocks, held, after in (
         (memory.blocks, plain, other),
         (memory.blocks[::-1], other, plain),
     ):
         for start, block in blocks:
             bad = mismatches(memory.torch, block, held)
-            found.append(bad._replace(first=start + bad.first))
+            compared.append(bad._replace(first=start + bad.first))
             fill(block, after)
-    found.append(memory.compare(plain))
-    return _summed(name, found, passes=3)
+    compared.append(memory.compare(plain))
+    return _summed(name, compared, passes=3)
 
 
 def _random_and_complement(
@@ -236,16 +236,16 @@ def _random_and_complement(
     name = "random"
     memory.write(words)
     spoil(name, memory)
-    found = [memory.compare(words)]
+    compared = [memory.compare(words)]
     memory.invert()
-    found.append(memory.compare(inverted(words)))
-    return _summed(name, found)
+    compared.append(memory.compare(inverted(words)))
+    return _summed(name, compared)
 
 
-def _summed(name: str, found: list[Mismatch], passes: int = 0) -> Found:
-    first = next((bad for bad in found if bad.total), None)
-    total = sum(bad.total for bad in found)
+def _summed(name: str, compared: list[Mismatch], passes: int = 0) -> Found:
+    first = next((bad for bad in compared if bad.total), None)
+    total = sum(bad.total for bad in compared)
     if first is None:
-        return Found(name, passes or len(found), 0, -1, 0)
-    bits = (int(first.held) ^ int(first.wanted)) & ((1 << BITS) - 1)
-    return Found(name, passes or len(found), total, first.first * WORD, bits)
+        return Found(name, passes or len(compared), 0, -1, 0)
+    bits = (int(first.held) ^ int(first.expected)) & ((1 << BITS) - 1)
+    return Found(name, passes or len(compared), total, first.first * WORD, bits)

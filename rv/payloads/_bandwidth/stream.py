@@ -106,6 +106,6 @@ def _measured(
 
 
 def _table(torch: Any, device: str, count: int, stride: int) -> Any:
-    """Give periods of integers, as many as a block of the array has."""
+    """Return periods of integers, as many as a block of the array has."""
     period = (torch.arange(PERIOD, device=device) * stride % PERIOD).float()
     return period.repeat(min(count, 1 << 22) // PERIOD + 1)

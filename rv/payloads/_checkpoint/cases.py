@@ -1,6 +1,6 @@
 """Ways to interrupt a training, and what must hold after each: one function a case.
 
-A case gives details for the result, and raises NotPassed for what does not hold.
+A case returns details for the result, and raises NotPassed for what does not hold.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def killed(runner: SegmentRunner) -> dict[str, Any]:
     if newest.skipped or newest.step != dies - EVERY:
         reason = f"kill -9 left a broken checkpoint under its final name: {newest.skipped}"
         raise NotPassed("FAIL", "checkpoint_corrupt", reason)
-    found = _gone_on(runner, runner.plan("killed"), lost=EVERY)
+    details = _gone_on(runner, runner.plan("killed"), lost=EVERY)
     _require_no_drafts(plan)
-    return found
+    return details
 
 
 def _require_no_drafts(plan: Plan) -> None:
@@ -103,11 +103,11 @@ def truncated(runner: SegmentRunner) -> dict[str, Any]:
     newest = sorted(Path(plan.folder).glob(store.PATTERN))[-1]
     os.truncate(newest, newest.stat().st_size // 2)
     resume = runner.plan("truncated", faults=fault_names(runner, "trust-newest"))
-    found = _gone_on(runner, resume, lost=EVERY)
-    if not found["skipped"]:
+    details = _gone_on(runner, resume, lost=EVERY)
+    if not details["skipped"]:
         reason = f"{newest.name} was cut short and nobody noticed"
         raise NotPassed("FAIL", "checkpoint_corrupt", reason)
-    return found
+    return details
 
 
 def two_writers(runner: SegmentRunner) -> dict[str, Any]:
@@ -122,8 +122,8 @@ def two_writers(runner: SegmentRunner) -> dict[str, Any]:
     newest = runner.whole(plan)
     broken += newest.skipped
     if any(codes) or broken or newest.step != SAVES:
-        said = broken or [f"the writers ended with {codes}, the newest is step {newest.step}"]
-        raise NotPassed("FAIL", "checkpoint_corrupt", f"two writers at once: {said[0]}")
+        problems = broken or [f"the writers ended with {codes}, the newest is step {newest.step}"]
+        raise NotPassed("FAIL", "checkpoint_corrupt", f"two writers at once: {problems[0]}")
     _require_no_drafts(plan)
     return {"saves": 2 * SAVES, "reads": reads}
 
@@ -167,9 +167,9 @@ def full_disk(runner: SegmentRunner) -> dict[str, Any]:
     )
     process.start()
     code = runner.ended(process)
-    said = Path(f"{plan.folder}.error")
+    error = Path(f"{plan.folder}.error")
     if code != 0:
-        reason = said.read_text() if said.exists() else f"ended with {code}"
+        reason = error.read_text() if error.exists() else f"ended with {code}"
         raise NotPassed("FAIL", "checkpoint_lost", f"a full disk: {reason}")
     return {"how": (runner.root / "full.how").read_text()}
 
@@ -208,7 +208,7 @@ MS_REC, MS_PRIVATE = 0x4000, 0x40000
 
 
 def small_disk(folder: Path, nbytes: int) -> str:
-    """Put a disk of so many bytes on an empty-looking folder, for this process alone; say how.
+    """Mount a disk of `nbytes` on a folder, for this process alone; return how it is limited.
 
     Where a process may not mount, files over half of it are refused instead.
     """

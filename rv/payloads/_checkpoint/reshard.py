@@ -51,12 +51,12 @@ def _run(runner: SegmentRunner, folder: Path, jobs: list[tuple[Any, ...]]) -> No
             process.join()
     if any(codes):
         error = folder / "error"
-        said = error.read_text() if error.exists() else f"ended with {codes}"
-        raise NotPassed("FAIL", "reshard_mismatch", f"{len(jobs)} ranks: {said}")
+        message = error.read_text() if error.exists() else f"ended with {codes}"
+        raise NotPassed("FAIL", "reshard_mismatch", f"{len(jobs)} ranks: {message}")
 
 
 def work(rank: int, world: int, kind: str, folder: str, seed: int, width: int, fault: str) -> None:
-    """Be one of the ranks: two train and save, one loads."""
+    """Run one rank: two of them train and save, one alone loads."""
     import torch
 
     dist: Any = torch.distributed
@@ -72,8 +72,8 @@ def work(rank: int, world: int, kind: str, folder: str, seed: int, width: int, f
         _save_or_load(torch, rank, world, kind, Path(folder), seed, width, fault)
         dist.destroy_process_group()
     except Exception as error:
-        said = f"rank {rank}: {type(error).__name__}: {error}".partition("\n")[0]
-        Path(folder, "error").write_text(said)
+        message = f"rank {rank}: {type(error).__name__}: {error}".partition("\n")[0]
+        Path(folder, "error").write_text(message)
         raise SystemExit(1) from None
 
 

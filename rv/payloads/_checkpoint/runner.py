@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class SegmentRunner:
-    """What the cases share. `context` starts processes, `patience` seconds bound each wait."""
+    """What the cases share. `context` starts processes, `patience_s` bounds each wait."""
 
     torch: Any
     root: Path
     context: Any
     basis: segment.Plan
     faults: frozenset[str]
-    patience: float
+    patience_s: float
     straight: dict[int, str] = field(default_factory=dict)
 
     def plan(self, name: str, **more: Any) -> segment.Plan:
-        """Give a plan with a folder of its own."""
+        """Return a plan with a folder of its own."""
         folder = self.root / name
         folder.mkdir(exist_ok=True)
         return replace(self.basis, folder=str(folder), **more)
@@ -47,33 +47,33 @@ class SegmentRunner:
             process.join()
 
     def finished(self, plan: segment.Plan) -> int:
-        """Run a segment to its end; give its exit code."""
+        """Run a segment to its end; return its exit code."""
         with self.started(plan) as process:
             return self.ended(process)
 
     def ended(self, process: Any) -> int:
-        """Wait for the end of a process; raises NotPassed for one that goes on."""
-        process.join(self.patience)
+        """Wait for a process to end, return its exit code; raises NotPassed if it does not end."""
+        process.join(self.patience_s)
         if process.exitcode is None:
-            reason = f"a segment did not end within {self.patience:g} s"
+            reason = f"a segment did not end within {self.patience_s:g} s"
             raise NotPassed("FAIL", "signal_ignored", reason)
         return int(process.exitcode)
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
-        """Wait until something is so; raises NotPassed when it is not for too long."""
-        deadline = time.monotonic() + self.patience
+        """Wait until a condition holds; raises NotPassed (`timeout`) after `patience_s`."""
+        deadline = time.monotonic() + self.patience_s
         while not condition():
             if time.monotonic() > deadline:
-                raise NotPassed("ERROR", "timeout", f"{what} did not come in {self.patience:g} s")
+                raise NotPassed("ERROR", "timeout", f"{what} did not come in {self.patience_s:g} s")
             time.sleep(0.005)
 
-    def require_exit(self, plan: segment.Plan, code: int, wanted: int, code_if_not: str) -> None:
-        """Raise NotPassed for another exit code, with what the process said."""
-        if code == wanted:
+    def require_exit(self, plan: segment.Plan, code: int, expected: int, code_if_not: str) -> None:
+        """Raise NotPassed for another exit code than expected, with the process's error."""
+        if code == expected:
             return
         error = Path(f"{plan.folder}.error")
-        said = f": {error.read_text()}" if error.exists() else ""
-        reason = f"{Path(plan.folder).name}: ended with {code}, not {wanted}{said}"
+        message = f": {error.read_text()}" if error.exists() else ""
+        reason = f"{Path(plan.folder).name}: ended with {code}, not {expected}{message}"
         raise NotPassed("FAIL", code_if_not, reason)
 
     def require_same(self, plan: segment.Plan) -> segment.Coverage:
@@ -95,5 +95,5 @@ class SegmentRunner:
 
 
 def fault_names(runner: SegmentRunner, *names: str) -> tuple[str, ...]:
-    """Give those of the faults that strike in this case."""
+    """Return those of `names` that are injected."""
     return tuple(name for name in names if name in runner.faults)

@@ -1,4 +1,4 @@
-"""One segment of a training: go on from the newest checkpoint until done, or until told to stop.
+"""One segment of a training: go on from the newest checkpoint until done, or until asked to stop.
 
 Each step adds a line to a log, which shows steps that were lost, skipped or repeated.
 """
@@ -62,7 +62,7 @@ def read_steps(folder: Path) -> list[Step]:
 
 
 def last_segment(folder: Path) -> int:
-    """Give the number of the last segment that did a step, 0 for none."""
+    """Return the number of the last segment that did a step, 0 for none."""
     return max((step.segment for step in read_steps(folder)), default=0)
 
 
@@ -72,7 +72,7 @@ def coverage(log: list[Step]) -> Coverage:
     Steps after that checkpoint were lost and are done again, to the same digests.
     """
     current = lost = segment = 0
-    seen: dict[int, str] = {}
+    digests: dict[int, str] = {}
     for line in log:
         if line.segment != segment:
             lost += max(0, current - line.step + 1)
@@ -80,7 +80,7 @@ def coverage(log: list[Step]) -> Coverage:
         if line.step != current + 1:
             how = "repeated" if line.step <= current else f"comes after step {current}"
             return Coverage(current, lost, f"step {line.step} of segment {segment} {how}")
-        if seen.setdefault(line.step, line.digest) != line.digest:
+        if digests.setdefault(line.step, line.digest) != line.digest:
             return Coverage(current, lost, f"step {line.step} done again gave other weights")
         current = line.step
     return Coverage(current, lost, "")
@@ -94,9 +94,9 @@ SEGMENTS = "segments.jsonl"
 
 @dataclass(frozen=True)
 class Plan:
-    """What a segment does. `pause` is slept after each step; `stop_at` ends it early, told or not.
+    """What a segment does. `pause` is slept after each step; `stop_at` ends it early, asked or not.
 
-    At the step `hold_at` it waits, for `hold` seconds at most, until it is told to save.
+    At the step `hold_at` it waits, for `hold` seconds at most, until it is asked to save.
 
     `faults` are names; `die_at` is the step whose checkpoint the process dies while writing.
     """
@@ -131,8 +131,8 @@ class Ran:
     saves: list[float] = field(default_factory=list)
 
 
-class Told:
-    """Whether somebody asked for a checkpoint: by a signal, or by rv's file."""
+class SaveRequest:
+    """A request for a checkpoint: a signal, or the file `.rv-stop` that rv makes."""
 
     def __init__(self, folder: Path, signals: tuple[int, ...]) -> None:
         self._file, self._signals = folder / ".rv-stop", 0
@@ -144,11 +144,11 @@ class Told:
         self._signals += 1
 
     def __call__(self) -> bool:
-        """Say whether it is time."""
+        """Return whether a checkpoint was asked for."""
         return self._signals > 0 or self._file.exists()
 
 
-def run(torch: Any, plan: Plan, told: Callable[[], bool], dist: Any = None) -> Ran:
+def run(torch: Any, plan: Plan, must_save: Callable[[], bool], dist: Any = None) -> Ran:
     """Train; on every rank alike. Raises store.Unwritten where a checkpoint cannot be saved."""
     folder = Path(plan.folder)
     training = Training(
@@ -158,20 +158,20 @@ def run(torch: Any, plan: Plan, told: Callable[[], bool], dist: Any = None) -> R
     if training.rank == 0:
         store.sweep(folder)
     start = time.perf_counter()
-    found = store.load(torch, folder, faults=plan.faults)
-    if found.state is not None:
+    loaded = store.load(torch, folder, faults=plan.faults)
+    if loaded.state is not None:
         forget = next((name[7:] for name in plan.faults if name.startswith("forget-")), "")
-        training.take_up(found.state, forget)
+        training.take_up(loaded.state, forget)
     number = last_segment(folder) + 1
     ran = Ran(
         number,
         training.done,
         training.done,
         restore=time.perf_counter() - start,
-        skipped=found.skipped,
+        skipped=loaded.skipped,
     )
     _barrier(dist)
-    _train(torch, training, plan, ran, told)
+    _train(torch, training, plan, ran, must_save)
     ran.last, ran.digest = training.done, training.digest()
     if training.rank == 0:
         with (folder / SEGMENTS).open("a") as log:
@@ -184,7 +184,9 @@ def _barrier(dist: Any) -> None:
         dist.barrier()
 
 
-def _train(torch: Any, training: Training, plan: Plan, ran: Ran, told: Callable[[], bool]) -> None:
+def _train(
+    torch: Any, training: Training, plan: Plan, ran: Ran, must_save: Callable[[], bool]
+) -> None:
     saved = training.done
     while training.done < plan.steps:
         start = time.monotonic()
@@ -193,8 +195,8 @@ def _train(torch: Any, training: Training, plan: Plan, ran: Ran, told: Callable[
         training.elapsed += time.monotonic() - start
         _log(training, plan, ran.segment)
         if training.done == plan.hold_at:
-            _hold(plan, told)
-        ran.why = _why(torch, training, plan, told)
+            _hold(plan, must_save)
+        ran.why = _why(torch, training, plan, must_save)
         if ran.why or training.done % plan.every == 0:
             _save(torch, training, plan, ran)
             saved = training.done
@@ -205,9 +207,9 @@ def _train(torch: Any, training: Training, plan: Plan, ran: Ran, told: Callable[
         _save(torch, training, plan, ran)
 
 
-def _hold(plan: Plan, told: Callable[[], bool]) -> None:
+def _hold(plan: Plan, must_save: Callable[[], bool]) -> None:
     deadline = time.monotonic() + plan.hold
-    while not told() and time.monotonic() < deadline:
+    while not must_save() and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
@@ -219,16 +221,16 @@ def _log(training: Training, plan: Plan, segment: int) -> None:
             append_step(Path(plan.folder), line)
 
 
-def _why(torch: Any, training: Training, plan: Plan, told: Callable[[], bool]) -> str:
-    """Say why to end now, "" for no reason; all ranks agree, as signals come at different steps."""
+def _why(torch: Any, training: Training, plan: Plan, must_save: Callable[[], bool]) -> str:
+    """Return why to end now, or ""; all ranks agree, although signals come at different steps."""
     if training.done == plan.stop_at:
         return "stopped"
-    mine = told()
+    is_asked = must_save()
     if training.dist:
-        asked = torch.tensor([int(mine)], device=training.device)
-        training.dist.all_reduce(asked, op=training.dist.ReduceOp.MAX)
-        mine = bool(asked.item())
-    return "told" if mine and training.done < plan.steps else ""
+        flag = torch.tensor([int(is_asked)], device=training.device)
+        training.dist.all_reduce(flag, op=training.dist.ReduceOp.MAX)
+        is_asked = bool(flag.item())
+    return "told" if is_asked and training.done < plan.steps else ""
 
 
 def _save(torch: Any, training: Training, plan: Plan, ran: Ran) -> None:
@@ -249,21 +251,21 @@ def child(plan: Plan) -> None:
     torch.set_num_threads(1)
     folder = Path(plan.folder)
     signals = () if "ignore-signal" in plan.faults else (signal.SIGUSR1, signal.SIGTERM)
-    told = Told(folder, signals)
+    must_save = SaveRequest(folder, signals)
     if "ignore-signal" in plan.faults:
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        ran = run(torch, plan, told)
+        ran = run(torch, plan, must_save)
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".partition("\n")[0]
-        (folder.parent / f"{folder.name}.error").write_text(said)
+        message = f"{type(error).__name__}: {error}".partition("\n")[0]
+        (folder.parent / f"{folder.name}.error").write_text(message)
         sys.exit(99)
     sys.exit(0 if ran.why == "done" else AGAIN)
 
 
 def history(folder: Path) -> list[dict[str, Any]]:
-    """Give the segments that ended by themselves, oldest first."""
+    """Return the segments that ended by themselves, oldest first."""
     path = folder / SEGMENTS
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 

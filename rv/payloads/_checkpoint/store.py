@@ -38,7 +38,7 @@ class Loaded(NamedTuple):
 
 
 def digest(torch: Any, state: dict[str, Any]) -> str:
-    """Give SHA-256 of the tensors of model and optimizer, in a fixed order."""
+    """Return SHA-256 of the tensors of model and optimizer, in a fixed order."""
     summed = hashlib.sha256()
     for tensor in _tensors(torch, [state["model"], state["optimizer"]]):
         whole = tensor.detach().cpu().contiguous()

@@ -64,7 +64,7 @@ class Training:
         return inputs[chosen], labels[chosen]
 
     def state(self) -> dict[str, Any]:
-        """Give all that is needed to go on; under several ranks, call it on each."""
+        """Return all that is needed to go on; under several ranks, call it on each."""
         state = {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -91,7 +91,7 @@ class Training:
             self._set_random(state["random"][self.rank])
 
     def digest(self) -> str:
-        """Give the digest of model and optimizer."""
+        """Return the digest of model and optimizer."""
         parts = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         return store.digest(self.torch, parts)
 
@@ -109,11 +109,11 @@ class Training:
         if state["cuda"] is not None:
             self.torch.cuda.set_rng_state(state["cuda"].cpu(), self.device)
 
-    def _every(self, mine: Any) -> list[Any]:
+    def _every(self, value: Any) -> list[Any]:
         if not self.dist:
-            return [mine]
+            return [value]
         every: list[Any] = [None] * self.world
-        self.dist.all_gather_object(every, mine)
+        self.dist.all_gather_object(every, value)
         return every
 
 
@@ -133,7 +133,7 @@ def model(torch: Any, width: int) -> Any:
 
 
 def _data(torch: Any, seed: int) -> tuple[Any, Any]:
-    """Give samples labelled by a random linear map."""
+    """Return samples labelled by a random linear map."""
     generator = torch.Generator().manual_seed(seed)
     inputs = torch.randn(SAMPLES, FEATURES, generator=generator)
     return inputs, (inputs @ torch.randn(FEATURES, CLASSES, generator=generator)).argmax(1)

@@ -54,10 +54,10 @@ class Field:
         return list(kept.tolist())
 
     def gather(self, numbers: list[float]) -> list[list[float]]:
-        """Give every rank's numbers, as many from each."""
-        mine = self.torch.tensor(numbers, dtype=self.torch.float64, device=self.device)
-        every = [self.torch.empty_like(mine) for _ in range(self.world)]
-        self.dist.all_gather(every, mine, group=self.group)
+        """Return every rank's numbers, as many from each."""
+        own = self.torch.tensor(numbers, dtype=self.torch.float64, device=self.device)
+        every = [self.torch.empty_like(own) for _ in range(self.world)]
+        self.dist.all_gather(every, own, group=self.group)
         return [list(one.tolist()) for one in every]
 
 
@@ -82,7 +82,7 @@ class Row:
 
 
 def measure(
-    field: Field, operation: Operation, total: int, *, budget: float, iters: int | None = None
+    field: Field, operation: Operation, total: int, *, budget_s: float, iters: int | None = None
 ) -> Row:
     """Measure a collective of `total` elements for about `budget` seconds, or `iters` times."""
     sizes = shape(operation, total, field.world)
@@ -99,7 +99,7 @@ def measure(
     between()
     work()
     first = _checked(field, pattern, out, expected)
-    rounds = iters or _rounds(field, work, between, budget)
+    rounds = iters or _rounds(field, work, between, budget_s)
     taken = field.time_each(work, rounds=rounds, between=between)
     last = _checked(field, pattern, out, expected)
     nbytes = sizes.total * field.itemsize
@@ -113,7 +113,7 @@ def measure(
 def _buffers(
     field: Field, operation: Operation, pattern: Pattern, inside: int, outside: int
 ) -> tuple[Any, Any, Callable[[], Any]]:
-    """Give the input, the output, and what sets them for the next run."""
+    """Return the input, the output, and what sets them for the next run."""
     kind = {"dtype": pattern.dtype, "device": field.device}
     given, out = field.torch.empty(inside, **kind), field.torch.empty(outside, **kind)
     pattern.fill(given, field.rank)
@@ -128,10 +128,10 @@ def _checked(field: Field, pattern: Pattern, out: Any, expected: Any) -> tuple[i
     return pattern.wrong(out, expected)
 
 
-def _together(field: Field, found: list[tuple[int, int]]) -> tuple[int, str]:
+def _together(field: Field, mismatches: list[tuple[int, int]]) -> tuple[int, str]:
     """Add up the wrong elements of all ranks; say where the first of them is."""
-    first = next((place for count, place in found if count), -1)
-    every = field.gather([float(sum(count for count, _ in found)), float(first)])
+    first = next((place for count, place in mismatches if count), -1)
+    every = field.gather([float(sum(count for count, _ in mismatches)), float(first)])
     named = [
         f"rank {rank} element {int(place)} ({int(count)} wrong there)"
         for rank, (count, place) in enumerate(every)
@@ -140,13 +140,13 @@ def _together(field: Field, found: list[tuple[int, int]]) -> tuple[int, str]:
     return int(sum(count for count, _ in every)), "; ".join(named[:8])
 
 
-def _rounds(field: Field, work: Callable[[], None], between: Any, budget: float) -> int:
-    """Warm up, and give the iterations that fill the budget: the same number on every rank."""
+def _rounds(field: Field, work: Callable[[], None], between: Any, budget_s: float) -> int:
+    """Warm up, and return the iterations that fill the budget: the same number on every rank."""
     start = time.perf_counter()
     taken = field.time_each(work, rounds=WARM_UP, between=between)
     whole = (time.perf_counter() - start) / WARM_UP
     one = field.reduce([max(statistics.median(taken), whole)], "MAX")[0]
-    return max(LEAST, min(MOST, round(budget / max(one, 1e-7))))
+    return max(LEAST, min(MOST, round(budget_s / max(one, 1e-7))))
 
 
 def bare(field: Field, total: int, rounds: int) -> float:
@@ -166,7 +166,7 @@ def bare(field: Field, total: int, rounds: int) -> float:
 
 
 def ladder(least: int, most: int, factor: int) -> list[int]:
-    """Give sizes from `least` in steps of `factor`, always ending with `most`."""
+    """Return sizes from `least` in steps of `factor`, always ending with `most`."""
     sizes = []
     while least < most:
         sizes.append(least)
@@ -187,7 +187,7 @@ class Arrival:
 
 
 def arrivals(field: Field, work: Callable[[], None], rounds: int = ARRIVAL_ROUNDS) -> list[Arrival]:
-    """Let every rank work and meet, `rounds` times; give what each rank needed.
+    """Let every rank work and meet, `rounds` times; return what each rank needed.
 
     On a CPU the processor time counts, which other programs on the machine do not lengthen.
     """
@@ -206,7 +206,7 @@ def arrivals(field: Field, work: Callable[[], None], rounds: int = ARRIVAL_ROUND
 
 
 def equal_work(torch: Any, device: str, size: int, repeats: int) -> Callable[[], None]:
-    """Give work that is the same on every rank: products of two matrices, waited for."""
+    """Return work that is the same on every rank: products of two matrices, waited for."""
     left, right = (torch.rand(size, size, device=device) for _ in "ab")
     out = torch.empty_like(left)
 
@@ -220,11 +220,11 @@ def equal_work(torch: Any, device: str, size: int, repeats: int) -> Callable[[],
     return work
 
 
-def stragglers(found: list[Arrival], limit: float) -> list[tuple[Arrival, float]]:
-    """Give the ranks that took over `limit` times what their peers took (median), slowest first."""
+def stragglers(measured: list[Arrival], limit: float) -> list[tuple[Arrival, float]]:
+    """Return the ranks slower than `limit` times their peers' median, slowest first."""
     late = []
-    for one in found:
-        peers = [other.work for other in found if other.rank != one.rank]
+    for one in measured:
+        peers = [other.work for other in measured if other.rank != one.rank]
         ratio = one.work / max(statistics.median(peers), 1e-9) if peers else 1.0
         if ratio > limit:
             late.append((one, ratio))

@@ -50,7 +50,7 @@ class Pattern:
         self._numbers = torch.arange(self.modulus, device=device)
 
     def table(self, source: int, start: int, length: int) -> Any:
-        """Give the elements of a source from `start` on: whole periods, for `length` or a block."""
+        """Return the elements of a source from `start` on: whole periods, at most a block."""
         ranks = range(self.world) if source == SUM else [source]
         period = self.torch.zeros_like(self._numbers)
         for rank in ranks:
@@ -69,10 +69,10 @@ class Pattern:
         total, first, offset = 0, -1, 0
         for piece in pieces:
             part = buffer[offset : offset + piece.length]
-            found = self._wrong_of(part, self.table(piece.source, piece.start, piece.length))
-            if found.total and first < 0:
-                first = offset + found.first
-            total += found.total
+            mismatch = self._wrong_of(part, self.table(piece.source, piece.start, piece.length))
+            if mismatch.total and first < 0:
+                first = offset + mismatch.first
+            total += mismatch.total
             offset += piece.length
         return Wrong(total, first)
 
@@ -88,7 +88,7 @@ class Pattern:
 
 
 def modulus(world: int, dtype: str) -> int:
-    """Give the largest prime whose sums over all ranks the type counts exactly."""
+    """Return the largest prime whose sums over all ranks the type counts exactly."""
     for prime in PRIMES:
         if world * (prime - 1) <= EXACT[dtype]:
             return prime
@@ -121,7 +121,7 @@ class Shape(NamedTuple):
 
 
 def shape(operation: Operation, total: int, world: int) -> Shape:
-    """Give the shape for about `total` elements: rounded up to a whole share for each rank."""
+    """Return the shape for about `total` elements: rounded up to a whole share for each rank."""
     whole = -(-total // world) * world if operation.name in SHARED else total
     return Shape(whole, *operation.sizes(whole, world))
 
@@ -197,6 +197,6 @@ OPERATIONS = {
 def bandwidths(
     operation: Operation, nbytes: int, world: int, seconds: float
 ) -> tuple[float, float]:
-    """Give (algbw, busbw) in GB/s: algbw = S / t, busbw = algbw times the factor."""
+    """Return (algbw, busbw) in GB/s: algbw = S / t, busbw = algbw times the factor."""
     algbw = nbytes / seconds / 1e9
     return algbw, algbw * operation.factor(world)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from contract.stats import peer_verdict
+from contract.verdicts import PASS
 
 from .measure import Field, Row, ladder, measure
 from .operations import OPERATIONS, bandwidths
@@ -22,7 +24,7 @@ SECONDS = {("cuda", False): 60.0, ("cuda", True): 10.0, ("cpu", False): 4.0, ("c
 
 
 def most_bytes(field: Field, options: argparse.Namespace) -> int:
-    """Give the largest size: 4 GiB or a quarter of the least free memory; little on a CPU."""
+    """Return the largest size: 4 GiB or a quarter of the least free memory; little on a CPU."""
     if options.max_bytes:
         return int(options.max_bytes)
     if field.device == "cpu":
@@ -33,7 +35,7 @@ def most_bytes(field: Field, options: argparse.Namespace) -> int:
 
 
 def totals(field: Field, options: argparse.Namespace) -> list[int]:
-    """Give the sizes to measure, in elements."""
+    """Return the sizes to measure, in elements."""
     if options.numel:
         return [int(options.numel)]
     most = most_bytes(field, options) // field.itemsize
@@ -44,19 +46,19 @@ def totals(field: Field, options: argparse.Namespace) -> list[int]:
 def sweep(
     field: Field, options: argparse.Namespace, say: Callable[[str], object]
 ) -> dict[str, list[Row]]:
-    """Measure every collective at every size; give the rows by collective."""
+    """Measure every collective at every size; return the rows by collective."""
     sizes = totals(field, options)
     kind = "cpu" if field.device == "cpu" else "cuda"
     seconds = options.duration or SECONDS[kind, options.quick]
-    budget = seconds / (len(sizes) * len(options.collectives))
-    found: dict[str, list[Row]] = {}
+    budget_s = seconds / (len(sizes) * len(options.collectives))
+    table: dict[str, list[Row]] = {}
     for name in options.collectives:
         say(HEADER.format(name))
         for total in sizes:
-            row = measure(field, OPERATIONS[name], total, budget=budget, iters=options.iters)
-            found.setdefault(name, []).append(row)
+            row = measure(field, OPERATIONS[name], total, budget_s=budget_s, iters=options.iters)
+            table.setdefault(name, []).append(row)
             say(line(row))
-    return found
+    return table
 
 
 HEADER = "{:<14}      bytes      time us   algbw GB/s   busbw GB/s   #wrong"
@@ -70,7 +72,7 @@ def line(row: Row) -> str:
 
 
 def size_word(nbytes: int) -> str:
-    """Give bytes as `4GiB`, `256MiB`, `24B`."""
+    """Return bytes as `4GiB`, `256MiB`, `24B`."""
     for unit, bits in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
         if nbytes >= 1 << bits and nbytes % (1 << bits) == 0:
             return f"{nbytes >> bits}{unit}"
@@ -78,7 +80,7 @@ def size_word(nbytes: int) -> str:
 
 
 def as_details(row: Row) -> dict[str, Any]:
-    """Give what a report keeps of a row."""
+    """Return a row as a result file has it."""
     return {
         "bytes": row.nbytes,
         "iters": len(row.seconds),
@@ -91,13 +93,13 @@ def as_details(row: Row) -> dict[str, Any]:
 
 
 def busbw_samples(row: Row, world: int) -> list[float]:
-    """Give the bus bandwidth of each iteration, GB/s."""
+    """Return the bus bandwidth of each iteration, GB/s."""
     operation = OPERATIONS[row.operation]
     return [bandwidths(operation, row.nbytes, world, seconds)[1] for seconds in row.seconds]
 
 
 def gated(rows: list[Row]) -> list[Row]:
-    """Give the rows whose bandwidth counts: the large ones, or the largest where none is large."""
+    """Return the rows whose bandwidth is reported: the large ones, or else the largest."""
     return [row for row in rows if row.nbytes >= LARGE] or rows[-1:]
 
 
@@ -110,7 +112,7 @@ class Pair(NamedTuple):
 
 
 def pairings(nodes: int, how: str) -> list[list[tuple[int, int]]]:
-    """Give rounds of disjoint pairs: `all` meet each other once, `quick` has each meet once.
+    """Return rounds of disjoint pairs: `all` meet each other once, `quick` has each meet once.
 
     The circle method of tournaments; in `quick` an odd node meets the first one afterwards.
     """
@@ -140,5 +142,9 @@ def slow_nodes(pairs: list[Pair], lower: float) -> list[str]:
     for pair in pairs:
         for node in (pair.one, pair.other):
             best[node] = max(best.get(node, 0.0), pair.busbw)
-    middle = statistics.median(best.values())
-    return sorted(node for node, speed in best.items() if speed < lower * middle)
+    bound, speeds = 1 - lower, list(best.values())
+    return sorted(
+        node
+        for node, speed in best.items()
+        if peer_verdict(speed, speeds, warn=bound, fail=bound) != PASS
+    )

@@ -1,4 +1,4 @@
-"""End a payload that hangs or is told to stop, with its result written.
+"""End a payload that hangs or is signalled to stop, with its result written.
 
 A collective that waits for ever blocks the main thread in C, where no Python signal handler runs.
 So a thread of its own waits for the end of the time, and for signals on Python's wakeup descriptor.
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 GRACE = 5.0  # seconds for the main thread to end by itself after a signal
 
 
-def watch(timeout: float, end: Callable[[str, int], None]) -> Callable[[], None]:
-    """Call `end(why, exit code)` in a thread of its own when time is up, or after a signal.
+def watch(timeout_s: float, end: Callable[[str, int], None]) -> Callable[[], None]:
+    """Call `end(why, exit code)` in a thread of its own after `timeout_s`, or after a signal.
 
     TERM and INT become KeyboardInterrupt in the main thread; `end` follows after a grace if that
     did not end it. The function returned stops the watch. Call from the main thread.
@@ -33,7 +33,7 @@ def watch(timeout: float, end: Callable[[str, int], None]) -> Callable[[], None]
     os.register_at_fork(after_in_child=_forget)
 
     def wait() -> None:
-        deadline, why, code = time.monotonic() + timeout, f"not done after {timeout:g} s", 124
+        deadline, why, code = time.monotonic() + timeout_s, f"not done after {timeout_s:g} s", 124
         while not stopped.is_set():
             ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
             signals = os.read(reading, 64) if ready else b""
@@ -54,7 +54,7 @@ def watch(timeout: float, end: Callable[[str, int], None]) -> Callable[[], None]
 
 
 def _forget() -> None:
-    """Let a forked child end by TERM as any process does: the pipe is its parent's too."""
+    """Restore TERM's default in a forked child, which shares the pipe with its parent."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -26,7 +26,7 @@ PROMISES = ("SLURM_STEP_GPUS", "SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES")
 
 
 def load_torch() -> tuple[Any, str]:
-    """Import torch; give (None, why) where there is none or it is broken."""
+    """Import torch; return (None, why) where there is none or it is broken."""
     warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # numpy is not needed
     try:
         torch = importlib.import_module("torch")
@@ -176,7 +176,7 @@ def _compare_names(report: Report, requested: str) -> None:
 
 
 def same_model(requested: str, name: str) -> bool:
-    """Say whether a driver's name can be the model asked for: `a100-80` is `NVIDIA A100-SXM4-80GB`.
+    """Return whether a driver's name fits a request: `a100-80` is `NVIDIA A100-SXM4-80GB`.
 
     Each part of the request must be in the name; a memory size matches with `GB` behind it.
     """
@@ -187,7 +187,7 @@ def same_model(requested: str, name: str) -> bool:
 
 
 def describe(torch: Any, index: int) -> dict[str, Any]:
-    """Tell one GPU by what the driver says of it."""
+    """Return one GPU's properties as the driver reports them."""
     device = torch.cuda.get_device_properties(index)
     return {
         "index": index,

@@ -1,4 +1,4 @@
-"""Result files: each rank's, whole or not at all, and the merged one, where the verdict is."""
+"""Result files: each rank's, written atomically; the merged one; those of older programs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
+
+from contract.codes import CODES
+from contract.schema import summary_of
+
+from .ranks import host_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,9 +65,9 @@ def collect(
     started_at: float,
     enough: Callable[[], bool],
 ) -> dict[int, dict[str, Any]]:
-    """Wait for the other ranks' files of this launch until `enough`; give those there are, by rank.
+    """Wait for the other ranks' files until `enough`; return those that are there, by rank.
 
-    What an earlier launch left behind in the same folder is not taken for an answer.
+    Files that an earlier launch left in the same folder do not count.
     """
     others: dict[int, dict[str, Any]] = {}
     while True:
@@ -80,3 +85,82 @@ def collect(
 def _ours(document: dict[str, Any], path: Path, ranks: Ranks, started_at: float) -> bool:
     info = document.get("test_info", {})
     return info.get("launch") == ranks.launch and path.stat().st_mtime > started_at - SKEW
+
+
+def merged(
+    first: dict[str, Any], others: dict[int, dict[str, Any]], ranks: Ranks
+) -> dict[str, Any]:
+    """Merge rank 0's result with those of the others; a rank without a result is a failure."""
+    every = [first, *(others[rank] for rank in sorted(others))]
+    hosts = {document["test_info"]["rank"]: document["test_info"]["node"] for document in every}
+    tests = [test for document in every for test in document["tests"]]
+    missing = [rank for rank in range(ranks.world) if rank not in hosts]
+    tests += [_absent(rank, host_of(rank, hosts, ranks), first) for rank in missing]
+    own = first["summary"]
+    strict, skip = own.get("strict", False), own["skip_exit_code"]
+    return {
+        **first,
+        "devices": _devices(every),
+        "tests": tests,
+        "summary": summary_of(tests, strict=strict, skip_exit_code=skip),
+        "ranks": [{"rank": rank, "host": hosts[rank]} for rank in sorted(hosts)],
+    }
+
+
+def _devices(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Every GPU once: the ranks of a node all see the same ones."""
+    devices: dict[tuple[str, str], dict[str, Any]] = {}
+    for document in documents:
+        host = document["test_info"]["node"]
+        for device in document["devices"]:
+            key = (host, str(device.get("uuid") or device.get("index")))
+            devices.setdefault(key, {**device, "host": host})
+    return list(devices.values())
+
+
+def _absent(rank: int, host: str, first: dict[str, Any]) -> dict[str, Any]:
+    fault = CODES["rank_missing"]
+    return {
+        "name": "ranks",
+        "status": "FAIL",
+        "code": "rank_missing",
+        "class": fault.fault,
+        "action": fault.action,
+        "reason": f"no results reported by rank {rank} on {host}",
+        "device": None,
+        "rank": rank,
+        "host": host,
+        "timing_ms": 0,
+        "timestamp": first["test_info"]["timestamp"],
+        "details": {},
+        "metrics": [],
+    }
+
+
+def training_aliases(document: dict[str, Any]) -> dict[str, Any]:
+    """Return `ddp_training_result.json`, or `ddp_training_skipped.json`."""
+    if document["summary"]["status"] == "SKIP":
+        return {"ddp_training_skipped.json": _skipped(document)}
+    trained = [test for test in document["tests"] if test["name"] == "ddp.train"]
+    keys = ("world", "epochs", "batch_size", "steps", "loss_start", "loss_end", "improved")
+    details = trained[0]["details"] if trained else {}
+    fields = {key: details.get(key) for key in keys}
+    passed = document["summary"]["status"] in {"PASS", "WARN"}
+    fields["improved"] = bool(fields["improved"]) and passed
+    return {"ddp_training_result.json": fields}
+
+
+def compute_aliases(document: dict[str, Any]) -> dict[str, Any]:
+    """Return `gpu_tests_result.json`, or `gpu_tests_skipped.json`."""
+    if document["summary"]["status"] == "SKIP":
+        return {"gpu_tests_skipped.json": _skipped(document)}
+    bad = [test for test in document["tests"] if test["status"] in ("FAIL", "ERROR")]
+    if bad:
+        failures = [f"{test['name']}: {test['reason']}" for test in bad]
+        return {"gpu_tests_result.json": {"env": document["env"], "failures": failures}}
+    return {"gpu_tests_result.json": {"env": document["env"], "compute": True}}
+
+
+def _skipped(document: dict[str, Any]) -> dict[str, Any]:
+    codes = [test["code"] for test in document["tests"] if test["status"] == "SKIP"]
+    return {"skipped": True, "reason": codes[0]}

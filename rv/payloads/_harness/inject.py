@@ -1,4 +1,4 @@
-"""Faults that a payload makes on purpose, so that its own detectors can be seen at work."""
+"""Faults that a payload makes on purpose, to test its own detectors (`--inject`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Fault:
     where: dict[str, str] = field(default_factory=dict)
 
     def number(self, key: str, default: float) -> float:
-        """Give a numeric parameter."""
+        """Return a numeric parameter."""
         return float(self.where.get(key, default))
 
 
@@ -28,7 +28,7 @@ class Faults:
         self.faults, self.rank = faults, rank
 
     def get(self, name: str, **where: object) -> Fault | None:
-        """Give the fault of this name that strikes this rank, here.
+        """Return the fault of this name that applies to this rank, here.
 
         `get("nan", step=3)` is met by `nan`, `nan:step=3` and `nan:step=3,rank=0` on rank 0.
         """

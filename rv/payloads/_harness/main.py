@@ -32,7 +32,6 @@ from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
 from . import deadline, devices, environment, files, flags, ranks
 from .inject import Faults
-from .merge import merged
 from .report import Report
 
 if TYPE_CHECKING:
@@ -85,13 +84,13 @@ class Session:
         self._ending = threading.Lock()
 
     def need_torch(self) -> Any:
-        """Give torch; raises NotPassed where there is none."""
+        """Return torch; raises NotPassed where there is none."""
         if self.torch is None:
             raise NotPassed("ERROR", "no_torch", f"no torch: {self.why_not}")
         return self.torch
 
     def devices(self) -> list[str]:
-        """Give the devices to test.
+        """Return the devices to test.
 
         Raises NotPassed: see `devices.choose`; ERROR `no_numpy` where it is needed and missing.
         """
@@ -115,7 +114,7 @@ class Session:
         self.broken = False
 
     def left(self) -> float:
-        """Give the seconds left until the timeout."""
+        """Return the seconds left until the timeout."""
         return max(1.0, self.options.timeout - (time.monotonic() - self.report.started))
 
     def say(self, prefix: str, text: str) -> None:
@@ -142,7 +141,7 @@ class Session:
 
     @contextlib.contextmanager
     def attempt(self, test: str, **more: Any) -> Iterator[None]:
-        """Let what goes wrong in the block be this test's outcome, and go on behind it."""
+        """Record an exception in the block as this test's outcome, and continue after the block."""
         try:
             yield
         except NotPassed as outcome:
@@ -165,16 +164,16 @@ class Session:
         kind = "timeout" if code == TIMEOUT else "interrupted"
         self.report.add(self.test, "ERROR", code=kind, reason=f"{self.test}: {why}")
         self.exit_code, self.broken = code, True
-        self.end(patience=1.0)
+        self.end(patience_s=1.0)
 
-    def end(self, patience: float) -> NoReturn:
+    def end(self, patience_s: float) -> NoReturn:
         """Write the result, print the verdict and leave with its exit code.
 
-        Rank 0 waits so many seconds for the other ranks' files, less once it is told to end.
+        Rank 0 waits up to `patience_s` for the other ranks' files, less after SIGTERM.
         """
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()
-        deadline = time.monotonic() + patience
+        deadline = time.monotonic() + patience_s
         code = _published(self, lambda: time.monotonic() > deadline or self.hurry.is_set())
         sys.stdout.flush()
         sys.stderr.flush()
@@ -198,13 +197,13 @@ def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
         files.rank_file(folder, options.report_name, where.rank).unlink(missing_ok=True)
     except OSError as error:
         session.fail(_not_written(error), "report")
-        session.end(patience=0)
+        session.end(patience_s=0)
     stop = deadline.watch(options.timeout, session.give_up)
     session.execute()
     stop()
     # torchrun ends those that are left when one rank has failed.
     signal.signal(signal.SIGTERM, lambda *_: session.hurry.set())
-    session.end(patience=PATIENCE if session.broken else session.left())
+    session.end(patience_s=PATIENCE if session.broken else session.left())
 
 
 def _options(payload: Payload, argv: Sequence[str] | None) -> argparse.Namespace:
@@ -217,17 +216,17 @@ def _options(payload: Payload, argv: Sequence[str] | None) -> argparse.Namespace
 
 
 def _explained(error: Exception) -> NotPassed:
-    """Say whose fault an exception is: the GPU's, the network's, a limit's, or unknown."""
+    """Return the outcome of an exception: out of memory, CUDA, a collective, or unknown."""
     first = str(error).strip().partition("\n")[0]
-    said = f"{type(error).__name__}: {SOURCE_LINE.sub('', first)[:300]}"
+    message = f"{type(error).__name__}: {SOURCE_LINE.sub('', first)[:300]}"
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
-        return NotPassed("FAIL", "out_of_memory", said)
-    if "CUDA error" in said or "CUBLAS_STATUS" in said:
-        return NotPassed("FAIL", "cuda_error", said)
+        return NotPassed("FAIL", "out_of_memory", message)
+    if "CUDA error" in message or "CUBLAS_STATUS" in message:
+        return NotPassed("FAIL", "cuda_error", message)
     lost = ("Timed out waiting", "Connection closed by peer", "Connection reset", "NCCL", "timeout")
-    if type(error).__name__.startswith("Dist") or any(word in said for word in lost):
-        return NotPassed("FAIL", "collective_timeout", said)
-    return NotPassed("ERROR", "could_not_run", said)
+    if type(error).__name__.startswith("Dist") or any(word in message for word in lost):
+        return NotPassed("FAIL", "collective_timeout", message)
+    return NotPassed("ERROR", "could_not_run", message)
 
 
 def _not_written(error: OSError) -> NotPassed:
@@ -235,7 +234,7 @@ def _not_written(error: OSError) -> NotPassed:
 
 
 def _published(session: Session, enough: Callable[[], bool]) -> int:
-    """Write this rank's part, and on rank 0 the whole; give the exit code."""
+    """Write this rank's result, and on rank 0 the merged one; return the exit code."""
     options, where = session.options, session.ranks
     folder, name = Path(options.report_dir), options.report_name
     document = _document(session)
@@ -244,7 +243,7 @@ def _published(session: Session, enough: Callable[[], bool]) -> int:
             files.write(files.rank_file(folder, name, where.rank), document)
         if where.rank == 0:
             others = files.collect(folder, name, where, session.report.started_at, enough)
-            document = _coded(session, merged(document, others, where))
+            document = _coded(session, files.merged(document, others, where))
             files.write(folder / name, document)
             for alias, content in session.payload.aliases(document).items():
                 files.write(folder / alias, content)
@@ -270,7 +269,7 @@ def _document(session: Session) -> dict[str, Any]:
 
 
 def _coded(session: Session, document: dict[str, Any]) -> dict[str, Any]:
-    """Let a payload that was cut short end with 124 or 130; a failure seen before wins."""
+    """Set the exit code of a payload that was cut short, 124 or 130, unless a test failed."""
     summary = document["summary"]
     if session.exit_code is not None and summary["status"] != "FAIL":
         summary["exit_code"] = session.exit_code

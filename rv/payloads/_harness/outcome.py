@@ -20,7 +20,7 @@ from contract.verdicts import WORST_FIRST
 
 
 def main(folder: str, code: int) -> tuple[int, str]:
-    """Give the job's exit code, and a line for people where it is not the command's own."""
+    """Return the job's exit code, and a line for people where it is not the command's own."""
     summaries = [summary for path in sorted(Path(folder).glob("*.json")) for summary in _of(path)]
     worst_first = sorted(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
     if code == 0 or not worst_first:

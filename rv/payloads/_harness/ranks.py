@@ -134,7 +134,7 @@ def _strike_after(faults: Faults) -> None:
         time.sleep(1e6)
 
 
-def _rendezvous(dist: Any, ranks: Ranks, timeout: float) -> Any:
+def _rendezvous(dist: Any, ranks: Ranks, timeout_s: float) -> Any:
     """Open the launch's store: torchrun's agent has one, without it rank 0 does.
 
     torch's own `env://` would have rank 0 wait for all the others before it could name any.
@@ -147,46 +147,48 @@ def _rendezvous(dist: Any, ranks: Ranks, timeout: float) -> Any:
             int(port),
             ranks.world,
             is_master=ranks.rank == 0 and not agent,
-            timeout=datetime.timedelta(seconds=timeout),
+            timeout=datetime.timedelta(seconds=timeout_s),
             wait_for_workers=False,
             multi_tenant=True,
         )
     except (RuntimeError, ValueError, OSError) as error:
-        said = str(error).partition("\n")[0]
-        reason = f"rank {ranks.rank} on {node_name()} did not reach {host}:{port}: {said}"
+        message = str(error).partition("\n")[0]
+        reason = f"rank {ranks.rank} on {node_name()} did not reach {host}:{port}: {message}"
         raise NotPassed("FAIL", "rdzv_timeout", reason) from error
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return dist.PrefixStore(f"rv/{attempt}", store)
 
 
-def _roll_call(store: Any, ranks: Ranks, timeout: float) -> tuple[str, ...]:
-    """Leave this rank's host and wait for everyone's; give the hosts by rank."""
+def _roll_call(store: Any, ranks: Ranks, timeout_s: float) -> tuple[str, ...]:
+    """Leave this rank's host and wait for everyone's; return the hosts by rank."""
     keys = [f"host/{rank}" for rank in range(ranks.world)]
     store.set(keys[ranks.rank], node_name())
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout_s
     while not store.check(keys):
         if time.monotonic() > deadline:
             missing = [rank for rank, key in enumerate(keys) if not store.check([key])]
-            raise _missing(missing, _known(store, keys), ranks, timeout)
+            raise _missing(missing, _present(store, keys), ranks, timeout_s)
         time.sleep(0.05)
     return tuple(store.get(key).decode() for key in keys)
 
 
-def _known(store: Any, keys: list[str]) -> dict[int, str]:
+def _present(store: Any, keys: list[str]) -> dict[int, str]:
     came = (rank for rank, key in enumerate(keys) if store.check([key]))
     return {rank: store.get(keys[rank]).decode() for rank in came}
 
 
-def _missing(missing: list[int], known: dict[int, str], ranks: Ranks, timeout: float) -> NotPassed:
-    names = [f"rank {rank} on {host_of(rank, known, ranks)}" for rank in missing]
-    reason = f"{', '.join(names)} did not join within {timeout:.1f} s"
+def _missing(
+    missing: list[int], hosts: dict[int, str], ranks: Ranks, timeout_s: float
+) -> NotPassed:
+    names = [f"rank {rank} on {host_of(rank, hosts, ranks)}" for rank in missing]
+    reason = f"{', '.join(names)} did not join within {timeout_s:.1f} s"
     code = "rank_missing" if ranks.rank == 0 else "rdzv_timeout"
-    details = {"missing": missing, "joined": {str(rank): host for rank, host in known.items()}}
+    details = {"missing": missing, "joined": {str(rank): host for rank, host in hosts.items()}}
     return NotPassed("FAIL", code, reason, details=details)
 
 
-def host_of(rank: int, known: dict[int, str], ranks: Ranks) -> str:
+def host_of(rank: int, hosts: dict[int, str], ranks: Ranks) -> str:
     """Return a rank's host, as its neighbours on the node gave it, else the node's number."""
     node = rank // ranks.local_world
-    beside = (host for other, host in known.items() if other // ranks.local_world == node)
+    beside = (host for other, host in hosts.items() if other // ranks.local_world == node)
     return next(beside, f"node {node}")

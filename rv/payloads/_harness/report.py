@@ -1,4 +1,4 @@
-"""What was tested, as it becomes known: one rank's part of a result of schema `rv.accept/1`."""
+"""The tests of one rank, added as they end: its part of a result of schema `rv.accept/1`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Report:
             self.tests.append(test)
 
     def verdict(self) -> tuple[str, str]:
-        """Give the worst status and its first reason."""
+        """Return the worst status and its first reason."""
         return verdict_of(self.tests)
 
     def as_json(self) -> dict[str, Any]:
@@ -128,6 +128,6 @@ class Report:
         }
 
 
-def stamp(seconds: float) -> str:
-    """Give a time as RFC 3339, UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+def stamp(time_s: float) -> str:
+    """Return seconds since the epoch as RFC 3339, UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time_s))

@@ -26,7 +26,7 @@ def synchronize(torch: Any, device: str) -> None:
 def warm_up(
     torch: Any, device: str, work: Callable[[], object], seconds: float = 3.0, rounds: int = 10
 ) -> int:
-    """Work for at least so many seconds and so many rounds; give the number of rounds."""
+    """Work for at least so many seconds and so many rounds; return the number of rounds."""
     end, done = time.perf_counter() + seconds, 0
     while done < rounds or time.perf_counter() < end:
         work()
@@ -45,7 +45,7 @@ def time_each(
     rounds: int = 30,
     between: Callable[[], object] | None = None,
 ) -> list[float]:
-    """Give the seconds that each round took on the device, synchronized once at the end.
+    """Return the seconds that each round took on the device, synchronized once at the end.
 
     `between` runs before each round, untimed: to flush a cache or set an input again.
     """
@@ -82,5 +82,5 @@ def _events(
 
 
 def rounds_for(seconds: float, one: float, least: int = 5, most: int = MOST) -> int:
-    """Give how many rounds of `one` second fill `seconds`."""
+    """Return how many rounds of `one` second fill `seconds`."""
     return max(least, min(most, round(seconds / max(one, 1e-9))))

@@ -10,20 +10,20 @@ CGROUPS = Path("/sys/fs/cgroup")
 
 
 def effective() -> tuple[int, dict[str, int | None]]:
-    """Give the least of what affinity, cgroup and Slurm allow, and each of them."""
-    told = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    """Return the least of what affinity, cgroup and Slurm allow, and each of them."""
+    per_task = os.environ.get("SLURM_CPUS_PER_TASK", "")
     limits = {
         "visible": os.cpu_count(),
         "affinity": len(os.sched_getaffinity(0)),
         "cgroup": quota(Path("/proc/self/cgroup"), CGROUPS),
-        "slurm_cpus_per_task": int(told) if told.isdecimal() else None,
+        "slurm_cpus_per_task": int(per_task) if per_task.isdecimal() else None,
     }
     return max(1, min(limit for limit in limits.values() if limit)), limits
 
 
 def quota(membership: Path, root: Path) -> int | None:
-    """Give the CPUs that the cgroup, or one above it, allows, rounded up; None without a limit."""
-    found = [_v1(root)]
+    """Return the CPUs that the cgroup and those above it allow, rounded up; None for no limit."""
+    quotas = [_v1(root)]
     try:
         lines = membership.read_text().splitlines()
     except OSError:
@@ -32,10 +32,10 @@ def quota(membership: Path, root: Path) -> int | None:
         number, _, path = line.split(":", 2)
         if number == "0":
             here = root / path.lstrip("/")
-            found += [
+            quotas += [
                 _v2(folder) for folder in (here, *here.parents) if root in (folder, *folder.parents)
             ]
-    limits = [limit for limit in found if limit]
+    limits = [limit for limit in quotas if limit]
     return min(limits) if limits else None
 
 

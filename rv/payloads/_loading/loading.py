@@ -41,14 +41,14 @@ class Samples(Dataset[tuple[int, torch.Tensor]]):
         return self.size
 
     def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
-        """Work on one sample; give its index with it."""
+        """Work on one sample; return its index with it."""
         end = time.thread_time() + self.work
         while time.thread_time() < end:
             pass
         if self.trouble.deadly and torch.utils.data.get_worker_info() and index == self.size // 2:
             os._exit(11)
-        told = 0 if self.trouble.duplicate and index == 1 else index
-        return told, torch.full((FEATURES,), float(index))
+        returned = 0 if self.trouble.duplicate and index == 1 else index
+        return returned, torch.full((FEATURES,), float(index))
 
 
 class Files(Dataset[tuple[int, torch.Tensor]]):
@@ -91,33 +91,35 @@ class Settings:
         return ", ".join([f"workers {self.workers}", *more])
 
 
-def load(data: Dataset[Any], batch: int, settings: Settings, patience: float) -> float:
-    """Load all samples, the second time where workers stay; give the seconds.
+def load(data: Dataset[Any], batch: int, settings: Settings, patience_s: float) -> float:
+    """Load all samples, the second time where workers stay; return the seconds.
 
     Raises NotPassed: `wrong_samples` unless each index came once, `worker_died`, `timeout`.
     """
-    loader = _loader(data, batch, settings, patience)
+    loader = _loader(data, batch, settings, patience_s)
     seconds = 0.0
     for _ in range(2 if settings.persistent else 1):
         start = time.perf_counter()
         try:
             came = [int(index) for indexes, _ in loader for index in indexes]
         except RuntimeError as error:
-            said = str(error).partition("\n")[0]
-            raise NotPassed("FAIL", "worker_died", f"{settings}: {said}") from error
+            message = str(error).partition("\n")[0]
+            raise NotPassed("FAIL", "worker_died", f"{settings}: {message}") from error
         seconds = time.perf_counter() - start
         _require_once(came, len(data), settings)  # type: ignore[arg-type]
     return seconds
 
 
-def _loader(data: Dataset[Any], batch: int, settings: Settings, patience: float) -> DataLoader[Any]:
+def _loader(
+    data: Dataset[Any], batch: int, settings: Settings, patience_s: float
+) -> DataLoader[Any]:
     parallel: dict[str, Any] = {}
     if settings.workers:
         parallel = {
             "multiprocessing_context": settings.start,
             "persistent_workers": settings.persistent,
             "prefetch_factor": settings.prefetch,
-            "timeout": patience,
+            "timeout": patience_s,
         }
     warnings.filterwarnings("ignore", message="This DataLoader will create")  # ours is a test
     return DataLoader(
@@ -137,11 +139,11 @@ def _require_once(came: list[int], size: int, settings: Settings) -> None:
 
 
 def knee(seconds: dict[int, float]) -> int:
-    """Give the fewest workers that are within 5 % of the best."""
+    """Return the fewest workers that are within 5 % of the best."""
     best = min(seconds.values())
     return min(workers for workers, taken in seconds.items() if taken <= best * NEAR)
 
 
 def sweep_of(cpus: int) -> list[int]:
-    """Give the numbers of workers worth trying: 0, then doubling to twice the CPUs."""
+    """Return the numbers of workers worth trying: 0, then doubling to twice the CPUs."""
     return [0, *(2**power for power in range((2 * cpus).bit_length()) if 2**power <= 2 * cpus)]

@@ -41,7 +41,7 @@ ON_CPU = ("fp64", "fp32", "bf16")
 
 
 def gate(kind: Kind, k: int) -> float:
-    """Give the largest residual of a sound product whose sums have `k` terms."""
+    """Return the largest residual of a sound product whose sums have `k` terms."""
     return kind.gate * max(1.0, (k / 4096) ** 0.5) if kind.grows else kind.gate
 
 
@@ -108,5 +108,5 @@ def factors(torch: Any, kind: Kind, left: Any, right: Any, device: str) -> Facto
 
 
 def output_type(torch: Any, kind: Kind) -> Any:
-    """Give the type of a product."""
+    """Return the type of a product."""
     return torch.bfloat16 if kind.name == "fp8" else getattr(torch, kind.torch_name)

@@ -46,16 +46,16 @@ def require_exact(
     """Multiply, and raise with the first wrong element unless all are right."""
     left, right, expected = reference(torch, size, seed)
     product = factors(torch, kind, left, right, device).product()
-    wanted = expected.to(device).to(output_type(torch, kind))
+    exact = expected.to(device).to(output_type(torch, kind))
     if spoil:
         product[1, 2] = -product[1, 2] - 1
-    wrong = (product != wanted).nonzero()
+    wrong = (product != exact).nonzero()
     if len(wrong):
         row, column = wrong[0].tolist()
-        got, want = product[row, column].item(), wanted[row, column].item()
+        got, want = product[row, column].item(), exact[row, column].item()
         at = f"first [{row}, {column}] = {got:g}, not {want:g}"
-        seen = f"{device} {kind.name}: {len(wrong)} wrong elements, {at}"
-        raise NotPassed("FAIL", "wrong_result", seen, details={"wrong": len(wrong), "size": size})
+        reason = f"{device} {kind.name}: {len(wrong)} wrong elements, {at}"
+        raise NotPassed("FAIL", "wrong_result", reason, details={"wrong": len(wrong), "size": size})
 
 
 def seeded(torch: Any, kind: Kind, device: str, size: int, seed: int) -> Factors:
@@ -66,7 +66,7 @@ def seeded(torch: Any, kind: Kind, device: str, size: int, seed: int) -> Factors
 
 
 def repeat(given: Factors, times: int, *, spoil: bool) -> str:
-    """Multiply again and again, compare bitwise; give the product's digest."""
+    """Multiply again and again, compare bitwise; return the product's digest."""
     torch, first = given.torch, given.product()
     bits = first.view(torch.uint8)
     for time in range(1, times + 1):
@@ -82,13 +82,13 @@ def repeat(given: Factors, times: int, *, spoil: bool) -> str:
 
 
 def digest(tensor: Any) -> str:
-    """Give the SHA-256 of a CPU tensor's bytes (without numpy, which may be absent)."""
+    """Return the SHA-256 of a CPU tensor's bytes (without numpy, which may be absent)."""
     size = tensor.numel() * tensor.element_size()
     return hashlib.sha256(ctypes.string_at(tensor.data_ptr(), size)).hexdigest()[:32]
 
 
 def python_product(seed: int, *, spoil: bool) -> int:
-    """Multiply without torch, in Python's own integers; give the size."""
+    """Multiply without torch, in Python's own integers; return the size."""
     size, signs = 48, random.Random(seed)  # noqa: S311 - test data
     left, right = _sign_matrix(signs, size), _sign_matrix(signs, size)
     columns = list(zip(*right, strict=True))
@@ -119,7 +119,7 @@ ROWS = 2048  # rows turned into fp64 at a time: a whole matrix may not fit
 
 
 def require_small(given: Factors, device: str, seed: int, *, spoil: bool) -> dict[str, float]:
-    """Give the residual's relative norm and its largest component in sigma; raise for too large."""
+    """Return the residual's relative norm and largest component in sigma; raise if too large."""
     torch, (m, n, k) = given.torch, given.shape
     product = given.product()
     if spoil:
@@ -133,15 +133,15 @@ def require_small(given: Factors, device: str, seed: int, *, spoil: bool) -> dic
     allowed = gate(given.kind, k)
     noise = max(float(rest.abs().median()) / 0.6745, allowed * float(expected.norm()) / m / 100)
     sigma = float(rest.abs().max()) / noise
-    found = {"ratio": ratio, "gate": allowed, "max_sigma": sigma}
+    details = {"ratio": ratio, "gate": allowed, "max_sigma": sigma}
     if not (ratio <= allowed and sigma <= SIGMAS):  # written so that NaN fails
         row = int(rest.abs().argmax())
         reason = (
             f"{device} {given.kind.name} {m}x{n}x{k}: residual {ratio:.2g} (gate {allowed:.2g}),"
             f" row {row} at {sigma:.0f} sigma"
         )
-        raise NotPassed("FAIL", "residual_too_large", reason, details=found)
-    return found
+        raise NotPassed("FAIL", "residual_too_large", reason, details=details)
+    return details
 
 
 def _times(torch: Any, matrix: Any, vector: Any) -> Any:

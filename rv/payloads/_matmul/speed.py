@@ -41,7 +41,7 @@ def random_factors(torch: Any, kind: Kind, device: str, shape: Shape, seed: int)
 
 
 def fits(torch: Any, kind: Kind, device: str, shape: Shape) -> bool:
-    """Say whether factors, product and what their making takes are in half of the free memory."""
+    """Return whether factors, product and their making fit into half of the free memory."""
     return device == "cpu" or _needs(kind, shape) < torch.cuda.mem_get_info(device)[0] / 2
 
 
@@ -88,7 +88,7 @@ def measure(given: Factors, device: str, *, quick: bool, slow: float) -> list[di
 
 
 def _enough(device: str, one: float, usual: int) -> int:
-    """Give how many rounds to time: few of long ones on a CPU, many of short ones on a GPU.
+    """Return how many rounds to time: few of long ones on a CPU, many of short ones on a GPU.
 
     A GPU changes its clocks for tens of milliseconds after a pause: what is shorter is luck.
     """
@@ -109,7 +109,7 @@ def _work(given: Factors) -> Any:
 
 
 def _plain_loop(torch: Any, device: str, work: Any, rounds: int) -> float:
-    """Give the seconds of a product in a loop that nothing interrupts."""
+    """Return the seconds of a product in a loop that nothing interrupts."""
     rounds = min(rounds, 10) if device == "cpu" else rounds
     timing.synchronize(torch, device)
     start = time.perf_counter()
@@ -120,7 +120,7 @@ def _plain_loop(torch: Any, device: str, work: Any, rounds: int) -> float:
 
 
 def search(torch: Any, kind: Kind, device: str, seconds: float, seed: int) -> dict[str, Any]:
-    """Find the fastest shape within so many seconds; give it, and all that were tried."""
+    """Find the fastest shape within so many seconds; return it, and all that were tried."""
     step, side = (64, 256) if device == "cpu" else (1024, 4096)
     deadline, tried = time.perf_counter() + seconds, dict[Shape, float]()
 
@@ -187,15 +187,15 @@ def strange_digests(readings: list[Reading]) -> list[Reading]:
 
 def outliers(readings: list[Reading]) -> list[tuple[str, Reading, float]]:
     """Return (status, device, share of the median) of devices slower than their peers."""
-    found = []
+    slow = []
     for group in _alike(readings):
         speeds = [reading.tflops for reading in group]
         for reading in group:
             bounds = CPU_BOUNDS if reading.where.startswith("cpu") else {}
             status = peer_verdict(reading.tflops, speeds, **bounds)
             if status != PASS:
-                found.append((status, reading, reading.tflops / statistics.median(speeds)))
-    return found
+                slow.append((status, reading, reading.tflops / statistics.median(speeds)))
+    return slow
 
 
 def _alike(readings: list[Reading]) -> list[list[Reading]]:

@@ -31,7 +31,7 @@ def identify(pid: int) -> Identity | None:
 
 
 def is_alive(identity: Identity) -> bool:
-    """Tell whether this very process still runs: not another with its number."""
+    """Return whether this very process still runs: not another with its number."""
     return identify(identity.pid) == identity
 
 
@@ -52,29 +52,29 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
 def adopt_orphans() -> None:
-    """Let processes whose parents die become this one's children, not init's: none gets lost."""
+    """Adopt processes whose parents die (PR_SET_CHILD_SUBREAPER), so that none is lost to init."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent() -> None:
-    """Let this process be killed when its parent ends, however that ends."""
+    """Have the kernel kill this process when its parent ends (PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def below(pid: int) -> list[Identity]:
-    """Give every descendant of a process, children before grandchildren."""
+    """Return every descendant of a process, children before grandchildren."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := proc_stat(int(entry.name))):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found, waiting = [], [pid]
+    descendants, waiting = [], [pid]
     while waiting:
         for child in children.get(waiting.pop(0), []):
             waiting.append(child)
-            known = identify(child)
-            if known is not None:
-                found.append(known)
-    return found
+            identity = identify(child)
+            if identity is not None:
+                descendants.append(identity)
+    return descendants
 
 
 def end(processes: list[Identity], grace: float = 5.0) -> None:

@@ -86,13 +86,13 @@ def detach(command: Sequence[str], pid_file: Path, log: Path) -> Identity:
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )
     signal.signal(signal.SIGHUP, handler)
-    known = processes.identify(child.pid)
-    if known is None:
+    identity = processes.identify(child.pid)
+    if identity is None:
         raise NotStopped(f"it ended at once, see {log}")
     draft = pid_file.with_name(f".{pid_file.name}.{os.getpid()}")
-    draft.write_text(json.dumps(asdict(known)))
+    draft.write_text(json.dumps(asdict(identity)))
     draft.replace(pid_file)
-    return known
+    return identity
 
 
 def read_pid_file(pid_file: Path) -> Identity | None:

@@ -51,7 +51,7 @@ GRADIENT_TOLERANCE = 1e-4  # relative: fp32 sums in another order differ by some
 
 
 def of_whole_batch(model: torch.nn.Module, batch: Batch, device: str) -> list[torch.Tensor]:
-    """Give the gradients of the whole batch in this process alone."""
+    """Return the gradients of the whole batch in this process alone."""
     x, y = batch
     loss_of(model(x.to(device)), y.to(device)).backward()
     grads = (parameter.grad for parameter in model.parameters())
@@ -59,10 +59,10 @@ def of_whole_batch(model: torch.nn.Module, batch: Batch, device: str) -> list[to
 
 
 def require_close(
-    found: Iterable[torch.Tensor], expected: list[torch.Tensor], rank: int
+    gradients: Iterable[torch.Tensor], expected: list[torch.Tensor], rank: int
 ) -> dict[str, float]:
-    """Compare gradients, raise for a difference beyond rounding; give it."""
-    pairs = list(zip(found, expected, strict=True))
+    """Compare gradients, raise for a difference beyond rounding; return it."""
+    pairs = list(zip(gradients, expected, strict=True))
     distance = sum(float((a.float() - b).norm()) ** 2 for a, b in pairs) ** 0.5
     length = sum(float(b.norm()) ** 2 for _, b in pairs) ** 0.5
     relative = distance / length

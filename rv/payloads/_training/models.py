@@ -18,7 +18,7 @@ FEATURES, CLASSES, VOCABULARY, LENGTH = 128, 4, 64, 32
 
 
 def vectors(seed: int, size: int) -> Callable[[int], Batch]:
-    """Give batches of normal vectors, labelled by the largest of four fixed projections."""
+    """Return batches of normal vectors, labelled by the largest of four fixed projections."""
     truth = torch.randn(FEATURES, CLASSES, generator=torch.Generator().manual_seed(seed))
 
     def batch(step: int) -> Batch:
@@ -29,7 +29,7 @@ def vectors(seed: int, size: int) -> Callable[[int], Batch]:
 
 
 def tokens(seed: int, size: int) -> Callable[[int], Batch]:
-    """Give batches of token rows, each following the same rule from a random first token."""
+    """Return batches of token rows, each following the same rule from a random first token."""
 
     def batch(step: int) -> Batch:
         row = torch.randint(VOCABULARY, (size,), generator=_generator(seed, step))
@@ -43,7 +43,7 @@ def tokens(seed: int, size: int) -> Callable[[int], Batch]:
 
 
 def part(batch: Batch, rank: int, world: int, device: str) -> Batch:
-    """Give a rank its own rows of a global batch; all get equally many."""
+    """Return a rank's own rows of a global batch; all ranks get equally many."""
     x, y = batch
     size = len(x) // world
     rows = slice(rank * size, (rank + 1) * size)
@@ -67,7 +67,7 @@ def decoder(seed: int, width: int = 64, layers: int = 2) -> Decoder:
 
 
 def loss_of(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Give the mean cross entropy, of rows or of rows of tokens."""
+    """Return the mean cross entropy, of rows or of rows of tokens."""
     return functional.cross_entropy(outputs.flatten(0, -2).float(), labels.flatten())
 
 
@@ -82,12 +82,12 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Add what attention and feed-forward say."""
+        """Add the outputs of attention and feed-forward to the residual stream."""
         rows, length, width = x.shape
         heads = self.qkv(self.norm1(x)).view(rows, length, 3, self.heads, -1).transpose(1, 3)
         query, key, value = heads.unbind(dim=2)
-        seen = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(seen.transpose(1, 2).reshape(rows, length, width))
+        attended = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(attended.transpose(1, 2).reshape(rows, length, width))
         return x + self.down(functional.gelu(self.up(self.norm2(x))))
 
 
@@ -102,7 +102,7 @@ class Decoder(nn.Module):
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, VOCABULARY)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the logits of each next token."""
+        """Return the logits of each next token."""
         h = self.token(x) + self.place[: x.shape[1]]
         for block in self.blocks:
             h = block(h)
@@ -123,7 +123,7 @@ class Logits(torch.nn.Module):
         self.inner = inner
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Give the logits of each next token."""
+        """Return the logits of each next token."""
         return self.inner(input_ids=x, use_cache=False).logits
 
 
@@ -133,7 +133,7 @@ def hub_model(name: str) -> Logits:
 
 
 def hub_batches(name: str, rows: int) -> Callable[[int], Batch]:
-    """Give the same short text in every row and step: a loss that must fall fast."""
+    """Return the same short text in every row and step: a loss that must fall fast."""
     tokenizer = _transformers().AutoTokenizer.from_pretrained(name)
     ids = torch.tensor(tokenizer(HUB_TEXT * 20)["input_ids"][: HUB_LENGTH + 1]).repeat(rows, 1)
     return lambda _step: (ids[:, :-1], ids[:, 1:])

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def local(model: torch.nn.Module) -> list[torch.Tensor]:
-    """Give this rank's part of every parameter."""
+    """Return this rank's part of every parameter."""
     parts = (parameter.detach() for parameter in model.parameters())
     return [part.to_local() if hasattr(part, "to_local") else part for part in parts]
 
 
 def save(model: torch.nn.Module, folder: Path, group: Any) -> tuple[int, float]:
-    """Save all ranks' parts; give the bytes on disk, on rank 0, and the seconds."""
+    """Save all ranks' parts; return the bytes on disk, on rank 0, and the seconds."""
     start = time.perf_counter()
     if group.ranks.rank == 0:
         remove(folder)
