@@ -78,16 +78,16 @@ def test_what_a_stop_left_in_the_queue_the_next_command_takes_away(two_models, e
 
 
 def test_a_full_disk_does_not_keep_a_race_from_being_stopped(two_models, eventually):
-    """No mark can be written, so rv says so; the jobs are cancelled all the same."""
+    """No stop file can be written, so rv says so; the jobs are cancelled all the same."""
     rv = two_models
     launched = rv("up", "--gpu", "1", "--run", "sleep 600", "-d")
     race = race_of(rv)
     eventually((race / "claim").exists)
-    (race / "stop").mkdir()  # where the mark belongs, nothing can be put
+    (race / "stop").mkdir()  # where the stop file belongs, nothing can be put
     (race / "stop" / "kept").write_text("")
     stopped = rv("stop", launched.stdout.strip())
     assert stopped.returncode == 125
-    assert "mark can be" in stopped.stderr
+    assert "no stop file can be written" in stopped.stderr
     eventually(lambda: "rv-" not in rv.slurm("squeue", "-h", "-t", "R,PD", "-O", "Name:40"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rv import sandbox
+from rv.payloads._checkpoint.segment import Coverage, coverage, read_steps
 from tests.slurm.launching import RaceFiles, Rv, group, profile
 
 Eventually = Callable[..., None]
@@ -54,10 +55,8 @@ def test_a_chain_of_jobs_does_every_step_once(rv: Rv, eventually: Eventually) ->
     *before, last = [one["next"] for one in said["chain"]["segments"]]
     assert len(before) >= 2
     assert (set(before), last) == ({"again"}, "done")
-    log = segment.read_steps(race.directory / "checkpoints")
-    assert segment.coverage(log) == segment.Coverage(STEPS, 0, ""), textwrap.indent(
-        race.logs(), "  "
-    )
+    log = read_steps(race.directory / "checkpoints")
+    assert coverage(log) == Coverage(STEPS, 0, ""), textwrap.indent(race.logs(), "  ")
     assert {step.segment for step in log} == set(range(1, len(before) + 2))
     [result] = race.directory.glob("**/ckpt_cycle_result.json")
     tests = {test["name"]: test for test in json.loads(result.read_text())["tests"]}
@@ -67,5 +66,5 @@ def test_a_chain_of_jobs_does_every_step_once(rv: Rv, eventually: Eventually) ->
 
 def steps_of(race: RaceFiles, segment: int) -> int:
     """How many steps a segment has done."""
-    log = segment.read_steps(race.directory / "checkpoints")
+    log = read_steps(race.directory / "checkpoints")
     return sum(step.segment == segment for step in log)
