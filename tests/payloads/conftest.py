@@ -1,13 +1,10 @@
-"""Payloads as programs; and their modules, which lie beside them wherever they are."""
+"""Payloads as programs."""
 
-import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.payloads.starting import PAYLOADS, Launcher
-
-sys.path.insert(0, str(PAYLOADS))
+from tests.payloads.starting import Launcher
 
 
 @pytest.fixture(scope="session")
