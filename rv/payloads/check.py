@@ -139,7 +139,7 @@ def add_speed(session: Session, kind: Kind, device: str, metrics: list[dict[str,
 
 
 def show(kind: Kind, device: str, tflops: dict[str, Any], more: str) -> None:
-    """Print a line of every rank's: `[COMPUTE] cuda:0: 781,200.0 GFLOP/s …`."""
+    """Print one line, on every rank: `[COMPUTE] cuda:0: 781,200.0 GFLOP/s …`."""
     speed_of = f"{tflops['value'] * 1e3:,.1f} GFLOP/s"
     about = f"{kind.name} {tflops['shape']}, median of {tflops['n']}"
     print(f"[COMPUTE] {device}: {speed_of} {about}, {more}\n", end="", flush=True)
@@ -158,7 +158,7 @@ def search(session: Session, kind: Kind, device: str) -> None:
 
 
 def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> speed.Reading:
-    """Keep what is compared with the other devices."""
+    """Return what is compared with the other devices."""
     described = {f"cuda:{each['index']}": each["name"] for each in session.report.devices}
     host, model = node_name(), described.get(device, "cpu")
     where = f"{device} of rank {session.ranks.rank} on {host}"

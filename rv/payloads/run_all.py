@@ -65,7 +65,7 @@ class Ended:
 
 
 def body(session: Session) -> None:
-    """Run payload after payload while there is time, and say what each came to."""
+    """Run payload after payload while there is time, and print each outcome."""
     options = session.options
     session.test = "run_all.env"
     devices = _devices(session)
@@ -192,7 +192,7 @@ def _fitted(arguments: Sequence[str], seconds: float) -> list[str]:
 
 
 def _spoil(name: str, options: argparse.Namespace, result: Path) -> None:
-    """Lose or cut a result file where that was asked for."""
+    """Delete or truncate a result file (injected faults)."""
     for fault in options.inject:
         if fault.where.get("step") == name and result.exists():
             if fault.name == "lost-result":
@@ -210,7 +210,7 @@ def _add(session: Session, done: Ended) -> None:
 
 
 def _summarize(session: Session, names: Sequence[str], ended: dict[str, Ended]) -> None:
-    """Print and keep what everything came to, under the old names too."""
+    """Print the outcomes and add them to the report, under the first version's keys too."""
     missing = {"returncode": None, "stdout": "", "stderr": ""}
     extra = session.report.extra
     for key, payload in LEGACY_KEYS.items():

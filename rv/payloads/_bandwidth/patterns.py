@@ -145,7 +145,7 @@ def _signed(word: int) -> int:
 
 
 def walking(memory: Memory, shift: int, *, zeros: bool) -> Contents:
-    """One bit set in each word (or clear), in word i bit (i + shift) mod 64."""
+    """Return words with one bit set (or clear): in word i bit (i + shift) mod 64."""
     torch = memory.torch
     bits = [_signed(1 << ((place + shift) % BITS)) for place in range(BITS)]
     words = torch.tensor(bits, dtype=torch.int64, device=memory.device)
@@ -154,19 +154,19 @@ def walking(memory: Memory, shift: int, *, zeros: bool) -> Contents:
 
 
 def addresses(torch: Any, device: str) -> Contents:
-    """Every word holds its own address: two that are one cell cannot both be right."""
+    """Return words that hold their own address: two addresses of one cell are detected."""
     return lambda offset, length: torch.arange(offset, offset + length, device=device)
 
 
 def constant(memory: Memory, word: int) -> Contents:
-    """Every word holds the same bits."""
+    """Return words of the same bits."""
     torch = memory.torch
     words = torch.full((memory.chunk,), _signed(word), dtype=torch.int64, device=memory.device)
     return Repeated(words)
 
 
 def random_words(torch: Any, device: str, seed: int) -> Contents:
-    """Random words, the same again for the same seed and address."""
+    """Return random words, the same for the same seed and address."""
     least, most = -(1 << (BITS - 1)), (1 << (BITS - 1)) - 1
 
     def words(offset: int, length: int) -> Any:
@@ -177,7 +177,7 @@ def random_words(torch: Any, device: str, seed: int) -> Contents:
 
 
 def inverted(contents: Contents) -> Contents:
-    """Every bit the other way."""
+    """Return the contents with every bit inverted."""
     if isinstance(contents, Repeated):
         return Repeated(~contents.table)
     return lambda offset, length: ~contents(offset, length)

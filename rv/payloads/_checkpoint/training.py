@@ -78,7 +78,7 @@ class Training:
         return state | {"digest": store.digest(self.torch, state)}
 
     def take_up(self, state: dict[str, Any], forget: str = "") -> None:
-        """Go on from a state; `forget` leaves a part of it out, to see that noticed."""
+        """Go on from a state; `forget` leaves a part of it out (an injected fault)."""
         self.model.load_state_dict(state["model"])
         if forget != "optimizer":
             self.optimizer.load_state_dict(state["optimizer"])
@@ -118,7 +118,7 @@ class Training:
 
 
 def deterministic(torch: Any) -> None:
-    """Let torch use nothing whose result may differ from run to run."""
+    """Make torch use deterministic algorithms only."""
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(mode=True)
     torch.backends.cudnn.benchmark = False

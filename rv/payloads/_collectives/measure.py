@@ -187,7 +187,7 @@ class Arrival:
 
 
 def arrivals(field: Field, work: Callable[[], None], rounds: int = ARRIVAL_ROUNDS) -> list[Arrival]:
-    """Let every rank work and meet, `rounds` times; return what each rank needed.
+    """Time equal work and a barrier on every rank, `rounds` times; return each rank's times.
 
     On a CPU the processor time counts, which other programs on the machine do not lengthen.
     """

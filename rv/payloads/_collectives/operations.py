@@ -1,4 +1,4 @@
-"""The five collectives: what each moves, what it must leave, and its bus bandwidth factor.
+"""The five collectives: each one's input, expected output and bus bandwidth factor.
 
 S is the total bytes of the operation as nccl-tests counts them: the whole buffer for all_reduce and
 broadcast; for the others the side that holds the data of all ranks. Buffers hold a pattern of whole
@@ -19,14 +19,14 @@ EXACT = {"float32": 2**24, "float64": 2**53, "float16": 2**11, "bfloat16": 2**8,
 """The largest integer below which a type has every integer."""
 
 SUM = -1
-"""The source of what all ranks reduced together."""
+"""The source of a sum over all ranks' inputs."""
 
 BLOCK = 1 << 22
 """Elements compared at a time: the memory that a check needs beside the buffer."""
 
 
 class Piece(NamedTuple):
-    """A stretch of a buffer: whose input it holds, from which element of it, and how many."""
+    """Part of a buffer: `length` elements of rank `source`'s input, from element `start` on."""
 
     source: int
     start: int
@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """How many elements of a buffer are not what they must be, and the first of them."""
+    """The number of wrong elements in a buffer, and the index of the first."""
 
     total: int
     first: int

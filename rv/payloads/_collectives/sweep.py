@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 LARGE = 256 << 20
-"""Bytes from which a bandwidth says something about a link, and may be held against a reference."""
+"""Bytes from which a bandwidth measures the link and may be compared with a reference."""
 
 MOST_BYTES = 4 << 30
 ON_CPU, QUICK_ON_CPU = 1 << 20, 1 << 14
@@ -65,7 +65,7 @@ HEADER = "{:<14}      bytes      time us   algbw GB/s   busbw GB/s   #wrong"
 
 
 def line(row: Row) -> str:
-    """Lay out one row."""
+    """Return a row as a line of text."""
     wrong = f"{row.wrong:>8}" + (f"  {row.where}" if row.wrong else "")
     speed = f"{row.algbw:>12.3f} {row.busbw:>12.3f}"
     return f"{'':<14} {row.nbytes:>10} {row.middle * 1e6:>12.1f} {speed} {wrong}"

@@ -160,14 +160,14 @@ def _cuda_says(torch: Any) -> str:
 
 
 def _own(devices: list[str]) -> list[str]:
-    """One rank a GPU: under torchrun each rank has its own."""
+    """Return all devices, or under torchrun the one of this rank."""
     if "LOCAL_RANK" not in os.environ:
         return devices
     return [devices[int(os.environ["LOCAL_RANK"]) % len(devices)]]
 
 
 def _compare_names(report: Report, requested: str) -> None:
-    """Warn where another model came than was asked for (it happens: partitions are mixed)."""
+    """Warn where a GPU is not the model that was asked for: partitions may be mixed."""
     names = {device["name"] for device in report.devices}
     strange = [name for name in names if not same_model(requested, name)]
     if requested and strange:

@@ -37,7 +37,7 @@ def write(target: Path, document: dict[str, Any]) -> None:
 
 
 def try_folder(folder: Path) -> None:
-    """Prove that results can be written there, before hours of work. Raises OSError."""
+    """Check before the work that results can be written to a folder. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     probe = folder / f".probe.{os.getpid()}"
     probe.write_text("")
@@ -54,7 +54,7 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def rank_file(folder: Path, report_name: str, rank: int) -> Path:
-    """Name a rank's own file: `check_result.ranks/rank-00000.json`."""
+    """Return a rank's own file: `check_result.ranks/rank-00000.json`."""
     return folder / f"{report_name.removesuffix('.json')}.ranks" / f"rank-{rank:05d}.json"
 
 
@@ -108,7 +108,7 @@ def merged(
 
 
 def _devices(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every GPU once: the ranks of a node all see the same ones."""
+    """Return every GPU once: all ranks of a node see the same ones."""
     devices: dict[tuple[str, str], dict[str, Any]] = {}
     for document in documents:
         host = document["test_info"]["node"]

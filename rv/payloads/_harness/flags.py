@@ -1,4 +1,4 @@
-"""The flags that all payloads have, and what is wrong with their values."""
+"""The flags that all payloads have, and the checks of their values."""
 
 from __future__ import annotations
 

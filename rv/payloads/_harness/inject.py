@@ -11,7 +11,7 @@ OF_RANKS = ("hang", "drop-rank", "crash")
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault, and where it strikes: `bitflip:step=3,rank=1`. Without a rank, on all."""
+    """One fault and where it applies: `bitflip:step=3,rank=1`. Without a rank, on all ranks."""
 
     name: str
     where: dict[str, str] = field(default_factory=dict)
@@ -22,7 +22,7 @@ class Fault:
 
 
 class Faults:
-    """The faults of one run, asked by name where they would strike."""
+    """The faults of one run, looked up by name at the places where they apply."""
 
     def __init__(self, faults: list[Fault], rank: int) -> None:
         self.faults, self.rank = faults, rank

@@ -103,7 +103,7 @@ class Session:
 
     @contextlib.contextmanager
     def group(self, device: str, backend: str = "") -> Iterator[ranks.Group]:
-        """Join the process group for as long as the block lasts; --backend says which, or you."""
+        """Join the process group for the block; `backend` overrides --backend."""
         torch, backend = self.need_torch(), backend or self.options.backend
         joining = ranks.joined(torch, self.ranks, device, backend, self.left(), self.faults)
         self.broken = not self.ranks.alone
@@ -258,7 +258,7 @@ def _published(session: Session, enough: Callable[[], bool]) -> int:
 
 
 def _write_for_job(folder: Path, name: str, document: dict[str, Any]) -> None:
-    """Leave the result where the job's script looks for it too: it decides the job's exit code."""
+    """Write the result where the job's script reads it, to decide the job's exit code."""
     job = os.environ.get("RV_OUTPUT_DIR")
     if job and Path(job).resolve() != folder.resolve():
         files.write(Path(job) / name, document)

@@ -1,4 +1,4 @@
-"""The ranks of a launch: who this one is, and how all of them meet, or do not.
+"""The ranks of a launch: this process's place, and the rendezvous of all of them.
 
 A process group is joined in two steps. First every rank leaves its host's name in the rendezvous
 store, where rank 0 counts them: whoever is missing is named after half the time there is.
@@ -28,7 +28,7 @@ LAUNCH = "MASTER_ADDR MASTER_PORT TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT
 
 @dataclass(frozen=True)
 class Ranks:
-    """Where this process stands in its launch; alone where torchrun did not start it."""
+    """This process's place in its launch; the only rank where torchrun did not start it."""
 
     rank: int = 0
     world: int = 1
@@ -65,7 +65,7 @@ class Group:
 
 
 def node_name() -> str:
-    """Name this node as Slurm does: on a machine with several, or of two names, they differ."""
+    """Return this node's Slurm name: it may differ from the host's."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
@@ -92,11 +92,11 @@ def _launch() -> str:
 
 @contextlib.contextmanager
 def joined(
-    torch: Any, ranks: Ranks, device: str, backend: str, timeout: float, faults: Faults
+    torch: Any, ranks: Ranks, device: str, backend: str, timeout_s: float, faults: Faults
 ) -> Iterator[Group]:
     """Join the process group, work, leave it.
 
-    `backend` is auto, nccl or gloo; `timeout`, in seconds, bounds the meeting (half of it) and
+    `backend` is auto, nccl or gloo; `timeout_s` bounds the meeting (half of it) and
     every collective: gloo raises before it is over; NCCL would end the process without a result, so
     that there the payload's own deadline comes first.
     Raises NotPassed: `rank_missing` on rank 0, `rdzv_timeout` elsewhere.
@@ -106,14 +106,14 @@ def joined(
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
     _strike_before(faults)
-    store = dist.HashStore() if ranks.alone else _rendezvous(dist, ranks, timeout / 2)
-    hosts = _roll_call(store, ranks, timeout / 2)
+    store = dist.HashStore() if ranks.alone else _rendezvous(dist, ranks, timeout_s / 2)
+    hosts = _roll_call(store, ranks, timeout_s / 2)
     dist.init_process_group(
         backend,
         store=dist.PrefixStore("group", store),
         rank=ranks.rank,
         world_size=ranks.world,
-        timeout=datetime.timedelta(seconds=timeout * (4 if backend == "nccl" else 0.8)),
+        timeout=datetime.timedelta(seconds=timeout_s * (4 if backend == "nccl" else 0.8)),
         device_id=torch.device(device) if backend == "nccl" else None,
     )
     _strike_after(faults)
@@ -160,7 +160,7 @@ def _rendezvous(dist: Any, ranks: Ranks, timeout_s: float) -> Any:
 
 
 def _roll_call(store: Any, ranks: Ranks, timeout_s: float) -> tuple[str, ...]:
-    """Leave this rank's host and wait for everyone's; return the hosts by rank."""
+    """Store this rank's host and wait for all ranks' hosts; return them by rank."""
     keys = [f"host/{rank}" for rank in range(ranks.world)]
     store.set(keys[ranks.rank], node_name())
     deadline = time.monotonic() + timeout_s

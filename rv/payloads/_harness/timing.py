@@ -81,6 +81,6 @@ def _events(
     return [start.elapsed_time(end) / 1e3 for start, end in pairs]
 
 
-def rounds_for(seconds: float, one: float, least: int = 5, most: int = MOST) -> int:
-    """Return how many rounds of `one` second fill `seconds`."""
-    return max(least, min(most, round(seconds / max(one, 1e-9))))
+def rounds_for(seconds: float, one_s: float, least: int = 5, most: int = MOST) -> int:
+    """Return how many rounds of `one_s` seconds each fill `seconds`."""
+    return max(least, min(most, round(seconds / max(one_s, 1e-9))))

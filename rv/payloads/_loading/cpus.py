@@ -1,4 +1,4 @@
-"""How many CPUs a job really has: a node shows all of its own."""
+"""The CPUs that a job may use, which can be fewer than the node has."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def gate(kind: Kind, k: int) -> float:
 
 
 def why_not(torch: Any, kind: Kind, device: str) -> str:
-    """Say why a device cannot do it, empty where it can: emulation is no product of its own."""
+    """Return why a device lacks this type, or ""; emulated types count as missing."""
     if device == "cpu":
         return "" if kind.name in ON_CPU else "not on a CPU"
     if not hasattr(torch, kind.torch_name):
@@ -59,7 +59,7 @@ def why_not(torch: Any, kind: Kind, device: str) -> str:
 
 @contextlib.contextmanager
 def precision(torch: Any, kind: Kind) -> Iterator[None]:
-    """Fix what else decides a product: TF32 on for tf32 alone, sums of full precision."""
+    """Set torch's precision switches: TF32 for tf32 alone, full-precision sums."""
     matmul = torch.backends.cuda.matmul
     matmul.allow_bf16_reduced_precision_reduction = False
     matmul.allow_fp16_reduced_precision_reduction = False

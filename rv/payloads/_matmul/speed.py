@@ -87,14 +87,14 @@ def measure(given: Factors, device: str, *, quick: bool, slow: float) -> list[di
     ]
 
 
-def _enough(device: str, one: float, usual: int) -> int:
+def _enough(device: str, one_s: float, usual: int) -> int:
     """Return how many rounds to time: few of long ones on a CPU, many of short ones on a GPU.
 
     A GPU changes its clocks for tens of milliseconds after a pause: what is shorter is luck.
     """
     if device == "cpu":
-        return timing.rounds_for(10.0, one, 3, usual)
-    return timing.rounds_for(LONG_ENOUGH, one, usual, 10 * usual)
+        return timing.rounds_for(10.0, one_s, 3, usual)
+    return timing.rounds_for(LONG_ENOUGH, one_s, usual, 10 * usual)
 
 
 def _warmth(device: str, *, quick: bool) -> float:

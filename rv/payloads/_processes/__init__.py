@@ -1,1 +1,1 @@
-"""Starting processes, knowing them again, and leaving none of them behind."""
+"""Starting processes, identifying them, and leaving none behind."""

@@ -1,4 +1,4 @@
-"""Processes: which one a number means, those below another, and their end."""
+"""Processes: their identity, their descendants, and their end."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def below(pid: int) -> list[Identity]:
     return descendants
 
 
-def end(processes: list[Identity], grace: float = 5.0) -> None:
-    """End these processes: TERM, and KILL for those that are still there after the grace."""
+def end(processes: list[Identity], grace_s: float = 5.0) -> None:
+    """End these processes: TERM, and KILL for those that are still there after `grace_s`."""
     _signal(processes, signal.SIGTERM)
-    deadline = time.monotonic() + grace
+    deadline = time.monotonic() + grace_s
     while time.monotonic() < deadline and any(is_alive(process) for process in processes):
         time.sleep(0.02)
     _signal(processes, signal.SIGKILL)

@@ -72,7 +72,7 @@ class NotStopped(Exception):  # noqa: N818 - an outcome, told to the user
 
 
 def detach(command: Sequence[str], pid_file: Path, log: Path) -> Identity:
-    """Start a program that outlives this one, and note who it is.
+    """Start a program that outlives this one, and write its identity to `pid_file`.
 
     It stays in this session and process group, so that the end of a job's step is its end too, and
     ignores the hang-up of a terminal. Raises NotStopped while an earlier one runs, OSError.
@@ -104,11 +104,10 @@ def read_pid_file(pid_file: Path) -> Identity | None:
         return None
 
 
-def stop(pid_file: Path, patience: float = 30.0) -> Identity:
-    """Stop what was started, and wait for its end: TERM, and KILL when the patience is over.
+def stop(pid_file: Path, patience_s: float = 30.0) -> Identity:
+    """Stop what was started, and wait for its end: TERM, and KILL after `patience_s`.
 
-    Its number alone proves nothing: it may have been given to a stranger since. The process is held
-    by a descriptor before its start time is compared, so that no stranger can slip in between.
+    The process id may have been reused, so a pidfd is opened before start times are compared.
     Raises NotStopped where it does not run any more.
     """
     noted = read_pid_file(pid_file)
@@ -123,9 +122,9 @@ def stop(pid_file: Path, patience: float = 30.0) -> Identity:
             pid_file.unlink(missing_ok=True)
             raise NotStopped(f"process {noted.pid} ended before, or its number is another's now")
         signal.pidfd_send_signal(held, signal.SIGTERM)
-        if not _ended(noted, patience):
+        if not _ended(noted, patience_s):
             signal.pidfd_send_signal(held, signal.SIGKILL)
-            _ended(noted, patience)
+            _ended(noted, patience_s)
     finally:
         if held >= 0:
             os.close(held)
@@ -133,8 +132,8 @@ def stop(pid_file: Path, patience: float = 30.0) -> Identity:
     return noted
 
 
-def _ended(noted: Identity, patience: float) -> bool:
-    deadline = time.monotonic() + patience
+def _ended(noted: Identity, patience_s: float) -> bool:
+    deadline = time.monotonic() + patience_s
     while processes.is_alive(noted):
         if time.monotonic() > deadline:
             return False

@@ -1,4 +1,4 @@
-"""Distributed checkpoints of sharded models, and a look at what this rank holds of them."""
+"""Distributed checkpoints of sharded models, and this rank's part of them."""
 
 from __future__ import annotations
 
