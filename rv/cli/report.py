@@ -52,7 +52,7 @@ def report(
 
 
 def compare_runs(
-    before: Annotated[str, typer.Argument(metavar="A", help="A run, a sweep, or a path.")],
+    before: Annotated[str, typer.Argument(metavar="A", help="A run, a sweep, a path, or last.")],
     after: Annotated[str, typer.Argument(metavar="B", help="Another.")],
     *,
     json: JsonOption = False,
@@ -71,12 +71,12 @@ def compare_runs(
 def export_run(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run, a sweep, a path, or last.")],
     *,
-    form: Annotated[Form, typer.Option("--format", help="Which form.")] = Form.JUNIT,
+    form: Annotated[Form, typer.Option("--format", help="Output format.")] = Form.JUNIT,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - for stdout.")
+        str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - for stdout.")
     ] = "-",
 ) -> None:
-    """Write a run, judged, as JUnit XML, CSV or JSON lines."""
+    """Write a judged run as JUnit XML or CSV, or its measurements as JSON lines."""
     from rv.accept.export import as_csv, as_jsonl, as_junit
     from rv.accept.run import judged, measured_of
     from rv.accept.sweep_state import find_run

@@ -14,9 +14,10 @@ class RaceState(StrEnum):
 
     STAGED: nothing is known to have been submitted yet. PENDING: waiting, or starting. RUNNING:
     the command runs. COMPLETED, FAILED: it ended by itself, with an exit code. LOST: its job
-    claimed the race and then its node failed or lost touch. ENDED: it is over, and no source says
-    how. DECLINED: every node failed the node check. REFUSED: Slurm took none of its jobs. UNKNOWN:
-    no source says anything now. The others are Slurm's own job states.
+    claimed the race, and then its node failed or lost touch, Slurm restarted the job, or a chain's
+    next segment ended before it began. ENDED: it is over, and no source says how. DECLINED: every
+    node failed the node check. REFUSED: Slurm took none of its jobs. UNKNOWN: no source says
+    anything now. The others are Slurm's own job states.
     """
 
     STAGED = "STAGED"

@@ -1,4 +1,4 @@
-"""What the site's and the user's configuration files say, each value with its origin, FILE:LINE."""
+"""What the site's and the user's configuration files say, with the origin of values, FILE:LINE."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Ceiling:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alias:
-    """Which GPU models a word of `--type` means, best first. The site's give way to the user's."""
+    """Which GPU models a word of `--type` means, best first. The user's win over the site's."""
 
     word: str
     models: tuple[str, ...]

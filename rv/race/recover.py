@@ -15,6 +15,7 @@ from rv.race.sources import to_resend
 from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, submit_once
 from rv.race.verdict_file import save_verdict
 from rv.render.quote import shell
+from rv.slurm.squeue import parse_work_folders, squeue_work_folders_script
 from rv.transport import Transport
 
 _BROKEN: Final = frozenset({JobState.FAILED, JobState.NODE_FAIL, JobState.BOOT_FAIL})
@@ -238,12 +239,8 @@ def _work_folders(names: set[str], transport: Transport) -> list[tuple[int, str,
     """Return id, name and working directory of waiting jobs of these names."""
     if not names:
         return []
-    ask = (
-        f"squeue --me -a -h -t PD --name={shell(','.join(sorted(names)))} -o '%A %j %Z' </dev/null"
-    )
-    lines = transport.run(ask, timeout_s=30).stdout.splitlines()
-    rows = [line.split(" ", 2) for line in lines]
-    return [(int(row[0]), row[1], row[2]) for row in rows if len(row) == 3 and row[0].isdigit()]
+    answer = transport.run(squeue_work_folders_script(names), timeout_s=30)
+    return parse_work_folders(answer.stdout)
 
 
 def _race_id(job_name: str) -> str:

@@ -132,14 +132,14 @@ def database_template(profile: Profile, user: str) -> Path:
 
 
 def _version(program: str) -> str:
-    """What stands for a program's version; asking it would cost a process."""
+    """Return path, size and mtime of a program: running `--version` would cost a process."""
     path = Path(path_of(program)).resolve()
     about = path.stat()
     return f"{path}:{about.st_size}:{about.st_mtime_ns}"
 
 
 def restore_database(template: Path, record: Record) -> bool:
-    """Start from a saved database; False when there is none that can be used."""
+    """Copy a saved database into the sandbox; False where there is none, or copying fails."""
     if not template.is_dir():
         return False
     return _copy(template, record.layout.database)

@@ -37,7 +37,7 @@ SMALL_MARIADB: Final = (
 
 
 class DaemonError(RvError):
-    """A daemon that ended before it answered."""
+    """A daemon ended before it answered, or did not answer in time."""
 
 
 def environment(record: Record) -> dict[str, str]:
@@ -106,7 +106,7 @@ def live(record: Record, role: str) -> bool:
 
 
 def stop(record: Record, role: str, *, grace_s: float = 0) -> None:
-    """End a daemon and nothing below it."""
+    """Stop a daemon, not its child processes."""
     process = records.process_of(record.layout, role)
     if process:
         processes.end([process], grace_s=grace_s)
@@ -114,7 +114,7 @@ def stop(record: Record, role: str, *, grace_s: float = 0) -> None:
 
 
 def wait_for(record: Record, role: str, ready: Callable[[], bool]) -> None:
-    """Wait until a daemon answers, or say why it never will."""
+    """Wait until a daemon answers. Raises `DaemonError` where it ended, or is too slow."""
 
     def settled() -> bool:
         return ready() or not live(record, role)

@@ -1,4 +1,4 @@
-"""What the cluster says: one probe, pure parsers of Slurm's text, and what the watcher asks.
+"""What Slurm's commands print: the scripts that run them and the parsers, a module a command.
 
-Parsers take any text and never raise; only `probe` uses a transport and only `cache` a file.
+Parsers are pure, take any text and never raise. `probe` and `squeue.OwnJobs` run the commands.
 """

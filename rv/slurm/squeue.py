@@ -93,6 +93,18 @@ def parse_squeue_own(text: str, sentinel: str) -> tuple[JobRecord, ...] | None:
     return tuple(row for row in rows if row is not None and row.name.startswith(_OWN_NAME_PREFIX))
 
 
+def squeue_work_folders_script(names: Iterable[str]) -> str:
+    """Write the query for the working directories of the user's waiting jobs of these names."""
+    quoted = shlex.quote(",".join(sorted(names)))
+    return f"squeue --me -a -h -t PD --name={quoted} -o '%A %j %Z' </dev/null"
+
+
+def parse_work_folders(text: str) -> list[tuple[int, str, str]]:
+    """Read id, name and working directory of each job; a line that is not whole is passed over."""
+    rows = [line.split(" ", 2) for line in text.splitlines()]
+    return [(int(row[0]), row[1], row[2]) for row in rows if len(row) == 3 and row[0].isdigit()]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnJobs:
     """The user's own jobs in the queue, asked for once for all rv processes on this machine."""

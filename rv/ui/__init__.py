@@ -1,1 +1,4 @@
-"""The only code that prints: answers on stdout, everything else on stderr."""
+"""The only code of rv that prints: answers on stdout, everything else on stderr.
+
+Payloads print for themselves.
+"""

@@ -38,7 +38,7 @@ class KnownFiles:
 
 
 def from_words(words: Sequence[str], around: KnownFiles) -> Command:
-    """Read an argv: every word reaches the program as it is.
+    """Read an argv: every word is quoted, so that the shell changes none.
 
     Raises `RvError(USAGE)` for an empty command and for a missing script.
     """
@@ -116,7 +116,10 @@ def _merged(pins: Sequence[Pins]) -> Pins:
 
 
 def _scripts(text: str, invocations: Sequence[Invocation], around: KnownFiles) -> Iterator[_Script]:
-    """Find each command's script, as long as what ran before can neither `cd` nor make files."""
+    """Find each command's script, taking what ran before it for harmless.
+
+    After a program that is not known to keep the working directory, a script is the user's own.
+    """
     steady = True
     for invocation in invocations:
         word = invocation.script

@@ -21,8 +21,8 @@ PATH = re.compile(r"`((?:rv|tests|docs|templates|strategies|examples|\.ci)/[\w./
 
 def block(language: str, beginning: str) -> str:
     """Return the fenced block of a language that begins with a text."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
-    (only,) = [each for each in blocks if each.startswith(beginning)]
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+    (only,) = [text for kind, text in blocks if kind == language and text.startswith(beginning)]
     return only
 
 
@@ -37,6 +37,14 @@ def payloads(tmp_path: Path) -> Path:
     assert start in codes.read_text()
     code = block("python", '"clock_skew"')
     codes.write_text(codes.read_text().replace(start, start + code))
+    catalogue = folder / "contract" / "catalogue.py"
+    start = "PAYLOADS = (\n"
+    assert start in catalogue.read_text()
+    catalogue.write_text(
+        catalogue.read_text().replace(
+            start, start + block("python", "PayloadSpec(").rstrip() + ",\n"
+        )
+    )
     return folder
 
 
@@ -72,6 +80,18 @@ def test_the_example_of_a_payload_runs(
     assert done.returncode == code, done.stdout + done.stderr
     result = (tmp_path / "clock_result.json").read_text()
     assert ("clock_skew" in result) == bool(code)
+
+
+def test_the_example_of_a_payload_has_its_place_in_the_catalogue(payloads: Path) -> None:
+    """Its entry is one of the catalogue's, in all profiles."""
+    script = (
+        "from contract.catalogue import PAYLOADS; print(PAYLOADS[0].name, *PAYLOADS[0].profiles)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=payloads, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.split() == ["clock", "smoke", "accept", "burnin"]
 
 
 def test_the_example_of_a_gpu_model_is_found_by_its_gres_type(tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ from typing import Any, Final
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
 from rv.accept.report.charts import Axis, BarChart, Chart, DotChart, Line, LineChart, binary
 from rv.accept.results import RunResult, Status, TestResult
-from rv.accept.trends import change_points, points_of, regression
+from rv.accept.trends import (
+    LEAST_RUNS,
+    Point,
+    Regression,
+    change_points,
+    points_of,
+    regression,
+    since_change,
+)
 from rv.accept.untrusted import list_of, number_of, object_of, text_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
@@ -196,6 +204,12 @@ def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequen
     return histories[:_MAX_HISTORIES]
 
 
+def _verdict_text(points: Sequence[Point], slower: Regression | None) -> str:
+    if slower:
+        return f"{slower.loss:.1%} worse than its median"
+    return "steady" if len(since_change(points)) > LEAST_RUNS else "too few runs to judge"
+
+
 def _history(group: Sequence[Measurement]) -> LineChart:
     points, last = points_of(group), group[-1]
     slower = regression(points, last.direction)
@@ -204,7 +218,7 @@ def _history(group: Sequence[Measurement]) -> LineChart:
     def days(time_s: float) -> float:
         return (time_s - first_s) / _DAY_S
 
-    what = f"{slower.loss:.1%} worse than its median" if slower else "steady"
+    what = _verdict_text(points, slower)
     return LineChart(
         title=f"{last.test} {last.metric} of {last.gpu_uuid}",
         caption=f"{last.node} {last.device}: {what}, {len(group)} runs",
