@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import alloc_stress
@@ -12,8 +13,8 @@ import pytest
 from _harness import flags
 from contract import nvidia
 
-from rv.payloads._workers import launches, slots
-from rv.payloads._workers.workers import MATRICES, MIB, side
+from rv.payloads._workers import launches, slots, verdicts
+from rv.payloads._workers.workers import MATRICES, MIB, Order, side
 from tests.payloads.starting import Done, Launcher
 
 CPU = ("--device", "cpu")
@@ -282,3 +283,27 @@ def test_nvidia_smi_writes_readings_beside_a_run(
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     with nvidia.recorded(tmp_path / "none.csv"):
         assert nvidia.used_memory_mib() == {}
+
+
+def test_a_cpu_that_others_use_is_no_imbalance() -> None:
+    """Half of a core's time did half of the operations; so did one that worked at half the rate."""
+    shared = balance_of({"operations": 50, "processor_s": 1.0})
+    slower = balance_of({"operations": 50, "processor_s": 2.0})
+
+    assert (shared["status"], slower["status"]) == ("PASS", "FAIL")
+    assert slower["code"] == "unbalanced"
+
+
+def balance_of(second: dict[str, Any]) -> dict[str, Any]:
+    """The verdict on two CPUs, of which the first did 100 operations in 2 s of its processor."""
+    orders = [Order(n, f"cpu:{n}", str(n), "cpu", 1, 2.0, 1.0, "") for n in range(2)]
+    workers = [{"operations": 100, "processor_s": 2.0}, second]
+    added: dict[str, Any] = {}
+    session = SimpleNamespace(
+        options=SimpleNamespace(duration=2.0, balance=1.25),
+        say=lambda *_: None,
+        report=SimpleNamespace(add=lambda name, **fields: added.update(fields)),
+    )
+    places = [slots.Slot(f"cpu:{n}", str(n), "cpu") for n in range(2)]
+    verdicts.balance(session, places, orders, [{"status": "success"} | one for one in workers])  # type: ignore[arg-type]
+    return added

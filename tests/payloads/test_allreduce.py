@@ -6,6 +6,8 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from rv.payloads._collectives import measure, operations, sweep
 from tests.payloads.starting import Launcher, torchrun
@@ -197,3 +199,20 @@ def test_one_wrong_element_is_found_wherever_it_is() -> None:
         assert pattern.wrong(spoilt, pieces) == (1, place)
     # A power of two away from its place.
     assert pattern.wrong(buffer.roll(64), pieces).total > 2000
+
+
+def test_equal_work_on_a_cpu_has_one_thread() -> None:
+    """Of two threads one spins while the other waits for a core, and a busy machine seems late."""
+    threads: list[int] = []
+    before = torch.get_num_threads()
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    field = measure.Field(torch, dist, 0, 1, "cpu", time_each=lambda *_: [])
+    torch.set_num_threads(2)
+    try:
+        measure.arrivals(field, lambda: threads.append(torch.get_num_threads()), rounds=2)
+
+        assert threads == [1, 1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+        dist.destroy_process_group()

@@ -189,8 +189,12 @@ class Arrival:
 def arrivals(field: Field, work: Callable[[], None], rounds: int = ARRIVAL_ROUNDS) -> list[Arrival]:
     """Time equal work and a barrier on every rank, `rounds` times; return each rank's times.
 
-    On a CPU the processor time counts, which other programs on the machine do not lengthen.
+    On a CPU the processor time counts, which other programs on the machine do not lengthen. The
+    work then has one thread: of two, one may spin while the other is kept waiting for a core.
     """
+    threads = field.torch.get_num_threads()
+    if field.device == "cpu":
+        field.torch.set_num_threads(1)
     clock = time.thread_time if field.device == "cpu" else time.perf_counter
     worked, waited = [], []
     for _ in range(rounds):
@@ -201,6 +205,7 @@ def arrivals(field: Field, work: Callable[[], None], rounds: int = ARRIVAL_ROUND
         met = time.perf_counter()
         field.dist.barrier(group=field.group)
         waited.append(time.perf_counter() - met)
+    field.torch.set_num_threads(threads)
     every = field.gather([min(worked), statistics.median(waited)])
     return [Arrival(rank, *numbers) for rank, numbers in enumerate(every)]
 

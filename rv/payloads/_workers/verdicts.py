@@ -70,14 +70,26 @@ def isolation(session: Session, found: list[dict[str, Any]]) -> None:
 def balance(
     session: Session, slots: list[Slot], orders: list[Order], found: list[dict[str, Any]]
 ) -> None:
-    """Hold workers and operations of the slots against each other."""
+    """Compare the numbers of workers and the work done on each slot.
+
+    Work is operations; on a CPU it is operations per processor second, so that other programs on
+    the machine do not look like an imbalance.
+    """
     placed: dict[str, int] = defaultdict(int)
     done: dict[str, int] = defaultdict(int)
+    processor_s: dict[str, float] = defaultdict(float)
     for order, one in zip(orders, found, strict=True):
         placed[order.slot_name] += 1
         done[order.slot_name] += one.get("operations", 0)
-    work = [done[slot.name] for slot in slots if placed[slot.name]]
-    ratio = max(work) / max(1, min(work))
+        processor_s[order.slot_name] += one.get("processor_s", 0.0)
+    work = [float(done[slot.name]) for slot in slots if placed[slot.name]]
+    if slots[0].kind == "cpu":
+        work = [
+            done[slot.name] / max(processor_s[slot.name], 1e-9)
+            for slot in slots
+            if placed[slot.name]
+        ]
+    ratio = max(work) / max(1.0, min(work))
     for slot in slots:
         average = done[slot.name] / max(1, placed[slot.name]) / session.options.duration
         text = f"{slot.name}: {placed[slot.name]} workers, {average:.1f} ops/s each"

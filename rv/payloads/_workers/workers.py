@@ -92,11 +92,13 @@ def _ready(order: Order, held: list[Any]) -> tuple[str, str, Any]:
 
 
 def _load(torch: Any, held: list[Any], device: str, duration: float) -> dict[str, Any]:
-    begun = time.time()
+    begun, processor_s = time.time(), time.thread_time()
     operations, seconds = _until(torch, held, device, duration)
+    processor_s = time.thread_time() - processor_s
     return {
         "operations": operations,
         "duration": seconds,
+        "processor_s": processor_s,
         "ops_per_second": operations / seconds,
         "begun": begun,
         "ended": time.time(),
