@@ -8,8 +8,8 @@ import io
 import re
 import statistics
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -32,14 +32,6 @@ _VARIABLES: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Axis:
-    """What an axis shows; `scale` is a scale of matplotlib's."""
-
-    label: str
-    scale: str = "linear"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Line:
     """One line of a chart."""
 
@@ -53,9 +45,10 @@ class LineChart:
     """Lines over a common axis; `reference` is a level to compare with, `marks` stand upright."""
 
     title: str
-    x: Axis
-    y: Axis
+    x: str
+    y: str
     lines: Sequence[Line]
+    is_log: bool = False
     caption: str = ""
     reference: float | None = None
     marks: Sequence[tuple[float, str]] = ()
@@ -67,24 +60,13 @@ class DotChart:
     """One dot an item in each group; an outlier is drawn in the colour of failure, and named."""
 
     title: str
-    y: Axis
-    groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]
-    outliers: frozenset[tuple[str, str]] = field(default_factory=frozenset)
+    y: str
+    groups: Mapping[str, Mapping[str, float]]
+    outliers: Collection[tuple[str, str]] = ()
     caption: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BarChart:
-    """Bars of stacked parts; `parts` names them, each bar has a value for each part."""
-
-    title: str
-    x: Axis
-    parts: Sequence[str]
-    bars: Sequence[tuple[str, Sequence[float]]]
-    caption: str = ""
-
-
-Chart = LineChart | DotChart | BarChart
+Chart = LineChart | DotChart
 
 
 def draw(chart: Chart) -> str:
@@ -121,20 +103,13 @@ def draw(chart: Chart) -> str:
         axes.patch.set_alpha(0)
         axes.grid(visible=True, linewidth=0.6)
         axes.set_axisbelow(True)
-        _fill(axes, chart)
+        if isinstance(chart, LineChart):
+            _lines(axes, chart)
+        else:
+            _dots(axes, chart)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     return _themed(text.getvalue(), chart.title)
-
-
-def _fill(axes: "Axes", chart: Chart) -> None:
-    match chart:
-        case LineChart():
-            _lines(axes, chart)
-        case DotChart():
-            _dots(axes, chart)
-        case BarChart():
-            _bars(axes, chart)
 
 
 def _lines(axes: "Axes", chart: LineChart) -> None:
@@ -143,7 +118,10 @@ def _lines(axes: "Axes", chart: LineChart) -> None:
         axes.plot(line.x, line.y, label=line.name, marker=marker, markersize=3, linewidth=1.5)
     if chart.reference is not None:
         axes.axhline(chart.reference, color=REFERENCE, linestyle="--", linewidth=1.2)
-        _note(axes, chart.reference, "reference")
+        axes.annotate(
+            "reference", (0.01, chart.reference), xycoords=("axes fraction", "data"),
+            fontsize=7, va="bottom", color=REFERENCE,
+        )  # fmt: skip
     for at, what in chart.marks:
         axes.axvline(at, color=REFERENCE, linestyle=":", linewidth=1.2)
         axes.annotate(
@@ -152,11 +130,10 @@ def _lines(axes: "Axes", chart: LineChart) -> None:
         )  # fmt: skip
     for x, y in chart.bad:
         axes.plot([x], [y], marker="o", markersize=7, color=BAD, fillstyle="none", linestyle="none")
-    if chart.x.scale == "log":
+    if chart.is_log:
         _powers_of_two(axes)
-    axes.set_yscale(chart.y.scale)
-    axes.set_xlabel(chart.x.label)
-    axes.set_ylabel(chart.y.label)
+    axes.set_xlabel(chart.x)
+    axes.set_ylabel(chart.y)
     if len(chart.lines) > 1:
         axes.legend(frameon=False, fontsize=8)
 
@@ -175,42 +152,22 @@ def binary(count: float) -> str:
     return f"{count / 1024**power:g}{('', 'K', 'M', 'G', 'T')[power]}"
 
 
-def _note(axes: "Axes", level: float, text: str) -> None:
-    where: Any = ("axes fraction", "data")
-    axes.annotate(text, (0.01, level), xycoords=where, va="bottom", fontsize=7, color=REFERENCE)
-
-
 def _dots(axes: "Axes", chart: DotChart) -> None:
-    for position, (group, items) in enumerate(chart.groups):
-        middle = statistics.median(value for _, value in items)
+    for position, (group, items) in enumerate(chart.groups.items()):
+        middle = statistics.median(items.values())
         axes.plot([position - 0.3, position + 0.3], [middle] * 2, color=REFERENCE, linewidth=1.2)
-        for number, (name, value) in enumerate(items):
+        for number, (name, value) in enumerate(items.items()):
             at = position + 0.5 * (number + 0.5 - len(items) / 2) / len(items)
             is_out = (group, name) in chart.outliers
             axes.plot([at], [value], "o", markersize=5, color=BAD if is_out else SERIES[0])
             if is_out:
                 axes.annotate(name, (at, value), xytext=(6, -3), textcoords="offset points",
                               fontsize=7, color=BAD)  # fmt: skip
-    axes.set_xticks(range(len(chart.groups)), [group for group, _ in chart.groups])
+    axes.set_xticks(range(len(chart.groups)), list(chart.groups))
     axes.set_xlim(-0.6, len(chart.groups) - 0.4)
-    top = max((value for _, items in chart.groups for _, value in items), default=1.0)
+    top = max(max(items.values()) for items in chart.groups.values())
     axes.set_ylim(0, 1.08 * top or 1.0)
-    axes.set_ylabel(chart.y.label)
-
-
-def _bars(axes: "Axes", chart: BarChart) -> None:
-    labels = [name for name, _ in chart.bars]
-    left = [0.0] * len(labels)
-    for number, part in enumerate(chart.parts):
-        widths = [values[number] for _, values in chart.bars]
-        axes.barh(range(len(labels)), widths, left=left, label=part, height=0.6,
-                  color=SERIES[number % len(SERIES)])  # fmt: skip
-        left = [start + width for start, width in zip(left, widths, strict=True)]
-    axes.set_yticks(range(len(labels)), labels)
-    axes.invert_yaxis()
-    axes.set_xlabel(chart.x.label)
-    axes.set_xscale(chart.x.scale)
-    axes.legend(frameon=False, fontsize=7, ncols=3, loc="lower center", bbox_to_anchor=(0.45, 1))
+    axes.set_ylabel(chart.y)
 
 
 def _themed(svg: str, title: str) -> str:

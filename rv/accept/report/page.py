@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from rv.accept.measurements import device_of, dtype_of, node_of
+from rv.accept.measurements import device_of, dtype_of
 from rv.accept.report.charts import Chart
 from rv.accept.results import WORST_FIRST, Device, Metric, RunResult, Status, TestResult, worst
 
@@ -17,15 +17,13 @@ _FIGURES: Final = {
     "h2d_pinned": "host to device, GB/s",
     "d2h_pinned": "device to host, GB/s",
 }
-Key = tuple[str, str]
-"""A node, and a GPU's UUID or number on it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
     """A test that did not pass: where, why, and what to do."""
 
-    status: str
+    status: Status
     where: str
     test: str
     code: str
@@ -34,78 +32,51 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class NodeRow:
-    """The verdict of each of the page's payloads on one node; "" where it did not run."""
-
-    node: str
-    verdicts: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GpuRow:
-    """One GPU, its worst verdict, and its figures in the order of the page's columns."""
+    """One GPU on its node, its worst verdict, and its figures in the order of the columns."""
 
     node: str
-    index: int
-    name: str
-    uuid: str
+    device: Device
     status: str
-    figures: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunRow:
-    """One run of a payload, with every test's outcome and figures."""
-
-    payload: str
-    where: str
-    status: str
-    when: str
-    seconds: float
-    tests: tuple[tuple[str, str, str, str], ...]
-    """Name, status, figures, reason of each test."""
+    figures: Sequence[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """A whole report."""
+    """A whole report; `nodes` has the verdict of each of `payloads`, "" where it did not run."""
 
     title: str
-    verdict: str
-    when: str
+    verdict: Status
+    when: datetime
     counts: Mapping[str, int]
     findings: Sequence[Finding]
     payloads: Sequence[str]
-    nodes: Sequence[NodeRow]
+    nodes: Mapping[str, Sequence[str]]
     figures: Sequence[str]
     gpus: Sequence[GpuRow]
     charts: Sequence[Chart]
-    runs: Sequence[RunRow]
-    environment: Sequence[tuple[str, str]]
+    runs: Sequence[RunResult]
+    environment: Mapping[str, str]
 
 
 def compose(
-    runs: Sequence[RunResult],
-    *,
-    title: str,
-    when: datetime,
-    charts: Sequence[Chart],
+    runs: Sequence[RunResult], *, title: str, when: datetime, charts: Sequence[Chart]
 ) -> Page:
     """Lay results out as a page."""
     payloads = list(dict.fromkeys(run.test_type for run in runs))
-    columns = _figure_names(runs)
+    columns = list(dict.fromkeys(name for _, name, _ in _measured(runs)))
     return Page(
         title=title,
-        verdict=worst([run.status for run in runs]).value,
-        when=f"{when:%Y-%m-%d %H:%M} UTC",
-        counts={status.value: sum(run.status is status for run in runs) for status in WORST_FIRST},
+        verdict=worst([run.status for run in runs]),
+        when=when,
+        counts={status: sum(run.status is status for run in runs) for status in WORST_FIRST},
         findings=_findings(runs),
         payloads=payloads,
         nodes=_nodes(runs, payloads),
         figures=columns,
         gpus=_gpu_rows(runs, columns),
         charts=charts,
-        runs=[_run(run) for run in runs],
+        runs=runs,
         environment=_environment(runs),
     )
 
@@ -118,14 +89,14 @@ def _findings(runs: Sequence[RunResult]) -> list[Finding]:
         if run.status in _BAD and not tests:
             tests = [TestResult(name="", status=run.status, reason="it gave no reason")]
         findings += [_finding(run, test) for test in tests]
-    return sorted(findings, key=lambda finding: WORST_FIRST.index(Status(finding.status)))
+    return sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status))
 
 
 def _finding(run: RunResult, test: TestResult) -> Finding:
     rank = f"rank {test.rank}" if test.rank is not None and run.world_size > 1 else ""
-    place = [node_of(test, run) or run.nodelist or "an unknown node", rank, test.device]
+    place = [test.host or host_of(run), rank, test.device]
     return Finding(
-        status=test.status.value,
+        status=test.status,
         where=", ".join(part for part in place if part),
         test=": ".join(part for part in (run.test_type, test.name) if part),
         code=test.code,
@@ -134,115 +105,93 @@ def _finding(run: RunResult, test: TestResult) -> Finding:
     )
 
 
-def _nodes(runs: Sequence[RunResult], payloads: Sequence[str]) -> list[NodeRow]:
-    """Give each node a row: the worst status of each payload there."""
+def _nodes(runs: Sequence[RunResult], payloads: Sequence[str]) -> dict[str, list[str]]:
+    """Give each node the worst status of each payload there."""
     nodes: dict[str, dict[str, list[Status]]] = {}
     for run in runs:
         for node, status in _by_node(run):
             nodes.setdefault(node, {}).setdefault(run.test_type, []).append(status)
-    rows = []
-    for node, statuses in sorted(nodes.items()):
-        verdicts = [worst(statuses[name]).value if name in statuses else "" for name in payloads]
-        rows.append(NodeRow(node=node, verdicts=tuple(verdicts)))
-    return rows
+    return {
+        node: [worst(statuses[name]) if name in statuses else "" for name in payloads]
+        for node, statuses in sorted(nodes.items())
+    }
 
 
 def _by_node(run: RunResult) -> list[tuple[str, Status]]:
     """Pair nodes with statuses; a run's verdict that no test has is its own node's."""
-    statuses = [(node_of(test, run) or _host_of(run), test.status) for test in run.tests]
+    statuses = [(test.host or host_of(run), test.status) for test in run.tests]
     if run.status not in {status for _, status in statuses}:
-        statuses.append((_host_of(run), run.status))
+        statuses.append((host_of(run), run.status))
     return statuses
 
 
-def _run(run: RunResult) -> RunRow:
-    return RunRow(
-        payload=run.test_type,
-        where=_host_of(run),
-        status=run.status.value,
-        when=f"{run.timestamp:%Y-%m-%d %H:%M}" if run.timestamp else "-",
-        seconds=run.duration_s or 0.0,
-        tests=tuple(_row(test) for test in run.tests),
-    )
-
-
-def _row(test: TestResult) -> tuple[str, str, str, str]:
-    where = f" ({test.device})" if test.device else ""
-    figures = ", ".join(_figure(metric) for metric in test.metrics if metric.value is not None)
-    return f"{test.name}{where}", test.status.value, figures, test.reason
-
-
-def _figure(metric: Metric) -> str:
-    return f"{metric.name} {_number(metric.value)} {metric.unit}".strip()
-
-
-def _environment(runs: Sequence[RunResult]) -> list[tuple[str, str]]:
+def _environment(runs: Sequence[RunResult]) -> dict[str, str]:
     """List the GPUs by model, and the versions of the software."""
     gpus: dict[str, set[str]] = {}
     for run in runs:
         for device in run.devices:
-            uuid = device.uuid or f"{_host_of(run)}:{device.index}"
+            uuid = device.uuid or f"{host_of(run)}:{device.index}"
             gpus.setdefault(device.name, set()).add(uuid)
-    rows = [("GPUs", ", ".join(f"{len(uuids)} x {name}" for name, uuids in sorted(gpus.items())))]
+    rows = {"GPUs": ", ".join(f"{len(uuids)} x {name}" for name, uuids in sorted(gpus.items()))}
     for name in _VERSIONS:
         versions = {str(run.env[name]) for run in runs if run.env.get(name)}
-        rows.append((name, ", ".join(sorted(versions))))
-    return [(name, value) for name, value in rows if value]
+        rows[name] = ", ".join(sorted(versions))
+    return {name: value for name, value in rows.items() if value}
 
 
-def _figure_names(runs: Sequence[RunResult]) -> list[str]:
-    """Name the figures that single GPUs have."""
-    return list(dict.fromkeys(name for _, _, name, _ in _measured(runs)))
-
-
-def _gpu_rows(runs: Sequence[RunResult], figures: Sequence[str]) -> list[GpuRow]:
+def _gpu_rows(runs: Sequence[RunResult], columns: Sequence[str]) -> list[GpuRow]:
     """Give each GPU its row, in the order of nodes and numbers; of several values the best."""
-    statuses: dict[Key, list[Status]] = {}
-    best: dict[tuple[Key, str], float] = {}
+    statuses: dict[tuple[str, str], list[Status]] = {}
+    best: dict[tuple[str, str], dict[str, float]] = {}
     for run in runs:
         for test in run.tests:
             if device := device_of(test, run):
                 statuses.setdefault(_key(run, device), []).append(test.status)
-    for run, device, name, value in _measured(runs):
-        key = (_key(run, device), name)
-        best[key] = max(value, best.get(key, value))
+    for key, name, value in _measured(runs):
+        figures = best.setdefault(key, {})
+        figures[name] = max(value, figures.get(name, value))
     devices = {_key(run, device): device for run in runs for device in run.devices}
-    return [
-        GpuRow(
+    rows = []
+    for key, device in sorted(devices.items(), key=lambda item: (item[0][0], item[1].index)):
+        figures = best.get(key, {})
+        row = GpuRow(
             node=key[0],
-            index=device.index,
-            name=device.name,
-            uuid=device.uuid,
-            status=worst(statuses[key]).value if key in statuses else "",
-            figures=tuple(_number(best.get((key, name))) for name in figures),
+            device=device,
+            status=worst(statuses[key]) if key in statuses else "",
+            figures=[number(figures.get(name)) for name in columns],
         )
-        for key, device in sorted(devices.items(), key=lambda item: (item[0][0], item[1].index))
-    ]
+        rows.append(row)
+    return rows
 
 
-def _measured(runs: Sequence[RunResult]) -> Iterator[tuple[RunResult, Device, str, float]]:
+def _measured(runs: Sequence[RunResult]) -> Iterator[tuple[tuple[str, str], str, float]]:
+    """List the figures of single GPUs: the GPU's key, the column, the value."""
     for run in runs:
         for test in run.tests:
             device = device_of(test, run)
             for metric in test.metrics if device else ():
                 if metric.name in _FIGURES and metric.value is not None and device:
-                    yield run, device, _name(test, metric), metric.value
+                    column = f"{dtype_of(test, metric)} {_FIGURES[metric.name]}".strip()
+                    yield _key(run, device), column, metric.value
 
 
-def _name(test: TestResult, metric: Metric) -> str:
-    return f"{dtype_of(test, metric)} {_FIGURES[metric.name]}".strip()
+def _key(run: RunResult, device: Device) -> tuple[str, str]:
+    """Name a GPU by its node, and its UUID or number there."""
+    return device.host or host_of(run), device.uuid or str(device.index)
 
 
-def _key(run: RunResult, device: Device) -> Key:
-    return device.host or _host_of(run), device.uuid or str(device.index)
-
-
-def _host_of(run: RunResult) -> str:
+def host_of(run: RunResult) -> str:
     """Name the node that a run reported from."""
     return run.hostname or run.nodelist or "an unknown node"
 
 
-def _number(value: float | None) -> str:
+def figures_of(metrics: Sequence[Metric]) -> str:
+    """Write the values of a test in a line."""
+    measured = [metric for metric in metrics if metric.value is not None]
+    return ", ".join(f"{m.name} {number(m.value)} {m.unit}".strip() for m in measured)
+
+
+def number(value: float | None) -> str:
     """Write a figure with four digits or all of its whole ones; "-" for none."""
     if value is None:
         return "-"

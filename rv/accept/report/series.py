@@ -3,100 +3,78 @@
 Details are untrusted: what is not of the shape that a payload writes is passed over.
 """
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
-from rv.accept.report.charts import Axis, BarChart, Chart, DotChart, Line, LineChart, binary
+from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.results import RunResult, Status, TestResult
-from rv.accept.trends import (
-    LEAST_RUNS,
-    Point,
-    Regression,
-    change_points,
-    points_of,
-    regression,
-    since_change,
-)
-from rv.accept.untrusted import list_of, number_of, object_of, text_of
+from rv.accept.trends import LEAST_RUNS, change_points, points_of, regression, since_change
+from rv.accept.untrusted import list_of, number_of, object_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
 _BAD: Final = (Status.FAIL, Status.WARN)
 _MAX_HISTORIES: Final = 6
 _LEAST_POINTS: Final = 3
-_LOSSES: Final = ("ddp.train", "fsdp.train")
 _DAY_S: Final = 86400
 
 
 def charts(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[Chart]:
     """Give every chart that these results and the kept measurements of their GPUs have data for."""
-    return [
-        *_collectives(runs),
-        *_rates(runs),
-        *_losses(runs),
-        *_loading(runs),
-        *_service(runs),
-        *_histories(runs, kept),
-    ]
-
-
-def _tests(runs: Sequence[RunResult]) -> Iterator[tuple[RunResult, TestResult]]:
-    return ((run, test) for run in runs for test in run.tests)
-
-
-def _rows(details: Mapping[str, Any], name: str, *numbers: str) -> list[Mapping[str, Any]]:
-    """Give the rows of a table in the details that have all of these numbers."""
-    rows = [object_of(row) for row in list_of(details.get(name))]
-    return [row for row in rows if all(number_of(row.get(key)) is not None for key in numbers)]
+    return [*_collectives(runs), *_rates(runs), *_histories(runs, kept)]
 
 
 def _collectives(runs: Sequence[RunResult]) -> Iterator[Chart]:
     """Bus bandwidth over size, of each run with a sweep of sizes; wrong results are ringed."""
     for run in runs:
-        lines, bad, levels = list[Line](), list[tuple[float, float]](), list[float]()
+        lines, bad = list[Line](), list[tuple[float, float]]()
         for test in run.tests:
-            rows = _rows(test.details, "rows", "bytes", "busbw")
-            if not rows:
-                continue
-            sizes, speeds = ([float(row[name]) for row in rows] for name in ("bytes", "busbw"))
-            lines.append(Line(name=test.name.rpartition(".")[2], x=sizes, y=speeds))
-            points = zip(rows, sizes, speeds, strict=True)
-            bad += [(size, speed) for row, size, speed in points if number_of(row.get("wrong"))]
-            levels += _bandwidth_references(test)
+            points, wrong = _bandwidths(test)
+            bad += wrong
+            if points:
+                sizes, speeds = zip(*points, strict=True)
+                lines.append(Line(name=test.name.rpartition(".")[2], x=sizes, y=speeds))
         if lines:
-            yield _bandwidth_chart(run, lines, bad, max(levels, default=None))
+            where = run.hostname if run.nnodes == 1 else f"{run.nnodes} nodes"
+            yield LineChart(
+                title="Bus bandwidth over size",
+                caption=f"{run.world_size} ranks on {where}, {run.backend}",
+                x="bytes",
+                is_log=True,
+                y="GB/s",
+                lines=lines,
+                bad=bad,
+                reference=_highest_bandwidth_reference(run),
+            )
 
 
-def _bandwidth_references(test: TestResult) -> list[float]:
-    return [m.reference.value for m in test.metrics if m.reference and m.unit == "GB/s"]
+def _bandwidths(test: TestResult) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
+    """Give a sweep's sizes with their bandwidths, and those of them whose results were wrong."""
+    points, wrong = [], []
+    for row in map(object_of, list_of(test.details.get("rows"))):
+        size, speed = number_of(row.get("bytes")), number_of(row.get("busbw"))
+        if size is None or speed is None:
+            continue
+        points.append((size, speed))
+        if number_of(row.get("wrong")):
+            wrong.append((size, speed))
+    return points, wrong
 
 
-def _bandwidth_chart(
-    run: RunResult,
-    lines: Sequence[Line],
-    bad: Sequence[tuple[float, float]],
-    reference: float | None,
-) -> LineChart:
-    where = run.hostname if run.nnodes == 1 else f"{run.nnodes} nodes"
-    return LineChart(
-        title="Bus bandwidth over size",
-        caption=f"{run.world_size} ranks on {where}, {run.backend}",
-        x=Axis(label="bytes", scale="log"),
-        y=Axis(label="GB/s"),
-        lines=lines,
-        bad=bad,
-        reference=reference,
-    )
+def _highest_bandwidth_reference(run: RunResult) -> float | None:
+    metrics = [metric for test in run.tests for metric in test.metrics if metric.unit == "GB/s"]
+    levels = [metric.reference.value for metric in metrics if metric.reference]
+    return max(levels, default=None)
 
 
 def _rates(runs: Sequence[RunResult]) -> Iterator[Chart]:
     """One dot a GPU for each type of numbers; those that did not pass are named."""
+    tests = [(run, test) for run in runs for test in run.tests]
     for metric_name, title in _RATES.items():
         groups: dict[str, dict[str, float]] = {}
         outliers, unit = set[tuple[str, str]](), ""
-        for run, test in _tests(runs):
+        for run, test in tests:
             device, metric = device_of(test, run), test.metric(metric_name)
             if device is None or metric is None or metric.value is None:
                 continue
@@ -107,89 +85,8 @@ def _rates(runs: Sequence[RunResult]) -> Iterator[Chart]:
             if test.status in _BAD:
                 outliers.add((group, name))
         if groups:
-            yield DotChart(
-                title=title,
-                caption="a line at each median; named: did not pass",
-                y=Axis(label=unit),
-                groups=[(group, list(dots.items())) for group, dots in groups.items()],
-                outliers=frozenset(outliers),
-            )
-
-
-def _losses(runs: Sequence[RunResult]) -> Iterator[Chart]:
-    """Loss curves of every training, on common axes."""
-    lines = [line for run, test in _tests(runs) if (line := _loss_line(run, test))]
-    if lines:
-        yield LineChart(
-            title="Training loss", x=Axis(label="step"), y=Axis(label="loss"), lines=lines
-        )
-
-
-def _loss_line(run: RunResult, test: TestResult) -> Line | None:
-    """Draw a training's losses, as rank 0 has them; None where the test has none."""
-    losses = [number_of(value) for value in list_of(test.details.get("losses"))]
-    if test.name not in _LOSSES or test.rank or not any(losses[1:]):
-        return None
-    return Line(
-        name=f"{test.name.partition('.')[0]}, {run.world_size} ranks",
-        x=[float(step) for step in range(len(losses))],
-        y=[math.nan if loss is None else loss for loss in losses],
-    )
-
-
-def _loading(runs: Sequence[RunResult]) -> Iterator[Chart]:
-    """Samples a second over the number of workers, the knee marked."""
-    for run in runs:
-        rates = sorted(_worker_rates(run))
-        if len(rates) > 1:
-            yield LineChart(
-                title="DataLoader workers",
-                caption=f"on {run.hostname}",
-                x=Axis(label="workers"),
-                y=Axis(label="samples a second"),
-                lines=[Line(name="", x=[x for x, _ in rates], y=[y for _, y in rates])],
-                marks=[(knee, "knee") for knee in _values(run, "knee")][:1],
-            )
-
-
-def _worker_rates(run: RunResult) -> Iterator[tuple[float, float]]:
-    for test in run.tests:
-        number = test.name.removeprefix("dataload.workers")
-        metric = test.metric("samples_per_s")
-        if number.isdecimal() and metric and metric.value is not None:
-            yield float(number), metric.value
-
-
-def _values(run: RunResult, name: str) -> Iterator[float]:
-    for test in run.tests:
-        metric = test.metric(name)
-        if metric and metric.value is not None:
-            yield metric.value
-
-
-def _service(runs: Sequence[RunResult]) -> Iterator[Chart]:
-    """Where the time of a request to the tensor service goes, by its size."""
-    for _, test in _tests(runs):
-        rows = _rows(test.details, "sizes", "bytes", "remote_ms")
-        phases = [object_of(row.get("phases_ms")) for row in rows]
-        names = [name for name in next(iter(phases), ()) if name != "total"]
-        if names:
-            sizes = [binary(float(row["bytes"])) for row in rows]
-            shares = [_shares(times_ms, names) for times_ms in phases]
-            yield BarChart(
-                title="Where a request's time goes",
-                caption="of the whole, by size of the tensor",
-                x=Axis(label="% of the time"),
-                parts=[text_of(name) for name in names],
-                bars=list(zip(sizes, shares, strict=True)),
-            )
-
-
-def _shares(times_ms: Mapping[str, Any], names: Sequence[str]) -> list[float]:
-    """Give the phases' parts of the time, in percent."""
-    parts = [max(0.0, number_of(times_ms.get(name)) or 0.0) for name in names]
-    whole = sum(parts) or 1.0
-    return [100 * part / whole for part in parts]
+            caption = "a line at each median; named: did not pass"
+            yield DotChart(title=title, caption=caption, y=unit, groups=groups, outliers=outliers)
 
 
 def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequence[Chart]:
@@ -204,12 +101,6 @@ def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequen
     return histories[:_MAX_HISTORIES]
 
 
-def _verdict_text(points: Sequence[Point], slower: Regression | None) -> str:
-    if slower:
-        return f"{slower.loss:.1%} worse than its median"
-    return "steady" if len(since_change(points)) > LEAST_RUNS else "too few runs to judge"
-
-
 def _history(group: Sequence[Measurement]) -> LineChart:
     points, last = points_of(group), group[-1]
     slower = regression(points, last.direction)
@@ -218,12 +109,16 @@ def _history(group: Sequence[Measurement]) -> LineChart:
     def days(time_s: float) -> float:
         return (time_s - first_s) / _DAY_S
 
-    what = _verdict_text(points, slower)
+    if slower:
+        outcome = f"{slower.loss:.1%} worse than its median"
+    else:
+        is_judged = len(since_change(points)) > LEAST_RUNS
+        outcome = "steady" if is_judged else "too few runs to judge"
     return LineChart(
         title=f"{last.test} {last.metric} of {last.gpu_uuid}",
-        caption=f"{last.node} {last.device}: {what}, {len(group)} runs",
-        x=Axis(label=f"days since {datetime.fromtimestamp(first_s, UTC):%Y-%m-%d}"),
-        y=Axis(label=last.unit),
+        caption=f"{last.node} {last.device}: {outcome}, {len(group)} runs",
+        x=f"days since {datetime.fromtimestamp(first_s, UTC):%Y-%m-%d}",
+        y=last.unit,
         lines=[Line(name="", x=[days(p.time) for p in points], y=[p.value for p in points])],
         reference=slower.median if slower else None,
         marks=[(days(change.time), change.after) for change in change_points(points)],

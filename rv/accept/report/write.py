@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rv.accept.history import history
 from rv.accept.report.charts import draw
-from rv.accept.report.page import Page, compose
+from rv.accept.report.page import Page, compose, figures_of, host_of
 from rv.accept.report.series import charts
 from rv.accept.run import judged
 from rv.accept.store import load
@@ -97,8 +97,17 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["cell"] = _cell
+    environment.filters |= {
+        "cell": _cell,
+        "figures": figures_of,
+        "host": host_of,
+        "minute": _minute,
+    }
     return environment
+
+
+def _minute(time: datetime | None) -> str:
+    return f"{time:%Y-%m-%d %H:%M}" if time else "-"
 
 
 def _cell(text: object) -> str:

@@ -1,15 +1,19 @@
 """A page with something of everything, and hostile text in every place that takes text."""
 
-from rv.accept.report.charts import Axis, BarChart, DotChart, Line, LineChart
-from rv.accept.report.page import Finding, GpuRow, NodeRow, Page, RunRow
+from datetime import UTC, datetime
+
+from rv.accept.report.charts import DotChart, Line, LineChart
+from rv.accept.report.page import Finding, GpuRow, Page
+from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 
 HOSTILE = '<script>alert("x")</script>|`*$\\'
 
 LINES = LineChart(
     title="Bus bandwidth over size",
     caption="4 GPUs",
-    x=Axis(label="bytes", scale="log"),
-    y=Axis(label="GB/s"),
+    x="bytes",
+    is_log=True,
+    y="GB/s",
     lines=[
         Line(name=HOSTILE, x=[2**power for power in range(3, 33)], y=list(range(30))),
         Line(name="all_gather", x=[8, 2**20], y=[1, 5]),
@@ -20,47 +24,39 @@ LINES = LineChart(
 )
 DOTS = DotChart(
     title="bf16 of each GPU",
-    y=Axis(label="TFLOPS"),
-    groups=[("bf16", [("n1:0", 780.0), ("n1:1", 770.0), ("n2:0", 600.0)])],
-    outliers=frozenset({("bf16", "n2:0")}),
-)
-BARS = BarChart(
-    title="Where a request's time goes",
-    x=Axis(label="ms"),
-    parts=["serialize", "network"],
-    bars=[("4K", [1, 2]), ("1M", [3, 4])],
+    y="TFLOPS",
+    groups={"bf16": {f"n1:{index}": 800.0 - 10 * index for index in range(60)} | {"n2:0": 600.0}},
+    outliers={("bf16", "n2:0")},
 )
 
 
-def page(text: str = "plain", verdict: str = "FAIL") -> Page:
+def page(text: str = "plain", verdict: Status = Status.FAIL) -> Page:
     """Give a page that says `text` everywhere."""
+    device = Device(index=0, name=text, uuid="GPU-1")
+    finding = Finding(
+        status=Status.FAIL, where=text, test=text, code="peer_outlier", reason=text, action=text
+    )
+    test = TestResult(
+        name=text,
+        status=Status.FAIL,
+        device=text,
+        reason=text,
+        metrics=(Metric(name=text, value=781, unit=text),),
+    )
+    run = RunResult(
+        test_type=text, status=Status.FAIL, hostname=text, duration_s=3.2, tests=(test,)
+    )
     return Page(
         title=f"Acceptance {text}",
         verdict=verdict,
-        when="2026-01-02 03:04 UTC",
+        when=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
         counts={"PASS": 3, "FAIL": 1, "SKIP": 0},
-        findings=[
-            Finding(
-                status="FAIL", where=text, test=text, code="peer_outlier", reason=text, action=text
-            )
-        ],
+        findings=[finding],
         payloads=["check", text],
-        nodes=[
-            NodeRow(node=text, verdicts=("PASS", "")),
-            NodeRow(node="n2", verdicts=("FAIL", "")),
-        ],
+        nodes={text: ["PASS", ""], "n2": ["FAIL", ""]},
         figures=["bf16 TFLOPS"],
-        gpus=[GpuRow(node=text, index=0, name=text, uuid="GPU-1", status="PASS", figures=("781",))],
-        charts=[LINES, DOTS, BARS],
-        runs=[
-            RunRow(
-                payload="check",
-                where=text,
-                status="FAIL",
-                when="2026-01-02",
-                seconds=3.2,
-                tests=(("matmul.bf16", "FAIL", "781 TFLOPS", text),),
-            )
-        ],
-        environment=[("torch", text)],
+        gpus=[GpuRow(node=text, device=device, status="PASS", figures=["781"])],
+        charts=[LINES, DOTS],
+        runs=[run],
+        environment={"torch": text},
     )

@@ -6,9 +6,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from rv.accept.report.charts import BarChart, DotChart, LineChart, binary, draw
+from rv.accept.report.charts import DotChart, LineChart, binary, draw
 from rv.accept.report.write import as_html, as_markdown
-from tests.unit.accept.made_pages import BARS, DOTS, HOSTILE, LINES, page
+from rv.accept.results import Status
+from tests.unit.accept.made_pages import DOTS, HOSTILE, LINES, page
 
 
 class Elements(HTMLParser):
@@ -31,7 +32,7 @@ def test_the_page_needs_nothing_beside_it() -> None:
     found = Elements(as_html(page()))
     assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
     assert all(address.startswith("#") for address in found.addresses)
-    assert found.tags.count("svg") == 3
+    assert found.tags.count("svg") == 2
     assert not re.search(r"url\((?!#)|@import", as_html(page()))
 
 
@@ -41,9 +42,9 @@ def test_hostile_text_stays_text() -> None:
 
 
 def test_the_verdict_stands_at_the_top() -> None:
-    text = as_html(page(verdict="WARN"))
+    text = as_html(page(verdict=Status.WARN))
     assert text.index('<div class="verdict">WARN') < text.index("<h2>")
-    assert as_markdown(page(verdict="WARN")).startswith("# WARN: ")
+    assert as_markdown(page(verdict=Status.WARN)).startswith("# WARN: ")
 
 
 def test_each_drawing_has_ids_of_its_own() -> None:
@@ -51,9 +52,9 @@ def test_each_drawing_has_ids_of_its_own() -> None:
     assert len(ids) == len(set(ids))
 
 
-@pytest.mark.parametrize("chart", [LINES, DOTS, BARS], ids=["lines", "dots", "bars"])
+@pytest.mark.parametrize("chart", [LINES, DOTS], ids=["lines", "dots"])
 def test_a_drawing_is_the_same_each_time_and_takes_the_pages_colours(
-    chart: LineChart | DotChart | BarChart,
+    chart: LineChart | DotChart,
 ) -> None:
     assert draw(chart) == draw(chart)
     left = set(re.findall(r"#[0-9a-f]{6}\b", draw(chart)))
@@ -64,18 +65,17 @@ def test_a_drawing_is_the_same_each_time_and_takes_the_pages_colours(
 def test_an_outlier_is_named_in_the_colour_of_failure() -> None:
     assert "n2:0" in draw(DOTS)
     assert "var(--bad)" in draw(DOTS)
-    assert "var(--bad)" not in draw(replace(DOTS, outliers=frozenset()))
+    assert "var(--bad)" not in draw(replace(DOTS, outliers=()))
 
 
 @pytest.mark.parametrize(
     ("chart"),
     [
         replace(LINES, lines=[], reference=None, marks=[], bad=[]),
-        replace(DOTS, groups=[("bf16", [("n1:0", 0.0)])], outliers=frozenset()),
-        replace(BARS, bars=[]),
+        replace(DOTS, groups={"bf16": {"n1:0": 0.0}}, outliers=()),
     ],
 )
-def test_a_chart_of_little_is_drawn_all_the_same(chart: LineChart | DotChart | BarChart) -> None:
+def test_a_chart_of_little_is_drawn_all_the_same(chart: LineChart | DotChart) -> None:
     assert draw(chart).startswith("<svg")
 
 
