@@ -44,8 +44,19 @@ def fill(record: Record, profile: Profile, user: str) -> None:
     add_users(record, profile, (user, *profile.users))
 
 
+def wait_for_gpus(record: Record) -> None:
+    """Wait until the database counts GPUs: from 23.11 on a controller registers them late."""
+    argv = [path_of("sacctmgr"), "-n", "-P", "show", "tres", "format=Type,Name"]
+
+    def counted() -> bool:
+        answer = processes.run(argv, env=daemons.environment(record))
+        return "gres|gpu" in answer.stdout.splitlines()
+
+    daemons.wait_for(record, daemons.SLURMCTLD, counted)
+
+
 def fill_gpu_limits(record: Record, profile: Profile) -> None:
-    """The limits that count GPUs: Slurm silently drops them until a controller has run once."""
+    """The limits that count GPUs: Slurm refuses or drops them until it knows `gres/gpu`."""
     counting = [qos for qos in profile.qos if qos.counts_gpus]
     sacctmgr(record, [["modify", "qos", q.name, "set", *_qos_settings(q)] for q in counting])
     limited = [account for account in profile.accounts if account.counts_gpus]

@@ -108,6 +108,7 @@ def _teach_gpus(record: Record, profile: Profile, base: int) -> None:
     full = conf.read_text(encoding="utf-8")
     conf.write_text(re.sub(r" (QOS|AllowQos)=\S+", "", full), encoding="utf-8")
     _start_controller(record, base)
+    accounting.wait_for_gpus(record)
     accounting.fill_gpu_limits(record, profile)
     daemons.stop(record, daemons.SLURMCTLD, grace_s=10)
     conf.write_text(full, encoding="utf-8")
