@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
+from threading import Lock
 from typing import Annotated, Any, ClassVar, Final, NoReturn, TypeVar
 
 from pydantic import (
@@ -173,12 +174,19 @@ def _shown(value: object) -> str:
 
 @contextmanager
 def _without_plugins() -> Iterator[None]:
-    """Keep pydantic from searching every installed package for its plugins, which is slow."""
+    """Keep pydantic from searching every installed package for its plugins, which is slow.
+
+    One thread at a time: the environment is everybody's.
+    """
     name = "PYDANTIC_DISABLE_PLUGINS"
-    before: Mapping[str, str] = {name: os.environ[name]} if name in os.environ else {}
-    os.environ[name] = "__all__"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-        os.environ.update(before)
+    with _ENVIRONMENT:
+        before: Mapping[str, str] = {name: os.environ[name]} if name in os.environ else {}
+        os.environ[name] = "__all__"
+        try:
+            yield
+        finally:
+            del os.environ[name]
+            os.environ.update(before)
+
+
+_ENVIRONMENT: Final = Lock()
