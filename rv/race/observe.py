@@ -128,7 +128,7 @@ def _ask_about(
     vanished: Mapping[str, Sequence[int]],
     transport: Transport,
 ) -> _Answers | None:
-    """Ask the controller by id, then accounting by name, for jobs that left the queue.
+    """Ask the controller by id, then accounting by name and id, for jobs that left the queue.
 
     None where the controller does not answer; accounting may be missing altogether.
     """
@@ -147,7 +147,7 @@ def _ask_about(
     if not names:
         return answers
     oldest_s = min(race.submitted_at for race, _ in jobs)
-    accounted = _ask_accounting(names, oldest_s, transport)
+    accounted = _ask_accounting(names, ids, oldest_s, transport)
     if accounted is None:
         return answers
     return replace(answers, records=(*answers.records, *accounted), accounting_answered=True)
@@ -166,15 +166,16 @@ def _ask_controller(names: set[str], ids: set[int], transport: Transport) -> _An
 
 
 def _ask_accounting(
-    names: set[str], since_s: float, transport: Transport
+    names: set[str], ids: set[int], since_s: float, transport: Transport
 ) -> tuple[JobRecord, ...] | None:
-    """Ask accounting for jobs by name; None where it does not answer.
+    """Ask accounting for jobs by name and by id; None where it does not answer.
 
     A job that was requeued has a record for each run: the newest, which comes last, counts.
     """
     since = datetime.fromtimestamp(since_s - _CLOCK_MARGIN_S)  # noqa: DTZ006 - sacct wants it local
     sentinel = new_sentinel()
-    answer = _ask(sacct_script(sorted(names), since, sentinel), sentinel, parse_sacct, transport)
+    script = sacct_script(sorted(names), since, sentinel, sorted(ids))
+    answer = _ask(script, sentinel, parse_sacct, transport)
     if answer is None:
         return None
     newest = {record.job_id: record for record in answer if record.name in names}

@@ -17,15 +17,21 @@ _COLUMNS: Final = (
 _JOB_ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
 
 
-def sacct_script(names: Iterable[str], since: datetime, sentinel: str) -> str:
+def sacct_script(
+    names: Iterable[str], since: datetime, sentinel: str, ids: Iterable[int] = ()
+) -> str:
     """Return the script that asks for every record of jobs with these names, requeued ones too.
 
-    `since` is on Slurm's clock.
+    `since` is on Slurm's clock. Jobs whose `ids` are known are asked for by id as well: one that
+    ended before it was eligible (held, or submitted for later) is in no span of time.
     """
+    known = ",".join(map(str, ids))
+    by_id = f" && rv_sacct -j {known}" if known else ""
     return (
-        'timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
-        f" -S {since:%Y-%m-%dT%H:%M:%S} --name={shlex.quote(','.join(names))}"
-        f" --delimiter='|{sentinel}|' -o {','.join(_COLUMNS)} </dev/null\n"
+        'rv_sacct() { timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
+        f" --name={shlex.quote(','.join(names))} --delimiter='|{sentinel}|'"
+        f' -o {",".join(_COLUMNS)} "$@" </dev/null; }}\n'
+        f"rv_sacct -S {since:%Y-%m-%dT%H:%M:%S}{by_id}\n"
         f"{exit_code_line(sentinel)}"
     )
 

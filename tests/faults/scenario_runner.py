@@ -23,14 +23,21 @@ PROFILE: Final = {
     **TINY,
     "cluster": "runner",
     "cred_expire": 5,
-    "slurm_conf": {"MessageTimeout": "3", "PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"},
+    "slurm_conf": {
+        "MessageTimeout": "3",
+        "PreemptType": "preempt/qos",
+        "PreemptMode": "REQUEUE",
+        "Epilog": str(Path(__file__).with_name("epilog.sh")),
+    },
     "qos": [
         {"name": "scavenger", "options": {"Preempt": "", "GraceTime": 0}},
-        {"name": "urgent", "options": {"Preempt": "scavenger"}},
+        {"name": "graceful", "options": {"Preempt": "", "GraceTime": 4}},
+        {"name": "cancellable", "options": {"Preempt": "", "PreemptMode": "cancel"}},
+        {"name": "urgent", "options": {"Preempt": "scavenger,graceful,cancellable"}},
     ],
-    "grants": ["scavenger", "urgent"],
+    "grants": ["scavenger", "graceful", "cancellable", "urgent"],
 }
-"""Two partitions; a QOS whose jobs those of another preempt; a requeued job is held for five seconds."""
+"""Two partitions; QOS whose jobs those of another preempt; a requeued job is held for five seconds."""
 
 MEMORIES_S: Final = (900, 2)
 """How long the clusters remember an ended job, in turn: the longest, and Slurm's shortest."""

@@ -99,6 +99,15 @@ GUARDS = {
         "sbatch_times_out_after_acceptance",
         r"was submitted \d times",
     ),
+    "accounting asked by name alone": Guard(
+        instead(
+            "rv/slurm/sacct.py",
+            "def sacct_script(names, since, sentinel, ids=(), asked=sacct_script):\n"
+            "    return asked(names, since, sentinel)",
+        ),
+        "held_and_then_cancelled",
+        r"instead of CANCELLED",
+    ),
     "no environment scrub": Guard(
         instead(
             "rv/slurm/environment.py",

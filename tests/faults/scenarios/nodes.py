@@ -19,7 +19,7 @@ from tests.faults.scenarios.registry import (
 )
 from tests.faults.world import World, eventually, kill, processes_of
 
-_WAITS_BEFORE_ITS_CLAIM = 'at; exec "$real" "$@"'
+WAITS_BEFORE_ITS_CLAIM = 'at; exec "$real" "$@"'
 
 
 @scenario()
@@ -74,7 +74,7 @@ def the_winner_is_requeued_by_hand(world: World, dice: Random) -> None:
 @scenario()
 def requeued_before_the_claim(world: World, dice: Random) -> None:
     """What Slurm is taking back does not claim; the job comes back and is a racer as before."""
-    world.wrap("sync", "trap ': >\"${0%/bin/*}/told\"' TERM\n" + _WAITS_BEFORE_ITS_CLAIM)
+    world.wrap("sync", "trap ': >\"${0%/bin/*}/told\"' TERM\n" + WAITS_BEFORE_ITS_CLAIM)
     launch(world, "-p", "fast")
     world.reached("sync")
     (job,) = world.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()
@@ -96,7 +96,7 @@ def the_winner_is_preempted(world: World, dice: Random) -> None:
 @scenario()
 def preempted_before_the_claim(world: World, dice: Random) -> None:
     """Slurm requeues it, and it starts when there is room again."""
-    world.wrap("sync", _WAITS_BEFORE_ITS_CLAIM)
+    world.wrap("sync", WAITS_BEFORE_ITS_CLAIM)
     launch(world, "--qos", "scavenger", "--preemptible", "-p", "fast")
     world.reached("sync")
     (job,) = world.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()
@@ -138,7 +138,7 @@ def the_winners_node_is_out_of_touch(world: World, dice: Random) -> None:
 @scenario()
 def a_node_dies_before_the_claim(world: World, dice: Random) -> None:
     """Slurm requeues the job, which starts on another."""
-    world.wrap("sync", _WAITS_BEFORE_ITS_CLAIM)
+    world.wrap("sync", WAITS_BEFORE_ITS_CLAIM)
     launch(world, "-p", "fast")
     world.reached("sync")
     (job,) = world.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()
