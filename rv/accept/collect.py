@@ -188,7 +188,7 @@ class _Collector:
 def _most_current(results: list[RunResult]) -> list[RunResult]:
     """Choose the results of `rv.accept/1`, else those of legacy formats, else the first fault."""
     readable = [result for result in results if result.code != "result_unreadable"]
-    current = [result for result in readable if not result.legacy_format]
+    current = [result for result in readable if not result.is_legacy]
     return current or readable or results[:1]
 
 

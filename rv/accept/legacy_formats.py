@@ -14,87 +14,66 @@ _HEADS: Final = {"test_info": "tests", "server_info": "server", "client_info": "
 _PAYLOADS: Final = ("gpu_tests", "ddp_tests", "ddp_training")
 _RUNS: Final = ("gpu_tests", "ddp_tests", "ddp_train")
 
+_Tests = tuple[str, list[dict[str, Any]]]
+"""The payload that wrote a document, and its tests; none for a document of another kind."""
 
-def as_current(document: Mapping[str, Any], name: str) -> tuple[Mapping[str, Any], str]:
-    """Give the document as `rv.accept/1` has it and the legacy format's name, "" for none.
+
+def as_current(document: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
+    """Give an older document as `rv.accept/1` has it, None for what is no result.
 
     `name` is the file's name, which alone says what payload was skipped.
     """
     for head, kind in _HEADS.items():
         if isinstance(document.get(head), Mapping) and isinstance(document.get("tests"), list):
-            return _service(document, head, kind), head
-    if document.get("skipped") is True:
-        return _skipped(document, name), "skipped"
-    for fields, read, legacy_format in (
-        ({"world", "ok"}, _collective, "ddp_tests"),
-        ({"world", "improved"}, _training, "ddp_training"),
-        ({"compute"}, _gpu, "gpu_tests"),
-    ):
-        if fields <= document.keys():
-            return read(document), legacy_format
-    if isinstance(document.get("failures"), list):
-        return _gpu(document), "gpu_tests"
-    if any("returncode" in object_of(document.get(run)) for run in _RUNS):
-        return _summary(document), "summary"
-    return document, ""
+            info = {"test_type": f"tensor_service.{kind}", **document[head]}
+            return {**document, "test_info": info}
+    for payload, tests in (
+        _skipped(document, name), _distributed(document), _gpu(document), _summary(document),
+    ):  # fmt: skip
+        if tests:
+            info = {"test_type": payload, "world": {"size": document.get("world")}}
+            return {"test_info": info, "env": document.get("env"), "tests": tests}
+    return None
 
 
-def _service(document: Mapping[str, Any], head: str, kind: str) -> Mapping[str, Any]:
-    info = object_of(document.get(head))
-    return {**document, "test_info": {"test_type": f"tensor_service.{kind}", **info}}
+def _skipped(document: Mapping[str, Any], name: str) -> _Tests:
+    if document.get("skipped") is not True:
+        return "", []
+    payload, reason = name.removesuffix("_skipped.json"), text_of(document.get("reason"))
+    test = {"name": payload, "status": "SKIP", "reason": reason, "code": reason}
+    return payload if payload in _PAYLOADS else "unknown", [test]
 
 
-def _skipped(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    payload = name.removesuffix(".json").removesuffix("_skipped")
-    if payload not in _PAYLOADS:
-        payload = "unknown"
-    reason = text_of(document.get("reason"))
-    return _document(payload, {}, [_test(payload, "SKIP", reason, reason)])
+def _distributed(document: Mapping[str, Any]) -> _Tests:
+    if {"world", "ok"} <= document.keys():
+        reason = "the sum over all ranks is wrong"
+        test = _test("all_reduce", document["ok"] is True, "wrong_result", reason)
+        time = {"name": "time", "value": document.get("time"), "unit": "s", "dir": "lower"}
+        return "ddp_tests", [{**test, "metrics": [time]}]
+    if {"world", "improved"} <= document.keys():
+        passed = document["improved"] is True
+        return "ddp_training", [_test("train", passed, "no_progress", "the loss did not fall")]
+    return "", []
 
 
-def _collective(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    wrong = "the sum over all ranks is wrong"
-    test = _verdict("all_reduce", document.get("ok") is True, "wrong_result", wrong)
-    metrics = [{"name": "time", "value": document.get("time"), "unit": "s", "dir": "lower"}]
-    details = {key: document[key] for key in ("iters", "numel") if key in document}
-    return _document("ddp_tests", document, [{**test, "details": details, "metrics": metrics}])
+def _gpu(document: Mapping[str, Any]) -> _Tests:
+    failures = map(text_of, list_of(document.get("failures")))
+    tests = [_test("gpu_tests", False, "failed", failure) for failure in failures]
+    stages = [stage for stage in ("compute", "training") if stage in document]
+    tests += [_test(s, document[s] is True, "failed", f"{s} failed") for s in stages]
+    return "gpu_tests", tests
 
 
-def _training(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    test = _verdict(
-        "train", document.get("improved") is True, "no_progress", "the loss did not fall"
-    )
-    metrics = [
-        {"name": key, "value": document.get(key), "unit": ""} for key in ("loss_start", "loss_end")
-    ]
-    return _document("ddp_training", document, [{**test, "metrics": metrics}])
-
-
-def _gpu(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    failures = [text_of(failure) for failure in list_of(document.get("failures"))]
-    tests = [_test("gpu_tests", "FAIL", failure, "failed") for failure in failures]
-    names = [name for name in ("compute", "training") if name in document]
-    tests += [_verdict(n, document[n] is True, "failed", f"{n} failed") for n in names]
-    return _document("gpu_tests", document, tests)
-
-
-def _summary(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _summary(document: Mapping[str, Any]) -> _Tests:
     tests = []
     for run in _RUNS:
         code = whole_of(object_of(document.get(run)).get("returncode"))
-        if run in document:
-            tests.append(_verdict(run, code == 0, "exit_code", f"exit code {code}"))
-    return _document("run_all", document, tests)
+        if code is not None:
+            tests.append(_test(run, code == 0, "exit_code", f"exit code {code}"))
+    return "run_all", tests
 
 
-def _document(payload: str, document: Mapping[str, Any], tests: list[Any]) -> Mapping[str, Any]:
-    info = {"test_type": payload, "world": {"size": document.get("world")}}
-    return {"test_info": info, "env": document.get("env"), "tests": tests}
-
-
-def _verdict(name: str, passed: bool, code: str, reason: str) -> dict[str, Any]:  # noqa: FBT001
-    return _test(name, "PASS") if passed else _test(name, "FAIL", reason, code)
-
-
-def _test(name: str, status: str, reason: str = "", code: str = "") -> dict[str, Any]:
-    return {"name": name, "status": status, "reason": reason, "code": code}
+def _test(name: str, passed: bool, code: str, reason: str) -> dict[str, Any]:  # noqa: FBT001
+    if passed:
+        return {"name": name, "status": "PASS"}
+    return {"name": name, "status": "FAIL", "code": code, "reason": reason}

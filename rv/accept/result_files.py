@@ -39,7 +39,7 @@ from rv.accept.untrusted import (
 from rv.payloads.contract.schema import SCHEMA
 from rv.slurm.values import printable
 
-_SLURM_FIELDS: Final = ("job_id", "step_id", "partition", "nodelist", "restart_count")
+_SLURM_FIELDS: Final = ("job_id", "nodelist", "restart_count")
 MAX_BYTES: Final = 16 * 2**20
 """A larger file is refused unread."""
 
@@ -48,11 +48,11 @@ def parse(text: str | bytes, source: str = "result") -> RunResult:
     """Read one result; `source` names it in errors. Raises `ResultError`."""
     document = _load(text, source)
     if document.get("schema") == SCHEMA:
-        return _run(document, source, "")
-    document, legacy_format = as_current(document, source.rpartition("/")[2])
-    if not legacy_format:
+        return _run(document, source, is_legacy=False)
+    older = as_current(document, source.rpartition("/")[2])
+    if older is None:
         raise ResultError(printable(f"{source}: not a result of {SCHEMA}, nor an older one"))
-    return _run(document, source, legacy_format)
+    return _run(older, source, is_legacy=True)
 
 
 def read_file(path: Path) -> RunResult:
@@ -80,8 +80,8 @@ def read_folder(folder: Path) -> tuple[tuple[RunResult, ...], tuple[str, ...]]:
             results.append(read_file(path))
         except ResultError as error:
             faults.append(str(error))
-    current = {Path(result.source).parent for result in results if not result.legacy_format}
-    kept = [r for r in results if not r.legacy_format or Path(r.source).parent not in current]
+    current = {Path(result.source).parent for result in results if not result.is_legacy}
+    kept = [r for r in results if not r.is_legacy or Path(r.source).parent not in current]
     return tuple(kept), tuple(faults)
 
 
@@ -98,8 +98,8 @@ def _load(text: str | bytes, source: str) -> Mapping[str, Any]:
     return document
 
 
-def _run(document: Mapping[str, Any], source: str, legacy_format: str) -> RunResult:
-    """Read a document in the words of `rv.accept/1`; `legacy_format` names what it was."""
+def _run(document: Mapping[str, Any], source: str, *, is_legacy: bool) -> RunResult:
+    """Read a document in the words of `rv.accept/1`."""
     summary = object_of(document.get("summary"))
     tests = tuple(_test(object_of(item)) for item in list_of(document.get("tests")))
     devices = [object_of(item) for item in list_of(document.get("devices"))]
@@ -111,9 +111,7 @@ def _run(document: Mapping[str, Any], source: str, legacy_format: str) -> RunRes
         "devices": tuple(_device(number, device) for number, device in enumerate(devices)),
         "tests": tests,
         "telemetry": tuple(plain_of(object_of(item)) for item in list_of(telemetry)),
-        "exclude_nodes": _texts(summary.get("exclude_nodes")),
-        "schema": "" if legacy_format else SCHEMA,
-        "legacy_format": legacy_format,
+        "is_legacy": is_legacy,
         "source": printable(source),
     }
     return RunResult(**values)
@@ -131,10 +129,6 @@ def _process(info: Mapping[str, Any]) -> dict[str, Any]:
         "nnodes": max(1, whole_of(world.get("nnodes")) or 1),
         "backend": text_of(world.get("backend")),
     }
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(text_of(item) for item in list_of(value))
 
 
 def _verdict(tests: tuple[TestResult, ...], summary: Status | None) -> Status:
@@ -160,7 +154,7 @@ def _test(test: Mapping[str, Any]) -> TestResult:
 
 
 def _details(value: Any) -> Mapping[str, Any]:
-    """Read details as plain JSON; older results have them as text."""
+    """Read details as plain JSON; older results have them as text, as JSON or Python write it."""
     if isinstance(value, str):
         value = _parse_details(value)
     if isinstance(value, Mapping):
@@ -169,7 +163,6 @@ def _details(value: Any) -> Mapping[str, Any]:
 
 
 def _parse_details(text: str) -> Any:
-    """Read a text that is JSON, or as Python writes values."""
     for read in (json.loads, ast.literal_eval):
         with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             return read(text)
@@ -199,7 +192,6 @@ def _device(number: int, device: Mapping[str, Any]) -> Device:
     values = _values(Device, device) | {
         "index": number if index is None else index,
         "mig": text_of(mig_slice.get("profile")) or text_of(mig) or ("MIG" if mig else ""),
-        "parent_uuid": text_of(mig_slice.get("parent_uuid")),
         "more": _more(device, Device),
     }
     return Device(**values)
@@ -212,7 +204,7 @@ _READERS: Final[Mapping[Any, Callable[[Any], Any]]] = {
     int | None: whole_of,
     float | None: number_of,
     datetime | None: time_of,
-    tuple[str, ...]: _texts,
+    tuple[str, ...]: lambda value: tuple(map(text_of, list_of(value))),
 }
 """How a field of each declared type is read; fields of other types are read one by one."""
 

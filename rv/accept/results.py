@@ -4,21 +4,17 @@
 counts as absent; a number that is not finite is None. Times are aware datetimes in UTC.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from rv.payloads.contract import codes, verdicts
-from rv.payloads.contract.schema import SCHEMA
 
 
 class ResultError(Exception):
-    """A file that is no result: cut short, too large, not JSON, or of no known format.
-
-    `str(error)` is one printable line that names the file.
-    """
+    """A file that is no result, in one printable line that names it and says why."""
 
 
 class Status(StrEnum):
@@ -66,9 +62,6 @@ class Metric:
     median: float | None = None
     p05: float | None = None
     p95: float | None = None
-    min: float | None = None
-    max: float | None = None
-    cv: float | None = None
     reference: Reference | None = None
     verdict: Status | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -115,20 +108,16 @@ class TestResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Device:
-    """One GPU, or slice of one, as the driver reports it.
+    """One GPU, or slice of one (`mig` is its profile), as the driver reports it.
 
-    `mig` is the slice's profile, "" for none. `more` has the other fields: power
-    limit, clocks, PCIe, ECC, remapped rows.
+    `more` has the other fields: serial number, power limit, clocks, PCIe, ECC, remapped rows.
     """
 
     index: int
     name: str = ""
     uuid: str = ""
     mig: str = ""
-    parent_uuid: str = ""
     host: str = ""
-    pci_bus_id: str = ""
-    serial: str = ""
     memory_bytes: int | None = None
     sm_count: int | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -138,10 +127,9 @@ class Device:
 class RunResult:
     """One result file: what one payload's one process (or its rank 0, for all) reported.
 
-    `test_type` is the payload; `rank` None where one file speaks for all ranks. `status` is the
-    file's own summary where it has one, else the worst of its tests. `env` and `telemetry` are
-    plain JSON. `schema` is "" and `legacy_format` names the format of a file that is not
-    `rv.accept/1`.
+    `test_type` is the payload; `rank` None where one file speaks for all ranks, whose hosts are
+    `hosts`. `status` is the worst of the file's own summary and its tests. `env` and `telemetry`
+    are plain JSON. `is_legacy` says that it was written before `rv.accept/1`.
     """
 
     test_type: str
@@ -150,30 +138,23 @@ class RunResult:
     timestamp: datetime | None = None
     run_id: str = ""
     rank: int | None = None
-    payload_version: str = ""
     method_version: int = 0
     argv: tuple[str, ...] = ()
     duration_s: float | None = None
     quick: bool = False
     job_id: str = ""
-    step_id: str = ""
-    partition: str = ""
     nodelist: str = ""
     restart_count: int = 0
-    requested_gpu: str = ""
     race: str = ""
     world_size: int = 1
     nnodes: int = 1
     hosts: tuple[str, ...] = ()
-    """Of a result of all ranks: each rank's host."""
     backend: str = ""
     env: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[Device, ...] = ()
     tests: tuple[TestResult, ...] = ()
     telemetry: tuple[Mapping[str, Any], ...] = ()
-    exclude_nodes: tuple[str, ...] = ()
-    schema: str = SCHEMA
-    legacy_format: str = ""
+    is_legacy: bool = False
     source: str = ""
 
     @property
@@ -197,7 +178,7 @@ class RunResult:
         return sorted(tests, key=lambda test: test.code == "interrupted")
 
 
-def worst(statuses: Sequence[Status]) -> Status:
+def worst(statuses: Collection[Status]) -> Status:
     """Return the verdict that wins; ERROR where there is none, as nothing was tested."""
     return Status(verdicts.worst(statuses))
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
-from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.results import Metric, RunResult, Status, TestResult
 from rv.accept.trends import LEAST_RUNS, change_points, points_of, regression, since_change
 from rv.accept.untrusted import list_of, number_of, object_of
 
@@ -70,23 +70,26 @@ def _highest_bandwidth_reference(run: RunResult) -> float | None:
 
 def _rates(runs: Sequence[RunResult]) -> Iterator[Chart]:
     """One dot a GPU for each type of numbers; those that did not pass are named."""
-    tests = [(run, test) for run in runs for test in run.tests]
     for metric_name, title in _RATES.items():
         groups: dict[str, dict[str, float]] = {}
         outliers, unit = set[tuple[str, str]](), ""
-        for run, test in tests:
-            device, metric = device_of(test, run), test.metric(metric_name)
-            if device is None or metric is None or metric.value is None:
-                continue
-            group = dtype_of(test, metric) or test.name
-            name = f"{node_of(test, run)}:{device.index}"
-            groups.setdefault(group, {})[name] = metric.value
-            unit = metric.unit
+        for test, metric, gpu in _measured(runs, metric_name):
+            group, unit = dtype_of(test, metric) or test.name, metric.unit
+            groups.setdefault(group, {})[gpu] = metric.value or 0.0
             if test.status in _BAD:
-                outliers.add((group, name))
+                outliers.add((group, gpu))
         if groups:
             caption = "a line at each median; named: did not pass"
             yield DotChart(title=title, caption=caption, y=unit, groups=groups, outliers=outliers)
+
+
+def _measured(runs: Sequence[RunResult], name: str) -> Iterator[tuple[TestResult, Metric, str]]:
+    """List the tests of single GPUs that have this metric, with the GPU's node and number."""
+    for run in runs:
+        for test in run.tests:
+            device, metric = device_of(test, run), test.metric(name)
+            if device and metric and metric.value is not None:
+                yield test, metric, f"{node_of(test, run)}:{device.index}"
 
 
 def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequence[Chart]:

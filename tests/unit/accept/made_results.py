@@ -11,7 +11,7 @@ H200 = "NVIDIA H200"
 def metric(value: float | None, **more: Any) -> Metric:
     """A rate of bf16 products at 8192^3."""
     about = {"dtype": "bf16", "shape": "8192x8192x8192"} | more.pop("more", {})
-    fields = {"name": "tflops", "unit": "TFLOPS", "direction": "higher", "n": 100, "cv": 0.01}
+    fields = {"name": "tflops", "unit": "TFLOPS", "direction": "higher", "n": 100}
     return Metric(**{**fields, "value": value, "more": about, **more})
 
 

@@ -64,7 +64,7 @@ def test_current_result_is_read_whole() -> None:
     assert result.devices[1].more == {"power_limit_w": 700}
     metric = result.tests[0].metric("tflops")
     assert metric is not None
-    assert (metric.value, metric.direction, metric.cv) == (781.2, "higher", 0.01)
+    assert (metric.value, metric.direction, metric.more) == (781.2, "higher", {"cv": 0.01})
     assert result.telemetry == ({"temp_max": 71},)
 
 
@@ -119,7 +119,7 @@ def test_service_results_with_details_of_any_writing(head: str, details: object)
     test = {"name": "relu", "status": "PASS", "details": details, "timing_ms": 1.5}
     result = read({head: {"hostname": "n1"}, "tests": [test]})
 
-    assert (result.hostname, result.status, result.legacy_format) == ("n1", Status.PASS, head)
+    assert (result.hostname, result.status, result.is_legacy) == ("n1", Status.PASS, True)
     assert result.tests[0].details == {"op": "relu"}
     assert result.tests[0].timing_ms == 1.5
 
@@ -155,8 +155,7 @@ def test_older_results_have_verdicts(name: str, document: object, status: str) -
     result = read(document, name)
 
     assert result.status == status
-    assert result.legacy_format
-    assert result.schema == ""
+    assert result.is_legacy
 
 
 def test_skipped_file_names_what_was_skipped() -> None:
