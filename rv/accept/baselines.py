@@ -42,39 +42,55 @@ _OF_GOLDEN: Final = ("payload", "test", "metric", "unit", "world", "shape", "dty
 _WORD: Final = re.compile(r"[a-z0-9.]+")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Model:
-    """What a GPU is: its processors, its memory in GB, and its peaks by type, `memory`, `host`,
-    `link`.
-    """
+class Model(Schema):
+    """What a GPU is: processors, memory, and peaks by type, `memory`, `host`, `link`."""
 
-    name: str
-    sms: int = 0
-    memory_gb: float = 0.0
-    peaks: Mapping[str, float]
+    sms: Whole = 0
+    memory_gb: Whole = 0
+    peaks: dict[str, Number] = Field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Baseline:
-    """One value of one GPU model, and of what; `world` 0 is any, `shape` and `dtype` "" are any.
+class _Of(Schema):
+    """What a value is of; `world` 0 is any, `shape` and `dtype` "" are any.
 
     `metric` may end in `*`. `least` is the smallest side, or bytes, that it holds from.
     """
 
-    gpu: str
-    payload: str
-    test: str
-    metric: str
-    value: float
-    unit: str
-    source: str
-    kind: str
-    method_version: int
-    peak: str = ""
-    least: int = 0
-    world: int = 0
-    shape: str = ""
-    dtype: str = ""
+    payload: Text
+    test: Text
+    metric: Text
+    unit: Text
+    peak: Text = ""
+    least: Whole = 0
+    world: Whole = 0
+    shape: Text = ""
+    dtype: Text = ""
+
+
+class _Value(Schema):
+    value: Number
+    source: Text = ""
+
+
+class _References(Schema):
+    of: _Of
+    values: dict[str, _Value] = Field(default_factory=dict)
+
+
+class _File(Schema):
+    method_version: Whole = 0
+    gpus: dict[str, Model] = Field(default_factory=dict)
+    references: dict[str, _References] = Field(default_factory=dict)
+
+
+class Baseline(_Of):
+    """One value of one GPU model, and of what."""
+
+    gpu: Text
+    value: Number
+    source: Text
+    kind: Text
+    method_version: Whole
 
     def is_of(self, measured: Measurement) -> bool:
         """Whether a measurement is of what this is the value of."""
@@ -97,41 +113,38 @@ class Baselines:
     values: tuple[Baseline, ...]
     models: Mapping[str, Model]
 
-    def model(self, product: str) -> Model | None:
+    def model_of(self, product: str) -> str:
         """Return the model whose name is in a product's name, word by word; the longest one."""
         words = _words(product)
-        models = [m for m in self.models.values() if _within(_words(m.name), words)]
-        return max(models, key=lambda m: (len(_words(m.name)), len(m.name)), default=None)
+        names = [name for name in self.models if _within(_words(name), words)]
+        return max(names, key=lambda name: (len(_words(name)), len(name)), default="")
 
     def of_model(self, name: str) -> tuple[Baseline, ...]:
         """Give every value of a GPU model, named in part or as drivers name it."""
-        model = self.model(name)
-        return tuple(value for value in self.values if value.gpu == (model.name if model else name))
-
-    def find(self, measured: Measurement, device: Device | None) -> Reference | None:
-        """Return the reference for a measurement, None where no layer has one."""
-        model = self.model(measured.gpu)
-        if model is None:
-            return None
-        for value in self.values:
-            if value.gpu == model.name and value.is_of(measured):
-                return _reference(value, model, device)
-        return None
+        model = self.model_of(name) or name
+        return tuple(value for value in self.values if value.gpu == model)
 
     def of_payload(self, payload: str, product: str, method: int) -> tuple[Baseline, ...]:
         """Give every value of a payload on a GPU, whatever was measured."""
-        model = self.model(product)
-        key = (payload, model.name if model else "", method)
+        key = (payload, self.model_of(product), method)
         return tuple(b for b in self.values if (b.payload, b.gpu, b.method_version) == key)
+
+    def find(self, measured: Measurement, device: Device | None) -> Reference | None:
+        """Return the reference for a measurement, None where no layer has one."""
+        model = self.model_of(measured.gpu)
+        for value in self.values:
+            if value.gpu == model and value.is_of(measured):
+                return _reference(value, self.models[model], device)
+        return None
 
     def peak(self, measured: Measurement) -> float | None:
         """Return what no measurement of this kind can exceed, by the data sheet."""
-        model = self.model(measured.gpu)
-        if model is None:
+        model = self.model_of(measured.gpu)
+        if not model:
             return None
         for value in self.values:
             if value.peak and value.is_of(measured):
-                return model.peaks.get(value.peak)
+                return self.models[model].peaks.get(value.peak)
         return None
 
 
@@ -156,85 +169,35 @@ def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baseli
     read = [read_layer(read_document(f), kind) for f, kind in layers if f.is_file()]
     read.append(read_layer(read_document(builtin), BUILTIN))
     values = tuple(value for layer, _ in read for value in layer)
-    models: dict[str, Model] = {}
+    models = {value.gpu: Model() for value in values}
     for _, layer_models in reversed(read):
         models |= layer_models
-    named = {value.gpu for value in values} - models.keys()
-    return Baselines(values=values, models=models | {n: Model(name=n, peaks={}) for n in named})
+    return Baselines(values=values, models=models)
 
 
-class _Gpu(Schema):
-    sms: Whole = 0
-    memory_gb: Whole = 0
-    peaks: dict[str, Number] = Field(default_factory=dict)
-
-
-class _Of(Schema):
-    payload: Text = ""
-    test: Text = ""
-    metric: Text = ""
-    unit: Text = ""
-    peak: Text = ""
-    least: Whole = 0
-    world: Whole = 0
-    shape: Text = ""
-    dtype: Text = ""
-
-
-class _Value(Schema):
-    value: Number
-    source: Text = ""
-
-
-class _References(Schema):
-    of: _Of = Field(default_factory=_Of)
-    values: dict[str, _Value] = Field(default_factory=dict)
-
-
-class _File(Schema):
-    method_version: Whole = 0
-    gpus: dict[str, _Gpu] = Field(default_factory=dict)
-    references: dict[str, _References] = Field(default_factory=dict)
-
-
-def read_layer(document: Document, kind: str) -> tuple[tuple[Baseline, ...], dict[str, Model]]:
+def read_layer(document: Document, kind: str) -> tuple[list[Baseline], dict[str, Model]]:
     """Read one file's values and models. Raises `RvError(CONFIG)` for what is wrong in it."""
     file = validate(document, _File)
-    models = {name: Model(name=name, **gpu.model_dump()) for name, gpu in file.gpus.items()}
-    values: list[Baseline] = []
-    for name, references in file.references.items():
-        of = references.of.model_dump()
-        for key in ("payload", "test", "metric", "unit"):
-            if not of[key]:
-                document.fail(("references", name, "of"), f"{name} does not say its {key}")
-        values.extend(
-            Baseline(
-                gpu=gpu,
-                kind=kind,
-                method_version=file.method_version,
-                value=entry.value,
-                source=entry.source,
-                **of,
-            )
-            for gpu, entry in references.values.items()
-        )
-    return tuple(values), models
+    values = []
+    for references in file.references.values():
+        of = {**references.of.model_dump(), "kind": kind, "method_version": file.method_version}
+        for gpu, entry in references.values.items():
+            values.append(Baseline(gpu=gpu, value=entry.value, source=entry.source, **of))
+    return values, file.gpus
 
 
 def _reference(baseline: Baseline, model: Model, device: Device | None) -> Reference:
     # How fast a host is, its GPU's model does not say.
     of_any_host = baseline.kind == BUILTIN and baseline.peak == "host"
+    lower = None if of_any_host else LOWER
+    source = baseline.source
     whole = Reference(
-        value=baseline.value,
-        lower=None if of_any_host else LOWER,
-        warn=WARN,
-        kind=baseline.kind,
-        source=baseline.source,
+        value=baseline.value, lower=lower, warn=WARN, kind=baseline.kind, source=source
     )
     if device is None or not device.mig:
         return whole
     share = _share(baseline, model, device)
-    source = f"{share:.3f} of {baseline.value:g}: {baseline.source}"
+    source = f"{share:.3f} of {baseline.value:g}: {source}"
     return replace(whole, value=baseline.value * share, lower=None, kind="scaled", source=source)
 
 
@@ -264,11 +227,12 @@ def golden(
     A value is the median of at least `LEAST_NODES` nodes' medians, of the latest method. Not used
     are nodes in `avoided`, quick runs, runs over several nodes, and MIG slices.
     """
-    usable = [m for m in measured if m.node not in avoided and _is_representative(m)]
-    method = max((m.method_version for m in usable), default=0)
     groups: dict[tuple[str, ...], list[Measurement]] = {}
-    for each in usable:
-        groups.setdefault((_model_name(each, known), *each.key), []).append(each)
+    for each in measured:
+        if each.node not in avoided and _is_representative(each):
+            gpu = known.model_of(each.gpu) or "-".join(each.gpu.lower().split())
+            groups.setdefault((gpu, *each.key), []).append(each)
+    method = max((group[0].method_version for group in groups.values()), default=0)
     day = f"{datetime.fromtimestamp(now_s, tz=UTC):%Y-%m-%d}"
     references: dict[str, Any] = {}
     count = 0
@@ -276,7 +240,8 @@ def golden(
         medians = _node_medians(group)
         if len(medians) < LEAST_NODES or group[0].method_version != method:
             continue
-        name, of = _what_is_measured(group[0])
+        of = {name: getattr(group[0], name) for name in _OF_GOLDEN}
+        name = " ".join(str(part) for part in of.values() if part)
         entry = references.setdefault(name, {"of": of, "values": {}})
         source = f"median of {len(medians)} nodes, {day}"
         entry["values"][gpu] = {"value": statistics.median(medians), "source": source}
@@ -292,19 +257,8 @@ def _is_representative(measured: Measurement) -> bool:
     return is_whole and measured.nodes == 1 and not measured.quick
 
 
-def _what_is_measured(measured: Measurement) -> tuple[str, dict[str, Any]]:
-    """Return the name of a golden value and its `of`."""
-    of = {name: getattr(measured, name) for name in _OF_GOLDEN}
-    return " ".join(str(part) for part in of.values() if part), of
-
-
 def _node_medians(group: Iterable[Measurement]) -> list[float]:
     nodes: dict[str, list[float]] = {}
     for each in group:
         nodes.setdefault(each.node, []).append(each.value)
     return [statistics.median(values) for values in nodes.values()]
-
-
-def _model_name(measured: Measurement, known: Baselines) -> str:
-    model = known.model(measured.gpu)
-    return model.name if model else "-".join(measured.gpu.lower().split())

@@ -30,14 +30,16 @@ _EXITS: Final = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Origin:
-    """The job whose results count: its id, restart and nodes, and when its command began."""
+    """The job whose results count; `started_at` is when its command began.
 
-    job_id: int
-    restart: int
-    nodes: tuple[str, ...]
-    started_at: float
+    `ended` is how the race ended, in a sentence, for what was never begun.
+    """
+
+    job_id: int = 0
+    restart: int = 0
+    nodes: tuple[str, ...] = ()
+    started_at: float = 0.0
     ended: str = ""
-    """How the race ended, in a sentence, for what was never begun."""
 
 
 def result_patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
@@ -67,6 +69,7 @@ class _Collector:
     def __init__(self, payload: str, files: Mapping[str, bytes], origin: Origin) -> None:
         head = f"{payload}/"
         self.payload, self.origin = payload, origin
+        self.nodes = origin.nodes or ("?",)
         self.files = {n.removeprefix(head): d for n, d in files.items() if n.startswith(head)}
 
     def results(self) -> Iterator[RunResult]:
@@ -79,7 +82,7 @@ class _Collector:
         elif ranks:
             yield from self._of_ranks(ranks)
         else:
-            for index, node in enumerate(self._nodes()):
+            for index, node in enumerate(self.nodes):
                 yield from self._of_node(index, node)
 
     def _read_all(self, names: Iterable[str], node: str = "") -> list[RunResult]:
@@ -91,9 +94,6 @@ class _Collector:
         own = [path for path in paths if path.rpartition("/")[2] == f"{self.payload}_result.json"]
         results = [self._read(path, node) for path in own or paths]
         return results if own else _most_current(results)
-
-    def _nodes(self) -> tuple[str, ...]:
-        return self.origin.nodes or ("?",)
 
     def _of_node(self, index: int, node: str) -> Iterator[RunResult]:
         node = self._named(index) or node
@@ -120,7 +120,7 @@ class _Collector:
         yield from self._crashed(results)
 
     def _crashed(self, results: list[RunResult]) -> Iterator[RunResult]:
-        for index, node in enumerate(self._nodes()):
+        for index, node in enumerate(self.nodes):
             if fault := _contradiction(results, self._exit(index)):
                 yield self._error(self._named(index) or node, "crashed", fault)
 
@@ -130,19 +130,17 @@ class _Collector:
         tests = tuple(
             replace(test, host=self._node_at(_blamed(test), world)) for test in result.tests
         )
-        hosts = dict(zip(result.hosts, self._hosts(len(result.hosts)), strict=True))
+        ranks = len(result.hosts)
+        hosts = {host: self._node_at(rank, ranks) for rank, host in enumerate(result.hosts)}
         devices = tuple(replace(d, host=hosts.get(d.host, d.host)) for d in result.devices)
         node = self._node_at(result.rank or 0, world)
         return replace(result, hostname=node, tests=tests, devices=devices)
 
-    def _hosts(self, world: int) -> list[str]:
-        return [self._node_at(rank, world) for rank in range(world)]
-
     def _node_at(self, rank: int, world: int) -> str:
         """The node of a rank: they are numbered node by node, as many on each."""
-        nodes = self._nodes()
-        index = max(0, min(rank * len(nodes) // max(1, world), len(nodes) - 1))
-        return self._named(index) or nodes[index]
+        index = rank * len(self.nodes) // max(1, world)
+        index = max(0, min(index, len(self.nodes) - 1))
+        return self._named(index) or self.nodes[index]
 
     def _named(self, index: int) -> str:
         """What the node of this number called itself when it began."""
@@ -169,7 +167,7 @@ class _Collector:
         if exit_code is None:
             why = self.origin.ended or "the node wrote no exit code either"
             return self._error(node, "no_result", f"no result reported: {why}")
-        code, why = _EXITS.get(exit_code, ("no_result", "exit code " + str(exit_code)))
+        code, why = _EXITS.get(exit_code, ("no_result", f"exit code {exit_code}"))
         return self._error(node, code, f"no result reported: {why}")
 
     def _error(self, node: str, code: str, reason: str) -> RunResult:

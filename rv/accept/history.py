@@ -7,30 +7,26 @@ shared memory. The measurements of one run are kept once, however often they are
 import random
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rv.accept.measurements import Measurement
 from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 
-_COLUMNS: Final = tuple(field.name for field in fields(Measurement))
+_COLUMNS: Final = {field.name: field.type for field in fields(Measurement)}
 _IDENTITY: Final = (
     "run", "cluster", "node", "gpu_uuid", "device", "payload", "test", "metric", "dtype", "shape",
     "world", "nodes", "unit",
 )  # fmt: skip
-_TYPES: Final = {
-    "time": "REAL",
-    "value": "REAL",
-    "world": "INTEGER",
-    "nodes": "INTEGER",
-    "method_version": "INTEGER",
-}
+_TYPES: Final[Mapping[Any, str]] = {float: "REAL", int: "INTEGER"}
 _VERSION: Final = 1
 _BUSY_S: Final = 30.0
+_LAST: Final = "\U0010ffff"
+"""What is sorted behind whatever a name goes on with."""
 
 
 class History:
@@ -52,14 +48,14 @@ class History:
     def all(self, *, gpu: str = "", payload: str = "", node: str = "") -> tuple[Measurement, ...]:
         """Give measurements oldest first; `gpu` is a UUID or the beginning of one."""
         conditions = {
-            "gpu_uuid GLOB ?": f"{_literal(gpu)}*" if gpu else "",
+            "gpu_uuid >= ?": gpu,
+            "gpu_uuid < ?": gpu and gpu + _LAST,
             "payload = ?": payload,
             "node = ?": node,
         }
         conditions = {clause: value for clause, value in conditions.items() if value}
-        where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        names = ", ".join(_COLUMNS)
-        query = f"SELECT {names} FROM measurements {where} ORDER BY time, run"  # noqa: S608 - names only
+        where = " AND ".join(["TRUE", *conditions])
+        query = f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE {where} ORDER BY time, run"  # noqa: S608 - names only
         with self._open() as database:
             rows = database.execute(query, [*conditions.values()])
             return tuple(_measurement(row) for row in rows)
@@ -114,7 +110,7 @@ def _prepare(database: sqlite3.Connection) -> None:
         return
     if version > _VERSION:
         raise sqlite3.DatabaseError(f"it is of a newer rv (format {version})")
-    columns = ", ".join(f"{name} {_TYPES.get(name, 'TEXT')} NOT NULL" for name in _COLUMNS)
+    columns = ", ".join(f"{n} {_TYPES.get(kind, 'TEXT')} NOT NULL" for n, kind in _COLUMNS.items())
     identity = ", ".join(_IDENTITY)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("BEGIN IMMEDIATE")
@@ -127,8 +123,3 @@ def _prepare(database: sqlite3.Connection) -> None:
 def _measurement(row: Sequence[object]) -> Measurement:
     values = dict(zip(_COLUMNS, row, strict=True))
     return Measurement(**{**values, "quick": values["quick"] in (1, "1")})  # type: ignore[arg-type]
-
-
-def _literal(text: str) -> str:
-    """Escape what GLOB reads as a pattern."""
-    return "".join(f"[{char}]" if char in "*?[" else char for char in text)

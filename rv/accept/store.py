@@ -24,12 +24,11 @@ RESULTS: Final = "results"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunRecord:
-    """What a run was of: the race, the job that won it, and the nodes it had.
+class RunRecord(Origin):
+    """What a run was of: the race, and the job that won it.
 
     `race_id` names the run. Times are seconds since the epoch. `cluster` is the cluster's key, as
-    races have it, `asked` the GPUs ("4 x a100"), `ended` how the race ended in a sentence, `gpu`
-    the model that the strategy promised.
+    races have it, `asked` the GPUs ("4 x a100"), `gpu` the model that the strategy promised.
     """
 
     race_id: str
@@ -40,23 +39,6 @@ class RunRecord:
     gpu: str = ""
     payloads: tuple[str, ...] = ()
     submitted_at: float = 0.0
-    started_at: float = 0.0
-    job_id: int = 0
-    restart: int = 0
-    nodes: tuple[str, ...] = ()
-    ended: str = ""
-    swept: bool = False
-
-    @property
-    def origin(self) -> Origin:
-        """The job whose results count."""
-        return Origin(
-            job_id=self.job_id,
-            restart=self.restart,
-            nodes=self.nodes,
-            started_at=self.started_at,
-            ended=self.ended,
-        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,7 +67,7 @@ def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(ErrorKind.STAGE, f"cannot keep the results: {why}, on {folder}") from error
-    return Run(record=record, results=collect(files, record.payloads, record.origin))
+    return Run(record=record, results=collect(files, record.payloads, record))
 
 
 def load(name: str) -> Run:
@@ -116,8 +98,7 @@ def _not_found(message: str) -> RvError:
 def _folders() -> list[Path]:
     """List the folders of the runs kept here, the newest first."""
     paths = (acceptance_dir() / "runs").glob(f"*/{RECORD}")
-    newest_first = sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
-    return [path.parent for path in newest_first]
+    return [path.parent for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
 
 
 def records() -> tuple[RunRecord, ...]:
@@ -135,7 +116,7 @@ def _kept(folder: Path) -> Run:
     files = {
         str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
     }
-    return Run(record=record, results=collect(files, record.payloads, record.origin))
+    return Run(record=record, results=collect(files, record.payloads, record))
 
 
 def _record(folder: Path) -> RunRecord:

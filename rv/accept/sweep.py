@@ -177,11 +177,8 @@ class Sweeper:
 
     def _observe(self, sweep: Sweep) -> Sweep:
         """See what has ended, with one question for all races."""
-        nodes = sweep.at(Stage.SENT)
-        if not nodes:
-            return sweep
         races = {status.race.race_id: status for status in list_races(self.cluster, time.time())}
-        for node in nodes:
+        for node in sweep.at(Stage.SENT):
             changed = self._state_now(node, races.get(node.race))
             if changed is not node:
                 sweep = _keep(sweep, changed)

@@ -3,7 +3,7 @@
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -49,7 +49,7 @@ class Sweep:
     profile: str
     payloads: tuple[str, ...]
     begun_at: float
-    nodes: tuple[NodeState, ...] = field(default_factory=tuple)
+    nodes: tuple[NodeState, ...] = ()
 
     def at(self, stage: Stage) -> tuple[NodeState, ...]:
         """The nodes that are so far."""
@@ -57,8 +57,8 @@ class Sweep:
 
     def with_node(self, changed: NodeState) -> "Sweep":
         """The sweep with one node's new state."""
-        nodes = (changed if node.node == changed.node else node for node in self.nodes)
-        return replace(self, nodes=tuple(nodes))
+        nodes = {node.node: node for node in self.nodes} | {changed.node: changed}
+        return replace(self, nodes=tuple(nodes.values()))
 
     @property
     def is_over(self) -> bool:
@@ -82,7 +82,14 @@ def choose_nodes(
 
     Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
     """
-    nodes = _named(every, names)
+    by_name = {node.name: node for node in every}
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        message = f"there is no node {unknown[0]!r}"
+        raise RvError(ErrorKind.USAGE, message, hint="sinfo -N lists them")
+    nodes = [by_name[name] for name in dict.fromkeys(names)]
+    if not names:
+        nodes = [node for node in by_name.values() if node.gpus]
     if partitions:
         members = set(itertools.chain.from_iterable(partitions.values()))
         nodes = [node for node in nodes if node.name in members]
@@ -90,21 +97,9 @@ def choose_nodes(
         in_capitals = {state.upper() for state in states}
         nodes = [node for node in nodes if in_capitals & node.states]
     if not nodes:
-        raise RvError(
-            ErrorKind.INFEASIBLE, "no node is to be swept", hint="sinfo -N shows their states"
-        )
+        hint = "sinfo -N shows their states"
+        raise RvError(ErrorKind.INFEASIBLE, "no node is to be swept", hint=hint)
     return tuple(nodes)
-
-
-def _named(every: Iterable[Node], names: Sequence[str]) -> list[Node]:
-    """Give the nodes of these names, each once in that order, or all that have GPUs for none."""
-    if not names:
-        return [node for node in every if node.gpus]
-    nodes = {node.name: node for node in every}
-    for name in names:
-        if name not in nodes:
-            raise RvError(ErrorKind.USAGE, f"there is no node {name!r}", hint="sinfo -N lists them")
-    return [nodes[name] for name in dict.fromkeys(names)]
 
 
 def is_mig(node: Node) -> bool:
@@ -130,10 +125,7 @@ def load(name: str, cluster: str) -> Sweep:
 
     Raises `RvError(USAGE)` for none, `RvError(CONFIG)` for a file that is broken.
     """
-    paths = sorted(_folder().glob("*.json"), key=lambda path: -path.stat().st_mtime)
-    for path in paths:
-        if name != "last" and not path.stem.startswith(name):
-            continue
+    for path in _files("" if name == "last" else name):
         sweep = _read(path)
         if sweep.cluster == cluster:
             return sweep
@@ -142,13 +134,11 @@ def load(name: str, cluster: str) -> Sweep:
     )
 
 
-def any_cluster(sweep_id: str) -> Sweep:
-    """Find a sweep by its id alone. Raises `RvError(USAGE)` where there is none."""
-    paths = [path for path in _folder().glob("*.json") if path.stem.startswith(sweep_id)]
-    if len(paths) != 1:
-        what = "fits several sweeps" if paths else "is no sweep here"
-        raise RvError(ErrorKind.USAGE, f"{sweep_id!r} {what}", hint="rv accept sweep begins one")
-    return _read(paths[0])
+def _files(beginning: str) -> list[Path]:
+    """List the files of the sweeps whose id begins so, the newest first."""
+    paths = _folder().glob("*.json")
+    named = [path for path in paths if path.name.startswith(beginning)]
+    return sorted(named, key=lambda path: -path.stat().st_mtime)
 
 
 def _read(path: Path) -> Sweep:
@@ -167,7 +157,13 @@ def find_run(name: str) -> Run:
 
     Raises `RvError(USAGE)` for what is none of these.
     """
-    return results_of(any_cluster(name)) if name.startswith("sweep-") else load_run(name)
+    if not name.startswith("sweep-"):
+        return load_run(name)
+    paths = _files(name)
+    if len(paths) != 1:
+        problem = "fits several sweeps" if paths else "is no sweep here"
+        raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint="rv accept sweep begins one")
+    return results_of(_read(paths[0]))
 
 
 def results_of(sweep: Sweep, label: str = "") -> Run:
@@ -180,19 +176,20 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
         payloads=sweep.payloads,
         submitted_at=sweep.begun_at,
         nodes=tuple(node.node for node in sweep.nodes),
-        swept=True,
     )
     results = itertools.chain.from_iterable(_results_of(node) for node in sweep.nodes)
     return Run(record=record, results=tuple(results))
 
 
 def _results_of(node: NodeState) -> Sequence[RunResult]:
-    if not node.race or node.stage is not Stage.OVER:
-        return [_no_result(node, node.why)]
-    try:
-        return load_run(node.race).results or [_no_result(node, node.why)]
-    except RvError as error:
-        return [_no_result(node, error.message)]
+    why = node.why
+    if node.race and node.stage is Stage.OVER:
+        try:
+            if results := load_run(node.race).results:
+                return results
+        except RvError as error:
+            why = error.message
+    return [_no_result(node, why)]
 
 
 def _no_result(node: NodeState, why: str) -> RunResult:

@@ -162,7 +162,7 @@ def baselines_text(values: Sequence[Baseline]) -> list[Part]:
 
 def baselines_document(values: Sequence[Baseline]) -> dict[str, Any]:
     """Return references as JSON."""
-    return {"baselines": [plain(value) for value in values]}
+    return {"baselines": [value.model_dump(exclude_defaults=True) for value in values]}
 
 
 def _subject(measured: Measurement) -> str:
