@@ -10,7 +10,7 @@ import fnmatch
 import json
 import re
 import statistics
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -116,8 +116,8 @@ class Baselines:
     def model_of(self, product: str) -> str:
         """Return the model whose name is in a product's name, word by word; the longest one."""
         words = _words(product)
-        names = [name for name in self.models if _within(_words(name), words)]
-        return max(names, key=lambda name: (len(_words(name)), len(name)), default="")
+        names = [name for name in self.models if _words(name) in words]
+        return max(names, key=lambda name: (_words(name).count(" "), len(name)), default="")
 
     def of_model(self, name: str) -> tuple[Baseline, ...]:
         """Give every value of a GPU model, named in part or as drivers name it."""
@@ -204,19 +204,14 @@ def _reference(baseline: Baseline, model: Model, device: Device | None) -> Refer
 def _share(baseline: Baseline, model: Model, device: Device) -> float:
     """A slice's part of the GPU: of its memory for bandwidth, else of its processors."""
     if baseline.peak in ("memory", "host", "link"):
-        held = (device.memory_bytes or 0) / (model.memory_gb * 1e9 or 1)
-        eighths = max(1, round(held * 8))
-        return min(1.0, eighths / 8)
+        eighths = round(8 * (device.memory_bytes or 0) / (model.memory_gb * 1e9 or 1))
+        return min(1.0, max(1, eighths) / 8)
     return min(1.0, (device.sm_count or 0) / model.sms) if model.sms else 1.0
 
 
-def _words(name: str) -> list[str]:
-    return _WORD.findall(name.lower())
-
-
-def _within(part: list[str], whole: list[str]) -> bool:
-    """Whether the words stand together in the name: `h200` is not in `gh200`."""
-    return any(whole[at : at + len(part)] == part for at in range(len(whole) - len(part) + 1))
+def _words(name: str) -> str:
+    """Part a name's words by spaces, also at its ends: `h200` is not in `gh200`."""
+    return f" {' '.join(_WORD.findall(name.lower()))} "
 
 
 def golden(
@@ -227,16 +222,12 @@ def golden(
     A value is the median of at least `LEAST_NODES` nodes' medians, of the latest method. Not used
     are nodes in `avoided`, quick runs, runs over several nodes, and MIG slices.
     """
-    groups: dict[tuple[str, ...], list[Measurement]] = {}
-    for each in measured:
-        if each.node not in avoided and _is_representative(each):
-            gpu = known.model_of(each.gpu) or "-".join(each.gpu.lower().split())
-            groups.setdefault((gpu, *each.key), []).append(each)
-    method = max((group[0].method_version for group in groups.values()), default=0)
+    usable = [m for m in measured if m.node not in avoided and _is_representative(m)]
+    method = max((m.method_version for m in usable), default=0)
     day = f"{datetime.fromtimestamp(now_s, tz=UTC):%Y-%m-%d}"
     references: dict[str, Any] = {}
     count = 0
-    for (gpu, *_), group in sorted(groups.items()):
+    for gpu, group in _alike(usable, known):
         medians = _node_medians(group)
         if len(medians) < LEAST_NODES or group[0].method_version != method:
             continue
@@ -255,6 +246,17 @@ def _is_representative(measured: Measurement) -> bool:
     """Whether a value is of whole GPUs on one node, and not of a quick run."""
     is_whole = measured.is_of_gpus and not measured.is_mig
     return is_whole and measured.nodes == 1 and not measured.quick
+
+
+def _alike(
+    measured: Iterable[Measurement], known: Baselines
+) -> Iterator[tuple[str, list[Measurement]]]:
+    """Group what was measured alike on GPUs of one model."""
+    groups: dict[tuple[str, ...], list[Measurement]] = {}
+    for each in measured:
+        gpu = known.model_of(each.gpu) or "-".join(each.gpu.lower().split())
+        groups.setdefault((gpu, *each.key), []).append(each)
+    return ((key[0], groups[key]) for key in sorted(groups))
 
 
 def _node_medians(group: Iterable[Measurement]) -> list[float]:

@@ -7,7 +7,7 @@ before the command began is stale and counts as none.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -59,12 +59,14 @@ def collect(
     files: Mapping[str, bytes], payloads: Sequence[str], origin: Origin
 ) -> tuple[RunResult, ...]:
     """Give every result of the payloads, and an ERROR for each that is missing or unreadable."""
-    collectors = [_Collector(payload, files, origin) for payload in payloads]
-    return tuple(result for collector in collectors for result in collector.results())
+    results: list[RunResult] = []
+    for payload in payloads:
+        results += _Collector(payload, files, origin).results()
+    return tuple(results)
 
 
 class _Collector:
-    """The files of one payload."""
+    """The files of one payload, whose result is `<payload>_result.json`."""
 
     def __init__(self, payload: str, files: Mapping[str, bytes], origin: Origin) -> None:
         head = f"{payload}/"
@@ -74,100 +76,87 @@ class _Collector:
 
     def results(self) -> Iterator[RunResult]:
         """Give what rank 0 wrote for all ranks, else what each rank wrote, else each node."""
-        whole = self._read_all(name for name in self.files if "/" not in name)
-        ranks = self._read_all(name for name in self.files if _RANK_FILE.fullmatch(name))
-        if whole:
-            yield from (self._placed(result) for result in whole)
-            yield from self._crashed(whole)
-        elif ranks:
-            yield from self._of_ranks(ranks)
-        else:
-            for index, node in enumerate(self.nodes):
-                yield from self._of_node(index, node)
+        own = f"{self.payload}_result.json"
+        ranks = sorted(name for name in self.files if _RANK_FILE.fullmatch(name))
+        if own in self.files or ranks:
+            names = [own] if own in self.files else ranks
+            results = [self._read(name) for name in names]
+            yield from map(self._placed, results)
+            if own not in self.files:
+                yield from self._missing_ranks(results)
+            for index in range(len(self.nodes)):
+                yield from self._crash(index, results)
+            return
+        for index in range(len(self.nodes)):
+            yield from self._of_node(index, f"node{index}/{own}")
 
-    def _read_all(self, names: Iterable[str], node: str = "") -> list[RunResult]:
-        """Read the file of the payload's own name; where there is none, what others are results.
+    def _of_node(self, index: int, name: str) -> Iterator[RunResult]:
+        if name not in self.files:
+            begun = f"node{index}.begun" in self.files
+            yield self._missing(self._node(index), self._exit(index), begun=begun)
+            return
+        node = self._node(index)
+        result = self._read(name, node)
+        tests = tuple(replace(test, host=node) for test in result.tests)
+        yield replace(result, hostname=node, tests=tests)
+        yield from self._crash(index, [result])
 
-        Payloads leave more JSON beside it: older names for the same, notes, logs.
-        """
-        paths = sorted(filter(_is_result, names))
-        own = [path for path in paths if path.rpartition("/")[2] == f"{self.payload}_result.json"]
-        results = [self._read(path, node) for path in own or paths]
-        return results if own else _most_current(results)
-
-    def _of_node(self, index: int, node: str) -> Iterator[RunResult]:
-        node = self._named(index) or node
-        below = f"node{index}/"
-        names = (n for n in self.files if n.startswith(below) and n.count("/") == 1)
-        results = self._read_all(names, node)
-        for result in results:
-            tests = tuple(replace(test, host=node) for test in result.tests)
-            yield replace(result, tests=tests)
-        exit_code = self._exit(index)
-        if not results:
-            yield self._missing(node, exit_code, begun=f"node{index}.begun" in self.files)
-        elif fault := _contradiction(results, exit_code):
-            yield self._error(node, "crashed", fault)
-
-    def _of_ranks(self, results: list[RunResult]) -> Iterator[RunResult]:
-        """Rank 0 merged nothing: give each rank's own, and an error for each that is missing."""
-        yield from (self._placed(result) for result in results)
+    def _missing_ranks(self, results: list[RunResult]) -> Iterator[RunResult]:
+        """Rank 0 merged nothing: give an error for each rank that wrote nothing either."""
         world = max(result.world_size for result in results)
-        reported = {result.rank for result in results}
-        for rank in sorted(set(range(world)) - reported):
-            missing = self._missing(self._node_at(rank, world), None, begun=True)
+        for rank in sorted(set(range(world)) - {result.rank for result in results}):
+            missing = self._missing(self._node_of(rank, world), None, begun=True)
             yield replace(missing, rank=rank)
-        yield from self._crashed(results)
 
-    def _crashed(self, results: list[RunResult]) -> Iterator[RunResult]:
-        for index, node in enumerate(self.nodes):
-            if fault := _contradiction(results, self._exit(index)):
-                yield self._error(self._named(index) or node, "crashed", fault)
+    def _crash(self, index: int, results: list[RunResult]) -> Iterator[RunResult]:
+        """Give an error for a node whose payload said that all is well, and did not end well."""
+        exit_code = self._exit(index)
+        # torchrun ends with 1 for any code of its ranks.
+        explained = any(r.status in (Status.FAIL, Status.ERROR, Status.SKIP) for r in results)
+        if exit_code is not None and exit_code not in _DONE and not explained:
+            reason = f"said {results[0].status}, and then ended with exit code {exit_code}"
+            yield self._error(self._node(index), "crashed", reason)
 
     def _placed(self, result: RunResult) -> RunResult:
         """Put a result, and each of its tests, on the node of the rank that it speaks of."""
-        world = result.world_size
+        world, ranks = result.world_size, len(result.hosts)
         tests = tuple(
-            replace(test, host=self._node_at(_blamed(test), world)) for test in result.tests
+            replace(test, host=self._node_of(_blamed(test), world)) for test in result.tests
         )
-        ranks = len(result.hosts)
-        hosts = {host: self._node_at(rank, ranks) for rank, host in enumerate(result.hosts)}
+        hosts = {host: self._node_of(rank, ranks) for rank, host in enumerate(result.hosts)}
         devices = tuple(replace(d, host=hosts.get(d.host, d.host)) for d in result.devices)
-        node = self._node_at(result.rank or 0, world)
+        node = self._node_of(result.rank or 0, world)
         return replace(result, hostname=node, tests=tests, devices=devices)
 
-    def _node_at(self, rank: int, world: int) -> str:
+    def _node_of(self, rank: int, world: int) -> str:
         """The node of a rank: they are numbered node by node, as many on each."""
         index = rank * len(self.nodes) // max(1, world)
-        index = max(0, min(index, len(self.nodes) - 1))
-        return self._named(index) or self.nodes[index]
+        return self._node(max(0, min(index, len(self.nodes) - 1)))
 
-    def _named(self, index: int) -> str:
-        """What the node of this number called itself when it began."""
+    def _node(self, index: int) -> str:
+        """What the node of this number called itself when it began, else what Slurm calls it."""
         text = self.files.get(f"node{index}.begun", b"").decode("utf-8", errors="replace")
-        return printable(text).strip()[:255]
+        return printable(text).strip()[:255] or self.nodes[index]
 
     def _exit(self, index: int) -> int | None:
         text = self.files.get(f"node{index}.exit", b"").strip()
         return int(text) if text.isdigit() and len(text) < 4 else None
 
-    def _read(self, name: str, node: str) -> RunResult:
+    def _read(self, name: str, node: str = "") -> RunResult:
         try:
             result = parse(self.files[name], f"{self.payload}/{name}")
         except ResultError as error:
             return self._error(node, "result_unreadable", str(error))
         if stale := _stale(result, self.origin):
             return self._error(node, "result_stale", f"no result reported: {name} is {stale}")
-        return replace(result, test_type=self.payload, hostname=node or result.hostname)
+        return replace(result, test_type=self.payload)
 
     def _missing(self, node: str, exit_code: int | None, *, begun: bool) -> RunResult:
+        code, why = "no_result", self.origin.ended or "the node wrote no exit code either"
         if not begun:
-            why = self.origin.ended or "the job ended before"
-            return self._error(node, "not_run", f"no result reported: not begun, {why}")
-        if exit_code is None:
-            why = self.origin.ended or "the node wrote no exit code either"
-            return self._error(node, "no_result", f"no result reported: {why}")
-        code, why = _EXITS.get(exit_code, ("no_result", f"exit code {exit_code}"))
+            code, why = "not_run", f"not begun, {self.origin.ended or 'the job ended before'}"
+        elif exit_code is not None:
+            code, why = _EXITS.get(exit_code, (code, f"exit code {exit_code}"))
         return self._error(node, code, f"no result reported: {why}")
 
     def _error(self, node: str, code: str, reason: str) -> RunResult:
@@ -183,18 +172,6 @@ class _Collector:
         )
 
 
-def _most_current(results: list[RunResult]) -> list[RunResult]:
-    """Choose the results of `rv.accept/1`, else those of legacy formats, else the first fault."""
-    readable = [result for result in results if result.code != "result_unreadable"]
-    current = [result for result in readable if not result.is_legacy]
-    return current or readable or results[:1]
-
-
-def _is_result(name: str) -> bool:
-    file = name.rpartition("/")[2]
-    return file.endswith(".json") and not file.startswith(".")
-
-
 def _blamed(test: TestResult) -> int:
     """The rank that a test speaks of: one that it names, else the one that reported it."""
     missing = test.details.get("missing")
@@ -202,15 +179,6 @@ def _blamed(test: TestResult) -> int:
         return missing[0]
     named = _NAMED_RANK.search(test.reason) if test.status is not Status.PASS else None
     return int(named[1]) if named else test.rank or 0
-
-
-def _contradiction(results: Sequence[RunResult], exit_code: int | None) -> str:
-    """A payload that said that all is well, and then did not end well."""
-    if exit_code is None or exit_code in _DONE:
-        return ""
-    if any(r.status in (Status.FAIL, Status.ERROR, Status.SKIP) for r in results):
-        return ""  # torchrun ends with 1 for any code of its ranks
-    return f"said {results[0].status}, and then ended with exit code {exit_code}"
 
 
 def _stale(result: RunResult, origin: Origin) -> str:

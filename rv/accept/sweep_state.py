@@ -82,14 +82,7 @@ def choose_nodes(
 
     Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
     """
-    by_name = {node.name: node for node in every}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        message = f"there is no node {unknown[0]!r}"
-        raise RvError(ErrorKind.USAGE, message, hint="sinfo -N lists them")
-    nodes = [by_name[name] for name in dict.fromkeys(names)]
-    if not names:
-        nodes = [node for node in by_name.values() if node.gpus]
+    nodes = _named(every, names)
     if partitions:
         members = set(itertools.chain.from_iterable(partitions.values()))
         nodes = [node for node in nodes if node.name in members]
@@ -100,6 +93,17 @@ def choose_nodes(
         hint = "sinfo -N shows their states"
         raise RvError(ErrorKind.INFEASIBLE, "no node is to be swept", hint=hint)
     return tuple(nodes)
+
+
+def _named(every: Iterable[Node], names: Sequence[str]) -> list[Node]:
+    """Give the nodes of these names, each once in that order, or all that have GPUs for none."""
+    if not names:
+        return [node for node in every if node.gpus]
+    nodes = {node.name: node for node in every}
+    for name in names:
+        if name not in nodes:
+            raise RvError(ErrorKind.USAGE, f"there is no node {name!r}", hint="sinfo -N lists them")
+    return [nodes[name] for name in dict.fromkeys(names)]
 
 
 def is_mig(node: Node) -> bool:

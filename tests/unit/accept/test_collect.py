@@ -256,7 +256,7 @@ test = {"name": "t", "status": "PASS"}
 if "hang" in sys.argv[0]:
     import time; time.sleep(600)
 if "crash" not in sys.argv[0]:
-    with open(folder + "/result.json", "w") as file:
+    with open(f"{folder}/{os.path.basename(sys.argv[0])[:-3]}_result.json", "w") as file:
         json.dump({"schema": "rv.accept/1", "test_info": info, "tests": [test]}, file)
 sys.exit(9 if "crash" in sys.argv[0] else 0)
 """
@@ -298,7 +298,7 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
         "hang": ("n7", Status.ERROR, "timeout"),
         "last": ("n7", Status.PASS, ""),
     }
-    argv = json.loads(files["good/node0/result.json"])["test_info"]["argv"]
+    argv = json.loads(files["good/node0/good_result.json"])["test_info"]["argv"]
     assert argv == ["--quick", "it's", "--timeout", "50"]
 
 
