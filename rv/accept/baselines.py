@@ -232,7 +232,7 @@ def golden(
         if len(medians) < LEAST_NODES or group[0].method_version != method:
             continue
         of = {name: getattr(group[0], name) for name in _OF_GOLDEN}
-        name = " ".join(str(part) for part in of.values() if part)
+        name = " ".join(filter(None, map(str, of.values())))
         entry = references.setdefault(name, {"of": of, "values": {}})
         source = f"median of {len(medians)} nodes, {day}"
         entry["values"][gpu] = {"value": statistics.median(medians), "source": source}

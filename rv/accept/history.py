@@ -37,12 +37,11 @@ class History:
 
     def add(self, measured: Iterable[Measurement]) -> int:
         """Keep measurements; give how many are new."""
-        rows = [tuple(asdict(each).values()) for each in measured]
-        placeholders = ", ".join("?" * len(_COLUMNS))
+        names, values = ", ".join(_COLUMNS), ", ".join(f":{name}" for name in _COLUMNS)
+        statement = f"INSERT OR IGNORE INTO measurements ({names}) VALUES ({values})"  # noqa: S608 - names only
         with self._open() as database:
             before = database.total_changes
-            statement = f"INSERT OR IGNORE INTO measurements VALUES ({placeholders})"  # noqa: S608 - no values
-            database.executemany(statement, rows)
+            database.executemany(statement, map(asdict, measured))
             return database.total_changes - before
 
     def all(self, *, gpu: str = "", payload: str = "", node: str = "") -> tuple[Measurement, ...]:

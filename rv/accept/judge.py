@@ -8,14 +8,14 @@ below 0.90 is WARN and below 0.75 FAIL; against the median of at least three pee
 
 import itertools
 import statistics
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baseline, Baselines
-from rv.accept.measurements import Measurement, device_of, measurements
+from rv.accept.measurements import Measurement, Point, device_of, measurements
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
-from rv.accept.trends import Point, regression
+from rv.accept.trends import regression
 from rv.payloads.contract.stats import PEERS, loss, peer_verdict
 
 JITTER_CV: Final = 0.05
@@ -40,6 +40,10 @@ class Remark:
     reason: str
 
 
+Peers = Mapping[tuple[str, ...], Sequence[Measurement]]
+"""What was measured alike on one model of GPU, by the model and the measurement's key."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Judge:
     """Everything that numbers are compared with; `time_s` is seconds since the epoch."""
@@ -52,20 +56,18 @@ class Judge:
 
     def judge(self, results: Sequence[RunResult]) -> tuple[RunResult, ...]:
         """Give the results with every metric's reference and verdict, and the tests' made worse."""
-        measured = [
-            list(measurements(result, self.run, self.cluster, self.time_s)) for result in results
-        ]
-        peers = _by_key(itertools.chain.from_iterable(measured))
-        return tuple(
-            self._result(result, numbers, peers)
-            for result, numbers in zip(results, measured, strict=True)
-        )
+        peers: dict[tuple[str, ...], list[Measurement]] = {}
+        measured = [self._measured(result) for result in results]
+        for each in itertools.chain.from_iterable(measured):
+            peers.setdefault(_peer_key(each), []).append(each)
+        pairs = zip(results, measured, strict=True)
+        return tuple(self._result(result, numbers, peers) for result, numbers in pairs)
+
+    def _measured(self, result: RunResult) -> list[Measurement]:
+        return list(measurements(result, self.run, self.cluster, self.time_s))
 
     def _result(
-        self,
-        result: RunResult,
-        measured: Sequence[Measurement],
-        peers: dict[tuple[str, ...], list[Measurement]],
+        self, result: RunResult, measured: Sequence[Measurement], peers: Peers
     ) -> RunResult:
         left = iter(measured)
         tests = [self._test(test, result, left, peers) for test in result.tests]
@@ -75,11 +77,7 @@ class Judge:
         return replace(result, tests=tuple(tests), status=status)
 
     def _test(
-        self,
-        test: TestResult,
-        result: RunResult,
-        left: Iterator[Measurement],
-        peers: dict[tuple[str, ...], list[Measurement]],
+        self, test: TestResult, result: RunResult, left: Iterator[Measurement], peers: Peers
     ) -> TestResult:
         device = device_of(test, result)
         metrics, remarks = list[Metric](), list[Remark]()
@@ -120,9 +118,8 @@ class Judge:
             yield from self._against_history(measured)
 
     def _against_history(self, measured: Measurement) -> Iterator[Remark]:
-        now = Point(time=measured.time, value=measured.value, fingerprint=measured.fingerprint)
         earlier = [point for point in self.past(measured) if point.time < measured.time]
-        slower = regression([*earlier, now], measured.direction)
+        slower = regression([*earlier, measured], measured.direction)
         if slower:
             reason = (
                 f"{_number(measured)} is {slower.loss:.1%} worse than the median "
@@ -134,22 +131,18 @@ class Judge:
         """Give an ERROR for each number with a reference that a passed test did not report."""
         passed = {t.name for t in result.tests if t.status in (Status.PASS, Status.WARN)}
         reported = {(m.test, m.metric) for m in measured}
-        for product in dict.fromkeys(device.name for device in result.devices):
-            for test, metric in self._expected(result, product):
-                if test in passed and (test, metric) not in reported:
-                    yield TestResult(
-                        name=test,
-                        status=Status.ERROR,
-                        code="metric_missing",
-                        reason=f"{test} passed and reported no {metric}, which has a reference",
-                        host=result.hostname,
-                    )
+        for test, metric in self._expected(result):
+            if test in passed and (test, metric) not in reported:
+                reason = f"{test} passed and reported no {metric}, which has a reference"
+                yield _found(result, test, Status.ERROR, "metric_missing", reason)
 
-    def _expected(self, result: RunResult, product: str) -> Sequence[tuple[str, str]]:
+    def _expected(self, result: RunResult) -> Iterable[tuple[str, str]]:
         """List the tests and metrics that have a reference for a GPU of this run."""
-        values = self.baselines.of_payload(result.test_type, product, result.method_version)
-        names = [(value.test, value.metric) for value in values if _is_expected(value, result)]
-        return tuple(dict.fromkeys(names))
+        names = dict[tuple[str, str], None]()
+        for product in dict.fromkeys(device.name for device in result.devices):
+            values = self.baselines.of_payload(result.test_type, product, result.method_version)
+            names |= {(v.test, v.metric): None for v in values if _is_expected(v, result)}
+        return names
 
 
 def _is_expected(value: Baseline, result: RunResult) -> bool:
@@ -158,13 +151,6 @@ def _is_expected(value: Baseline, result: RunResult) -> bool:
         return False
     # Golden values were measured in full runs, at sizes that a quick run does not have.
     return value.kind != GOLDEN or not result.quick
-
-
-def _by_key(every: Iterable[Measurement]) -> dict[tuple[str, ...], list[Measurement]]:
-    peers: dict[tuple[str, ...], list[Measurement]] = {}
-    for measured in every:
-        peers.setdefault(_peer_key(measured), []).append(measured)
-    return peers
 
 
 def _peer_key(measured: Measurement) -> tuple[str, ...]:
@@ -222,18 +208,20 @@ def _telemetry(result: RunResult) -> Iterator[TestResult]:
         device = str(figures.get("device", ""))
         hot, share = figures.get("temp_max"), figures.get("harmful_throttle_share")
         if isinstance(hot, int | float) and hot >= HOT_C:
-            yield _heat(result, device, Status.WARN, "too_hot", f"{hot:g} C under load")
+            reason = f"{device}: {hot:g} C under load"
+            yield _found(result, "telemetry", Status.WARN, "too_hot", reason, device)
         if isinstance(share, int | float) and share > THROTTLE_WARN:
             status = Status.FAIL if share > THROTTLE_FAIL else Status.WARN
-            reason = f"throttled for {share:.1%} of the time under load"
-            yield _heat(result, device, status, "throttled_thermal", reason)
+            reason = f"{device}: throttled for {share:.1%} of the time under load"
+            yield _found(result, "telemetry", status, "throttled_thermal", reason, device)
 
 
-def _heat(result: RunResult, device: str, status: Status, code: str, reason: str) -> TestResult:
-    return TestResult(
-        name="telemetry", status=status, code=code, reason=f"{device}: {reason}", device=device,
-        host=result.hostname,
-    )  # fmt: skip
+def _found(
+    result: RunResult, name: str, status: Status, code: str, reason: str, device: str = ""
+) -> TestResult:
+    """Make a test of what judging finds beside the payload's own tests."""
+    host = result.hostname
+    return TestResult(name=name, status=status, code=code, reason=reason, device=device, host=host)
 
 
 def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:

@@ -24,15 +24,23 @@ _KNOWN_DTYPES: Final = frozenset({*_DTYPES.values(), "tf32", "fp8", "int8"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Measurement:
+class Point:
+    """One value of a history; `time` is seconds since the epoch, `fingerprint` the software."""
+
+    time: float
+    value: float
+    fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement(Point):
     """One value, better `higher` or `lower`, of one device (by `gpu_uuid`) or of a whole world.
 
-    `gpu` is the product's name; `shape` the size measured at; `fingerprint` the software;
-    `world` and `nodes` are how many ranks, on how many nodes.
+    `gpu` is the product's name; `shape` the size measured at; `world` and `nodes` are how many
+    ranks, on how many nodes.
     """
 
     run: str
-    time: float
     cluster: str
     node: str
     gpu_uuid: str
@@ -45,10 +53,8 @@ class Measurement:
     shape: str
     world: int
     method_version: int
-    fingerprint: str
     unit: str
     direction: str
-    value: float
     quick: bool = False
     nodes: int = 1
 

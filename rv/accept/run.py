@@ -13,7 +13,7 @@ from rv.accept.measurements import Measurement, measurements
 from rv.accept.results import Status, exit_code
 from rv.accept.store import Run, RunRecord, save
 from rv.accept.sweep_state import find_run
-from rv.accept.trends import Comparison, Point, compare, points_of
+from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.models.race import RaceStatus
 from rv.payloads.contract.catalogue import PayloadSpec
@@ -144,14 +144,12 @@ class Earlier:
         self._kept, self._run = kept, run
         self._rows: dict[tuple[str, ...], tuple[Measurement, ...]] = {}
 
-    def points(self, measured: Measurement) -> Sequence[Point]:
+    def points(self, measured: Measurement) -> Sequence[Measurement]:
         """Give earlier values of the same device, measured in the same way."""
-        gpu = measured.gpu_uuid
-        asked = (gpu, "" if gpu else measured.node, measured.payload)
-        if asked not in self._rows:
-            self._rows[asked] = self._kept.all(gpu=gpu, node=asked[1], payload=measured.payload)
-        return points_of(
-            row
-            for row in self._rows[asked]
-            if row.run != self._run and row.key == measured.key and row.subject == measured.subject
-        )
+        gpu, payload = measured.gpu_uuid, measured.payload
+        node = "" if gpu else measured.node
+        if (gpu, node, payload) not in self._rows:
+            rows = self._kept.all(gpu=gpu, node=node, payload=payload)
+            self._rows[gpu, node, payload] = rows
+        alike = [r for r in self._rows[gpu, node, payload] if r.key == measured.key]
+        return [r for r in alike if r.run != self._run and r.subject == measured.subject]

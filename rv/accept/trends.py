@@ -14,11 +14,11 @@ their standard deviation.
 import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rv.accept.measurements import Measurement
+from rv.accept.measurements import Measurement, Point
 from rv.accept.results import RunResult, Status
 from rv.payloads.contract.stats import loss, mad, modified_z
 
@@ -35,15 +35,6 @@ _OF_MEDIAN: Final = math.pi / 2
 """The variance of the median of n normal values is this times theirs, divided by n."""
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _SHOWN: Final = 20
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Point:
-    """One value of a history; `time` is seconds since the epoch, `fingerprint` the software."""
-
-    time: float
-    value: float
-    fingerprint: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,11 +102,6 @@ def change_points(points: Sequence[Point]) -> tuple[ChangePoint, ...]:
     )
 
 
-def points_of(measured: Iterable[Measurement]) -> list[Point]:
-    """Give measurements as the points of a history."""
-    return [Point(time=m.time, value=m.value, fingerprint=m.fingerprint) for m in measured]
-
-
 def _judge(
     before: Sequence[float], latest: float, direction: str, spread: float
 ) -> Regression | None:
@@ -147,8 +133,8 @@ def trends(measured: Iterable[Measurement]) -> tuple[Trend, ...]:
 
 
 def _trend(group: Sequence[Measurement]) -> Trend:
-    points, last = points_of(group), group[-1]
-    before = [point.value for point in since_change(points)][:-1] or [last.value]
+    last = group[-1]
+    before = [each.value for each in since_change(group)][:-1] or [last.value]
     median = statistics.median(before)
     return Trend(
         last=last,
@@ -156,8 +142,8 @@ def _trend(group: Sequence[Measurement]) -> Trend:
         median=median,
         spread=mad(before, median),
         loss=loss(last.value, median, last.direction),
-        regression=regression(points, last.direction),
-        changes=change_points(points),
+        regression=regression(group, last.direction),
+        changes=change_points(group),
     )
 
 
@@ -180,7 +166,7 @@ class Change:
     loss: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Turn:
     """A test whose verdict differs; None where one run does not have it."""
 
@@ -212,9 +198,11 @@ def compare(
     second = {measured.identity: measured for measured in after}
     both = [identity for identity in first if identity in second]
     changes = [_change(first[identity], second[identity]) for identity in both]
+    was, now = _verdicts(results[0]), _verdicts(results[1])
+    tests = [test for test in was | now if was.get(test) is not now.get(test)]
     return Comparison(
         changes=tuple(sorted(changes, key=lambda change: -change.loss)),
-        turns=_turns(*results),
+        turns=tuple(Turn(*test, was.get(test), now.get(test)) for test in tests),
         only_before=len(first) - len(both),
         only_after=len(second) - len(both),
     )
@@ -225,20 +213,7 @@ def _change(before: Measurement, after: Measurement) -> Change:
     return Change(before=before, after=after, loss=lost)
 
 
-def _turns(before: Sequence[RunResult], after: Sequence[RunResult]) -> tuple[Turn, ...]:
-    first, second = _verdicts(before), _verdicts(after)
-    turns = []
-    for name in dict.fromkeys([*first, *second]):
-        was, now = first.get(name), second.get(name)
-        if was is not now:
-            payload, node, test, device = name
-            turns.append(
-                Turn(payload=payload, node=node, test=test, device=device, before=was, after=now)
-            )
-    return tuple(turns)
-
-
-def _verdicts(results: Sequence[RunResult]) -> Mapping[tuple[str, str, str, str], Status]:
+def _verdicts(results: Sequence[RunResult]) -> dict[tuple[str, str, str, str], Status]:
     return {
         (result.test_type, test.host or result.hostname, test.name, test.device): test.status
         for result in results

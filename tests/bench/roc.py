@@ -13,7 +13,7 @@ import random
 from dataclasses import dataclass
 
 from rv.accept import trends
-from rv.accept.trends import Point
+from rv.accept.measurements import Point
 
 GPUS = 8
 TAIL = 5

@@ -10,7 +10,7 @@ from typing import Final
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.results import Metric, RunResult, Status, TestResult
-from rv.accept.trends import LEAST_RUNS, change_points, points_of, regression, since_change
+from rv.accept.trends import LEAST_RUNS, change_points, regression, since_change
 from rv.accept.untrusted import list_of, number_of, object_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
@@ -105,9 +105,8 @@ def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequen
 
 
 def _history(group: Sequence[Measurement]) -> LineChart:
-    points, last = points_of(group), group[-1]
-    slower = regression(points, last.direction)
-    first_s = points[0].time
+    last, first_s = group[-1], group[0].time
+    slower = regression(group, last.direction)
 
     def days(time_s: float) -> float:
         return (time_s - first_s) / _DAY_S
@@ -115,15 +114,15 @@ def _history(group: Sequence[Measurement]) -> LineChart:
     if slower:
         outcome = f"{slower.loss:.1%} worse than its median"
     else:
-        is_judged = len(since_change(points)) > LEAST_RUNS
+        is_judged = len(since_change(group)) > LEAST_RUNS
         outcome = "steady" if is_judged else "too few runs to judge"
     return LineChart(
         title=f"{last.test} {last.metric} of {last.gpu_uuid}",
         caption=f"{last.node} {last.device}: {outcome}, {len(group)} runs",
         x=f"days since {datetime.fromtimestamp(first_s, UTC):%Y-%m-%d}",
         y=last.unit,
-        lines=[Line(name="", x=[days(p.time) for p in points], y=[p.value for p in points])],
+        lines=[Line(name="", x=[days(p.time) for p in group], y=[p.value for p in group])],
         reference=slower.median if slower else None,
-        marks=[(days(change.time), change.after) for change in change_points(points)],
+        marks=[(days(change.time), change.after) for change in change_points(group)],
         bad=[(days(last.time), last.value)] if slower else [],
     )

@@ -10,9 +10,8 @@ import pytest
 
 from rv.accept.baselines import Baselines, load
 from rv.accept.judge import Judge
-from rv.accept.measurements import Measurement, measurements
+from rv.accept.measurements import Measurement, Point, measurements
 from rv.accept.results import Metric, RunResult, Status, TestResult
-from rv.accept.trends import Point
 from rv.errors import RvError
 from rv.payloads.contract.codes import CODES, meaning
 from rv.payloads.contract.stats import percentile
