@@ -8,7 +8,6 @@ folder, for exactly the same MariaDB, Slurm, user and accounting contents.
 import contextlib
 import hashlib
 import os
-import pwd
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -76,12 +75,10 @@ def add_users(record: Record, profile: Profile, users: Iterable[str]) -> None:
 
 def check_user(user: str) -> None:
     """Refuse a user that this machine does not have."""
-    try:
-        pwd.getpwnam(user)
-    except KeyError as error:
+    if processes.uid_of(user) is None:
         raise RvError(
             ErrorKind.SANDBOX, f"no user {user!r} on this machine", hint="see `getent passwd`"
-        ) from error
+        )
 
 
 def _add_account(account: Account) -> list[str]:

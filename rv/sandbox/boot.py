@@ -52,6 +52,7 @@ def _configure(record: Record, profile: Profile, base: int, user: str) -> None:
         layout.slurm_conf: (slurmconf.slurm_conf(profile, layout, base=base, user=user), 0o644),
         layout.gres_conf: (slurmconf.gres_conf(profile, layout), 0o644),
         layout.slurmdbd_conf: (slurmconf.slurmdbd_conf(layout, base=base, user=user), 0o600),
+        layout.database_sql: (slurmconf.DATABASE_SQL, 0o600),
     }
     if _lacks_cgroup_v1():
         files[layout.cgroup_conf] = (slurmconf.cgroup_conf(layout), 0o644)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.sandbox import processes, records
-from rv.sandbox.processes import path_of
+from rv.sandbox import ports, processes, records
+from rv.sandbox.processes import Process, path_of
 from rv.sandbox.records import Record
 
 PATIENCE_S: Final = 30.0
@@ -33,6 +33,8 @@ SMALL_MARIADB: Final = (
     "--innodb-write-io-threads=1",
     "--innodb-lock-wait-timeout=900",
     "--innodb-fast-shutdown=1",
+    # On from MariaDB 11.6: slurmdbd does not expect its errors. Older ones do not have it.
+    "--loose-innodb-snapshot-isolation=OFF",
 )
 
 
@@ -77,6 +79,7 @@ def command(record: Record, role: str) -> list[str]:
             f"--datadir={layout.database}",
             f"--socket={layout.database_socket}",
             f"--pid-file={layout.state / 'mariadbd.pid'}",
+            f"--init-file={layout.database_sql}",
             "--skip-networking",
             *mariadb_options(record),
         ]
@@ -111,6 +114,17 @@ def stop(record: Record, role: str, *, grace_s: float = 0) -> None:
     if process:
         processes.end([process], grace_s=grace_s)
     records.erase(record.layout, role)
+
+
+def all_processes(record: Record) -> tuple[Process, ...]:
+    """Everything that runs of a sandbox.
+
+    The daemon of a step has no environment from Slurm 23.11 on, and so no marker: it is found by
+    its socket in the spool.
+    """
+    steps = [ports.listener(str(path)) for path in record.layout.spool.glob("*/*_*.*")]
+    owners = [uid for uid in map(processes.uid_of, record.users) if uid is not None]
+    return processes.marked(record.identity, owners=owners, seeds=filter(None, steps))
 
 
 def wait_for(record: Record, role: str, ready: Callable[[], bool]) -> None:

@@ -83,6 +83,10 @@ class Layout:
         return self.directory / "mysql"
 
     @property
+    def database_sql(self) -> Path:
+        return self.directory / "database.sql"
+
+    @property
     def scratch(self) -> Path:
         return self.directory / "tmp"
 

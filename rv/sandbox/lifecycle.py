@@ -95,6 +95,7 @@ def _new_record(
         profile=_profile_name(profile, content),
         digest=content.digest,
         cluster_name=content.cluster,
+        users=content.users,
     )
 
 
@@ -200,12 +201,12 @@ def _end_all(record: Record) -> None:
     processes.end(first)
 
     def none_left() -> bool:
-        left = processes.marked(record.identity)
+        left = daemons.all_processes(record)
         processes.end(left)
         return not left
 
     if not processes.wait_until(none_left, timeout_s=20):
-        left = ", ".join(str(process.pid) for process in processes.marked(record.identity))
+        left = ", ".join(str(process.pid) for process in daemons.all_processes(record))
         raise RvError(
             ErrorKind.SANDBOX,
             f"processes of sandbox {record.name} do not end: {left}",

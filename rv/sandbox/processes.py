@@ -7,12 +7,13 @@ Jobs carry the same marker (the task prolog exports it), so leftovers of jobs ar
 
 import contextlib
 import os
+import pwd
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -225,16 +226,28 @@ def end(processes: Iterable[Process], *, grace_s: float = 0) -> None:
     wait_until(lambda: not any(p.live for p in ending), timeout_s=10)
 
 
-def marked(identity: str) -> tuple[Process, ...]:
-    """Every process of this sandbox: with its marker, or below one that has it."""
+def uid_of(user: str) -> int | None:
+    """The number of a local user; None where there is none of that name."""
+    with contextlib.suppress(KeyError):
+        return pwd.getpwnam(user).pw_uid
+    return None
+
+
+def marked(
+    identity: str, *, owners: Collection[int] = (), seeds: Iterable[int] = ()
+) -> tuple[Process, ...]:
+    """Every process of this sandbox: a seed, one with its marker, and those below them.
+
+    Anybody can set the marker: it counts for processes of this user and of the `owners`.
+    """
     import psutil
 
     children: dict[int, list[int]] = {}
-    waiting = []
-    for process in psutil.process_iter(["environ", "ppid"]):
+    waiting = list(seeds)
+    for process in psutil.process_iter(["environ", "ppid", "uids"]):
         children.setdefault(process.info["ppid"], []).append(process.pid)
         environ = process.info["environ"] or {}  # None where we may not look
-        if environ.get(MARKER) == identity:
+        if environ.get(MARKER) == identity and process.info["uids"].real in {os.getuid(), *owners}:
             waiting.append(process.pid)
     ours: set[int] = set()
     while waiting:

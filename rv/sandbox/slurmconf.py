@@ -17,6 +17,11 @@ _POWER_SAVING: Final = {
 """Cloud nodes are powered down from the start, and no program of a sandbox wakes them."""
 
 
+DATABASE: Final = "slurm_acct"
+# slurmdbd 26.05 with the client library of MariaDB 11.8 cannot make it by itself.
+DATABASE_SQL: Final = f"CREATE DATABASE IF NOT EXISTS {DATABASE};\n"
+
+
 def slurmctld_port(base: int) -> int:
     """The first of a sandbox's ports is the controller's."""
     return base
@@ -215,7 +220,7 @@ def slurmdbd_conf(layout: Layout, *, base: int, user: str) -> str:
         ("StorageType", "accounting_storage/mysql"),
         ("StorageHost", "localhost"),
         ("StorageUser", "root"),
-        ("StorageLoc", "slurm_acct"),
+        ("StorageLoc", DATABASE),
         ("PidFile", str(layout.state / "slurmdbd.pid")),
     )
     return "".join(f"{key}={value}\n" for key, value in settings)

@@ -14,21 +14,12 @@ BEFORE = "cpu|\nmem|\nenergy|\nnode|\nbilling|\nfs|disk\nvmem|\npages|\n"
 AFTER = f"{BEFORE}gres|gpu\n"
 
 
-@pytest.fixture
-def record(tmp_path: Path) -> Record:
-    """A sandbox whose controller is this process."""
-    record = Record(name="x", identity="x", directory=str(tmp_path), run=str(tmp_path), boot="",
-                    profile="", digest="", cluster_name="")  # fmt: skip
-    record.layout.records.mkdir()
-    me = Process(pid=os.getpid(), started=started_at(os.getpid()) or 0)
-    records.note(record.layout, records.CONTROLLER, me)
-    return record
-
-
 def test_limits_of_gpus_wait_until_the_database_counts_them(
     record: Record, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A controller of 23.11 or newer answers before it has registered its GRES."""
+    me = Process(pid=os.getpid(), started=started_at(os.getpid()) or 0)
+    records.note(record.layout, records.CONTROLLER, me)
     (tmp_path / "before").write_text(BEFORE)
     (tmp_path / "after").write_text(AFTER)
     script = tmp_path / "sacctmgr"

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from rv.errors import RvError
-from rv.sandbox import gpu, layout, processes, schema, slurmconf
+from rv.sandbox import daemons, gpu, layout, processes, schema, slurmconf
 from rv.sandbox.layout import Layout
 from rv.sandbox.profile import Mebibytes
+from rv.sandbox.records import Record
 
 PLACE = Layout(directory=Path("/d"), run=Path("/d/run"))
 MIXED = """\
@@ -136,3 +137,13 @@ def test_missing_packages_are_one_command(monkeypatch: pytest.MonkeyPatch) -> No
         "apt-get install -y --no-install-recommends slurmctld slurmd slurm-client munge "
         "slurmdbd mariadb-server-core mariadb-client-core"
     )
+
+
+def test_the_database_is_there_before_slurmdbd_asks_for_it(record: Record) -> None:
+    """slurmdbd 26.05 with MariaDB 11.8 fails where it has to make it, and at 11.6's isolation."""
+    command = daemons.command(record, daemons.MARIADBD)
+    assert f"--init-file={record.layout.database_sql}" in command
+    assert "--loose-innodb-snapshot-isolation=OFF" in command
+    conf = slurmconf.slurmdbd_conf(record.layout, base=17000, user="me")
+    (database,) = [line for line in conf.splitlines() if line.startswith("StorageLoc=")]
+    assert database.removeprefix("StorageLoc=") in slurmconf.DATABASE_SQL.split()[-1]
