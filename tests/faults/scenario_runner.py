@@ -117,8 +117,11 @@ def make_honest(world: World) -> None:
         sandbox.set_fault(world.box, node, None)
 
 
-def start_runners(count: int, folder: Path, home: Path) -> list[ScenarioRunner]:
-    """Bring the clusters up."""
+def start_runners(
+    scenarios: int, folder: Path, home: Path, *, most: int = 4
+) -> list[ScenarioRunner]:
+    """Bring up a cluster for each scenario, `most` of them at most, and one of each memory."""
+    count = max(len(MEMORIES_S), min(scenarios, most))
 
     def one(number: int) -> ScenarioRunner:
         memory = MEMORIES_S[number % len(MEMORIES_S)]

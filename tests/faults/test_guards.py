@@ -130,7 +130,7 @@ def rows(
 ) -> dict[str, Row]:
     """The accounting of each scenario, played without the guard it is about."""
     chosen = names_asked_for(request)
-    runners = start_runners(min(4, len(chosen)), tmp_path_factory.mktemp("guards"), sandbox_home)
+    runners = start_runners(len(chosen), tmp_path_factory.mktemp("guards"), sandbox_home)
     tasks = [
         Task(scenario=ALL[GUARDS[name].scenario], seed=0, prepare=GUARDS[name].remove, patience=15)
         for name in chosen

@@ -38,7 +38,7 @@ def say(row: Row) -> None:
 @pytest.mark.skipif(not SOAK, reason="RV_SOAK=1000 runs it")
 def test_soak(sandbox_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No more starts than races, nothing left behind, no wrong state."""
-    runners = start_runners(CLUSTERS, tmp_path, sandbox_home)
+    runners = start_runners(CLUSTERS, tmp_path, sandbox_home, most=CLUSTERS)
     stream, rows = tasks(), list[Row]()
     with capsys.disabled():
         while (missing := SOAK - sum(row.races for row in rows)) > 0:

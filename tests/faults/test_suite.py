@@ -23,7 +23,7 @@ def rows(
     """The accounting of all the scenarios that are asked for."""
     chosen = names_asked_for(request)
     runners = start_runners(
-        min(CLUSTERS, len(chosen)), tmp_path_factory.mktemp("runners"), sandbox_home
+        len(chosen), tmp_path_factory.mktemp("runners"), sandbox_home, most=CLUSTERS
     )
     found = play_all(runners, [Task(scenario=ALL[name], seed=SEED) for name in chosen])
     capture = request.config.pluginmanager.getplugin("capturemanager")
