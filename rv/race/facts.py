@@ -214,6 +214,19 @@ class Facts:
         return self.record is not None and is_live(self.slurm_state) and not is_active(self.record)
 
     @property
+    def any_active(self) -> bool:
+        """Whether the controller itself has a job of the race that waits, runs or completes."""
+        return any(map(is_active, self.sources.records))
+
+    @property
+    def has_no_end_but_stop(self) -> bool:
+        """Whether nothing but a stop can have ended the winner: no failure, limit or lost node."""
+        if self.files.lost:
+            return False
+        is_silent = self.record is None or self.only_in_accounting
+        return is_silent or self.segment_end is not None or self.slurm_state is JobState.CANCELLED
+
+    @property
     def absent_s(self) -> int:
         """Whole seconds for which a healthy controller has not known the winner."""
         return round(self._absent_s)

@@ -260,6 +260,13 @@ SECTIONS: Final = (
              _otherwise,
              _S.FAILED, "the command ended with code {exit_file.code}", exit_file_code),
     )),
+    Section("The race was stopped after its claim, and left no exit file", (_CLAIM, _FILES, _QUEUE),
+            lambda f: f.files.stopped and not f.any_active, (
+        Rule("stopped after its claim", (_SACCT,),
+             "No job is left in the queue, and none is known to have ended by itself.",
+             lambda f: f.sources.queue_answered and f.has_no_end_but_stop,
+             _S.CANCELLED, "stopped by rv"),
+    )),
     Section("A chain has no exit file yet", (_CLAIM, _FILES, _QUEUE, _SACCT), _is_chain, (
         Rule("segment waits", (),
              "The winner was requeued and waits; or its segment is over and the next job waits.",

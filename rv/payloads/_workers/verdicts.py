@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from contract.nvidia import used_memory_mib
@@ -70,36 +69,37 @@ def isolation(session: Session, found: list[dict[str, Any]]) -> None:
 def balance(
     session: Session, slots: list[Slot], orders: list[Order], found: list[dict[str, Any]]
 ) -> None:
-    """Compare the numbers of workers and the work done on each slot.
-
-    Work is operations; on a CPU it is operations per processor second, so that other programs on
-    the machine do not look like an imbalance.
-    """
-    placed: dict[str, int] = defaultdict(int)
-    done: dict[str, int] = defaultdict(int)
-    processor_s: dict[str, float] = defaultdict(float)
-    for order, one in zip(orders, found, strict=True):
-        placed[order.slot_name] += 1
-        done[order.slot_name] += one.get("operations", 0)
-        processor_s[order.slot_name] += one.get("processor_s", 0.0)
-    work = [float(done[slot.name]) for slot in slots if placed[slot.name]]
-    if slots[0].kind == "cpu":
-        work = [
-            done[slot.name] / max(processor_s[slot.name], 1e-9)
-            for slot in slots
-            if placed[slot.name]
-        ]
-    ratio = max(work) / max(1.0, min(work))
-    for slot in slots:
-        average = done[slot.name] / max(1, placed[slot.name]) / session.options.duration
-        text = f"{slot.name}: {placed[slot.name]} workers, {average:.1f} ops/s each"
+    """Compare the numbers of workers and the work done on each slot."""
+    workers: dict[str, list[dict[str, Any]]] = {slot.name: [] for slot in slots}
+    for order, result in zip(orders, found, strict=True):
+        workers[order.slot_name].append(result)
+    done = {name: _sum(results, "operations") for name, results in workers.items()}
+    counts = {name: len(results) for name, results in workers.items()}
+    for name, count in counts.items():
+        average = done[name] / max(1, count) / session.options.duration
+        text = f"{name}: {count} workers, {average:.1f} ops/s each"
         session.say("COMPUTE", f"GPU Utilization Breakdown {text}")
+    work = [_work(results, slots[0].kind) for results in workers.values() if results]
+    ratio = max(work) / max(1.0, min(work))
     limit = session.options.balance or (None if slots[0].kind == "cpu" else BALANCE)
-    if any(one["status"] != "success" for one in found):
+    if any(result["status"] != "success" for result in found):
         limit = None  # what a failed worker did not do is no imbalance
-    counts = {slot.name: placed[slot.name] for slot in slots}
-    details = {"workers": dict(placed), "operations": dict(done), "ratio": ratio}
+    details = {"workers": counts, "operations": done, "ratio": ratio}
     session.report.add("alloc.balance", **_balanced(counts, ratio, limit), details=details)
+
+
+def _work(results: list[dict[str, Any]], kind: str) -> float:
+    """Return a slot's work: operations, on a CPU those of a processor second.
+
+    Other programs on the machine take seconds of a processor, and would look like an imbalance.
+    """
+    if kind != "cpu":
+        return _sum(results, "operations")
+    return _sum(results, "operations") / max(_sum(results, "processor_s"), 1e-9)
+
+
+def _sum(results: list[dict[str, Any]], name: str) -> float:
+    return sum(result.get(name, 0) for result in results)
 
 
 def _balanced(counts: dict[str, int], ratio: float, limit: float | None) -> dict[str, str]:
