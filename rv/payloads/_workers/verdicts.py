@@ -81,11 +81,15 @@ def balance(
         session.say("COMPUTE", f"GPU Utilization Breakdown {text}")
     work = [_work(results, slots[0].kind) for results in workers.values() if results]
     ratio = max(work) / max(1.0, min(work))
-    limit = session.options.balance or (None if slots[0].kind == "cpu" else BALANCE)
-    if any(result["status"] != "success" for result in found):
-        limit = None  # what a failed worker did not do is no imbalance
+    has_failed = any(result["status"] != "success" for result in found)
+    limit = None if has_failed else _limit(session, slots[0].kind)
     details = {"workers": counts, "operations": done, "ratio": ratio}
     session.report.add("alloc.balance", **_balanced(counts, ratio, limit), details=details)
+
+
+def _limit(session: Session, kind: str) -> float | None:
+    """Return the most that the busiest slot may do of the least busy one's work, None for any."""
+    return session.options.balance or (None if kind == "cpu" else BALANCE)
 
 
 def _work(results: list[dict[str, Any]], kind: str) -> float:
