@@ -249,11 +249,18 @@ def marked(
         environ = process.info["environ"] or {}  # None where we may not look
         if environ.get(MARKER) == identity and process.info["uids"].real in {os.getuid(), *owners}:
             waiting.append(process.pid)
-    ours: set[int] = set()
-    while waiting:
-        pid = waiting.pop()
-        if pid != os.getpid() and pid not in ours:
-            ours.add(pid)
-            waiting += children.get(pid, [])
+    ours = _with_descendants(waiting, children)
     starts = ((pid, started_at(pid)) for pid in sorted(ours))
     return tuple(Process(pid=pid, started=start) for pid, start in starts if start is not None)
+
+
+def _with_descendants(seeds: list[int], children: Mapping[int, list[int]]) -> set[int]:
+    """Return processes and all below them, but for this one."""
+    pids: set[int] = set()
+    waiting = list(seeds)
+    while waiting:
+        pid = waiting.pop()
+        if pid != os.getpid() and pid not in pids:
+            pids.add(pid)
+            waiting += children.get(pid, [])
+    return pids
