@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Final
 
 from rv.accept import sweep_state
@@ -38,9 +37,8 @@ _LONGEST_PAUSE_S: Final = 20.0
 class SweepOptions:
     """What to run on which nodes; `max_jobs` are in the queue at once.
 
-    `nodes`, `partitions` and `states` choose nodes, none of them all that have GPUs. Slurm drops a
-    job that cannot end within `deadline`. A node that fails is avoided for `avoid_days`. `faults`
-    are injected into every payload.
+    `nodes`, `partitions` and `states` choose nodes, none of them all that have GPUs. A node that
+    fails is avoided for `avoid_days`. `faults` are injected into every payload.
     """
 
     payloads: Sequence[PayloadSpec]
@@ -48,7 +46,6 @@ class SweepOptions:
     nodes: Sequence[str] = ()
     partitions: Sequence[str] = ()
     states: Sequence[str] = ()
-    deadline: timedelta | None = None
     max_jobs: int = CHUNK
     avoid_days: int = DAYS
     faults: Sequence[str] = ()
@@ -60,12 +57,8 @@ def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
     Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
     """
     members = {partition.name: partition.nodes for partition in snapshot.partitions}
-    nodes = sweep_state.choose_nodes(
-        snapshot.nodes,
-        options.nodes,
-        {name: members.get(name, ()) for name in options.partitions},
-        options.states,
-    )
+    partitions = {name: members.get(name, ()) for name in options.partitions}
+    nodes = sweep_state.choose_nodes(snapshot.nodes, options.nodes, partitions, options.states)
     sweep = Sweep(
         sweep_id=f"sweep-{secrets.token_hex(4)}",
         cluster=cluster.key,
@@ -125,16 +118,13 @@ class Sweeper:
     def _recover_unsent(self, sweep: Sweep) -> Sweep:
         """Let a node wait again whose race was staged and never sent."""
         for node in sweep.at(Stage.SENT):
-            directory = self._directory(node.race)
+            directory = f"{self.cluster.race_root}/{node.race}"
             race = load_race(directory, self.cluster.transport)
             files = load_state_files(race, self.cluster.transport) if race else StateFiles()
             if not (files.sent or files.job_ids or files.refused):
                 self.cluster.transport.remove(directory)
                 sweep = sweep.with_node(replace(node, stage=Stage.WAITING, race=""))
         return sweep
-
-    def _directory(self, race: str) -> str:
-        return f"{self.cluster.race_root}/{race}"
 
     def _submit(self, sweep: Sweep) -> Sweep:
         """Send the next nodes' jobs; where a limit is full, wait for those in the queue."""
@@ -158,7 +148,8 @@ class Sweeper:
         except RvError as error:
             if error.kind is not ErrorKind.LIMIT or not has_sent:
                 return self._leave_out(sweep, node, error.message)
-            self.cluster.transport.remove(self._directory(race))  # Slurm took none of its jobs
+            # Slurm took none of its jobs.
+            self.cluster.transport.remove(f"{self.cluster.race_root}/{race}")
             return _keep(sweep, replace(node, stage=Stage.WAITING, race=""))
         return sweep
 
@@ -167,8 +158,36 @@ class Sweeper:
         answer: Future[Snapshot] = Future()
         answer.set_result(self.snapshot)
         cluster = replace(self.cluster, answer=answer)
-        request = node_request(self.base, _node_of(self.snapshot, node), node, self.options)
+        request = self._request(node)
         return prepare(request, cluster, self.workdir, self.environment, time.time(), self.site)
+
+    def _request(self, name: str) -> Request:
+        """Ask for the whole of one node, as soon as it can be had; on a MIG node for one slice."""
+        node, is_mig = self._node(name)
+        counts = [group.total for group in node.gpus] if node else [self.base.gpus]
+        exclusive = () if is_mig else (("exclusive", ""),)
+        options = self.options
+        tests = command(self._payloads(name), options.profile, options.faults)
+        return replace(
+            self.base,
+            gpus=1 if is_mig else max(counts, default=0),
+            mig=is_mig,
+            only_nodes=(name,),
+            max_submissions=1,
+            command=tests,
+            sbatch=(*self.base.sbatch, ("nodelist", name), *exclusive),
+            wait_timeout=None,
+        )
+
+    def _payloads(self, name: str) -> Sequence[PayloadSpec]:
+        """Give what a node can run: MIG slices cannot talk to each other, so nothing collective."""
+        _, is_mig = self._node(name)
+        return [p for p in self.options.payloads if p.starts == NODE or not is_mig]
+
+    def _node(self, name: str) -> tuple[Node | None, bool]:
+        """Find a node, and say whether it has MIG slices alone."""
+        node = next((node for node in self.snapshot.nodes if node.name == name), None)
+        return node, node is not None and sweep_state.is_mig(node)
 
     def _leave_out(self, sweep: Sweep, node: NodeState, why: str) -> Sweep:
         """Write down why a node has no job."""
@@ -188,8 +207,7 @@ class Sweeper:
         if status is None:
             return replace(node, stage=Stage.LEFT_OUT, why="its race directory was deleted")
         if status.state.is_over:
-            payloads = payloads_for(_node_of(self.snapshot, node.node), self.options.payloads)
-            fetch(status, payloads, self.options.profile, self.cluster)
+            fetch(status, self._payloads(node.node), self.options.profile, self.cluster)
             return replace(node, stage=Stage.OVER, why=status.why)
         waited_s = time.time() - status.race.submitted_at
         patience = self.base.wait_timeout
@@ -206,39 +224,3 @@ def _keep(sweep: Sweep, node: NodeState) -> Sweep:
     sweep = sweep.with_node(node)
     sweep_state.save(sweep)
     return sweep
-
-
-def _node_of(snapshot: Snapshot, name: str) -> Node | None:
-    return next((node for node in snapshot.nodes if node.name == name), None)
-
-
-def payloads_for(node: Node | None, payloads: Sequence[PayloadSpec]) -> Sequence[PayloadSpec]:
-    """Give what a node can run: MIG slices cannot talk to each other, so nothing collective."""
-    if node is None or not sweep_state.is_mig(node):
-        return payloads
-    return [payload for payload in payloads if payload.starts == NODE]
-
-
-def node_request(base: Request, node: Node | None, name: str, options: SweepOptions) -> Request:
-    """Ask for the whole of one node, as soon as it can be had; on a MIG node for one slice."""
-    sbatch = [*base.sbatch, ("nodelist", name)]
-    is_mig = node is not None and sweep_state.is_mig(node)
-    gpus = base.gpus
-    if is_mig:
-        gpus = 1
-    elif node is not None:
-        gpus = max((group.total for group in node.gpus), default=0)
-    if not is_mig:
-        sbatch.append(("exclusive", ""))
-    if options.deadline:
-        sbatch.append(("deadline", f"now+{round(options.deadline.total_seconds())}"))
-    return replace(
-        base,
-        gpus=gpus,
-        mig=is_mig,
-        only_nodes=(name,),
-        max_submissions=1,
-        command=command(payloads_for(node, options.payloads), options.profile, options.faults),
-        sbatch=tuple(sbatch),
-        wait_timeout=None,
-    )

@@ -11,7 +11,6 @@ from rv.cli import caller, report
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, group_app
 from rv.cli.request import build_request, show_plan, with_request_options
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
-from rv.models.quantities import parse_duration
 from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES
 from rv.slurm.hostlist import expand
 from rv.ui import console
@@ -53,10 +52,6 @@ def run(
         list[str] | None, typer.Argument(metavar="PAYLOAD", help="Only these; all unless given.")
     ] = None,
     profile: ProfileOption = Profile.SMOKE,
-    nodes: Annotated[
-        str,
-        typer.Option("--nodes", metavar="NODES", help="A job on each of these nodes: see sweep."),
-    ] = "",
     inject: InjectOption = None,
     strict: StrictOption = False,
     skip_exit_code: SkipOption = 0,
@@ -65,21 +60,10 @@ def run(
     """Race for GPUs as any user does, run the payloads there, and judge what they measured."""
     from rv.accept.payload_command import command
     from rv.accept.run import finish
-    from rv.accept.sweep import SweepOptions
     from rv.cli import launching
     from rv.ui.acceptance import run_document, run_text
 
     which, faults = chosen(payloads or (), profile, _bundled()), tuple(inject or ())
-    if nodes:
-        if dry_run:
-            raise RvError(
-                ErrorKind.USAGE,
-                "--dry-run plans one job, not --nodes",
-                hint="leave one of them out",
-            )
-        swept = SweepOptions(payloads=which, profile=profile, nodes=expand(nodes), faults=faults)
-        _sweep(options, swept, strict=strict, skip_exit_code=skip_exit_code)
-        return
     options = replace(options, time=options.time or WALLTIMES[profile])
     tests = command(which, profile, faults)
     if dry_run:
@@ -117,9 +101,6 @@ def sweep(
     max_jobs: Annotated[
         int, typer.Option(min=1, metavar="N", help="Jobs in the queue at once, 256 at most.")
     ] = 200,
-    deadline: Annotated[
-        str, typer.Option(metavar="TIME", help="Slurm drops jobs that cannot end by then.")
-    ] = "",
     avoid_days: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave nodes that fail out for so long.")
     ] = DAYS,
@@ -138,7 +119,6 @@ def sweep(
         nodes=expand(nodes),
         partitions=[name for name in options.partition.split(",") if name],
         states=[name for name in state.split(",") if name],
-        deadline=parse_duration(deadline) if deadline else None,
         max_jobs=max_jobs,
         avoid_days=avoid_days,
         faults=tuple(inject or ()),
@@ -152,10 +132,9 @@ app.command("sweep")(sweep)
 def _sweep(
     options: RequestOptions,
     sweep_options: "SweepOptions",
-    resume: str = "",
+    resume: str,
     *,
     strict: bool,
-    skip_exit_code: int = 0,
 ) -> None:
     """Begin or resume a sweep, run it to its end, show a row a node, and exit."""
     from rv.accept import sweep_state
@@ -194,7 +173,7 @@ def _sweep(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _say_all(conclusion.notes)
     _show_sweep(conclusion, here.cluster.label, json=options.json)
-    raise typer.Exit(conclusion.exit_code(strict=strict, skip=skip_exit_code))
+    raise typer.Exit(conclusion.exit_code(strict=strict, skip=0))
 
 
 def _show_sweep(conclusion: "Conclusion", label: str, *, json: bool) -> None:

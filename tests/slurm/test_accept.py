@@ -105,9 +105,8 @@ def test_a_run_whose_job_is_cancelled_is_an_error(rv: Rv, eventually: Any) -> No
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("run", "check", "--nodes", "a1", "--dry-run"), "--dry-run plans one job, not --nodes"),
-        (("run", "check", "--nodes", "a1", "--snapshot", "x.json"), "submitted to a snapshot"),
-        (("sweep", "check", "--deadline", "soon"), "soon"),
+        (("sweep", "check", "--nodes", "a1", "--snapshot", "x.json"), "submitted to a snapshot"),
+        (("sweep", "check", "--nodes", "zz"), "there is no node 'zz'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_before_anything_runs(
