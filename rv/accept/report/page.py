@@ -20,18 +20,6 @@ _FIGURES: Final = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
-    """A test that did not pass: where, why, and what to do."""
-
-    status: Status
-    where: str
-    test: str
-    code: str
-    reason: str
-    action: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GpuRow:
     """One GPU on its node, its worst verdict, and its figures in the order of the columns."""
 
@@ -43,13 +31,16 @@ class GpuRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """A whole report; `nodes` has the verdict of each of `payloads`, "" where it did not run."""
+    """A whole report; `nodes` has the verdict of each of `payloads`, "" where it did not run.
+
+    `findings` are the tests that did not pass, with their runs.
+    """
 
     title: str
     verdict: Status
     when: datetime
     counts: Mapping[str, int]
-    findings: Sequence[Finding]
+    findings: Sequence[tuple[RunResult, TestResult]]
     payloads: Sequence[str]
     nodes: Mapping[str, Sequence[str]]
     figures: Sequence[str]
@@ -81,28 +72,15 @@ def compose(
     )
 
 
-def _findings(runs: Sequence[RunResult]) -> list[Finding]:
+def _findings(runs: Sequence[RunResult]) -> list[tuple[RunResult, TestResult]]:
     """List each test that did not pass, and each bad run without such a test, the worst first."""
     findings = []
     for run in runs:
         tests = [test for test in run.tests if test.status in _BAD]
         if run.status in _BAD and not tests:
             tests = [TestResult(name="", status=run.status, reason="it gave no reason")]
-        findings += [_finding(run, test) for test in tests]
-    return sorted(findings, key=lambda finding: WORST_FIRST.index(finding.status))
-
-
-def _finding(run: RunResult, test: TestResult) -> Finding:
-    rank = f"rank {test.rank}" if test.rank is not None and run.world_size > 1 else ""
-    place = [test.host or host_of(run), rank, test.device]
-    return Finding(
-        status=test.status,
-        where=", ".join(part for part in place if part),
-        test=": ".join(part for part in (run.test_type, test.name) if part),
-        code=test.code,
-        reason=test.reason,
-        action=test.advice,
-    )
+        findings += [(run, test) for test in tests]
+    return sorted(findings, key=lambda finding: WORST_FIRST.index(finding[1].status))
 
 
 def _nodes(runs: Sequence[RunResult], payloads: Sequence[str]) -> dict[str, list[str]]:
@@ -183,6 +161,12 @@ def _key(run: RunResult, device: Device) -> tuple[str, str]:
 def host_of(run: RunResult) -> str:
     """Name the node that a run reported from."""
     return run.hostname or run.nodelist or "an unknown node"
+
+
+def place_of(run: RunResult, test: TestResult) -> str:
+    """Name the node, rank and device that a test speaks of."""
+    rank = f"rank {test.rank}" if test.rank is not None and run.world_size > 1 else ""
+    return ", ".join(filter(None, (test.host or host_of(run), rank, test.device)))
 
 
 def figures_of(metrics: Sequence[Metric]) -> str:

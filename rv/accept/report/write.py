@@ -4,13 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rv.accept.history import history
 from rv.accept.report.charts import draw
-from rv.accept.report.page import Page, compose, figures_of, host_of
+from rv.accept.report.page import Page, compose, figures_of, host_of, place_of
 from rv.accept.report.series import charts
 from rv.accept.run import judged
 from rv.accept.store import load
@@ -56,12 +55,9 @@ def write(page: Page, folder: Path) -> bool:
         for name, content in ((HTML, text), (MARKDOWN, as_markdown(page))):
             write_atomically(folder / name, content)
     except OSError as error:
-        why = error.strerror or str(error)
-        raise RvError(
-            ErrorKind.STAGE,
-            f"the report cannot be written: {why}, on {error.filename or folder}",
-            hint="--output DIR writes it elsewhere",
-        ) from error
+        why = f"{error.strerror or error}, on {error.filename or folder}"
+        hint = "--output DIR writes it elsewhere"
+        raise RvError(ErrorKind.STAGE, f"the report cannot be written: {why}", hint=hint) from error
     return has_charts
 
 
@@ -84,25 +80,18 @@ def as_markdown(page: Page) -> str:
 
 
 def _environment() -> "Environment":
-    from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
-
-    def read(name: str) -> str:
-        return files("rv.accept.report").joinpath(name).read_text(encoding="utf-8")
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
-        loader=FunctionLoader(read),
+        loader=PackageLoader("rv.accept.report", "."),
         autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "cell": _cell,
-        "figures": figures_of,
-        "host": host_of,
-        "minute": _minute,
-    }
+    filters = {"figures": figures_of, "host": host_of, "place": place_of}
+    environment.filters |= filters | {"cell": _cell, "minute": _minute}
     return environment
 
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from rv.accept.report.charts import DotChart, Line, LineChart
-from rv.accept.report.page import Finding, GpuRow, Page
+from rv.accept.report.page import GpuRow, Page
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 
 HOSTILE = '<script>alert("x")</script>|`*$\\'
@@ -33,14 +33,13 @@ DOTS = DotChart(
 def page(text: str = "plain", verdict: Status = Status.FAIL) -> Page:
     """Give a page that says `text` everywhere."""
     device = Device(index=0, name=text, uuid="GPU-1")
-    finding = Finding(
-        status=Status.FAIL, where=text, test=text, code="peer_outlier", reason=text, action=text
-    )
     test = TestResult(
         name=text,
         status=Status.FAIL,
+        code="peer_outlier",
         device=text,
         reason=text,
+        action=text,
         metrics=(Metric(name=text, value=781, unit=text),),
     )
     run = RunResult(
@@ -51,7 +50,7 @@ def page(text: str = "plain", verdict: Status = Status.FAIL) -> Page:
         verdict=verdict,
         when=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
         counts={"PASS": 3, "FAIL": 1, "SKIP": 0},
-        findings=[finding],
+        findings=[(run, test)],
         payloads=["check", text],
         nodes={text: ["PASS", ""], "n2": ["FAIL", ""]},
         figures=["bf16 TFLOPS"],

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.report.page import Page, compose
+from rv.accept.report.page import Page, compose, place_of
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 from rv.payloads.contract import codes
 
@@ -54,9 +54,10 @@ def test_what_needs_a_look_says_where_and_what_to_do_the_worst_first() -> None:
     failed = matmul("cuda:1", 600, Status.FAIL, "peer_outlier")
     several = replace(run(Status.WARN, warned, payload="allreduce"), world_size=4)
     made = page(several, run(Status.FAIL, failed, host="n2"))
-    assert [(one.status, one.where, one.code, one.action) for one in made.findings] == [
-        ("FAIL", "n2, cuda:1", "peer_outlier", codes.EXCLUDE),
-        ("WARN", "n1, rank 3", "jitter", codes.LOOK),
+    findings = [(test.status, place_of(run, test), test.advice) for run, test in made.findings]
+    assert findings == [
+        ("FAIL", "n2, cuda:1", codes.EXCLUDE),
+        ("WARN", "n1, rank 3", codes.LOOK),
     ]
     assert made.verdict == "FAIL"
 
@@ -64,14 +65,14 @@ def test_what_needs_a_look_says_where_and_what_to_do_the_worst_first() -> None:
 def test_a_fault_on_another_ranks_node_is_put_there() -> None:
     test = TestResult(name="straggler", status=Status.FAIL, code="straggler", rank=1, host="n7")
     made = page(replace(run(Status.FAIL, matmul("cuda:0", 781), test), world_size=2))
-    assert made.findings[0].where == "n7, rank 1"
+    assert place_of(*made.findings[0]) == "n7, rank 1"
     assert made.nodes == {"n1": ["PASS"], "n7": ["FAIL"]}
 
 
 def test_a_run_that_reported_nothing_is_a_row_and_a_finding() -> None:
     made = page(run(Status.ERROR, host="n3"), run(Status.PASS, matmul("cuda:0", 1)))
     assert made.nodes == {"n1": ["PASS"], "n3": ["ERROR"]}
-    assert [one.where for one in made.findings] == ["n3"]
+    assert [place_of(*one) for one in made.findings] == ["n3"]
 
 
 def test_a_node_with_two_runs_of_a_payload_shows_the_worse() -> None:
