@@ -23,9 +23,6 @@ JITTER_RATIO: Final = 1.5
 JITTER_LEAST: Final = 20
 _WIDTH_OF_45: Final = 1.645
 """From the 5th percentile of normal values to their median, in standard deviations."""
-HOT_C: Final = 85.0
-THROTTLE_WARN: Final = 0.01
-THROTTLE_FAIL: Final = 0.10
 
 Past = Callable[[Measurement], Sequence[Point]]
 """Earlier values of the same device, measured in the same way, oldest first."""
@@ -72,7 +69,6 @@ class Judge:
         left = iter(measured)
         tests = [self._test(test, result, left, peers) for test in result.tests]
         tests += self._missing(result, measured)
-        tests += _telemetry(result)
         status = worst([result.status, *(test.status for test in tests)])
         return replace(result, tests=tuple(tests), status=status)
 
@@ -86,10 +82,10 @@ class Judge:
                 metrics.append(metric)
                 continue
             measured = next(left)
-            reference = metric.reference or self.baselines.find(measured, device)
+            reference = self.baselines.find(measured, device)
             about = list(self._remarks(measured, metric, reference, peers[_peer_key(measured)]))
             verdict = worst([remark.status for remark in about]) if about else Status.PASS
-            judged = metric.verdict or (verdict if measured.gpu else None)
+            judged = verdict if measured.gpu else None
             metrics.append(replace(metric, reference=reference, verdict=judged))
             remarks.extend(about)
         return _worsened(replace(test, metrics=tuple(metrics)), remarks)
@@ -134,7 +130,13 @@ class Judge:
         for test, metric in self._expected(result):
             if test in passed and (test, metric) not in reported:
                 reason = f"{test} passed and reported no {metric}, which has a reference"
-                yield _found(result, test, Status.ERROR, "metric_missing", reason)
+                yield TestResult(
+                    name=test,
+                    status=Status.ERROR,
+                    code="metric_missing",
+                    reason=reason,
+                    host=result.hostname,
+                )
 
     def _expected(self, result: RunResult) -> Iterable[tuple[str, str]]:
         """List the tests and metrics that have a reference for a GPU of this run."""
@@ -198,30 +200,6 @@ def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
         times = f"{slow:.2f} times as slow as half of it, 5 % {fast:.2f} times as fast"
         reason = f"{measured.metric} varies: cv of the slower half {cv:.1%}, 5 % {times}"
         yield Remark(status=Status.WARN, code="jitter", reason=reason)
-
-
-def _telemetry(result: RunResult) -> Iterator[TestResult]:
-    """Judge heat and throttling under load, where the payload measured and did not judge them."""
-    if any(test.name.startswith("telemetry") for test in result.tests):
-        return
-    for figures in result.telemetry:
-        device = str(figures.get("device", ""))
-        hot, share = figures.get("temp_max"), figures.get("harmful_throttle_share")
-        if isinstance(hot, int | float) and hot >= HOT_C:
-            reason = f"{device}: {hot:g} C under load"
-            yield _found(result, "telemetry", Status.WARN, "too_hot", reason, device)
-        if isinstance(share, int | float) and share > THROTTLE_WARN:
-            status = Status.FAIL if share > THROTTLE_FAIL else Status.WARN
-            reason = f"{device}: throttled for {share:.1%} of the time under load"
-            yield _found(result, "telemetry", status, "throttled_thermal", reason, device)
-
-
-def _found(
-    result: RunResult, name: str, status: Status, code: str, reason: str, device: str = ""
-) -> TestResult:
-    """Make a test of what judging finds beside the payload's own tests."""
-    host = result.hostname
-    return TestResult(name=name, status=status, code=code, reason=reason, device=device, host=host)
 
 
 def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:

@@ -18,7 +18,6 @@ from rv.accept.legacy_formats import as_current
 from rv.accept.results import (
     Device,
     Metric,
-    Reference,
     ResultError,
     RunResult,
     Status,
@@ -103,14 +102,12 @@ def _run(document: Mapping[str, Any], source: str, *, is_legacy: bool) -> RunRes
     summary = object_of(document.get("summary"))
     tests = tuple(_test(object_of(item)) for item in list_of(document.get("tests")))
     devices = [object_of(item) for item in list_of(document.get("devices"))]
-    telemetry = object_of(document.get("telemetry")).get("per_device")
     values = _process(object_of(document.get("test_info"))) | {
         "status": _verdict(tests, _status(summary.get("status"))),
         "hosts": tuple(text_of(object_of(r).get("host")) for r in list_of(document.get("ranks"))),
         "env": plain_of(object_of(document.get("env"))),
         "devices": tuple(_device(number, device) for number, device in enumerate(devices)),
         "tests": tests,
-        "telemetry": tuple(plain_of(object_of(item)) for item in list_of(telemetry)),
         "is_legacy": is_legacy,
         "source": printable(source),
     }
@@ -123,8 +120,6 @@ def _process(info: Mapping[str, Any]) -> dict[str, Any]:
     values = _values(RunResult, {**info, **{name: slurm.get(name) for name in _SLURM_FIELDS}})
     return values | {
         "test_type": values["test_type"] or "unknown",
-        "race": text_of(slurm.get("race") or info.get("race")),
-        "rank": whole_of(info.get("rank", world.get("rank"))),
         "world_size": max(1, whole_of(world.get("size")) or 1),
         "nnodes": max(1, whole_of(world.get("nnodes")) or 1),
         "backend": text_of(world.get("backend")),
@@ -170,28 +165,20 @@ def _parse_details(text: str) -> Any:
 
 
 def _metric(metric: Mapping[str, Any]) -> Metric:
-    direction = metric.get("dir", metric.get("direction"))
+    direction = metric.get("dir")
     values = _values(Metric, metric) | {
         "name": text_of(metric.get("name")) or "unnamed",
         "direction": direction if direction in ("higher", "lower") else "",
-        "reference": _reference(object_of(metric.get("ref"))),
-        "verdict": _status(metric.get("verdict")),
-        "more": _more(metric, Metric, "dir", "ref"),
+        "more": _more(metric, Metric),
     }
     return Metric(**values)
 
 
-def _reference(reference: Mapping[str, Any]) -> Reference | None:
-    value = number_of(reference.get("value"))
-    return None if value is None else Reference(**_values(Reference, reference), value=value)
-
-
 def _device(number: int, device: Mapping[str, Any]) -> Device:
     mig, index = device.get("mig"), whole_of(device.get("index"))
-    mig_slice = object_of(mig)
     values = _values(Device, device) | {
         "index": number if index is None else index,
-        "mig": text_of(mig_slice.get("profile")) or text_of(mig) or ("MIG" if mig else ""),
+        "mig": text_of(object_of(mig).get("profile")) or ("MIG" if mig else ""),
         "more": _more(device, Device),
     }
     return Device(**values)
@@ -218,11 +205,10 @@ def _values(kind: type, item: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _more(item: Mapping[str, Any], kind: type, *aliases: str) -> Mapping[str, Any]:
-    """Keep the fields that are neither the class's nor an alias of one."""
-    named = {field.name for field in dataclasses.fields(kind)}.union(aliases)
-    left = {name: value for name, value in item.items() if name not in named}
-    return object_of(plain_of(left))
+def _more(item: Mapping[str, Any], kind: type) -> Mapping[str, Any]:
+    """Keep the fields that the class does not have."""
+    names = {field.name for field in dataclasses.fields(kind)}
+    return object_of(plain_of({name: item[name] for name in item if name not in names}))
 
 
 def _status(value: Any) -> Status | None:

@@ -34,14 +34,13 @@ WORST_FIRST: Final = tuple(Status(name) for name in verdicts.WORST_FIRST)
 class Reference:
     """What a value is compared with.
 
-    `lower`, `warn` and `upper` are fractions of `value`: -0.25 is a quarter below it; None is no
-    bound. `kind` is builtin, site, golden, history, peer or scaled; `source` says where it is from.
+    `lower` and `warn` are fractions of `value`: -0.25 is a quarter below it; None is no bound.
+    `kind` is builtin, golden, site, user or scaled; `source` says where it is from.
     """
 
     value: float
     lower: float | None = None
     warn: float | None = None
-    upper: float | None = None
     kind: str = ""
     source: str = ""
 
@@ -50,8 +49,8 @@ class Reference:
 class Metric:
     """One measured number; `value` is None where the payload wrote none that is finite.
 
-    `direction` is `higher` or `lower`, whichever is better; "" for one without.
-    `more` has the fields that the schema does not name.
+    `direction` is `higher` or `lower`, whichever is better; "" for one without. `reference` and
+    `verdict` are what judging adds. `more` has the fields that are not named here.
     """
 
     name: str
@@ -128,15 +127,14 @@ class RunResult:
     """One result file: what one payload's one process (or its rank 0, for all) reported.
 
     `test_type` is the payload; `rank` None where one file speaks for all ranks, whose hosts are
-    `hosts`. `status` is the worst of the file's own summary and its tests. `env` and `telemetry`
-    are plain JSON. `is_legacy` says that it was written before `rv.accept/1`.
+    `hosts`. `status` is the worst of the file's own summary and its tests. `env` is plain
+    JSON. `is_legacy` says that it was written before `rv.accept/1`.
     """
 
     test_type: str
     status: Status
     hostname: str = ""
     timestamp: datetime | None = None
-    run_id: str = ""
     rank: int | None = None
     method_version: int = 0
     argv: tuple[str, ...] = ()
@@ -145,7 +143,6 @@ class RunResult:
     job_id: str = ""
     nodelist: str = ""
     restart_count: int = 0
-    race: str = ""
     world_size: int = 1
     nnodes: int = 1
     hosts: tuple[str, ...] = ()
@@ -153,7 +150,6 @@ class RunResult:
     env: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[Device, ...] = ()
     tests: tuple[TestResult, ...] = ()
-    telemetry: tuple[Mapping[str, Any], ...] = ()
     is_legacy: bool = False
     source: str = ""
 

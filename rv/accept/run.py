@@ -10,7 +10,7 @@ from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
 from rv.accept.judge import Judge
 from rv.accept.measurements import Measurement, measurements
-from rv.accept.results import Status, exit_code
+from rv.accept.results import Status
 from rv.accept.store import Run, RunRecord, save
 from rv.accept.sweep_state import find_run
 from rv.accept.trends import Comparison, compare
@@ -28,10 +28,6 @@ class Conclusion:
     run: Run
     avoided: tuple[AvoidedNode, ...]
     notes: tuple[str, ...]
-
-    def exit_code(self, *, strict: bool, skip: int) -> int:
-        """Give the exit code of the run's verdict; see `rv.accept.results`."""
-        return exit_code(self.run.results, strict=strict, skip=skip)
 
 
 def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -> Conclusion:
@@ -52,17 +48,6 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     return Conclusion(run=run, avoided=bad, notes=tuple(notes))
 
 
-def finish(
-    status: RaceStatus,
-    payloads: Sequence[PayloadSpec],
-    profile: str,
-    cluster: Cluster,
-    now_s: float,
-) -> Conclusion:
-    """Fetch the results of a race that has ended, and judge them."""
-    return conclude(fetch(status, payloads, profile, cluster), now_s)
-
-
 def fetch(
     status: RaceStatus, payloads: Sequence[PayloadSpec], profile: str, cluster: Cluster
 ) -> Run:
@@ -78,7 +63,6 @@ def _record_of(
 ) -> RunRecord:
     """Describe a race for whoever reads its results later."""
     race, claim = status.race, status.claim
-    ended = f"the race {status.state}" + (f": {status.why}" if status.why else "")
     record = RunRecord(
         race_id=race.race_id,
         cluster=race.cluster,
@@ -87,20 +71,16 @@ def _record_of(
         payloads=payloads,
         submitted_at=race.submitted_at,
         nodes=race.request.only_nodes if race.request else (),
-        ended=ended,
+        ended=f"the race {status.state}" + (f": {status.why}" if status.why else ""),
     )
     if claim is None:
         return record
+    nodes = expand(claim.nodes)
+    record = replace(record, job_id=claim.job_id, restart=claim.restart, nodes=nodes)
     winner = race.winner(claim)
-    return replace(
-        record,
-        asked=f"{winner.gpus} x {winner.gpu or 'no GPU'}" if winner else "",
-        gpu=winner.gpu if winner else "",
-        started_at=claim.started_at,
-        job_id=claim.job_id,
-        restart=claim.restart,
-        nodes=expand(claim.nodes),
-    )
+    asked = f"{winner.gpus} x {winner.gpu or 'no GPU'}" if winner else ""
+    gpu = winner.gpu if winner else ""
+    return replace(record, asked=asked, gpu=gpu, started_at=claim.started_at)
 
 
 def judged(run: Run) -> Run:

@@ -33,8 +33,6 @@ _MEDIAN_OF_THREE: Final = 0.67
 """The standard deviation of the median of three normal values, in those of one."""
 _OF_MEDIAN: Final = math.pi / 2
 """The variance of the median of n normal values is this times theirs, divided by n."""
-_BARS: Final = "▁▂▃▄▅▆▇█"
-_SHOWN: Final = 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,16 +143,6 @@ def _trend(group: Sequence[Measurement]) -> Trend:
         regression=regression(group, last.direction),
         changes=change_points(group),
     )
-
-
-def sparkline(values: Sequence[float]) -> str:
-    """Draw the last values as bars, from the least to the largest of them."""
-    shown = values[-_SHOWN:]
-    least, most = min(shown), max(shown)
-    if most == least:
-        return _BARS[3] * len(shown)
-    top = len(_BARS) - 1
-    return "".join(_BARS[round((value - least) / (most - least) * top)] for value in shown)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -59,7 +59,8 @@ def run(
 ) -> None:
     """Race for GPUs as any user does, run the payloads there, and judge what they measured."""
     from rv.accept.payload_command import command
-    from rv.accept.run import finish
+    from rv.accept.results import exit_code
+    from rv.accept.run import conclude, fetch
     from rv.cli import launching
     from rv.ui.acceptance import run_document, run_text
 
@@ -72,13 +73,14 @@ def run(
     raced = launching.race(options, tests, detach=False, stops_unclaimed=True)
     if raced is None:
         return
-    conclusion = finish(raced.status, which, profile, raced.caller.cluster, raced.caller.now_s)
+    fetched = fetch(raced.status, which, profile, raced.caller.cluster)
+    conclusion = conclude(fetched, raced.caller.now_s)
     _say_all(conclusion.notes)
     if options.json:
         console.emit_json(run_document(conclusion.run))
     else:
         console.answer(*run_text(conclusion.run))
-    raise typer.Exit(conclusion.exit_code(strict=strict, skip=skip_exit_code))
+    raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=skip_exit_code))
 
 
 app.command("run")(run)
@@ -138,6 +140,7 @@ def _sweep(
 ) -> None:
     """Begin or resume a sweep, run it to its end, show a row a node, and exit."""
     from rv.accept import sweep_state
+    from rv.accept.results import exit_code
     from rv.accept.sweep import Sweeper, as_begun, begin
     from rv.slurm.environment import caller_environment
     from rv.ui.progress import Progress
@@ -173,7 +176,7 @@ def _sweep(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _say_all(conclusion.notes)
     _show_sweep(conclusion, here.cluster.label, json=options.json)
-    raise typer.Exit(conclusion.exit_code(strict=strict, skip=0))
+    raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=0))
 
 
 def _show_sweep(conclusion: "Conclusion", label: str, *, json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from rv.accept.baselines import Baseline
 from rv.accept.measurements import Measurement
 from rv.accept.store import RunRecord
-from rv.accept.trends import Comparison, Trend, sparkline
+from rv.accept.trends import Comparison, Trend
 from rv.models.plain import plain
 from rv.ui.tables import Part, Table
 
@@ -16,7 +16,7 @@ def trends_text(trends: Sequence[Trend]) -> list[Part]:
     """Show a line for each number of each GPU, flagged where it fell; changes of software below."""
     if not trends:
         return ["no history: rv accept run and rv accept sweep write it"]
-    head = ("GPU", "NODE", "MEASURED", "RUNS", "MEDIAN", "LATEST", "CHANGE", "HISTORY", "FLAG")
+    head = ("GPU", "NODE", "MEASURED", "RUNS", "MEDIAN", "LATEST", "CHANGE", "FLAG")
     table = Table(head=head, rows=[_trend_row(trend) for trend in trends])
     notes = dict.fromkeys(
         f"{_subject(t.last)}: new software on {_day(c.time)}: {c.before} -> {c.after}"
@@ -37,7 +37,6 @@ def _trend_row(trend: Trend) -> tuple[str, ...]:
         f"{trend.median:.4g}",
         f"{last.value:.4g} {last.unit}",
         f"{_signed(trend.loss, last.direction):+.1%}",
-        sparkline(trend.values),
         flag,
     )
 

@@ -1,4 +1,4 @@
-"""What a report shows, as one frozen value; the HTML page and the Markdown text are made of it."""
+"""What a report shows; the HTML page and the Markdown text are made of it. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,68 +31,90 @@ class GpuRow:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
-    """A whole report; `nodes` has the verdict of each of `payloads`, "" where it did not run.
-
-    `findings` are the tests that did not pass, with their runs.
-    """
+    """A whole report of some runs."""
 
     title: str
-    verdict: Status
     when: datetime
-    counts: Mapping[str, int]
-    findings: Sequence[tuple[RunResult, TestResult]]
-    payloads: Sequence[str]
-    nodes: Mapping[str, Sequence[str]]
-    figures: Sequence[str]
-    gpus: Sequence[GpuRow]
-    charts: Sequence[Chart]
     runs: Sequence[RunResult]
-    environment: Mapping[str, str]
+    charts: Sequence[Chart] = ()
 
+    @property
+    def verdict(self) -> Status:
+        """The worst verdict of all runs."""
+        return worst([run.status for run in self.runs])
 
-def compose(
-    runs: Sequence[RunResult], *, title: str, when: datetime, charts: Sequence[Chart]
-) -> Page:
-    """Lay results out as a page."""
-    payloads = list(dict.fromkeys(run.test_type for run in runs))
-    columns = list(dict.fromkeys(name for _, name, _ in _measured(runs)))
-    return Page(
-        title=title,
-        verdict=worst([run.status for run in runs]),
-        when=when,
-        counts={status: sum(run.status is status for run in runs) for status in WORST_FIRST},
-        findings=_findings(runs),
-        payloads=payloads,
-        nodes=_nodes(runs, payloads),
-        figures=columns,
-        gpus=_gpu_rows(runs, columns),
-        charts=charts,
-        runs=runs,
-        environment=_environment(runs),
-    )
+    @property
+    def counts(self) -> Mapping[Status, int]:
+        """How many runs have each verdict."""
+        return {status: sum(run.status is status for run in self.runs) for status in WORST_FIRST}
 
+    @property
+    def findings(self) -> list[tuple[RunResult, TestResult]]:
+        """Each test that did not pass, and each bad run without such a test, the worst first."""
+        findings = []
+        for run in self.runs:
+            tests = [test for test in run.tests if test.status in _BAD]
+            if run.status in _BAD and not tests:
+                tests = [TestResult(name="", status=run.status, reason="it gave no reason")]
+            findings += [(run, test) for test in tests]
+        return sorted(findings, key=lambda finding: WORST_FIRST.index(finding[1].status))
 
-def _findings(runs: Sequence[RunResult]) -> list[tuple[RunResult, TestResult]]:
-    """List each test that did not pass, and each bad run without such a test, the worst first."""
-    findings = []
-    for run in runs:
-        tests = [test for test in run.tests if test.status in _BAD]
-        if run.status in _BAD and not tests:
-            tests = [TestResult(name="", status=run.status, reason="it gave no reason")]
-        findings += [(run, test) for test in tests]
-    return sorted(findings, key=lambda finding: WORST_FIRST.index(finding[1].status))
+    @property
+    def payloads(self) -> Sequence[str]:
+        """The payloads that ran."""
+        return list(dict.fromkeys(run.test_type for run in self.runs))
 
+    @property
+    def nodes(self) -> Mapping[str, Sequence[str]]:
+        """The worst verdict of each payload on each node, "" where it did not run."""
+        nodes: dict[str, dict[str, list[Status]]] = {}
+        for run in self.runs:
+            for node, status in _by_node(run):
+                nodes.setdefault(node, {}).setdefault(run.test_type, []).append(status)
+        rows = {}
+        for node, statuses in sorted(nodes.items()):
+            rows[node] = [worst(statuses[p]) if p in statuses else "" for p in self.payloads]
+        return rows
 
-def _nodes(runs: Sequence[RunResult], payloads: Sequence[str]) -> dict[str, list[str]]:
-    """Give each node the worst status of each payload there."""
-    nodes: dict[str, dict[str, list[Status]]] = {}
-    for run in runs:
-        for node, status in _by_node(run):
-            nodes.setdefault(node, {}).setdefault(run.test_type, []).append(status)
-    return {
-        node: [worst(statuses[name]) if name in statuses else "" for name in payloads]
-        for node, statuses in sorted(nodes.items())
-    }
+    @property
+    def figures(self) -> Sequence[str]:
+        """The columns of figures that GPUs have."""
+        return list(dict.fromkeys(name for _, name, _ in _measured(self.runs)))
+
+    @property
+    def gpus(self) -> list[GpuRow]:
+        """Each GPU once, by node and number; of several values the best."""
+        statuses: dict[tuple[str, str], list[Status]] = {}
+        best: dict[tuple[str, str], dict[str, float]] = {}
+        for run in self.runs:
+            for test in run.tests:
+                if device := device_of(test, run):
+                    statuses.setdefault(_key(run, device), []).append(test.status)
+        for key, name, value in _measured(self.runs):
+            figures = best.setdefault(key, {})
+            figures[name] = max(value, figures.get(name, value))
+        devices = {_key(run, device): device for run in self.runs for device in run.devices}
+        rows = []
+        for key, device in sorted(devices.items(), key=lambda item: (item[0][0], item[1].index)):
+            status = worst(statuses[key]) if key in statuses else ""
+            values = [number(best.get(key, {}).get(name)) for name in self.figures]
+            rows.append(GpuRow(node=key[0], device=device, status=status, figures=values))
+        return rows
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The GPUs by model, and the versions of the software."""
+        gpus: dict[str, set[str]] = {}
+        for run in self.runs:
+            for device in run.devices:
+                uuid = device.uuid or f"{host_of(run)}:{device.index}"
+                gpus.setdefault(device.name, set()).add(uuid)
+        counts = [f"{len(uuids)} x {name}" for name, uuids in sorted(gpus.items())]
+        rows = {"GPUs": ", ".join(counts)}
+        for name in _VERSIONS:
+            versions = {str(run.env[name]) for run in self.runs if run.env.get(name)}
+            rows[name] = ", ".join(sorted(versions))
+        return {name: value for name, value in rows.items() if value}
 
 
 def _by_node(run: RunResult) -> list[tuple[str, Status]]:
@@ -101,45 +123,6 @@ def _by_node(run: RunResult) -> list[tuple[str, Status]]:
     if run.status not in {status for _, status in statuses}:
         statuses.append((host_of(run), run.status))
     return statuses
-
-
-def _environment(runs: Sequence[RunResult]) -> dict[str, str]:
-    """List the GPUs by model, and the versions of the software."""
-    gpus: dict[str, set[str]] = {}
-    for run in runs:
-        for device in run.devices:
-            uuid = device.uuid or f"{host_of(run)}:{device.index}"
-            gpus.setdefault(device.name, set()).add(uuid)
-    rows = {"GPUs": ", ".join(f"{len(uuids)} x {name}" for name, uuids in sorted(gpus.items()))}
-    for name in _VERSIONS:
-        versions = {str(run.env[name]) for run in runs if run.env.get(name)}
-        rows[name] = ", ".join(sorted(versions))
-    return {name: value for name, value in rows.items() if value}
-
-
-def _gpu_rows(runs: Sequence[RunResult], columns: Sequence[str]) -> list[GpuRow]:
-    """Give each GPU its row, in the order of nodes and numbers; of several values the best."""
-    statuses: dict[tuple[str, str], list[Status]] = {}
-    best: dict[tuple[str, str], dict[str, float]] = {}
-    for run in runs:
-        for test in run.tests:
-            if device := device_of(test, run):
-                statuses.setdefault(_key(run, device), []).append(test.status)
-    for key, name, value in _measured(runs):
-        figures = best.setdefault(key, {})
-        figures[name] = max(value, figures.get(name, value))
-    devices = {_key(run, device): device for run in runs for device in run.devices}
-    rows = []
-    for key, device in sorted(devices.items(), key=lambda item: (item[0][0], item[1].index)):
-        figures = best.get(key, {})
-        row = GpuRow(
-            node=key[0],
-            device=device,
-            status=worst(statuses[key]) if key in statuses else "",
-            figures=[number(figures.get(name)) for name in columns],
-        )
-        rows.append(row)
-    return rows
 
 
 def _measured(runs: Sequence[RunResult]) -> Iterator[tuple[tuple[str, str], str, float]]:

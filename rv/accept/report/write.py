@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rv.accept.history import history
 from rv.accept.report.charts import draw
-from rv.accept.report.page import Page, compose, figures_of, host_of, place_of
+from rv.accept.report.page import Page, figures_of, host_of, place_of
 from rv.accept.report.series import charts
 from rv.accept.run import judged
 from rv.accept.store import load
@@ -32,12 +32,8 @@ def report_on(runs: Sequence[str], folder: Path, title: str, when: datetime) -> 
     kept = [judged(load(name)) for name in runs]
     results = [result for run in kept for result in run.results]
     labels = dict.fromkeys(run.record.label for run in kept)
-    page = compose(
-        results,
-        title=title or f"Acceptance of {', '.join(labels)}",
-        when=when,
-        charts=charts(results, history().all()),
-    )
+    title = title or f"Acceptance of {', '.join(labels)}"
+    page = Page(title=title, when=when, runs=results, charts=charts(results, history().all()))
     return page.verdict, write(page, folder)
 
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from rv.accept.report.charts import DotChart, Line, LineChart
-from rv.accept.report.page import GpuRow, Page
+from rv.accept.report.page import Page
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 
 HOSTILE = '<script>alert("x")</script>|`*$\\'
@@ -32,30 +32,29 @@ DOTS = DotChart(
 
 def page(text: str = "plain", verdict: Status = Status.FAIL) -> Page:
     """Give a page that says `text` everywhere."""
-    device = Device(index=0, name=text, uuid="GPU-1")
+    rate = Metric(name="tflops", value=781, unit="TFLOPS")
     test = TestResult(
         name=text,
-        status=Status.FAIL,
+        status=verdict,
         code="peer_outlier",
-        device=text,
+        device="cuda:0",
         reason=text,
         action=text,
-        metrics=(Metric(name=text, value=781, unit=text),),
+        metrics=(rate, Metric(name=text, value=1, unit=text)),
     )
     run = RunResult(
-        test_type=text, status=Status.FAIL, hostname=text, duration_s=3.2, tests=(test,)
+        test_type=text,
+        status=verdict,
+        hostname=text,
+        duration_s=3.2,
+        devices=(Device(index=0, name=text, uuid=text),),
+        env={"torch": text},
+        tests=(test,),
     )
+    other = RunResult(test_type="check", status=Status.PASS, hostname="n2")
     return Page(
         title=f"Acceptance {text}",
-        verdict=verdict,
         when=datetime(2026, 1, 2, 3, 4, tzinfo=UTC),
-        counts={"PASS": 3, "FAIL": 1, "SKIP": 0},
-        findings=[(run, test)],
-        payloads=["check", text],
-        nodes={text: ["PASS", ""], "n2": ["FAIL", ""]},
-        figures=["bf16 TFLOPS"],
-        gpus=[GpuRow(node=text, device=device, status="PASS", figures=["781"])],
+        runs=[run, other],
         charts=[LINES, DOTS],
-        runs=[run],
-        environment={"torch": text},
     )

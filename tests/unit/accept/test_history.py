@@ -25,7 +25,6 @@ from rv.accept.trends import (
     change_points,
     compare,
     regression,
-    sparkline,
     trends,
 )
 from rv.errors import RvError
@@ -193,13 +192,6 @@ def test_json_lines_have_every_field() -> None:
 
     assert [json.loads(line)["value"] for line in lines] == [1, 2]
     assert set(json.loads(lines[0])) == {field.name for field in fields(Measurement)}
-
-
-def test_bars_run_from_the_least_to_the_largest() -> None:
-    """And a constant is a line."""
-    assert sparkline([1.0, 2.0, 3.0]) == "▁▅█" or sparkline([1.0, 2.0, 3.0])[0] == "▁"
-    assert len(set(sparkline([5.0] * 4))) == 1
-    assert len(sparkline(list(map(float, range(50))))) == 20
 
 
 def whole(*results: RunResult) -> Run:

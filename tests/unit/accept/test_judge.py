@@ -252,17 +252,6 @@ def test_rates_that_vary_are_a_warning_but_not_in_quick_runs() -> None:
     assert told(judged(run_of([shaky], [gpu(0)], quick=True))) == [("PASS", "")]
 
 
-def test_heat_and_throttling_are_seen_where_nobody_judged_them() -> None:
-    """85 C warns, a tenth of the time throttled fails."""
-    hot = ({"device": "cuda:0", "temp_max": 91, "harmful_throttle_share": 0.2},)
-    mild = ({"device": "cuda:0", "temp_max": 70, "harmful_throttle_share": 0.001},)
-
-    found = told(judged(run_of([outcome("cuda:0")], [gpu(0)], telemetry=hot)))
-
-    assert found[1:] == [("WARN", "too_hot"), ("FAIL", "throttled_thermal")]
-    assert len(told(judged(run_of([outcome("cuda:0")], [gpu(0)], telemetry=mild)))) == 1
-
-
 def test_a_payloads_own_verdict_is_never_made_better() -> None:
     """A wrong result at full speed stays a failure, with its own words."""
     wrong = outcome("cuda:0", metric(750), status=Status.FAIL, code="wrong_result", reason="bits")

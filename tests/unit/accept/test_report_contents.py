@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.report.page import Page, compose, place_of
+from rv.accept.report.page import Page, place_of
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 from rv.payloads.contract import codes
 
@@ -38,7 +38,7 @@ def run(status: Status, *tests: TestResult, host: str = "n1", payload: str = "ch
 
 
 def page(*runs: RunResult) -> Page:
-    return compose(runs, title="Acceptance", when=WHEN, charts=())
+    return Page(title="Acceptance", when=WHEN, runs=runs)
 
 
 def test_each_gpu_has_its_figure_and_its_own_verdict() -> None:
