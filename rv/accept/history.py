@@ -19,9 +19,8 @@ from rv.errors import ErrorKind, RvError
 
 _COLUMNS: Final = {field.name: field.type for field in fields(Measurement)}
 _IDENTITY: Final = (
-    "run", "cluster", "node", "gpu_uuid", "device", "payload", "test", "metric", "dtype", "shape",
-    "world", "nodes", "unit",
-)  # fmt: skip
+    "run, cluster, node, gpu_uuid, device, payload, test, metric, dtype, shape, world, nodes, unit"
+)
 _TYPES: Final[Mapping[Any, str]] = {float: "REAL", int: "INTEGER"}
 _VERSION: Final = 1
 _BUSY_S: Final = 30.0
@@ -69,11 +68,9 @@ class History:
                 yield database
                 database.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
-            raise RvError(
-                ErrorKind.CONFIG,
-                f"the history {self._path} cannot be used: {error}",
-                hint="move it away to begin a new one",
-            ) from error
+            message = f"the history {self._path} cannot be used: {error}"
+            hint = "move it away to begin a new one"
+            raise RvError(ErrorKind.CONFIG, message, hint=hint) from error
 
     def _connected(self) -> sqlite3.Connection:
         """Connect, and make the tables of a new file.
@@ -110,10 +107,9 @@ def _prepare(database: sqlite3.Connection) -> None:
     if version > _VERSION:
         raise sqlite3.DatabaseError(f"it is of a newer rv (format {version})")
     columns = ", ".join(f"{n} {_TYPES.get(kind, 'TEXT')} NOT NULL" for n, kind in _COLUMNS.items())
-    identity = ", ".join(_IDENTITY)
     database.execute("PRAGMA journal_mode=WAL")
     database.execute("BEGIN IMMEDIATE")
-    database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({identity}))")
+    database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({_IDENTITY}))")
     database.execute("CREATE INDEX IF NOT EXISTS by_gpu ON measurements (gpu_uuid, time)")
     database.execute(f"PRAGMA user_version={_VERSION}")
     database.execute("COMMIT")

@@ -99,7 +99,6 @@ def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> It
 
     `time_s` (seconds since the epoch) stands in for a result without one.
     """
-    software = fingerprint(result.env)
     when = result.timestamp.timestamp() if result.timestamp else time_s
     for test in result.tests:
         device = device_of(test, result)
@@ -121,7 +120,7 @@ def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> It
                 shape=shape_of(test, metric),
                 world=result.world_size,
                 method_version=result.method_version,
-                fingerprint=software,
+                fingerprint=fingerprint(result.env),
                 unit=metric.unit,
                 direction=metric.direction,
                 value=metric.value,
@@ -132,25 +131,19 @@ def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> It
 
 def fingerprint(env: Mapping[str, Any]) -> str:
     """Name the software that numbers depend on."""
-    return " ".join(
-        f"{name} {text_of(env.get(name)) or '-'}" for name in ("torch", "cuda", "driver")
-    )
+    names = ("torch", "cuda", "driver")
+    return " ".join(f"{name} {text_of(env.get(name)) or '-'}" for name in names)
 
 
 def device_of(test: TestResult, result: RunResult) -> Device | None:
     """Return the GPU that a test ran on; None for the CPU, for several, and where it is unknown."""
     kind, _, index = test.device.partition(":")
-    devices = [device for device in result.devices if _may_be_on(device, test.host)]
-    if kind != "cuda":
-        by_uuid = {device.uuid: device for device in devices}
-        return by_uuid.get(test.device) if test.device else None
-    if not index.isdecimal():
+    devices = [d for d in result.devices if not test.host or d.host in ("", test.host)]
+    if kind == "cuda" and not index.isdecimal():
         return devices[0] if len(devices) == 1 else None
-    return next((device for device in devices if device.index == int(index)), None)
-
-
-def _may_be_on(device: Device, host: str) -> bool:
-    return not device.host or not host or device.host == host
+    if kind == "cuda":
+        return next((device for device in devices if device.index == int(index)), None)
+    return next((d for d in devices if d.uuid and d.uuid == test.device), None)
 
 
 def common_name(result: RunResult) -> str:

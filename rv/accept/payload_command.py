@@ -18,7 +18,6 @@ from rv.models.request import Command, Launcher
 from rv.payloads.contract import catalogue
 from rv.payloads.contract.catalogue import PAYLOADS, RANKS, PayloadSpec
 
-_GRACE_S: Final = 15
 _OWN_END_S: Final = 10
 _HEAD: Final = """\
 rv_results=$RV_OUTPUT_DIR rv_port=${MASTER_PORT:-29500}
@@ -39,7 +38,7 @@ rv_accept() {
     rv_folder=$rv_mark
   fi
   RV_OUTPUT_DIR=$rv_folder MASTER_PORT=$rv_port PET_MASTER_PORT=$rv_port \\
-    timeout -k GRACE "$rv_limit" "$RV_PYTHON" "$@"
+    timeout -k 15 "$rv_limit" "$RV_PYTHON" "$@"
   rv_code=$?
   echo "$rv_code" >"$rv_mark.exit"
   echo "[ACCEPT] $rv_name ended with exit code $rv_code"
@@ -58,19 +57,15 @@ class Profile(StrEnum):
 def find(name: str) -> PayloadSpec:
     """Find a payload by name, with or without `.py`. Raises `RvError(USAGE)` for none."""
     stem = name.removesuffix(".py")
-    for payload in PAYLOADS:
-        if payload.name == stem:
-            return payload
-    names = [payload.name for payload in PAYLOADS]
+    payloads = {payload.name: payload for payload in PAYLOADS}
+    if stem in payloads:
+        return payloads[stem]
     from rv.models.spelling import nearest
 
-    near = nearest(stem, names)
+    near = nearest(stem, payloads)
     meant = f"did you mean {near}? " if near else ""
-    raise RvError(
-        ErrorKind.USAGE,
-        f"there is no payload {name!r}",
-        hint=f"{meant}they are: {', '.join(names)}",
-    )
+    hint = f"{meant}they are: {', '.join(payloads)}"
+    raise RvError(ErrorKind.USAGE, f"there is no payload {name!r}", hint=hint)
 
 
 def chosen(
@@ -84,11 +79,8 @@ def chosen(
     named = {find(name).name for name in names}
     missing = sorted(named - set(bundled))
     if missing:
-        raise RvError(
-            ErrorKind.USAGE,
-            f"this rv carries no payload {missing[0]}",
-            hint="rv accept list shows them",
-        )
+        message = f"this rv carries no payload {missing[0]}"
+        raise RvError(ErrorKind.USAGE, message, hint="rv accept list shows them")
     every = [p for p in PAYLOADS if profile in p.steps and p.name in bundled]
     return tuple(p for p in every if not named or p.name in named)
 
@@ -102,7 +94,7 @@ def command(
     ranks = any(payload.starts == RANKS for payload in payloads)
     names = " ".join(payload.name for payload in payloads)
     return Command(
-        line=_HEAD.replace("GRACE", str(_GRACE_S)) + "\n".join([*lines, "exit 0"]),
+        line=_HEAD + "\n".join([*lines, "exit 0"]),
         launcher=Launcher.TORCHRUN if ranks else Launcher.PLAIN,
         payload=payloads[0].name,
         typed=f"acceptance {profile}: {names}",

@@ -207,7 +207,7 @@ def _values(kind: type, item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _more(item: Mapping[str, Any], kind: type) -> Mapping[str, Any]:
     """Keep the fields that the class does not have."""
-    names = {field.name for field in dataclasses.fields(kind)}
+    names = {"dir", *(field.name for field in dataclasses.fields(kind))}
     return object_of(plain_of({name: item[name] for name in item if name not in names}))
 
 

@@ -11,8 +11,7 @@ from rv.accept.history import History, history
 from rv.accept.judge import Judge
 from rv.accept.measurements import Measurement, measurements
 from rv.accept.results import Status
-from rv.accept.store import Run, RunRecord, save
-from rv.accept.sweep_state import find_run
+from rv.accept.store import Run, RunRecord, find_run, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.models.race import RaceStatus

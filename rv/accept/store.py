@@ -1,19 +1,22 @@
-"""Acceptance runs as they are kept on this machine: the files as fetched, and their record.
+"""What acceptance keeps on this machine: runs, with their files as fetched, and sweeps.
 
-One folder a run, named by its race, below the user's data folder: `run.json` and `results/`.
+Below the user's data folder a run has a folder named by its race, with `run.json` and `results/`;
+a sweep, which is one run of many races, a file named by its id.
 """
 
+import itertools
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from rv.accept.collect import Origin, collect
 from rv.accept.result_files import read_file, read_folder
-from rv.accept.results import ResultError, RunResult
+from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
@@ -50,24 +53,91 @@ class Run:
     faults: tuple[str, ...] = ()
 
 
+class Stage(StrEnum):
+    """How far a node is: to be submitted, in the queue, over, or not to be had at all."""
+
+    WAITING = "waiting"
+    SENT = "sent"
+    OVER = "over"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NodeState:
+    """One node of a sweep: its race, where one was begun, and why it has none."""
+
+    node: str
+    stage: Stage = Stage.WAITING
+    race: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sweep:
+    """A sweep as its file has it. `begun_at` is seconds since the epoch."""
+
+    sweep_id: str
+    cluster: str
+    profile: str
+    payloads: tuple[str, ...]
+    begun_at: float
+    nodes: tuple[NodeState, ...] = ()
+
+    def at(self, stage: Stage) -> tuple[NodeState, ...]:
+        """The nodes that are so far."""
+        return tuple(node for node in self.nodes if node.stage is stage)
+
+    def with_node(self, changed: NodeState) -> "Sweep":
+        """The sweep with one node's new state."""
+        nodes = {node.node: node for node in self.nodes} | {changed.node: changed}
+        return replace(self, nodes=tuple(nodes.values()))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.at(Stage.WAITING) and not self.at(Stage.SENT)
+
+
 def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
     """Keep a run's files, in place of what was kept of it before.
 
     Raises `RvError(STAGE)` where this machine's disk does not take them.
     """
     folder = acceptance_dir() / "runs" / record.race_id
+    results = {f"{RESULTS}/{name}": data for name, data in files.items()}
+    shutil.rmtree(folder / RESULTS, ignore_errors=True)
+    _write(folder, {**results, RECORD: json.dumps(plain(record), indent=1).encode()})
+    return Run(record=record, results=collect(files, record.payloads, record))
+
+
+def save_sweep(sweep: Sweep) -> None:
+    """Keep a sweep. Raises `RvError(STAGE)` where this machine's disk does not take it."""
+    document = json.dumps(plain(sweep), indent=1).encode()
+    _write(acceptance_dir() / "sweeps", {f"{sweep.sweep_id}.json": document})
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
-        shutil.rmtree(folder / RESULTS, ignore_errors=True)
         for name, data in files.items():
-            path = folder / RESULTS / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / RECORD, json.dumps(plain(record), indent=1))
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / name, data)
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(ErrorKind.STAGE, f"cannot keep the results: {why}, on {folder}") from error
-    return Run(record=record, results=collect(files, record.payloads, record))
+
+
+def find_run(name: str) -> Run:
+    """Find a run by its race, `last`, or the path of results; a sweep's by the sweep's id.
+
+    Raises `RvError(USAGE)` for what is none of these.
+    """
+    if not name.startswith("sweep-"):
+        return load(name)
+    paths = _sweep_files(name)
+    if len(paths) != 1:
+        problem = "fits several sweeps" if paths else "is no sweep here"
+        raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint="rv accept sweep begins one")
+    return results_of(_read(paths[0], Sweep))
 
 
 def load(name: str) -> Run:
@@ -81,24 +151,29 @@ def load(name: str) -> Run:
         return _kept(path)
     if path.exists():
         return _foreign(path)
-    folders = _folders()
-    if name != "last":
-        folders = [folder for folder in folders if folder.name.startswith(name)]
-    if not folders:
-        raise _not_found(f"{name!r} is no run here, nor a file")
+    beginning = "" if name == "last" else name
+    folders = [folder for folder in _folders() if folder.name.startswith(beginning)]
     if len(folders) > 1 and name not in ("last", folders[0].name):
-        raise _not_found(f"{name!r} fits several runs")
+        folders, problem = [], "fits several runs"
+    else:
+        problem = "is no run here, nor a file"
+    if not folders:
+        hint = "rv accept history --runs lists them"
+        raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint=hint)
     return _kept(folders[0])
 
 
-def _not_found(message: str) -> RvError:
-    return RvError(ErrorKind.USAGE, message, hint="rv accept history --runs lists them")
+def load_sweep(name: str, cluster: str) -> Sweep:
+    """Find a sweep of this cluster by its id or the beginning of one; `last` is the latest.
 
-
-def _folders() -> list[Path]:
-    """List the folders of the runs kept here, the newest first."""
-    paths = (acceptance_dir() / "runs").glob(f"*/{RECORD}")
-    return [path.parent for path in sorted(paths, key=lambda path: -path.stat().st_mtime)]
+    Raises `RvError(USAGE)` for none, `RvError(CONFIG)` for a file that is broken.
+    """
+    for path in _sweep_files("" if name == "last" else name):
+        sweep = _read(path, Sweep)
+        if sweep.cluster == cluster:
+            return sweep
+    hint = "rv accept sweep begins one"
+    raise RvError(ErrorKind.USAGE, f"no sweep {name!r} of this cluster", hint=hint)
 
 
 def records() -> tuple[RunRecord, ...]:
@@ -106,24 +181,40 @@ def records() -> tuple[RunRecord, ...]:
     readable = []
     for folder in _folders():
         with suppress(RvError):
-            readable.append(_record(folder))
+            readable.append(_read(folder / RECORD, RunRecord))
     return tuple(readable)
 
 
-def _kept(folder: Path) -> Run:
-    record = _record(folder)
-    root = folder / RESULTS
-    files = {
-        str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()
-    }
-    return Run(record=record, results=collect(files, record.payloads, record))
+def _folders() -> list[Path]:
+    """List the folders of the runs kept here, the newest first."""
+    return [path.parent for path in _newest_first(f"runs/*/{RECORD}")]
 
 
-def _record(folder: Path) -> RunRecord:
+def _sweep_files(beginning: str) -> list[Path]:
+    """List the files of the sweeps whose id begins so, the newest first."""
+    return [path for path in _newest_first("sweeps/*.json") if path.name.startswith(beginning)]
+
+
+def _newest_first(pattern: str) -> list[Path]:
+    return sorted(acceptance_dir().glob(pattern), key=lambda path: -path.stat().st_mtime)
+
+
+Kept = TypeVar("Kept", RunRecord, Sweep)
+
+
+def _read(path: Path, kind: type[Kept]) -> Kept:
     try:
-        return build(RunRecord, json.loads((folder / RECORD).read_text(encoding="utf-8")))
+        return build(kind, json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise RvError(ErrorKind.USAGE, f"{folder / RECORD} cannot be read: {error}") from error
+        problem = ErrorKind.USAGE if kind is RunRecord else ErrorKind.CONFIG
+        raise RvError(problem, f"{path} cannot be read: {error}") from error
+
+
+def _kept(folder: Path) -> Run:
+    record, root = _read(folder / RECORD, RunRecord), folder / RESULTS
+    paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
+    files = {str(path.relative_to(root)): path.read_bytes() for path in paths}
+    return Run(record=record, results=collect(files, record.payloads, record))
 
 
 def _foreign(path: Path) -> Run:
@@ -139,3 +230,34 @@ def _foreign(path: Path) -> Run:
     payloads = tuple(dict.fromkeys(result.test_type for result in results))
     record = RunRecord(race_id=path.name, cluster="", label=str(path), payloads=payloads)
     return Run(record=record, results=results, faults=faults)
+
+
+def results_of(sweep: Sweep, label: str = "") -> Run:
+    """Put a sweep's results together as one run; a node without any is an ERROR."""
+    record = RunRecord(
+        race_id=sweep.sweep_id,
+        cluster=sweep.cluster,
+        label=label,
+        profile=sweep.profile,
+        payloads=sweep.payloads,
+        submitted_at=sweep.begun_at,
+        nodes=tuple(node.node for node in sweep.nodes),
+    )
+    results = itertools.chain.from_iterable(_results_of(node) for node in sweep.nodes)
+    return Run(record=record, results=tuple(results))
+
+
+def _results_of(node: NodeState) -> Sequence[RunResult]:
+    why = node.why
+    if node.race and node.stage is Stage.OVER:
+        try:
+            if results := load(node.race).results:
+                return results
+        except RvError as error:
+            why = error.message
+    reason = f"no result reported: {why or 'its job ended without one'}"
+    test = TestResult(
+        name="sweep", status=Status.ERROR, code="no_result", reason=reason, host=node.node
+    )
+    silent = RunResult(test_type="sweep", status=Status.ERROR, hostname=node.node, tests=(test,))
+    return [silent]

@@ -1,20 +1,20 @@
 """Sweep nodes: one exclusive job on each, so many at once, until each has reported or cannot.
 
-The state is written after each step (`rv.accept.sweep_state`), so that a sweep that was cut off
+The state is written after each step (`rv.accept.store`), so that a sweep that was cut off
 goes on from there.
 """
 
+import itertools
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rv.accept import sweep_state
 from rv.accept.payload_command import Profile, command
 from rv.accept.run import Conclusion, conclude, fetch
-from rv.accept.sweep_state import CHUNK, NodeState, Stage, Sweep, results_of
+from rv.accept.store import NodeState, Stage, Sweep, results_of, save_sweep
 from rv.avoided_nodes import DAYS
 from rv.errors import ErrorKind, RvError
 from rv.models.race import RaceStatus, StateFiles
@@ -29,6 +29,8 @@ from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import list_races, stop_races
 from rv.workflow.start import start
 
+CHUNK: Final = 256
+"""Jobs of one sweep that are in the queue at once, at most: more nodes wait for their turn."""
 _FIRST_PAUSE_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 20.0
 
@@ -58,7 +60,7 @@ def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
     """
     members = {partition.name: partition.nodes for partition in snapshot.partitions}
     partitions = {name: members.get(name, ()) for name in options.partitions}
-    nodes = sweep_state.choose_nodes(snapshot.nodes, options.nodes, partitions, options.states)
+    nodes = choose_nodes(snapshot.nodes, options.nodes, partitions, options.states)
     sweep = Sweep(
         sweep_id=f"sweep-{secrets.token_hex(4)}",
         cluster=cluster.key,
@@ -67,7 +69,7 @@ def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
         begun_at=time.time(),
         nodes=tuple(NodeState(node=node.name) for node in nodes),
     )
-    sweep_state.save(sweep)
+    save_sweep(sweep)
     return sweep
 
 
@@ -128,7 +130,7 @@ class Sweeper:
 
     def _submit(self, sweep: Sweep) -> Sweep:
         """Send the next nodes' jobs; where a limit is full, wait for those in the queue."""
-        for node in sweep_state.next_nodes(sweep, self.options.max_jobs):
+        for node in next_nodes(sweep, self.options.max_jobs):
             sweep = self._send(sweep, node)
             if node in sweep.at(Stage.WAITING):
                 break
@@ -187,7 +189,7 @@ class Sweeper:
     def _node(self, name: str) -> tuple[Node | None, bool]:
         """Find a node, and say whether it has MIG slices alone."""
         node = next((node for node in self.snapshot.nodes if node.name == name), None)
-        return node, node is not None and sweep_state.is_mig(node)
+        return node, node is not None and is_mig(node)
 
     def _leave_out(self, sweep: Sweep, node: NodeState, why: str) -> Sweep:
         """Write down why a node has no job."""
@@ -222,5 +224,52 @@ class Sweeper:
 def _keep(sweep: Sweep, node: NodeState) -> Sweep:
     """Write a node's new state."""
     sweep = sweep.with_node(node)
-    sweep_state.save(sweep)
+    save_sweep(sweep)
     return sweep
+
+
+def next_nodes(sweep: Sweep, max_jobs: int) -> tuple[NodeState, ...]:
+    """The nodes to submit now: as many as have room beside those in the queue."""
+    room = min(max_jobs, CHUNK) - len(sweep.at(Stage.SENT))
+    return sweep.at(Stage.WAITING)[: max(0, room)]
+
+
+def choose_nodes(
+    every: Iterable[Node],
+    names: Sequence[str],
+    partitions: Mapping[str, Sequence[str]],
+    states: Sequence[str],
+) -> tuple[Node, ...]:
+    """Choose nodes by name, by the members of partitions, and by state; all with GPUs for none.
+
+    Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
+    """
+    nodes = _named(every, names)
+    if partitions:
+        members = set(itertools.chain.from_iterable(partitions.values()))
+        nodes = [node for node in nodes if node.name in members]
+    if states:
+        in_capitals = {state.upper() for state in states}
+        nodes = [node for node in nodes if in_capitals & node.states]
+    if not nodes:
+        hint = "sinfo -N shows their states"
+        raise RvError(ErrorKind.INFEASIBLE, "no node is to be swept", hint=hint)
+    return tuple(nodes)
+
+
+def _named(every: Iterable[Node], names: Sequence[str]) -> list[Node]:
+    """Give the nodes of these names, each once in that order, or all that have GPUs for none."""
+    if not names:
+        return [node for node in every if node.gpus]
+    nodes = {node.name: node for node in every}
+    for name in names:
+        if name not in nodes:
+            raise RvError(ErrorKind.USAGE, f"there is no node {name!r}", hint="sinfo -N lists them")
+    return [nodes[name] for name in dict.fromkeys(names)]
+
+
+def is_mig(node: Node) -> bool:
+    """Whether all that the node has of GPUs is cut into MIG slices."""
+    from rv.planner.catalogue import mig_profile
+
+    return bool(node.gpus) and all(mig_profile(group.type) for group in node.gpus)

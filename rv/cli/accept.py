@@ -139,8 +139,8 @@ def _sweep(
     strict: bool,
 ) -> None:
     """Begin or resume a sweep, run it to its end, show a row a node, and exit."""
-    from rv.accept import sweep_state
     from rv.accept.results import exit_code
+    from rv.accept.store import load_sweep
     from rv.accept.sweep import Sweeper, as_begun, begin
     from rv.slurm.environment import caller_environment
     from rv.ui.progress import Progress
@@ -152,7 +152,7 @@ def _sweep(
     here = caller.current_caller(options.cluster)
     snapshot = here.cluster.take_snapshot()
     if resume:
-        begun = sweep_state.load(resume, here.cluster.key)
+        begun = load_sweep(resume, here.cluster.key)
         sweep_options = as_begun(sweep_options, begun)
     else:
         begun = begin(sweep_options, here.cluster, snapshot)

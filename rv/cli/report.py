@@ -79,7 +79,7 @@ def export_run(
     """Write a judged run as JUnit XML or CSV, or its measurements as JSON lines."""
     from rv.accept.export import as_csv, as_jsonl, as_junit
     from rv.accept.run import judged, measured_of
-    from rv.accept.sweep_state import find_run
+    from rv.accept.store import find_run
 
     kept = find_run(run)
     if form is Form.JSONL:

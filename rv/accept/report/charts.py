@@ -15,19 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH: Final = 5.6
-HEIGHT: Final = 3.1
-INK: Final = "#010203"
-GRID: Final = "#040506"
-BAD: Final = "#070809"
-REFERENCE: Final = "#0a0b0c"
+INK, GRID, BAD, REFERENCE = "#010203", "#040506", "#070809", "#0a0b0c"
 SERIES: Final = tuple(f"#1010{number:02x}" for number in range(16, 24))
-_VARIABLES: Final = {
-    INK: "var(--ink)",
-    GRID: "var(--grid)",
-    BAD: "var(--bad)",
-    REFERENCE: "var(--reference)",
-    **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES)},
+_NAMES: Final = {INK: "ink", GRID: "grid", BAD: "bad", REFERENCE: "reference"} | {
+    colour: f"series-{number}" for number, colour in enumerate(SERIES)
 }
 
 
@@ -96,7 +87,7 @@ def draw(chart: Chart) -> str:
         "text.parse_math": False,
     }
     with rc_context(style):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
         figure.patch.set_alpha(0)
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
@@ -173,8 +164,8 @@ def _dots(axes: "Axes", chart: DotChart) -> None:
 def _themed(svg: str, title: str) -> str:
     """Cut the drawing out of its document, name it, and give it the page's colours."""
     body = svg[svg.index("<svg") :].strip()
-    for colour, variable in _VARIABLES.items():
-        body = body.replace(colour, variable)
+    for colour, name in _NAMES.items():
+        body = body.replace(colour, f"var(--{name})")
     # Fixed sizes would not shrink with the page.
     body = re.sub(r' (?:width|height)="[\d.]+pt"', "", body, count=2)
     # Ids are one space in a page of several drawings.

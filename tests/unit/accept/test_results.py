@@ -63,11 +63,7 @@ def test_current_result_is_read_whole() -> None:
     assert result.devices[1].more == {"power_limit_w": 700}
     metric = result.tests[0].metric("tflops")
     assert metric is not None
-    assert (metric.value, metric.direction, metric.more) == (
-        781.2,
-        "higher",
-        {"dir": "higher", "cv": 0.01},
-    )
+    assert (metric.value, metric.direction, metric.more) == (781.2, "higher", {"cv": 0.01})
 
 
 def test_what_check_writes_is_read(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """A sweep that goes on does what it did when it was begun, whatever is typed now."""
 
 from rv.accept.payload_command import Profile
+from rv.accept.store import Sweep
 from rv.accept.sweep import SweepOptions, as_begun
-from rv.accept.sweep_state import Sweep
 from rv.payloads.contract.catalogue import PAYLOADS
 
 

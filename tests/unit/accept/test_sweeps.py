@@ -7,19 +7,20 @@ from typing import Any
 
 import pytest
 
-from rv.accept import sweep_state
 from rv.accept.results import Status
-from rv.accept.store import RunRecord, load, records, save
-from rv.accept.sweep_state import (
-    CHUNK,
+from rv.accept.store import (
     NodeState,
+    RunRecord,
     Stage,
     Sweep,
-    choose_nodes,
     find_run,
-    is_mig,
-    next_nodes,
+    load,
+    load_sweep,
+    records,
+    save,
+    save_sweep,
 )
+from rv.accept.sweep import CHUNK, choose_nodes, is_mig, next_nodes
 from rv.bundle import acceptance_dir
 from rv.errors import RvError
 from rv.models.snapshot import GpuGroup, Node
@@ -96,22 +97,22 @@ def test_so_many_jobs_at_once_and_no_more() -> None:
 def test_a_sweep_is_found_again_as_it_was() -> None:
     """By id, by the beginning of one, as the last; of its own cluster only."""
     first, second = swept(W, S), swept(O, sweep_id="sweep-2")
-    sweep_state.save(first)
-    sweep_state.save(second)
+    save_sweep(first)
+    save_sweep(second)
 
-    assert sweep_state.load("sweep-1", "c") == first
-    assert sweep_state.load("last", "c") in (first, second)
+    assert load_sweep("sweep-1", "c") == first
+    assert load_sweep("last", "c") in (first, second)
     with pytest.raises(RvError, match="no sweep 'last'"):
-        sweep_state.load("last", "another")
+        load_sweep("last", "another")
 
 
 def test_a_broken_sweep_is_named() -> None:
     """One line."""
-    sweep_state.save(swept(W))
+    save_sweep(swept(W))
     next(acceptance_dir().rglob("sweep-1.json")).write_text("{")
 
     with pytest.raises(RvError, match=r"sweep-1\.json cannot be read"):
-        sweep_state.load("sweep-1", "c")
+        load_sweep("sweep-1", "c")
 
 
 RECORD = RunRecord(race_id="abc12345", cluster="c", payloads=("check",), job_id=7, nodes=("n1",))
@@ -169,7 +170,7 @@ def test_a_sweep_is_one_run_with_a_row_for_each_node() -> None:
         NodeState(node="n3", stage=O, race="gone0000"),
         NodeState(node="n4", stage=S, race="abc12345"),
     )
-    sweep_state.save(replace(swept(), nodes=nodes))
+    save_sweep(replace(swept(), nodes=nodes))
 
     run = find_run("sweep-1")
 
