@@ -1,12 +1,10 @@
 """The history of measurements on this machine: one SQLite file, read and written by many at once.
 
-It lies in the user's data folder, which should not be on NFS: SQLite's write-ahead log needs
-shared memory. The measurements of one run are kept once, however often they are added.
+It lies in the user's data folder, which should not be on NFS, whose locks fail. The
+measurements of one run are kept once, however often they are added.
 """
 
-import random
 import sqlite3
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
@@ -63,36 +61,16 @@ class History:
         """Open the file for one transaction, which waits for those of others."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(self._connected()) as database:
+            connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
+            with closing(connection) as database:
                 database.execute("BEGIN IMMEDIATE")
+                _prepare(database)
                 yield database
                 database.execute("COMMIT")
         except (sqlite3.Error, OSError) as error:
             message = f"the history {self._path} cannot be used: {error}"
             hint = "move it away to begin a new one"
             raise RvError(ErrorKind.CONFIG, message, hint=hint) from error
-
-    def _connected(self) -> sqlite3.Connection:
-        """Connect, and make the tables of a new file.
-
-        SQLite does not wait for its lock when it begins a write-ahead log, so that is tried again.
-        """
-        deadline = time.monotonic() + _BUSY_S
-        while True:
-            database = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
-            try:
-                database.execute("PRAGMA synchronous=NORMAL")
-                _prepare(database)
-            except sqlite3.OperationalError as error:
-                database.close()
-                if "locked" not in str(error) or time.monotonic() > deadline:
-                    raise
-                time.sleep(random.uniform(0.01, 0.1))  # noqa: S311 - spreads load only
-            except BaseException:
-                database.close()
-                raise
-            else:
-                return database
 
 
 def history() -> History:
@@ -101,18 +79,16 @@ def history() -> History:
 
 
 def _prepare(database: sqlite3.Connection) -> None:
+    """Make the tables of a new file."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version == _VERSION:
         return
     if version > _VERSION:
         raise sqlite3.DatabaseError(f"it is of a newer rv (format {version})")
     columns = ", ".join(f"{n} {_TYPES.get(kind, 'TEXT')} NOT NULL" for n, kind in _COLUMNS.items())
-    database.execute("PRAGMA journal_mode=WAL")
-    database.execute("BEGIN IMMEDIATE")
     database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({_IDENTITY}))")
     database.execute("CREATE INDEX IF NOT EXISTS by_gpu ON measurements (gpu_uuid, time)")
     database.execute(f"PRAGMA user_version={_VERSION}")
-    database.execute("COMMIT")
 
 
 def _measurement(row: Sequence[object]) -> Measurement:

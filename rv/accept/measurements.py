@@ -138,12 +138,16 @@ def fingerprint(env: Mapping[str, Any]) -> str:
 def device_of(test: TestResult, result: RunResult) -> Device | None:
     """Return the GPU that a test ran on; None for the CPU, for several, and where it is unknown."""
     kind, _, index = test.device.partition(":")
-    devices = [d for d in result.devices if not test.host or d.host in ("", test.host)]
+    devices = _devices_at(test.host, result)
     if kind == "cuda" and not index.isdecimal():
         return devices[0] if len(devices) == 1 else None
     if kind == "cuda":
         return next((device for device in devices if device.index == int(index)), None)
-    return next((d for d in devices if d.uuid and d.uuid == test.device), None)
+    return next((device for device in devices if device.uuid == test.device != ""), None)
+
+
+def _devices_at(host: str, result: RunResult) -> list[Device]:
+    return [d for d in result.devices if not host or d.host in ("", host)]
 
 
 def common_name(result: RunResult) -> str:

@@ -1,5 +1,6 @@
 """An acceptance run whose race has ended: fetch its results, keep them, judge them, remember."""
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from rv.accept.bad_nodes import bad_nodes, cleared
 from rv.accept.baselines import baselines_for
 from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
-from rv.accept.judge import Judge
+from rv.accept.judge import Judge, Past
 from rv.accept.measurements import Measurement, measurements
 from rv.accept.results import Status
 from rv.accept.store import Run, RunRecord, find_run, save
@@ -74,12 +75,16 @@ def _record_of(
     )
     if claim is None:
         return record
-    nodes = expand(claim.nodes)
-    record = replace(record, job_id=claim.job_id, restart=claim.restart, nodes=nodes)
-    winner = race.winner(claim)
-    asked = f"{winner.gpus} x {winner.gpu or 'no GPU'}" if winner else ""
-    gpu = winner.gpu if winner else ""
-    return replace(record, asked=asked, gpu=gpu, started_at=claim.started_at)
+    if winner := race.winner(claim):
+        asked = f"{winner.gpus} x {winner.gpu or 'no GPU'}"
+        record = replace(record, asked=asked, gpu=winner.gpu)
+    return replace(
+        record,
+        job_id=claim.job_id,
+        restart=claim.restart,
+        nodes=expand(claim.nodes),
+        started_at=claim.started_at,
+    )
 
 
 def judged(run: Run) -> Run:
@@ -90,7 +95,7 @@ def judged(run: Run) -> Run:
     record = run.record
     judge = Judge(
         baselines=baselines_for(record.cluster),
-        past=Earlier(history(), record.race_id).points,
+        past=earlier(history(), record.race_id),
         run=record.race_id,
         cluster=record.cluster,
         time_s=record.started_at or record.submitted_at,
@@ -116,19 +121,14 @@ def compare_runs(before: str, after: str) -> Comparison:
     return compare(measured_of(first), measured_of(second), (first.results, second.results))
 
 
-class Earlier:
-    """What was measured in other runs, read once for each GPU and payload."""
+def earlier(kept: History, run: str) -> Past:
+    """Look up what other runs measured in the same way on the same device."""
+    read = functools.cache(kept.all)
 
-    def __init__(self, kept: History, run: str) -> None:
-        self._kept, self._run = kept, run
-        self._rows: dict[tuple[str, ...], tuple[Measurement, ...]] = {}
+    def points(measured: Measurement) -> Sequence[Measurement]:
+        gpu = measured.gpu_uuid
+        rows = read(gpu=gpu, node="" if gpu else measured.node, payload=measured.payload)
+        alike = [row for row in rows if row.key == measured.key]
+        return [row for row in alike if row.run != run and row.subject == measured.subject]
 
-    def points(self, measured: Measurement) -> Sequence[Measurement]:
-        """Give earlier values of the same device, measured in the same way."""
-        gpu, payload = measured.gpu_uuid, measured.payload
-        node = "" if gpu else measured.node
-        if (gpu, node, payload) not in self._rows:
-            rows = self._kept.all(gpu=gpu, node=node, payload=payload)
-            self._rows[gpu, node, payload] = rows
-        alike = [r for r in self._rows[gpu, node, payload] if r.key == measured.key]
-        return [r for r in alike if r.run != self._run and r.subject == measured.subject]
+    return points

@@ -29,8 +29,6 @@ from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import list_races, stop_races
 from rv.workflow.start import start
 
-CHUNK: Final = 256
-"""Jobs of one sweep that are in the queue at once, at most: more nodes wait for their turn."""
 _FIRST_PAUSE_S: Final = 2.0
 _LONGEST_PAUSE_S: Final = 20.0
 
@@ -48,7 +46,7 @@ class SweepOptions:
     nodes: Sequence[str] = ()
     partitions: Sequence[str] = ()
     states: Sequence[str] = ()
-    max_jobs: int = CHUNK
+    max_jobs: int = 200
     avoid_days: int = DAYS
     faults: Sequence[str] = ()
 
@@ -104,17 +102,14 @@ class Sweeper:
 
     def run(self, sweep: Sweep) -> Sweep:
         """Sweep until every node is over or left out."""
-        sweep = self._recover_unsent(sweep)
+        sweep = self._observe(self._submit(self._recover_unsent(sweep)))
         pause_s = _FIRST_PAUSE_S
         while not sweep.is_over:
-            sweep = self._submit(sweep)
+            time.sleep(pause_s)
             over_before = len(sweep.at(Stage.OVER))
-            sweep = self._observe(sweep)
-            if sweep.is_over:
-                break
+            sweep = self._observe(self._submit(sweep))
             has_moved = len(sweep.at(Stage.OVER)) > over_before
             pause_s = _FIRST_PAUSE_S if has_moved else min(pause_s * 1.5, _LONGEST_PAUSE_S)
-            time.sleep(pause_s)
         return sweep
 
     def _recover_unsent(self, sweep: Sweep) -> Sweep:
@@ -166,18 +161,22 @@ class Sweeper:
     def _request(self, name: str) -> Request:
         """Ask for the whole of one node, as soon as it can be had; on a MIG node for one slice."""
         node, is_mig = self._node(name)
-        counts = [group.total for group in node.gpus] if node else [self.base.gpus]
-        exclusive = () if is_mig else (("exclusive", ""),)
+        gpus, sbatch = self.base.gpus, [*self.base.sbatch, ("nodelist", name)]
+        if is_mig:
+            gpus = 1
+        elif node:
+            gpus = max((group.total for group in node.gpus), default=0)
+        if not is_mig:
+            sbatch.append(("exclusive", ""))
         options = self.options
-        tests = command(self._payloads(name), options.profile, options.faults)
         return replace(
             self.base,
-            gpus=1 if is_mig else max(counts, default=0),
+            gpus=gpus,
             mig=is_mig,
             only_nodes=(name,),
             max_submissions=1,
-            command=tests,
-            sbatch=(*self.base.sbatch, ("nodelist", name), *exclusive),
+            command=command(self._payloads(name), options.profile, options.faults),
+            sbatch=tuple(sbatch),
             wait_timeout=None,
         )
 
@@ -230,7 +229,7 @@ def _keep(sweep: Sweep, node: NodeState) -> Sweep:
 
 def next_nodes(sweep: Sweep, max_jobs: int) -> tuple[NodeState, ...]:
     """The nodes to submit now: as many as have room beside those in the queue."""
-    room = min(max_jobs, CHUNK) - len(sweep.at(Stage.SENT))
+    room = max_jobs - len(sweep.at(Stage.SENT))
     return sweep.at(Stage.WAITING)[: max(0, room)]
 
 

@@ -68,13 +68,13 @@ def time_of(value: Any) -> datetime | None:
 
 def plain_of(value: Any, depth: int = 0) -> Any:
     """Copy plain JSON: texts printable, numbers finite, lists and nesting bounded."""
+    if isinstance(value, Mapping | list) and depth >= MAX_DEPTH:
+        return type(value)()
     if isinstance(value, Mapping):
-        if depth >= MAX_DEPTH:
-            return {}
         items = list(value.items())[:MAX_ITEMS]
         return {text_of(key): plain_of(inner, depth + 1) for key, inner in items}
     if isinstance(value, list):
-        return [plain_of(item, depth + 1) for item in list_of(value)] if depth < MAX_DEPTH else []
+        return [plain_of(item, depth + 1) for item in list_of(value)]
     if isinstance(value, float):
         return number_of(value)
     return text_of(value) if isinstance(value, str) else value

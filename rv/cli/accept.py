@@ -101,7 +101,7 @@ def sweep(
         str, typer.Option(metavar="STATE,…", help="Only nodes in such a state: idle, mixed.")
     ] = "",
     max_jobs: Annotated[
-        int, typer.Option(min=1, metavar="N", help="Jobs in the queue at once, 256 at most.")
+        int, typer.Option(min=1, max=256, metavar="N", help="Jobs in the queue at once.")
     ] = 200,
     avoid_days: Annotated[
         int, typer.Option(min=0, metavar="N", help="Leave nodes that fail out for so long.")

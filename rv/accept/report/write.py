@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from rv.accept.history import history
 from rv.accept.report.charts import draw
-from rv.accept.report.page import Page, figures_of, host_of, place_of
-from rv.accept.report.series import charts
+from rv.accept.report.page import Page, charts, figures_of, host_of, place_of
 from rv.accept.run import judged
 from rv.accept.store import load
 from rv.errors import ErrorKind, RvError

@@ -18,7 +18,7 @@ from rv.accept.export import HEADER, as_csv, as_jsonl, as_junit
 from rv.accept.history import History
 from rv.accept.measurements import Measurement, Point, measurements
 from rv.accept.results import RunResult, Status
-from rv.accept.run import Earlier, measured_of
+from rv.accept.run import earlier, measured_of
 from rv.accept.store import Run, RunRecord
 from rv.accept.trends import (
     LEAST_RUNS,
@@ -148,7 +148,7 @@ def test_only_the_same_kind_of_number_of_the_same_gpu_is_its_past(tmp_path: Path
     same = measured(1, "r1", 1.0)
     history.add([now, same, replace(same, shape="9x9x9"), replace(same, gpu_uuid="GPU-7")])
 
-    assert [point.value for point in Earlier(history, "now").points(now)] == [1]
+    assert [point.value for point in earlier(history, "now")(now)] == [1]
 
 
 def _write(path: Path, start: int) -> None:
