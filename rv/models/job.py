@@ -56,32 +56,14 @@ class JobState(StrEnum):
 
 
 _PENDING: Final = frozenset(
-    {
-        JobState.PENDING,
-        JobState.REQUEUED,
-        JobState.REQUEUE_FED,
-        JobState.REQUEUE_HOLD,
-        JobState.RESV_DEL_HOLD,
-        JobState.SPECIAL_EXIT,
-    }
+    {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 )
 _TERMINAL: Final = frozenset(
     {
-        JobState.COMPLETED,
-        JobState.FAILED,
-        JobState.CANCELLED,
-        JobState.TIMEOUT,
-        JobState.OUT_OF_MEMORY,
-        JobState.NODE_FAIL,
-        JobState.BOOT_FAIL,
-        JobState.DEADLINE,
-        JobState.PREEMPTED,
-        JobState.REVOKED,
-        JobState.LAUNCH_FAILED,
-        JobState.RECONFIG_FAIL,
-        JobState.ENDED,
+        "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL",
+        "DEADLINE", "PREEMPTED", "REVOKED", "LAUNCH_FAILED", "RECONFIG_FAIL", "ENDED",
     }
-)
+)  # fmt: skip
 _FIRST_WORD: Final = re.compile(r"[A-Z_]+", re.ASCII)
 
 

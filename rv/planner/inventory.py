@@ -126,12 +126,12 @@ def cpu_pools(
 
     Nodes with GPUs are taken only where no partition has others.
     """
-    without_gpus = [_cpu_pool(part, nodes, eligible, gpu_nodes=False) for part in partitions]
-    pools = [pool for pool in without_gpus if pool.slots]
-    if pools:
-        return pools
-    every_node = [_cpu_pool(part, nodes, eligible, gpu_nodes=True) for part in partitions]
-    return [pool for pool in every_node if pool.slots]
+    for gpu_nodes in (False, True):
+        pools = [_cpu_pool(part, nodes, eligible, gpu_nodes=gpu_nodes) for part in partitions]
+        filled = [pool for pool in pools if pool.slots]
+        if filled:
+            return filled
+    return []
 
 
 def _cpu_pool(
@@ -139,21 +139,14 @@ def _cpu_pool(
 ) -> Pool:
     slots: list[Slot] = []
     asleep: list[str] = []
-    for name in partition.nodes:
-        if name not in nodes:
-            continue
-        node = nodes[name]
+    for node in filter(None, map(nodes.get, partition.nodes)):
         unusable = eligible.why_unusable(node)
         if gpu_nodes or not node.gpus:
             slots.append(Slot(node=node, total=0, free=0, portion=0.0, unusable=unusable))
         elif unusable == ASLEEP:
-            asleep.append(name)
-    return Pool(
-        partition=partition,
-        model=GpuModel(name="cpu"),
-        slots=tuple(slots),
-        others_asleep=tuple(asleep),
-    )
+            asleep.append(node.name)
+    model, others = GpuModel(name="cpu"), tuple(asleep)
+    return Pool(partition=partition, model=model, slots=tuple(slots), others_asleep=others)
 
 
 def _pools_of(
@@ -183,20 +176,15 @@ def _slots(node: Node, eligible: NodeFilter, catalogue: Catalogue) -> tuple[tupl
     """Return a node's GRES types, each with the node's slot in the pools of that type."""
     unusable = eligible.why_unusable(node)
     groups = _by_type(node.gpus)
-    sizes = [_gpu_fraction(_mig(catalogue, group.type, node.features)) for group in groups]
+    slices = [_mig(catalogue, group.type, node.features) for group in groups]
+    sizes = [mig.slices / _SLICES_PER_GPU if mig else 1.0 for mig in slices]
     whole = sum(group.total * size for group, size in zip(groups, sizes, strict=True))
     slots = []
     for group, size in zip(groups, sizes, strict=True):
-        portion = size / whole
-        slot = Slot(
-            node=node, total=group.total, free=group.free, portion=portion, unusable=unusable
-        )
+        total, free, part = group.total, group.free, size / whole
+        slot = Slot(node=node, total=total, free=free, portion=part, unusable=unusable)
         slots.append((group.type, slot))
     return tuple(slots)
-
-
-def _gpu_fraction(mig: MigProfile | None) -> float:
-    return mig.slices / _SLICES_PER_GPU if mig else 1.0
 
 
 def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:
@@ -362,10 +350,8 @@ def constrained(pool: Pool, ways: tuple[Constraint, ...]) -> tuple[Pool, ...]:
         combined = way.combined_with(pool.constraint)
         if slots and combined:
             suffix = f"{pool.suffix}/{way.text}" if len(ways) > 1 else pool.suffix
-            counts = combined if combined.counts else None
-            pools.append(
-                replace(pool, slots=slots, constraint=combined.text, counts=counts, suffix=suffix)
-            )
+            counts, text = combined if combined.counts else None, combined.text
+            pools.append(replace(pool, slots=slots, constraint=text, counts=counts, suffix=suffix))
     return tuple(pools)
 
 

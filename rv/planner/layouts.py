@@ -53,10 +53,8 @@ class LayoutRules:
         """Whether the command's own flags allow the layout."""
         if self.pins.nodes not in (None, layout.nodes):
             return False
-        return not layout.gpus_per_node or self.pins.processes_per_node in (
-            None,
-            layout.gpus_per_node,
-        )
+        gpus = layout.gpus_per_node
+        return not gpus or self.pins.processes_per_node in (None, gpus)
 
 
 def layout_rules(request: Request, least: int) -> LayoutRules:
@@ -86,10 +84,9 @@ def _layout_notes(request: Request, least: int, *, pinned: bool) -> Iterator[str
     command = request.command
     if command is None:
         return
-    single_by_launcher = (
-        request.node_limit is NodeLimit.ANY and command.launcher is not Launcher.TORCHRUN
-    )
-    if single_by_launcher and _divisible(request.gpus, least):
+    starts_on_one = command.launcher is not Launcher.TORCHRUN
+    is_free = request.node_limit is NodeLimit.ANY
+    if starts_on_one and is_free and _divisible(request.gpus, least):
         yield (
             f"multi-node layouts are not considered: a {command.launcher} command starts on one "
             "node; --multi-node overrides"
@@ -218,21 +215,22 @@ def node_needs(pool: Pool, layout: Layout, family: Family, request: Request) -> 
     notes: tuple[str, ...] = ()
     if needed_cpus > cpus:
         cpus = needed_cpus
-        notes = (_more_cpus_note(partition, memory_mib, cpus),)
+        takes = f"{short_memory(memory_mib)} takes {amount('cpu', cpus)} a node"
+        limit = f"MaxMemPerCPU is {partition.max_memory_per_cpu_mib}M"
+        notes = (f"{partition.name}: {takes}, because {limit}",)
     _check_node_limits(partition, cpus, memory_mib)
-    shortage = _shortage(pool, slots, layout)
-    if shortage:
-        raise Infeasible(shortage)
+    _check_counts(pool, slots, layout)
     fitting = tuple(s for s in slots if s.node.cpus >= cpus and s.node.memory_mib >= memory_mib)
     if len(fitting) < layout.nodes:
         raise Infeasible(_too_much(slots, layout, cpus, memory_mib))
     return NodeNeeds(cpus=cpus, memory_mib=memory_mib, slots=fitting, notes=notes)
 
 
-def _shortage(pool: Pool, slots: tuple[Slot, ...], layout: Layout) -> str:
-    if not pool.counts:
-        return ""
-    return pool.counts.shortage((slot.node.features for slot in slots), layout.nodes)
+def _check_counts(pool: Pool, slots: tuple[Slot, ...], layout: Layout) -> None:
+    features = (slot.node.features for slot in slots)
+    shortage = pool.counts.shortage(features, layout.nodes) if pool.counts else ""
+    if shortage:
+        raise Infeasible(shortage)
 
 
 def _default_cpus(slots: tuple[Slot, ...], gpus: int, family: Family, partition: Partition) -> int:
@@ -248,7 +246,10 @@ def _default_memory_mib(
     slots: tuple[Slot, ...], gpus: int, cpus: int, family: Family, partition: Partition
 ) -> int:
     shares = [_memory_proportion(slot, gpus, cpus) for slot in slots]
-    most = [_rounded(int(min(shares, default=0) * _MEMORY_SHARE))]
+    share_mib = int(min(shares, default=0) * _MEMORY_SHARE)
+    if share_mib >= _ROUNDED_FROM_MIB:
+        share_mib -= share_mib % 1024  # whole GiB cost little there: a figure that people can read
+    most = [share_mib]
     if family.memory_mib is not None:
         most.append(family.memory_mib)
     if partition.max_memory_per_cpu_mib:
@@ -270,11 +271,6 @@ def _proportion(slot: Slot, gpus: int, whole: int) -> float:
     return round(whole * gpus * slot.portion, 6) if slot.portion else float(whole)
 
 
-def _rounded(mib: int) -> int:
-    """Round down to whole GiB where that costs little: a figure that people can read."""
-    return mib - mib % 1024 if mib >= _ROUNDED_FROM_MIB else mib
-
-
 def _cpus_for_memory(request: Request, partition: Partition, cpus: int) -> int:
     """Return the CPUs that the user's memory takes under MaxMemPerCPU, at least `cpus`.
 
@@ -292,13 +288,6 @@ def _cpus_for_memory(request: Request, partition: Partition, cpus: int) -> int:
         f"{short_memory(memory_mib)} needs {amount('cpu', needed)} at MaxMemPerCPU "
         f"{per_cpu_mib}M of partition {partition.name}, {request.cpus} asked",
         by_limit=True,
-    )
-
-
-def _more_cpus_note(partition: Partition, memory_mib: int, cpus: int) -> str:
-    return (
-        f"{partition.name}: {short_memory(memory_mib)} takes {amount('cpu', cpus)} a node, because "
-        f"MaxMemPerCPU is {partition.max_memory_per_cpu_mib}M"
     )
 
 

@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import chain
 from typing import Final
 
 from rv.models.plan import Merged, Strategy
-from rv.models.snapshot import Limits, Node, Snapshot
+from rv.models.snapshot import Node, Snapshot
 from rv.planner.catalogue import mig_profile
 
 _LEAST_MEMORY_SHARE: Final = 0.8
@@ -61,7 +62,7 @@ class Merger:
         # Slurm looks an association of a partition's own up for one partition of the list only.
         self._with_own_association = frozenset(one.partition for one in snapshot.associations or ())
         self._types_are_counted = any(
-            name.lower().startswith("gres/gpu:") for name in _counted_names(snapshot)
+            name.lower().startswith("gres/gpu:") for name, _ in _counted_amounts(snapshot)
         )
         self._node_types: dict[str, Mapping[_NodeType, tuple[str, ...]]] = {}
 
@@ -76,7 +77,11 @@ class Merger:
         if not self._partitions_are_alike(head, other):
             return False
         every = (*parts, other)
-        if not _memory_is_enough(every) or not all(map(_has_plain_constraint, every)):
+        amounts = [part.memory_mib for part in every]
+        if min(amounts) < _LEAST_MEMORY_SHARE * max(amounts):
+            return False
+        # Only Slurm knows what constraints of more than one feature mean.
+        if not all(_ONE_FEATURE.fullmatch(part.constraint) for part in every):
             return False
         return self._keeps_order(parts, other) and self._is_the_same(every)
 
@@ -156,8 +161,10 @@ def _nodes_are_of_one(
     here: Sequence[Strategy], node_types: Sequence[_NodeType], form: Strategy
 ) -> bool:
     """Whether a job gets all its nodes in a partition from just one of the strategies there."""
-    if form.nodes > 1 and not _nodes_are_kept_apart(here, form):
-        return False
+    if form.nodes > 1 and len(here) > 1:
+        features = {part.constraint for part in here}
+        if not form.constraint or len(features) < len(here):
+            return False
     return all(_is_of_one(node_type, here, form) for node_type in node_types)
 
 
@@ -169,29 +176,18 @@ def _is_of_one(node_type: _NodeType, here: Sequence[Strategy], form: Strategy) -
     return asking[0].gres == form.gres or node_type.has_one_model
 
 
-def _counted_names(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the TRES that limits and prices name.
+def _counted_amounts(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
+    """Yield the TRES that limits and prices name, with the limit or price.
 
     A job that names no GPU type is not held to a limit of one (slurm.schedmd.com/
     resource_limits.html, "Specific limits over GRES").
     """
     for partition in snapshot.partitions:
-        yield from (name for name, _ in partition.billing_weights)
-    for holders in (snapshot.qos, snapshot.associations or (), snapshot.accounts):
-        for holder in holders:
-            yield from _limited_names(holder.limits)
-
-
-def _limited_names(limits: Limits) -> Iterator[str]:
-    for amounts in (
-        limits.per_job,
-        limits.least_per_job,
-        limits.per_node,
-        limits.per_user,
-        limits.per_account,
-        limits.group,
-    ):
-        yield from (name for name, _ in amounts)
+        yield from partition.billing_weights
+    holders = (snapshot.qos, snapshot.associations or (), snapshot.accounts)
+    for limits in (holder.limits for group in holders for holder in group):
+        yield from (*limits.per_job, *limits.least_per_job, *limits.per_node)
+        yield from (*limits.per_user, *limits.per_account, *limits.group)
 
 
 def _common_terms(strategy: Strategy) -> tuple[object, ...]:
@@ -210,11 +206,6 @@ def _common_terms(strategy: Strategy) -> tuple[object, ...]:
     )
 
 
-def _memory_is_enough(parts: Sequence[Strategy]) -> bool:
-    amounts = [part.memory_mib for part in parts]
-    return min(amounts) >= _LEAST_MEMORY_SHARE * max(amounts)
-
-
 def _form(parts: Sequence[Strategy]) -> Strategy:
     """Write the one job as a strategy: its first part, in all the places of the others."""
     head = parts[0]
@@ -228,13 +219,9 @@ def _form(parts: Sequence[Strategy]) -> Strategy:
         gres=head.gres if same_gres else f"gpu:{head.gpus_per_node}",
         constraint=_constraint(parts),
         memory_mib=min(part.memory_mib for part in parts),
-        node_names=_node_names(parts),
+        node_names=tuple(dict.fromkeys(chain.from_iterable(part.node_names for part in parts))),
         cost=head.cost if same_cost else None,
     )
-
-
-def _node_names(parts: Sequence[Strategy]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for part in parts for name in part.node_names))
 
 
 def _constraint(parts: Sequence[Strategy]) -> str:
@@ -260,19 +247,6 @@ def _node_request(parts: Sequence[Strategy]) -> _NodeRequest:
 def _gpu_type(gres: str) -> str:
     _, *middle, _ = gres.split(":") if gres else ("", "")
     return ":".join(middle)
-
-
-def _nodes_are_kept_apart(here: Sequence[Strategy], form: Strategy) -> bool:
-    """Whether a job gets all its nodes from one of the strategies of a partition."""
-    if len(here) == 1:
-        return True
-    features = {part.constraint for part in here}
-    return bool(form.constraint) and len(features) == len(here)
-
-
-def _has_plain_constraint(strategy: Strategy) -> bool:
-    """Whether the constraint is one feature or none: only Slurm knows what others mean."""
-    return bool(_ONE_FEATURE.fullmatch(strategy.constraint))
 
 
 def _starts_now(strategy: Strategy) -> bool:

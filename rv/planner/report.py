@@ -40,7 +40,8 @@ def overview(snapshot: Snapshot, catalogue: Catalogue) -> tuple[PoolView, ...]:
     eligible = node_filter(Request(), snapshot)
     distinct, ambiguous = gpu_pools(snapshot.partitions, nodes, catalogue, eligible)
     access = Access(snapshot)
-    waiting = _waiting_jobs(snapshot)
+    pending = (job for job in snapshot.jobs if job.state.is_pending)
+    waiting = Counter(name for job in pending for name in job.partition.split(","))
     views = [_view(pool, access, waiting) for pool in (*distinct, *ambiguous)]
     return tuple(sorted(views, key=lambda v: (bool(v.closed), -v.free, v.gpu, v.partition)))
 
@@ -77,13 +78,6 @@ def _gpu_limits(source: LimitSource) -> list[str]:
     return [f"{count} {kind}" for kind, count in amounts if count is not None]
 
 
-def _waiting_jobs(snapshot: Snapshot) -> Counter[str]:
-    """Count the pending jobs of each partition, everybody's."""
-    return Counter(
-        name for job in snapshot.jobs if job.state.is_pending for name in job.partition.split(",")
-    )
-
-
 def cheapest(plan: Plan, request: Request) -> tuple[Strategy, ...]:
     """Return the cheapest strategy of each model, cheapest model first, unpriced ones last.
 
@@ -94,13 +88,10 @@ def cheapest(plan: Plan, request: Request) -> tuple[Strategy, ...]:
     for strategy in plan.strategies:
         if strategy.segments > 1 and not request.checkpoint:
             continue
-        if strategy.gpu not in best or _price_key(strategy) < _price_key(best[strategy.gpu]):
+        rival = best.setdefault(strategy.gpu, strategy)
+        if (strategy.shortened, _price(strategy)) < (rival.shortened, _price(rival)):
             best[strategy.gpu] = strategy
     return tuple(sorted(best.values(), key=_price))
-
-
-def _price_key(strategy: Strategy) -> tuple[bool, float]:
-    return strategy.shortened, _price(strategy)
 
 
 def _price(strategy: Strategy) -> float:
@@ -233,9 +224,8 @@ def without_jobs(snapshot: Snapshot, names: Collection[str]) -> Snapshot:
         (removed if is_removed else others).append(job)
     freed = {name for job in removed for name in job.planned_nodes}
     freed -= {name for job in others for name in job.planned_nodes}
-    nodes = (_unplanned(node) if node.name in freed else node for node in snapshot.nodes)
+    nodes: list[Node] = []
+    for node in snapshot.nodes:
+        states = node.states - {"PLANNED"}
+        nodes.append(replace(node, states=states) if node.name in freed else node)
     return replace(snapshot, jobs=tuple(others), nodes=tuple(nodes))
-
-
-def _unplanned(node: Node) -> Node:
-    return replace(node, states=node.states - {"PLANNED"})

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
 from rv.models.snapshot import Node, QueuedJob, Snapshot
@@ -196,17 +196,7 @@ class Occupancy:
     running: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GpuCount:
-    """The GPUs of one GRES type on a node, in all and free now; "" is any type."""
-
-    gpu_type: str
-    total: int
-    free: int
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FreeCapacity:
+class FreeCapacity(NamedTuple):
     """What is free of a node from `start_s` to `end_s`, in seconds from now; GPUs are of one type.
 
     `unused`: nothing on the node is held by anybody.
@@ -226,34 +216,25 @@ class NodeSchedule:
     def __init__(self, snapshot: Snapshot) -> None:
         self._now = snapshot.taken_at
         self._occupancies: dict[str, list[Occupancy]] = {}
-        self._capacities: dict[tuple[str, GpuCount], tuple[FreeCapacity, ...]] = {}
+        self._capacities: dict[tuple[str, str, int, int], tuple[FreeCapacity, ...]] = {}
         self._windows: dict[NodeDemand, dict[tuple[str, int, int], Windows]] = {}
         self.planned: set[str] = set()
         """Nodes on which Slurm has planned the start of a pending job."""
         for job in snapshot.jobs:
+            end_s = self._from_now(job.end) if job.end else FOREVER
             if job.nodes and not job.state.is_pending:
-                self._add_running(job)
+                # Past its limit it is about to end, at a time that Slurm does not say.
+                known_end_s = end_s if end_s > 0 else FOREVER
+                self._add(job.nodes, _share_of(job, len(job.nodes), 0.0, known_end_s, running=True))
             elif job.planned_nodes and job.start is not None:
-                self._add_planned(job, max(0.0, self._from_now(job.start)))
+                nodes, start_s = job.planned_nodes, max(0.0, self._from_now(job.start))
+                self._add(nodes, _share_of(job, len(nodes), start_s, end_s, running=False))
+                self.planned.update(nodes)
         for reservation in snapshot.reservations:
             start_s, end_s = self._from_now(reservation.start), self._from_now(reservation.end)
             if end_s > 0:
                 whole = Occupancy(start_s=max(0.0, start_s), end_s=end_s, whole=True)
                 self._add(reservation.nodes, whole)
-
-    def _add_running(self, job: QueuedJob) -> None:
-        end_s = self._end_of(job)
-        if end_s <= 0:
-            end_s = FOREVER  # past its limit: about to end, at a time that Slurm does not say
-        self._add(job.nodes, _share_of(job, len(job.nodes), 0.0, end_s, running=True))
-
-    def _add_planned(self, job: QueuedJob, start_s: float) -> None:
-        nodes, end_s = job.planned_nodes, self._end_of(job)
-        self._add(nodes, _share_of(job, len(nodes), start_s, end_s, running=False))
-        self.planned.update(nodes)
-
-    def _end_of(self, job: QueuedJob) -> float:
-        return self._from_now(job.end) if job.end else FOREVER
 
     def _add(self, nodes: Iterable[str], occupancy: Occupancy) -> None:
         for name in nodes:
@@ -271,16 +252,13 @@ class NodeSchedule:
         by_node = self._windows.setdefault(demand, {})
         key = (node.name, total_gpus, free_gpus)
         if key not in by_node:
-            gpus = GpuCount(gpu_type=demand.gpu_type, total=total_gpus, free=free_gpus)
-            by_node[key] = tuple(_windows(self._capacities_of(node, gpus), demand))
+            of_type = (node.name, demand.gpu_type, total_gpus, free_gpus)
+            if of_type not in self._capacities:
+                tally = _Tally(node, demand.gpu_type, total_gpus, free_gpus)
+                occupancies = self._occupancies.get(node.name, ())
+                self._capacities[of_type] = tuple(_free_capacities(node, occupancies, tally))
+            by_node[key] = tuple(_windows(self._capacities[of_type], demand))
         return by_node[key]
-
-    def _capacities_of(self, node: Node, gpus: GpuCount) -> tuple[FreeCapacity, ...]:
-        key = (node.name, gpus)
-        if key not in self._capacities:
-            occupancies = self._occupancies.get(node.name, ())
-            self._capacities[key] = tuple(free_capacities(node, occupancies, gpus))
-        return self._capacities[key]
 
 
 def _share_of(
@@ -311,15 +289,16 @@ def _windows(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> list[Win
     return windows
 
 
-def free_capacities(
-    node: Node, occupancies: Sequence[Occupancy], gpus: GpuCount
+def _free_capacities(
+    node: Node, occupancies: Sequence[Occupancy], tally: "_Tally"
 ) -> Iterator[FreeCapacity]:
     """Yield what is free in each time in which the node can be shared at all, in order."""
     if _is_planned_unseen(node, occupancies):
         return
-    tally = _Tally(node, gpus)
     starts = [(one.start_s, tally.begin, one) for one in occupancies if one.start_s < one.end_s]
-    ends = [(one.end_s, tally.finish, one) for one in occupancies if one.end_s < FOREVER]
+    ends = [
+        (one.end_s, tally.finish, one) for one in occupancies if one.start_s < one.end_s < FOREVER
+    ]
     since_s = 0.0
     # At one moment starts come before ends: the sort keeps their order.
     for moment_s, change, occupancy in sorted((*starts, *ends), key=itemgetter(0)):
@@ -340,58 +319,52 @@ def _is_planned_unseen(node: Node, occupancies: Sequence[Occupancy]) -> bool:
 class _Tally:
     """What is held at one moment: what is used now, less what has ended, plus what is planned."""
 
-    def __init__(self, node: Node, gpus: GpuCount) -> None:
+    def __init__(self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int) -> None:
         self._node = node
-        self._gpus = gpus
+        self._gpu_type = gpu_type
         self._allocated = "ALLOCATED" in node.states
-        self._held = self._whole = self._ended = 0
-        self._cpus_back = self._memory_back = self._gpus_back = 0
-        self._cpus_due = self._memory_due = self._gpus_due = 0
+        self._total_gpus = total_gpus
+        free = (node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib, free_gpus)
+        self._free, self._due = list(free), [0, 0, 0]
+        self._held = self._whole = 0
 
     def begin(self, occupancy: Occupancy) -> None:
         """Count an occupancy from its start on; what running jobs hold the node counts itself."""
         self._held += 1
         self._whole += occupancy.whole
         if not occupancy.running:
-            self._plan(occupancy, 1)
+            self._change(self._due, occupancy, 1)
 
     def finish(self, occupancy: Occupancy) -> None:
         """Count an occupancy no more."""
-        if occupancy.start_s < occupancy.end_s:
-            self._held -= 1
-            self._whole -= occupancy.whole
-            if not occupancy.running:
-                self._plan(occupancy, -1)
+        self._held -= 1
+        self._whole -= occupancy.whole
         if occupancy.running:
-            self._ended += 1
-            self._cpus_back += occupancy.cpus
-            self._memory_back += occupancy.memory_mib
-            self._gpus_back += self._gpus_of(occupancy)
+            self._allocated = False
+            self._change(self._free, occupancy, 1)
+        else:
+            self._change(self._due, occupancy, -1)
 
-    def _plan(self, occupancy: Occupancy, times: int) -> None:
-        self._cpus_due += times * occupancy.cpus
-        self._memory_due += times * occupancy.memory_mib
-        self._gpus_due += times * self._gpus_of(occupancy)
-
-    def _gpus_of(self, occupancy: Occupancy) -> int:
-        gpu_type = self._gpus.gpu_type
-        return occupancy.gpus if not gpu_type or occupancy.gpu_type in ("", gpu_type) else 0
+    def _change(self, amounts: list[int], occupancy: Occupancy, times: int) -> None:
+        amounts[0] += times * occupancy.cpus
+        amounts[1] += times * occupancy.memory_mib
+        if not self._gpu_type or occupancy.gpu_type in ("", self._gpu_type):
+            amounts[2] += times * occupancy.gpus
 
     @property
     def is_shared(self) -> bool:
         """Whether others may have a part of the node."""
-        return not self._whole and (self._ended > 0 or not self._allocated)
+        return not self._whole and not self._allocated
 
     def free(self, start_s: float, end_s: float) -> FreeCapacity:
         """Return what is free. Jobs that this user may not see end at no known time."""
-        node, gpus = self._node, self._gpus
-        cpus = min(node.cpus - node.cpus_used + self._cpus_back, node.cpus)
-        memory = min(node.memory_mib - node.memory_used_mib + self._memory_back, node.memory_mib)
+        cpus, memory_mib, gpus = self._free
+        cpus_due, memory_due_mib, gpus_due = self._due
         return FreeCapacity(
             start_s=start_s,
             end_s=end_s,
-            cpus=cpus - self._cpus_due,
-            memory_mib=memory - self._memory_due,
-            gpus=min(gpus.free + self._gpus_back - self._gpus_due, gpus.total),
-            unused=not self._held and node.cpus_used <= self._cpus_back,
+            cpus=min(cpus, self._node.cpus) - cpus_due,
+            memory_mib=min(memory_mib, self._node.memory_mib) - memory_due_mib,
+            gpus=min(gpus - gpus_due, self._total_gpus),
+            unused=not self._held and cpus >= self._node.cpus,
         )

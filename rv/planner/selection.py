@@ -30,10 +30,10 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
     nodes = (*request.exclude_nodes, *request.only_nodes)
     _check("partition", request.partitions, _names(snapshot.partitions))
     if snapshot.qos:
-        _check("QOS", _given(request.qos), _names(snapshot.qos))
+        _check("QOS", (request.qos,), _names(snapshot.qos))
     if snapshot.associations:
         accounts = (association.account for association in snapshot.associations)
-        _check("account of yours", _given(request.account), accounts)
+        _check("account of yours", (request.account,), accounts)
     _check("node", nodes, _names(snapshot.nodes))
     _check("reservation", request.reservations, _names(snapshot.reservations))
     if request.constraint:
@@ -42,17 +42,14 @@ def check_names(request: Request, snapshot: Snapshot) -> None:
         _check("node feature", feature_names(request.constraint), features)
 
 
-def _given(name: str) -> tuple[str, ...]:
-    return (name,) if name else ()
-
-
 def _names(named: Iterable[Partition | Qos | Node | Reservation]) -> Iterator[str]:
     return (one.name for one in named)
 
 
 def _check(kind: str, names: tuple[str, ...], existing: Iterable[str]) -> None:
-    present = set(existing) if names else set()
-    for name in names:
+    asked = tuple(filter(None, names))
+    present = set(existing) if asked else set()
+    for name in asked:
         if name not in present:
             near = nearest(name, sorted(present))
             nearest_named = f", nearest: {near}" if near else ""

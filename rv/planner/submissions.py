@@ -1,5 +1,6 @@
 """Rank strategies, and compile them into the jobs of a race, in the order they are sent in."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -48,18 +49,9 @@ def rank(
             strategy.id,
         )
 
-    return _mark_covered(sorted(strategies, key=key), partitions, sources)
-
-
-def _mark_covered(
-    ranked: list[Strategy],
-    partitions: Mapping[str, Partition],
-    sources: SourcesById,
-) -> tuple[Strategy, ...]:
-    """Mark each strategy that a better one of its model, layout and mode covers."""
     kept: dict[tuple[str, int, int, str], list[Strategy]] = {}
     marked: list[Strategy] = []
-    for strategy in ranked:
+    for strategy in sorted(strategies, key=key):
         kind = (strategy.gpu, strategy.nodes, strategy.gpus_per_node, strategy.mode.value)
         rivals = kept.setdefault(kind, [])
         cover = next((r for r in rivals if _covers(r, strategy, partitions, sources)), None)
@@ -77,9 +69,12 @@ def _covers(
     partitions: Mapping[str, Partition],
     sources: SourcesById,
 ) -> bool:
+    """Whether a strategy makes another of its model, layout and mode needless."""
     if not _is_as_safe_and_cheap(better, other):
         return False
-    if _starts_no_later(better, other):
+    # Unknown starts do not compare, and a later one is no more than a bound: jobs end before
+    # their limits, here or there.
+    if better.estimate.start_in == timedelta(0) and other.estimate.start_in is not None:
         return True
     if not _is_served_first(partitions[better.partition], partitions[other.partition]):
         return False
@@ -93,14 +88,6 @@ def _is_as_safe_and_cheap(better: Strategy, other: Strategy) -> bool:
     if better.cost is None or other.cost is None:
         return better.cost is other.cost
     return better.cost <= other.cost
-
-
-def _starts_no_later(better: Strategy, other: Strategy) -> bool:
-    """Whether one starts now, and the start of the other is known: unknown ones do not compare.
-
-    A later start is no more than a bound: jobs end before their limits, here or there.
-    """
-    return better.estimate.start_in == timedelta(0) and other.estimate.start_in is not None
 
 
 def _is_served_first(partition: Partition, other: Partition) -> bool:
@@ -147,7 +134,14 @@ def compile_jobs(
     chosen = _ChosenJobs(request, sources, usage, merger)
     for strategy in ranked:
         chosen.consider(strategy)
-    jobs = tuple(_submission(n, parts, merger) for n, parts in enumerate(chosen.jobs, 1))
+    jobs = tuple(
+        Submission(
+            number=number,
+            strategies=tuple(parts),
+            merged=merger.merged(parts) if len(parts) > 1 else None,
+        )
+        for number, parts in enumerate(chosen.jobs, 1)
+    )
     return Compiled(
         submissions=jobs,
         spares=_spares(jobs, request.max_submissions),
@@ -169,9 +163,9 @@ class _ChosenJobs:
         self._usage = usage
         self._merger = merger
         # An association and its account have one name.
-        self._left: dict[tuple[str, CountedJobs], int | None] = {}
+        self._taken: Counter[tuple[str, CountedJobs]] = Counter()
         self._blocked: set[str] = set()
-        self._blocked_by: dict[str, int] = {}
+        self._blocked_by: Counter[str] = Counter()
         self._beyond_cap = self._in_segments = 0
 
     def consider(self, strategy: Strategy) -> None:
@@ -186,12 +180,14 @@ class _ChosenJobs:
         blocking = self._full_source(new)
         if blocking:
             self._blocked.add(strategy.id)
-            self._blocked_by[blocking] = self._blocked_by.get(blocking, 0) + 1
+            self._blocked_by[blocking] += 1
         elif not job and len(self.jobs) >= self._request.max_submissions:
             self._beyond_cap += 1
         else:
-            self._take_room(new)
-            self._add(strategy, job)
+            self._taken.update({(source.name, source.counted) for source in new})
+            if not job:
+                self.jobs.append(job)
+            job.append(strategy)
 
     def _is_covered(self, strategy: Strategy) -> bool:
         """Whether a better strategy, that may be submitted, makes this one needless."""
@@ -215,26 +211,13 @@ class _ChosenJobs:
         sources = self._sources.get(strategy.id, ())
         return tuple(source for source in sources if source not in counted)
 
-    def _add(self, strategy: Strategy, job: list[Strategy]) -> None:
-        if not job:
-            self.jobs.append(job)
-        job.append(strategy)
-
     def _full_source(self, sources: Sources) -> str:
         """Return the limit source that takes no other job; "" where all do."""
         for source in sources:
-            key = (source.name, source.counted)
-            if key not in self._left:
-                self._left[key] = submissions_left(source, self._usage)
-            if self._left[key] == 0:
+            left = submissions_left(source, self._usage)
+            if left is not None and self._taken[source.name, source.counted] >= left:
                 return source.name
         return ""
-
-    def _take_room(self, sources: Sources) -> None:
-        for key in {(source.name, source.counted) for source in sources}:
-            left = self._left[key]
-            if left is not None:
-                self._left[key] = left - 1
 
     def notes(self) -> tuple[str, ...]:
         """Say how many strategies are not submitted, and why."""
@@ -254,11 +237,6 @@ class _ChosenJobs:
 def _not_submitted(count: int, kind: str = "") -> str:
     plural = "strategy is" if count == 1 else "strategies are"
     return f"{count} {kind}{plural} not submitted"
-
-
-def _submission(number: int, parts: list[Strategy], merger: Merger) -> Submission:
-    merged = merger.merged(parts) if len(parts) > 1 else None
-    return Submission(number=number, strategies=tuple(parts), merged=merged)
 
 
 def _spares(jobs: tuple[Submission, ...], cap: int) -> tuple[Submission, ...]:

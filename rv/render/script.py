@@ -1,8 +1,8 @@
 """Render one submission's job script from the bundled, or the user's own, templates."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Strategy, Submission
@@ -10,6 +10,9 @@ from rv.models.quantities import slurm_time
 from rv.models.race import Chain, next_job_name
 from rv.models.request import Command, Launcher
 from rv.render import quote
+
+if TYPE_CHECKING:
+    import jinja2
 
 LEASE_SECONDS: Final = 600
 """How long an allocation outlives the last sign of the client or of a user at its shell."""
@@ -45,50 +48,9 @@ class ScriptContext:
     payload_folder: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Segments:
-    """The names a template may use under `chain`; times in seconds."""
-
-    signal: quote.Quoted
-    total: quote.Quoted
-    total_seconds: int
-    most_segments: int
-    patience_seconds: int
-    most_fruitless: int = _MOST_FRUITLESS
-    handover_seconds: int = HANDOVER_SECONDS
-    watch_seconds: int = _WATCH_SECONDS
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Job:
-    """The names a template may use under `job`."""
-
-    race_id: str
-    race_dir: str
-    nonce: str
-    workdir: str
-    slurm_path: str
-    number: int
-    name: str
-    all_names: tuple[str, ...]
-    next_name: str
-    comment: str
-    log: str
-    output_pattern: str
-    modules: tuple[str, ...]
-    line: str
-    payload: str
-    payload_folder: str
-
-
 _EXPRESSION_ERRORS: Final = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 """What an expression in a user's own template can raise."""
 
 
@@ -128,12 +90,12 @@ def _rendered(
     submission: Submission, race: ScriptContext, environment: "jinja2.Environment"
 ) -> str:
     strategy = submission.strategy
-    job = _job(submission.number, race)
-    if race.command is None:
-        hold = environment.get_template("_hold.sh.j2").render(lease_seconds=LEASE_SECONDS)
-        job = _job(submission.number, race, line=hold)
+    if race.command:
+        line = race.command.line
+    else:
+        line = environment.get_template("_hold.sh.j2").render(lease_seconds=LEASE_SECONDS)
     return environment.get_template(_template(strategy, race)).render(
-        job=job,
+        job=_job(submission.number, race, line),
         s=strategy,
         parts=submission.strategies,
         homes=_homes(submission),
@@ -146,17 +108,21 @@ def _rendered(
     )
 
 
-def _segments(strategy: Strategy, chain: Chain) -> _Segments:
+def _segments(strategy: Strategy, chain: Chain) -> dict[str, quote.Quoted | int]:
+    """Return the names a template may use under `chain`; times in seconds."""
     buffer = int(strategy.buffer.total_seconds())
     total = strategy.total or chain.total
-    return _Segments(
-        signal=quote.shell(chain.signal),
-        total=quote.shell(slurm_time(total)),
-        total_seconds=int(total.total_seconds()),
-        most_segments=2 * strategy.segments + _MORE_SEGMENTS,
+    return {
+        "signal": quote.shell(chain.signal),
+        "total": quote.shell(slurm_time(total)),
+        "total_seconds": int(total.total_seconds()),
+        "most_segments": 2 * strategy.segments + _MORE_SEGMENTS,
         # The signal never comes late, so that this long after it there is time left to kill.
-        patience_seconds=max(buffer - 30, buffer // 2),
-    )
+        "patience_seconds": max(buffer - 30, buffer // 2),
+        "most_fruitless": _MOST_FRUITLESS,
+        "handover_seconds": HANDOVER_SECONDS,
+        "watch_seconds": _WATCH_SECONDS,
+    }
 
 
 def _homes(submission: Submission) -> tuple[quote.Quoted, ...]:
@@ -218,32 +184,27 @@ def _runs_once(command: Command | None) -> bool:
     return command is None or command.launcher is Launcher.MPI
 
 
-def _job(number: int, race: ScriptContext, line: str = "") -> _Job:
-    line = line or (race.command.line if race.command else "")
+def _job(number: int, race: ScriptContext, line: str) -> dict[str, Any]:
+    """Return the names a template may use under `job`: what the race's scripts share, and more."""
     if len(line.encode("utf-8", "surrogateescape")) > _LONGEST_COMMAND:
         raise RvError(
             ErrorKind.USAGE,
             f"the command is longer than {_LONGEST_COMMAND >> 10} KiB, which no program can take",
             hint="write it into a script and run that",
         )
-    return _Job(
-        race_id=race.race_id,
-        race_dir=race.race_dir,
-        nonce=race.nonce,
-        workdir=race.workdir,
-        slurm_path=race.slurm_path,
-        number=number,
-        name=job_name(race.race_id, number),
-        all_names=tuple(job_name(race.race_id, other) for other in race.numbers),
-        next_name=next_job_name(race.race_id),
-        comment=quote.comment(f"rv {race.race_id} {race.title}".strip()),
-        log=f"{quote.path_pattern(race.race_dir)}/jobs/{number}.log",
-        output_pattern=f"{quote.path_pattern(race.race_dir)}/output",
-        modules=race.modules,
-        line=line,
-        payload=race.command.payload if race.command else "",
-        payload_folder=race.payload_folder,
-    )
+    own_folder = quote.path_pattern(race.race_dir)
+    return {
+        **{field.name: getattr(race, field.name) for field in fields(race)},
+        "number": number,
+        "name": job_name(race.race_id, number),
+        "all_names": tuple(job_name(race.race_id, other) for other in race.numbers),
+        "next_name": next_job_name(race.race_id),
+        "comment": quote.comment(f"rv {race.race_id} {race.title}".strip()),
+        "log": f"{own_folder}/jobs/{number}.log",
+        "output_pattern": f"{own_folder}/output",
+        "line": line,
+        "payload": race.command.payload if race.command else "",
+    }
 
 
 def _environment(read_template: ReadTemplate) -> "jinja2.Environment":
@@ -265,8 +226,3 @@ def _environment(read_template: ReadTemplate) -> "jinja2.Environment":
     environment.filters["d"] = quote.directive
     environment.filters["remark"] = quote.remark
     return environment
-
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    import jinja2
