@@ -15,15 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rv.accept.legacy_formats import as_current
-from rv.accept.results import (
-    Device,
-    Metric,
-    ResultError,
-    RunResult,
-    Status,
-    TestResult,
-    worst,
-)
+from rv.accept.results import Device, Metric, ResultError, RunResult, Status, TestResult, worst
 from rv.accept.untrusted import (
     EMPTY,
     MAX_ITEMS,
