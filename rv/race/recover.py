@@ -1,5 +1,6 @@
 """Recover what a killed client left: whatever rv command comes next does what its race needs."""
 
+import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,6 +21,9 @@ from rv.transport import Transport
 
 _BROKEN: Final = frozenset({JobState.FAILED, JobState.NODE_FAIL, JobState.BOOT_FAIL})
 _ENDED_UNSTARTED: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.ENDED})
+_DELAY: Final = re.compile(rb"^#SBATCH --(?:begin=.*|hold)\n", re.MULTILINE)
+"""What delays the first job of a chain alone: `--begin=22:00` means one night, not each."""
+
 _TAKEN: Final = frozenset({SubmitOutcome.ACCEPTED, SubmitOutcome.SKIPPED})
 
 
@@ -127,7 +131,7 @@ def _send_next(
     if not text:
         return ()
     try:
-        transport.write(f"{race.directory}/jobs/{NEXT}.sh", text)
+        transport.write(f"{race.directory}/jobs/{NEXT}.sh", _DELAY.sub(b"", text))
     except RvError:
         return ()
     results = submit_once(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])

@@ -311,7 +311,8 @@ rv_send_next() {
     while read -r line; do [ "$line" = "$SLURM_JOB_ID" ] || id=$line; done <".next.$RV_ME"
     if [ -z "$id" ]; then
       rv_next_minutes
-      rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/1.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
+      sed -e '/^#SBATCH --begin=/d' -e '/^#SBATCH --hold$/d' jobs/1.sh >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
+      rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
       while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
     fi
     if [ -n "$id" ]; then

@@ -178,6 +178,10 @@ def chains(start: Callable[..., Chain]) -> dict[str, Chain]:
             "again", BY_WORD.replace('!= "3"', '!= "8"'), "python3 work.py", "-p", "one",
             template=forbidden,
         ),
+        "later": start(
+            "later", BY_WORD, "python3 work.py", "-p", "one", "--sbatch", "hold",
+            "--sbatch", "begin=now+3",
+        ),
         "stopped": start("stopped", COUNTING, f"python3 work.py {STEPS}", "-p", "stop"),
     }  # fmt: skip
 
@@ -192,6 +196,22 @@ def finished(chain: Chain, eventually: Eventually, timeout: float = PATIENCE) ->
 def mine(chain: Chain) -> list[str]:
     """The jobs of a chain that Slurm still has."""
     return [name for name in chain.rv.queue() if chain.race.race_id in name]
+
+
+def test_one_that_waits_for_its_time_waits_once(
+    chains: dict[str, Chain], eventually: Eventually
+) -> None:
+    """Neither a hold nor a start time is asked for again with the next segments."""
+    chain = chains["later"]
+    (job,) = chain.race.submitted[1]
+    chain.rv.slurm("scontrol", "release", str(job))
+    said = finished(chain, eventually)
+
+    assert (said["state"], chain.lines("starts")) == ("COMPLETED", ["1", "2", "3"])
+    first, following = ((chain.race.directory / f"jobs/{n}.sh").read_text() for n in (1, 0))
+    for directive in ("\n#SBATCH --hold\n", "\n#SBATCH --begin="):
+        assert directive in first
+        assert directive not in following
 
 
 def test_one_that_crashes_on_import_runs_once(
