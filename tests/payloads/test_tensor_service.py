@@ -149,11 +149,10 @@ def test_operations_are_done_in_their_order_and_timed(client: Client) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.tensor([[-4.0, 1.0], [0.25, 9.0]])
 
-    result, split = client.execute(torch, ["abs", "sqrt", "neg"], tensor)
+    result, total_ms, compute_ms = client.execute(torch, ["abs", "sqrt", "neg"], tensor)
 
     assert torch.equal(result, -tensor.abs().sqrt())
-    phases = {"client_serialize", "network", "deserialize", "h2d", "compute", "d2h", "serialize"}
-    assert phases | {"client_deserialize", "total"} == set(split)
+    assert 0 < compute_ms < total_ms
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int64", "uint8"])
@@ -161,7 +160,7 @@ def test_every_dtype_survives_bit_by_bit(client: Client, dtype: str) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.arange(6).to(getattr(torch, dtype)).reshape(2, 3)
 
-    result, _ = client.execute(torch, ["abs"], tensor)
+    result, *_ = client.execute(torch, ["abs"], tensor)
 
     assert (result.dtype, torch.equal(result, tensor)) == (tensor.dtype, True)
 
@@ -218,12 +217,12 @@ def test_the_server_listens_on_one_address_unless_told() -> None:
 
 def test_overheads_are_those_of_the_first_report() -> None:
     """86.1 ms are 448 % of 19.2, and 103.8 are 6920 % of 1.5."""
-    found = report.overheads(cpu_ms=1.5, gpu_ms=19.2, remote_ms=105.3)
+    overheads = report.overheads(cpu_ms=1.5, gpu_ms=19.2, remote_ms=105.3)
 
-    assert found["overhead_ms"] == pytest.approx(86.1)
-    assert found["overhead_pct"] == pytest.approx(448, abs=0.5)
-    assert found["total_overhead_ms"] == pytest.approx(103.8)
-    assert found["total_overhead_pct"] == pytest.approx(6920)
+    assert overheads["overhead_ms"] == pytest.approx(86.1)
+    assert overheads["overhead_pct"] == pytest.approx(448, abs=0.5)
+    assert overheads["total_overhead_ms"] == pytest.approx(103.8)
+    assert overheads["total_overhead_pct"] == pytest.approx(6920)
 
 
 def test_a_line_through_points_and_where_two_lines_cross() -> None:
@@ -259,11 +258,11 @@ def test_older_results_are_read_with_details_as_text(tmp_path: Path) -> None:
     write(tmp_path, "client", json.dumps(OLD))
     write(tmp_path, "server", '{"server_info": {"hostname": "gpu"}, "tests": [')
 
-    found = report.analyse(report.load(tmp_path))
-    text = report.markdown(found)
+    analysis = report.analyse(report.load(tmp_path))
+    text = report.markdown(analysis)
 
-    assert (found["passed"], found["failed"]) == (1, ["error_handling"])
-    assert found["cut_short"] == ["server_test_results_20250109_143000.json"]
+    assert (analysis["passed"], analysis["failed"]) == (1, ["error_handling"])
+    assert analysis["cut_short"] == ["server_test_results_20250109_143000.json"]
     assert "105.3 ms" in text
     assert "(448 % of it)" in text
     assert report.details_of({"details": "__import__('os').system('true')"}) == {

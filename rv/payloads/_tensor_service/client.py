@@ -1,4 +1,4 @@
-"""The client: a connection that is kept, the phases of a request's time, and plain errors."""
+"""The client: a connection that is kept, the time of a request, and plain errors."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Unreachable(Exception):  # noqa: N818 - shown to the user as it is
 
 @dataclass(frozen=True)
 class Answer:
-    """An answer of the server; `timing` has its own milliseconds by phase."""
+    """An answer of the server, with the milliseconds that its device worked."""
 
     status: int
     body: bytes
-    timing: dict[str, float]
+    compute_ms: float = 0.0
 
     @property
     def error(self) -> str:
@@ -39,20 +39,18 @@ class Client:
     """A connection to one server; not for several threads."""
 
     def __init__(self, host: str, port: int, token: str, timeout_s: float = PATIENCE_S) -> None:
-        self.host, self.port, self.token, self.timeout_s = host, port, token, timeout_s
+        self.host, self.port, self.timeout_s = host, port, timeout_s
+        self.headers = {"Authorization": f"Bearer {token}"}
         self._connection: http.client.HTTPConnection | None = None
 
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
     ) -> Answer:
         """Send one request. Raises Unreachable for anything but an answer."""
-        if headers is None:
-            headers = {"Authorization": f"Bearer {self.token}"}
+        headers = self.headers if headers is None else headers
         try:
             if self._connection is None:
-                self._connection = http.client.HTTPConnection(
-                    self.host, self.port, timeout=self.timeout_s
-                )
+                self._connection = self._new_connection()
             self._connection.request(method, path, body=body or None, headers=headers)
             response = self._connection.getresponse()
             content = response.read()
@@ -62,17 +60,19 @@ class Client:
             raise Unreachable(f"{self.host}:{self.port} {method} {path}: {why}") from error
         if response.headers.get("Connection") == "close":
             self.close()
-        timing = json.loads(response.headers.get("X-RV-Timing", "{}"))
-        return Answer(response.status, content, timing)
+        return Answer(response.status, content, float(response.headers.get("X-RV-Compute-Ms", 0)))
 
     def announce(self, length: int, sent: bytes = b"") -> http.client.HTTPConnection:
         """Open another connection and announce an upload, of which only `sent` is sent."""
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=self.timeout_s)
+        connection = self._new_connection()
         connection.putrequest("POST", "/execute")
-        connection.putheader("Authorization", f"Bearer {self.token}")
-        connection.putheader("Content-Length", str(length))
+        for name, value in {**self.headers, "Content-Length": str(length)}.items():
+            connection.putheader(name, value)
         connection.endheaders(sent or None)
         return connection
+
+    def _new_connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.host, self.port, timeout=self.timeout_s)
 
     def close(self) -> None:
         """Close the connection; the next request opens another."""
@@ -85,22 +85,16 @@ class Client:
         health: dict[str, Any] = json.loads(self._granted("GET", "/health").body)
         return health
 
-    def execute(self, torch: Any, names: list[str], tensor: Any) -> tuple[Any, dict[str, float]]:
-        """Let the server work on a tensor; return the result and the milliseconds by phase.
+    def execute(self, torch: Any, names: list[str], tensor: Any) -> tuple[Any, float, float]:
+        """Let the server work on a tensor; return the result, and milliseconds in all and there.
 
-        `network` is what remains of the request after the server's own phases.
         Raises Unreachable, Refused.
         """
-        phases = protocol.Phases()
+        start_s = time.perf_counter()
         body = protocol.encode(protocol.to_frame(tensor, names))
-        phases.done("client_serialize")
         answer = self._granted("POST", "/execute", body)
-        phases.done("request")
         result = protocol.from_frame(torch, protocol.decode(answer.body))
-        phases.done("client_deserialize")
-        network = max(0.0, phases.ms.pop("request") - sum(answer.timing.values()))
-        split = {**phases.ms, **answer.timing, "network": network}
-        return result, {**split, "total": sum(split.values())}
+        return result, (time.perf_counter() - start_s) * 1e3, answer.compute_ms
 
     def wait(self, patience_s: float) -> dict[str, Any]:
         """Wait until the server answers; return its health. Raises Unreachable, Refused."""

@@ -58,9 +58,9 @@ def pair(session: Session) -> None:
     elif rank == "0":
         _serving_task(session)
     elif rank == "1":
-        there = _connect(session.options)
-        _test_client(session, there)
-        there.ask("POST", "/finish")
+        remote = _connect(session.options)
+        _test_client(session, remote)
+        remote.ask("POST", "/finish")
     else:
         session.report.add("tensor_service.pair", "SKIP", code="not_asked", reason="a third task")
 
@@ -90,8 +90,8 @@ def _serving_task(session: Session) -> None:
     """Serve and test the server's side, then wait for the client's task to finish."""
     device = _device(session)
     with _listening(session, device) as opened:
-        here = Client(str(opened.server_address[0]), opened.port, opened.state.token)
-        _test_server(session, device, here)
+        local = Client(str(opened.server_address[0]), opened.port, opened.state.token)
+        _test_server(session, device, local)
         finished = opened.state.wait(session.options.wait)
     if not finished:
         silence = f"nothing was heard of the client for {session.options.wait:g} s"
@@ -103,14 +103,13 @@ def _pair_here(session: Session) -> None:
     options, device = session.options, _device(session)
     started: list[subprocess.Popen[bytes]] = []
     try:
-        started.append(_start_server(session, device, 0))
-        address = _wait_for(_published(options), STARTING_S, started[0])
-        here = Client(address["host"], address["port"], _token(options), options.patience)
-        _test_server(session, device, here)
-        suite = _test_client(session, here, write=options.quick)
+        address = _start_server(session, device, 0, started)
+        local = Client(address["host"], address["port"], _token(options), options.patience)
+        _test_server(session, device, local)
+        suite = _test_client(session, local, write=options.quick)
         if not options.quick:
-            if here.port != 1:
-                suite.run("server_killed_mid_request", _killed, session, device, here, started)
+            if local.port != 1:
+                suite.run("server_killed_mid_request", _killed, session, device, local, started)
             suite.write(Path(options.report_dir))
     finally:
         for process in started:
@@ -120,37 +119,38 @@ def _pair_here(session: Session) -> None:
 
 
 def _killed(
-    session: Session, device: str, here: Client, started: list[subprocess.Popen[bytes]]
+    session: Session, device: str, local: Client, started: list[subprocess.Popen[bytes]]
 ) -> dict[str, Any]:
     """Kill the server while it reads a request: a plain error, soon; then it is brought back."""
-    connection = here.announce(1024, b"RVT1")
+    connection = local.announce(1024, b"RVT1")
     start_s = time.perf_counter()
     started[-1].kill()
     started[-1].wait()
     try:
         connection.getresponse()
     except OSError as error:
-        seen = type(error).__name__
+        error_name = type(error).__name__
     else:
         raise NotPassed("FAIL", "wrong_answer", "a dead server answered")
     noticed_ms = (time.perf_counter() - start_s) * 1e3
-    here.close()
+    local.close()
     try:
-        here.health()
+        local.health()
     except Unreachable:
         pass
     else:
         raise NotPassed("FAIL", "wrong_answer", "a dead server is healthy")
-    started.append(_start_server(session, device, here.port))
-    _wait_for(_published(session.options), STARTING_S, started[-1])
+    _start_server(session, device, local.port, started)
     torch = session.need_torch()
-    result, _ = here.execute(torch, ["neg"], torch.ones(4))
+    result, *_ = local.execute(torch, ["neg"], torch.ones(4))
     checks.require(result.tolist() == [-1.0] * 4, "the server that came back is wrong")
-    return {"client saw": seen, "noticed_ms": round(noticed_ms, 3), "brought back": True}
+    return {"client saw": error_name, "noticed_ms": round(noticed_ms, 3), "brought back": True}
 
 
-def _start_server(session: Session, device: str, port: int) -> subprocess.Popen[bytes]:
-    """Start this program as a server that ends with this process; its address is published."""
+def _start_server(
+    session: Session, device: str, port: int, started: list[subprocess.Popen[bytes]]
+) -> dict[str, Any]:
+    """Start this program as a server that ends with this process; return its address."""
     options, folder = session.options, Path(session.options.report_dir)
     _token(options)  # made before both sides need it
     _published(options).unlink(missing_ok=True)
@@ -172,10 +172,18 @@ def _start_server(session: Session, device: str, port: int) -> subprocess.Popen[
         if fault.name != "dead-server":
             command += ["--inject", fault.name]
     with (folder / "tensor_service_server.log").open("ab") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             preexec_fn=processes.die_with_parent,  # noqa: PLW1509 - no thread holds a lock
         )  # fmt: skip
+    started.append(process)
+    address = _wait_for(_published(options), STARTING_S, process)
+    if address is None:
+        code = process.returncode
+        how = "did not start in time" if code is None else f"ended: {code}"
+        reason = f"the server {how}, see tensor_service_server.log"
+        raise NotPassed("ERROR", "could_not_run", reason)
+    return address
 
 
 @contextmanager
@@ -192,9 +200,10 @@ def _listening(session: Session, device: str) -> Iterator[server.Server]:
         raise NotPassed("ERROR", "could_not_run", reason) from error
     with opened:
         threading.Thread(target=opened.serve_forever, daemon=True).start()
-        host = str(opened.server_address[0])
-        files.write(_published(options), server.address_of(host, opened.port, secret))
-        session.say("SERVICE", f"listening on {host}:{opened.port}, device {device}")
+        address = opened.address()
+        files.write(_published(options), address)
+        where = f"{address['host']}:{address['port']}"
+        session.say("SERVICE", f"listening on {where}, device {device}")
         yield opened
         opened.shutdown()
 
@@ -208,6 +217,9 @@ def _connect(options: Namespace) -> Client:
         return Client(host, int(port), _token(options), options.patience)
     file = Path(options.server) if options.server else _published(options)
     address = _wait_for(file, options.wait)
+    if address is None:
+        reason = f"no server wrote {file} within {options.wait:g} s"
+        raise NotPassed("FAIL", "server_unreachable", reason)
     secret = _token(options)
     if hashlib.sha256(secret.encode()).hexdigest() != address["token_sha256"]:
         reason = f"the token is not that of the server of {file}"
@@ -217,8 +229,8 @@ def _connect(options: Namespace) -> Client:
 
 def _wait_for(
     file: Path, patience_s: float, process: subprocess.Popen[bytes] | None = None
-) -> dict[str, Any]:
-    """Wait until a server published its address: one somewhere, or the process started here."""
+) -> dict[str, Any] | None:
+    """Wait until a server, or this process, published its address; None where it did not."""
     deadline_s = time.monotonic() + patience_s
     while time.monotonic() < deadline_s and (process is None or process.poll() is None):
         try:
@@ -226,27 +238,23 @@ def _wait_for(
             return address
         except (OSError, ValueError):
             time.sleep(0.05)
-    if process is None:
-        reason = f"no server wrote {file} within {patience_s:g} s"
-        raise NotPassed("FAIL", "server_unreachable", reason)
-    how = "did not start in time" if process.returncode is None else f"ended: {process.returncode}"
-    raise NotPassed("ERROR", "could_not_run", f"the server {how}, see tensor_service_server.log")
+    return None
 
 
-def _test_server(session: Session, device: str, here: Client) -> None:
+def _test_server(session: Session, device: str, local: Client) -> None:
     suite = checks.Suite(session, "server")
-    checks.run_server_tests(suite, session.need_torch(), device, here, STARTING_S)
+    checks.run_server_tests(suite, session.need_torch(), device, local, STARTING_S)
     suite.write(Path(session.options.report_dir))
 
 
-def _test_client(session: Session, there: Client, *, write: bool = True) -> checks.Suite:
+def _test_client(session: Session, remote: Client, *, write: bool = True) -> checks.Suite:
     options, suite = session.options, checks.Suite(session, "client")
     most = options.limit * MIB * 0.9
     sizes = [size for size in (QUICK_SIZES if options.quick else SIZES) if size < most]
     if any(fault.name == "dead-server" for fault in options.inject):
-        there.port = 1  # where nothing listens
+        remote.port = 1  # where nothing listens
         options.wait = 1.0
-    checks.run_client_tests(suite, session.need_torch(), there, sizes, options.wait)
+    checks.run_client_tests(suite, session.need_torch(), remote, sizes, options.wait)
     if write:
         suite.write(Path(options.report_dir))
     return suite

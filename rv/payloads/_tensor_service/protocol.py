@@ -9,8 +9,7 @@ import ctypes
 import json
 import math
 import struct
-import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -118,21 +117,3 @@ def apply(torch: Any, names: Sequence[str], tensor: Any) -> Any:
             why = str(error).partition("\n")[0][:200]
             raise Refused(422, f"{name} is not possible with this tensor: {why}") from error
     return tensor
-
-
-@dataclass
-class Phases:
-    """Milliseconds of the parts of one request, by name."""
-
-    torch: Any = None
-    device: str = "cpu"
-    ms: dict[str, float] = field(default_factory=dict)
-    _since_s: float = field(default_factory=time.perf_counter)
-
-    def done(self, name: str) -> None:
-        """Count the time since the last part to this one, once the device has done it."""
-        if self.device.startswith("cuda"):
-            self.torch.cuda.synchronize(self.device)
-        now_s = time.perf_counter()
-        self.ms[name] = round((now_s - self._since_s) * 1e3, 4)
-        self._since_s = now_s

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def analyse(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Count the tests, and take the newest comparison, with a trend over all of them."""
     tests = [test for result in results for test in result["tests"]]
-    trend = _comparisons(tests)
+    compared = [test for test in tests if test.get("name") == "performance_comparison"]
+    trend = [each for test in compared if (each := comparison(details_of(test)))]
     bad = [test["name"] for test in tests if test.get("status") not in ("PASS", "SKIP")]
     return {
         "passed": sum(test.get("status") == "PASS" for test in tests),
@@ -28,40 +29,18 @@ def analyse(results: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _comparisons(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    compared = [test for test in tests if test.get("name") == "performance_comparison"]
-    comparisons = [comparison(details_of(test)) for test in compared]
-    return [each for each in comparisons if each]
-
-
 def load(folder: Path) -> list[dict[str, Any]]:
     """Read the result files of a folder, oldest first; one cut short is not `whole`."""
     results = []
     for path in sorted(folder.glob("*_test_results_*.json"), key=lambda path: path.name[-20:]):
-        document: Any = None
         try:
-            document = json.loads(path.read_text())
-            whole = isinstance(document, dict) and isinstance(document.get("tests"), list)
+            document: Any = json.loads(path.read_text())
         except (OSError, ValueError):
-            whole = False
-        results.append(
-            {
-                "file": path.name,
-                "side": "server" if path.name.startswith("server") else "client",
-                "whole": whole,
-                "info": _info_of(document) if whole else {},
-                "tests": document["tests"] if whole else [],
-            }
-        )
+            document = None
+        whole = isinstance(document, dict) and isinstance(document.get("tests"), list)
+        tests = document["tests"] if whole else []
+        results.append({"file": path.name, "whole": whole, "tests": tests})
     return results
-
-
-def _info_of(document: dict[str, Any]) -> dict[str, Any]:
-    """Return who ran it: `test_info`, or the `server_info` and `client_info` of older files."""
-    for name in ("test_info", "server_info", "client_info"):
-        if isinstance(document.get(name), dict):
-            return {"side": name.partition("_")[0], **document[name]}
-    return {}
 
 
 def details_of(test: dict[str, Any]) -> dict[str, Any]:
@@ -93,13 +72,10 @@ def comparison(details: dict[str, Any]) -> dict[str, Any] | None:
     gpu_ms = details.get("server_compute_ms", details.get("gpu_time_ms"))
     if not isinstance(cpu_ms, (int, float)) or not isinstance(remote_ms, (int, float)):
         return None
-    return {
-        "cpu_ms": cpu_ms,
-        "gpu_ms": gpu_ms,
-        "remote_ms": remote_ms,
-        "phases_ms": details.get("phases_ms"),
-        **overheads(cpu_ms, gpu_ms if isinstance(gpu_ms, (int, float)) else cpu_ms, remote_ms),
-    }
+    if not isinstance(gpu_ms, (int, float)):
+        gpu_ms = cpu_ms
+    times_ms = {"cpu_ms": cpu_ms, "gpu_ms": gpu_ms, "remote_ms": remote_ms}
+    return {**times_ms, **overheads(**times_ms)}
 
 
 def overheads(cpu_ms: float, gpu_ms: float, remote_ms: float) -> dict[str, float]:
@@ -117,14 +93,11 @@ def fit(points: list[tuple[float, float]]) -> dict[str, float]:
 
     Relative, because the largest of sizes from 4 KiB to 256 MiB would decide alone otherwise.
     """
-    weighted = [(size, ms, 1 / max(ms, 1e-9) ** 2) for size, ms in points]
-    total = sum(weight for _, _, weight in weighted)
-    mean_size = sum(weight * size for size, _, weight in weighted) / total
-    mean_ms = sum(weight * ms for _, ms, weight in weighted) / total
-    variance = sum(weight * (size - mean_size) ** 2 for size, _, weight in weighted)
-    covariance = sum(weight * (size - mean_size) * (ms - mean_ms) for size, ms, weight in weighted)
-    slope = covariance / variance if variance else 0.0
-    return {"a_ms": mean_ms - slope * mean_size, "b_ms_per_byte": slope}
+    import numpy as np
+
+    sizes, times_ms = np.array(points, dtype=float).T
+    slope, start_ms = np.polyfit(sizes, times_ms, 1, w=1 / np.maximum(times_ms, 1e-9))
+    return {"a_ms": float(start_ms), "b_ms_per_byte": float(slope)}
 
 
 def break_even(remote: dict[str, float], local: dict[str, float]) -> dict[str, Any]:
@@ -133,8 +106,7 @@ def break_even(remote: dict[str, float], local: dict[str, float]) -> dict[str, A
     extra = remote["a_ms"] - local["a_ms"]
     if gained <= 0:
         return {"bytes": None, "why": "each further byte costs more remotely than it does here"}
-    size = max(0.0, extra / gained)
-    return {"bytes": size if math.isfinite(size) else None, "why": "the fitted lines cross there"}
+    return {"bytes": max(0.0, extra / gained), "why": "the fitted lines cross there"}
 
 
 def markdown(analysis: dict[str, Any]) -> str:
@@ -145,7 +117,6 @@ def markdown(analysis: dict[str, Any]) -> str:
     lines += [f"- cut short, not counted: {name}" for name in analysis["cut_short"]]
     if analysis["comparison"]:
         lines += ["", "## Where the time goes", "", *_comparison_lines(analysis)]
-        lines += ["", "## Recommendation", "", *_advice(analysis)]
     if len(analysis["trend"]) > 1:
         lines += ["", "## Trend", "", "| run | local CPU ms | remote ms | overhead % |"]
         lines += ["|---|---|---|---|"]
@@ -156,25 +127,18 @@ def markdown(analysis: dict[str, Any]) -> str:
 
 
 def _comparison_lines(analysis: dict[str, Any]) -> list[str]:
-    compared, gpu_ms = analysis["comparison"], analysis["server_gpu_ms"]
+    compared, gpu_ms, point = (
+        analysis[key] for key in ("comparison", "server_gpu_ms", "break_even")
+    )
     network, total = compared["overhead_pct"], compared["total_overhead_pct"]
-    return [
+    lines = [
         f"- client CPU, 1000 x 1000 product: {compared['cpu_ms']:.4g} ms",
         f"- remote, the same: {compared['remote_ms']:.4g} ms",
         f"- over the server's compute: {compared['overhead_ms']:.4g} ms ({network:.0f} % of it)",
         f"- over the local CPU: {compared['total_overhead_ms']:.4g} ms ({total:.0f} % of it)",
-        *([f"- server GPU alone: {gpu_ms:.4g} ms"] if gpu_ms is not None else []),
     ]
-
-
-def _advice(analysis: dict[str, Any]) -> list[str]:
-    phases = dict(analysis["comparison"]["phases_ms"] or {})
-    phases.pop("total", None)
-    lines = []
-    if phases:
-        largest = max(phases, key=lambda name: phases[name])
-        lines.append(f"- the largest part is `{largest}` with {phases[largest]:.4g} ms")
-    point = analysis["break_even"]
+    if gpu_ms is not None:
+        lines.append(f"- server GPU alone: {gpu_ms:.4g} ms")
     if point and point["bytes"] is not None:
         lines.append(f"- elementwise work pays remotely from {point['bytes'] / 1e6:.3g} MB on")
     elif point:

@@ -127,7 +127,7 @@ PAYLOADS = (
     ),
     PayloadSpec(
         "tensor_service",
-        "tensors to a server and back, exact, with timing split by phase",
+        "tensors to a server and back, exact, and what remote costs",
         needs=("check",),
         steps=_steps(
             ("pair --here --quick", 12, 120), ("pair --here", 60, 300), ("pair --here", 60, 600)
