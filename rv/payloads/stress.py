@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Any
 from _burn import background, gpu_burn, plan, verdicts
 from _burn.background import Live, state
 from _burn.build import find_gpu_burn
-from _burn.supervisor import Supervisor, noted
+from _burn.supervisor import Supervisor, signals_noted
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _telemetry import Reading, Sampler, open_source
 from _telemetry.fake import FAULTS, Fake
+from _telemetry.sampler import Sampler
+from contract.nvidia import Reading, open_source
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
+    from _burn.supervisor import Worker
     from _burn.torch_burn import Job
-    from _telemetry import Source
+    from contract.nvidia import Source
 
 DTYPES = ("bfloat16", "float16", "float32", "tf32", "float64")
 QUICK, USUAL = 10.0, 60.0  # seconds
@@ -43,9 +45,7 @@ MARGIN = 300.0  # seconds over the duration: starting, and the last comparison
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this payload."""
     parser.add_argument("--engine", choices=["auto", "torch", "gpu-burn"], default="auto")
-    parser.add_argument(
-        "--memory", type=plan.memory, help="to fill: a share (90%%) or MiB (512, 2G)"
-    )
+    parser.add_argument("--memory", type=plan.memory, help="to fill: 90%% or MiB (512, 2G)")
     parser.add_argument("--dtype", choices=DTYPES, help="default: bfloat16 where it is native")
     parser.add_argument("--size", type=whole, help="of the matrices (default: what fits)")
     parser.add_argument("--workers", type=whole, default=1, help="how many burn on a CPU")
@@ -75,32 +75,42 @@ def body(session: Session) -> None:
     devices = session.devices()
     torch = session.need_torch()
     jobs = plan.jobs(torch, devices, session.options)
-    names = [plan.label(job) for job in jobs]
+    uuids = _uuids(session, jobs)
     program = _engine(session, torch, devices)
-    with _telemetry(session, names) as sampler:
+    with _telemetry(session, uuids) as sampler:
         if program:
-            _burn_with_program(session, program, devices, sampler)
+            _burn_with_program(session, program, uuids, sampler)
         else:
-            _burn_with_torch(session, jobs, sampler)
-    _judge_telemetry(session, names, sampler)
+            _burn_with_torch(session, jobs, uuids, sampler)
+    _judge_telemetry(session, uuids, sampler)
+
+
+def _uuids(session: Session, jobs: list[Job]) -> dict[str, str]:
+    """Return the UUIDs by which the driver knows the devices, by their labels."""
+    uuids = {job.label: job.label for job in jobs}
+    for device in session.report.devices:
+        label = f"cuda:{device['index']}"
+        if label in uuids:
+            uuids[label] = str(device.get("uuid") or label)
+    return uuids
 
 
 def _engine(session: Session, torch: Any, devices: list[str]) -> Path | None:
     """Choose: a gpu-burn to run, or None for torch."""
-    wanted = session.options.engine
+    engine = session.options.engine
     on_cpu = devices == ["cpu"]
-    own = on_cpu or session.options.endless or _torch_only(session.options)
-    if wanted == "torch" or (wanted == "auto" and own):
+    torch_only = on_cpu or session.options.endless or _torch_only(session.options)
+    if engine == "torch" or (engine == "auto" and torch_only):
         return None
     capability = "7.5" if on_cpu else ".".join(map(str, torch.cuda.get_device_capability()))
-    found = find_gpu_burn(os.environ, capability, fetch=session.options.fetch)
-    for note in found.notes:
+    program, notes = find_gpu_burn(os.environ, capability, fetch=session.options.fetch)
+    for note in notes:
         session.say("STRESS", note)
-    if found.program is None:
-        if wanted == "gpu-burn":
-            raise NotPassed("ERROR", "engine_missing", found.notes[-1])
+    if program is None:
+        if engine == "gpu-burn":
+            raise NotPassed("ERROR", "engine_missing", notes[-1])
         session.say("STRESS", "Using continuous PyTorch stress test instead")
-    return found.program
+    return program
 
 
 def _torch_only(options: argparse.Namespace) -> list[str]:
@@ -115,14 +125,16 @@ def _torch_only(options: argparse.Namespace) -> list[str]:
 
 
 @contextlib.contextmanager
-def _telemetry(session: Session, names: list[str]) -> Iterator[Sampler | None]:
-    """Watch all devices; None where nothing tells of them."""
-    uuids = [_uuid(session, name) for name in names]
-    told = {f.name: int(f.where.get("value", "1"), 0) for f in session.options.inject}
-    faults = {name: value for name, value in told.items() if name in FAULTS}
-    source: Source | None = Fake(uuids, faults) if faults else None
+def _telemetry(session: Session, uuids: dict[str, str]) -> Iterator[Sampler | None]:
+    """Watch all devices; None where nothing reports of them."""
+    faults = {
+        fault.name: int(fault.where.get("value", "1"), 0)
+        for fault in session.options.inject
+        if fault.name in FAULTS
+    }
+    source: Source | None = Fake(list(uuids.values()), faults) if faults else None
     if source is None and session.report.devices:
-        source = open_source(uuids)
+        source = open_source(list(uuids.values()))
     if source is None:
         yield None
         return
@@ -131,98 +143,83 @@ def _telemetry(session: Session, names: list[str]) -> Iterator[Sampler | None]:
         yield sampler
 
 
-def _uuid(session: Session, name: str) -> str:
-    """Give a device's UUID, by which the driver knows it."""
-    for device in session.report.devices:
-        if name == f"cuda:{device['index']}":
-            return str(device.get("uuid") or name)
-    return name
-
-
-def _burn_with_torch(session: Session, jobs: list[Job], sampler: Sampler | None) -> None:
+def _burn_with_torch(
+    session: Session, jobs: list[Job], uuids: dict[str, str], sampler: Sampler | None
+) -> None:
     """Burn until the time is over or a signal comes; judge what was done in any case."""
-    live = Live(Path(session.options.report_dir) / "stress_heartbeat.json", session.say)
+    live = Live(Path(session.options.report_dir), session.say)
     seconds = session.options.duration
-    with noted() as told:
-        team = Supervisor(jobs, session.options.silence, told)
+    with signals_noted() as interrupted:
+        supervisor = Supervisor(jobs, session.options.silence, interrupted)
 
         def tick() -> None:
             readings = sampler.latest() if sampler else {}
-            live.show([_state(session, worker, readings) for worker in team.workers])
+            live.show([_state(worker, uuids, readings) for worker in supervisor.workers])
 
-        team.start()
+        supervisor.start()
         warm_up = min(5.0, WARM_UP * (seconds or 60.0))
-        team.burn(warm_up, tick)
+        supervisor.burn(warm_up, tick)
         if sampler:
             sampler.restart()
-        team.burn(seconds and seconds - warm_up, tick)
+        supervisor.burn(seconds and seconds - warm_up, tick)
         if sampler:
             sampler.freeze()
-        team.stop()
-    _judge_team(session, team)
-    if told.is_set() and seconds is not None:
+        supervisor.stop()
+    for worker in supervisor.workers:
+        verdicts.add_worker(session.report, worker)
+    models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
+    verdicts.add_digests(session.report, supervisor.workers, models)
+    if interrupted.is_set() and seconds is not None:
         raise KeyboardInterrupt
 
 
-def _judge_team(session: Session, team: Supervisor) -> None:
-    for worker in team.workers:
-        verdicts.add_worker(session.report, worker)
-    models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
-    verdicts.add_digests(session.report, team.workers, models)
-
-
-def _state(session: Session, worker: Any, readings: dict[str, Reading]) -> dict[str, Any]:
-    name = plan.label(worker.job)
-    reading = readings.get(_uuid(session, name), Reading())
-    work = {
-        "tflops": worker.rates[-1] if worker.rates else None,
-        "products": worker.products,
-        "errors": worker.errors,
-        "state": worker.state,
-    }
-    return state(name, reading, **work)
+def _state(worker: Worker, uuids: dict[str, str], readings: dict[str, Reading]) -> dict[str, Any]:
+    label = worker.job.label
+    return state(
+        label,
+        readings.get(uuids[label], Reading()),
+        tflops=worker.rates[-1] if worker.rates else None,
+        products=worker.products,
+        errors=worker.errors,
+        state=worker.state,
+    )
 
 
 def _burn_with_program(
-    session: Session, program: Path, devices: list[str], sampler: Sampler | None
+    session: Session, program: Path, uuids: dict[str, str], sampler: Sampler | None
 ) -> None:
     """Burn with gpu-burn, and judge its text."""
     folder = Path(session.options.report_dir)
-    live = Live(folder / "stress_heartbeat.json", session.say)
+    live = Live(folder, session.say)
     seconds, log = session.options.duration, folder / "gpu_burn.log"
     period = gpu_burn.Period(sampler, log, seconds)
 
     def tick() -> None:
         period.follow()
         readings = sampler.latest() if sampler else {}
-        live.show([state(d, readings.get(_uuid(session, d), Reading())) for d in devices])
+        live.show([state(name, readings.get(uuids[name], Reading())) for name in uuids])
 
-    memory = session.options.memory or 0.9
-    burned, hung = gpu_burn.burn(program, seconds, memory, log, tick)
-    if hung:
-        burned.tested = None
-        burned.elapsed = min(burned.elapsed, 99.0)
-    gpu_burn.add(session.report, burned, devices, log)
+    burned = gpu_burn.burn(program, seconds, session.options.memory or 0.9, log, tick)
+    gpu_burn.add(session.report, burned, list(uuids), log)
 
 
-def _judge_telemetry(session: Session, names: list[str], sampler: Sampler | None) -> None:
-    """Add what each device said of itself; saying nothing is told, and no fault."""
+def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler | None) -> None:
+    """Add what each device reported of itself; reporting nothing is no fault."""
     report = session.report
     if sampler is None:
         missing = "nvml_unavailable" if report.devices else "unsupported"
         reason = "no telemetry: neither pynvml nor nvidia-smi knows these devices"
         report.add("telemetry", "SKIP", code=missing, reason=reason)
         return
-    steady = session.options.mode == "constant"
-    for name in names:
-        load = sampler.loads.get(_uuid(session, name))
-        if load is not None and load.samples:
-            verdicts.add_telemetry(report, name, load, steady=steady)
-    loads = {name: sampler.loads.get(_uuid(session, name)) for name in names}
+    loads = {label: load for label, uuid in uuids.items() if (load := sampler.loads.get(uuid))}
+    for label, load in loads.items():
+        if load.samples:
+            steady = session.options.mode == "constant"
+            verdicts.add_telemetry(report, label, load, steady=steady)
     report.extra["telemetry"] = {
         "file": "telemetry.jsonl",
         "source": sampler.source.name,
-        "per_device": [{"device": n, **load.as_json()} for n, load in loads.items() if load],
+        "per_device": [{"device": label, **load.as_json()} for label, load in loads.items()],
     }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.payloads._burn import build, output, toolkit
+from rv.payloads._burn import build, gpu_burn
 from rv.payloads._processes import processes, programs
 from tests.payloads.burning import by_name, codes, run, start
 
@@ -25,16 +25,17 @@ TABLE = "\nTested 4 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n\tGPU 2: OK\n\tGPU 3: OK\n"
 GOOD = FOUR + "\n\tSummary at:   Fri Nov 20 10:00:00 UTC 2026\n\n" + LATER + "\ndone\n" + TABLE
 
 
-def verdicts(text: str, expected: int = 4) -> list[tuple[str, str | None]]:
-    return [(v.status, v.code) for v in output.judge(output.parse(text), expected)]
+def verdicts(text: str, expected: int = 4) -> list[tuple[str, str]]:
+    judged = gpu_burn.judge(gpu_burn.parse(text), expected)
+    return [(status, code) for status, code, _ in judged]
 
 
-PASS = ("PASS", None)
+PASS = ("PASS", "")
 FAILED = ("FAIL", "engine_failed")
 
 
 def test_gpu_burns_text_is_read_whole() -> None:
-    burn = output.parse(GOOD)
+    burn = gpu_burn.parse(GOOD)
 
     assert verdicts(GOOD) == [PASS] * 4
     assert [gpu.products for gpu in burn.gpus] == [900, 901, 899, 900]
@@ -72,7 +73,7 @@ def test_gpu_burns_text_is_read_whole() -> None:
     ids=["faulty", "warned", "hung", "died", "nothing", "killed", "silent", "no-init", "no-device"],
 )
 def test_a_burn_that_failed_in_any_way_never_passes(
-    text: str, wanted: list[tuple[str, str | None]]
+    text: str, wanted: list[tuple[str, str]]
 ) -> None:
     assert verdicts(text) == wanted
 
@@ -98,9 +99,8 @@ def test_nvcc_on_the_path_comes_first(tmp_path: Path) -> None:
     nvcc(tmp_path / "usr/local/cuda/bin", "12.9, V1")
     mine = nvcc(tmp_path / "mine", "12.4, V1")
 
-    found = toolkit.find_toolkit({"PATH": str(mine.parent)}, None, tmp_path).toolkit
+    found = build.find_toolkit({"PATH": str(mine.parent)}, None, tmp_path)
 
-    assert found is not None
     assert (found.nvcc, found.version) == (mine, (12, 4))
 
 
@@ -108,9 +108,8 @@ def test_the_newest_nvcc_that_the_driver_runs_is_taken(tmp_path: Path) -> None:
     for release in ("9.2", "11.8", "12.1", "13.0"):
         nvcc(tmp_path / f"usr/local/cuda-{release}/bin", f"{release}, V1")
 
-    found = toolkit.find_toolkit({"PATH": ""}, (12, 4), tmp_path).toolkit
+    found = build.find_toolkit({"PATH": ""}, (12, 4), tmp_path)
 
-    assert found is not None
     assert found.version == (12, 1)
 
 
@@ -118,18 +117,17 @@ def test_a_named_toolkit_comes_before_the_common_places(tmp_path: Path) -> None:
     nvcc(tmp_path / "usr/local/cuda/bin", "12.9, V1")
     nvcc(tmp_path / "home/bin", "12.2, V1")
 
-    found = toolkit.find_toolkit({"CUDA_HOME": str(tmp_path / "home")}, None, tmp_path).toolkit
+    found = build.find_toolkit({"CUDA_HOME": str(tmp_path / "home")}, None, tmp_path)
 
-    assert found is not None
     assert found.version == (12, 2)
 
 
 def test_a_missing_toolkit_is_told_with_the_places_looked_into(tmp_path: Path) -> None:
-    found = build.find_gpu_burn({"PATH": "", "HOME": str(tmp_path)}, "9.0", tmp_path)
+    program, notes = build.find_gpu_burn({"PATH": "", "HOME": str(tmp_path)}, "9.0", tmp_path)
 
-    assert found.program is None
-    assert "/usr/local/cuda/bin" in found.notes[0]
-    assert "/opt/cuda/bin" in found.notes[0]
+    assert program is None
+    assert "/usr/local/cuda/bin" in notes[0]
+    assert "/opt/cuda/bin" in notes[0]
 
 
 MAKEFILE = "gpu_burn: compare.cu\n\t$(CUDAPATH)/bin/nvcc --version > $@\n\techo $(COMPUTE) >> $@\n\tchmod +x $@\n"
@@ -155,15 +153,15 @@ def sources(tmp_path: Path) -> dict[str, str]:
 def test_gpu_burn_is_compiled_once_for_a_capability(
     sources: dict[str, str], tmp_path: Path
 ) -> None:
-    first = build.find_gpu_burn(sources, "9.0", tmp_path)
-    second = build.find_gpu_burn(sources, "9.0", tmp_path)
-    other = build.find_gpu_burn(sources, "8.0", tmp_path)
+    first, notes = build.find_gpu_burn(sources, "9.0", tmp_path)
+    second, _ = build.find_gpu_burn(sources, "9.0", tmp_path)
+    other, _ = build.find_gpu_burn(sources, "8.0", tmp_path)
 
-    assert first.program is not None
-    assert "9.0" in first.program.read_text()
-    assert "Successfully compiled gpu-burn" in first.notes
-    assert second.program == first.program
-    assert other.program != first.program
+    assert first is not None
+    assert "9.0" in first.read_text()
+    assert "Successfully compiled gpu-burn" in notes
+    assert second == first
+    assert other not in (None, first)
     assert not (tmp_path / "src/gpu_burn").exists()  # the user's own folder is left alone
 
 
@@ -179,11 +177,11 @@ def test_the_sources_are_cloned_where_that_is_asked_for(
     monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{kept}.insteadOf")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", build.SOURCE)
 
-    assert build.find_gpu_burn(sources, "9.0", tmp_path).program is None
-    found = build.find_gpu_burn(sources, "9.0", tmp_path, fetch=True)
+    assert build.find_gpu_burn(sources, "9.0", tmp_path)[0] is None
+    program, notes = build.find_gpu_burn(sources, "9.0", tmp_path, fetch=True)
 
-    assert found.program is not None, found.notes
-    assert "9.0" in found.program.read_text()
+    assert program is not None, notes
+    assert "9.0" in program.read_text()
 
 
 @pytest.mark.parametrize(
@@ -201,10 +199,10 @@ def test_a_compiler_that_fails_is_a_note_and_no_program(
     """The note has the compiler's word, not make's, which comes last and says only "Error 1"."""
     (tmp_path / "src/Makefile").write_text(f"gpu_burn:\n\t@echo '{said}' && false\n")
 
-    found = build.find_gpu_burn(sources, "9.0", tmp_path)
+    program, notes = build.find_gpu_burn(sources, "9.0", tmp_path)
 
-    assert found.program is None
-    assert found.notes[-1] == f"gpu-burn does not compile: {said}"
+    assert program is None
+    assert notes[-1] == f"gpu-burn does not compile: {said}"
 
 
 def test_a_clean_burn_of_two_workers_passes(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _telemetry import Sampler, findings, open_source, throttle, underloaded
 from _telemetry.fake import AT_REST, HEALTHY, Fake
-from _telemetry.sampler import Load
-from contract.nvidia import Counters, Reading, Smi, grown
+from _telemetry.gates import findings, is_harmful, reasons, underloaded
+from _telemetry.sampler import Load, Sampler
+from contract.nvidia import Counters, Reading, Smi, grown, open_source
 
 UUID = "5c3a0001-aaaa-bbbb-cccc-000000000001"
 
@@ -27,7 +27,7 @@ def load(reading: Reading = HEALTHY, after: Counters = AT_REST, n: int = 100) ->
 
 
 def codes(made: Load) -> list[tuple[str, str]]:
-    return [(found.status, found.code) for found in findings(made)]
+    return [(status, code) for status, code, _ in findings(made)]
 
 
 def sampled(source: Fake) -> dict[str, Load]:
@@ -47,12 +47,12 @@ def sampled(source: Fake) -> dict[str, Load]:
 )
 def test_a_mask_is_tested_bit_by_bit(mask: int, harmful: bool) -> None:
     """Hot and at the power limit is hot: whole masks compared for equality miss it."""
-    assert throttle.harmful(mask) is harmful
+    assert is_harmful(mask) is harmful
 
 
 def test_reasons_have_names_and_unknown_bits_are_shown() -> None:
-    assert throttle.names(0x44) == ["software power cap", "hardware thermal slowdown"]
-    assert throttle.names(0x4000) == ["0x4000"]
+    assert reasons(0x44) == ["software power cap", "hardware thermal slowdown"]
+    assert reasons(0x4000) == ["0x4000"]
 
 
 def test_a_healthy_gpu_at_its_power_limit_has_no_findings() -> None:
@@ -122,16 +122,15 @@ def test_a_gpu_that_tells_nothing_is_not_accused_of_anything() -> None:
     made = load(Reading(), Counters())
 
     assert codes(made) == []
-    assert underloaded(made) is None
+    assert underloaded(made) == []
     assert made.as_json()["samples"] == 100
 
 
 def test_a_gpu_that_was_to_be_busy_and_was_not_is_told() -> None:
-    found = underloaded(load(Reading(utilisation=60)))
+    [(status, code, _)] = underloaded(load(Reading(utilisation=60)))
 
-    assert found is not None
-    assert (found.status, found.code) == ("WARN", "underloaded")
-    assert underloaded(load(Reading(utilisation=99))) is None
+    assert (status, code) == ("WARN", "underloaded")
+    assert underloaded(load(Reading(utilisation=99))) == []
 
 
 def test_the_median_clock_of_many_readings() -> None:

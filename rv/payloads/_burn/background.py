@@ -16,7 +16,11 @@ from _processes import processes, programs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from _telemetry import Reading
+    from contract.nvidia import Reading
+
+KEPT_EVERY_S = 1.0
+PRINTED_EVERY_S = 10.0  # in a log; on a terminal as often as it is kept
+FIGURES = {"utilisation": "%", "temperature_c": "C", "power_w": "W", "sm_mhz": "MHz"}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +41,9 @@ def controlled(argv: list[str]) -> int | None:
     pid_file = Path(options.pid_file or folder / "stress.pid")
     try:
         if options.stop:
-            return _stop(pid_file)
+            stopped = programs.stop(pid_file)
+            print(f"[STRESS] stopped process {stopped.pid}; its result is beside its log")
+            return 0
         if options.status:
             return _status(pid_file, folder)
         return _detach(argv, pid_file, folder) if options.detach else None
@@ -46,87 +52,64 @@ def controlled(argv: list[str]) -> int | None:
         return 99
 
 
-def _stop(pid_file: Path) -> int:
-    stopped = programs.stop(pid_file)
-    print(f"[STRESS] stopped process {stopped.pid}; its result is beside its log")
-    return 0
-
-
 def _status(pid_file: Path, folder: Path) -> int:
-    """Say whether it burns, and the last that was seen of it."""
-    from .background import line
-
-    known = programs.read_pid_file(pid_file)
-    running = known is not None and processes.is_alive(known)
-    print(f"[STRESS] {f'running as process {known.pid}' if known and running else 'not running'}")
+    """Print whether it burns, and its newest state."""
+    identity = programs.read_pid_file(pid_file)
+    if identity is None or not processes.is_alive(identity):
+        identity = None
+    print(f"[STRESS] {f'running as process {identity.pid}' if identity else 'not running'}")
     try:
-        seen = json.loads((folder / "stress_heartbeat.json").read_text())
+        heartbeat = json.loads((folder / "stress_heartbeat.json").read_text())
     except (OSError, ValueError):
-        seen = {"devices": [], "elapsed_s": 0}
-    for device in seen["devices"]:
-        print(f"[STRESS] {seen['elapsed_s']:.0f} s  {line(device)}")
-    return 0 if running else 1
+        heartbeat = {"devices": [], "elapsed_s": 0}
+    for device in heartbeat["devices"]:
+        print(f"[STRESS] {heartbeat['elapsed_s']:.0f} s  {_line(device)}")
+    return 0 if identity else 1
 
 
 def _detach(argv: list[str], pid_file: Path, folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-u", sys.argv[0], *(word for word in argv if word != "--detach")]
-    known = programs.detach([*command, "--endless"], pid_file, folder / "stress.log")
-    print(f"[STRESS] Started continuous stress (PID: {known.pid}), log {folder / 'stress.log'}")
+    identity = programs.detach([*command, "--endless"], pid_file, folder / "stress.log")
+    print(f"[STRESS] Started continuous stress (PID: {identity.pid}), log {folder / 'stress.log'}")
     print(f"[STRESS] Stop it with --stop --report-dir {folder}")
     return 0
-
-
-EVERY, EVERY_ON_PAPER = 1.0, 10.0  # seconds between lines, on a terminal and in a log
 
 
 class Live:
     """Shows the state of all devices at a pace that people can read."""
 
-    def __init__(self, heartbeat: Path, say: Callable[[str, str], None]) -> None:
-        self._start, self._say, self._heartbeat = time.monotonic(), say, heartbeat
-        self._shown = self._kept = -1e9
-        self._every = EVERY if sys.stdout.isatty() else EVERY_ON_PAPER
+    def __init__(self, folder: Path, say: Callable[[str, str], None]) -> None:
+        self._say, self._heartbeat = say, folder / "stress_heartbeat.json"
+        self._start_s = time.monotonic()
+        self._kept_s = self._printed_s = -1e9
+        self._every_s = KEPT_EVERY_S if sys.stdout.isatty() else PRINTED_EVERY_S
 
     def show(self, devices: list[dict[str, Any]]) -> None:
-        """Show and keep the state, if it is time; each device is `state()`'s dictionary."""
-        now = time.monotonic()
-        elapsed = now - self._start
-        if now - self._kept >= EVERY:
-            self._kept = now
-            document = {"at": time.time(), "elapsed_s": round(elapsed, 1), "devices": devices}
+        """Print and keep the state, if it is time; each device is `state()`'s dictionary."""
+        now_s = time.monotonic()
+        elapsed_s = now_s - self._start_s
+        if now_s - self._kept_s >= KEPT_EVERY_S:
+            self._kept_s = now_s
+            document = {"at": time.time(), "elapsed_s": round(elapsed_s, 1), "devices": devices}
             files.write(self._heartbeat, document)
-        if now - self._shown >= self._every:
-            self._shown = now
-            self._say("STRESS", f"{elapsed:.0f} s  " + "  |  ".join(map(line, devices)))
+        if now_s - self._printed_s >= self._every_s:
+            self._printed_s = now_s
+            self._say("STRESS", f"{elapsed_s:.0f} s  " + "  |  ".join(map(_line, devices)))
 
 
-def state(name: str, reading: Reading, **work: Any) -> dict[str, Any]:
-    """Put together what a device says of itself and what its burn says."""
-    return {
-        "device": name,
-        "utilisation": reading.utilisation,
-        "temperature_c": reading.temperature_c,
-        "power_w": reading.power_w,
-        "sm_mhz": reading.sm_mhz,
-        **work,
-    }
+def state(device: str, reading: Reading, **work: Any) -> dict[str, Any]:
+    """Put together what a device reports of itself and what its burn reports."""
+    figures = {name: getattr(reading, name) for name in FIGURES}
+    return {"device": device, **figures, **work}
 
 
-def line(device: dict[str, Any]) -> str:
-    """Give one device's state for people; `--` is what it does not tell."""
-
-    def figure(name: str, unit: str) -> str:
+def _line(device: dict[str, Any]) -> str:
+    """Write one device's state for people; `--` is what it does not report."""
+    parts = [device["device"]]
+    for name, unit in FIGURES.items():
         value = device.get(name)
-        return f"{'--' if value is None else format(value, '.0f')} {unit}"
-
-    parts = [
-        device["device"],
-        figure("utilisation", "%"),
-        figure("temperature_c", "C"),
-        figure("power_w", "W"),
-        figure("sm_mhz", "MHz"),
-    ]
+        parts.append(f"{'--' if value is None else format(value, '.0f')} {unit}")
     if device.get("tflops") is not None:
         parts.append(f"{device['tflops']:.4g} TFLOPS")
     if device.get("products") is not None:

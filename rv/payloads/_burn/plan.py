@@ -49,7 +49,11 @@ def jobs(torch: Any, devices: Sequence[str], options: argparse.Namespace) -> lis
             sizes=(options.size,) if options.size else sizes,
             memory=memory,
             seed=options.seed,
-            faults=_faults(options, index),
+            faults={
+                fault.name: fault.where
+                for fault in options.inject
+                if int(fault.where.get("rank", 0)) == index
+            },
             pulse=1.0 if options.mode == "pulse" else 0.0,
         )
         for index, place in enumerate(places)
@@ -58,30 +62,26 @@ def jobs(torch: Any, devices: Sequence[str], options: argparse.Namespace) -> lis
 
 def _memory_of_each(torch: Any, places: list[str], asked: float | None) -> float:
     """Return bytes of each job, or on a GPU a share of what is free. Raises NotPassed."""
-    on_cpu = places[0] == "cpu"
-    memory = asked or (2**24 if on_cpu else 0.9)
+    if places[0] == "cpu":
+        memory, available = asked or 2.0**24, _cpu_memory()
+        if memory <= 1:
+            return memory * available / len(places)
+        _require_memory("cpu", memory * len(places), available)
+        return memory
+    memory = asked or 0.9
     for place in places:
-        _check_memory(torch, place, memory * (len(places) if on_cpu else 1))
-    return memory * available() / len(places) if on_cpu and memory <= 1 else memory
+        if memory > 1:
+            _require_memory(place, memory, torch.cuda.get_device_properties(place).total_memory)
+    return memory
 
 
-def label(job: Job) -> str:
-    """Name a job's device for people; there may be several on a CPU."""
-    return job.device if job.device.startswith("cuda") else f"cpu:{job.index}"
-
-
-def available() -> int:
-    """Give the bytes of memory that this machine has."""
+def _cpu_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _check_memory(torch: Any, device: str, wanted: float) -> None:
-    if wanted <= 1:
-        return
-    on_cpu = device == "cpu"
-    has = available() if on_cpu else torch.cuda.get_device_properties(device).total_memory
-    if wanted > has:
-        reason = f"--memory asks for {wanted / 2**20:.0f} MiB of {device}'s {has / 2**20:.0f}"
+def _require_memory(device: str, asked: float, total: float) -> None:
+    if asked > total:
+        reason = f"--memory asks for {asked / 2**20:.0f} MiB of {device}'s {total / 2**20:.0f}"
         raise NotPassed("ERROR", "out_of_memory", reason)
 
 
@@ -91,12 +91,3 @@ def _dtype(torch: Any, device: str) -> str:
         return "float32"
     major = torch.cuda.get_device_capability(device)[0]
     return "bfloat16" if major >= 8 else "float16" if major >= 7 else "float32"
-
-
-def _faults(options: argparse.Namespace, index: int) -> dict[str, dict[str, str]]:
-    """Pick the faults that strike this worker: without a rank, those of the first one."""
-    return {
-        fault.name: fault.where
-        for fault in options.inject
-        if int(fault.where.get("rank", 0)) == index
-    }

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from .torch_burn import Job
 
-TICK = 0.25  # seconds
-STARTING = 180.0  # seconds: a cold file system reads torch slowly
-LAST_WORDS = 2.0  # seconds to end in after a signal, which leaves five for everything
+TICK_S = 0.25
+STARTING_S = 180.0  # a cold file system reads torch slowly
+INTERRUPTED_S = 2.0  # to end in after a signal, which leaves five for everything
 
 
 @dataclass
@@ -39,14 +39,26 @@ class Worker:
     digest: str = ""
     products: int = 0
     errors: int = 0
-    heard: float = field(default_factory=time.monotonic)
-    at: float | None = None  # the worker's clock at its last beat
+    heard_s: float = field(default_factory=time.monotonic)
+    beat_s: float | None = None  # the worker's clock at its last beat
     rates: list[float] = field(default_factory=list)  # TFLOPS between two beats
+
+    @property
+    def active(self) -> bool:
+        """Whether it is still expected to work."""
+        return self.state in ("starting", "burning")
 
     def fail(self, code: str, reason: str) -> None:
         """End this worker's part: what it was, and why."""
         self.state, self.code, self.reason = "failed", code, reason
         self.process.kill()
+
+    def stop(self) -> None:
+        """Ask it to compare what it has and to end."""
+        try:
+            self.pipe.send("stop")
+        except OSError:
+            self.receive()
 
     def end(self) -> None:
         """End its process, at once unless it is done."""
@@ -55,13 +67,8 @@ class Worker:
         self.process.join(1)
         self.process.kill()
 
-    @property
-    def active(self) -> bool:
-        """Whether it is still expected to work."""
-        return self.state in ("starting", "burning")
-
-    def hear(self) -> None:
-        """Take in everything that it said; a closed pipe is the end of a worker that died."""
+    def receive(self) -> None:
+        """Take in everything that it sent; a closed pipe is the end of a worker that died."""
         try:
             while self.pipe.poll():
                 self._take(self.pipe.recv())
@@ -71,69 +78,71 @@ class Worker:
                 ended = f"ended by itself with code {self.process.exitcode}"
                 self.fail("worker_failed", f"its burn {ended} after {self.products} products")
 
-    def _take(self, word: dict[str, Any]) -> None:
-        self.heard = time.monotonic()
-        if word["kind"] == "error":
-            self.fail(word["code"], word["reason"])
-        elif word["kind"] == "ready":
-            self.size, self.slots = word["size"], word["slots"]
-            self.digest, self.state = word["digest"], "burning"
+    def _take(self, message: dict[str, Any]) -> None:
+        self.heard_s = time.monotonic()
+        if message["kind"] == "error":
+            self.fail(message["code"], message["reason"])
+        elif message["kind"] == "ready":
+            self.size, self.slots = message["size"], message["slots"]
+            self.digest, self.state = message["digest"], "burning"
         else:
-            self._count(word)
-            self.state = "done" if word["kind"] == "done" else self.state
+            self._count(message)
+            self.state = "done" if message["kind"] == "done" else self.state
 
-    def _count(self, word: dict[str, Any]) -> None:
-        made, before = word["products"] - self.products, self.at
-        self.products, self.errors, self.at = word["products"], word["errors"], word["at"]
-        if made and before is not None and word["at"] > before:
-            self.rates.append(2 * self.size**3 * made / (word["at"] - before) / 1e12)
+    def _count(self, message: dict[str, Any]) -> None:
+        made, before_s = message["products"] - self.products, self.beat_s
+        self.products, self.errors = message["products"], message["errors"]
+        self.beat_s = message["at"]
+        if made and before_s is not None and message["at"] > before_s:
+            self.rates.append(2 * self.size**3 * made / (message["at"] - before_s) / 1e12)
 
 
 @contextlib.contextmanager
-def noted() -> Iterator[threading.Event]:
+def signals_noted() -> Iterator[threading.Event]:
     """Note TERM and INT, which would else interrupt a worker's message in the middle."""
-    told = threading.Event()
+    interrupted = threading.Event()
     both = (signal.SIGTERM, signal.SIGINT)
-    before = {number: signal.signal(number, lambda *_: told.set()) for number in both}
+    before = {number: signal.signal(number, lambda *_: interrupted.set()) for number in both}
     try:
-        yield told
+        yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
 class Supervisor:
-    """All workers of this node; `told` ends their burn early."""
+    """All workers of this node; `interrupted` ends their burn early."""
 
-    def __init__(self, jobs: list[Job], silence: float, told: threading.Event) -> None:
-        self.silence, self.told = silence, told
+    def __init__(self, jobs: list[Job], silence: float, interrupted: threading.Event) -> None:
+        self.silence, self.interrupted = silence, interrupted
         spawn = multiprocessing.get_context("spawn")
         self.workers = []
         for job in jobs:
-            mine, theirs = spawn.Pipe()
-            process = spawn.Process(target=work, args=(job, theirs), daemon=True)
+            pipe, workers_end = spawn.Pipe()
+            process = spawn.Process(target=work, args=(job, workers_end), daemon=True)
             process.start()
-            theirs.close()
-            self.workers.append(Worker(job, process, mine))
+            workers_end.close()
+            self.workers.append(Worker(job, process, pipe))
 
     def start(self) -> None:
         """Wait until every worker burns or failed."""
-        deadline = time.monotonic() + STARTING
-        while self._any("starting") and not self.told.is_set():
-            self._listen()
-            if time.monotonic() > deadline:
-                self._accuse("starting", STARTING, "not ready")
+        deadline_s = time.monotonic() + STARTING_S
+        while self._any("starting") and not self.interrupted.is_set():
+            self._receive()
+            if time.monotonic() > deadline_s:
+                self._fail_hung("starting", f"not ready within {STARTING_S:g} s")
 
     def burn(self, seconds: float | None, tick: Callable[[], object]) -> None:
         """Let them burn for so long, or without an end; until told, or none is left."""
-        start = time.monotonic()
-        while self._any("burning") and not self.told.is_set():
-            self._listen()
+        start_s = time.monotonic()
+        while self._any("burning") and not self.interrupted.is_set():
+            self._receive()
             for worker in self.workers:
-                if worker.active and time.monotonic() - worker.heard > self.silence:
-                    worker.fail("worker_failed", self._hung(worker))
+                if worker.active and time.monotonic() - worker.heard_s > self.silence:
+                    silent = f"hung: nothing heard for {self.silence:g} s"
+                    worker.fail("worker_failed", f"{silent}, after {worker.products} products")
             tick()
-            if seconds is not None and time.monotonic() - start >= seconds:
+            if seconds is not None and time.monotonic() - start_s >= seconds:
                 return
 
     def stop(self) -> None:
@@ -141,44 +150,30 @@ class Supervisor:
 
         After a signal there is no time: what was compared until then is what counts.
         """
-        patience = LAST_WORDS if self.told.is_set() else self.silence
+        patience_s = INTERRUPTED_S if self.interrupted.is_set() else self.silence
         for worker in self.workers:
             if worker.active:
-                self._tell(worker)
-        deadline = time.monotonic() + patience
-        while (self._any("burning") or self._any("starting")) and time.monotonic() < deadline:
-            self._listen()
-        if self.told.is_set():
-            self._cut()
-        self._accuse("burning", patience, "did not stop")
+                worker.stop()
+        deadline_s = time.monotonic() + patience_s
+        while self._any("burning", "starting") and time.monotonic() < deadline_s:
+            self._receive()
+        for worker in self.workers:
+            if worker.active and self.interrupted.is_set():
+                worker.state = "cut"
+        self._fail_hung("burning", f"did not stop within {patience_s:g} s")
         for worker in self.workers:
             worker.end()
 
-    def _cut(self) -> None:
+    def _any(self, *states: str) -> bool:
+        return any(worker.state in states for worker in self.workers)
+
+    def _receive(self) -> None:
+        wait([worker.pipe for worker in self.workers if worker.active], TICK_S)
         for worker in self.workers:
             if worker.active:
-                worker.state = "cut"
+                worker.receive()
 
-    def _any(self, state: str) -> bool:
-        return any(worker.state == state for worker in self.workers)
-
-    def _listen(self) -> None:
-        wait([worker.pipe for worker in self.workers if worker.active], TICK)
-        for worker in self.workers:
-            if worker.active:
-                worker.hear()
-
-    def _accuse(self, state: str, seconds: float, what: str) -> None:
+    def _fail_hung(self, state: str, what: str) -> None:
         for worker in self.workers:
             if worker.state == state:
-                worker.fail("worker_failed", f"hung: {what} within {seconds:g} s")
-
-    def _hung(self, worker: Worker) -> str:
-        return f"hung: nothing heard for {self.silence:g} s, after {worker.products} products"
-
-    @staticmethod
-    def _tell(worker: Worker) -> None:
-        try:
-            worker.pipe.send("stop")
-        except OSError:
-            worker.hear()
+                worker.fail("worker_failed", f"hung: {what}")

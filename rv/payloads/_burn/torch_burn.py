@@ -15,7 +15,7 @@ import importlib
 import os
 import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from _processes import processes
@@ -23,8 +23,8 @@ from _processes import processes
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-
 BITS = {2: "int16", 4: "int32", 8: "int64"}
+BATCH_S = 0.2  # of work queued at once
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,17 @@ class Job:
     faults: dict[str, dict[str, str]]
     pulse: float = 0.0  # seconds of work and then of rest; 0 works always
 
+    @property
+    def label(self) -> str:
+        """The device's name for people; there may be several workers on a CPU."""
+        return self.device if self.device.startswith("cuda") else f"cpu:{self.index}"
+
 
 class TooSmall(Exception):  # noqa: N818 - an outcome, told to the user
     """No size of matrix fits into the memory."""
 
 
-class Ring:
+class RingBuffer:
     """Fixed factors, their reference product, and a ring of further products on one device."""
 
     def __init__(self, torch: Any, job: Job) -> None:
@@ -56,13 +61,19 @@ class Ring:
         _set_precision(torch, job.dtype)
         self.products = 0
         self.slots: list[Any] = []
+        self.a: Any = None
+        self.b: Any = None
+        self.reference: Any = None
+        self.mask: Any = None
         self.size = self._allocate()
-        self.count = torch.zeros(1, dtype=torch.int64, device=job.device)
+        self.errors = torch.zeros(1, dtype=torch.int64, device=job.device)
         self._marks: collections.deque[tuple[Any, Any, int]] = collections.deque()
 
     def _allocate(self) -> int:
-        """Make factors and ring of the first size that fits; give the size."""
-        budget = self._budget()
+        """Make factors and ring of the first size that fits; return the size."""
+        budget = self.job.memory
+        if budget <= 1:
+            budget *= self.torch.cuda.mem_get_info(self.job.device)[0]
         for size in self.job.sizes:
             one = size * size * self.dtype.itemsize
             slots = int((budget - 3 * one - size * size) // one)  # factors, reference and mask
@@ -71,32 +82,20 @@ class Ring:
                     self._fill(size, slots)
                     return size
             except (RuntimeError, MemoryError):  # out of memory: the next size
-                self._release()
+                self.a = self.b = self.reference = self.mask = None
+                self.slots = []
+                if self.on_gpu:
+                    self.torch.cuda.empty_cache()
         raise TooSmall(f"{budget / 2**20:.0f} MiB hold no ring of {self.job.sizes[-1]}²")
 
-    def _budget(self) -> float:
-        if self.job.memory > 1:
-            return self.job.memory
-        free, _ = self.torch.cuda.mem_get_info(self.job.device)
-        return free * self.job.memory
-
     def _fill(self, size: int, slots: int) -> None:
-        torch, device = self.torch, self.job.device
+        torch, device, shape = self.torch, self.job.device, (size, size)
         random = torch.Generator(device=device).manual_seed(self.job.seed)
-
-        def factor() -> Any:
-            return torch.randn(size, size, device=device, dtype=self.dtype, generator=random)
-
-        self.a, self.b = factor(), factor()
+        self.a = torch.randn(shape, device=device, dtype=self.dtype, generator=random)
+        self.b = torch.randn(shape, device=device, dtype=self.dtype, generator=random)
         self.reference = torch.mm(self.a, self.b)
-        self.mask = torch.empty(size, size, dtype=torch.bool, device=device)
+        self.mask = torch.empty(shape, dtype=torch.bool, device=device)
         self.slots = [torch.empty_like(self.reference) for _ in range(slots)]
-
-    def _release(self) -> None:
-        self.a = self.b = self.reference = self.mask = None
-        self.slots = []
-        if self.on_gpu:
-            self.torch.cuda.empty_cache()
 
     def digest(self) -> str:
         """Hash the reference: equal on all GPUs of one model and software."""
@@ -105,12 +104,15 @@ class Ring:
         return hashlib.sha256((ctypes.c_char * size).from_address(kept.data_ptr())).hexdigest()
 
     def step(self) -> None:
-        """Make one product where the oldest lies, which is compared first."""
+        """Make one product where the oldest lies, which is compared first; then make faults."""
         slot = self.slots[self.products % len(self.slots)]
         if self.products >= len(self.slots):
             self._compare(slot)
         self.torch.mm(self.a, self.b, out=slot)
         self.products += 1
+        for name, where in self.job.faults.items():
+            if self.products == int(where.get("step", 3)):
+                _strike(name, slot.view(self.bits))
 
     def sweep(self) -> None:
         """Compare every product that was not yet."""
@@ -120,26 +122,21 @@ class Ring:
     def _compare(self, slot: Any) -> None:
         """Count elements whose bits differ: NaN equals NaN so, and -0 is not 0."""
         self.torch.ne(slot.view(self.bits), self.reference.view(self.bits), out=self.mask)
-        self.count += self.torch.count_nonzero(self.mask)
-
-    def flip(self) -> None:
-        """Change one bit of the newest product: the fault that all this is there to find."""
-        slot = self.slots[(self.products - 1) % len(self.slots)]
-        slot.view(self.bits)[1, 2] ^= 1 << 9
+        self.errors += self.torch.count_nonzero(self.mask)
 
     def mark(self) -> None:
-        """Remember how far the work that was given out so far goes."""
+        """Remember how far the work that was queued so far goes."""
         if self.on_gpu:
             host = self.torch.empty(1, dtype=self.torch.int64, pin_memory=True)
-            host.copy_(self.count, non_blocking=True)
+            host.copy_(self.errors, non_blocking=True)
             event = self.torch.cuda.Event(blocking=True)  # sleeps: the CPU is others' too
             event.record()
         else:
-            host, event = self.count.clone(), None
+            host, event = self.errors.clone(), None
         self._marks.append((event, host, self.products))
 
     def settle(self, left: int) -> tuple[int, int] | None:
-        """Wait until at most `left` marks are not reached; give products and wrong elements then.
+        """Wait until at most `left` marks are not reached; return products and wrong elements.
 
         One mark stays open while burning, so that the device never waits for this program.
         """
@@ -153,18 +150,25 @@ class Ring:
 
 
 def _set_precision(torch: Any, dtype: str) -> None:
-    """Sum exactly the same way each time, and say TF32 only where it was asked for."""
+    """Sum exactly the same way each time, and use TF32 only where it was asked for."""
     matmul = torch.backends.cuda.matmul
     matmul.allow_bf16_reduced_precision_reduction = False
     matmul.allow_fp16_reduced_precision_reduction = False
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
 
 
-BATCH = 0.2  # seconds of work given out at once
+def _strike(fault: str, bits: Any) -> None:
+    """Make a fault: one changed bit of the newest product, a hang or a crash."""
+    if fault == "bitflip":
+        bits[1, 2] ^= 1 << 9
+    elif fault == "hang":
+        time.sleep(1e6)
+    elif fault == "crash":
+        os._exit(9)
 
 
 def work(job: Job, pipe: Connection) -> None:
-    """Burn until told to stop; every end is told, except for being killed."""
+    """Burn until told to stop; every end is sent to the pipe, except for being killed."""
     processes.die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for the supervisor, who says when
         signal.signal(number, signal.SIG_IGN)
@@ -178,67 +182,52 @@ def work(job: Job, pipe: Connection) -> None:
     except TooSmall as error:
         pipe.send({"kind": "error", "code": "out_of_memory", "reason": str(error)})
     except Exception as error:
-        said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        code = "cuda_error" if "CUDA" in said or "CUBLAS" in said else "could_not_run"
-        pipe.send({"kind": "error", "code": code, "reason": said})
+        reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        code = "cuda_error" if "CUDA" in reason or "CUBLAS" in reason else "could_not_run"
+        pipe.send({"kind": "error", "code": code, "reason": reason})
 
 
 def _burn(torch: Any, job: Job, pipe: Connection) -> None:
     if "digest" in job.faults:
-        job = Job(**{**vars(job), "seed": job.seed + 1})
-    ring = Ring(torch, job)
+        job = replace(job, seed=job.seed + 1)
+    ring = RingBuffer(torch, job)
     ready = {"size": ring.size, "slots": len(ring.slots), "digest": ring.digest()}
     pipe.send({"kind": "ready", "pid": os.getpid(), **ready})
-    batch = _measured(ring)
-    _tell(pipe, "beat", (ring.products, 0))  # from here on rates are counted
+    batch = _batch_size(ring)
+    _send(pipe, "beat", (ring.products, 0))  # from here on rates are counted
     stopped = False
     while not stopped:
-        until = time.monotonic() + job.pulse
+        rest_at_s = time.monotonic() + job.pulse
         while True:
-            _batch(ring, batch)
-            _tell(pipe, "beat", ring.settle(1))
-            if not job.pulse or time.monotonic() > until:
+            _run(ring, batch)
+            _send(pipe, "beat", ring.settle(1))
+            if not job.pulse or time.monotonic() > rest_at_s:
                 break
         stopped = pipe.poll(job.pulse)  # where there is a pulse, this is its rest
     ring.sweep()
     ring.mark()
-    _tell(pipe, "done", ring.settle(0))
+    _send(pipe, "done", ring.settle(0))
 
 
-def _batch(ring: Ring, batch: int) -> None:
-    for _ in range(batch):
+def _run(ring: RingBuffer, products: int) -> None:
+    for _ in range(products):
         ring.step()
-        _strike(ring)
     ring.mark()
 
 
-def _strike(ring: Ring) -> None:
-    """Make the faults that were asked for, each at its step (default: the third product)."""
-    for name, where in ring.job.faults.items():
-        if ring.products == int(where.get("step", 3)):
-            if name == "bitflip":
-                ring.flip()
-            elif name == "hang":
-                time.sleep(1e6)
-            elif name == "crash":
-                os._exit(9)
-
-
-def _measured(ring: Ring) -> int:
-    """Find how many products fill a batch; the first one is slower and does not count."""
+def _batch_size(ring: RingBuffer) -> int:
+    """Measure how many products fill a batch; the first one is slower and does not count."""
     if ring.job.faults:
         return 1  # so that faults strike at their step, and not later
-    ring.step()
-    ring.mark()
-    ring.settle(0)
-    start = time.monotonic()
-    ring.step()
-    ring.mark()
-    ring.settle(0)
-    return max(1, min(10_000, round(BATCH / max(1e-6, time.monotonic() - start))))
+    start_s = 0.0
+    for _ in range(2):
+        start_s = time.monotonic()
+        _run(ring, 1)
+        ring.settle(0)
+    return max(1, min(10_000, round(BATCH_S / max(1e-6, time.monotonic() - start_s))))
 
 
-def _tell(pipe: Connection, kind: str, reached: tuple[int, int] | None) -> None:
+def _send(pipe: Connection, kind: str, reached: tuple[int, int] | None) -> None:
     if reached is not None:
         products, errors = reached
         pipe.send({"kind": kind, "at": time.monotonic(), "products": products, "errors": errors})

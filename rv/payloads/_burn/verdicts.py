@@ -2,84 +2,81 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from _telemetry import findings, underloaded
+from _telemetry.gates import findings, underloaded
 from contract.schema import HIGHER, metric
 from contract.stats import odd_ones
 
-from .plan import label
-
 if TYPE_CHECKING:
     from _harness.report import Report
-    from _telemetry import Load
+    from _telemetry.sampler import Load
 
     from .supervisor import Worker
 
 
 def add_worker(report: Report, worker: Worker) -> None:
     """Add one device's burn: right and working to its end, or what was wrong."""
-    job = worker.job
     details = {
         "size": worker.size,
         "slots": worker.slots,
-        "dtype": job.dtype,
+        "dtype": worker.job.dtype,
         "products": worker.products,
         "wrong_elements": worker.errors,
         "digest": worker.digest or None,
         "data": "randn",
         "ended": worker.state,
     }
-    status, code, reason = judge(worker)
+    status, code, reason = _judge(worker)
     metrics = [metric("tflops", worker.rates, "TFLOPS", HIGHER)] if worker.rates else []
-    where: dict[str, Any] = {"device": label(job), "details": details, "metrics": metrics}
-    report.add("stress.torch", status, code=code, reason=reason, **where)
+    report.add(
+        "stress.torch", status, code=code, reason=reason,
+        device=worker.job.label, details=details, metrics=metrics,
+    )  # fmt: skip
 
 
-def judge(worker: Worker) -> tuple[str, str, str]:
-    """Give status, code and reason: a wrong element is worst, then not having worked."""
-    name = label(worker.job)
+def _judge(worker: Worker) -> tuple[str, str, str]:
+    """Return status, code and reason: a wrong element is worst, then not having worked."""
+    device = worker.job.label
     if worker.errors:
-        wrong = f"{worker.errors} wrong element(s) in {worker.products} products on {name}"
+        wrong = f"{worker.errors} wrong element(s) in {worker.products} products on {device}"
         return "FAIL", "wrong_result", wrong
     if worker.state == "failed":
-        blame = "ERROR" if worker.code in ("could_not_run", "out_of_memory") else "FAIL"
-        return blame, worker.code, f"{name}: {worker.reason}"
-    if not worker.products:
-        if worker.state == "cut":
-            return "ERROR", "interrupted", f"{name}: stopped before its first product"
-        return "FAIL", "worker_failed", f"{name}: not one product was counted"
-    return "PASS", "", ""
+        status = "ERROR" if worker.code in ("could_not_run", "out_of_memory") else "FAIL"
+        return status, worker.code, f"{device}: {worker.reason}"
+    if worker.products:
+        return "PASS", "", ""
+    if worker.state == "cut":
+        return "ERROR", "interrupted", f"{device}: stopped before its first product"
+    return "FAIL", "worker_failed", f"{device}: not one product was counted"
 
 
-def add_digests(report: Report, workers: list[Worker], names: dict[str, str]) -> None:
+def add_digests(report: Report, workers: list[Worker], models: dict[str, str]) -> None:
     """Compare the reference products of devices of one model: they must be the same bits."""
     groups: dict[tuple[str, int], dict[str, str]] = {}
     for worker in workers:
         if worker.digest:
-            model = names.get(worker.job.device, worker.job.device)
-            groups.setdefault((model, worker.size), {})[label(worker.job)] = worker.digest
+            model = models.get(worker.job.device, worker.job.device)
+            groups.setdefault((model, worker.size), {})[worker.job.label] = worker.digest
     for (model, size), digests in groups.items():
         if len(digests) < 2:
             continue
+        verdict = {"status": "PASS"}
         odd = [list(digests)[at] for at in odd_ones(list(digests.values()))]
-        details = {"size": size, "digests": digests}
         if odd:
             reason = f"another product than their peers ({model}): {', '.join(odd)}"
-            report.add(
-                "stress.digest", "FAIL", code="digest_mismatch", reason=reason, details=details
-            )
-        else:
-            report.add("stress.digest", "PASS", details=details)
+            verdict = {"status": "FAIL", "code": "digest_mismatch", "reason": reason}
+        report.add("stress.digest", **verdict, details={"size": size, "digests": digests})
 
 
-def add_telemetry(report: Report, name: str, load: Load, *, steady: bool) -> None:
+def add_telemetry(report: Report, device: str, load: Load, *, steady: bool) -> None:
     """Judge one device's heat, throttling, memory errors, and whether it was busy."""
-    found = findings(load)
-    idle = underloaded(load) if steady else None
-    for finding in [*found, *([idle] if idle else [])]:
-        reason = f"{name}: {finding.reason}"
-        where: dict[str, Any] = {"device": name, "details": load.as_json()}
-        report.add("telemetry", finding.status, code=finding.code, reason=reason, **where)
-    if not found and not idle:
-        report.add("telemetry", "PASS", device=name, details=load.as_json())
+    bad = findings(load)
+    if steady:
+        bad += underloaded(load)
+    details = load.as_json()
+    for status, code, reason in bad:
+        where = f"{device}: {reason}"
+        report.add("telemetry", status, code=code, reason=where, device=device, details=details)
+    if not bad:
+        report.add("telemetry", "PASS", device=device, details=details)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import json
+import statistics
 import threading
 import time
 from dataclasses import dataclass, field
@@ -11,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from contract.nvidia import Counters, Reading, grown
 
-from . import throttle
+from .gates import is_harmful, reasons
 
 if TYPE_CHECKING:
     from typing import TextIO
 
     from contract.nvidia import Source
 
-KEPT_EVERY = 1.0  # seconds between two lines of the telemetry file
+KEPT_EVERY_S = 1.0  # between two lines of the telemetry file
 
 
 @dataclass
@@ -64,19 +65,15 @@ class Load:
         self.power.add(reading.power_w)
         if reading.sm_mhz is not None:
             self.clocks[round(reading.sm_mhz)] += 1
-        for name in throttle.names(reading.reasons or 0):
+        for name in reasons(reading.reasons or 0):
             self.throttled[name] = self.throttled.get(name, 0.0) + seconds
-        self.harmed += seconds if throttle.harmful(reading.reasons or 0) else 0.0
+        self.harmed += seconds if is_harmful(reading.reasons or 0) else 0.0
 
     @property
     def clock(self) -> float | None:
         """The median clock in MHz."""
-        middle = (sum(self.clocks.values()) + 1) // 2
-        for mhz in sorted(self.clocks):
-            middle -= self.clocks[mhz]
-            if middle <= 0:
-                return float(mhz)
-        return None
+        clocks = list(self.clocks.elements())
+        return float(statistics.median_low(clocks)) if clocks else None
 
     @property
     def harmed_share(self) -> float:
@@ -86,9 +83,9 @@ class Load:
         return min(1.0, seconds / self.seconds) if self.seconds > 0 else 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """Give the figures that are known, in the result file's names."""
+        """Return the figures that were reported, by the result file's names."""
         energy = grown(self.before.energy_mj, self.after.energy_mj)
-        known = {
+        figures = {
             "seconds": round(self.seconds, 2),
             "samples": self.samples,
             "utilisation_avg": self.utilisation.value,
@@ -105,11 +102,11 @@ class Load:
             "rows_pending": self.after.rows_pending,
             "rows_failed": self.after.rows_failed,
         }
-        return {name: value for name, value in known.items() if value is not None}
+        return {name: value for name, value in figures.items() if value is not None}
 
 
 class Sampler:
-    """Reads a source again and again until left; `loads` is what was seen, by UUID."""
+    """Reads a source again and again until left; `loads` is what was counted, by UUID."""
 
     def __init__(self, source: Source, log: TextIO | None = None) -> None:
         self.source = source
@@ -135,7 +132,7 @@ class Sampler:
                 load.before, load.after = self._before.get(uuid, Counters()), counters
 
     def restart(self) -> None:
-        """Forget what was seen so far: the warm-up is no part of the work."""
+        """Forget what was counted so far: the warm-up is no part of the work."""
         with self._lock:
             self.loads = {}
 
@@ -144,7 +141,7 @@ class Sampler:
         self._frozen = True
 
     def latest(self) -> dict[str, Reading]:
-        """Give the newest reading of each GPU."""
+        """Return the newest reading of each GPU."""
         with self._lock:
             return dict(self._latest)
 
@@ -161,7 +158,7 @@ class Sampler:
             before = now
 
     def _keep(self, readings: dict[str, Reading], now: float) -> None:
-        if self._log is None or now - self._kept < KEPT_EVERY:
+        if self._log is None or now - self._kept < KEPT_EVERY_S:
             return
         self._kept = now
         for uuid, reading in readings.items():

@@ -93,11 +93,14 @@ def fit(points: list[tuple[float, float]]) -> dict[str, float]:
 
     Relative, because the largest of sizes from 4 KiB to 256 MiB would decide alone otherwise.
     """
-    import numpy as np
-
-    sizes, times_ms = np.array(points, dtype=float).T
-    slope, start_ms = np.polyfit(sizes, times_ms, 1, w=1 / np.maximum(times_ms, 1e-9))
-    return {"a_ms": float(start_ms), "b_ms_per_byte": float(slope)}
+    weighted = [(size, ms, 1 / max(ms, 1e-9) ** 2) for size, ms in points]
+    total = sum(weight for _, _, weight in weighted)
+    mean_size = sum(weight * size for size, _, weight in weighted) / total
+    mean_ms = sum(weight * ms for _, ms, weight in weighted) / total
+    variance = sum(weight * (size - mean_size) ** 2 for size, _, weight in weighted)
+    covariance = sum(weight * (size - mean_size) * (ms - mean_ms) for size, ms, weight in weighted)
+    slope = covariance / variance if variance else 0.0
+    return {"a_ms": mean_ms - slope * mean_size, "b_ms_per_byte": slope}
 
 
 def break_even(remote: dict[str, float], local: dict[str, float]) -> dict[str, Any]:
