@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 def analyse(results: list[dict[str, Any]]) -> dict[str, Any]:
     """Count the tests, and take the newest comparison, with a trend over all of them."""
     tests = [test for result in results for test in result["tests"]]
-    compared = [test for test in tests if test.get("name") == "performance_comparison"]
-    trend = [each for test in compared if (each := comparison(details_of(test)))]
+    trend = _comparisons(tests)
     bad = [test["name"] for test in tests if test.get("status") not in ("PASS", "SKIP")]
     return {
         "passed": sum(test.get("status") == "PASS" for test in tests),
@@ -27,6 +26,12 @@ def analyse(results: list[dict[str, Any]]) -> dict[str, Any]:
         "sweep": _newest(tests, "size_sweep", "sizes"),
         "break_even": _newest(tests, "size_sweep", "break_even"),
     }
+
+
+def _comparisons(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    compared = [test for test in tests if test.get("name") == "performance_comparison"]
+    comparisons = [comparison(details_of(test)) for test in compared]
+    return [each for each in comparisons if each]
 
 
 def load(folder: Path) -> list[dict[str, Any]]:
