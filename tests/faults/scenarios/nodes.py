@@ -121,6 +121,20 @@ def the_winners_node_dies(world: World, dice: Random) -> None:
     _down(world, node)
 
 
+@scenario("LOST")
+def the_lost_node_comes_back(world: World, dice: Random) -> None:
+    """Slurm then ends the command, which says so: the race was lost, and stays so."""
+    launch(world, command=held(world))
+    eventually(world.starts)
+    node = node_of(world, winner(world))
+    sandbox.stop_node(world.box, node)
+    _down(world, node)
+    world.settled("LOST")
+    sandbox.start_node(world.box, node)
+    world.resume()
+    eventually((world.race_dir() / "ended").exists)
+
+
 @scenario()
 def the_winners_node_is_out_of_touch(world: World, dice: Random) -> None:
     """Slurm gives it up; the command goes on there, to a good end."""

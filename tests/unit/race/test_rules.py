@@ -78,6 +78,7 @@ CASES: dict[str, Case] = {
     "succeeded, node out of touch": (RACE, won(ended=ended(), lost="restarted"), slurm(), S.COMPLETED, "the node was out of touch meanwhile: restarted"),
     "succeeded": (RACE, won(ended=ended()), slurm(), S.COMPLETED, ""),
     "chain out of time": (CHAINED, won(ended=replace(ended(1, "TIME"), why="no time is left")), slurm(), S.TIMEOUT, "no time is left"),
+    "signal on a lost node": (RACE, TERM, slurm(record("NODE_FAIL")), S.LOST, "Slurm says NODE_FAIL"),
     "ended by Slurm": (RACE, TERM, slurm(record("PREEMPTED")), S.PREEMPTED, "Slurm says PREEMPTED"),
     "ended at the time limit": (LIMITED, TERM, slurm(), S.TIMEOUT, "Slurm's SIGTERM came at the time limit"),
     "ended by a signal": (RACE, TERM, slurm(), S.CANCELLED, "the job was ended by Slurm (SIGTERM)"),
