@@ -54,9 +54,11 @@ def _case(result: RunResult, test: TestResult) -> "TestCase":
         time=None if test.timing_ms is None else round(test.timing_ms / 1e3, 3),
     )
     why = f"{test.code}: {test.reason}" if test.code else test.reason
-    kinds = {Status.FAIL: Failure, Status.ERROR: Error, Status.SKIP: Skipped}
+    kinds = {Status.FAIL: Failure, Status.ERROR: Error}
     if test.status in kinds:
         made.result = [kinds[test.status](why, test.code)]
+    if test.status is Status.SKIP:
+        made.result = [Skipped(why)]
     if test.status is Status.WARN:
         made.system_out = f"WARN {why}"
     return made
