@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +19,8 @@ HEADER: Final = (
     "run", "payload", "node", "device", "gpu_uuid", "test", "status", "code", "metric", "value",
     "unit", "direction", "reference", "kind", "verdict", "timestamp",
 )  # fmt: skip
+_FORMULA: Final = ("=", "+", "-", "@")
+"""With these a spreadsheet's formula begins."""
 
 
 def as_junit(run: Run) -> str:
@@ -75,20 +78,27 @@ def as_csv(run: Run) -> str:
     return text.getvalue()
 
 
-def _rows(run: str, result: RunResult, test: TestResult) -> Iterator[Sequence[object]]:
+def _rows(run: str, result: RunResult, test: TestResult) -> Iterator[Sequence[str]]:
     device = device_of(test, result)
     head = (
         run, result.test_type, test.host or result.hostname, test.device,
         device.uuid if device else "", test.name, test.status, test.code,
     )  # fmt: skip
     time = test.timestamp.isoformat() if test.timestamp else ""
-    for metric in test.metrics:
-        yield *head, *_cells(metric), time
-    if not test.metrics:
-        yield *head, *[""] * 7, time
+    rows = [(*head, *_cells(metric), time) for metric in test.metrics]
+    for row in rows or [(*head, *[""] * 7, time)]:
+        yield [_no_formula(cell) for cell in row]
 
 
-def _cells(metric: Metric) -> Sequence[object]:
+def _no_formula(cell: str) -> str:
+    """Keep a spreadsheet from running a text: a quote in front of it makes it one. No number is."""
+    with suppress(ValueError):
+        float(cell)
+        return cell
+    return f"'{cell}" if cell.startswith(_FORMULA) else cell
+
+
+def _cells(metric: Metric) -> Sequence[str]:
     reference = metric.reference
     return (
         metric.name,

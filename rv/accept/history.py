@@ -4,6 +4,7 @@ It lies in the user's data folder, which should not be on NFS, whose locks fail.
 measurements of one run are kept once, however often they are added.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -61,6 +62,7 @@ class History:
         """Open the file for one transaction, which waits for those of others."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(self._path)
             connection = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
             with closing(connection) as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -76,6 +78,13 @@ class History:
 def history() -> History:
     """Open the user's history."""
     return History(acceptance_dir() / "history.sqlite")
+
+
+def _make_private(path: Path) -> None:
+    """Make the file the user's alone, be it new or of an older rv; SQLite's others follow it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "rb"):
+        os.fchmod(descriptor, 0o600)
 
 
 def _prepare(database: sqlite3.Connection) -> None:

@@ -27,12 +27,17 @@ from rv.accept.untrusted import (
     time_of,
     whole_of,
 )
+from rv.files import files_below, read_regular
 from rv.payloads.contract.schema import SCHEMA
 from rv.slurm.values import printable
 
 _SLURM_FIELDS: Final = ("job_id", "nodelist", "restart_count")
 MAX_BYTES: Final = 16 * 2**20
-"""A larger file is refused unread."""
+"""A larger file is refused."""
+MAX_FOLDER_BYTES: Final = 256 * 2**20
+"""What is read of one folder in all."""
+_MAX_PYTHON: Final = 2**16
+"""Characters that are read as Python's values: a bracket takes some hundred bytes there."""
 
 
 def parse(text: str | bytes, source: str = "result") -> RunResult:
@@ -49,12 +54,29 @@ def parse(text: str | bytes, source: str = "result") -> RunResult:
 def read_file(path: Path) -> RunResult:
     """Read one result file. Raises `ResultError`, also for a file that cannot be read."""
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise ResultError(printable(f"{path}: {size:,} bytes are too many for a result"))
-        return parse(path.read_bytes(), str(path))
+        data = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise ResultError(printable(f"{path}: {error.strerror or error}")) from None
+    return parse(data, str(path))
+
+
+def read_tree(folder: Path, suffix: str = "") -> tuple[dict[str, bytes], tuple[str, ...]]:
+    """Read the files below a folder, which may be another user's, as far as they are bounded.
+
+    Give them by their paths there, sorted, and say why others are not read.
+    """
+    files, faults, left = dict[str, bytes](), list[str](), MAX_FOLDER_BYTES
+    for path in files_below(folder, MAX_ITEMS):
+        if path.name.startswith(".") or not path.name.endswith(suffix):
+            continue
+        try:
+            data = read_regular(path, min(left, MAX_BYTES))
+        except OSError as error:
+            faults.append(printable(f"{path}: {error.strerror or error}"))
+            continue
+        files[str(path.relative_to(folder))] = data
+        left -= len(data)
+    return files, tuple(faults)
 
 
 def read_folder(folder: Path) -> tuple[tuple[RunResult, ...], tuple[str, ...]]:
@@ -63,12 +85,11 @@ def read_folder(folder: Path) -> tuple[tuple[RunResult, ...], tuple[str, ...]]:
     Where a folder has results of `rv.accept/1`, the legacy ones beside them are copies and are left
     out.
     """
-    results, faults = list[RunResult](), list[str]()
-    for path in sorted(folder.rglob("*.json"))[:MAX_ITEMS]:
-        if path.name.startswith("."):
-            continue
+    files, unread = read_tree(folder, ".json")
+    results, faults = list[RunResult](), [*unread]
+    for name, data in files.items():
         try:
-            results.append(read_file(path))
+            results.append(parse(data, str(folder / name)))
         except ResultError as error:
             faults.append(str(error))
     current = {Path(result.source).parent for result in results if not result.is_legacy}
@@ -150,7 +171,8 @@ def _details(value: Any) -> Mapping[str, Any]:
 
 
 def _parse_details(text: str) -> Any:
-    for read in (json.loads, ast.literal_eval):
+    readers = (json.loads, ast.literal_eval) if len(text) <= _MAX_PYTHON else (json.loads,)
+    for read in readers:
         with suppress(ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             return read(text)
     return {"text": text}

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rv.accept.collect import Origin, collect
-from rv.accept.result_files import read_file, read_folder
+from rv.accept.result_files import MAX_BYTES, read_file, read_folder, read_tree
 from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
-from rv.files import write_atomically
+from rv.files import read_regular, write_atomically
 from rv.models.plain import build, plain
 
 RECORD: Final = "run.json"
@@ -120,7 +120,7 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         for name, data in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / name, data)
+            write_atomically(folder / name, data, mode=0o600)
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(ErrorKind.STAGE, f"cannot keep the results: {why}, on {folder}") from error
@@ -204,17 +204,16 @@ Kept = TypeVar("Kept", RunRecord, Sweep)
 
 def _read(path: Path, kind: type[Kept]) -> Kept:
     try:
-        return build(kind, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
+        return build(kind, json.loads(read_regular(path, MAX_BYTES)))
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         problem = ErrorKind.USAGE if kind is RunRecord else ErrorKind.CONFIG
         raise RvError(problem, f"{path} cannot be read: {error}") from error
 
 
 def _kept(folder: Path) -> Run:
-    record, root = _read(folder / RECORD, RunRecord), folder / RESULTS
-    paths = [path for path in sorted(root.rglob("*")) if path.is_file()]
-    files = {str(path.relative_to(root)): path.read_bytes() for path in paths}
-    return Run(record=record, results=collect(files, record.payloads, record))
+    record = _read(folder / RECORD, RunRecord)
+    files, faults = read_tree(folder / RESULTS)
+    return Run(record=record, results=collect(files, record.payloads, record), faults=faults)
 
 
 def _foreign(path: Path) -> Run:

@@ -10,6 +10,7 @@ import typer
 from rv.cli import caller
 from rv.cli.options import ClusterOption, JsonOption, group_app
 from rv.errors import ErrorKind, RvError
+from rv.files import write_own
 from rv.ui import console
 
 
@@ -177,7 +178,7 @@ def _write(text: str, where: str) -> None:
     path = Path(where)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_own(path, text)
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(

@@ -4,8 +4,11 @@ Other people use a shared scratch too. A race directory holds what its jobs run 
 environment, so whoever could replace it would run programs as this user.
 """
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -42,6 +45,26 @@ def require_safe_root(root: Path) -> None:
         raise _unsafe(root, f"it belongs to {_owner(status.st_uid)}")
     if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
         raise _unsafe(root, f"others may rename what is in it (mode {status.st_mode & 0o7777:04o})")
+
+
+@contextmanager
+def own_directory(directory: Path) -> Iterator[Path]:
+    """Give a directory of this user's by a path that stays, whoever renames what leads to it.
+
+    Raises `OSError` where it, or a link on the way to it, belongs to another user.
+    """
+    for path in (directory.absolute(), *directory.absolute().parents):
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode) and not _is_trusted(status.st_uid):
+            raise PermissionError(errno.EPERM, f"a link of {_owner(status.st_uid)}'s", str(path))
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        owner = os.fstat(descriptor).st_uid
+        if owner != os.geteuid():
+            raise PermissionError(errno.EPERM, f"it belongs to {_owner(owner)}", str(directory))
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def require_private(directory: Path) -> None:

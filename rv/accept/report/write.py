@@ -14,6 +14,7 @@ from rv.accept.run import judged
 from rv.accept.store import load
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
+from rv.transport.private_directories import own_directory
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -47,8 +48,9 @@ def write(page: Page, folder: Path) -> bool:
         text, has_charts = as_html(replace(page, charts=())), False
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in ((HTML, text), (MARKDOWN, as_markdown(page))):
-            write_atomically(folder / name, content)
+        with own_directory(folder) as own:
+            for name, content in ((HTML, text), (MARKDOWN, as_markdown(page))):
+                write_atomically(own / name, content)
     except OSError as error:
         why = f"{error.strerror or error}, on {error.filename or folder}"
         hint = "--output DIR writes it elsewhere"

@@ -230,6 +230,20 @@ def test_csv_has_a_row_a_number() -> None:
     assert {len(row) for row in rows} == {len(HEADER)}
 
 
+@pytest.mark.parametrize("first", ["=", "+", "@", "-"])
+def test_no_cell_of_csv_is_a_formula(first: str) -> None:
+    """A spreadsheet would run what a cluster wrote; numbers stay numbers."""
+    text = f"{first}HYPERLINK(1)"
+    tests = [outcome("cuda:0", metric(-1.5), name=text, code=text, reason=text)]
+    run = whole(run_of(tests, [gpu(0)], hostname=text, test_type=text))
+    rows = list(csv.reader(io.StringIO(as_csv(run), newline=""), delimiter="|"))
+
+    assert {row[9] for row in rows[1:]} == {"-1.5"}
+    cells = [cell for row in rows[1:] for cell in row if cell != "-1.5"]
+    assert sum("HYPERLINK" in cell for cell in cells) >= 3
+    assert not [cell for cell in cells if cell[:1] in ("=", "+", "@", "-")]
+
+
 def test_two_runs_are_compared_number_by_number() -> None:
     """The worst change first; verdicts that changed; what only one has is counted."""
     before, after = of_rates(700, 710, 720), of_rates(700, 640, 720)
