@@ -18,7 +18,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
@@ -31,7 +31,10 @@ from contract.verdicts import NotPassed
 if TYPE_CHECKING:
     import argparse
 
-FAULTS = ("die", "allocate", "wrong-slot", "leak", "unbalanced", "held-memory", "neighbour")
+    from _workers.launches import Launched
+
+OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
+FAULTS = (*OF_WORKERS, "unbalanced", "held-memory", "neighbour")
 PRESETS = {
     "basic": {"duration": 30, "memory": 128},
     "memory": {"workers": 4, "duration": 60, "memory": 1024},
@@ -43,11 +46,10 @@ DEFAULTS = {"duration": 60.0, "memory": 256}
 QUICK_DEFAULTS = {"duration": 15.0, "memory": 256}
 CPU_DEFAULTS = {"duration": 2.0, "memory": 8}
 MOST_WORKERS = 1024
-START_WITHIN = 120.0
-LAUNCH_TIMEOUT = 120.0
-LAUNCHES = 0.5
-
-SCALING_SECONDS = 5.0
+START_WITHIN_S = 120.0
+LAUNCH_TIMEOUT_S = 120.0
+LAUNCHES = 0.5  # that must succeed
+SCALING_S = 5.0
 
 
 def body(session: Session) -> None:
@@ -81,16 +83,17 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
     _require_memory(session, slots, workers)
     used = used_memory_mib() if not on_cpu else {}
     before = {slot.key: used[slot.key] for slot in slots if slot.key in used}  # others' are others'
-    alone = _alone(session, slots) if options.scaling else None
+    alone = _alone(session, slots) if options.scaling else 0.0
     orders = _orders(session, slots, workers, options.duration)
     readings = Path(options.telemetry) if options.telemetry else None
     made += [readings] if readings else []
     with recorded(readings):
-        found = run_workers(orders, min(START_WITHIN, session.left()))
-    verdicts.workers(session, found)
-    verdicts.isolation(session, found)
-    verdicts.balance(session, slots, orders, found)
-    verdicts.scaling(session, slots, found, alone)
+        results = run_workers(orders, min(START_WITHIN_S, session.left()))
+    verdicts.workers(session, results)
+    verdicts.isolation(session, results)
+    verdicts.balance(session, slots, orders, results)
+    if alone:
+        verdicts.scaling(session, slots, results, alone)
     verdicts.leaks(session, orders[0].mark, before)
     verdicts.neighbours(session, slots)
 
@@ -116,61 +119,47 @@ def _free(session: Session, slots: list[Slot]) -> list[tuple[str, int]]:
     if slots[0].kind == "cpu":
         words = Path("/proc/meminfo").read_text().partition("MemAvailable:")[2].split()
         return [("cpu", int(words[0]) // 1024 // len(slots))]
-    cuda = session.torch.cuda
-    properties = [cuda.get_device_properties(place) for place in range(len(slots))]
-    return [
-        (slot.name, one.total_memory >> 20) for slot, one in zip(slots, properties, strict=True)
-    ]
+    properties = map(session.torch.cuda.get_device_properties, range(len(slots)))
+    return [(slot.name, of.total_memory >> 20) for slot, of in zip(slots, properties, strict=True)]
 
 
 def _orders(session: Session, slots: list[Slot], workers: int, seconds: float) -> list[Order]:
     places = round_robin(slots, workers)
     if session.faults.get("unbalanced"):
         places = [slots[0]] * workers
-    mark = uuid.uuid4().hex
-    return [
-        Order(
-            number=number,
-            slot_name=slot.name,
-            key=slot.key,
-            kind=slot.kind,
-            memory=session.options.memory,
-            duration=seconds,
-            patience=START_WITHIN + seconds,
-            mark=mark,
-            faults=_faults(session, number),
+    mark, orders = uuid.uuid4().hex, []
+    for number, slot in enumerate(places):
+        faults = tuple(name for name in OF_WORKERS if session.faults.get(name, worker=number))
+        patience_s = START_WITHIN_S + seconds
+        orders.append(
+            Order(number, slot, session.options.memory, seconds, patience_s, mark, faults)
         )
-        for number, slot in enumerate(places)
-    ]
-
-
-def _faults(session: Session, worker: int) -> tuple[str, ...]:
-    names = ("die", "allocate", "wrong-slot", "leak")
-    return tuple(name for name in names if session.faults.get(name, worker=worker))
+    return orders
 
 
 def _alone(session: Session, slots: list[Slot]) -> float:
-    """Give the rate of a single worker, operations a second."""
-    seconds = min(SCALING_SECONDS, session.options.duration)
-    found = run_workers(_orders(session, slots, 1, seconds), START_WITHIN)[0]
-    return float(found.get("ops_per_second", 0.0))
+    """Measure the rate of a single worker, operations a second."""
+    seconds = min(SCALING_S, session.options.duration)
+    [result] = run_workers(_orders(session, slots, 1, seconds), START_WITHIN_S)
+    return float(result.get("ops_per_second", 0.0))
 
 
 def _launch(session: Session, slots: list[Slot], made: list[Path]) -> None:
     """Launch the program with one GPU, all, none and some."""
     options, on_cpu = session.options, slots[0].kind == "cpu"
     template = options.launch_cmd or _own_program(on_cpu=on_cpu)
-    found = []
+    launched = []
     for name, ids in launches.configurations(len(slots)).items():
         argv = launches.command(template, ids)
         limit = min(options.launch_timeout, session.left())
         one = launches.launch(name, argv, limit, cpu=ids is None)
-        found.append(one)
-        ended = "timeout" if one.code is None else f"code {one.code}"
-        session.say("COMPUTE", f"{name}: {'PASS' if one.passed else 'FAIL'} ({ended})")
-        for line in [*one.gpu_lines, *([] if one.passed else one.error_lines)]:
-            session.say("COMPUTE", f"  {_plain(line)}")
-    _report_launches(session, found, made)
+        launched.append(one)
+        session.say("COMPUTE", f"{name}: {'PASS' if one.code == 0 else 'FAIL'} ({one.ended})")
+        errors = one.lines(launches.ERROR_WORDS) if one.code != 0 else []
+        for line in [*one.lines(launches.GPU_WORDS), *errors]:
+            shown = "".join(letter if letter.isprintable() else "?" for letter in line)
+            session.say("COMPUTE", f"  {shown}")
+    _report_launches(session, launched, made)
 
 
 def _own_program(*, on_cpu: bool) -> str:
@@ -179,18 +168,10 @@ def _own_program(*, on_cpu: bool) -> str:
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(probe))}{pretend} --gpu_ids {{gpu_ids}}"
 
 
-def _plain(line: str) -> str:
-    """Keep what a terminal may be shown."""
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
-
-
-def _report_launches(session: Session, found: list[launches.Launched], made: list[Path]) -> None:
-    bad = [one for one in found if not one.passed]
-    rate = 1 - len(bad) / len(found)
-    details: dict[str, Any] = {"rate": rate, "configurations": [
-        {"name": one.name, "command": one.command, "code": one.code, "seconds": one.seconds,
-         "gpu_lines": one.gpu_lines, "error_lines": one.error_lines} for one in found
-    ]}  # fmt: skip
+def _report_launches(session: Session, launched: list[Launched], made: list[Path]) -> None:
+    bad = [one for one in launched if one.code != 0]
+    rate = 1 - len(bad) / len(launched)
+    details = {"rate": rate, "configurations": [one.as_json() for one in launched]}
     verdict = {"status": "PASS"}
     if bad:
         stamp = time.strftime("%Y%m%d_%H%M%S")
@@ -199,7 +180,7 @@ def _report_launches(session: Session, found: list[launches.Launched], made: lis
         made.append(log)
         details["log"] = str(log)
         ended = "was not done in time" if bad[0].code is None else f"ended with {bad[0].code}"
-        reason = f"{len(bad)} of {len(found)} launches failed; {bad[0].name} {ended}: see {log}"
+        reason = f"{len(bad)} of {len(launched)} launches failed; {bad[0].name} {ended}: see {log}"
         status = "FAIL" if rate < LAUNCHES else "WARN"
         verdict = {"status": status, "code": "launch_failed", "reason": reason}
     session.report.add("alloc.launches", **verdict, details=details)
@@ -216,7 +197,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scaling", action="store_true", help="measure one worker alone, too")
     parser.add_argument("--balance", type=positive, help="most work of a GPU over the least (1.25)")
     parser.add_argument("--launch-cmd", help="the program to launch, with {gpu_ids} in it")
-    parser.add_argument("--launch-timeout", type=positive, default=LAUNCH_TIMEOUT)
+    parser.add_argument("--launch-timeout", type=positive, default=LAUNCH_TIMEOUT_S)
     parser.add_argument("--telemetry", metavar="FILE", help="nvidia-smi's readings, each second")
 
 

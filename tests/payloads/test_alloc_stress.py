@@ -296,7 +296,8 @@ def test_a_cpu_that_others_use_is_no_imbalance() -> None:
 
 def balance_of(second: dict[str, Any]) -> dict[str, Any]:
     """The verdict on two CPUs, of which the first did 100 operations in 2 s of its processor."""
-    orders = [Order(n, f"cpu:{n}", str(n), "cpu", 1, 2.0, 1.0, "") for n in range(2)]
+    places = [slots.Slot(f"cpu:{n}", str(n), "cpu") for n in range(2)]
+    orders = [Order(n, place, 1, 2.0, 1.0, "") for n, place in enumerate(places)]
     workers = [{"operations": 100, "processor_s": 2.0}, second]
     added: dict[str, Any] = {}
     session = SimpleNamespace(
@@ -304,6 +305,5 @@ def balance_of(second: dict[str, Any]) -> dict[str, Any]:
         say=lambda *_: None,
         report=SimpleNamespace(add=lambda name, **fields: added.update(fields)),
     )
-    places = [slots.Slot(f"cpu:{n}", str(n), "cpu") for n in range(2)]
     verdicts.balance(session, places, orders, [{"status": "success"} | one for one in workers])  # type: ignore[arg-type]
     return added

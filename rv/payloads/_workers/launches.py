@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,32 +30,29 @@ class Launched:
     output: str
 
     @property
-    def passed(self) -> bool:
-        """Say whether it ended by itself, with 0."""
-        return self.code == 0
+    def ended(self) -> str:
+        """How it ended, in words."""
+        return "timeout" if self.code is None else f"code {self.code}"
 
-    @property
-    def gpu_lines(self) -> list[str]:
-        """Give the first lines that speak of GPUs."""
-        return [line for line in self.output.splitlines() if GPU_WORDS.search(line)][:SHOWN]
+    def lines(self, words: re.Pattern[str]) -> list[str]:
+        """Return the first lines of its output with one of these words."""
+        return [line for line in self.output.splitlines() if words.search(line)][:SHOWN]
 
-    @property
-    def error_lines(self) -> list[str]:
-        """Give the first lines that speak of errors."""
-        return [line for line in self.output.splitlines() if ERROR_WORDS.search(line)][:SHOWN]
+    def as_json(self) -> dict[str, Any]:
+        """Return what a result file has of it."""
+        return {
+            "name": self.name, "command": self.command, "code": self.code, "seconds": self.seconds,
+            "gpu_lines": self.lines(GPU_WORDS), "error_lines": self.lines(ERROR_WORDS),
+        }  # fmt: skip
 
 
 def configurations(count: int) -> dict[str, str | None]:
     """Name what is tried with so many GPUs: the ids it is given, None for the CPU."""
     ids = [str(number) for number in range(count)]
-    made: dict[str, str | None] = {
-        "Single GPU": "0",
-        "All GPUs": ",".join(ids),
-        "Force CPU": None,
-    }
+    tried: dict[str, str | None] = {"Single GPU": "0", "All GPUs": ",".join(ids), "Force CPU": None}
     if count > 1:
-        made["Subset GPUs"] = ",".join(ids[:2])
-    return made
+        tried["Subset GPUs"] = ",".join(ids[:2])
+    return tried
 
 
 def command(template: str, ids: str | None) -> list[str]:
@@ -63,21 +60,21 @@ def command(template: str, ids: str | None) -> list[str]:
     words = shlex.split(template)
     if ids is not None:
         return [word.replace("{gpu_ids}", ids) for word in words]
-    made: list[str] = []
+    argv: list[str] = []
     for word in words:
         if "{gpu_ids}" not in word:
-            made.append(word)
+            argv.append(word)
             continue
-        if word == "{gpu_ids}" and made and made[-1].startswith("-"):
-            made.pop()
-        made.append("--force_cpu")
-    return made
+        if word == "{gpu_ids}" and argv and argv[-1].startswith("-"):
+            argv.pop()
+        argv.append("--force_cpu")
+    return argv
 
 
 def launch(name: str, argv: list[str], timeout: float, *, cpu: bool) -> Launched:
     """Run one configuration; it and all it started are ended when its time is over."""
     environment = os.environ | ({"CUDA_VISIBLE_DEVICES": ""} if cpu else {})
-    start = time.monotonic()
+    start_s = time.monotonic()
     try:
         process = subprocess.Popen(
             argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -93,7 +90,7 @@ def launch(name: str, argv: list[str], timeout: float, *, cpu: bool) -> Launched
         output, code = process.communicate()[0], None
     finally:
         _end(process)
-    return Launched(name, argv, code, time.monotonic() - start, output)
+    return Launched(name, argv, code, time.monotonic() - start_s, output)
 
 
 def _end(process: subprocess.Popen[str]) -> None:
@@ -103,10 +100,9 @@ def _end(process: subprocess.Popen[str]) -> None:
         return
 
 
-def write_log(path: Path, launched: list[Launched]) -> None:
-    """Keep the whole output of those that failed."""
+def write_log(path: Path, failed: list[Launched]) -> None:
+    """Keep the whole output of launches that failed."""
     with path.open("w", encoding="utf-8") as log:
-        for one in launched:
-            if not one.passed:
-                code = "timeout" if one.code is None else one.code
-                log.write(f"== {one.name}: {shlex.join(one.command)}: {code}\n{one.output}\n")
+        for one in failed:
+            code = "timeout" if one.code is None else one.code
+            log.write(f"== {one.name}: {shlex.join(one.command)}: {code}\n{one.output}\n")

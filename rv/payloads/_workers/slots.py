@@ -24,7 +24,7 @@ class Slot(NamedTuple):
 
 
 def gpus(devices: list[dict[str, Any]], mask: str) -> list[Slot]:
-    """Give the GPUs that torch sees, in its order; `mask` is the inherited CUDA_VISIBLE_DEVICES."""
+    """Return the GPUs that torch sees, in its order; `mask` is CUDA_VISIBLE_DEVICES."""
     named = [word for word in mask.split(",") if word.startswith(("GPU-", "MIG-"))]
     keys = [_uuid(device, place, named) for place, device in enumerate(devices)]
     return [Slot(f"cuda:{place}", key, "cuda") for place, key in enumerate(keys)]
@@ -43,13 +43,13 @@ def _uuid(device: dict[str, Any], place: int, named: list[str]) -> str:
 
 
 def cpus(most: int = CPU_SLOTS) -> list[Slot]:
-    """Give CPUs that this process may run on."""
+    """Return CPUs that this process may run on."""
     allowed = sorted(os.sched_getaffinity(0))[:most]
     return [Slot(f"cpu:{number}", str(number), "cpu") for number in allowed]
 
 
 def round_robin(slots: list[Slot], workers: int) -> list[Slot]:
-    """Give each worker its slot: the i-th has slot i mod n."""
+    """Return the slot of each worker: the i-th has slot i mod n."""
     return [slots[worker % len(slots)] for worker in range(workers)]
 
 

@@ -19,9 +19,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .slots import Slot
 
 MATRICES = 3
 MIB = 1 << 20
+MARK = "RV_ALLOC_MARK"
+GRACE_S = 30.0  # beyond its duration that a worker may take to end
+GONE_WITHIN_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -29,9 +33,7 @@ class Order:
     """What a worker is to do: `memory` is MiB in all, `mark` is in its processes' variables."""
 
     number: int
-    slot_name: str
-    key: str
-    kind: str
+    slot: Slot
     memory: int
     duration: float
     patience: float
@@ -39,28 +41,33 @@ class Order:
     faults: tuple[str, ...] = ()
 
 
-def work(order: Order, go: Any, over: Any, said: Any) -> None:
-    """Run in a fresh process: be ready, work when all are, say how it went, leave when all have.
+class NotOwnSlot(Exception):  # noqa: N818 - an outcome
+    """A worker sees another device than the one it was given."""
+
+
+def work(order: Order, go: Any, over: Any, messages: Any) -> None:
+    """Run in a fresh process: be ready, work when all are, report, leave when all have reported.
 
     So that all load the GPUs at the same time, and no memory is given back while others work.
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    mine: dict[str, Any] = {"worker": order.number, "pid": os.getpid(), "slot": order.slot_name}
-    held: list[Any] = []
+    own: dict[str, Any] = {"worker": order.number, "pid": os.getpid(), "slot": order.slot.name}
+    matrices: list[Any] = []
     try:
-        device, seen, torch = _ready(order, held)
-        said.put({"worker": order.number, "ready": True})
+        torch, device, device_id = _ready(order, matrices)
+        messages.put({"worker": order.number, "ready": True})
         if not go.wait(order.patience):
             raise TimeoutError("the other workers did not get ready")
-        found = {"seen": seen, **_load(torch, held, device, order.duration)}
-        mine |= {"status": "success", **found}
+        load = _load(torch, matrices, device, order.duration)
+        own |= {"status": "success", "seen": device_id, **load}
     except BaseException as error:
-        mine |= _failure(error)
-    said.put(mine)
+        own |= _failure(error)
+    messages.put(own)
     over.wait(order.patience)
-    if "leak" in order.faults:
-        _leave_one_behind()
+    if "leak" in order.faults and os.fork() == 0:  # outlives this one, as of a careless program
+        os.setsid()
+        os.execvp("sleep", ["sleep", "600"])  # noqa: S606 - no shell is wanted
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -71,86 +78,58 @@ def _failure(error: BaseException) -> dict[str, Any]:
         "status": "no_cuda" if "No CUDA GPUs" in str(error) else "error",
         "error": reason,
         "out_of_memory": name in ("OutOfMemoryError", "MemoryError"),
-        "isolation": isinstance(error, NotMine),
+        "isolation": isinstance(error, NotOwnSlot),
     }
 
 
-def _ready(order: Order, held: list[Any]) -> tuple[str, str, Any]:
-    """Bind to the slot, see that it is the only device, take memory and warm up."""
-    _bind(order)
+def _ready(order: Order, matrices: list[Any]) -> tuple[Any, str, str]:
+    """Bind to the slot before CUDA is there to look; check that it is the only one; warm up."""
+    if order.slot.kind == "cuda":
+        os.environ["CUDA_VISIBLE_DEVICES"] = order.slot.key
+    elif "wrong-slot" not in order.faults:
+        os.sched_setaffinity(0, {int(order.slot.key)})
     import torch
 
     torch.set_num_threads(1)
-    device, seen = _device(torch, order)
+    device_id = _own_device(torch, order)
     if "die" in order.faults:
         os._exit(7)
     if "allocate" in order.faults:
         raise MemoryError("injected")
-    held += _matrices(torch, order.memory, device)
-    _multiply(torch, held, device)
-    return device, seen, torch
+    device = "cpu" if order.slot.kind == "cpu" else "cuda:0"
+    size = side(order.memory)
+    matrices += [torch.randn(size, size, device=device) / math.sqrt(size) for _ in range(2)]
+    matrices.append(torch.empty(size, size, device=device))
+    _multiply(torch, matrices, device)
+    return torch, device, device_id
 
 
-def _load(torch: Any, held: list[Any], device: str, duration: float) -> dict[str, Any]:
-    begun, processor_s = time.time(), time.thread_time()
-    operations, seconds = _until(torch, held, device, duration)
-    processor_s = time.thread_time() - processor_s
-    return {
-        "operations": operations,
-        "duration": seconds,
-        "processor_s": processor_s,
-        "ops_per_second": operations / seconds,
-        "begun": begun,
-        "ended": time.time(),
-        "bytes": sum(one.numel() * one.element_size() for one in held),
-    }
-
-
-def _bind(order: Order) -> None:
-    """Restrict this process to its slot, before CUDA is there to look."""
-    wrong = "wrong-slot" in order.faults
-    if order.kind == "cuda":
-        os.environ["CUDA_VISIBLE_DEVICES"] = order.key
-    elif not wrong:
-        os.sched_setaffinity(0, {int(order.key)})
-
-
-def _device(torch: Any, order: Order) -> tuple[str, str]:
-    """Give the device, and what this process sees as its only one; raises for anything else."""
-    if order.kind == "cpu":
+def _own_device(torch: Any, order: Order) -> str:
+    """Return the only device that this process sees. Raises NotOwnSlot for any other."""
+    key = order.slot.key
+    if order.slot.kind == "cpu":
         allowed = sorted(os.sched_getaffinity(0))
-        _require(allowed == [int(order.key)], f"CPUs {allowed}, not {order.key} alone")
-        return "cpu", str(allowed[0])
+        _require(allowed == [int(key)], f"CPUs {allowed}, not {key} alone")
+        return str(allowed[0])
     count = torch.cuda.device_count()
     if count == 0:
         raise RuntimeError("No CUDA GPUs are available")
     _require(count == 1, f"{count} GPUs, not one")
-    uuid = str(getattr(torch.cuda.get_device_properties(0), "uuid", "")) or order.key
-    seen = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    wrong = "wrong-slot" in order.faults
-    same = order.key.startswith("MIG-") or seen == order.key
-    _require(same and not wrong, f"{seen}, not {order.key}")
-    return "cuda:0", seen
+    uuid = str(getattr(torch.cuda.get_device_properties(0), "uuid", "")) or key
+    uuid = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+    same = key.startswith("MIG-") or uuid == key
+    _require(same and "wrong-slot" not in order.faults, f"{uuid}, not {key}")
+    return uuid
 
 
-class NotMine(Exception):  # noqa: N818 - what a worker saw
-    """A worker sees another device than the one it was given."""
-
-
-def _require(right: bool, seen: str) -> None:  # noqa: FBT001 - a condition
+def _require(right: bool, what: str) -> None:  # noqa: FBT001 - a condition
     if not right:
-        raise NotMine(f"the worker sees {seen}")
+        raise NotOwnSlot(f"the worker sees {what}")
 
 
 def side(memory: int) -> int:
-    """Give the side of square float32 matrices that together take so many MiB."""
+    """Return the side of square float32 matrices that together take so many MiB."""
     return max(16, math.isqrt(memory * MIB // (4 * MATRICES)))
-
-
-def _matrices(torch: Any, memory: int, device: str) -> list[Any]:
-    size = side(memory)
-    made = [torch.randn(size, size, device=device) / math.sqrt(size) for _ in range(2)]
-    return [*made, torch.empty(size, size, device=device)]
 
 
 def _multiply(torch: Any, matrices: list[Any], device: str) -> None:
@@ -160,126 +139,115 @@ def _multiply(torch: Any, matrices: list[Any], device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _until(torch: Any, matrices: list[Any], device: str, duration: float) -> tuple[int, float]:
-    start, operations = time.perf_counter(), 0
-    while (spent := time.perf_counter() - start) < duration:
+def _load(torch: Any, matrices: list[Any], device: str, duration_s: float) -> dict[str, Any]:
+    begun, start_s, operations = time.time(), time.perf_counter(), 0
+    processor_s = time.thread_time()
+    while (spent_s := time.perf_counter() - start_s) < duration_s:
         _multiply(torch, matrices, device)
         operations += 1
-    return operations, spent
+    return {
+        "operations": operations,
+        "duration": spent_s,
+        "processor_s": time.thread_time() - processor_s,
+        "ops_per_second": operations / spent_s,
+        "begun": begun,
+        "ended": time.time(),
+        "bytes": sum(matrix.numel() * matrix.element_size() for matrix in matrices),
+    }
 
 
-def _leave_one_behind() -> None:
-    """Start a process that outlives this one, as a careless program does."""
-    if os.fork() == 0:
-        os.setsid()
-        os.execvp("sleep", ["sleep", "600"])  # noqa: S606 - no shell is wanted
-
-
-MARK = "RV_ALLOC_MARK"
-GRACE = 30.0
-"""Seconds beyond its duration that a worker may take to end."""
-
-GONE_WITHIN = 10.0
-
-
-def run_workers(orders: list[Order], start_within: float) -> list[dict[str, Any]]:
-    """Let the workers work at the same time; give what each said, in order.
+def run_workers(orders: list[Order], start_within_s: float) -> list[dict[str, Any]]:
+    """Let the workers work at the same time; return what each reported, in order.
 
     Each is a fresh interpreter (spawn): what this process knows of CUDA does not reach it.
     """
     context = multiprocessing.get_context("spawn")
-    go, over, said = context.Event(), context.Event(), context.Queue()
+    go, over, messages = context.Event(), context.Event(), context.Queue()
     os.environ[MARK] = orders[0].mark  # the workers' variables are what this process has now
-    workers = [context.Process(target=work, args=(order, go, over, said)) for order in orders]
+    workers = [context.Process(target=work, args=(order, go, over, messages)) for order in orders]
     try:
         for worker in workers:
             worker.start()
         del os.environ[MARK]
-        ears = _Ears(workers, said)
-        ears.until(lambda: ears.ready | set(ears.answers), start_within)
+        inbox = _Inbox(workers, messages)
+        inbox.wait(lambda: inbox.ready | set(inbox.answers), start_within_s)
         go.set()
-        ears.until(lambda: set(ears.answers), orders[0].duration + GRACE)
+        inbox.wait(lambda: set(inbox.answers), orders[0].duration + GRACE_S)
         over.set()
         for worker in workers:
-            worker.join(GONE_WITHIN)
+            worker.join(GONE_WITHIN_S)
     finally:
         for worker in workers:
             if worker.is_alive():
                 worker.kill()
                 worker.join()
-    return [ears.answers.get(order.number) or _silent(order, worker)
-            for order, worker in zip(orders, workers, strict=True)]  # fmt: skip
+    pairs = zip(orders, workers, strict=True)
+    return [inbox.answers.get(order.number) or _silent(order, worker) for order, worker in pairs]
 
 
-class _Ears:
-    """What workers have said so far. One that is dead, or has failed, is not waited for."""
+class _Inbox:
+    """What workers have sent so far. One that is dead, or has failed, is not waited for."""
 
-    def __init__(self, workers: list[Any], said: Any) -> None:
-        self._workers, self._said = workers, said
+    def __init__(self, workers: list[Any], messages: Any) -> None:
+        self._workers, self._messages = workers, messages
         self.ready: set[int] = set()
         self.answers: dict[int, dict[str, Any]] = {}
 
-    def until(self, enough: Callable[[], set[int]], seconds: float) -> None:
-        """Listen until `enough` names every living worker, or the time is over."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+    def wait(self, enough: Callable[[], set[int]], seconds: float) -> None:
+        """Wait until `enough` names every living worker, or the time is over."""
+        deadline_s = time.monotonic() + seconds
+        while time.monotonic() < deadline_s:
             dead = {n for n, worker in enumerate(self._workers) if worker.exitcode is not None}
-            heard = self._hear()
-            if not heard and len(dead | enough()) == len(self._workers):
+            if not self._receive() and len(dead | enough()) == len(self._workers):
                 return
 
-    def _hear(self) -> bool:
+    def _receive(self) -> bool:
         try:
-            one = self._said.get(timeout=0.1)
+            message = self._messages.get(timeout=0.1)
         except queue.Empty:
             return False
-        if "status" in one:
-            self.answers[one["worker"]] = one
+        if "status" in message:
+            self.answers[message["worker"]] = message
         else:
-            self.ready.add(one["worker"])
+            self.ready.add(message["worker"])
         return True
 
 
 def _silent(order: Order, worker: Any) -> dict[str, Any]:
-    """Speak for a worker that died or never came back."""
+    """Report in place of a worker that died or never came back."""
     died = worker.exitcode not in (None, -signal.SIGKILL)
     reason = f"ended with {worker.exitcode}" if died else "did not end in time, and was killed"
-    return {
-        "worker": order.number, "pid": worker.pid, "slot": order.slot_name,
-        "status": "error" if died else "timeout_or_error", "error": reason,
-    }  # fmt: skip
+    status = "error" if died else "timeout_or_error"
+    own = {"worker": order.number, "pid": worker.pid, "slot": order.slot.name}
+    return {**own, "status": status, "error": reason}
 
 
-def left_over(mark: str) -> list[int]:
-    """Give the processes that carry a run's mark in their variables, this one not counted."""
-    wanted = f"{MARK}={mark}\0".encode()
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            held = path.read_bytes()
-        except OSError:
-            continue
-        pid = int(path.parent.name)
-        if wanted in held and pid != os.getpid() and not _is_helper(pid):
-            found.append(pid)
-    return found
-
-
-def _is_helper(pid: int) -> bool:
-    """Say whether a process is multiprocessing's own resource tracker, or a zombie."""
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return True
-    return b"resource_tracker" in command or stat.rpartition(")")[2].split()[0] == "Z"
-
-
-def end_left_over(mark: str, within: float = GONE_WITHIN) -> list[int]:
-    """Wait for all of a run's processes to be gone; give, and end, those that stay."""
-    deadline = time.monotonic() + within
-    while (left := left_over(mark)) and time.monotonic() < deadline:
+def end_left_over(mark: str) -> list[int]:
+    """Wait for all of a run's processes to be gone; end those that stay, and return them."""
+    deadline_s = time.monotonic() + GONE_WITHIN_S
+    while (left := _left_over(mark)) and time.monotonic() < deadline_s:
         time.sleep(0.1)
     for pid in left:
         os.kill(pid, signal.SIGKILL)  # it carries our mark: we made it
     return left
+
+
+def _left_over(mark: str) -> list[int]:
+    """Find the processes that carry a run's mark in their variables, this one not counted."""
+    entry = f"{MARK}={mark}\0".encode()
+    left = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        pid = int(path.parent.name)
+        try:
+            if entry in path.read_bytes() and pid != os.getpid() and not _is_helper(path.parent):
+                left.append(pid)
+        except OSError:
+            continue
+    return left
+
+
+def _is_helper(process: Path) -> bool:
+    """Return whether a process is multiprocessing's own resource tracker, or a zombie."""
+    command = (process / "cmdline").read_bytes()
+    state = (process / "stat").read_text().rpartition(")")[2].split()[0]
+    return b"resource_tracker" in command or state == "Z"
