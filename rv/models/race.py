@@ -214,6 +214,7 @@ class StateFiles:
     `sent` is when sbatch was last called (epoch seconds on the clock there), written just before;
     `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
     controller first did not know a job. `declined` are nodes that failed the node check.
+    `unclaimed_since` is when a job was first seen that had completed while no claim showed.
     """
 
     claim: Claim | None = None
@@ -229,6 +230,7 @@ class StateFiles:
     warnings: tuple[tuple[str, str], ...] = ()
     absent_since: tuple[tuple[int, float], ...] = ()
     segments: tuple[Segment, ...] = ()
+    unclaimed_since: float | None = None
     deleted: bool = False
     """The directory was deleted since: the others are what was read before."""
 

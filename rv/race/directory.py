@@ -39,6 +39,7 @@ STATE_FILES: Final = (
     "ended",
     "lost",
     "stop",
+    "unclaimed",
     "jobs/*.id",
     "jobs/*.sent",
     "jobs/*.refused",
@@ -141,6 +142,7 @@ def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
             (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "") if text
         ),
         segments=tuple(_segments(texts)),
+        unclaimed_since=_float(texts.get("unclaimed", ""), default=0.0) or None,
     )
 
 

@@ -23,6 +23,9 @@ from rv.race.sources import (
     unconfirmed_text,
 )
 
+CACHED_S: Final = 60.0
+"""How long an NFS client may remember that a file was not there (nfs(5): acdirmax)."""
+
 _HELD: Final = {
     "jobhelduser": "held by its user, and `scontrol release {id}` lets it go",
     "jobheldadmin": "held by an administrator, who can `scontrol release {id}`",
@@ -141,6 +144,26 @@ class Facts:
         # By then it would be known to be forgotten, and sent again.
         limit_s = max(self.race.min_job_age.total_seconds(), confirmation_limit_s(self.race))
         return since is not None and self.sources.now_s - since > limit_s
+
+    @property
+    def completed_job(self) -> int:
+        """The id of a job that completed and rejected no node, 0 for none.
+
+        A job that lost the race completes too, but then a claim shows.
+        """
+        rejecting = {number for number, _ in self.files.exhausted} | {*self.files.again}
+        completed = (
+            job.job_id
+            for job in self.jobs
+            if job.state is JobState.COMPLETED and job.number not in rejecting
+        )
+        return next(completed, 0)
+
+    @property
+    def claim_may_show(self) -> bool:
+        """Whether this machine may still remember a directory without the claim."""
+        since_s = self.files.unclaimed_since
+        return since_s is None or self.sources.now_s - since_s < CACHED_S
 
     @cached_property
     def ended_jobs(self) -> tuple[JobStatus, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from rv.models.job import JobRecord
+from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
 from rv.race.directory import cache, load_state_files, write_state_file
 from rv.race.sources import Sources, forgotten
@@ -73,6 +73,7 @@ def _snapshot(
         accounting_answered, recycled = answers.accounting_answered, answers.recycled
         missing = [number for number in vanished if not is_known(race, files, number, records)]
         files = _note_absent(race, files, missing, now_s, transport)
+    files = _note_unclaimed(race, files, records, now_s, transport)
     lost = forgotten(
         race,
         files,
@@ -96,6 +97,25 @@ def _snapshot(
         accounting_answered=accounting_answered,
         now_s=now_s,
     )
+
+
+def _note_unclaimed(
+    race: Race,
+    files: StateFiles,
+    records: Iterable[JobRecord],
+    now_s: float,
+    transport: Transport,
+) -> StateFiles:
+    """Write down when a job was first seen that had completed while no claim showed.
+
+    That this machine writes into the directory also makes an NFS client ask the server about it.
+    """
+    has_completed = any(record.state is JobState.COMPLETED for record in records)
+    since_s = files.unclaimed_since
+    if files.claim or not has_completed or (since_s and since_s <= now_s):
+        return files
+    write_state_file(race, "unclaimed", f"{now_s:.0f}\n", transport)
+    return cache(race, replace(load_state_files(race, transport), unclaimed_since=now_s))
 
 
 def _saved_at(race: Race, transport: Transport) -> float | None:

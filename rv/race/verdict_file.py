@@ -56,9 +56,10 @@ def is_settled(directory: str, transport: Transport) -> bool:
 
 
 def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
-    """Read a settled state back; None where there is none, or where the exit file came since.
+    """Read a settled state back; None where there is none, or where there is more evidence since.
 
-    A node that was only out of touch may still bring the exit file, which beats LOST and ENDED.
+    A node that was only out of touch may still bring the exit file, and a network disk may show a
+    claim late.
     """
     text = transport.read(f"{race.directory}/{_FILE}")
     if text is None:
@@ -67,7 +68,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     if verdict is None:
         return None
     files = load_state_files(race, transport)
-    if verdict.state in (RaceState.LOST, RaceState.ENDED) and files.ended is not None:
+    if files.claim and (verdict.started_at is None or _ended_since(verdict, files)):
         return None
     return RaceStatus(
         race=race,
@@ -82,6 +83,11 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
         saved_at=verdict.saved_at,
         jobs=tuple(_job(race, files, *fields) for fields in verdict.jobs),
     )
+
+
+def _ended_since(verdict: "_Verdict", files: StateFiles) -> bool:
+    """Return whether an exit file came after the verdict."""
+    return verdict.ended_at is None and files.ended is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -86,3 +86,43 @@ def read_only_disk_before_the_claim(world: World, dice: Random) -> None:
 
 def _remount(root: Path, mode: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{mode}", root], check=True)
+
+
+_REMEMBERS_ABSENCE = """
+import io
+import os
+import time
+from pathlib import Path
+
+SECONDS, MEMORY = 30, Path({memory!r})
+_open = io.open
+
+
+def open_as_nfs_does(file, mode="r", *rest, **options):
+    name = "" if isinstance(file, int) else os.fspath(file)
+    if not name.endswith(("/claim", "/ended")) or "r" not in mode:
+        return _open(file, mode, *rest, **options)
+    remembered = MEMORY / name.replace("/", "%")
+    if remembered.exists() and time.time() - remembered.stat().st_mtime < SECONDS:
+        raise FileNotFoundError(name)
+    try:
+        return _open(file, mode, *rest, **options)
+    except FileNotFoundError:
+        remembered.touch()
+        raise
+
+
+io.open = open_as_nfs_does
+"""
+"""What nfs(5) says of `lookupcache=all`: a client remembers for `acdirmin`, 30 s, what was not there."""
+
+
+@scenario()
+def the_disk_remembers_absence(world: World, dice: Random) -> None:
+    """The client looked for a claim and an exit file just before the job on another node wrote them."""
+    folder = world.path / "layer"
+    (folder / "memory").mkdir(parents=True)
+    layer = _REMEMBERS_ABSENCE.format(memory=str(folder / "memory"))
+    (folder / "sitecustomize.py").write_text(layer, encoding="utf-8")
+    world.env["PYTHONPATH"] = f"{folder}:{world.env['PYTHONPATH']}"
+    launch(world, "-p", dice.choice(["fast", "slow"]))

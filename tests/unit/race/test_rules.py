@@ -70,6 +70,8 @@ CASES: dict[str, Case] = {
     "staged": (RACE, StateFiles(), slurm(), S.STAGED, "nothing is known to be submitted yet"),
     "to be submitted again": (RACE, sent(again=(1,)), slurm(record("COMPLETED")), S.PENDING, "a job that left a rejected node waits to be submitted again"),
     "jobs unknown": (RACE, SENT, slurm(), S.UNKNOWN, "Slurm does not know its jobs now"),
+    "completed, claim not seen": (RACE, sent(unclaimed_since=NOW - 59), slurm(record("COMPLETED"), record("CANCELLED", 2)), S.UNKNOWN, "job 11 completed, and its claim does not show here yet"),
+    "completed without a claim": (RACE, sent(unclaimed_since=NOW - 60), slurm(record("COMPLETED"), record("CANCELLED", 2)), S.ENDED, "job 11 completed, and no claim of it shows: cause unknown"),
     "nodes rejected": (RACE, sent(exhausted=((1, "x"), (2, "x")), declined=(("a1", "no GPU"),)), slurm(), S.DECLINED, "every node failed the node check: a1: no GPU"),
     "ended by Slurm before the start": (RACE, SENT, slurm(record("TIMEOUT"), record("TIMEOUT", 2)), S.TIMEOUT, "no job started the command"),
     "ended before the start": (RACE, SENT, slurm(record("NODE_FAIL", nodes="a1"), record("FAILED", 2)), S.FAILED, "every job ended without starting the command (NODE_FAIL on a1)"),

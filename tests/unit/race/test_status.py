@@ -84,7 +84,7 @@ TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None
     ("one of two absent for long", sent(absent_since=((1, T0 + 1),)), [], T0 + 9, S.UNKNOWN, None),
     ("an unknown word", SENT, [record("HIBERNATING")], T0 + 9, S.UNKNOWN, None),
     ("both cancelled outside", SENT, [record("CANCELLED by 0"), record("CANCELLED", 2)], T0 + 9, S.CANCELLED, None),
-    ("ended without a start", SENT, [record("COMPLETED"), record("COMPLETED", 2)], T0 + 9, S.FAILED, None),
+    ("ended without a start", SENT, [record("FAILED"), record("FAILED", 2)], T0 + 9, S.FAILED, None),
     ("one ended, one waits", SENT, [record("FAILED"), record("PENDING", 2)], T0 + 9, S.PENDING, None),
     ("declined everywhere", sent(exhausted=((1, "x"), (2, "x")), declined=(("a1", "no GPU"),)), [], T0 + 9, S.DECLINED, None),
     ("declined, to be sent again", sent(again=(1,)), [record("COMPLETED")], T0 + 9, S.PENDING, None),
