@@ -142,7 +142,7 @@ def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
             (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "") if text
         ),
         segments=tuple(_segments(texts)),
-        unclaimed_since=_float(texts.get("unclaimed", ""), default=0.0) or None,
+        unclaimed_since=_moment(texts.get("unclaimed", "")),
     )
 
 
@@ -218,6 +218,11 @@ def _ended(text: str) -> Ended | None:
         next=printable(fields.get("next", "")),
         why=printable(fields.get("why", "")),
     )
+
+
+def _moment(text: str) -> float | None:
+    """Read a time; None for what is none."""
+    return _float(text, default=0.0) or None
 
 
 def _float(text: str, *, default: float) -> float:
