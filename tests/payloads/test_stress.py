@@ -168,11 +168,18 @@ def test_gpu_burn_is_compiled_once_for_a_capability(
 def test_the_sources_are_cloned_where_that_is_asked_for(
     sources: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the real git, from a repository that stands in for the one on the network."""
+    """By the real git, from a repository that stands in for the one on the network.
+
+    What was pushed there since is not what runs, be it on the branch or moved to the same name.
+    """
     kept = sources.pop("GPU_BURN_SOURCE")
-    author = ("-c", "user.name=n", "-c", "user.email=e@localhost")
-    for words in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "all"]):
-        subprocess.run(["git", "-C", kept, *words], check=True)
+    git = ("git", "-C", kept, "-c", "user.name=n", "-c", "user.email=e@localhost")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+        subprocess.run([*git, *words], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    monkeypatch.setattr(build, "COMMIT", head.stdout.strip(), raising=False)
+    (Path(kept) / "Makefile").write_text("gpu_burn:\n\techo stolen >gpu_burn\n")
+    subprocess.run([*git, "commit", "-qam", "more"], check=True)
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{kept}.insteadOf")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", build.SOURCE)
@@ -181,6 +188,7 @@ def test_the_sources_are_cloned_where_that_is_asked_for(
     program, notes = build.find_gpu_burn(sources, "9.0", tmp_path, fetch=True)
 
     assert program is not None, notes
+    assert "stolen" not in program.read_text()
     assert "9.0" in program.read_text()
 
 

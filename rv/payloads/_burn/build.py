@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SOURCE = "https://github.com/wilicc/gpu-burn"
+COMMIT = "3c1b147de187fb82b3ac9bc0913317cdb47e37fe"  # 2026-05-27: compiles for CUDA 11 to 13
 SOURCES = ("*.cpp", "*.cu", "Makefile")
 COMMON = ("usr/local/cuda/bin", "opt/cuda/bin")
 VERSIONED = ("usr/local/cuda-*/bin", "opt/nvidia/hpc_sdk/*/*/cuda/bin", "opt/cuda-*/bin")
@@ -141,16 +142,24 @@ def _source(environ: Mapping[str, str], home: Path, *, fetch: bool) -> Path:
     for folder in ([Path(named)] if named else []) + [home]:
         if (folder / "Makefile").is_file() and any(folder.glob("*.cu")):
             return folder
-    target = _cache(environ) / "source"
+    target = _cache(environ) / f"source-{COMMIT}"
     try:
         if fetch and not target.is_dir():
-            command = ["git", "clone", "--quiet", "--depth=1", SOURCE, str(target)]
-            subprocess.run(command, check=True, timeout=120, capture_output=True)
+            _clone(target)
     except (OSError, subprocess.SubprocessError):
         fetch = False
     if not fetch:
         raise Unavailable(f"no sources of gpu-burn in $GPU_BURN_SOURCE or {home} ({SOURCE})")
     return target
+
+
+def _clone(target: Path) -> None:
+    """Fetch the one commit that was looked at, whatever the repository has by now."""
+    draft = tempfile.mkdtemp(dir=target.parent)
+    for words in (["init"], ["fetch", "--depth=1", SOURCE, COMMIT], ["checkout", COMMIT]):
+        command = ["git", "-C", draft, words[0], "--quiet", *words[1:]]
+        subprocess.run(command, check=True, timeout=120, capture_output=True)
+    Path(draft).rename(target)
 
 
 def _compile(source: Path, toolkit: Toolkit, capability: str, environ: Mapping[str, str]) -> Path:
