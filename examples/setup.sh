@@ -70,19 +70,20 @@ install_packages() {
 }
 
 # need_venv WHAT REQUIREMENT…: make the virtual environment, and install rv and the requirements
-# into it, once for each state of pyproject.toml. WHAT names this set of requirements.
+# into it, in the versions of tests/constraints.txt, once for each state of that and pyproject.toml.
+# WHAT names this set of requirements.
 need_venv() {
-  local what=$1 stamp state
+  local what=$1 stamp state pins=$ROOT/tests/constraints.txt
   shift
   stamp=$VENV/.rv-$what
-  state=$(printf '%s\n' "$ROOT" "$@" && cksum <"$ROOT/pyproject.toml")
+  state=$(printf '%s\n' "$ROOT" "$@" && cksum "$ROOT/pyproject.toml" "$pins")
   if [ "$(cat "$stamp" 2>/dev/null)" = "$state" ] && "$VENV/bin/rv" --version >/dev/null 2>&1; then
     return
   fi
   make_venv
   say "Installing into $VENV: rv${*:+ $*}"
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-input \
-    "$@" --editable "$ROOT" </dev/null
+    --constraint "$pins" "$@" --editable "$ROOT" </dev/null
   printf '%s\n' "$state" >"$stamp"
 }
 

@@ -7,9 +7,6 @@ set -euo pipefail
 # shellcheck source=examples/setup.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/../examples/setup.sh"
 
-# The payloads run on a CPU too. The version is fixed: any torch would do, and a new one is gigabytes.
-TORCH=torch==2.13.0
-
 dev_group() {
   "$(find_python || echo "$VENV/bin/python")" - "$ROOT/pyproject.toml" <<'PY'
 import sys
@@ -22,7 +19,8 @@ PY
 
 need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck modulecmd:environment-modules chromium:chromium
 mapfile -t dev < <(dev_group)
-need_venv tests "$TORCH" "${dev[@]}"
+# The payloads run on a CPU too.
+need_venv tests torch "${dev[@]}"
 
 export PATH="$VENV/bin:$PATH"
 # The tests start rv thousands of times: without these files each would compile all of it anew.
