@@ -45,7 +45,7 @@ class Rule:
 
     `sources` names where the rule looks beside its section's sources, `when` says the condition in
     words. `says` may name facts in braces, such as {claim.job_id}. `state` is a function where a
-    record of Slurm's decides which state it is.
+    record of Slurm's decides which state it is; `may_be` then names all that it can be.
     """
 
     name: str
@@ -55,6 +55,7 @@ class Rule:
     state: RaceState | Callable[[Facts], RaceState]
     says: str = ""
     code: Callable[[Facts], int | None] | None = None
+    may_be: tuple[RaceState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ _FILES: Final = "state files"
 _QUEUE: Final = "queue"
 _SACCT: Final = "accounting"
 _S = RaceState
+_BY_SLURM: Final = tuple(state for state in _S if state in ENDED_BY_SLURM)
 
 # fmt: off
 SECTIONS: Final = (
@@ -227,7 +229,7 @@ SECTIONS: Final = (
         Rule("ended by Slurm before the start", (_QUEUE, _SACCT),
              "Slurm ended all the jobs in one and the same way.",
              lambda f: f.common_end is not None,
-             as_all_jobs_ended, "no job started the command"),
+             as_all_jobs_ended, "no job started the command", may_be=_BY_SLURM),
         Rule("ended before the start", (_QUEUE, _SACCT), "A job ended.",
              lambda f: bool(f.ended_jobs),
              _S.FAILED, "every job ended without starting the command{node_failures}"),
@@ -256,7 +258,7 @@ SECTIONS: Final = (
              _S.LOST, "{out_of_touch}", exit_file_code),
         Rule("ended by Slurm", (_QUEUE, _SACCT), "Slurm's record says why it ended the job.",
              lambda f: f.race_state in ENDED_BY_SLURM,
-             as_slurm_says, "Slurm says {race_state}", exit_file_code),
+             as_slurm_says, "Slurm says {race_state}", exit_file_code, _BY_SLURM),
         Rule("ended at the time limit", (), "A signal came when the walltime was used up.",
              lambda f: f.ended_by_signal and f.ran_to_the_limit(CLAIMING_S),
              _S.TIMEOUT, "Slurm's SIGTERM came at the time limit", exit_file_code),
@@ -300,13 +302,15 @@ SECTIONS: Final = (
         Rule("next segment did not begin", (), "The next segment's job has ended.",
              lambda f: f.next_job is not None and f.next_job.state.is_terminal,
              as_next_job_ended,
-             "job {next_job.job_id} of segment {next_segment} ended before it began"),
+             "job {next_job.job_id} of segment {next_segment} ended before it began",
+             may_be=(*_BY_SLURM, _S.FAILED, _S.LOST)),
         Rule("node failed after a segment", (), "The winner's node failed.",
              lambda f: f.slurm_state in NODE_FAILURES,
              _S.LOST, _NODE_FAILED),
         Rule("ended by Slurm after a segment", (), "Slurm ended the winner's job.",
              lambda f: f.race_state in ENDED_BY_SLURM,
-             as_slurm_says, _SLURM_SAYS, slurm_code),
+             as_slurm_says, _SLURM_SAYS, slurm_code,
+             tuple(state for state in _BY_SLURM if state is not _S.PREEMPTED)),
         Rule("vanished after a segment", (), "A healthy Slurm has not known the job for long.",
              lambda f: f.is_absent_for(),
              _S.ENDED, _VANISHED),
@@ -344,7 +348,7 @@ SECTIONS: Final = (
              _S.LOST, _NODE_FAILED),
         Rule("ended without an exit file", (_QUEUE, _SACCT), "Slurm's record of the end.",
              lambda f: f.slurm_state.is_terminal,
-             as_slurm_says, _SLURM_SAYS, slurm_code),
+             as_slurm_says, _SLURM_SAYS, slurm_code, (*_BY_SLURM, _S.FAILED)),
         Rule("requeued after its claim", (_QUEUE,), "Slurm has restarted the job since its claim.",
              lambda f: f.was_requeued,
              _S.LOST, _REQUEUED),

@@ -5,13 +5,14 @@
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from rv.models.job import JobRecord
+from rv.models.job import JobRecord, JobState
 from rv.models.race import Race, RaceState, StateFiles
 from rv.race.facts import Facts
 from rv.race.rules import SECTIONS, Rule, Section, decide
@@ -127,6 +128,22 @@ def test_no_case_is_left_over() -> None:
     assert set(names) == set(CASES)
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_names_all_states_that_it_may_give(rule: Rule) -> None:
+    """They are those that come out when Slurm's records are of each job state in turn."""
+    race, files, sources, _, _ = CASES[rule.name]
+    given = set()
+    for job_state in JobState:
+        records = tuple(replace(record, state=job_state) for record in sources.records)
+        asked_with = replace(sources, records=records)
+        jobs = resolve(race, files, asked_with).jobs
+        decision = decide(Facts(race=race, files=files, sources=asked_with, jobs=jobs))
+        if decision.rule is rule:
+            given.add(decision.state)
+    named = {rule.state} if isinstance(rule.state, RaceState) else set(rule.may_be)
+    assert given == named
+
+
 HEAD = """# How rv decides what state a race is in
 
 This page is generated from `rv/race/rules.py`; after a change there, `GOLDEN=write tests/run.sh
@@ -164,14 +181,16 @@ def _section(section: Section) -> list[str]:
 
 
 def _row(number: int, rule: Rule, section: Section) -> str:
-    state = rule.state if isinstance(rule.state, RaceState) else _words(rule.state.__doc__)
+    state = rule.state if isinstance(rule.state, RaceState) else _states(rule, rule.state)
     sources = ", ".join(dict.fromkeys((*section.sources, *rule.sources)))
     says = re.sub(r"\{([\w.]+)\}", lambda fact: f"*{re.sub(r'[._]', ' ', fact[1])}*", rule.says)
     return f"| {number} | {rule.name} | {rule.when} | {sources} | {state} | {says} |"
 
 
-def _words(docstring: str | None) -> str:
-    return (docstring or "").removeprefix("Return ").rstrip(".")
+def _states(rule: Rule, choose: Callable[[Facts], RaceState]) -> str:
+    """Name what a rule may give, and how it is chosen."""
+    how = (choose.__doc__ or "").removeprefix("Return ").rstrip(".")
+    return f"{', '.join(rule.may_be)}: {how}"
 
 
 def test_the_page_is_current() -> None:
