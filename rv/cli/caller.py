@@ -14,9 +14,13 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Snapshot
+from rv.transport.query_retry import Patience
 from rv.workflow.cluster import Cluster, SavedCluster, locate, saved_cluster
 
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
+
+PATIENCE_S: Final = 60.0
+"""For how many seconds a controller that is silent is asked again, unless the user says."""
 
 _asked_early: list[Cluster] = []
 
@@ -31,8 +35,13 @@ class Caller:
     cluster: Cluster
 
 
-def current_caller(cluster: str) -> Caller:
-    """Read the environment and find the cluster, as `--cluster` names it."""
+def current_caller(cluster: str, patience_s: float = PATIENCE_S) -> Caller:
+    """Read the environment and find the cluster, as `--cluster` names it.
+
+    One that is silent is asked again for `patience_s` seconds, and the user is told.
+    """
+    from rv.ui import console
+
     workdir = working_directory()
     environ = dict(os.environ)
     early = _asked_early[0] if _asked_early and not cluster else None
@@ -40,13 +49,18 @@ def current_caller(cluster: str) -> Caller:
         environ=environ,
         workdir=workdir,
         now_s=now_s(),
-        cluster=early or locate(cluster, environ),
+        cluster=replace(
+            early or locate(cluster, environ),
+            patience=Patience(limit_s=patience_s, say=console.notice),
+        ),
     )
 
 
-def planning_cluster(cluster: str, snapshot: str) -> Cluster | SavedCluster:
+def planning_cluster(
+    cluster: str, snapshot: str, patience_s: float = PATIENCE_S
+) -> Cluster | SavedCluster:
     """Find the cluster to look at: the one that `snapshot` saved, where it names a file."""
-    return saved_cluster(snapshot) if snapshot else current_caller(cluster).cluster
+    return saved_cluster(snapshot) if snapshot else current_caller(cluster, patience_s).cluster
 
 
 def working_directory() -> str:
@@ -85,7 +99,8 @@ def start_fast(arguments: Sequence[str]) -> None:
         return
     answer: Future[Snapshot] = Future()
     # A daemon: a command line with an error in it is not kept waiting for the answer.
-    threading.Thread(target=_take_snapshot, args=(cluster, answer), daemon=True).start()
+    once = replace(cluster, patience=Patience(limit_s=0))
+    threading.Thread(target=_take_snapshot, args=(once, answer), daemon=True).start()
     _asked_early.append(replace(cluster, answer=answer))
 
 

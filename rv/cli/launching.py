@@ -6,7 +6,7 @@ import typer
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.options import RequestOptions
-from rv.cli.request import build_request, say_request
+from rv.cli.request import build_request, patience_s, say_request
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command
@@ -49,7 +49,7 @@ def race(
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
     _check_options(options, command, detach=detach)
-    caller = current_caller(options.cluster)
+    caller = current_caller(options.cluster, patience_s(options))
     say_request(options, command, caller.cluster.label)
     environment = caller_environment(caller.environ) | {"RV_UMASK": umask()}
     site = options.config.site

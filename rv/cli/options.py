@@ -125,6 +125,9 @@ class RequestOptions:
     wait_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="Cancel when nothing has started by then.")
     ] = ""
+    patience: Annotated[
+        str, typer.Option(metavar="TIME", help="Ask a silent controller again for so long.")
+    ] = "60s"
     max_cost: Annotated[
         float | None,
         typer.Option(min=0, metavar="X", help="Leave out what would cost more; see rv cost."),

@@ -11,7 +11,13 @@ from rv.cli.options import (
     RequestOptions,
     command_app,
 )
-from rv.cli.request import build_request, read_config, say_request, with_request_options
+from rv.cli.request import (
+    build_request,
+    patience_s,
+    read_config,
+    say_request,
+    with_request_options,
+)
 from rv.models.snapshot import write_snapshot
 from rv.ui import console
 from rv.ui.explanation_views import explanation_document, explanation_text
@@ -45,7 +51,7 @@ def status(
 @with_request_options
 def cost(*, options: RequestOptions) -> None:
     """Compare GPU models: what a request would cost on each, and when it would start."""
-    where = planning_cluster(options.cluster, options.snapshot)
+    where = planning_cluster(options.cluster, options.snapshot, patience_s(options))
     say_request(options, None, where.label)
     plan, best = compare_costs(build_request(options, None), where, options.config.site)
     if options.json:

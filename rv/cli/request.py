@@ -246,6 +246,12 @@ def _seconds(text: str) -> timedelta:
     return parse_duration(f"{text}s" if text.strip().isdigit() and int(text) else text)
 
 
+def patience_s(options: RequestOptions) -> float:
+    """Return for how many seconds a controller that is silent is asked again; 0 for once."""
+    text = options.patience.strip()
+    return 0.0 if text in ("0", "0s") else _seconds(text).total_seconds()
+
+
 def _at_least_one(jobs: int) -> int:
     if jobs < 1:
         raise RvError(
@@ -324,7 +330,7 @@ def show_plan(options: RequestOptions, command: Command | None) -> None:
     from rv.workflow.launch import prepare
 
     request = build_request(options, command)
-    cluster = planning_cluster(options.cluster, options.snapshot)
+    cluster = planning_cluster(options.cluster, options.snapshot, patience_s(options))
     say_request(options, command, cluster.label)
     launch = prepare(request, cluster, working_directory(), {}, now_s(), options.config.site)
     if options.json:

@@ -16,6 +16,7 @@ from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve
 from rv.race.submit import SubmitOutcome, SubmitResult, submit_once
 from rv.slurm.squeue import OwnJobs
+from rv.transport.query_retry import silent_since
 
 _FIRST_ASK_S: Final = 3.0
 _LAST_ASK_S: Final = 60.0
@@ -42,6 +43,9 @@ class Sink(Protocol):
 
     def output(self, chunk: Chunk) -> None:
         """The command wrote something."""
+
+    def say(self, text: str) -> None:
+        """Say a sentence."""
 
 
 class WaitTimedOut(Exception):  # noqa: N818 - the user's own limit was reached: nothing is in error
@@ -71,6 +75,7 @@ class Watch:
     _pace_s: float = _FIRST_ASK_S
     _records: tuple[JobRecord, ...] = ()
     _warnings: int = 0
+    _is_silent: bool = False
     _next_wave_s: float = 0.0
     _wave_pause_s: float = _NEXT_WAVE_S
 
@@ -147,8 +152,17 @@ class Watch:
         self._asked_s = self.clock()
         (snapshot,) = observe([self.race], self.queue.transport, records, now_s)
         self._records = snapshot.records
+        self._tell_silence(now_s, reachable=snapshot.reachable)
         self._next_ask_s = now_s + self._pause(snapshot.status) * random.uniform(0.9, 1.1)  # noqa: S311
         return snapshot
+
+    def _tell_silence(self, now_s: float, *, reachable: bool) -> None:
+        """Say when Slurm falls silent, and when it answers again; the race goes on meanwhile."""
+        if reachable and self._is_silent:
+            self.sink.say("Slurm answers again")
+        elif not reachable and not self._is_silent:
+            self.sink.say(f"{silent_since(now_s)}: the race goes on, and Slurm is asked again")
+        self._is_silent = not reachable
 
     def _pause(self, status: RaceStatus) -> float:
         """How long Slurm is not asked again: of a command that runs, its exit file tells.

@@ -1,10 +1,11 @@
 """One round trip that asks a cluster for everything a plan needs, and the snapshot made of it."""
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
@@ -18,7 +19,10 @@ from rv.slurm.script import (
     write_outputs,
 )
 from rv.transport import Transport
-from rv.transport.query_retry import retry_query
+from rv.transport.query_retry import Patience, retry_query
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SHARED_FOR: Final = timedelta(seconds=30)
 """How long one snapshot serves all of a user's rv processes."""
@@ -34,7 +38,12 @@ _COMMAND_NOT_FOUND: Final = 127
 _TIMED_OUT: Final = frozenset({124, 137})
 _PERMISSION_DENIED: Final = re.compile(r"access/permission denied", re.IGNORECASE)
 
+_USUAL_PATIENCE: Final = Patience()
 _Outputs = Mapping[str, CommandOutput]
+
+
+class _SilenceError(RvError):
+    """No answer, which may come when Slurm is asked again."""
 
 
 def take_snapshot(
@@ -43,17 +52,47 @@ def take_snapshot(
     *,
     max_age: timedelta = SHARED_FOR,
     timeout_s: float = 30.0,
+    patience: Patience = _USUAL_PATIENCE,
+    early: "Future[Snapshot] | None" = None,
 ) -> Snapshot:
     """Return the cluster as it is, or as it was at most `max_age` ago.
 
-    Raises `RvError(UNREACHABLE)` where there is no Slurm or its controller does not answer. What
-    else could not be read is a note of the snapshot.
+    `early` is a first try that is on its way. Raises `RvError(UNREACHABLE)` where there is no Slurm
+    or its controller does not answer, however often it is asked within the patience. What else
+    could not be read is a note of the snapshot.
     """
+    silences: list[RvError] = []
+    began_s = time.time()
+
+    def query_once() -> Snapshot | None:
+        try:
+            if early and not silences:
+                return early.result()
+            return _take_once(transport, cache, max_age, timeout_s)
+        except _SilenceError as silence:
+            silences.append(silence)
+            return None
+
+    snapshot = retry_query(
+        query_once, retry_for_s=patience.limit_s, on_silence=lambda: patience.silent(began_s)
+    )
+    if snapshot is None:
+        raise silences[-1]
+    if silences:
+        patience.say(f"Slurm answers again, after {time.time() - began_s:.0f} s")
+    return snapshot
+
+
+def _take_once(
+    transport: Transport, cache: SnapshotCache | None, max_age: timedelta, timeout_s: float
+) -> Snapshot:
+    """Take the shared answer, else run the probe."""
     accounts = _cached_accounts(cache)
     cached = _parse_answer(cache.load("probe", max_age)) if cache else None
     if cached is not None and accounts is not None:
         return build_snapshot({**cached.outputs, **accounts}, cached.sentinel)
-    answer, snapshot = _query(transport, timeout_s, accounts)
+    answer = _run_probe(transport, timeout_s, with_accounts=accounts is None)
+    snapshot = build_snapshot({**answer.outputs, **(accounts or {})}, answer.sentinel)
     if cache is not None:
         cache.store("probe", answer.text, answer.sentinel)
         if accounts is None:
@@ -129,27 +168,6 @@ class _Answer:
     outputs: _Outputs
 
 
-def _query(
-    transport: Transport, timeout_s: float, accounts: _Outputs | None
-) -> tuple[_Answer, Snapshot]:
-    """Run the probe, again for some seconds where Slurm does not answer: it changes nothing."""
-    errors: list[RvError] = []
-
-    def query_once() -> tuple[_Answer, Snapshot] | None:
-        try:
-            answer = _run_probe(transport, timeout_s, with_accounts=accounts is None)
-            outputs = {**answer.outputs, **(accounts or {})}
-            return answer, build_snapshot(outputs, answer.sentinel)
-        except RvError as error:
-            errors.append(error)
-            return None
-
-    answer = retry_query(query_once)
-    if answer is None:
-        raise errors[-1]
-    return answer
-
-
 def _run_probe(transport: Transport, timeout_s: float, *, with_accounts: bool) -> _Answer:
     sentinel = new_sentinel()
     script = probe_script(sentinel, with_accounts=with_accounts)
@@ -159,7 +177,7 @@ def _run_probe(transport: Transport, timeout_s: float, *, with_accounts: bool) -
         why = values.last_line(result.stderr) or f"exit code {result.returncode}"
         if result.timed_out:
             why = f"no answer within {timeout_s:g} s"
-        raise RvError(
+        raise _SilenceError(
             ErrorKind.UNREACHABLE,
             f"the cluster could not be asked: {why}",
             hint="try again in a minute; scontrol ping says whether it is there",
@@ -205,7 +223,7 @@ def _require_slurm(outputs: _Outputs) -> None:
 
 
 def _no_answer(why: str) -> RvError:
-    return RvError(
+    return _SilenceError(
         ErrorKind.UNREACHABLE,
         f"Slurm's controller does not answer: {why}",
         hint="try again in a minute; scontrol ping says whether it is there",

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 Answer = TypeVar("Answer")
@@ -13,29 +14,54 @@ _FIRST_WAIT_S: Final = 0.2
 _MOST_WAIT_S: Final = 2.0
 
 
+def _say_nothing(_: str) -> None:
+    """Say nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Patience:
+    """For how many seconds reads are tried again, and who hears that there is no answer."""
+
+    limit_s: float = RETRY_FOR_S
+    say: Callable[[str], None] = _say_nothing
+
+    def silent(self, since_s: float) -> None:
+        """Say since when there is no answer, in seconds since the epoch."""
+        self.say(f"{silent_since(since_s)}: it is asked again for {self.limit_s:.0f} s")
+
+
+def silent_since(since_s: float) -> str:
+    """Say since when there is no answer, in seconds since the epoch."""
+    since = time.strftime("%H:%M:%S", time.localtime(since_s))
+    return f"Slurm has not answered since {since}"
+
+
 def retry_query(
     query: Callable[[], Answer | None],
     *,
     retry_for_s: float = RETRY_FOR_S,
+    on_silence: Callable[[], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Answer | None:
     """Repeat the query until it has an answer or `retry_for_s` seconds have passed; then None.
 
     The waits between tries grow and are random, so that many who lost the same answer do not come
-    back together. A first try that took the whole time is the only one.
+    back together. A first try that took the whole time is the only one; before any other
+    `on_silence` is called, once.
     """
     started_s = clock()
     answer = query()
-    left_s = retry_for_s - (clock() - started_s)
-    if answer is not None or left_s <= 0:
+    if answer is not None or clock() - started_s >= retry_for_s:
         return answer
-    from tenacity import Retrying, retry_if_result, stop_after_delay, wait_random_exponential
+    if on_silence:
+        on_silence()
+    from tenacity import Retrying, retry_if_result, wait_random_exponential
 
     sleep(_FIRST_WAIT_S)
     return Retrying(
         retry=retry_if_result(lambda result: result is None),
-        stop=stop_after_delay(left_s),
+        stop=lambda _: clock() - started_s >= retry_for_s,
         wait=wait_random_exponential(multiplier=2 * _FIRST_WAIT_S, max=_MOST_WAIT_S),
         retry_error_callback=lambda _: None,
         sleep=sleep,

@@ -17,6 +17,7 @@ from rv.slurm.probe import take_snapshot
 from rv.slurm.squeue import OwnJobs
 from rv.transport import Transport
 from rv.transport.local import LocalTransport
+from rv.transport.query_retry import Patience
 
 _CONFIGURATIONS: Final = (
     "/etc/slurm/slurm.conf",
@@ -25,6 +26,7 @@ _CONFIGURATIONS: Final = (
     "/run/slurm/conf/slurm.conf",
     "/run/slurmctld/conf/slurm.conf",
 )
+_USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
@@ -33,7 +35,8 @@ _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 class Cluster:
     """A cluster as commands use it. `key` tells its races from other clusters'.
 
-    `answer` is a snapshot that is on its way already.
+    `answer` is a snapshot that is on its way already; `patience` is with a controller that is
+    silent.
     """
 
     key: str
@@ -43,18 +46,15 @@ class Cluster:
     race_root: str
     slurm_path: str
     answer: Future[Snapshot] | None = None
+    patience: Patience = _USUAL_PATIENCE
 
     def take_snapshot(self) -> Snapshot:
         """Ask the cluster what it is now, or take another process's answer of the last 30 s."""
-        if self.answer is not None:
-            return self.answer.result()
-        return take_snapshot(self.transport, self.cache)
+        return take_snapshot(self.transport, self.cache, patience=self.patience, early=self.answer)
 
     def take_fresh_snapshot(self) -> Snapshot:
         """Ask the cluster what it is just now, as news about its jobs has to fit."""
-        if self.answer is not None:
-            self.answer.result()  # then the cache has it, where the cluster was asked for it
-        return take_snapshot(self.transport, self.cache, max_age=_FRESH)
+        return take_snapshot(self.transport, self.cache, max_age=_FRESH, patience=self.patience)
 
     @property
     def queue(self) -> OwnJobs:

@@ -29,9 +29,6 @@ HOW_TO_FOLLOW: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
 class Reporter(Sink, Protocol):
     """Where a launch's progress goes."""
 
-    def say(self, text: str) -> None:
-        """Say a sentence."""
-
     def finish(self, status: RaceStatus) -> None:
         """Say how the race ended."""
 

@@ -158,9 +158,9 @@ def no_controller(world: World) -> Iterator[None]:
 @pytest.mark.usefixtures("no_controller")
 def test_a_controller_that_cannot_be_reached(world: World) -> None:
     """Nothing is staged; and the listing of races still works, without knowing their states."""
-    check_error(world.rv("up", *RUN), "unreachable", FAILED)
-    check_json_error(world.rv("run", "--json", "true"), "unreachable", FAILED)
-    check_error(world.rv("up", "--dry-run"), "unreachable", FAILED)
+    check_error(world.rv("up", "--patience", "0", *RUN), "unreachable", FAILED)
+    check_json_error(world.rv("run", "--json", "--patience", "1s", "true"), "unreachable", FAILED)
+    check_error(world.rv("up", "--dry-run", "--patience", "1s"), "unreachable", FAILED)
     assert world.races() == []
     assert world.ps() == []
 

@@ -99,6 +99,11 @@ GUARDS = {
         "sbatch_times_out_after_acceptance",
         r"was submitted \d times",
     ),
+    "no patience": Guard(
+        instead("rv/cli/request.py", "def patience_s(options):\n    return 0.0"),
+        "slurmctld_hangs_before_the_launch",
+        r"controller does not answer",
+    ),
     "accounting asked by name alone": Guard(
         instead(
             "rv/slurm/sacct.py",

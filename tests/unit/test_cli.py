@@ -168,7 +168,7 @@ def test_an_unreachable_controller_is_one_line(rv, tmp_path):
     conf = tmp_path / "slurm.conf"
     conf.write_text("ClusterName=none\nSlurmctldHost=localhost(127.0.0.1)\nSlurmctldPort=1\n"
                     "MessageTimeout=2\nAuthType=auth/none\n")  # fmt: skip
-    done = rv("up", "--dry-run", SLURM_CONF=str(conf))
+    done = rv("up", "--dry-run", "--patience", "1s", SLURM_CONF=str(conf))
     assert done.returncode == 125
     assert "error[unreachable]: " in done.stderr
     assert "  hint: " in done.stderr

@@ -7,10 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from rv import sandbox
 from tests.faults.scenarios.registry import held, launch, let_go, scenario, send
 from tests.faults.world import World, eventually
+
+SILENCE_S: Final = 15.0
+"""How long a busy controller pauses."""
 
 
 def pid_of(world: World, daemon: str) -> int:
@@ -140,14 +144,26 @@ def slurmctld_dies_before_it_saved(world: World, dice: Random) -> None:
 
 @scenario(doubles=True)
 def slurmctld_hangs_mid_submit(world: World, dice: Random) -> None:
-    """Longer than anybody waits; then it does what it was told."""
-    pid = pid_of(world, "slurmctld")
-    world.wrap("sbatch", 'calls >/dev/null; exec "$real" "$@"')
-    with frozen(pid):
+    """Longer than sbatch waits; then it does what it was told."""
+    world.wrap("sbatch", 'at; exec "$real" "$@"')
+    client = launch(world)
+    world.reached("sbatch")
+    with frozen(pid_of(world, "slurmctld")):
+        world.go("sbatch")
+        eventually(lambda: (world.race_dir() / "jobs/1.err").stat().st_size, timeout=20)
+    assert client.wait() == 0, client.err
+
+
+@scenario()
+def slurmctld_hangs_before_the_launch(world: World, dice: Random) -> None:
+    """For longer than a read waits: the client says so, asks again, and launches all the same."""
+    began = time.monotonic()
+    with frozen(pid_of(world, "slurmctld")):
         client = launch(world)
-        eventually(lambda: world.calls("sbatch") or client.process.poll() is not None, timeout=20)
-    if not world.races():
-        launch(world)
+        client.says("Slurm has not answered since ")
+        eventually(lambda: time.monotonic() - began > SILENCE_S)
+    assert client.wait() == 0, client.err
+    assert "Slurm answers again, after " in client.err
 
 
 @scenario()

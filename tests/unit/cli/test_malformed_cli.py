@@ -93,6 +93,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     monkeypatch.chdir(made.work)
     # No cluster answers here, ever: patience with each input would take a quarter of an hour.
     monkeypatch.setitem(retry_query.__kwdefaults__, "retry_for_s", 0.0)
+    monkeypatch.setattr("rv.slurm.probe.retry_query", lambda query, **_: query())
     monkeypatch.setattr("rv.race.cancel._PATIENCE_S", 0.0)
     return made
 

@@ -44,6 +44,7 @@ class Queue:
 
     transport: LocalTransport
     rows: tuple[JobRecord, ...] = ()
+    silent_until_s: float = 0.0
     now_s: float = BEGIN
     answer_at: float = 0.0
     asked: list[float] = field(default_factory=list)
@@ -55,7 +56,7 @@ class Queue:
     def sleep(self, seconds: float) -> None:
         self.now_s += seconds
 
-    def records(self, max_age: timedelta) -> tuple[JobRecord, ...]:
+    def records(self, max_age: timedelta) -> tuple[JobRecord, ...] | None:
         """Ask where the stored answer is too old; an answer takes its time."""
         if self.now_s > BEGIN + 1800:
             raise WaitTimedOut
@@ -65,7 +66,7 @@ class Queue:
             self.answer_at = self.now_s
         else:
             self.stale.append(self.now_s - self.answer_at)
-        return self.rows
+        return None if self.now_s < self.silent_until_s else self.rows
 
 
 class Recorder:
@@ -74,6 +75,7 @@ class Recorder:
     def __init__(self) -> None:
         self.states: set[str] = set()
         self.submissions: list[Sequence[SubmitResult]] = []
+        self.sentences: list[str] = []
 
     def status(self, status: RaceStatus) -> None:
         self.states.add(f"{status.state}: {status.why}")
@@ -82,6 +84,9 @@ class Recorder:
         self.submissions.append(results)
 
     def output(self, chunk: object) -> None: ...
+
+    def say(self, text: str) -> None:
+        self.sentences.append(text)
 
 
 Watching = Callable[..., tuple[Queue, Recorder]]
@@ -94,13 +99,16 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watching:
     race = replace(RACE, directory=str(tmp_path / RACE.race_id), submitted_at=BEGIN)
 
     def run(
-        files: Mapping[str, str], *rows: JobRecord, waves: Sequence[tuple[int, ...]] = ()
+        files: Mapping[str, str],
+        *rows: JobRecord,
+        waves: Sequence[tuple[int, ...]] = (),
+        silent_s: float = 0.0,
     ) -> tuple[Queue, Recorder]:
         for name, text in {"race.json": record_text(race), "jobs/1.id": "11\n", **files}.items():
             path = Path(race.directory, name)
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.write_text(text)
-        queue, sink = Queue(Refusing({}), rows), Recorder()
+        queue, sink = Queue(Refusing({}), rows, BEGIN + silent_s), Recorder()
         client = Watch(race=race, queue=queue, sink=sink, waves=list(waves),
                        clock=queue.clock, sleep=queue.sleep)  # fmt: skip
         with pytest.raises(WaitTimedOut):
@@ -108,6 +116,16 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watching:
         return queue, sink
 
     return run
+
+
+def test_a_silence_of_slurm_is_told_once_and_so_is_its_end(watch: Watching) -> None:
+    """With the time since when, and without an end to the race."""
+    _, sink = watch({}, record("PENDING"), silent_s=90)
+    silent, answers = sink.sentences
+    assert re.match(r"Slurm has not answered since \d\d:\d\d:\d\d: the race goes on", silent)
+    assert answers == "Slurm answers again"
+    _, sink = watch({}, record("PENDING"))
+    assert sink.sentences == []
 
 
 def pauses(queue: Queue) -> list[float]:

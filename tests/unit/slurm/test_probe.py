@@ -1,7 +1,9 @@
 """The probe: frames, the snapshot made of them, errors, and what is shared for how long."""
 
+import re
 import stat
 import subprocess
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.errors import ErrorKind, RvError
+from rv.models.snapshot import Snapshot
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.probe import build_snapshot, probe_script, take_snapshot
 from rv.slurm.script import (
@@ -21,6 +24,7 @@ from rv.slurm.script import (
     write_outputs,
 )
 from rv.transport import ScriptResult
+from rv.transport.query_retry import Patience
 
 CAPTURED = (
     (Path(__file__).parents[2] / "data" / "slurm" / "22.05" / "probe.txt").read_bytes().decode()
@@ -128,6 +132,57 @@ def test_silent_controller(name: str) -> None:
     assert caught.value.kind is ErrorKind.UNREACHABLE
     assert caught.value.message.endswith("slurm_load: Unable to contact slurm controller")
     assert caught.value.hint
+
+
+@dataclass
+class Silent(Cluster):
+    """Answers nothing for the first tries."""
+
+    tries: int = 0
+
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
+        if len(self.scripts) < self.tries:
+            self.scripts.append(script)
+            return ScriptResult(returncode=1, stdout="", stderr="no answer")
+        return super().run(script, timeout_s=timeout_s)
+
+
+def test_a_silent_controller_is_asked_again_and_the_user_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once when it is silent, with the time, and once when it answers."""
+    monkeypatch.setattr("rv.transport.query_retry._FIRST_WAIT_S", 0.01)
+    told: list[str] = []
+    cluster = Silent(frames(), tries=3)
+    patience = Patience(limit_s=60, say=told.append)
+    assert take_snapshot(cluster, patience=patience).user == "root"  # type: ignore[arg-type]
+    assert len(cluster.scripts) == 4
+    silent, answers = told
+    assert re.fullmatch(r"Slurm has not answered since \d\d:\d\d:\d\d: .* for 60 s", silent)
+    assert answers.startswith("Slurm answers again, after ")
+
+
+def test_a_first_try_of_another_thread_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer serves; its silence is followed by tries of one's own."""
+    monkeypatch.setattr("rv.transport.query_retry._FIRST_WAIT_S", 0.01)
+    cluster, early = Silent(frames(), tries=1), Future[Snapshot]()
+    with pytest.raises(RvError) as caught:
+        take_snapshot(cluster, patience=Patience(limit_s=0))  # type: ignore[arg-type]
+    early.set_exception(caught.value)
+    found = take_snapshot(cluster, patience=Patience(limit_s=9), early=early)  # type: ignore[arg-type]
+    assert found.user == "root"
+    answered = Future[Snapshot]()
+    answered.set_result(found)
+    assert take_snapshot(cluster, early=answered) is found  # type: ignore[arg-type]
+    assert len(cluster.scripts) == 2
+
+
+def test_a_machine_without_slurm_is_asked_once() -> None:
+    """No patience brings Slurm's commands there."""
+    cluster = Cluster(frames() | {"config": CommandOutput(exit_code=127, stdout="")})
+    with pytest.raises(RvError, match="no Slurm commands on PATH"):
+        take_snapshot(cluster, patience=Patience(limit_s=60))  # type: ignore[arg-type]
+    assert len(cluster.scripts) == 1
 
 
 def test_hanging_command() -> None:
