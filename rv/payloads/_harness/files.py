@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import pwd
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +27,10 @@ SKEW = 300  # seconds that the clocks of a launch's nodes, and the starts of its
 def write(target: Path, document: dict[str, Any]) -> None:
     """Write a document so that a reader never sees half of it. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    _refuse_anothers(target.parent)
+    draft = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
-        with draft.open("w") as file:
+        with draft.open("x") as file:  # new: no link that another user laid there
             json.dump(document, file, indent=1, default=str)
             file.flush()
             os.fsync(file.fileno())
@@ -39,9 +43,19 @@ def write(target: Path, document: dict[str, Any]) -> None:
 def try_folder(folder: Path) -> None:
     """Check before the work that results can be written to a folder. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / f".probe.{os.getpid()}"
-    probe.write_text("")
-    probe.unlink()
+    _refuse_anothers(folder)
+    tempfile.TemporaryFile(dir=folder).close()
+
+
+def _refuse_anothers(folder: Path) -> None:
+    """Raise for a folder whose owner could put other results there; root's are nobody's."""
+    owner = folder.stat().st_uid
+    if os.geteuid() not in (0, owner) and owner != 0:
+        try:
+            name = pwd.getpwuid(owner).pw_name
+        except KeyError:
+            name = f"user {owner}"
+        raise PermissionError(errno.EPERM, f"it belongs to {name}", str(folder))
 
 
 def read(path: Path) -> dict[str, Any] | None:

@@ -89,8 +89,9 @@ def detach(command: Sequence[str], pid_file: Path, log: Path) -> Identity:
     identity = processes.identify(child.pid)
     if identity is None:
         raise NotStopped(f"it ended at once, see {log}")
-    draft = pid_file.with_name(f".{pid_file.name}.{os.getpid()}")
-    draft.write_text(json.dumps(asdict(identity)))
+    draft = pid_file.with_name(f".{pid_file.name}.{os.urandom(4).hex()}")
+    with draft.open("x") as file:
+        json.dump(asdict(identity), file)
     draft.replace(pid_file)
     return identity
 
