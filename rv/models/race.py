@@ -200,11 +200,15 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Segment:
-    """One segment of a chain: who ran it, and its end, None where none is known (yet)."""
+    """One segment of a chain: who ran it, and its end, None where none is known (yet).
+
+    `next_job_id` is the job that was sent for the segment after it, 0 for none.
+    """
 
     number: int
     claim: Claim
     ended: Ended | None = None
+    next_job_id: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -233,6 +237,12 @@ class StateFiles:
     unclaimed_since: float | None = None
     deleted: bool = False
     """The directory was deleted since: the others are what was read before."""
+
+    @property
+    def next_job_id(self) -> int:
+        """The job that was sent for the segment after the one that the claim names, 0 for none."""
+        number = self.claim.segment if self.claim else 0
+        return next((one.next_job_id for one in self.segments if one.number == number), 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

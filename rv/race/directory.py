@@ -199,10 +199,13 @@ def _claim(text: str) -> Claim | None:
 
 def _segments(texts: Mapping[str, str]) -> Iterator[Segment]:
     ends = dict(_numbered(texts, "segments/", ".ended"))
+    following = dict(_numbered(texts, "segments/", ".next"))
     for number, text in sorted(_numbered(texts, "segments/", "")):
         claim = _claim(text)
         if claim is not None:
-            yield Segment(number=number, claim=claim, ended=_ended(ends.get(number, "")))
+            next_job_id = next(iter(_integers(following.get(number, ""))), 0)
+            ended = _ended(ends.get(number, ""))
+            yield Segment(number=number, claim=claim, ended=ended, next_job_id=next_job_id)
 
 
 def _ended(text: str) -> Ended | None:

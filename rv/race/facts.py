@@ -313,7 +313,17 @@ class Facts:
     @cached_property
     def next_job(self) -> JobRecord | None:
         """Slurm's record of the job that was sent for the next segment."""
-        return next_record(self.race, self.sources.records, but_job_id=self.claim.job_id)
+        ran = {one.claim.job_id for one in self.files.segments} | {self.claim.job_id}
+        records = [record for record in self.sources.records if record.job_id not in ran]
+        sent = (record for record in records if record.job_id == self.files.next_job_id)
+        return next(sent, None) or next_record(self.race, records)
+
+    @property
+    def next_was_cancelled(self) -> bool:
+        """Whether Slurm cancelled the very job that was sent for the next segment."""
+        if self.next_job is None or self.next_job.job_id != self.files.next_job_id:
+            return False
+        return self.next_job.state is JobState.CANCELLED
 
     @property
     def next_segment(self) -> int:

@@ -12,10 +12,11 @@ from rv.race.cancel import cancel_ids, cancel_leftovers
 from rv.race.directory import write_state_file
 from rv.race.observe import RaceSnapshot
 from rv.race.rules import PREEMPTED
-from rv.race.sources import to_resend
+from rv.race.sources import confirmation_limit_s, to_resend
 from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, submit_once
 from rv.race.verdict_file import save_verdict
 from rv.render.quote import shell
+from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_work_folders, squeue_work_folders_script
 from rv.transport import Transport
 
@@ -125,8 +126,10 @@ def _send_next(
 ) -> tuple[SubmitResult, ...]:
     """Submit the winner's script once more, as the job of the next segment.
 
-    Where the disk cannot be read or written now, the next rv command does it.
+    Where the disk cannot be read or written now, a later rv command does it.
     """
+    if not _is_sender(race, claim, transport):
+        return ()
     text = transport.read(f"{race.directory}/jobs/{claim.submission}.sh")
     if not text:
         return ()
@@ -135,9 +138,41 @@ def _send_next(
     except RvError:
         return ()
     results = submit_once(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
+    for result in results:
+        if result.job_id:
+            path = f"segments/{claim.segment}.next"
+            write_state_file(race, path, f"{result.job_id}\n", transport)
     if NEXT in files.again and all(result.outcome in _TAKEN for result in results):
         transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout_s=30)
     return results
+
+
+# By a hard link, made once. By the disk's clock alone: those of two login nodes may disagree.
+_BECOME_SENDER: Final = r"""
+cd "$RV_DIR" && [ -O . ] || exit
+draft=segments/.sender.$RV_MARK number=1
+: >"$draft" || exit
+trap 'rm -f "$draft"' EXIT
+while link=segments/$RV_SEGMENT.sender.$number; ! ln -T "$draft" "$link" 2>/dev/null; do
+  # NFS may report that one's own link exists already.
+  [ ! "$draft" -ef "$link" ] || break
+  made=$(stat -c %Y "$link") || exit
+  [ $(($(stat -c %Y "$draft") - made)) -gt "$RV_LIMIT" ] || exit 1
+  number=$((number + 1))
+done
+"""
+
+
+def _is_sender(race: Race, claim: Claim, transport: Transport) -> bool:
+    """Return whether this client is the one to send the segment after that of the claim.
+
+    One that has had time for it and came to nothing, such as one that was killed, is followed by
+    another.
+    """
+    limit_s = 2 * confirmation_limit_s(race) + 30
+    settings = f"RV_DIR={shell(race.directory)} RV_SEGMENT={claim.segment} RV_LIMIT={limit_s:.0f}"
+    script = f"{settings} RV_MARK={new_sentinel()}\n{_BECOME_SENDER}"
+    return transport.run(script, timeout_s=30).returncode == 0
 
 
 def _close(snapshot: RaceSnapshot, transport: Transport) -> None:

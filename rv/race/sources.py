@@ -83,9 +83,9 @@ def own_end(claim: Claim, ended: Ended | None) -> Ended | None:
     return ended if ended and ended.owner == claim.owner else None
 
 
-def next_record(race: Race, records: Sequence[JobRecord], but_job_id: int = 0) -> JobRecord | None:
+def next_record(race: Race, records: Sequence[JobRecord]) -> JobRecord | None:
     """Return the record of the job of a chain's next segment: a live one before one that ended."""
-    named = [r for r in records if r.name == race.next_name and r.job_id != but_job_id]
+    named = [record for record in records if record.name == race.next_name]
     return next(iter([r for r in named if is_live(r.state)] or named), None)
 
 

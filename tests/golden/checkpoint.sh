@@ -164,6 +164,14 @@ rv_clock() {
 # Whether a folder holds a checkpoint that is newer than a file.
 rv_is_fresh() { find "$1" -type f ! -name '.rv-*' -newer "$2" -print -quit 2>/dev/null | grep -q .; }
 
+# Whether Slurm says that a job was cancelled: the controller for some minutes, accounting for longer.
+rv_was_cancelled() {
+  rv_field "segments/$rv_last" name
+  rv_slurm timeout 30 scontrol show job -o "$1" >".before.$RV_ME" 2>/dev/null ||
+    rv_slurm timeout 30 sacct -X -n -P -j "$1" --name="$rv_value" -o JobName,State >".before.$RV_ME" 2>/dev/null
+  grep -q -e " JobName=$rv_value .*JobState=CANCELLED " -e "^$rv_value|CANCELLED" ".before.$RV_ME"
+}
+
 rv_signalled=''
 trap 'rv_signalled=${rv_signalled:-$SECONDS}' USR1
 cd "$RV_RACE_DIR" || rv_leave_node "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
@@ -189,6 +197,17 @@ if [ "$rv_last" -gt 0 ]; then
     esac
   fi
 fi
+case $rv_owner in
+  "${1:-none}".*)
+    if rv_was_cancelled "$1"; then
+      rv_say "job $1 was cancelled: this segment does not begin"
+      rv_clock
+      rv_field "segments/$rv_last.ended" ended
+      printf '%s\n' "$rv_owner" code=143 signal=TERM next=stopped "ended=${rv_value:-$rv_now}" >".ended.$RV_ME" && mv -T ".ended.$RV_ME" ended
+      exit 0
+    fi
+    ;;
+esac
 
 # 2. Check every node
 timeout -k 2 20 bash -c rv_check_node </dev/null
@@ -301,23 +320,37 @@ rv_signal_catching() {
   done
 }
 
+# Looks for the job that waits for this one to end, its id in rv_id; cancels others of that name:
+# they were sent for an earlier segment, and would begin at any time.
+rv_find_next() {
+  local file=.next.$RV_ME.$BASHPID id waits_for
+  rv_id=''
+  rv_slurm squeue -h -a -u "$SLURM_JOB_USER" -t PD --name=rv-abcd2345-next -o '%A %E' >"$file" 2>/dev/null
+  while read -r id waits_for; do
+    if [[ $waits_for =~ ^afterany:$SLURM_JOB_ID([^0-9]|$) ]]; then
+      rv_id=$id
+    elif [ "$id" != "$SLURM_JOB_ID" ]; then
+      rv_slurm scancel -Q "$id" 2>/dev/null </dev/null
+    fi
+  done <"$file"
+  rm -f "$file"
+}
+
 # Sends the job of the next segment, which waits for this one to end.
 rv_send_next() {
-  local id line _
+  local rv_id line _
   for _ in 1 2 3; do
     [ ! -e stop ] || return 0
-    id=''
-    rv_slurm squeue -h -a -u "$SLURM_JOB_USER" -t PD --name=rv-abcd2345-next -o %A >".next.$RV_ME" 2>/dev/null
-    while read -r line; do [ "$line" = "$SLURM_JOB_ID" ] || id=$line; done <".next.$RV_ME"
-    if [ -z "$id" ]; then
+    rv_find_next
+    if [ -z "$rv_id" ]; then
       rv_next_minutes
       sed -e '/^#SBATCH --begin=/d' -e '/^#SBATCH --hold$/d' jobs/1.sh >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
       rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
-      while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
+      while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
     fi
-    if [ -n "$id" ]; then
-      echo "$id" >>jobs/0.id
-      rv_state_file "segments/$RV_SEGMENT.next" "$id"
+    if [ -n "$rv_id" ]; then
+      echo "$rv_id" >>jobs/0.id
+      rv_state_file "segments/$RV_SEGMENT.next" "$rv_id"
       return 0
     fi
     sleep 2
@@ -393,7 +426,7 @@ cd "$RV_RACE_DIR" || exit 1
 rv_pid=$!
 rv_begun=$SECONDS
 rv_sender='' rv_deadline=''
-(rv_cancel_others; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others) </dev/null >/dev/null 2>&1 &
+(rv_cancel_others; rv_find_next; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others) </dev/null >/dev/null 2>&1 &
 rv_canceller=$!
 rv_terminate() {
   rv_cause=TERM

@@ -140,24 +140,29 @@ def start(box: sandbox.Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Cal
     """Start a chain of a program, detached, in a folder of its own."""
 
     def launch(name: str, program: str, command: str, *options: str, template: str = "") -> Chain:
-        home = tmp_path_factory.mktemp(name)
-        (home / "work.py").write_text(textwrap.dedent(program), encoding="utf-8")
-        families = home / "config" / "rv" / "strategies"
-        families.mkdir(parents=True)
-        (families / "checkpoint.yaml").write_text(
-            "{name: checkpoint, serves: checkpoint, defaults: {min_usable: 30s}}"
-        )
-        if template:
-            (home / "config" / "rv" / "templates").mkdir()
-            (home / "config" / "rv" / "templates" / "_chain.sh.j2").write_text(template)
-        rv = Rv(box=box, home=home)
-        total = f"{4 * MINUTES + 4}m"
-        words = ("--checkpoint", "--checkpoint-buffer", "20s", "--time", total, "-d")
-        done = rv("up", "--run", command, *words, *options)
-        assert done.returncode == 0, done.stderr
-        return Chain(rv=rv, race=rv.last())
+        rv = Rv(box=box, home=tmp_path_factory.mktemp(name))
+        return launch_chain(rv, program, command, *options, template=template)
 
     return launch
+
+
+def launch_chain(rv: Rv, program: str, command: str, *options: str, template: str = "") -> Chain:
+    """Start a chain of a program, detached, in the home of `rv`."""
+    home = rv.home
+    (home / "work.py").write_text(textwrap.dedent(program), encoding="utf-8")
+    families = home / "config" / "rv" / "strategies"
+    families.mkdir(parents=True)
+    (families / "checkpoint.yaml").write_text(
+        "{name: checkpoint, serves: checkpoint, defaults: {min_usable: 30s}}"
+    )
+    if template:
+        (home / "config" / "rv" / "templates").mkdir()
+        (home / "config" / "rv" / "templates" / "_chain.sh.j2").write_text(template)
+    total = f"{4 * MINUTES + 4}m"
+    words = ("--checkpoint", "--checkpoint-buffer", "20s", "--time", total, "-d")
+    done = rv("up", "--run", command, *words, *options)
+    assert done.returncode == 0, done.stderr
+    return Chain(rv=rv, race=rv.last())
 
 
 @pytest.fixture(scope="module", autouse=True)

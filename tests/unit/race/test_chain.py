@@ -31,6 +31,10 @@ def chained(claim=FIRST, *ends, **changes):
     return StateFiles(**{"job_ids": IDS, "claim": claim, "segments": tuple(found), **changes})
 
 
+SENT = chained(FIRST, AGAIN)
+SENT = replace(SENT, segments=(replace(SENT.segments[0], next_job_id=13),))
+
+
 def state(files, *records):
     """Decide."""
     return resolve(CHAINED, files, Sources(records=records, now_s=T0 + 500, queue_answered=True))
@@ -83,6 +87,22 @@ def after(word, **changes):
             [record("COMPLETED"), after("CANCELLED")],
             S.CANCELLED,
             "job 13 of segment 2 ended before it began",
+        ),
+        # What a client sent after a preemption was cancelled by hand: it is not sent again.
+        (
+            SENT,
+            [record("PREEMPTED"), after("CANCELLED")],
+            S.CANCELLED,
+            "job 13 of segment 2 ended before it began",
+        ),
+        (SENT, [record("PREEMPTED"), after("CANCELLED", job_id=14)], S.PENDING, "preempted"),
+        (SENT, [record("PREEMPTED"), after("PENDING")], S.PENDING, "segment 2 waits"),
+        # An earlier segment's job is not the next one's.
+        (
+            chained(SECOND, AGAIN, replace(AGAIN, owner="13.0")),
+            [after("COMPLETED"), after("COMPLETED", job_id=11), after("PENDING", job_id=14)],
+            S.PENDING,
+            "segment 3 waits",
         ),
         (chained(SECOND, AGAIN), [after("RUNNING")], S.RUNNING, ""),
         (chained(FIRST, AGAIN, again=(0,)), [], S.PENDING, "segment 2 is starting"),

@@ -1,7 +1,10 @@
 """What any rv command decides about races of before: how old they are, and what is sent again."""
 
+import os
+import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +12,8 @@ from rv.models.job import JobState
 from rv.models.race import Ended, RaceState, RaceStatus, Segment, StateFiles
 from rv.models.request import Request
 from rv.race.observe import RaceSnapshot
-from rv.race.recover import _is_waiting, _read_again
+from rv.race.recover import _is_sender, _is_waiting, _read_again
+from rv.transport.local import LocalTransport
 from rv.workflow.races import _last_activity_s
 from rv.workflow.start import _held_back
 from tests.unit.race.test_chain import CHAINED, FIRST, SECOND
@@ -77,3 +81,16 @@ def test_the_job_that_left_a_node_is_not_waiting_whatever_an_old_answer_says() -
     assert _is_waiting(seen, 1, but="12345")
     assert not _is_waiting(seen, 1, but=str(row.job_id))
     assert not _is_waiting(seen, 2, but="")
+
+
+def test_one_client_sends_the_next_segment(tmp_path: Path) -> None:
+    """Until it has had time for it: a killed one is followed by another, and by one alone."""
+    race, transport = replace(CHAINED, directory=str(tmp_path)), LocalTransport(dict(os.environ))
+    (tmp_path / "segments").mkdir()
+    assert [_is_sender(race, FIRST, transport) for _ in range(3)] == [True, False, False]
+    assert _is_sender(race, SECOND, transport)
+    long_ago = time.time() - 3600
+    os.utime(tmp_path / "segments" / "1.sender.1", (long_ago, long_ago))
+    assert [_is_sender(race, FIRST, transport) for _ in range(2)] == [True, False]
+    names = sorted(path.name for path in (tmp_path / "segments").iterdir())
+    assert names == ["1.sender.1", "1.sender.2", "2.sender.1"]

@@ -88,6 +88,7 @@ CASES: dict[str, Case] = {
     "failed, node out of touch": (RACE, won(ended=ended(4)), slurm(record("NODE_FAIL")), S.FAILED, "the node was out of touch meanwhile: Slurm says NODE_FAIL"),
     "failed": (RACE, won(ended=ended(3)), slurm(), S.FAILED, "the command ended with code 3"),
     "stopped after its claim": (CHAINED, replace(BETWEEN, stopped=True), slurm(), S.CANCELLED, "stopped by rv"),
+    "cancelled between segments": (CHAINED, BETWEEN, slurm(record("CANCELLED"), after("PENDING")), S.CANCELLED, "Slurm says CANCELLED"),
     "segment waits": (CHAINED, BETWEEN, slurm(after("PENDING", reason="Resources")), S.PENDING, "segment 2 waits: Resources"),
     "segment checks its node": (CHAINED, chained(), slurm(record("RUNNING", restarts=1)), S.PENDING, "segment 1 is starting"),
     "segment is being sent": (CHAINED, BETWEEN, slurm(record("COMPLETING")), S.PENDING, "segment 2 is starting"),

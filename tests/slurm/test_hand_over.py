@@ -1,0 +1,136 @@
+"""Between two segments of a chain: one job is sent for the next, and a cancelled chain ends."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rv import sandbox
+from tests.slurm.launching import Rv, group, profile
+from tests.slurm.test_chain import ALIVE, Chain, launch_chain, mine
+
+Eventually = Callable[..., None]
+Start = Callable[[], Chain]
+SLOW_SBATCH = '#!/bin/bash\nsleep 3\nPATH=${PATH#*:} exec sbatch "$@"\n'
+"""So slow that whoever looks meanwhile sees no job."""
+
+
+@pytest.fixture(scope="module")
+def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.Sandbox]:
+    """Two nodes in two partitions: jobs of `dear` cancel those of `cheap`."""
+    made = profile(
+        [group("c", "a100", nodes=2, gpus=1)],
+        {"cheap": ["c"], "dear": ["c"]},
+        cred_expire=5,
+        scheduler={"bf_interval": 2, "sched_interval": 2},
+        slurm_conf={"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"},
+    )
+    cheap, dear = made["partitions"]
+    cheap |= {"priority": 1, "options": {"PreemptMode": "CANCEL"}}
+    dear |= {"priority": 10, "options": {"PreemptMode": "OFF"}}
+    path = tmp_path_factory.mktemp("profile") / "handover.yaml"
+    path.write_text(json.dumps(made), encoding="utf-8")
+    yield sandbox.up("handover", path)
+    sandbox.down("handover")
+
+
+@pytest.fixture
+def chain(box: sandbox.Sandbox, tmp_path: Path, eventually: Eventually) -> Iterator[Chain]:
+    """A chain whose first segment runs, on the first node: the second is taken."""
+    rv = Rv(box=box, home=tmp_path)
+    taken = rv.fill("c2", 1, "-p", "dear", "--job-name=hog")
+    eventually(lambda: rv.job_state(taken) == "RUNNING", timeout=60)
+    made = launch_chain(rv, ALIVE, "python3 work.py", "-p", "cheap", "--time", "10m")
+    eventually(lambda: made.lines("beats"), timeout=60)
+    yield made
+    (rv.home / "go").touch()
+    rv("stop", made.race.race_id)
+    rv.slurm("scancel", "-n", "hog")
+    eventually(lambda: not rv.slurm("squeue", "-h"), timeout=60)
+
+
+def job_of(chain: Chain) -> str:
+    """The job that runs the latest segment."""
+    return chain.race.claim["owner"].partition(".")[0]
+
+
+def next_jobs(chain: Chain) -> list[str]:
+    """The jobs of a later segment that wait."""
+    name = f"--name=rv-{chain.race.race_id}-next"
+    return chain.rv.slurm("squeue", "-h", "-t", "PD", name, "-o", "%A").split()
+
+
+def time_is_up(chain: Chain, segment: int, eventually: Eventually) -> str:
+    """Give the sign that Slurm gives before the walltime; return the job that is sent then."""
+    chain.rv.slurm("scancel", "--batch", "--signal=USR1", job_of(chain))
+    sent = chain.race.directory / "segments" / f"{segment}.next"
+    eventually(sent.exists, timeout=60)
+    return sent.read_text().strip()
+
+
+def test_three_clients_send_one_next_segment(chain: Chain, eventually: Eventually) -> None:
+    """After a preemption that cancels; and the chain goes on to its end."""
+    first = job_of(chain)
+    hog = chain.rv.fill("c1", 1, "-p", "dear", "--job-name=hog")
+    eventually(lambda: chain.rv.job_state(first) == "PREEMPTED", timeout=90)
+    eventually((chain.race.directory / "segments" / "1.ended").exists)
+    slow = chain.home / "bin"
+    slow.mkdir()
+    (slow / "sbatch").write_text(SLOW_SBATCH)
+    (slow / "sbatch").chmod(0o755)
+    path = f"{slow}:{chain.rv.environment['PATH']}"
+    clients = [
+        replace(chain.rv, more={"XDG_CACHE_HOME": str(chain.home / f"cache{n}"), "PATH": path})
+        for n in range(3)
+    ]
+    for asking in [client.launch("ps") for client in clients]:
+        asking.communicate(timeout=120)
+    assert len(next_jobs(chain)) == 1
+
+    chain.rv.slurm("scancel", hog)
+    eventually((chain.race.directory / "segments" / "2").exists, timeout=60)
+    time_is_up(chain, 2, eventually)
+    chain.rv.slurm("scancel", "-n", "hog")
+    (chain.home / "go").touch()
+    eventually(lambda: not mine(chain), timeout=90)
+    assert chain.state()["state"] == "COMPLETED"
+    assert [line.split()[1] for line in chain.lines("starts")] == ["1", "2", "3"]
+
+
+def test_a_job_that_waits_for_another_is_not_the_next_segment(
+    chain: Chain, eventually: Eventually
+) -> None:
+    """Such as one that a client sent when an earlier segment was over: it is cancelled."""
+    name, script = (
+        f"--job-name=rv-{chain.race.race_id}-next",
+        chain.race.directory / "jobs" / "1.sh",
+    )
+    stray = chain.rv.slurm("sbatch", "--parsable", name, "--begin=now+1hour", str(script)).strip()
+    following = time_is_up(chain, 1, eventually)
+    assert following != stray
+    eventually(lambda: next_jobs(chain) == [following])
+
+
+def test_a_cancelled_chain_ends_though_its_next_job_was_sent(
+    chain: Chain, eventually: Eventually
+) -> None:
+    """Nobody looks: the next segment's job sees by itself that it must not begin."""
+    time_is_up(chain, 1, eventually)
+    chain.rv.slurm("scancel", job_of(chain))
+    eventually(lambda: not mine(chain), timeout=90)
+    assert len(chain.lines("starts")) == 1
+    assert chain.state()["state"] == "CANCELLED"
+
+
+def test_a_client_ends_a_cancelled_chain_whose_next_job_waits(
+    chain: Chain, eventually: Eventually
+) -> None:
+    """Its job may wait for hours until it can see that itself."""
+    following = time_is_up(chain, 1, eventually)
+    chain.rv.slurm("scontrol", "hold", following)
+    chain.rv.slurm("scancel", job_of(chain))
+    eventually(lambda: chain.state()["state"] == "CANCELLED", timeout=60)
+    eventually(lambda: not mine(chain))
+    assert len(chain.lines("starts")) == 1
