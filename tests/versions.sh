@@ -64,6 +64,7 @@ enter() {
       mount -t proc proc "$root/proc"
       mount --rbind /sys "$root/sys"
       mount --rbind /dev "$root/dev"
+      mount -t cgroup2 none "$root/sys/fs/cgroup" # as on most machines of today; slurmd looks there
       for folder in /dev/shm /run /tmp; do mount -t tmpfs tmpfs "$root$folder"; done
       chroot "$root" env -i "$@"
     ' enter "$1" HOME=/root TERM=dumb LANG=C.UTF-8 "${PASSED[@]}" \

@@ -55,7 +55,10 @@ def _configure(record: Record, profile: Profile, base: int, user: str) -> None:
         layout.database_sql: (slurmconf.DATABASE_SQL, 0o600),
     }
     if _lacks_cgroup_v1():
-        files[layout.cgroup_conf] = (slurmconf.cgroup_conf(layout), 0o644)
+        version = processes.run(
+            [processes.path_of("slurmctld"), "-V"], env=daemons.environment(record)
+        )
+        files[layout.cgroup_conf] = (slurmconf.cgroup_conf(layout, version.stdout), 0o644)
     for path, (text, mode) in files.items():
         path.touch(mode=mode)
         path.chmod(mode)

@@ -1,5 +1,6 @@
 """The configuration files of a sandbox, as text. Pure: profile, paths and ports in, text out."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -47,13 +48,17 @@ def slurm_conf(profile: Profile, layout: Layout, *, base: int, user: str) -> str
     return "\n".join([*lines, *_nodes(profile, base), *_partitions(profile)]) + "\n"
 
 
-def cgroup_conf(layout: Layout) -> str:
+def cgroup_conf(layout: Layout, version: str) -> str:
     """The text of cgroup.conf, for a machine that has cgroup v2 only and no systemd.
 
     There slurmd's own choice, cgroup/v2, asks systemd for a scope and gives up. A sandbox uses no
-    cgroups, so that v1 on an empty folder of its own serves.
+    cgroups, so that v1 on an empty folder of its own serves. `version` is what slurmctld -V prints:
+    before 21.08 there was v1 alone, and no word for it.
     """
-    return f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={layout.cgroup}\n"
+    number = re.search(r"(\d+)\.(\d+)", version)
+    has_choice = number is None or (int(number[1]), int(number[2])) >= (21, 8)
+    plugin = "CgroupPlugin=cgroup/v1\n" if has_choice else ""
+    return f"{plugin}CgroupMountpoint={layout.cgroup}\n"
 
 
 def _settings(

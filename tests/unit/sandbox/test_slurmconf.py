@@ -147,3 +147,19 @@ def test_the_database_is_there_before_slurmdbd_asks_for_it(record: Record) -> No
     conf = slurmconf.slurmdbd_conf(record.layout, base=17000, user="me")
     (database,) = [line for line in conf.splitlines() if line.startswith("StorageLoc=")]
     assert database.removeprefix("StorageLoc=") in slurmconf.DATABASE_SQL.split()[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_said"),
+    [
+        ("slurm-wlm 20.11.4\n", False),
+        ("slurm 21.08.8-2\n", True),
+        ("slurm-wlm 22.05.8\n", True),
+        ("slurm-wlm 26.05.5\n", True),
+    ],
+)
+def test_a_slurm_with_one_cgroup_plugin_is_not_told_which(version: str, is_said: bool) -> None:
+    """20.11: `Parse error in file cgroup.conf line 1: "CgroupPlugin=cgroup/v1"`."""
+    text = slurmconf.cgroup_conf(PLACE, version)
+    assert ("CgroupPlugin=cgroup/v1\n" in text) == is_said
+    assert f"CgroupMountpoint={PLACE.cgroup}\n" in text
