@@ -27,6 +27,7 @@ class JobState(StrEnum):
     REQUEUED = "REQUEUED"
     REQUEUE_FED = "REQUEUE_FED"
     REQUEUE_HOLD = "REQUEUE_HOLD"
+    EXPEDITING = "EXPEDITING"
     RESV_DEL_HOLD = "RESV_DEL_HOLD"
     SPECIAL_EXIT = "SPECIAL_EXIT"
     COMPLETED = "COMPLETED"
@@ -56,7 +57,10 @@ class JobState(StrEnum):
 
 
 _PENDING: Final = frozenset(
-    {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
+    {
+        "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "EXPEDITING", "RESV_DEL_HOLD",
+        "SPECIAL_EXIT",
+    }  # fmt: skip
 )
 _TERMINAL: Final = frozenset(
     {

@@ -33,6 +33,7 @@ _RENAMED_STATES: Final = {
     "POWER_SAVING": "POWERED_DOWN",
     "REBOOT": "REBOOT_REQUESTED",
     "NO_RESPOND": "NOT_RESPONDING",
+    "MAINTENANCE": "MAINT",  # the word of scontrol from 21.08 on
 }
 _SUFFIXED_STATE: Final = re.compile(r"([A-Za-z_]+)([*~#%!$@^-]*)", re.ASCII)
 _NODE_REASON: Final = re.compile(r"\sReason=(.*)")
@@ -43,7 +44,10 @@ _COUNT: Final = re.compile(r"\d{1,9}", re.ASCII)
 _NO_TYPE: Final = frozenset({"", "(null)", "no_consume"})
 _DEFAULT_CONFIG: Final = ClusterConfig()
 _AS_OF: Final = re.compile(r"^Configuration data as of (\S+)", re.MULTILINE)
-_JOB: Final = re.compile(r"JobId=(\d{1,10}) (?:.*? )?JobName=(.*?) (UserId=.*)", re.ASCII)
+# Between the name and the user 25.11 has an SLUID; no name that rv gives has a space.
+_JOB: Final = re.compile(
+    r"JobId=(\d{1,10}) (?:.*? )?JobName=(.*?)(?: [A-Z]\w*=\S+)* (UserId=.*)", re.ASCII
+)
 # Only the first record of an answer is marked, so a newline in a job's name adds no record.
 _SHOW_ONE: Final = r"""
 show() {

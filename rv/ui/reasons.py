@@ -68,10 +68,20 @@ _SENTENCES: Final = {
     "TimeLimit": "its last run used up its time",
     "InactiveLimit": "it was inactive for too long",
     "DeadLine": "it cannot end before its deadline",
-    "launch failed requeued held": "held: its last start failed",
-    "Job's account not permitted to use this": "its account may not use the partition",
-    "Job's QOS not permitted to use this part": "its QOS may not use the partition",
+    "NvidiaImexChannels": "all channels of NVIDIA IMEX on its nodes are in use",
 }
+_BEGINNINGS: Final = {
+    "Nodes required for job are DOWN": "its nodes are down, drained or kept for higher partitions",
+    "Job's account not permitted": "its account may not use the partition",
+    "Job's QOS not permitted": "its QOS may not use the partition",
+    "Job's QOS not known": "its QOS may not use the partition",
+    "job requeued in held state": "held: it was requeued so (scontrol release lets it go)",
+    "job requeued in special exit": "held: it ended with the exit code that asks for this",
+    "launch failed requeued held": "held: its last start failed",
+    "launch failure limit exceeded": "held: its starts failed too often",
+    "user env retrieval failed": "held: your environment could not be read on the node",
+}
+"""How reasons begin that Slurm writes as a text, with names or other words behind."""
 
 _WHAT: Final = {
     "cpu": "CPU",
@@ -129,7 +139,9 @@ def sentence(reasons: str) -> str:
 
 def _words(reason: str) -> str:
     name = reason.partition(":")[0]
-    return _SENTENCES.get(name) or _SENTENCES.get(name.replace("_", " ")) or _limit_sentence(name)
+    text = name.replace("_", " ")
+    begun = (words for start, words in _BEGINNINGS.items() if text.startswith(start))
+    return _SENTENCES.get(name) or next(begun, "") or _limit_sentence(name)
 
 
 def _limit_sentence(reason: str) -> str:

@@ -4,6 +4,7 @@ checks.py FOLDER writes into it a line `check, ok or what failed, seconds` for e
 dry run that must be the same with every Slurm (dry-run.json), and what Slurm printed (captured).
 """
 
+import inspect
 import json
 import os
 import re
@@ -13,12 +14,14 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
 FOLDER = Path(sys.argv[1])
 HOME = Path.home()
+SENTINEL = "rv0123456789abcdef"
 ASK = 'echo "told $RV_GPU"; nvidia-smi --query-gpu=name --format=csv,noheader'
 WORK = """
 import os, time
@@ -57,7 +60,7 @@ def eventually(what: Callable[[], Any], timeout: float = 60) -> Any:
     """Wait until something holds."""
     deadline = time.monotonic() + timeout
     while not (value := what()):
-        assert time.monotonic() < deadline, "it did not come to that in time"
+        assert time.monotonic() < deadline, inspect.getsource(what).strip()
         time.sleep(0.5)
     return value
 
@@ -212,6 +215,53 @@ def commands() -> None:
     eventually(lambda: not run("squeue", "-h").strip())
 
 
+def records() -> None:
+    """What this Slurm prints of jobs and nodes is read as what it means; the texts are kept."""
+    from rv.slurm import probe, sacct, scontrol, squeue
+    from rv.slurm.script import parse_outputs
+
+    submit = ("sbatch", "--output=/dev/null", "--parsable", "-pvolta", "-t60", "--mem=100", "-J")
+    whole_node = ("-wv1", "--gres=gpu:4")
+    runs = run(*submit, "rv-captured-1", *whole_node, "--wrap=sleep 600").strip()
+    run(*submit, "odd SLUID=s1 UserId=x(1) JobState=FAILED", "-d", f"afterok:{runs}", "--wrap=true")
+    jobs = {
+        "rv-captured-1": (runs, "RUNNING"),
+        "rv-captured-2": (run(*submit, "rv-captured-2", "--wrap=true"), "COMPLETED"),
+        "rv-captured-3": (run(*submit, "rv-captured-3", "--wrap=exit 3"), "FAILED"),
+        "rv-captured-4": (run(*submit, "rv-captured-4", *whole_node, "--wrap=true"), "PENDING"),
+    }
+    eventually(lambda: state(runs) == "R")
+    eventually(lambda: len(run("squeue", "-h", "-tPD,R,CG", "-o%A").split()) == 3)
+    care = "reservation=care nodes=w1 flags=maint user=root start=now duration=60"
+    run("scontrol", "create", *care.split())
+    ids = [int(job) for job, _ in jobs.values()]
+    since = datetime.now() - timedelta(hours=1)  # noqa: DTZ005 - on Slurm's clock
+    questions = {
+        "own_queue": (squeue.squeue_own_script(SENTINEL), squeue.parse_squeue_own),
+        "own_show_jobs": (scontrol.show_job_script(ids, SENTINEL), scontrol.parse_show_job),
+        "own_sacct": (sacct.sacct_script(list(jobs), since, SENTINEL), sacct.parse_sacct),
+    }
+    expected = {name: state for name, (_, state) in jobs.items()}
+
+    def told(what: str) -> bool:
+        script, parse = questions[what]
+        text = run("bash", "-c", script)
+        (FOLDER / f"{what}.txt").write_text(text)
+        states = {job.name: job.state.value for job in parse(text, SENTINEL) or ()}
+        return {name: states.get(name) for name in jobs} == expected
+
+    for what in questions:
+        eventually(lambda what=what: told(what), 20)
+    eventually(lambda: "maint" in run("sinfo", "-h", "-nw1", "-o%t"))
+    text = run("bash", "-c", probe.probe_script(SENTINEL))
+    (FOLDER / "probe.txt").write_text(text)
+    snapshot = probe.build_snapshot(parse_outputs(text, SENTINEL) or {}, SENTINEL)
+    assert "MAINT" in {node.name: node.states for node in snapshot.nodes}["w1"]
+    run("scontrol", "delete", "reservation=care")
+    run("scancel", "--user=root")
+    eventually(lambda: not run("squeue", "-h").strip())
+
+
 def down() -> None:
     """No process and no folder of the sandbox is left, though a job ran."""
     run("sbatch", "--output=/dev/null", "--gres=gpu:1", "-pvolta", "-t60", "--wrap=srun sleep 600")
@@ -236,7 +286,7 @@ def boots() -> None:
         rv("sandbox", "down")
 
 
-CHECKS = [start, dry_run, race, two_nodes, mig, merged, chain, commands, down, boots]
+CHECKS = [start, dry_run, race, two_nodes, mig, merged, chain, commands, records, down, boots]
 
 
 def main() -> int:

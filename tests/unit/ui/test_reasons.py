@@ -64,8 +64,20 @@ def test_limits(reason, told):
             "next in line for nodes that are busy (Resources); others are ahead in the queue (Priority)",
         ),
         (
-            "Nodes required for job are DOWN, DRAINED or reserved",
-            "Nodes required for job are DOWN, DRAINED or reserved",
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs",
+            "its nodes are down, drained or kept for higher partitions (Nodes required for job are DOWN, DRAINED or reserved for jobs)",
+        ),
+        (
+            "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved",
+            "its nodes are down, drained or kept for higher partitions (Nodes_required_for_job_are_DOWN, _DRAINED_or_reserved)",
+        ),
+        (
+            "Job's account not permitted to use this partition (gpu allows lab)",
+            "its account may not use the partition (Job's account not permitted to use this partition (gpu allows lab))",
+        ),
+        (
+            "launch failure limit exceeded requeued held",
+            "held: its starts failed too often (launch failure limit exceeded requeued held)",
         ),
         (
             "launch failed requeued held",
