@@ -60,8 +60,8 @@ _PENDING: Final = frozenset(
     {
         "PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "EXPEDITING", "RESV_DEL_HOLD",
         "SPECIAL_EXIT",
-    }  # fmt: skip
-)
+    }
+)  # fmt: skip
 _TERMINAL: Final = frozenset(
     {
         "COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "BOOT_FAIL",
