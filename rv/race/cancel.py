@@ -16,7 +16,6 @@ from rv.transport import Transport
 
 _PATIENCE_S: Final = 30.0
 _SCANCEL_TIMEOUT_S: Final = 60.0
-_ENDING: Final = frozenset({JobState.COMPLETING})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,10 +88,14 @@ class _Cancelling:
         return tuple(sorted(set().union(*ids)))
 
     def _left_of(self, race: Race, live: Sequence[JobRecord]) -> str:
-        jobs = [record for record in live if record.name in race.job_names]
+        jobs = [r for r in live if r.name in race.job_names and not self._is_ending(r)]
         if jobs:
             return f"{len(jobs)} jobs are still there"
         return "; ".join(self._still_to_come(race))
+
+    def _is_ending(self, record: JobRecord) -> bool:
+        """Return whether a job completes for good: once cancelled, Slurm does not requeue it."""
+        return record.state is JobState.COMPLETING and record.job_id in self.cancelled
 
     def _still_to_come(self, race: Race) -> list[str]:
         """Say which unconfirmed submissions are so young that Slurm may yet take them."""
@@ -160,7 +163,10 @@ def cancel_late_jobs(
 
 
 def _live_jobs(races: Sequence[Race], transport: Transport) -> tuple[JobRecord, ...] | None:
-    """Return the jobs of races that neither have ended nor are ending; None for no answer."""
+    """Return the jobs of races that have not ended; None for no answer.
+
+    One that is COMPLETING is among them: Slurm may be requeueing it.
+    """
     names = [name for race in races for name in race.job_names]
     sentinel = new_sentinel()
     completed = transport.run(squeue_by_name_script(names, sentinel), timeout_s=30)
@@ -168,5 +174,4 @@ def _live_jobs(races: Sequence[Race], transport: Transport) -> tuple[JobRecord, 
     if records is None:
         return None
     expected = frozenset(names)
-    live = (record for record in records if is_live(record.state) and record.state not in _ENDING)
-    return tuple(record for record in live if record.name in expected)
+    return tuple(r for r in records if is_live(r.state) and r.name in expected)

@@ -143,19 +143,35 @@ def forgotten(
 
     A controller that dies soon after taking a job has not saved it, and gives its id to another.
     Proof is an id that another job bears now (`recycled`), or accounting that answers and knows of
-    no end.
+    no end. Of a job that was cancelled while Slurm requeued it, accounting says REQUEUED for ever.
     """
     if files.claim or files.stopped:
         return ()
     rejected = {number for number, _ in files.exhausted} | {*files.again, NEXT}
+    lost = _lost_if_missing(files, records, recycled, accounting_answered=accounting_answered)
     return tuple(
         number
         for number, ids in files.job_ids
-        if number not in rejected
+        if number in lost - rejected
         and len(ids) < _MOST_TIMES
-        and (accounting_answered or not recycled.isdisjoint(ids))
         and _is_missing(race, files, records, number, now_s)
     )
+
+
+def _lost_if_missing(
+    files: StateFiles,
+    records: Sequence[JobRecord],
+    recycled: frozenset[int],
+    *,
+    accounting_answered: bool,
+) -> set[int]:
+    """Return the submissions of which Slurm's silence is proof."""
+    requeued = {record.job_id for record in records if record.state is JobState.REQUEUED}
+    return {
+        number
+        for number, ids in files.job_ids
+        if not recycled.isdisjoint(ids) or (accounting_answered and requeued.isdisjoint(ids))
+    }
 
 
 def _is_missing(

@@ -14,6 +14,9 @@ from rv.slurm.script import exit_code_line, has_succeeded
 _COLUMNS: Final = (
     "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "Partition", "NodeList", "JobName",
 )  # fmt: skip
+_STATES: Final = "BF,CA,CD,DL,F,NF,OOM,PD,PR,R,RQ,RS,RV,S,TO"
+"""Every state: asked for none, sacct leaves out jobs that ended before they were eligible."""
+
 _JOB_ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
 
 
@@ -22,8 +25,8 @@ def sacct_script(
 ) -> str:
     """Return the script that asks for every record of jobs with these names, requeued ones too.
 
-    `since` is on Slurm's clock. Jobs whose `ids` are known are asked for by id as well: one that
-    ended before it was eligible (held, or submitted for later) is in no span of time.
+    `since` is on Slurm's clock. Jobs whose `ids` are known are asked for by id as well, in whatever
+    span of time they were.
     """
     known = ",".join(map(str, ids))
     by_id = f" && rv_sacct -j {known}" if known else ""
@@ -31,7 +34,7 @@ def sacct_script(
         'rv_sacct() { timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
         f" --name={shlex.quote(','.join(names))} --delimiter='|{sentinel}|'"
         f' -o {",".join(_COLUMNS)} "$@" </dev/null; }}\n'
-        f"rv_sacct -S {since:%Y-%m-%dT%H:%M:%S}{by_id}\n"
+        f"rv_sacct -s {_STATES} -S {since:%Y-%m-%dT%H:%M:%S} -E now+1day{by_id}\n"
         f"{exit_code_line(sentinel)}"
     )
 

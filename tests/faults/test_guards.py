@@ -104,14 +104,33 @@ GUARDS = {
         "slurmctld_hangs_before_the_launch",
         r"controller does not answer",
     ),
-    "accounting asked by name alone": Guard(
+    "accounting asked by name and time alone": Guard(
         instead(
             "rv/slurm/sacct.py",
             "def sacct_script(names, since, sentinel, ids=(), asked=sacct_script):\n"
-            "    return asked(names, since, sentinel)",
+            "    return asked(names, since, sentinel).replace(f'-s {_STATES} ', '')",
         ),
         "held_and_then_cancelled",
         r"instead of CANCELLED",
+    ),
+    "COMPLETING taken for gone": Guard(
+        instead(
+            "rv/race/cancel.py",
+            "def _live_jobs(races, transport, asked=_live_jobs):\n"
+            "    jobs = asked(races, transport)\n"
+            "    return jobs and tuple(job for job in jobs if job.state != 'COMPLETING')",
+        ),
+        "stopped_while_completing",
+        r"REQUEUED', '\w+",
+    ),
+    "REQUEUED taken for a loss": Guard(
+        instead(
+            "rv/race/sources.py",
+            "def _lost_if_missing(files, records, recycled, *, accounting_answered):\n"
+            "    return {number for number, _ in files.job_ids}",
+        ),
+        "cancelled_while_completing",
+        r"instead of",
     ),
     "no environment scrub": Guard(
         instead(

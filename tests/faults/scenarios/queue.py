@@ -3,6 +3,7 @@
 import getpass
 import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
@@ -53,8 +54,7 @@ def held_and_then_cancelled(world: World, dice: Random) -> None:
     """By hand and never eligible: accounting leaves such jobs out when it is asked by name."""
     send(world, "--sbatch", dice.choice(["hold", "begin=now+1hour"]))
     world.slurm("scancel", *_own_jobs(world))
-    eventually(lambda: not world.slurm("squeue", "-h", "-t", "all", "-o", "%j"))
-    world.backdate()
+    _forgotten(world)
 
 
 @scenario()
@@ -130,10 +130,46 @@ def stopped_while_completing(world: World, dice: Random) -> None:
     world.last.callback(slow.unlink, missing_ok=True)
     world.wrap("sync", WAITS_BEFORE_ITS_CLAIM)
     send(world, "-p", "fast")
-    world.slurm("scontrol", "requeue", _running_job(world))
+    job = _running_job(world)
+    world.slurm("scontrol", "requeue", job)
     world.ok("stop")
     world.go("sync")
     eventually(lambda: not world.live_jobs())  # and nobody looks after it
+    runs = world.slurm("sacct", "-X", "-D", "-n", "-P", "-j", job, "-o", "State").split()
+    assert runs == ["REQUEUED"], runs  # it never came back
+
+
+@scenario("ENDED", "CANCELLED", forgets=True)
+def cancelled_while_completing(world: World, dice: Random) -> None:
+    """By hand, while Slurm is requeueing it: accounting says REQUEUED for ever, which is no loss."""
+    slow = world.box.slurm_conf.parent / "epilog_is_slow"
+    slow.touch()
+    world.last.callback(slow.unlink, missing_ok=True)
+    world.wrap("sync", WAITS_BEFORE_ITS_CLAIM)
+    send(world, "-p", "fast")
+    job = _running_job(world)
+    world.slurm("scontrol", "requeue", job)
+    world.slurm("scancel", job)
+    world.go("sync")
+    _forgotten(world)
+
+
+@scenario("CANCELLED", forgets=True)
+def held_cancelled_and_never_acknowledged(world: World, dice: Random) -> None:
+    """Its id was never learned, so that accounting can only be asked by name."""
+    send(world, "--sbatch", dice.choice(["hold", "begin=now+1hour"]))
+    world.slurm("scancel", *_own_jobs(world))
+    for path in world.race_dir().glob("jobs/*.id"):
+        path.unlink()
+    _forgotten(world)
+    for path in world.race_dir().glob("jobs/*.sent"):
+        os.utime(path, (time.time() - 600, time.time() - 600))
+
+
+def _forgotten(world: World) -> None:
+    """Wait until the controller knows no job any more, and make the race old."""
+    eventually(lambda: not world.slurm("squeue", "-h", "-t", "all", "-o", "%j"))
+    world.backdate()
 
 
 @scenario()
