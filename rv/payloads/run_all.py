@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from _harness import files
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _processes import programs
@@ -147,10 +148,10 @@ def _run(payload: PayloadSpec, options: argparse.Namespace, devices: int, second
     """Run a payload for at most so many seconds, its output and its result in files."""
     folder, name = Path(options.report_dir), payload.name
     result, log, errors = (folder / f"{name}{end}" for end in ("_result.json", ".out", ".err"))
-    result.unlink(missing_ok=True)  # what an earlier run left is no answer
-    errors.write_text("")
     command = _command(payload, options, devices, seconds)
     try:
+        result.unlink(missing_ok=True)  # what an earlier run left is no answer
+        files.opened(errors).close()
         outcome = programs.run_limited(command, log=log, errors=errors, timeout=seconds + GRACE_S)
     except OSError as error:
         return Ended(name, "ERROR", "could_not_run", f"{name}: {error}")

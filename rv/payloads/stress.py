@@ -20,6 +20,7 @@ from _burn import background, gpu_burn, plan, verdicts
 from _burn.background import Live, state
 from _burn.build import find_gpu_burn
 from _burn.supervisor import Supervisor, signals_noted
+from _harness import files
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _telemetry.fake import FAULTS, Fake
@@ -139,7 +140,7 @@ def _telemetry(session: Session, uuids: dict[str, str]) -> Iterator[Sampler | No
         yield None
         return
     folder = Path(session.options.report_dir)
-    with (folder / "telemetry.jsonl").open("w") as log, Sampler(source, log) as sampler:
+    with files.opened(folder / "telemetry.jsonl") as log, Sampler(source, log) as sampler:
         yield sampler
 
 

@@ -1,5 +1,6 @@
 """Payloads whose folder of results others may write to: tried as two users of this machine."""
 
+import json
 import os
 import pwd
 import shutil
@@ -47,16 +48,21 @@ def plant(scratch: Path, folder: Path) -> None:
             own(folder / f"{name}.{pid}", BOB)
 
 
-def check(scratch: Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run check.py as Ann, without torch, which is soon over and writes its result."""
+def as_ann(scratch: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a payload as Ann, with a bound on its memory and time."""
     uid = pwd.getpwnam(ANN).pw_uid
-    (scratch / "torch.py").write_text("raise ImportError('none here')")
     drop = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
-    words = (str(PAYLOADS / "check.py"), "--quick", "--device", "cpu", "--report-dir", str(folder))
+    command = (str(PAYLOADS / words[0]), *words[1:], "--report-dir", str(folder))
     return subprocess.run(
-        [*drop, sys.executable, *words], cwd=scratch, capture_output=True, text=True, timeout=60,
+        ["prlimit", "--as=1500000000", *drop, sys.executable, *command], cwd=scratch, capture_output=True, text=True, timeout=60,
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(scratch), "HOME": str(scratch)},
     )  # fmt: skip
+
+
+def check(scratch: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run check.py without torch, which is soon over and writes its result."""
+    (scratch / "torch.py").write_text("raise ImportError('none here')")
+    return as_ann(scratch, folder, "check.py", "--quick", "--device", "cpu")
 
 
 def test_a_draft_has_no_name_that_another_could_guess(scratch: Path) -> None:
@@ -77,3 +83,54 @@ def test_a_folder_of_anothers_is_refused(scratch: Path) -> None:
     assert done.returncode != 0
     assert "belongs to daemon" in done.stdout + done.stderr
     assert [*folder.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("check.err", ("run_all.py", "--only", "check", "--quick", "--device", "cpu")),
+        ("telemetry.jsonl", ("stress.py", "--duration", "1", "--device", "cpu", "--inject", "ecc")),
+        ("test_analysis_report.md", ("tensor_service.py", "report")),
+    ],
+)
+def test_no_file_beside_the_result_is_written_through_a_link(
+    scratch: Path, name: str, words: tuple[str, ...]
+) -> None:
+    """Bob knows their names."""
+    tests = [{"name": "t", "status": "PASS"}]
+    (scratch / "client_test_results_20260101_000000.json").write_text(json.dumps({"tests": tests}))
+    (scratch / name).symlink_to(scratch / "precious")
+    own(scratch / name, BOB)
+    as_ann(scratch, scratch, *words)
+    assert (scratch / "precious").read_text() == "precious"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "sparse"])
+def test_a_report_on_anothers_results_neither_hangs_nor_exhausts(scratch: Path, kind: str) -> None:
+    """What cannot be read is named as cut short."""
+    bad = scratch / "client_test_results_20260101_000001.json"
+    if kind == "fifo":
+        os.mkfifo(bad)
+    elif kind == "device":
+        bad.symlink_to("/dev/zero")
+    else:
+        with bad.open("wb") as file:
+            file.truncate(2**40)
+    done = as_ann(scratch, scratch, "tensor_service.py", "report")
+    assert done.returncode == 99, done.stdout[-500:] + done.stderr
+    assert (scratch / "test_analysis_report.md").is_file()
+
+
+def test_details_that_are_read_as_python_grow_little() -> None:
+    """A bracket of them took hundreds of bytes."""
+    program = """
+import resource
+from _tensor_service.report import details_of
+details_of({"details": "[" + "()," * 600_000 + "]"})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(PAYLOADS)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+    assert int(done.stdout) < 100, f"{done.stdout.strip()} MiB {done.stderr}"

@@ -6,9 +6,10 @@ import errno
 import json
 import os
 import pwd
+import stat
 import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from contract.codes import CODES
 from contract.schema import summary_of
@@ -21,17 +22,23 @@ if TYPE_CHECKING:
 
     from .ranks import Ranks
 
+MOST_BYTES = 16 * 2**20  # of a file that another user may have written
 SKEW = 300  # seconds that the clocks of a launch's nodes, and the starts of its ranks, may differ
 
 
 def write(target: Path, document: dict[str, Any]) -> None:
     """Write a document so that a reader never sees half of it. Raises OSError."""
+    write_text(target, json.dumps(document, indent=1, default=str))
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write a text so that a reader never sees half of it. Raises OSError."""
     target.parent.mkdir(parents=True, exist_ok=True)
     _refuse_anothers(target.parent)
     draft = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
         with draft.open("x") as file:  # new: no link that another user laid there
-            json.dump(document, file, indent=1, default=str)
+            file.write(text)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(target)
@@ -56,6 +63,23 @@ def _refuse_anothers(folder: Path) -> None:
         except KeyError:
             name = f"user {owner}"
         raise PermissionError(errno.EPERM, f"it belongs to {name}", str(folder))
+
+
+def opened(path: Path, mode: str = "w") -> IO[Any]:
+    """Open a file to write or append, through no link that another user laid. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+    flags |= os.O_APPEND if "a" in mode else os.O_TRUNC
+    return os.fdopen(os.open(path, flags, 0o666), mode)
+
+
+def read_regular(path: Path) -> str:
+    """Read a regular file, without waiting, up to `MOST_BYTES`. Raises OSError, ValueError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with os.fdopen(descriptor, encoding="utf-8") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_BYTES:
+            raise OSError(errno.EINVAL, "it is no file, or too large", str(path))
+        return file.read(MOST_BYTES)
 
 
 def read(path: Path) -> dict[str, Any] | None:

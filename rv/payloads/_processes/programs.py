@@ -10,6 +10,8 @@ import time
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from _harness.files import opened
+
 from . import processes
 from .processes import Identity
 
@@ -50,7 +52,7 @@ def run_limited(
     start, timed_out = time.monotonic(), False
     processes.adopt_orphans()
     before = {process.pid for process in processes.below(os.getpid())}
-    with log.open("wb") as output, (errors or log).open("ab") as complaints:
+    with opened(log, "wb") as output, opened(errors or log, "ab") as complaints:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, cwd=cwd, env=env,
             stderr=complaints if errors else subprocess.STDOUT,
@@ -81,7 +83,7 @@ def detach(command: Sequence[str], pid_file: Path, log: Path) -> Identity:
     if earlier and processes.is_alive(earlier):
         raise NotStopped(f"already running as process {earlier.pid}, see {pid_file}")
     handler = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with log.open("ab") as output:
+    with opened(log, "ab") as output:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
         )

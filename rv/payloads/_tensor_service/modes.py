@@ -73,7 +73,7 @@ def report_on(session: Session) -> None:
         raise NotPassed("ERROR", "no_result", f"no *_test_results_*.json in {folder}")
     analysis = report.analyse(results)
     files.write(folder / "comprehensive_report.json", {"results": results, "analysis": analysis})
-    (folder / "test_analysis_report.md").write_text(report.markdown(analysis))
+    files.write_text(folder / "test_analysis_report.md", report.markdown(analysis))
     session.say("SERVICE", f"report: {folder / 'test_analysis_report.md'}")
     verdict = {"status": "PASS"}
     if analysis["cut_short"]:
@@ -171,7 +171,7 @@ def _start_server(
     for fault in options.inject:
         if fault.name != "dead-server":
             command += ["--inject", fault.name]
-    with (folder / "tensor_service_server.log").open("ab") as log:
+    with files.opened(folder / "tensor_service_server.log", "ab") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             preexec_fn=processes.die_with_parent,  # noqa: PLW1509 - no thread holds a lock

@@ -7,8 +7,12 @@ import json
 import math
 from typing import TYPE_CHECKING, Any
 
+from _harness import files
+
 if TYPE_CHECKING:
     from pathlib import Path
+
+MOST_PYTHON = 2**16  # characters read as Python's values, where a bracket takes hundreds of bytes
 
 
 def analyse(results: list[dict[str, Any]]) -> dict[str, Any]:
@@ -39,7 +43,7 @@ def load(folder: Path) -> list[dict[str, Any]]:
     results = []
     for path in sorted(folder.glob("*_test_results_*.json"), key=lambda path: path.name[-20:]):
         try:
-            document: Any = json.loads(path.read_text())
+            document: Any = json.loads(files.read_regular(path))
         except (OSError, ValueError):
             document = None
         whole = isinstance(document, dict) and isinstance(document.get("tests"), list)
@@ -53,14 +57,15 @@ def details_of(test: dict[str, Any]) -> dict[str, Any]:
     details = test.get("details")
     if isinstance(details, dict):
         return details
-    for read in (json.loads, ast.literal_eval):
+    text = str(details)
+    for read in (json.loads, ast.literal_eval) if len(text) <= MOST_PYTHON else (json.loads,):
         try:
-            document = read(str(details))
+            document = read(text)
         except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
         if isinstance(document, dict):
             return document
-    return {"text": str(details)} if details else {}
+    return {"text": text} if details else {}
 
 
 def _newest(tests: list[dict[str, Any]], name: str, key: str) -> Any:

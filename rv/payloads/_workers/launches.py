@@ -11,6 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from _harness.files import opened
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -102,7 +104,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 def write_log(path: Path, failed: list[Launched]) -> None:
     """Keep the whole output of launches that failed."""
-    with path.open("w", encoding="utf-8") as log:
+    with opened(path) as log:
         for one in failed:
             code = "timeout" if one.code is None else one.code
             log.write(f"== {one.name}: {shlex.join(one.command)}: {code}\n{one.output}\n")
