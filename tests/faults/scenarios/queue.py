@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
-from tests.faults.scenarios.daemons import killed, saved
+from tests.faults.scenarios.daemons import stopped
 from tests.faults.scenarios.nodes import WAITS_BEFORE_ITS_CLAIM
 from tests.faults.scenarios.registry import (
     held,
@@ -204,14 +204,14 @@ def _job_submit_plugin(world: World) -> Iterator[None]:
     """Let the controller run a lua script on every submission."""
     conf = world.box.slurm_conf
     text, plugin = conf.read_text(encoding="utf-8"), conf.parent / "job_submit.lua"
-    with killed(world, "slurmctld"):
+    with stopped(world, "slurmctld"):
         plugin.write_text(_SUBMIT_PLUGIN, encoding="utf-8")
         conf.write_text(f"{text}JobSubmitPlugins=lua\n", encoding="utf-8")
     try:
         yield
     finally:
         saved(world)
-        with killed(world, "slurmctld"):
+        with stopped(world, "slurmctld"):
             conf.write_text(text, encoding="utf-8")
             plugin.unlink()
 
