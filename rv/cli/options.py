@@ -6,10 +6,12 @@ from typing import Annotated, Any, Final
 import typer
 
 from rv.cli.app import show_help_without_command
+from rv.errors import ErrorKind, RvError
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, ChainSignal, Fanout, Layouts
 from rv.models.site import Config
 
 _NO_CONFIG: Final = Config()
+_DIGITS: Final = 10
 
 ClusterOption = Annotated[
     str, typer.Option("--cluster", metavar="WHERE", help="local, or sandbox[:NAME].")
@@ -29,6 +31,19 @@ def group_app(summary: str) -> typer.Typer:
     )
 
 
+def gpu_count(text: str | int) -> int:
+    """Read a number of GPUs. Raises `RvError(USAGE)`, which explains Slurm's TYPE:N."""
+    word = str(text).strip()
+    if word.isascii() and word.isdigit() and len(word) < _DIGITS:
+        return int(word)
+    kind, _, count = word.rpartition(":")
+    if kind and count.isdigit():
+        kind = kind.removeprefix("gpu:")
+        hint = f"write --gpu {count} --type {kind}"
+        raise RvError(ErrorKind.USAGE, f"--gpu takes a number, not {word!r}", hint=hint)
+    raise RvError(ErrorKind.USAGE, f"{word!r} is no number of GPUs", hint="write --gpu 4")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestOptions:
     """The shared options as typed, over the defaults of the configuration files.
@@ -37,7 +52,10 @@ class RequestOptions:
     the facts of the site.
     """
 
-    gpu: Annotated[int, typer.Option("--gpu", "-g", min=0, metavar="N", help="GPUs in all.")] = 1
+    gpu: Annotated[
+        int,
+        typer.Option("--gpu", "-g", parser=gpu_count, metavar="N", help="GPUs in all."),
+    ] = 1
     type: Annotated[
         str, typer.Option("--type", "-t", metavar="TYPE,…", help="GPU types, such as a100,h200.")
     ] = ""

@@ -18,7 +18,7 @@ from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.options import RequestOptions
 from rv.config.settings import SITE_FILE, load_config, override
 from rv.errors import ErrorKind, RvError
-from rv.models.quantities import parse_duration, parse_memory_mib, short_duration
+from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
 from rv.models.site import Config, Setting
 from rv.slurm.hostlist import expand
@@ -30,6 +30,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+:@-]{0,127}", re.ASCII)
 _NODES: Final = re.compile(r"[A-Za-z0-9._,\[\]-]+", re.ASCII)
+_TIME: Final = re.compile(r"(\d+[dhms])+|\d+(-\d+)?(:\d+){1,2}|\d+-\d+", re.ASCII)
 _LEAST_BUFFER: Final = timedelta(seconds=20)
 _MOST_BUFFER: Final = timedelta(hours=12)
 _OWNED: Final = frozenset(
@@ -165,15 +166,15 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
     walltime = _optional(parse_duration, options.time) or DEFAULT_WALLTIME
     return Request(
         gpus=options.gpu,
-        types=_words(options.type),
-        min_vram_mib=_optional(parse_memory_mib, options.vram),
+        types=_types(options.type),
+        min_vram_mib=_optional(parse_sized_memory_mib, options.vram),
         walltime=walltime,
         walltime_given=bool(options.time),
         min_walltime=_min_walltime(options.min_time, walltime),
         checkpoint=options.checkpoint,
         checkpoint_buffer=_buffer(options.checkpoint_buffer),
         checkpoint_signal=options.checkpoint_signal,
-        memory_mib=_optional(parse_memory_mib, options.mem),
+        memory_mib=_optional(parse_sized_memory_mib, options.mem),
         cpus=options.cpus or None,
         mig=options.mig,
         partitions=_words(options.partition),
@@ -268,6 +269,19 @@ def _cost(most: float | None) -> float | None:
 
 def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _types(text: str) -> tuple[str, ...]:
+    """Read the GPU types. Raises `RvError(USAGE)` for a time: Slurm's -t is its --time."""
+    names = _words(text)
+    for name in names:
+        if _TIME.fullmatch(name):
+            raise RvError(
+                ErrorKind.USAGE,
+                f"-t is --type here, and {name} is no GPU type",
+                hint=f"write --time {name}",
+            )
+    return names
 
 
 def _node_limit(options: RequestOptions) -> NodeLimit:

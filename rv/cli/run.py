@@ -88,7 +88,9 @@ def split_arguments(arguments: Sequence[str], takes_value: Mapping[str, bool]) -
         if argument == "--":
             if is_after_word:
                 raise _ambiguous(words, argument)
-            return SplitArguments(options=tuple(options), words=(*words, *left), is_argv=True)
+            words += left
+            is_line = len(words) == 1 and " " in words[0]  # quoted, as it may be without the --
+            return SplitArguments(options=tuple(options), words=tuple(words), is_argv=not is_line)
         if _is_word(argument):
             if is_after_word:
                 raise _ambiguous(words, argument)

@@ -177,6 +177,7 @@ class Plan:
     `notes` are sentences for the user, such as a layout pinned by the command. `cost_unit` is what
     the site calls the unit of costs, "" where it has no name for it. `spares` are the parts of
     merged submissions, sent only where Slurm refuses those. `job_notes` are about the jobs.
+    `possible_gpus` is how many GPUs the request could have where it can have none as it stands.
     """
 
     strategies: tuple[Strategy, ...]
@@ -187,6 +188,7 @@ class Plan:
     job_notes: tuple[str, ...] = ()
     cost_unit: str = ""
     spares: tuple[Submission, ...] = ()
+    possible_gpus: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -76,6 +76,21 @@ def parse_memory_mib(text: str) -> int:
     return math.ceil(amount)
 
 
+def parse_sized_memory_mib(text: str) -> int:
+    """Read an amount of memory that a person typed, which must have its unit.
+
+    80 is 80 MiB to Slurm and 80 GiB to most people. Raises `RvError(USAGE)`.
+    """
+    amount = text.strip()
+    if amount.isascii() and amount.replace(".", "", 1).isdigit():
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{_start(amount)} has no unit: gigabytes or megabytes?",
+            hint=f"write {_start(amount)}G or {_start(amount)}M",
+        )
+    return parse_memory_mib(text)
+
+
 def slurm_time(duration: timedelta) -> str:
     """Write a walltime as Slurm takes it, `D-HH:MM:SS`, rounded up to its whole minutes."""
     minutes = math.ceil(duration.total_seconds() / 60)

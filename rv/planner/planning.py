@@ -1,6 +1,6 @@
 """From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -212,12 +212,28 @@ def require_strategies(plan: Plan, request: Request) -> None:
         hint = "--gpu 0 --cpus 8 asks for a job without any" if request.gpus else ""
         raise RvError(ErrorKind.INFEASIBLE, f"this cluster has no {nothing} to offer", hint=hint)
     first, *others = exclusions
-    shown = [_sentence(exclusion) for exclusion in others[:_REASONS_SHOWN]]
+    shown = [f"--gpu {plan.possible_gpus} would be possible"] if plan.possible_gpus else []
+    shown += [_sentence(exclusion) for exclusion in others[: _REASONS_SHOWN - len(shown)]]
     raise RvError(
         ErrorKind.LIMIT if first.by_limit else ErrorKind.INFEASIBLE,
         f"nothing here can serve {_asked(request)}: {_sentence(first)}",
         hint="; ".join(shown) or "--dry-run shows what there is",
     )
+
+
+def possible_gpus(request: Request, plan_of: Callable[[Request], Plan]) -> int:
+    """Return how many GPUs, fewer than asked for, a request could have; 0 for none.
+
+    The search halves: it takes for granted that what n GPUs can have n-1 can have too.
+    """
+    low, high = 0, request.gpus
+    while high - low > 1:
+        middle = (low + high) // 2
+        if plan_of(replace(request, gpus=middle)).strategies:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def _most_useful_first(excluded: Iterable[Exclusion]) -> list[Exclusion]:

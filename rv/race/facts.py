@@ -227,6 +227,11 @@ class Facts:
         return RACE_STATE.get(self.slurm_state)
 
     @property
+    def may_be_cancelled(self) -> bool:
+        """Whether Slurm's record, if any, names no other end of the winner than a cancel."""
+        return self.race_state in (None, RaceState.CANCELLED)
+
+    @property
     def was_requeued(self) -> bool:
         """Whether Slurm has put the winner back into the queue since its claim."""
         return self.record is not None and self.record.restarts > self.claim.restart

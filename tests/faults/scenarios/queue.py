@@ -210,7 +210,6 @@ def _job_submit_plugin(world: World) -> Iterator[None]:
     try:
         yield
     finally:
-        saved(world)
         with stopped(world, "slurmctld"):
             conf.write_text(text, encoding="utf-8")
             plugin.unlink()
