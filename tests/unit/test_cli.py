@@ -197,3 +197,14 @@ def test_no_gpu_is_of_no_certain_kind(rv, option):
     done = rv("up", "--dry-run", "--gpu", "0", *option)
     assert (done.returncode, done.stdout) == (2, "")
     assert "--gpu 0 asks for no GPU" in done.stderr
+
+
+def test_more_gpus_than_there_are_names_what_would_be_possible(rv):
+    """Beside the reasons of each way to get them."""
+    campus = str(ROOT / "tests/data/snapshots/campus.json")
+    done = rv("up", "--gpu", "200", "--type", "a100", "--dry-run", "--snapshot", campus)
+
+    assert "nothing here can serve 200 a100 GPUs" in done.stderr
+    assert "hint: --gpu 12 would be possible; " in done.stderr
+    fits = rv("up", "--gpu", "12", "--type", "a100", "--dry-run", "--snapshot", campus)
+    assert (fits.returncode, done.returncode) == (0, 125)

@@ -72,3 +72,11 @@ def test_an_unknown_option_names_the_nearest(option, near):
         split_arguments([option, "4", "python"], TAKES_VALUE)
     assert option in caught.value.message
     assert f"did you mean {near}?" in caught.value.hint
+
+
+@pytest.mark.parametrize("before", [[], ["--gpu", "4"]])
+def test_a_quoted_line_behind_the_dashes_is_the_line_that_it_is_without_them(before):
+    """It ran as one program with spaces in its name, and was not found, on the GPU."""
+    split = split_arguments([*before, "--", "python train.py && ls"], TAKES_VALUE)
+
+    assert (split.words, split.is_argv) == (("python train.py && ls",), False)
