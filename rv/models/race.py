@@ -162,7 +162,8 @@ class Claim:
 
     `strategy` is the one that the job turned out to be. Of a chain it is the latest segment's:
     `elapsed_s` is what those before it ran, and `job_name` the name of its job, "" for a
-    submission's own.
+    submission's own. `token`, a dot and what is random, tells two jobs of one id apart: a
+    controller that lost its state gives ids out again. rv 0.1.0 wrote none.
     """
 
     job_id: int
@@ -175,11 +176,12 @@ class Claim:
     elapsed_s: float = 0.0
     job_name: str = ""
     strategy: str = ""
+    token: str = ""
 
     @property
     def owner(self) -> str:
         """The first line of the claim."""
-        return f"{self.job_id}.{self.restart}"
+        return f"{self.job_id}.{self.restart}{self.token}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ from rv.slurm.values import printable
 from rv.transport import Transport
 
 RECORD: Final = "race.json"
-_OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})", re.ASCII)
+_OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})((?:\.[0-9a-f]{1,32})?)", re.ASCII)
 _LATEST_S: Final = 253_402_300_799.0  # the end of the year 9999
 _PIECE_BYTES: Final = 1 << 20
 _OUTPUT: Final = re.compile(r"node(\d{1,6})\.(out|err)", re.ASCII)
@@ -186,6 +186,7 @@ def _claim(text: str) -> Claim | None:
     return Claim(
         job_id=int(named[1]),
         restart=int(named[2]),
+        token=named[3],
         submission=next(iter(_integers(fields.get("submission", ""))), 0),
         nodes=printable(fields.get("nodes", "")),
         host=printable(fields.get("host", "")),

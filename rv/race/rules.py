@@ -26,6 +26,9 @@ LATE_ACCOUNTING_S: Final = 60.0
 OUT_OF_TIME: Final = "TIME"
 """The signal in the exit file of a chain whose time, segments or patience are used up."""
 
+STOPPED: Final = "STOP"
+"""The signal in the exit file of a job that saw a stop after its claim, and started nothing."""
+
 PREEMPTED: Final = "it was preempted, and its next segment is to be sent"
 _DELETED: Final = "its race directory was deleted"
 _REQUEUED: Final = "Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
@@ -238,6 +241,9 @@ SECTIONS: Final = (
              _S.ENDED, "its jobs have vanished and none started the command: cause unknown"),
     )),
     Section("The winner left an exit file", (_CLAIM, _EXIT), lambda f: f.has_exit_file, (
+        Rule("stopped before its command", (), "The winner saw the stop and started nothing.",
+             lambda f: f.exit_file.signal == STOPPED,
+             _S.CANCELLED, "stopped by rv", exit_file_code),
         Rule("requeued under its command", (_QUEUE, _SACCT),
              "A signal ended the command, and Slurm has requeued the job since; not of a chain.",
              lambda f: f.ended_by_signal and not _is_chain(f) and f.was_requeued,

@@ -181,8 +181,10 @@ def stopped_lines(results: Iterable[CancelResult]) -> Iterator[str]:
     for result in results:
         race_id = result.race.race_id
         ids = ", ".join(map(str, result.cancelled))
-        what = f"cancelled jobs: {ids}" if ids else "no job of it was left"
-        yield f"race {race_id}: {what}"
+        if ids:
+            yield f"race {race_id}: cancelled jobs: {ids}"
+        elif not result.unconfirmed:
+            yield f"race {race_id}: no job of it was left"
         if result.unconfirmed:
             yield f"race {race_id}: not confirmed: {result.unconfirmed}; see rv ps"
 

@@ -92,10 +92,8 @@ class Follower:
         try:
             yield
         except WaitTimedOut:
-            self._stop(launch.script.race_dir)
             limit = launch.request.wait_timeout
-            waited = f"gave up after {short_duration(limit)}" if limit else "gave up"
-            self.reporter.say(f"{waited}: race {launch.script.race_id} is cancelled")
+            self._stop(launch, f"gave up after {short_duration(limit)}" if limit else "gave up")
             raise NotFollowed(EXIT_GAVE_UP) from None
         except KeyboardInterrupt:
             self._interrupted(launch)
@@ -110,18 +108,20 @@ class Follower:
             return
         is_claimed = load_state_files(race, transport).claim is not None
         if self.stops_unclaimed and not is_claimed:
-            self._stop(race.directory)
-            self.reporter.say(f"stopped: race {race.race_id} is cancelled")
+            self._stop(launch, "stopped")
             return
         if not is_claimed:
             send_rest(race, launch.request, self.cluster, self.reporter)
         self.reporter.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
 
-    def _stop(self, directory: str) -> None:
-        race = load_race(directory, self.cluster.transport)
+    def _stop(self, launch: Launch, cause: str) -> None:
+        """Cancel the race, and say so; where Slurm does not confirm it, say that."""
+        race = load_race(launch.script.race_dir, self.cluster.transport)
+        outcome = f"race {launch.script.race_id} is cancelled"
         for stopped in stop_races([race] if race else [], self.cluster):
             if stopped.unconfirmed:
-                self.reporter.say(f"not confirmed: {stopped.unconfirmed}; see rv ps")
+                outcome = f"not confirmed: {stopped.unconfirmed}; see rv ps"
+        self.reporter.say(f"{cause}: {outcome}")
 
     def _prepare_again(self, launch: Launch, status: RaceStatus, turn: int) -> Launch | None:
         """Plan the request anew on the cluster as it is now, without the nodes that failed.

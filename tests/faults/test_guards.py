@@ -41,6 +41,21 @@ def spare_siblings(world: World) -> None:
     world.wrap("scancel", '[ -z "$SLURM_JOB_ID" ] || exit 0; exec "$real" "$@"')
 
 
+def no_token(world: World) -> None:
+    """A job is known by its id and restart alone."""
+    world.override("_preamble.sh.j2", lambda text: text.replace(".${rv_token%%-*}", ""))
+
+
+def no_second_look(world: World) -> None:
+    """A job that is past its first step never hears of a stop."""
+
+    def change(text: str) -> str:
+        text = text.replace('! rv_exists stop || exit 0\n[ "$rv_whole"', '[ "$rv_whole"')
+        return text.replace("\nif rv_exists stop; then", "\nif false; then")
+
+    world.override("_preamble.sh.j2", change)
+
+
 def no_requeue_0(world: World) -> None:
     """Slurm may run the winner again."""
     world.override(
@@ -84,6 +99,12 @@ GUARDS = {
     "no claim": Guard(no_claim, "siblings_start_together", r"command started 2 times"),
     "ln without -T": Guard(
         plain_ln, "a_directory_in_place_of_the_claim", r"command started 2 times"
+    ),
+    "no token": Guard(
+        no_token, "slurmctld_loses_its_state_before_the_claim", r"command started 2 times"
+    ),
+    "no second look for a stop": Guard(
+        no_second_look, "stopped_while_slurmctld_hangs", r"COMPLETED .* instead of CANCELLED"
     ),
     "no requeue=0": Guard(
         no_requeue_0, "the_winner_is_requeued_by_hand", r"LOST .* instead of COMPLETED"

@@ -34,7 +34,8 @@ RV_NODE_PATH=$PATH
 RV_RACE=abcd2345
 RV_RACE_DIR=/home/ada/.local/state/rv/races/abcd2345
 RV_STRATEGY=a100-80/1x4/gpu-a100/checkpoint
-RV_ME=$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+read -r rv_token </proc/sys/kernel/random/uuid
+RV_ME=$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}.${rv_token%%-*}
 export RV_RACE RV_RACE_DIR RV_STRATEGY RV_ME
 
 rv_say() { printf 'rv: %s\n' "$*"; }
@@ -258,6 +259,7 @@ rv_clock
 printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$SLURM_JOB_NAME" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 sync "claims/$RV_ME"
 [ -z "$rv_cause" ] || exit 1
+! rv_exists stop || exit 0
 mapfile -t rv_lines <"claims/$RV_ME"
 [ "${rv_lines[*]: -1}" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
 if [ "$RV_SEGMENT" -eq "$rv_last" ]; then
@@ -275,6 +277,11 @@ cp "claims/$RV_ME" ".claim.$RV_ME" && mv -T ".claim.$RV_ME" claim || exit 1
 # Slurm may run this job again: its command can resume. An earlier instance that still runs stops its
 # command when it sees this claim.
 [ -z "$rv_before" ] || sleep 15
+if rv_exists stop; then
+  printf -v rv_now '%(%s)T' -1
+  rv_state_file ended "$RV_ME"$'\n'code=143$'\n'signal=STOP$'\n'"ended=$rv_now"
+  exit 0
+fi
 
 # 7. Export the command's variables
 # What every command finds in its environment; the layout comes from the strategy.

@@ -33,7 +33,8 @@ RV_NODE_PATH=$PATH
 RV_RACE=abcd2345
 RV_RACE_DIR=/home/ada/.local/state/rv/races/abcd2345
 RV_STRATEGY=a100-80/1x4/gpu-a100
-RV_ME=$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}
+read -r rv_token </proc/sys/kernel/random/uuid
+RV_ME=$SLURM_JOB_ID.${SLURM_RESTART_COUNT:-0}.${rv_token%%-*}
 export RV_RACE RV_RACE_DIR RV_STRATEGY RV_ME
 
 rv_say() { printf 'rv: %s\n' "$*"; }
@@ -186,6 +187,7 @@ printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NO
 rv_whole=''
 sync "claims/$RV_ME" && rv_whole=$(tail -n 1 "claims/$RV_ME")
 [ -z "$rv_cause" ] || exit 1
+! rv_exists stop || exit 0
 [ "$rv_whole" = whole ] && ln -T "claims/$RV_ME" claim 2>/dev/null
 rv_owner=''
 read -r rv_owner 2>/dev/null <claim
@@ -197,6 +199,11 @@ fi
 
 # 6. Keep Slurm from running this job again
 rv_slurm scontrol update jobid="$SLURM_JOB_ID" requeue=0 2>/dev/null
+if rv_exists stop; then
+  printf -v rv_now '%(%s)T' -1
+  rv_state_file ended "$RV_ME"$'\n'code=143$'\n'signal=STOP$'\n'"ended=$rv_now"
+  exit 0
+fi
 
 # 7. Export the command's variables
 # What every command finds in its environment; the layout comes from the strategy.

@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from rv import sandbox
-from tests.faults.scenarios.registry import held, launch, let_go, scenario, send
+from tests.faults.scenarios.registry import held, launch, let_go, node_of, scenario, send
 from tests.faults.world import World, eventually
 
 SILENCE_S: Final = 15.0
@@ -201,3 +201,47 @@ def munged_is_away_mid_submit(world: World, dice: Random) -> None:
     world.reached("sbatch")
     with killed(world, "munged"):
         world.go("sbatch")
+
+
+def _lose_state(world: World) -> None:
+    """Kill the controller and start it without its jobs: it gives their ids out again."""
+    with killed(world, "slurmctld"):
+        for file in Path(world.box.directory).rglob("job_state*"):
+            file.unlink()
+
+
+@scenario(doubles=True)
+def slurmctld_loses_its_state_before_the_claim(world: World, dice: Random) -> None:
+    """The id of a job that is about to claim is given to the job that rv sends instead of it.
+
+    Accounting, whose controller lost the job too, has not heard of an end.
+    """
+    _lose_state(world)
+    world.wrap("sacct", "exit 0")
+    world.wrap("sync", '[ "$(calls)" -gt 1 ] || at; exec "$real" "$@"')
+    send(world, "-p", "fast")
+    world.reached("sync")
+    (job,) = world.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()
+    node = node_of(world, job)
+    sandbox.stop_node(world.box, node)
+    _lose_state(world)
+    eventually(lambda: world.ps() and world.starts())
+    claim = (world.race_dir() / "claim").read_text(encoding="utf-8")
+    assert claim.startswith(f"{job}.0"), f"job {job} was to be there twice: {claim}"
+    world.go("sync")
+    time.sleep(2)
+    (world.bin / "sacct").unlink()
+    sandbox.start_node(world.box, node)
+
+
+@scenario("CANCELLED")
+def stopped_while_slurmctld_hangs(world: World, dice: Random) -> None:
+    """A job that is about to claim can hear of the stop by the race directory alone."""
+    world.wrap("sync", 'at; exec "$real" "$@"')
+    send(world, "-p", "fast")
+    world.reached("sync")
+    with frozen(pid_of(world, "slurmctld")):
+        stop = world.rv("stop")
+        assert "was left" not in stop.stdout + stop.stderr, f"Slurm did not say so: {stop.stdout}"
+        world.go("sync")
+        time.sleep(2)

@@ -21,7 +21,10 @@ LINES = st.lists(
         st.sampled_from(["", "1", "-1", "nan", "inf", "1e999", "²", "9" * 30, "a=b"]) | st.text(),
     ).map("=".join)
 )
-FIRST = st.sampled_from(["77.0", "", ".", "77.", "²7.0", "1.2.3", "9" * 40 + ".0"]) | st.text()
+FIRST = (
+    st.sampled_from(["77.0", "77.0.3f2a9b10", "", ".", "77.", "²7.0", "1.2.3", "9" * 40 + ".0"])
+    | st.text()
+)
 LIKELY = st.tuples(FIRST, LINES).map(lambda parts: "\n".join([parts[0], *parts[1]]).encode())
 
 
@@ -120,6 +123,13 @@ def test_a_claim_and_an_end() -> None:
         ),
         ended=Ended(owner="77.0", code=3, signal="", ended_at=1700000009.5),
     )
+
+
+def test_two_jobs_of_one_id_are_told_apart() -> None:
+    """By the token in their claims; a claim of rv 0.1.0 has none."""
+    texts = (CLAIM, CLAIM.replace("77.0", "77.0.3f2a9b10", 1), CLAIM.replace("77.0", "77.0.", 1))
+    claims = [read_state_files({"claim": text.encode()}).claim for text in texts]
+    assert [claim and claim.owner for claim in claims] == ["77.0", "77.0.3f2a9b10", None]
 
 
 def test_a_file_cut_short_is_as_good_as_absent() -> None:
