@@ -1,11 +1,11 @@
 """`rv ps`, `rv logs` and `rv stop`: races that were launched."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final
 
 import typer
 
-from rv.cli.caller import Caller, current_caller
+from rv.cli.caller import Caller, current_caller, now_s
 from rv.cli.options import ClusterOption, JsonOption, command_app
 from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
 from rv.models.race import Race
@@ -27,6 +27,7 @@ from rv.workflow.races import (
     list_races,
     open_races,
     stop_races,
+    stoppable_races,
 )
 
 _RECENT_S: Final = 86400.0
@@ -117,23 +118,41 @@ def _follow(race: Race, caller: Caller, node: int | None, *, json: bool) -> int:
     return exit_code(status, caller.cluster.transport)
 
 
+def _ask_to_stop(races: Sequence[Race]) -> None:
+    """Name several races and ask; raise `RvError(USAGE)` where there is nobody to answer."""
+    names = ", ".join(f"{race.race_id} {race.name}".strip() for race in races)
+    question = f"these are {len(races)} races: {names}"
+    if not console.can_ask():
+        hint = f"rv stop {races[0].race_id} stops one, --all stops all of them"
+        raise RvError(ErrorKind.USAGE, question, hint=hint)
+    console.say(question)
+    if not console.confirm("Stop all of them?"):
+        raise typer.Exit(EXIT_INTERRUPTED)
+
+
 @app.command()
 def stop(
     *,
     races: Annotated[
-        list[str] | None, typer.Argument(metavar="RACE", help="Races or names; the latest.")
+        list[str] | None, typer.Argument(metavar="RACE", help="Races or names; the only one.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every race that is not over.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every race that is not over, or all of these names.")
+    ] = False,
     cluster: ClusterOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Cancel races whole: every job of theirs, those never heard of again too."""
-    if everything and races:
-        raise RvError(
-            ErrorKind.USAGE, "--all and names exclude each other", hint="give one of them"
-        )
+    """Cancel races whole: every job of theirs, those never heard of again too.
+
+    Where a name, or none, could mean several races, they are named, and nothing is stopped unasked.
+    """
     here = current_caller(cluster).cluster
-    chosen = open_races(here) if everything else find_races(races or [], here)
+    if everything and not races:
+        chosen = open_races(here)
+    else:
+        chosen, is_question = stoppable_races(races or [], here, now_s())
+        if is_question and not everything:
+            _ask_to_stop(chosen)
     results = stop_races(chosen, here)
     for line in stopped_lines(results):
         console.say(line)

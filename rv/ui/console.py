@@ -35,6 +35,18 @@ def notice(text: str) -> None:
     say(printable(text))
 
 
+def can_ask() -> bool:
+    """Return whether a person is there to answer: a terminal for the question and the answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirm(question: str) -> bool:
+    """Ask a question on stderr, no by default."""
+    import typer
+
+    return typer.confirm(_printable_lines(question), err=True)
+
+
 def answer(*parts: Part) -> None:
     """Give the answer, on stdout, its parts with an empty line between them.
 

@@ -201,6 +201,34 @@ def _by_job(word: str, races: Sequence[Race], transport: Transport) -> Race | No
     return None
 
 
+def stoppable_races(
+    words: Sequence[str], cluster: Cluster, now_s: float
+) -> tuple[tuple[Race, ...], bool]:
+    """Find the races that `rv stop` means, and whether these words could mean fewer of them.
+
+    No words mean the only open race, and a name the only open race of that name: several are a
+    question. Raises `RvError(USAGE)` for a word that fits no race.
+    """
+    unfinished = _not_over(open_races(cluster), cluster, now_s)
+    if not words:
+        return unfinished or find_races((), cluster), len(unfinished) > 1
+    chosen: dict[str, Race] = {}
+    is_question = False
+    for word in words:
+        named = [race for race in unfinished if race.name and race.name == word]
+        is_question = is_question or len(named) > 1
+        chosen |= {race.race_id: race for race in named or find_races([word], cluster)}
+    return tuple(chosen.values()), is_question
+
+
+def _not_over(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[Race, ...]:
+    """Leave out the races that are over and whose verdict nobody has kept yet."""
+    if len(races) < 2:
+        return tuple(races)
+    snapshots = observe(races, cluster.transport, cluster.queue.records(_FRESH), now_s)
+    return tuple(s.status.race for s in snapshots if not s.status.state.is_over)
+
+
 def open_races(cluster: Cluster) -> tuple[Race, ...]:
     """Return the races that have no verdict yet."""
     races = load_races(cluster.race_root, cluster.key, cluster.transport)

@@ -115,6 +115,23 @@ def test_stop_all_and_stop_by_name_id_and_job(world: World) -> None:
     assert world.starts() == 0
 
 
+def test_all_of_one_name_are_stopped_where_that_is_said(world: World) -> None:
+    """Another name is left alone; what is over is no question."""
+    release = world.fill()
+    for name in ("same", "same", "other"):
+        world.ok("run", "-d", "-n", name, HELD)
+    world.ok("stop", "same", "--all")
+    states = [(race["name"], race["state"]) for race in world.ps()]
+    assert sorted(states) == [
+        ("other", "PENDING"),
+        ("same", "CANCELLED"),
+        ("same", "CANCELLED"),
+    ]
+    world.ok("stop")
+    assert world.live_jobs() == []
+    release()
+
+
 def test_a_job_that_starts_after_stop_starts_nothing(world: World) -> None:
     """A submission that Slurm only now takes finds the stop mark."""
     release = world.fill()
@@ -360,6 +377,28 @@ def terminals(world: World) -> Iterator[list[Terminal]]:
     yield opened
     for terminal in opened:
         terminal.close()
+
+
+@pytest.mark.parametrize("words", [("same",), ()])
+def test_several_races_are_named_and_none_is_stopped_unasked(
+    world: World, terminals: list[Terminal], words: tuple[str, ...]
+) -> None:
+    """Two of one name, or no name: without a terminal an error, on one a question."""
+    release = world.fill()
+    for _ in range(2):
+        world.ok("run", "-d", "-n", "same", HELD)
+    ids = {race["race"] for race in world.ps()}
+    refused = world.rv("stop", *words)
+    assert refused.returncode == 2
+    assert all(race in refused.stderr for race in ids)
+    assert "--all stops all of them" in refused.stderr
+    for answer, state in (("n", "PENDING"), ("y", "CANCELLED")):
+        terminals.append(Terminal(world, "stop", *words))
+        terminals[-1].shows("Stop all of them? [y/N]")
+        terminals[-1].types(answer)
+        terminals[-1].wait()
+        assert {race["state"] for race in world.ps()} == {state}
+    release()
 
 
 def open_shell(world: World, terminals: list[Terminal]) -> Terminal:
