@@ -100,7 +100,7 @@ def test_the_version_is_the_packages(rv):
         (["run", "python", "x.py", "--gpu", "4"], "rv run --gpu 4 -- python x.py"),
         (["up"], "a shell needs a terminal"),
         (["sandbox", "fault", "n1"], "name a fault"),
-        (["stop", "--all", "x"], "--all"),
+        (["stop", "--all", "x"], "'x' is no race here"),
     ],
 )
 def test_what_was_typed_wrong_is_named(rv, arguments, says):
