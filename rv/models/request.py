@@ -35,7 +35,7 @@ class Command:
     """A command as the job's shell will run it.
 
     `line` is shell text, `typed` what the user wrote; `payload` names a bundled payload that it
-    runs; `local_files` are the existing files of the working directory that it mentions.
+    runs.
     """
 
     line: str
@@ -43,7 +43,6 @@ class Command:
     launcher: Launcher = Launcher.PLAIN
     pins: Pins = Pins()
     payload: str = ""
-    local_files: tuple[str, ...] = ()
 
 
 class NodeLimit(StrEnum):

@@ -37,10 +37,7 @@ class RaceSnapshot:
 
 
 def observe(
-    races: Sequence[Race],
-    transport: Transport,
-    queue: tuple[JobRecord, ...] | None,
-    now_s: float,
+    races: Sequence[Race], transport: Transport, queue: tuple[JobRecord, ...] | None, now_s: float
 ) -> tuple[RaceSnapshot, ...]:
     """Look at races, with the queue's records, and one more round trip for vanished jobs.
 
@@ -75,12 +72,7 @@ def _snapshot(
         files = _note_absent(race, files, missing, now_s, transport)
     files = _note_unclaimed(race, files, records, now_s, transport)
     lost = forgotten(
-        race,
-        files,
-        records,
-        now_s,
-        accounting_answered=accounting_answered,
-        recycled=recycled,
+        race, files, records, now_s, accounting_answered=accounting_answered, recycled=recycled
     )
     sources = Sources(
         records=records, now_s=now_s, queue_answered=queue is not None, forgotten=lost
@@ -100,11 +92,7 @@ def _snapshot(
 
 
 def _note_unclaimed(
-    race: Race,
-    files: StateFiles,
-    records: Iterable[JobRecord],
-    now_s: float,
-    transport: Transport,
+    race: Race, files: StateFiles, records: Iterable[JobRecord], now_s: float, transport: Transport
 ) -> StateFiles:
     """Write down when a job was first seen that had completed while no claim showed.
 

@@ -1,4 +1,4 @@
-"""Read what the user wants run: its launcher, its script, its local files.
+"""Read what the user wants run: its launcher and its script.
 
 Pure: the caller says which files exist. The line stays as typed but for two things: a leading
 `*.py` gets its python, and a script that exists nowhere but among the payloads gets its path.
@@ -14,7 +14,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher, Pins
 from rv.workflow.known_programs import Invocation, is_prefix, read_invocation, word_set
-from rv.workflow.shellwords import SimpleCommand, Word, simple_commands
+from rv.workflow.shellwords import Word, simple_commands
 
 _STEADY: Final = word_set(
     "module ml source . export set unset ulimit umask echo printf mkdir nvidia-smi hostname date"
@@ -88,14 +88,13 @@ def _read(text: str, around: KnownFiles) -> Command:
     commands = simple_commands(text)
     if not commands:
         raise _empty()
-    invocations = [read_invocation(command.words) for command in commands]
+    invocations = [read_invocation(words) for words in commands]
     scripts = list(_scripts(text, invocations, around))
     return Command(
         line=_rewritten(text, scripts),
         launcher=_launcher(invocations),
         pins=_merged([invocation.pins for invocation in invocations]),
         payload=next((script.payload for script in scripts if script.payload), ""),
-        local_files=_local_files(commands, around.is_file),
     )
 
 
@@ -157,19 +156,3 @@ def _rewritten(text: str, scripts: Sequence[_Script]) -> str:
     for script in sorted(scripts, key=lambda script: script.word.start, reverse=True):
         text = text[: script.word.start] + script.text + text[script.word.end :]
     return text
-
-
-def _local_files(
-    commands: Sequence[SimpleCommand], is_file: Callable[[str], bool]
-) -> tuple[str, ...]:
-    names = (name for command in commands for name in _mentioned(command))
-    return tuple(dict.fromkeys(n for n in names if not n.startswith("/") and is_file(n)))
-
-
-def _mentioned(command: SimpleCommand) -> Iterator[str]:
-    """Name what may be files: each argument, and what follows `=` in `--config=conf.yaml`."""
-    for at, word in enumerate([*command.words, *command.redirected]):
-        local = "/" in word.value or word.value.endswith(".py") or is_prefix(word.value)
-        if word.value and not word.dynamic and (at > 0 or local):
-            yield word.value
-            yield from filter(None, [word.value.partition("=")[2]])

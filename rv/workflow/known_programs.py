@@ -85,9 +85,7 @@ _MPIRUN: Final = _Wrapper(
     launcher=Launcher.MPI,
 )
 _CONDA: Final = _Wrapper(
-    subcommand="run",
-    valued=word_set("-n --name -p --prefix --cwd -e"),
-    interpreter="python",
+    subcommand="run", valued=word_set("-n --name -p --prefix --cwd -e"), interpreter="python"
 )
 _WRAPPERS: Final = {
     "time": _Wrapper(valued=word_set("-f --format -o --output")),

@@ -70,10 +70,7 @@ def _waiting(transport: Transport) -> tuple[WaitingJob, ...] | None:
 
 
 def _jobs(
-    status: RaceStatus,
-    records: Sequence[JobRecord],
-    waiting: Sequence[WaitingJob],
-    at: datetime,
+    status: RaceStatus, records: Sequence[JobRecord], waiting: Sequence[WaitingJob], at: datetime
 ) -> tuple[ExplainedJob, ...]:
     planned = {record.job_id: record.planned_start for record in records}
     explained = []

@@ -34,16 +34,11 @@ class Word:
     dynamic: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SimpleCommand:
-    """What stands between two of `;`, `&&`, `|`, newline and the like."""
+def simple_commands(text: str) -> tuple[tuple[Word, ...], ...]:
+    """Return the words of each simple command: what stands between `;`, `&&`, `|` and the like.
 
-    words: tuple[Word, ...]
-    redirected: tuple[Word, ...] = ()
-
-
-def simple_commands(text: str) -> tuple[SimpleCommand, ...]:
-    """Split shell text; raises `RvError(USAGE)` where it ends inside a quote or substitution."""
+    Raises `RvError(USAGE)` for text that ends inside a quote or substitution.
+    """
     return _Reader(text).commands()
 
 
@@ -51,12 +46,11 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._done: list[SimpleCommand] = []
+        self._done: list[tuple[Word, ...]] = []
         self._words: list[Word] = []
-        self._redirected: list[Word] = []
         self._heredocs: list[tuple[str, str]] = []
 
-    def commands(self) -> tuple[SimpleCommand, ...]:
+    def commands(self) -> tuple[tuple[Word, ...], ...]:
         while self._skip(_BLANKS) < len(self._text):
             start = self._at
             if self._skip(_COMMENT) > start:
@@ -87,11 +81,9 @@ class _Reader:
             self._heredocs.clear()
 
     def _finish(self) -> None:
-        if self._words or self._redirected:
-            words, redirected = tuple(self._words), tuple(self._redirected)
-            self._done.append(SimpleCommand(words=words, redirected=redirected))
+        if self._words:
+            self._done.append(tuple(self._words))
         self._words.clear()
-        self._redirected.clear()
 
     def _redirect(self, operator: str) -> None:
         number = self._words[-1] if self._words else None
@@ -102,8 +94,6 @@ class _Reader:
         target = self._word()
         if operator in {"<<", "<<-"}:
             self._heredocs.append((target.value, "\t" if operator == "<<-" else ""))
-        elif operator not in {"<<<", ">&", "<&"}:
-            self._redirected.append(target)
 
     def _skip_heredoc(self, delimiter: str, indent: str) -> None:
         while self._at < len(self._text):

@@ -43,11 +43,7 @@ def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Ra
 
 
 def _send(
-    race: Race,
-    wave: Sequence[int],
-    cluster: Cluster,
-    sink: Sink,
-    options: tuple[str, ...] = (),
+    race: Race, wave: Sequence[int], cluster: Cluster, sink: Sink, options: tuple[str, ...] = ()
 ) -> tuple[SubmitResult, ...]:
     results = submit(race, tuple(wave), cluster.transport, options=options)
     sink.submitted(results)

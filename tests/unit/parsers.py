@@ -268,7 +268,7 @@ PARSERS: Final = (
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
     _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
     _entry(shellwords.simple_commands, *_LINES),
-    _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(c.words) for c in shellwords.simple_commands(t)]),
+    _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(words) for words in shellwords.simple_commands(t)]),
     _entry(command_line.from_line, *_LINES, parse=lambda t: command_line.from_line(t, _AROUND)),
     _entry(command_line.from_words, *_LINES, parse=lambda t: command_line.from_words(t.split(" "), _AROUND)),
     _entry(split_arguments, *_WORDS, parse=lambda t: split_arguments(t.split(" "), {"--gpu": True, "-g": True, "--mig": False})),

@@ -80,30 +80,6 @@ def test_launcher_is_found(text: str, launcher: Launcher) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "files"),
-    [
-        ("torchrun --nproc_per_node=4 train.py", ("train.py",)),
-        ("accelerate launch --config_file=conf.yaml src/train.py", ("conf.yaml", "src/train.py")),
-        ("deepspeed train.py -c conf.yaml", ("train.py", "conf.yaml")),
-        ("python -m pack.mod conf.yaml", ("conf.yaml",)),
-        ("uv run python train.py", ("train.py",)),
-        ("env X=Y python train.py", ("train.py",)),
-        ("X=conf.yaml python train.py", ("conf.yaml", "train.py")),
-        (
-            "python train.py data=data.txt data.txt < conf.yaml",
-            ("train.py", "data.txt", "conf.yaml"),
-        ),
-        ("bash run.sh 'my script.py' \"it's.py\"", ("run.sh", "my script.py", "it's.py")),
-        ("python /abs/train.py", ()),
-        ("torchrun $X", ()),
-    ],
-)
-def test_local_files_are_found_anywhere_in_the_command(text: str, files: tuple[str, ...]) -> None:
-    """Findings, test 4: a launcher's local file is found, not only a first word that is a file."""
-    assert files == from_line(text, AROUND).local_files
-
-
-@pytest.mark.parametrize(
     ("text", "pins"),
     [
         ("torchrun train.py", Pins()),
@@ -306,7 +282,7 @@ def test_words_are_literal() -> None:
 )
 def test_shell_text_splits_as_bash_splits_it(text: str, words: list[list[str]]) -> None:
     """Operators, quotes, comments, redirections, here-documents and substitutions are told apart."""
-    assert words == [[w.value for w in c.words] for c in simple_commands(text)]
+    assert words == [[word.value for word in command] for command in simple_commands(text)]
 
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
@@ -359,8 +335,8 @@ def test_quoted_words_are_read_back(words: list[str]) -> None:
     """What `shlex` quotes is read as one simple command with the same words, none dynamic."""
     (command,) = simple_commands(shlex.join(words))
 
-    assert words == [word.value for word in command.words]
-    assert not any(word.dynamic for word in command.words)
+    assert words == [word.value for word in command]
+    assert not any(word.dynamic for word in command)
 
 
 @settings(max_examples=300, deadline=None)
