@@ -36,6 +36,8 @@ MAX_BYTES: Final = 16 * 2**20
 """A larger file is refused."""
 MAX_FOLDER_BYTES: Final = 256 * 2**20
 """What is read of one folder in all."""
+_MAX_FOLDER_VALUES: Final = 2_000_000
+"""Lists and objects of one folder in all: each takes a hundred bytes, and one on the disk."""
 _MAX_PYTHON: Final = 2**16
 """Characters that are read as Python's values: a bracket takes some hundred bytes there."""
 
@@ -65,7 +67,8 @@ def read_tree(folder: Path, suffix: str = "") -> tuple[dict[str, bytes], tuple[s
 
     Give them by their paths there, sorted, and say why others are not read.
     """
-    files, faults, left = dict[str, bytes](), list[str](), MAX_FOLDER_BYTES
+    files, faults = dict[str, bytes](), list[str]()
+    left, left_values = MAX_FOLDER_BYTES, _MAX_FOLDER_VALUES
     for path in files_below(folder, MAX_ITEMS):
         if path.name.startswith(".") or not path.name.endswith(suffix):
             continue
@@ -74,8 +77,12 @@ def read_tree(folder: Path, suffix: str = "") -> tuple[dict[str, bytes], tuple[s
         except OSError as error:
             faults.append(printable(f"{path}: {error.strerror or error}"))
             continue
+        values = data.count(b"[") + data.count(b"{")
+        if values > left_values:
+            faults.append(printable(f"{path}: too many values"))
+            continue
+        left, left_values = left - len(data), left_values - values
         files[str(path.relative_to(folder))] = data
-        left -= len(data)
     return files, tuple(faults)
 
 

@@ -42,7 +42,9 @@ def report(
     """Write what runs found as one HTML page, which needs nothing beside it, and as Markdown."""
     from rv.accept.report.write import HTML, MARKDOWN, report_on
 
-    verdict, has_charts = report_on(runs or ["last"], output, title, datetime.now(UTC))
+    verdict, has_charts, faults = report_on(runs or ["last"], output, title, datetime.now(UTC))
+    for fault in faults[:10]:
+        console.say(f"not read: {fault}")
     if json:
         files = {"html": str(output / HTML), "markdown": str(output / MARKDOWN)}
         console.emit_json({"verdict": verdict, "pictures": has_charts, **files})

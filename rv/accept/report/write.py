@@ -24,8 +24,10 @@ MARKDOWN: Final = "report.md"
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#])")
 
 
-def report_on(runs: Sequence[str], folder: Path, title: str, when: datetime) -> tuple[str, bool]:
-    """Write a report of kept runs; return its verdict, and whether it has charts.
+def report_on(
+    runs: Sequence[str], folder: Path, title: str, when: datetime
+) -> tuple[str, bool, list[str]]:
+    """Write a report of kept runs; return its verdict, whether it has charts, and what is not read.
 
     Raises `RvError(USAGE)` for what is no run, `RvError(STAGE)` where it cannot be written.
     """
@@ -34,7 +36,7 @@ def report_on(runs: Sequence[str], folder: Path, title: str, when: datetime) -> 
     labels = dict.fromkeys(run.record.label for run in kept)
     title = title or f"Acceptance of {', '.join(labels)}"
     page = Page(title=title, when=when, runs=results, charts=charts(results, history().all()))
-    return page.verdict, write(page, folder)
+    return page.verdict, write(page, folder), [fault for run in kept for fault in run.faults]
 
 
 def write(page: Page, folder: Path) -> bool:

@@ -137,6 +137,14 @@ def plant_brackets(folder: Path) -> None:
     (folder / "a.json").write_text('{"schema": "rv.accept/1", "tests": [' + "[]," * 5_000_000)
 
 
+def plant_nested(folder: Path) -> None:
+    """Results that are valid, all of whose values would be kept."""
+    lists = [[[[]] * 400] * 400] * 10
+    text = json.dumps({**RESULT, "env": {"a": lists, "b": lists}})
+    for number in range(20):
+        (folder / f"b{number}.json").write_text(text)
+
+
 def plant_kept(folder: Path) -> None:
     """A folder that looks as if rv had kept it, whose only result is a file without end."""
     (folder / "check_result.json").unlink()
@@ -146,7 +154,7 @@ def plant_kept(folder: Path) -> None:
         file.truncate(2**40)
 
 
-PLANTED: Any = [plant_fifo, plant_device, plant_sparse, plant_brackets, plant_kept]
+PLANTED: Any = [plant_fifo, plant_device, plant_sparse, plant_brackets, plant_nested, plant_kept]
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
@@ -157,6 +165,7 @@ def test_what_another_planted_among_results_neither_hangs_nor_exhausts(
     plant(scratch / BOB)
     done = report(scratch)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert "not read: " in done.stderr
     verdict = "ERROR" if plant is plant_kept else "PASS"
     assert f'<div class="verdict">{verdict}' in (scratch / "rv-report/report.html").read_text()
 
