@@ -1,5 +1,6 @@
 """tensor_service.py: right answers, nobody let in, nothing unpickled, nobody waited for in vain."""
 
+import contextlib
 import http.client
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,15 @@ from typing import Any
 import pytest
 
 from rv.payloads._tensor_service import protocol, report
+from rv.payloads._tensor_service import server as service
 from rv.payloads._tensor_service.client import Client, Unreachable
-from rv.payloads._tensor_service.server import Server, State, internal_address, token
+from rv.payloads._tensor_service.server import (
+    MOST_CONNECTIONS,
+    Server,
+    State,
+    internal_address,
+    token,
+)
 from tests.payloads.burning import by_name, codes, run, start
 from tests.payloads.starting import Launcher
 from tests.payloads.test_stress import wait_for
@@ -65,6 +74,10 @@ def test_a_frame_comes_back_as_it_was() -> None:
         (frame({**GOOD, "shape": [1] * 9}, b"\0" * 4), 422),
         (frame({**GOOD, "operations": "relu"}, b"\0" * 24), 422),
         (frame({}, b""), 422),
+        (frame(b"[" * 60_000), 400),
+        (frame(b'{"shape": [' + b"9" * 5_000 + b"]}"), 400),
+        (frame({**GOOD, "shape": [0, 2**39, 2**39]}, b""), 422),
+        (frame({**GOOD, "shape": [2**40]}, b""), 422),
     ],
 )
 def test_what_is_no_tensor_is_refused(body: bytes, status: int) -> None:
@@ -143,6 +156,53 @@ def test_a_body_without_a_length_is_refused(server: Server) -> None:
 
     assert connection.getresponse().status == 400
     connection.close()
+
+
+def test_a_length_of_5000_digits_is_refused(server: Server) -> None:
+    """Python refuses to read such a number, which dropped the connection without an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.putrequest("POST", "/execute")
+    connection.putheader("Authorization", f"Bearer {TOKEN}")
+    connection.putheader("Content-Length", "9" * 5_000)
+    connection.endheaders()
+
+    assert connection.getresponse().status == 400
+    connection.close()
+
+
+def test_connections_are_bounded_and_those_that_end_make_room(
+    server: Server, client: Client
+) -> None:
+    """One more than there are threads for is told to come later."""
+    address = ("127.0.0.1", server.port)
+    idle = [socket.create_connection(address) for _ in range(MOST_CONNECTIONS)]
+    with socket.create_connection(address) as late:
+        assert late.recv(100).startswith(b"HTTP/1.1 503")
+    for connection in idle:
+        connection.close()
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            assert client.ask("GET", "/health").status == 200
+            return
+        except (AssertionError, OSError):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_headers_that_never_end_do_not_keep_a_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A byte now and then keeps a socket's timeout from coming; the whole of them has its own."""
+    monkeypatch.setattr(service, "READING_S", 1.0)
+    with socket.create_connection(("127.0.0.1", server.port)) as slow:
+        slow.sendall(b"GET /health HTTP/1.1\r\n")
+        ended_by = time.monotonic() + 20
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            while time.monotonic() < ended_by:
+                slow.sendall(b"X-A: b\r\n")
+                time.sleep(0.2)
+        assert time.monotonic() < ended_by
 
 
 def test_operations_are_done_in_their_order_and_timed(client: Client) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAGIC = b"RVT1"
 CONTENT_TYPE = "application/x-rv-tensor"
 LONGEST_HEADER = 65536  # bytes
-MOST_DIMENSIONS, MOST_OPERATIONS = 8, 64
+MOST_DIMENSIONS, MOST_OPERATIONS, MOST_ELEMENTS = 8, 64, 2**40
 ITEM_SIZES = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2,
     "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1,
@@ -60,7 +60,7 @@ def decode(body: bytes) -> Frame:
         raise Refused(400, "the header is longer than what was sent")
     try:
         header = json.loads(body[8 : 8 + length])
-    except ValueError:  # bytes that are no UTF-8 too
+    except (ValueError, RecursionError):  # bytes that are no UTF-8, or 60,000 brackets
         raise Refused(400, "the header is not JSON") from None
     if not isinstance(header, dict):
         raise Refused(400, "the header is not a JSON object")
@@ -82,8 +82,10 @@ def _checked(header: dict[str, Any], raw: memoryview) -> Frame:
 
 
 def _is_shape(shape: list[Any]) -> bool:
-    sizes = all(type(size) is int and 0 <= size < 2**40 for size in shape)
-    return len(shape) <= MOST_DIMENSIONS and sizes
+    if len(shape) > MOST_DIMENSIONS or not all(type(size) is int and size >= 0 for size in shape):
+        return False
+    # An empty tensor has strides too, which torch counts in 64 bits.
+    return math.prod(max(1, size) for size in shape) < MOST_ELEMENTS
 
 
 def to_frame(tensor: Any, operations: Sequence[str] = ()) -> Frame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import hmac
@@ -28,7 +29,10 @@ ABOUT = {
     "status": "running",
     "endpoints": ["GET /", "GET /health", "POST /execute", "POST /finish"],
 }
-READING_S = 30.0  # without a byte: the client is dead
+READING_S = 30.0  # without a byte: the client is dead; and for all headers of a request
+MOST_CONNECTIONS = 64
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+LONGEST_LENGTH = 18  # digits of a Content-Length
 DRAINED = 2**24  # bytes read and dropped, so that who sends too much can hear why it is refused
 
 
@@ -86,7 +90,23 @@ class Handler(BaseHTTPRequestHandler):
     timeout = READING_S
     disable_nagle_algorithm = True  # headers and body are two writes: 40 ms apart otherwise
     state: State
+    server: Server
+    _has_length = False
     _unread = 0  # bytes of this request's body that were not read
+
+    def handle_one_request(self) -> None:
+        """Read and answer one request; the server ends a connection whose headers take too long."""
+        self.server.reading_since[self.connection] = time.monotonic()
+        try:
+            super().handle_one_request()
+        finally:
+            self.server.reading_since.pop(self.connection, None)
+
+    def parse_request(self) -> bool:
+        """Read the headers; a body may take its time."""
+        is_good = super().parse_request()
+        self.server.reading_since.pop(self.connection, None)
+        return is_good
 
     def do_GET(self) -> None:
         """Answer / and /health."""
@@ -106,7 +126,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _allowed(self, pages: Any) -> bool:
         length = self.headers.get("Content-Length", "")
-        self._unread = int(length) if length.isdecimal() else 0
+        self._has_length = length.isascii() and length.isdigit() and len(length) <= LONGEST_LENGTH
+        self._unread = int(length) if self._has_length else 0
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
         right = hmac.compare_digest(given.encode(), self.state.token.encode())
         if not right and "open-door" not in self.state.faults:
@@ -133,7 +154,7 @@ class Handler(BaseHTTPRequestHandler):
     def _body(self) -> bytes:
         """Read what was announced. Raises Refused before reading what is too large."""
         length = self._unread
-        if not self.headers.get("Content-Length", "").isdecimal():
+        if not self._has_length:
             raise Refused(400, "a Content-Length is needed")
         if length > self.state.limit:
             raise Refused(413, f"{length} bytes are more than the limit of {self.state.limit}")
@@ -190,7 +211,31 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, host: str, port: int, state: State) -> None:
         self.state = state
+        self.reading_since: dict[socket.socket, float] = {}
+        self._slots = threading.BoundedSemaphore(MOST_CONNECTIONS)
         super().__init__((host, port), type("Bound", (Handler,), {"state": state}))
+
+    def verify_request(self, request: Any, *_: Any) -> bool:
+        """Take a connection where there is a thread for it; tell any other client to come later."""
+        if self._slots.acquire(blocking=False):
+            return True
+        with contextlib.suppress(OSError):
+            request.sendall(BUSY)
+        return False
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, and give its slot back."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+    def service_actions(self) -> None:
+        """End the connections whose headers take too long; called twice a second."""
+        for connection, since_s in list(self.reading_since.items()):
+            if time.monotonic() - since_s > READING_S:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: Any) -> None:
         """Print nothing of a client that went away."""
