@@ -32,6 +32,7 @@ FOLDERS: Final = (
     "output",
     "results",
     "segments",
+    "turns",
     "warnings",
 )
 STATE_FILES: Final = (

@@ -95,13 +95,16 @@ def script_context(
     """Name a new race, its directory and the folder of its payloads."""
     digest = payload_hash(payloads) if payloads else ""
     race_id = new_race_id()
+    jobs = (*plan.submissions, *plan.spares)
+    carried = {strategy.id for job in jobs for strategy in job.strategies}
     return ScriptContext(
         race_id=race_id,
         race_dir=str(PurePosixPath(context.race_root) / race_id),
         nonce=secrets.token_hex(16),
         workdir=context.workdir,
         slurm_path=context.slurm_path,
-        numbers=tuple(s.number for s in (*plan.submissions, *plan.spares)),
+        numbers=tuple(job.number for job in jobs),
+        ranking=tuple(strategy.id for strategy in plan.strategies if strategy.id in carried),
         command=request.command,
         title=request.name,
         modules=request.modules,

@@ -26,7 +26,6 @@ _TICK_S: Final = 1.0
 _QUICK_TICK_S: Final = 0.1
 _QUICK_FOR_S: Final = 10.0
 _NEXT_WAVE_S: Final = 2.0
-_LONGEST_WAVE_S: Final = 30.0
 _LAST_STATE_TRIES: Final = 20
 _LAST_STATE_S: Final = 0.5
 _SHARED_S: Final = 10.0
@@ -77,7 +76,6 @@ class Watch:
     _warnings: int = 0
     _is_silent: bool = False
     _next_wave_s: float = 0.0
-    _wave_pause_s: float = _NEXT_WAVE_S
 
     def run(self) -> RaceStatus:
         """Watch until the race is over (or claimed) and return what it came to.
@@ -203,7 +201,7 @@ class Watch:
         is_time = waited > self.widen_after.total_seconds() or is_stuck
         if self.waves and is_time and self.clock() >= self._next_wave_s:
             self._submit_next_wave()
-            self._next_wave_s = self.clock() + self._wave_pause_s
+            self._next_wave_s = self.clock() + _NEXT_WAVE_S
         if len(status.warnings) != self._warnings:
             # A job has just left a rejected node and may need its hold lifted.
             self._warnings = len(status.warnings)
@@ -214,12 +212,10 @@ class Watch:
         return bool(sent) and all(job.state is JobState.LAUNCH_FAILED for job in sent)
 
     def _submit_next_wave(self) -> None:
-        """Send the next wave, unless the first job starts: its node may take minutes to boot."""
+        """Send the next wave: a job that starts, but hangs in its node check, keeps nobody back."""
         snapshot = self._ask(self.clock())
-        if snapshot.status.claim or any(job.state in _STARTING for job in snapshot.status.jobs):
-            self._wave_pause_s = min(2 * self._wave_pause_s, _LONGEST_WAVE_S)
+        if snapshot.status.claim:
             return
-        self._wave_pause_s = _NEXT_WAVE_S
         left = unsent(self.race, snapshot.files)
         if wave := [number for number in self.waves.pop(0) if number in left]:
             self.sink.submitted(submit_once(self.race, wave, self.queue.transport))
@@ -233,6 +229,3 @@ def _awaits_slurm(snapshot: RaceSnapshot) -> bool:
     if not (snapshot.reachable and claim and ended and ended.signal):
         return False
     return any(is_live(r.state) for r in snapshot.records if r.job_id == claim.job_id)
-
-
-_STARTING: Final = frozenset({JobState.RUNNING, JobState.CONFIGURING})

@@ -32,7 +32,10 @@ ReadTemplate = Callable[[str], str]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScriptContext:
-    """What all the scripts of one race share. Paths are those of the cluster."""
+    """What all the scripts of one race share. Paths are those of the cluster.
+
+    `ranking` holds the ids of the strategies that its jobs carry, best first.
+    """
 
     race_id: str
     race_dir: str
@@ -40,6 +43,7 @@ class ScriptContext:
     workdir: str
     slurm_path: str
     numbers: tuple[int, ...]
+    ranking: tuple[str, ...]
     command: Command | None
     title: str = ""
     modules: tuple[str, ...] = ()
@@ -196,6 +200,7 @@ def _job(number: int, race: ScriptContext, line: str) -> dict[str, Any]:
     return {
         **{field.name: getattr(race, field.name) for field in fields(race)},
         "number": number,
+        "ranks": {strategy: rank for rank, strategy in enumerate(race.ranking)},
         "name": job_name(race.race_id, number),
         "all_names": tuple(job_name(race.race_id, other) for other in race.numbers),
         "next_name": next_job_name(race.race_id),

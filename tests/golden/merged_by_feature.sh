@@ -35,9 +35,9 @@ RV_RACE=abcd2345
 RV_RACE_DIR=/home/ada/.local/state/rv/races/abcd2345
 # Several strategies in one job: the partition and the node say which of them it became.
 case $SLURM_JOB_PARTITION/$SLURMD_NODENAME in
-  gpu-a100/a100n1 | gpu-a100/a100n2) RV_STRATEGY=a100-80/2x2/gpu-a100 RV_GPU=a100-80 ;;
-  gpu-v100/v100n1 | gpu-v100/v100n2) RV_STRATEGY=v100/1x4/gpu-v100 RV_GPU=v100 ;;
-  *) RV_STRATEGY=a100-80/2x2/gpu-a100 RV_GPU=a100-80 ;;
+  gpu-a100/a100n1 | gpu-a100/a100n2) RV_STRATEGY=a100-80/2x2/gpu-a100 RV_GPU=a100-80 RV_RANK=1 ;;
+  gpu-v100/v100n1 | gpu-v100/v100n2) RV_STRATEGY=v100/1x4/gpu-v100 RV_GPU=v100 RV_RANK=2 ;;
+  *) RV_STRATEGY=a100-80/2x2/gpu-a100 RV_GPU=a100-80 RV_RANK=1 ;;
 esac
 export RV_GPU
 read -r rv_token </proc/sys/kernel/random/uuid
@@ -114,6 +114,7 @@ rv_leave_node() {
   done
   [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
   rv_say "node rejected: $1"
+  rm -f "$RV_RACE_DIR/turns/$RV_RANK"
   ! rv_exists stop || exit 0
   if [ "$left" -lt 2 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
     rv_state_file exhausted/1 "no node is left: $1"
@@ -192,6 +193,7 @@ case $rv_owner in
 esac
 
 # 2. Check every node
+rv_state_file "turns/$RV_RANK" checking 2>/dev/null
 rv_rejected=$(timeout -k 5 40 srun --kill-on-bad-exit=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
   timeout -k 2 20 bash -c rv_check_node
   code=$?
@@ -220,6 +222,28 @@ cd "$RV_RACE_DIR" || exit 1
 rv_cause=''
 trap 'rv_cause=TERM' TERM
 
+# Before the claim: a job of a better strategy that is at this step too goes first. It is waited for,
+# a second while it checks its node and another while it is about to claim; alone nothing waits.
+rv_wait_for_better() {
+  local turn state better tick
+  rv_state_file "turns/$RV_RANK" ready 2>/dev/null
+  for tick in {1..18}; do
+    better=''
+    for turn in turns/*; do
+      [[ ${turn#turns/} =~ ^[0-9]+$ ]] && [ "${turn#turns/}" -lt "$RV_RANK" ] || continue
+      state=''
+      read -r state 2>/dev/null <"$turn"
+      case $state in
+        ready) better=ready && break ;;
+        checking) better=checking ;;
+      esac
+    done
+    [ -n "$better" ] && ! rv_exists claim || return 0
+    [ "$better" = ready ] || [ "$tick" -le 9 ] || return 0
+    sleep 0.1
+  done
+}
+rv_wait_for_better
 # 5. Claim the race
 # A hard link is made once, for one job, whatever the file system retries.
 printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"

@@ -6,6 +6,7 @@
 import os
 import re
 import subprocess
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def facts(**changes: object) -> ScriptContext:
         "workdir": "/home/ada/project",
         "slurm_path": "/usr/bin",
         "numbers": (1, 2, 3),
+        "ranking": (),
         "command": Command(line="python train.py"),
         "title": "night-run",
     }
@@ -186,7 +188,9 @@ def rendered(case: str) -> str:
     """Render one case."""
     plan, race = CASES[case]
     job = plan if isinstance(plan, Submission) else Submission(number=1, strategies=(plan,))
-    return render(job, race, read_template)
+    ids = tuple(each.id for each in job.strategies)
+    others = ("h100/1x4/best",) if len(race.numbers) > 1 else ()
+    return render(job, replace(race, ranking=(*others, *ids)), read_template)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -37,3 +37,51 @@ def test_a_lease_holds_whatever_the_clock_that_wrote_it(tmp_path: Path) -> None:
             time.sleep(0.2)
         _, said = holder.communicate(timeout=60)
     assert "nobody has held this shell" in said
+
+
+def turn(folder: Path, turns: dict[str, str], *, claim_after_s: float = 9) -> float:
+    """How long the job of rank 3 waits, in seconds."""
+    text = (TEMPLATES / "_turn.sh.j2").read_text(encoding="utf-8")
+    (folder / "turns").mkdir()
+    for name, state in turns.items():
+        (folder / "turns" / name).write_text(state)
+    helpers = 'rv_state_file() { echo "$2" >"$1"; }\nrv_exists() { { : <"$1"; } 2>/dev/null; }\nRV_RANK=3\n'
+    claim = f"{{ sleep {claim_after_s}; echo 1.0 >claim; }} >/dev/null 2>&1 &\n"
+    began = time.monotonic()
+    done = subprocess.run(
+        ["bash", "-c", f"{helpers}{claim}{text}\nrv_wait_for_better; kill $! 2>/dev/null"],
+        cwd=folder, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert (folder / "turns" / "3").read_text() == "ready\n"
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize(
+    "turns",
+    [{}, {"4": "checking\n", "10": "ready\n"}, {"1": "", "2": "gone\n", "x": "ready\n"}],
+    ids=["alone", "beside worse ones", "beside nonsense"],
+)
+def test_the_best_job_that_is_there_waits_for_nobody(tmp_path: Path, turns: dict[str, str]) -> None:
+    """Neither alone nor beside jobs that are worse."""
+    assert turn(tmp_path, turns) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("turns", "least", "most"),
+    [
+        ({"1": "checking\n"}, 0.8, 1.9),
+        ({"0": "checking\n", "2": "ready\n"}, 1.7, 2.9),
+    ],
+    ids=["that checks", "about to claim"],
+)
+def test_a_better_job_is_waited_for_a_moment(
+    tmp_path: Path, turns: dict[str, str], least: float, most: float
+) -> None:
+    """One whose check hangs for a second, one that is about to claim for two; then no longer."""
+    assert least < turn(tmp_path, turns) < most
+
+
+def test_nobody_waits_once_the_race_is_decided(tmp_path: Path) -> None:
+    """The better one has claimed."""
+    assert turn(tmp_path, {"2": "ready\n"}, claim_after_s=0.3) < 1.2
