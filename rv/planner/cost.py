@@ -1,6 +1,6 @@
 """What a job costs: by the site's prices, else by its partition's TRESBillingWeights."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -13,6 +13,9 @@ from rv.planner.catalogue import Catalogue, mig_profile
 from rv.planner.inventory import Pool
 
 WEIGHTS: Final = "TRESBillingWeights"
+BILLING: Final = "billing hours"
+"""What TRESBillingWeights count: Slurm's TRES `billing`, for an hour."""
+
 _SECONDS_PER_HOUR: Final = 3600
 _ON_NODES: Final = ("cpu", "mem", "node")
 
@@ -91,6 +94,12 @@ def whole_nodes(nodes: tuple[Node, ...], memory_mib: int) -> dict[str, int]:
         "mem": memory_mib or sum(node.memory_mib for node in nodes),
         "gres/gpu": sum(group.total for node in nodes for group in node.gpus),
     }
+
+
+def cost_unit(strategies: Iterable[Strategy], site: Site) -> str:
+    """Return what the site calls its unit of costs, else Slurm's own where it sets all prices."""
+    sources = {strategy.priced_by for strategy in strategies if strategy.priced_by}
+    return site.unit or (BILLING if sources == {WEIGHTS} else "")
 
 
 def too_expensive(strategy: Strategy, max_cost: float | None, unit: str) -> str:

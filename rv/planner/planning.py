@@ -11,7 +11,7 @@ from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner.access import Charge, check_not_skipped
 from rv.planner.catalogue import Catalogue, Family, Serves
-from rv.planner.cost import Tariff, unknown_prices
+from rv.planner.cost import Tariff, cost_unit, unknown_prices
 from rv.planner.eligibility import failing_nodes, node_filter, parse_constraint
 from rv.planner.inventory import Pool, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
@@ -62,7 +62,7 @@ def plan(
         waves=compiled.waves,
         notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
         job_notes=compiled.notes,
-        cost_unit=site.unit,
+        cost_unit=cost_unit(ranked, site),
     )
 
 

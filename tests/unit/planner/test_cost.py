@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,7 @@ from rv.models.request import Request
 from rv.models.site import Price, Site
 from rv.models.snapshot import QueuedJob, write_snapshot
 from rv.planner import plan, require_feasible
-from rv.planner.cost import billing
+from rv.planner.cost import billing, cost_unit
 from rv.planner.report import cheapest
 from rv.slurm.scontrol import parse_show_config
 from rv.ui.plan_views import costs_text
@@ -207,7 +208,7 @@ def test_rv_cost_on_a_saved_cluster(tmp_path):
     assert told["costs"][0]["gpu"] == "v100"
     a40 = next(row for row in told["costs"] if row["gpu"] == "a40")
     assert (a40["cost"], a40["cost_per_gpu_hour"]) == (1493.52, 186.69)
-    assert (a40["priced_by"], told["cost_unit"]) == ("TRESBillingWeights", None)
+    assert (a40["priced_by"], told["cost_unit"]) == ("TRESBillingWeights", "billing hours")
     assert a40["estimate"] == {"start_in_s": 0.0, "source": "idle", "window_s": None}
     assert "PARTITION" in cost("--gpu", "4").stdout
     none = cost("--max-cost", "1")
@@ -239,3 +240,18 @@ def test_under_max_cost_the_part_of_the_time_that_can_be_paid_is_left():
     assert "costs 96.00, above --max-cost 40" in reasons(made).values()
     (found,) = cheapest(made, asked)
     assert found.shortened
+
+
+@pytest.mark.parametrize(
+    ("sources", "unit", "expected"),
+    [
+        (("TRESBillingWeights", ""), "", "billing hours"),
+        (("TRESBillingWeights",), "EUR", "EUR"),
+        (("TRESBillingWeights", "/etc/rv.yaml:3"), "", ""),
+        (("",), "", ""),
+    ],
+)
+def test_the_unit_of_costs_is_the_sites_or_slurms(sources, unit, expected):
+    """Slurm's own where it alone sets prices; none where two units could be mixed."""
+    strategies = [SimpleNamespace(priced_by=source) for source in sources]
+    assert cost_unit(strategies, Site(unit=unit)) == expected
