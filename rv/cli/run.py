@@ -17,7 +17,8 @@ from rv.cli.options import RequestOptions, command_app
 from rv.cli.request import show_plan, with_request_options
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
-from rv.workflow.command_line import KnownFiles, from_line, from_words
+from rv.ui import console
+from rv.workflow.command_line import KnownFiles, from_line, from_words, own_script
 
 app = command_app()
 
@@ -139,12 +140,24 @@ def _ambiguous(words: Sequence[str], argument: str) -> RvError:
 
 def read_line(text: str) -> Command:
     """Read `--run TEXT` against the current directory."""
-    return replace(from_line(text, _known_files()), typed=text)
+    around = _known_files()
+    command = from_line(text, around)
+    _say_own_script(text, around)
+    return replace(command, typed=text)
 
 
 def read_words(words: tuple[str, ...]) -> Command:
     """Read an argv against the current directory."""
-    return replace(from_words(words, _known_files()), typed=shlex.join(words))
+    around = _known_files()
+    command = from_words(words, around)
+    _say_own_script(command.line, around)
+    return replace(command, typed=shlex.join(words))
+
+
+def _say_own_script(text: str, around: KnownFiles) -> None:
+    """Say where a script is a file here although a bundled payload has its name."""
+    if name := own_script(text, around):
+        console.notice(f"{name} is the file here, not the payload of that name that rv brings")
 
 
 def _known_files() -> KnownFiles:

@@ -22,6 +22,8 @@ _STEADY: Final = word_set(
 )
 """Programs behind which the working directory and its scripts are taken to be what they were."""
 
+_PYTHON: Final = word_set("python python3")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownFiles:
@@ -98,6 +100,16 @@ def _read(text: str, around: KnownFiles) -> Command:
     )
 
 
+def own_script(text: str, around: KnownFiles) -> str:
+    """Name the first script of a line that is a file here and a bundled payload's name too."""
+    for words in simple_commands(text):
+        script = read_invocation(words).script
+        name = script.value if script else ""
+        if name.removesuffix(".py") in around.payloads and around.is_file(name):
+            return name
+    return ""
+
+
 def _launcher(invocations: Sequence[Invocation]) -> Launcher:
     kinds = (invocation.launcher for invocation in invocations)
     return next((kind for kind in kinds if kind is not Launcher.PLAIN), Launcher.PLAIN)
@@ -119,27 +131,34 @@ def _scripts(text: str, invocations: Sequence[Invocation], around: KnownFiles) -
 
     After a program that is not known to keep the working directory, a script is the user's own.
     """
-    steady = True
+    steady, ran_python = True, False
     for invocation in invocations:
         word = invocation.script
         if word is not None:
-            payload = _payload(word, around) if steady and not word.dynamic else ""
+            is_known = steady and not word.dynamic
+            payload = _payload(word, around, may_be_made=ran_python) if is_known else ""
             script = f'"$RV_PAYLOADS/{payload}.py"' if payload else text[word.start : word.end]
             prefixed = f"{invocation.interpreter} {script}".lstrip(" ")
             yield _Script(word=word, text=prefixed, payload=payload)
+        ran_python = ran_python or word is not None or invocation.program in _PYTHON
         steady = steady and (
             word is not None or invocation.program in _STEADY or not invocation.program
         )
 
 
-def _payload(script: Word, around: KnownFiles) -> str:
-    """Name the payload that stands in for a script, empty where it is a file; raise for neither."""
+def _payload(script: Word, around: KnownFiles, *, may_be_made: bool) -> str:
+    """Name the payload that stands in for a script, empty where it is a file.
+
+    Raises `RvError(USAGE)` for neither, unless an earlier part of the line may make the file.
+    """
     name = script.value
     if around.is_file(name) or "://" in name:
         return ""
     stem = name.removesuffix(".py")
     if stem in around.payloads:
         return stem
+    if may_be_made:
+        return ""
     raise _missing(name, around)
 
 

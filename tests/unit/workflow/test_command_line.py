@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher, Pins
-from rv.workflow.command_line import KnownFiles, from_line, from_words
+from rv.workflow.command_line import KnownFiles, from_line, from_words, own_script
 from rv.workflow.shellwords import simple_commands
 
 FILES = frozenset(
@@ -212,6 +212,30 @@ def test_missing_script_is_a_usage_error(text: str, message: str, hint: str) -> 
 def test_scripts_that_cannot_be_judged_are_let_through(text: str) -> None:
     """Expansions, modules, other folders and files made on the way are no error, and stay as typed."""
     assert text == from_line(text, NOTHING).line
+
+
+@pytest.mark.parametrize(
+    "text", ["python train.py && torchrun out/made.py", "python -m make && python made.py"]
+)
+def test_a_script_that_an_earlier_part_may_make_is_let_through(text: str) -> None:
+    """A Python that ran before it may have written the file."""
+    assert from_line(text, AROUND).line == text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("python check.py", "check.py"),
+        ("cd . && torchrun check.py --quick", "check.py"),
+        ("python mine.py", ""),
+        ("python dataload.py", ""),
+        ("ls check.py", ""),
+    ],
+)
+def test_a_file_with_a_payloads_name_is_named(text: str, name: str) -> None:
+    """What runs is the user's own file."""
+    files = KnownFiles(is_file={"check.py", "mine.py"}.__contains__, payloads=("check", "dataload"))
+    assert own_script(text, files) == name
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\n", "# only a comment", ";", " ( ) "])
