@@ -22,6 +22,7 @@ _STEADY: Final = word_set(
 )
 """Programs behind which the working directory and its scripts are taken to be what they were."""
 
+_HARMLESS: Final = _STEADY | {""}
 _PYTHON: Final = word_set("python python3")
 
 
@@ -141,9 +142,7 @@ def _scripts(text: str, invocations: Sequence[Invocation], around: KnownFiles) -
             prefixed = f"{invocation.interpreter} {script}".lstrip(" ")
             yield _Script(word=word, text=prefixed, payload=payload)
         ran_python = ran_python or word is not None or invocation.program in _PYTHON
-        steady = steady and (
-            word is not None or invocation.program in _STEADY or not invocation.program
-        )
+        steady = steady and (word is not None or invocation.program in _HARMLESS)
 
 
 def _payload(script: Word, around: KnownFiles, *, may_be_made: bool) -> str:
