@@ -210,16 +210,18 @@ def _lose_state(world: World) -> None:
             file.unlink()
 
 
-@scenario(doubles=True)
-def slurmctld_loses_its_state_before_the_claim(world: World, dice: Random) -> None:
-    """The id of a job that is about to claim is given to the job that rv sends instead of it.
+_A_CHAIN: Final = ("--checkpoint", "--time", "1h")
+
+
+def _give_an_id_out_again(world: World, *options: str) -> None:
+    """Let the job that rv sends instead of one that is about to claim have its id.
 
     Accounting, whose controller lost the job too, has not heard of an end.
     """
     _lose_state(world)
     world.wrap("sacct", "exit 0")
     world.wrap("sync", '[ "$(calls)" -gt 1 ] || at; exec "$real" "$@"')
-    send(world, "-p", "fast")
+    send(world, "-p", "fast", *options)
     world.reached("sync")
     (job,) = world.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()
     node = node_of(world, job)
@@ -234,14 +236,37 @@ def slurmctld_loses_its_state_before_the_claim(world: World, dice: Random) -> No
     sandbox.start_node(world.box, node)
 
 
-@scenario("CANCELLED")
-def stopped_while_slurmctld_hangs(world: World, dice: Random) -> None:
-    """A job that is about to claim can hear of the stop by the race directory alone."""
+@scenario(doubles=True)
+def slurmctld_loses_its_state_before_the_claim(world: World, dice: Random) -> None:
+    """Two jobs of one race have the same id, one after the other."""
+    _give_an_id_out_again(world)
+
+
+@scenario(doubles=True)
+def slurmctld_loses_its_state_before_a_segment(world: World, dice: Random) -> None:
+    """The same of a chain."""
+    _give_an_id_out_again(world, *_A_CHAIN)
+
+
+def _stop_unheard(world: World, *options: str) -> None:
+    """Stop a race whose job is about to claim, and can hear of it by the race directory alone."""
     world.wrap("sync", 'at; exec "$real" "$@"')
-    send(world, "-p", "fast")
+    send(world, "-p", "fast", *options)
     world.reached("sync")
     with frozen(pid_of(world, "slurmctld")):
         stop = world.rv("stop")
         assert "was left" not in stop.stdout + stop.stderr, f"Slurm did not say so: {stop.stdout}"
         world.go("sync")
         time.sleep(2)
+
+
+@scenario("CANCELLED")
+def stopped_while_slurmctld_hangs(world: World, dice: Random) -> None:
+    """The stop is written, and no scancel gets through."""
+    _stop_unheard(world)
+
+
+@scenario("CANCELLED")
+def a_chain_stopped_while_slurmctld_hangs(world: World, dice: Random) -> None:
+    """The same of a chain."""
+    _stop_unheard(world, *_A_CHAIN)
