@@ -96,7 +96,7 @@ def test_a_link_that_says_it_was_there_already_is_still_ones_own(world: World) -
 def test_nodes_that_see_the_claim_late_start_nothing(world: World) -> None:
     """None of them sees at first that the race is won; the link is made once all the same."""
     world.override(
-        "_preamble.sh.j2", lambda text: text.replace("read -r rv_owner 2>/dev/null <claim\ncase", "case")
+        "_preamble.sh.j2", lambda text: text.replace("{ read -r rv_owner; read -r rv_submission; } 2>/dev/null <claim\n", "")
     )  # fmt: skip
     world.wrap("scancel", "exit 0")
     both = '[ "$(ls "$RV_RACE_DIR/claims" | wc -l)" -ge 2 ]'

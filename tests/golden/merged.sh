@@ -161,11 +161,11 @@ export -f rv_check_node rv_state_file
 # One that is already won or stopped.
 cd "$RV_RACE_DIR" || rv_leave_node "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
 ! rv_exists stop || exit 0
-rv_owner=''
-read -r rv_owner 2>/dev/null <claim
-case $rv_owner in
-  '') ;;
-  "$SLURM_JOB_ID".*)
+rv_owner='' rv_submission=''
+{ read -r rv_owner; read -r rv_submission; } 2>/dev/null <claim
+case $rv_owner:$rv_submission in
+  :*) ;;
+  "$SLURM_JOB_ID".*:submission=1)
     rv_finished=''
     read -r rv_finished 2>/dev/null <ended
     [ "$rv_finished" != "$rv_owner" ] || exit 0

@@ -39,6 +39,32 @@ def test_a_lease_holds_whatever_the_clock_that_wrote_it(tmp_path: Path) -> None:
     assert "nobody has held this shell" in said
 
 
+@pytest.mark.parametrize(
+    ("claim", "is_lost"),
+    [
+        ("11.0.aaaaaaaa\nsubmission=1\n", True),
+        ("11.0.aaaaaaaa\nsubmission=2\n", False),
+        ("12.0.aaaaaaaa\nsubmission=1\n", False),
+    ],
+    ids=["its own", "of another submission with its id", "of another job"],
+)
+def test_only_a_restarted_winner_says_that_it_was_restarted(
+    tmp_path: Path, claim: str, is_lost: bool
+) -> None:
+    """A controller that lost its state gives the winner's id to another job of the race."""
+    golden = TEMPLATES.parent / "tests" / "golden" / "single_node.sh"
+    script = re.sub(
+        r"^RV_RACE_DIR=.*",
+        f"RV_RACE_DIR={tmp_path}",
+        golden.read_text(encoding="utf-8"),
+        flags=re.M,
+    )
+    (tmp_path / "claim").write_text(claim)
+    job = {"SLURM_JOB_ID": "11", "SLURM_RESTART_COUNT": "1", "SLURMD_NODENAME": "a1"}
+    done = subprocess.run(["bash", "-c", script], env={"PATH": "/usr/bin:/bin", **job}, timeout=60)
+    assert (done.returncode, (tmp_path / "lost").exists()) == (int(is_lost), is_lost)
+
+
 def turn(folder: Path, turns: dict[str, str], *, claim_after_s: float = 9) -> float:
     """How long the job of rank 3 waits, in seconds."""
     text = (TEMPLATES / "_turn.sh.j2").read_text(encoding="utf-8")
