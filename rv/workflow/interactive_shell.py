@@ -3,9 +3,10 @@
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from rv.errors import RvError
-from rv.models.race import Claim, Race, RaceStatus
+from rv.models.race import Claim, Race, RaceState, RaceStatus
 from rv.race.watch import Sink
 from rv.render.quote import shell as quoted
 from rv.transport import Transport
@@ -25,7 +26,10 @@ exec "${{SHELL:-/bin/bash}}" -i"""
 
 
 def hold_shell(race: Race, launch: Launch, cluster: Cluster, sink: Sink) -> RaceStatus:
-    """Wait for a winner, open a shell on its first node, and release the allocation on exit."""
+    """Wait for a winner, open a shell on its first node, and release the allocation on exit.
+
+    The exit code of the status is the shell's.
+    """
     done = threading.Event()
     _renew(race, cluster.transport)
     keeper = threading.Thread(
@@ -34,18 +38,23 @@ def hold_shell(race: Race, launch: Launch, cluster: Cluster, sink: Sink) -> Race
     keeper.start()
     try:
         status = watch(race, launch, cluster, sink, until_claim=True)
-        if status.claim is not None:
-            _open_shell(race, status.claim, launch, cluster)
+        if status.claim is None:
+            return status
+        code = _open_shell(race, status.claim, launch, cluster)
     finally:
         done.set()
-    return watch(race, launch, cluster, sink, until_claim=False) if status.claim else status
+    status = watch(race, launch, cluster, sink, until_claim=False)
+    return replace(status, exit_code=code) if status.state is RaceState.COMPLETED else status
 
 
-def _open_shell(race: Race, claim: Claim, launch: Launch, cluster: Cluster) -> None:
-    """Hand the terminal to a shell on the winner's first node, then let the allocation go."""
+def _open_shell(race: Race, claim: Claim, launch: Launch, cluster: Cluster) -> int:
+    """Hand the terminal to a shell on the winner's first node, then let the allocation go.
+
+    Return the shell's exit code.
+    """
     script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.context.workdir))
     try:
-        cluster.transport.interactive(
+        return cluster.transport.interactive(
             [
                 "srun",
                 f"--jobid={claim.job_id}",

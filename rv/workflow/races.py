@@ -248,9 +248,12 @@ def follow_race(race: Race, cluster: Cluster, sink: Sink, node: int | None) -> R
 
 
 def exit_code(status: RaceStatus, transport: Transport) -> int:
-    """The job's own code; 0 for a payload that skipped; 1 where Slurm ended it without a code."""
+    """The command's or the shell's own code; 0 for a payload that skipped.
+
+    It is 1 where Slurm ended the job without a code.
+    """
     if status.state is RaceState.COMPLETED:
-        return 0
+        return status.exit_code or 0
     if status.exit_code == _SKIP and status.race.payload and _says_skip(status, transport):
         return 0
     return status.exit_code or 1

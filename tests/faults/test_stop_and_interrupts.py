@@ -432,8 +432,8 @@ def test_interrupt_belongs_to_the_shell(world: World, terminals: list[Terminal])
     os.write(terminal.handle, b"\x03")
     terminal.types("echo still $((40 + 2))")
     terminal.shows("still 42")
-    terminal.types("exit")
-    assert terminal.wait() == 0
+    terminal.types("exit 3")
+    assert terminal.wait() == 3, "a shell's exit code is rv's"
     gone(world)
 
 
