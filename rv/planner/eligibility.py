@@ -23,28 +23,17 @@ _RESERVED: Final = "reserved"
 _MAINTENANCE: Final = "in maintenance"
 _UNKNOWN: Final = "in an unknown state"
 _UNUSABLE: Final = {
-    "DOWN": "down",
-    "DRAIN": "drained",
-    "DRAINED": "drained",
-    "DRAINING": "drained",
-    "ERROR": "down",
-    "FAIL": "failing",
-    "FAILING": "failing",
-    "MAINT": _MAINTENANCE,
-    "RESERVED": _RESERVED,
-    "NOT_RESPONDING": "not responding",
-    "NO_RESPOND": "not responding",
-    "POWERED_DOWN": ASLEEP,
-    "POWER_DOWN": ASLEEP,
-    "POWERING_DOWN": ASLEEP,
-    "INVAL": "misconfigured",
-    "INVALID_REG": "misconfigured",
-    "REBOOT_REQUESTED": "rebooting",
-    "REBOOT_ISSUED": "rebooting",
+    "DOWN": "down", "ERROR": "down",
+    "DRAIN": "drained", "DRAINED": "drained", "DRAINING": "drained",
+    "FAIL": "failing", "FAILING": "failing",
+    "MAINT": _MAINTENANCE, "RESERVED": _RESERVED,
+    "NOT_RESPONDING": "not responding", "NO_RESPOND": "not responding",
+    "POWERED_DOWN": ASLEEP, "POWER_DOWN": ASLEEP, "POWERING_DOWN": ASLEEP,
+    "INVAL": "misconfigured", "INVALID_REG": "misconfigured",
+    "REBOOT_REQUESTED": "rebooting", "REBOOT_ISSUED": "rebooting",
     "FUTURE": "not there yet",
-    "UNKNOWN": _UNKNOWN,
-    "UNK": _UNKNOWN,
-}
+    "UNKNOWN": _UNKNOWN, "UNK": _UNKNOWN,
+}  # fmt: skip
 """Slurm's states of nodes that take no jobs, with what reasons call them."""
 
 _TRANSIENT: Final = frozenset(

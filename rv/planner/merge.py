@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import chain
+from operator import attrgetter
 from typing import Final
 
 from rv.models.plan import Merged, Strategy
@@ -72,7 +73,7 @@ class Merger:
         A chain's next segment is the same script again: it goes on where the first one began.
         """
         head = parts[0]
-        if head.total or other.total or _common_terms(head) != _common_terms(other):
+        if head.total or other.total or _COMMON_TERMS(head) != _COMMON_TERMS(other):
             return False
         if not self._partitions_are_alike(head, other):
             return False
@@ -190,20 +191,11 @@ def _counted_amounts(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
         yield from (*limits.per_user, *limits.per_account, *limits.group)
 
 
-def _common_terms(strategy: Strategy) -> tuple[object, ...]:
-    """Return what one job has once, whatever it carries, and one request does not fix for all."""
-    return (
-        strategy.template,
-        strategy.mode,
-        strategy.nodes,
-        strategy.gpus_per_node,
-        strategy.walltime,
-        strategy.cpus_per_task,
-        strategy.account,
-        strategy.qos,
-        strategy.exclude_nodes,
-        strategy.preemptible,
-    )
+_COMMON_TERMS: Final = attrgetter(
+    "template", "mode", "nodes", "gpus_per_node", "walltime", "cpus_per_task", "account", "qos",
+    "exclude_nodes", "preemptible",
+)  # fmt: skip
+"""What one job has once, whatever it carries, and one request does not fix for all."""
 
 
 def _form(parts: Sequence[Strategy]) -> Strategy:
