@@ -115,7 +115,7 @@ def _gpu_types(pools: tuple[Pool, ...], request: Request, catalogue: Catalogue) 
         elif word.strip().lower() == _ANY_SLICE:
             any_slice = True
         else:
-            models.add(_present_model(pools, word, catalogue))
+            models.update(_present_models(pools, word, catalogue))
     if models and request.mig:
         raise RvError(
             ErrorKind.USAGE,
@@ -130,13 +130,14 @@ def _gpu_types(pools: tuple[Pool, ...], request: Request, catalogue: Catalogue) 
     )
 
 
-def _present_model(pools: tuple[Pool, ...], word: str, catalogue: Catalogue) -> str:
+def _present_models(pools: tuple[Pool, ...], word: str, catalogue: Catalogue) -> list[str]:
+    """Return the models of a word that are there: the best one for a model's own name, else all."""
     present = {pool.model.name for pool in pools if not pool.mig}
     spelled = {normal(name): name for name in present}
     meanings = catalogue.meanings(word)
-    for name in (*meanings, normal(word)):
-        if name in spelled:
-            return spelled[name]
+    names = [spelled[name] for name in (*meanings, normal(word)) if name in spelled]
+    if names:
+        return names[:1] if normal(word) in catalogue.models else names
     if not meanings:
         raise _unknown_type(word, present, catalogue)
     types = ", ".join(sorted({pool.model.name for pool in pools}))

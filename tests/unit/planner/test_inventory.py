@@ -1,11 +1,16 @@
 """Which GPU model a site's words mean, and how a job asks for that model only."""
 
+from dataclasses import replace
+
 import pytest
 
 from rv.models.request import Request
 from rv.planner.catalogue import mig_profile
+from rv.planner.planning import plan
 from tests.unit.planner.clusters import (
     CATALOGUE,
+    FAMILIES,
+    campus,
     ids,
     nodes,
     one_partition,
@@ -62,6 +67,14 @@ def test_an_alias_takes_what_the_cluster_has():
     members = nodes("n", 2, gres={"a100": 4})
     cluster = snapshot((partition("gpu", members), members))
     assert ids(planned(Request(types=("a100",)), cluster)) == ["a100/1x1/gpu"]
+
+
+@pytest.mark.parametrize(("word", "models"), [("big", {"h200", "a100-80"}), ("a100", {"a100-80"})])
+def test_the_models_of_an_alias_race_as_those_of_a_list_do(word, models):
+    """Of a model's own name the best is meant."""
+    catalogue = replace(CATALOGUE, aliases={**CATALOGUE.aliases, "big": ("h200", "a100-80")})
+    made = plan(Request(types=(word,)), campus(), catalogue, FAMILIES)
+    assert {strategy.gpu for strategy in made.strategies} == models
 
 
 def test_two_models_of_one_type_are_told_apart_by_a_feature():
