@@ -30,6 +30,7 @@ STOPPED: Final = "STOP"
 """The signal in the exit file of a job that saw a stop after its claim, and started nothing."""
 
 PREEMPTED: Final = "it was preempted, and its next segment is to be sent"
+TIMED_OUT: Final = "the segment ended at its time limit, and the next is to be sent"
 _DELETED: Final = "its race directory was deleted"
 _REQUEUED: Final = "Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
 _NODE_FAILED: Final = "Slurm says {slurm_state} for job {claim.job_id} on {claim.nodes}"
@@ -318,13 +319,16 @@ SECTIONS: Final = (
              as_next_job_ended,
              "job {next_job.job_id} of segment {next_segment} ended before it began",
              may_be=(*_BY_SLURM, _S.FAILED, _S.LOST)),
+        Rule("segment timed out", (), "Slurm ended the winner's job at its time limit.",
+             lambda f: f.slurm_state is JobState.TIMEOUT,
+             _S.PENDING, TIMED_OUT),
         Rule("node failed after a segment", (), "The winner's node failed.",
              lambda f: f.slurm_state in NODE_FAILURES,
              _S.LOST, _NODE_FAILED),
         Rule("ended by Slurm after a segment", (), "Slurm ended the winner's job.",
              lambda f: f.race_state in ENDED_BY_SLURM,
              as_slurm_says, _SLURM_SAYS, slurm_code,
-             tuple(state for state in _BY_SLURM if state is not _S.PREEMPTED)),
+             tuple(state for state in _BY_SLURM if state not in (_S.PREEMPTED, _S.TIMEOUT))),
         Rule("vanished after a segment", (), "A healthy Slurm has not known the job for long.",
              lambda f: f.is_absent_for(),
              _S.ENDED, _VANISHED),

@@ -76,6 +76,10 @@ def after(word, **changes):
         ),
         (chained(), [record("NODE_FAIL")], S.LOST, "NODE_FAIL"),
         (chained(FIRST, AGAIN), [record("PREEMPTED")], S.PENDING, "preempted"),
+        # It saved its work, and its job had no time left to send the next one, or to stop itself.
+        (chained(FIRST, AGAIN), [record("TIMEOUT")], S.PENDING, "at its time limit"),
+        (chained(), [record("TIMEOUT")], S.TIMEOUT, "Slurm says TIMEOUT"),
+        (SENT, [record("TIMEOUT"), after("CANCELLED")], S.CANCELLED, "ended before it began"),
         (
             chained(FIRST, replace(AGAIN, signal="TERM"), job_ids=((1, (11,)),)),
             [record("CANCELLED")],
