@@ -9,11 +9,15 @@ from rv.models.race import JobStatus, RaceStatus
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueuePlace:
-    """A job's place, from 1, among those of a partition that wait for their turn."""
+    """A job's place, from 1, among those of a partition that wait for their turn.
+
+    Jobs of its own race do not count; `behind_own` says that one is ahead of it.
+    """
 
     partition: str
     place: int
     waiting: int
+    behind_own: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -106,13 +106,36 @@ def queue_place(
     None for a job that is held, or not waiting. `own` are the jobs of the same race, which are no
     rivals. Those that may not start yet, whatever is free, are not counted.
     """
-    rivals = [job for job in waiting if job.job_id == job_id or job.job_id not in own]
-    queue = [job for job in rivals if partition in job.partitions and _may_start(job)]
+    queue = [job for job in waiting if partition in job.partitions and _may_start(job)]
     queue.sort(key=lambda job: (-job.priority, job.job_id))
     order = [job.job_id for job in queue]
     if job_id not in order:
         return None
-    return QueuePlace(partition=partition, place=order.index(job_id) + 1, waiting=len(order))
+    ahead = order[: order.index(job_id)]
+    own_ahead = sum(job in own for job in ahead)
+    own_others = sum(job in own for job in order if job != job_id)
+    return QueuePlace(
+        partition=partition,
+        place=len(ahead) - own_ahead + 1,
+        waiting=len(order) - own_others,
+        behind_own=own_ahead > 0,
+    )
+
+
+def planned_behind_own(snapshot: Snapshot, own: Collection[int]) -> list[int]:
+    """Return the jobs of a race that Slurm plans on a node after another of them has used it.
+
+    That will not be: the race is over when the first of them has started.
+    """
+    plans = [job for job in snapshot.jobs if job.planned_nodes and job.job_id.isdecimal()]
+    plans = [job for job in plans if int(job.job_id) in own]
+    return [int(job.job_id) for job in plans if any(_follows(job, other) for other in plans)]
+
+
+def _follows(job: QueuedJob, earlier: QueuedJob) -> bool:
+    if job.start is None or earlier.end is None or earlier.end > job.start:
+        return False
+    return not set(earlier.planned_nodes).isdisjoint(job.planned_nodes)
 
 
 def _may_start(job: WaitingJob) -> bool:

@@ -53,8 +53,10 @@ def _job(explained: ExplainedJob) -> list[str]:
 
 
 def _why(explained: ExplainedJob) -> str:
-    job = explained.job
+    job, place = explained.job, explained.place
     if job.state.is_pending:
+        if job.reason == "Priority" and place and place.place == 1 and place.behind_own:
+            return "only jobs of this race are ahead in the queue (Priority)"
         return sentence(job.reason or "None")
     if job.state is JobState.LAUNCH_FAILED:
         return f"Slurm refused it: {job.reason}"

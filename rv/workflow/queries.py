@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from rv import bundle
@@ -16,7 +16,15 @@ from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import require_strategies
-from rv.planner.report import Planner, changes, cheapest, overview, queue_place, without_jobs
+from rv.planner.report import (
+    Planner,
+    changes,
+    cheapest,
+    overview,
+    planned_behind_own,
+    queue_place,
+    without_jobs,
+)
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
 from rv.transport import Transport
@@ -56,7 +64,7 @@ def explain_race(race: Race, cluster: Cluster, site: Site, now_s: float) -> Expl
     has_room, suggestions = _changes(race, snapshot, avoiding(site, cluster.key, now_s))
     return Explanation(
         status=status,
-        jobs=_jobs(status, records, waiting or (), snapshot.taken_at),
+        jobs=_jobs(status, records, waiting or (), snapshot),
         has_room=has_room,
         changes=suggestions,
         notes=_notes(race, snapshot, is_known=waiting is not None),
@@ -70,9 +78,14 @@ def _waiting(transport: Transport) -> tuple[WaitingJob, ...] | None:
 
 
 def _jobs(
-    status: RaceStatus, records: Sequence[JobRecord], waiting: Sequence[WaitingJob], at: datetime
+    status: RaceStatus,
+    records: Sequence[JobRecord],
+    waiting: Sequence[WaitingJob],
+    snapshot: Snapshot,
 ) -> tuple[ExplainedJob, ...]:
     planned = {record.job_id: record.planned_start for record in records}
+    for job_id in planned_behind_own(snapshot, {job.job_id for job in status.jobs}):
+        planned[job_id] = None
     explained = []
     for job in status.jobs:
         entry = status.race.entry(job.number)
@@ -85,7 +98,7 @@ def _jobs(
                 job=job,
                 partition=partitions,
                 place=_best_place(status, job.job_id, partitions, waiting),
-                planned_in=None if start is None else max(start - at, timedelta(0)),
+                planned_in=None if start is None else max(start - snapshot.taken_at, timedelta(0)),
             )
         )
     return tuple(explained)

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace
-from rv.models.job import JobState, WaitingJob
+from rv.models.job import JobRecord, JobState, WaitingJob
 from rv.models.plan import Source
 from rv.models.race import Claim, Entry, JobStatus, RaceState, RaceStatus
 from rv.models.request import Command, Fanout, Request
@@ -264,9 +264,36 @@ def test_a_merged_job_stands_in_several_lines_and_its_parts_in_none():
         WaitingJob(job_id=12, partitions=("pa", "pb"), priority=5, reason="Priority"),
         WaitingJob(job_id=8, partitions=("pb",), priority=1, reason="Priority"),
     ]
-    told = _jobs(status, (), line, NOON)
+    told = _jobs(status, (), line, cluster())
     assert [one.job.number for one in told] == [1, 3]
     assert told[0].place == QueuePlace(partition="pb", place=1, waiting=2)
+
+
+def test_siblings_neither_stand_in_line_nor_push_a_plan_back():
+    """The first that starts ends the race: what is planned behind it is no plan of Slurm's."""
+    jobs = tuple(job(n, JobState.PENDING, 10 + n, "Priority") for n in (1, 2, 3))
+    entries = tuple(Entry(number=n, name=f"n{n}", strategy="s", partition="gpu") for n in (1, 2, 3))
+    status = RaceStatus(race=race(entries=entries), state=RaceState.PENDING, jobs=jobs)
+    line = (waits(11, 9), waits(12, 8), waits(13, 7))
+    plans = ((11, "b1", 1), (12, "b1", 2), (13, "f1", 2))
+    made = cluster(
+        *(replace(planned_job(node, starts_in=HOUR * h), job_id=str(n)) for n, node, h in plans)
+    )
+    records = tuple(
+        JobRecord(
+            job_id=n, name="", state=JobState.PENDING, source="", planned_start=NOON + HOUR * h
+        )
+        for n, _, h in plans
+    )
+    explained_jobs = _jobs(status, records, line, made)
+    assert [one.planned_in for one in explained_jobs] == [HOUR, None, HOUR * 2]
+    told = Explanation(status=status, jobs=explained_jobs)
+    waiting = explanation_document(told)["jobs"]
+    assert [(one["place"], one["waiting"]) for one in waiting] == [(1, 1)] * 3
+    assert [one["why"] for one in waiting[:2]] == [
+        "others are ahead in the queue (Priority)",
+        "only jobs of this race are ahead in the queue (Priority)",
+    ]
 
 
 def test_all_that_is_said_of_a_race_that_waits():
