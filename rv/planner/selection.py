@@ -140,10 +140,14 @@ def _present_models(pools: tuple[Pool, ...], word: str, catalogue: Catalogue) ->
         return names[:1] if normal(word) in catalogue.models else names
     if not meanings:
         raise _unknown_type(word, present, catalogue)
+    raise _absent_model(meanings[0], pools)
+
+
+def _absent_model(name: str, pools: tuple[Pool, ...]) -> RvError:
     types = ", ".join(sorted({pool.model.name for pool in pools}))
-    raise RvError(
+    return RvError(
         ErrorKind.INFEASIBLE,
-        f"no {meanings[0]} among the GPUs to choose from",
+        f"no {name} among the GPUs to choose from",
         hint=f"types here: {types}" if types else "there are no GPUs in these partitions",
     )
 
