@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from rv.models.explanation import Change, ExplainedJob, Explanation
+from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace
 from rv.models.job import JobState
 from rv.models.plan import Strategy
 from rv.models.quantities import short_duration
@@ -53,11 +53,9 @@ def _job(explained: ExplainedJob) -> list[str]:
 
 
 def _why(explained: ExplainedJob) -> str:
-    job, place = explained.job, explained.place
+    job = explained.job
     if job.state.is_pending:
-        if job.reason == "Priority" and place and place.place == 1 and place.behind_own:
-            return "only jobs of this race are ahead in the queue (Priority)"
-        return sentence(job.reason or "None")
+        return _why_pending(job.reason or "None", explained.place)
     if job.state is JobState.LAUNCH_FAILED:
         return f"Slurm refused it: {job.reason}"
     if job.state is JobState.UNKNOWN:
@@ -65,6 +63,12 @@ def _why(explained: ExplainedJob) -> str:
     if job.state in (JobState.RUNNING, JobState.CONFIGURING):
         return "it has started, and checks its node"
     return f"{job.state}: {job.reason}" if job.reason else str(job.state)
+
+
+def _why_pending(reason: str, place: QueuePlace | None) -> str:
+    if reason == "Priority" and place and place.place == 1 and place.behind_own:
+        return "only jobs of this race are ahead in the queue (Priority)"
+    return sentence(reason)
 
 
 def _changes(changes: Sequence[Change]) -> Table:
