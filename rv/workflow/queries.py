@@ -83,25 +83,34 @@ def _jobs(
     waiting: Sequence[WaitingJob],
     snapshot: Snapshot,
 ) -> tuple[ExplainedJob, ...]:
-    planned = {record.job_id: record.planned_start for record in records}
-    for job_id in planned_behind_own(snapshot, {job.job_id for job in status.jobs}):
-        planned[job_id] = None
+    planned = _planned_in(status, records, snapshot)
     explained = []
     for job in status.jobs:
         entry = status.race.entry(job.number)
         if entry and entry.instead_of and not job.job_id and job.state is JobState.UNKNOWN:
             continue  # a part that waits to stand in for its merged job
         partitions = entry.partition if entry else ""
-        start = planned.get(job.job_id)
         explained.append(
             ExplainedJob(
                 job=job,
                 partition=partitions,
                 place=_best_place(status, job.job_id, partitions, waiting),
-                planned_in=None if start is None else max(start - snapshot.taken_at, timedelta(0)),
+                planned_in=planned.get(job.job_id),
             )
         )
     return tuple(explained)
+
+
+def _planned_in(
+    status: RaceStatus, records: Sequence[JobRecord], snapshot: Snapshot
+) -> dict[int, timedelta]:
+    """Map jobs to how long from now Slurm plans to start them."""
+    behind = planned_behind_own(snapshot, {job.job_id for job in status.jobs})
+    planned = {}
+    for record in records:
+        if record.planned_start and record.job_id not in behind:
+            planned[record.job_id] = max(record.planned_start - snapshot.taken_at, timedelta(0))
+    return planned
 
 
 def _best_place(
