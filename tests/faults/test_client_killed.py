@@ -52,7 +52,7 @@ def check_the_end(world: World) -> bool:
         return False
     assert (race["state"], race["exit_code"]) == ("COMPLETED", 0)
     (start,) = world.lines(world.work / "starts")
-    assert start == f"{race['winner']['job_id']}.0"
+    assert start.startswith(f"{race['winner']['job_id']}.0.")
     entry = next(job for job in race["jobs"] if job["job_id"] == race["winner"]["job_id"])
     assert entry["strategy"] == race["winner"]["strategy"]
     said = world.slurm("scontrol", "show", "job", "-o", str(race["winner"]["job_id"]))

@@ -156,7 +156,7 @@ case $rv_owner:$rv_submission in
     rv_finished=''
     read -r rv_finished 2>/dev/null <ended
     [ "$rv_finished" != "$rv_owner" ] || exit 0
-    rv_state_file lost "job $SLURM_JOB_ID was restarted by Slurm after its claim as $rv_owner"
+    rv_state_file lost "job $SLURM_JOB_ID was restarted by Slurm after its claim as ${rv_owner%.*}"
     rv_cancel_others
     exit 1
     ;;
