@@ -6,7 +6,7 @@ measurements of one run are kept once, however often they are added.
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -54,8 +54,9 @@ class History:
         where = " AND ".join(["TRUE", *conditions])
         query = f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE {where} ORDER BY time, run"  # noqa: S608 - names only
         with self._open() as database:
-            rows = database.execute(query, [*conditions.values()])
-            return tuple(_measurement(row) for row in rows)
+            database.row_factory = sqlite3.Row
+            rows = map(dict, database.execute(query, [*conditions.values()]))
+            return tuple(Measurement(**{**row, "quick": row["quick"] == "1"}) for row in rows)
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
@@ -98,8 +99,3 @@ def _prepare(database: sqlite3.Connection) -> None:
     database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({_IDENTITY}))")
     database.execute("CREATE INDEX IF NOT EXISTS by_gpu ON measurements (gpu_uuid, time)")
     database.execute(f"PRAGMA user_version={_VERSION}")
-
-
-def _measurement(row: Sequence[object]) -> Measurement:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    return Measurement(**{**values, "quick": values["quick"] in (1, "1")})  # type: ignore[arg-type]

@@ -54,14 +54,13 @@ class Judge:
     def judge(self, results: Sequence[RunResult]) -> tuple[RunResult, ...]:
         """Give the results with every metric's reference and verdict, and the tests' made worse."""
         peers: dict[tuple[str, ...], list[Measurement]] = {}
-        measured = [self._measured(result) for result in results]
+        measured = [
+            list(measurements(result, self.run, self.cluster, self.time_s)) for result in results
+        ]
         for each in itertools.chain.from_iterable(measured):
             peers.setdefault(_peer_key(each), []).append(each)
         pairs = zip(results, measured, strict=True)
         return tuple(self._result(result, numbers, peers) for result, numbers in pairs)
-
-    def _measured(self, result: RunResult) -> list[Measurement]:
-        return list(measurements(result, self.run, self.cluster, self.time_s))
 
     def _result(
         self, result: RunResult, measured: Sequence[Measurement], peers: Peers

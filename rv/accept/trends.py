@@ -24,10 +24,8 @@ from rv.payloads.contract.stats import loss, mad, modified_z
 
 LEAST_RUNS: Final = 5
 FLOOR: Final = 0.01
-WARN_LOSS: Final = 0.05
-WARN_Z: Final = -3.5
-FAIL_LOSS: Final = 0.15
-FAIL_Z: Final = -6.0
+WARN_LOSS, WARN_Z = 0.05, -3.5
+FAIL_LOSS, FAIL_Z = 0.15, -6.0
 _LASTING: Final = 3
 _MEDIAN_OF_THREE: Final = 0.67
 """The standard deviation of the median of three normal values, in those of one."""

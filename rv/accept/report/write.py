@@ -90,12 +90,8 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
     )
     filters = {"figures": figures_of, "host": host_of, "place": place_of}
-    environment.filters |= filters | {"cell": _cell, "minute": _minute}
+    environment.filters |= filters | {"cell": _cell}
     return environment
-
-
-def _minute(time: datetime | None) -> str:
-    return f"{time:%Y-%m-%d %H:%M}" if time else "-"
 
 
 def _cell(text: object) -> str:
