@@ -16,6 +16,7 @@ from rv.errors import ErrorKind, RvError
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_MOST_LINKS: Final = 40  # as the kernel
 
 
 def make_private(directory: Path) -> None:
@@ -34,17 +35,57 @@ def make_private(directory: Path) -> None:
 def require_safe_root(root: Path) -> None:
     """Raise `RvError(STAGE)` where another user could put something in the place of a race.
 
-    Raises `OSError` where there is no such directory.
+    Everything on the way to it, behind links too, belongs to root or to the user, and nobody else
+    may rename what is in it. Raises `OSError` where there is no such directory.
     """
-    for path in (root, *root.parents):
+    for path in _on_the_way_to(root):
         status = path.lstat()
-        if stat.S_ISLNK(status.st_mode) and not _is_trusted(status.st_uid):
-            raise _unsafe(root, f"{path} is a link that belongs to {_owner(status.st_uid)}")
-    status = root.stat()
-    if not _is_trusted(status.st_uid):
-        raise _unsafe(root, f"it belongs to {_owner(status.st_uid)}")
-    if status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX:
-        raise _unsafe(root, f"others may rename what is in it (mode {status.st_mode & 0o7777:04o})")
+        is_link = stat.S_ISLNK(status.st_mode)
+        if not _is_trusted(status.st_uid):
+            kind = "is a link that belongs" if is_link else "belongs"
+            raise _unsafe(root, f"{path} {kind} to {_owner(status.st_uid)}")
+        if not is_link and _may_be_renamed_in(status):
+            mode = f"mode {status.st_mode & 0o7777:04o}"
+            raise _unsafe(root, f"others may rename what is in {path} ({mode})")
+
+
+def _on_the_way_to(path: Path) -> Iterator[Path]:
+    """Give each directory and link that the kernel passes, in its order, the last one too."""
+    here, names, links = Path("/"), list(reversed(path.absolute().parts[1:])), 0
+    yield here
+    while names:
+        name = names.pop()
+        here = here.parent if name == ".." else here / name
+        yield here
+        if here.is_symlink():
+            links += 1
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+            target = here.readlink()
+            here = Path("/") if target.is_absolute() else here.parent
+            names += reversed(target.parts[1:] if target.is_absolute() else target.parts)
+
+
+def _may_be_renamed_in(status: os.stat_result) -> bool:
+    """Return whether others may rename what is in a directory: the sticky bit forbids it.
+
+    A group that has the user's name and no other members is the user.
+    """
+    if status.st_mode & stat.S_ISVTX or not status.st_mode & _OTHERS_WRITE:
+        return False
+    return bool(status.st_mode & stat.S_IWOTH) or not _is_users_group(status.st_gid)
+
+
+def _is_users_group(gid: int) -> bool:
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return False
+    is_private = group.gr_name == user.pw_name and gid == user.pw_gid
+    return is_private and set(group.gr_mem) <= {user.pw_name}
 
 
 @contextmanager

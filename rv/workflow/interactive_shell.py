@@ -16,7 +16,7 @@ from rv.workflow.start import watch
 
 _RENEW_S = 60.0
 # The heartbeat is the shell's own: it holds the allocation when the client has died under it.
-_SHELL = """cd {directory} || exit 1
+_SHELL = """cd {directory} && [ -O . ] || exit 1
 (while kill -0 $$ 2>/dev/null; do date +%s >.shell.$$ && mv -T .shell.$$ shell; sleep 30; done) &
 for _ in {{1..100}}; do [ -e shell.env ] && break; sleep 0.1; done
 unset LC_ALL SLURM_TIME_FORMAT

@@ -44,6 +44,9 @@ rv_say() { printf 'rv: %s\n' "$*"; }
 # Slurm's commands, without what the user's environment holds for the user's programs.
 rv_slurm() { env -u LD_PRELOAD -u LD_LIBRARY_PATH PATH="$RV_NODE_PATH" LC_ALL=C "$@"; }
 
+# Goes to the race directory, which whoever may rename a folder above it could have replaced.
+rv_enter() { cd "$RV_RACE_DIR" && [ -O . ]; }
+
 # Writes a state file, whole or not at all: other nodes may read it at any moment.
 rv_state_file() {
   printf '%s\n' "$2" >"$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" &&
@@ -178,6 +181,7 @@ rv_was_cancelled() {
 rv_signalled=''
 trap 'rv_signalled=${rv_signalled:-$SECONDS}' USR1
 cd "$RV_RACE_DIR" || rv_leave_node "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
+[ -O . ] || { rv_say "$RV_RACE_DIR is another user's"; exit 1; }
 [ ! -e stop ] && [ ! -e ended ] || exit 0
 rv_last=0
 for rv_file in segments/*; do
@@ -227,7 +231,7 @@ rv_check_code=$?
 while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_reject_node "the environment file cannot be read"
 PATH=$PATH:$RV_NODE_PATH
 cd /home/ada/project 2>/dev/null || rv_reject_node 'no directory /home/ada/project on this node'
-cd "$RV_RACE_DIR" || exit 1
+rv_enter || exit 1
 { : >>output/node0.out && : >>output/node0.err; } || { rv_say "the output cannot be written"; exit 1; }
 
 rv_cause=''
@@ -454,7 +458,7 @@ rv_decide() {
 # In a session of its own.
 cd /home/ada/project || exit 1
 RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=$RV_UMASK setsid bash -c "${rv_save_code:?}" rv bash -c "${RV_COMMAND:?}" </dev/null >>"$RV_RACE_DIR/output/node0.out" 2>>"$RV_RACE_DIR/output/node0.err" &
-cd "$RV_RACE_DIR" || exit 1
+rv_enter || exit 1
 rv_pid=$!
 rv_begun=$SECONDS
 rv_sender='' rv_deadline=''
@@ -508,7 +512,7 @@ fi
 
 # 10. Write how the segment ended
 # And the exit file where the chain is over: a full disk gets some tries.
-cd "$RV_RACE_DIR" || exit "$rv_code"
+rv_enter || exit "$rv_code"
 rv_decide
 rv_write() {
   local _

@@ -49,6 +49,9 @@ rv_say() { printf 'rv: %s\n' "$*"; }
 # Slurm's commands, without what the user's environment holds for the user's programs.
 rv_slurm() { env -u LD_PRELOAD -u LD_LIBRARY_PATH PATH="$RV_NODE_PATH" LC_ALL=C "$@"; }
 
+# Goes to the race directory, which whoever may rename a folder above it could have replaced.
+rv_enter() { cd "$RV_RACE_DIR" && [ -O . ]; }
+
 # Writes a state file, whole or not at all: other nodes may read it at any moment.
 rv_state_file() {
   printf '%s\n' "$2" >"$RV_RACE_DIR/.mark.$RV_ME.$SLURMD_NODENAME" &&
@@ -176,6 +179,7 @@ export -f rv_check_node rv_state_file
 # 1. Leave a decided race
 # One that is already won or stopped.
 cd "$RV_RACE_DIR" || rv_leave_node "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
+[ -O . ] || { rv_say "$RV_RACE_DIR is another user's"; exit 1; }
 ! rv_exists stop || exit 0
 rv_owner='' rv_submission=''
 { read -r rv_owner; read -r rv_submission; } 2>/dev/null <claim
@@ -217,7 +221,7 @@ done
 while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_reject_node "the environment file cannot be read"
 PATH=$PATH:$RV_NODE_PATH
 cd /home/ada/project 2>/dev/null || rv_reject_node 'no directory /home/ada/project on this node'
-cd "$RV_RACE_DIR" || exit 1
+rv_enter || exit 1
 
 rv_cause=''
 trap 'rv_cause=TERM' TERM
@@ -305,7 +309,7 @@ RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | 
 export RV_FIRST_ADDRESS
 cd /home/ada/project || exit 1
 RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=0077 setsid bash -c "${rv_save_code:?}" rv srun --nodes=2 --ntasks=2 --ntasks-per-node=1 --cpus-per-task=16 --kill-on-bad-exit=1 --open-mode=append --output=/home/ada/.local/state/rv/races/abcd2345/output/node%n.out --error=/home/ada/.local/state/rv/races/abcd2345/output/node%n.err bash -c rv_task </dev/null &
-cd "$RV_RACE_DIR" || exit 1
+rv_enter || exit 1
 rv_pid=$!
 (rv_cancel_others; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others) </dev/null >/dev/null 2>&1 &
 rv_canceller=$!
@@ -328,7 +332,7 @@ fi
 # 9. Write the exit file
 # For whoever asks later; Slurm forgets, and accounting lags.
 for _ in 1 2 3 4 5; do
-  cd "$RV_RACE_DIR" || break
+  rv_enter || break
   printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "ended=$(date +%s.%N)" >".ended.$RV_ME" && sync ".ended.$RV_ME" && mv -T ".ended.$RV_ME" ended && break
   sleep 1
 done

@@ -106,7 +106,7 @@ def check_arrival(text: str, empty: Path) -> None:
         modules=(text, text), node_names=(text, "b"), command=Command(line=text),
     )  # fmt: skip
     assert is_whole(script)
-    around = script.split("PATH=$PATH:$RV_NODE_PATH\n")[1].split('\ncd "$RV_RACE_DIR" || exit 1')[0]
+    around = script.split("PATH=$PATH:$RV_NODE_PATH\n")[1].split("\nrv_enter || exit 1")[0]
     loading = around[around.index("\nmodule load ") :]
     shown = bash(
         f"""{SHOW}
