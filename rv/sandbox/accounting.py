@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.sandbox import daemons, ports, processes
+from rv.sandbox import daemons, loopback, ports, processes
 from rv.sandbox.processes import path_of
 from rv.sandbox.profile import Account, Pairs, Profile, Qos
 from rv.sandbox.records import Record
@@ -28,7 +28,7 @@ def start_slurmdbd(record: Record, base: int) -> None:
     """Start slurmdbd and wait until it answers."""
     daemons.start(record, daemons.SLURMDBD)
     port = slurmdbd_port(base)
-    daemons.wait_for(record, daemons.SLURMDBD, lambda: ports.listening(port))
+    daemons.wait_for(record, daemons.SLURMDBD, lambda: ports.listening(loopback.address(), port))
 
 
 def fill(record: Record, profile: Profile, user: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.sandbox import accounting, daemons, nvidia_smi, ports, processes, slurmconf
+from rv.sandbox import accounting, daemons, loopback, nvidia_smi, ports, processes, slurmconf
 from rv.sandbox.layout import Layout, reachable
 from rv.sandbox.profile import Profile
 from rv.sandbox.records import Record
@@ -23,6 +23,8 @@ def boot(record: Record, profile: Profile, user: str, progress: Callable[[str], 
     _make(layout)
     if os.getuid() == 0 and not reachable(layout.directory):
         progress(f"{layout.directory} is closed to other users: only root can use this sandbox")
+    if not loopback.is_sure():
+        progress("this machine's name is no loopback address: Slurm listens on all its addresses")
     with ports.reserved(slurmconf.port_count(profile)) as base:
         _configure(record, profile, base, user)
         daemons.start(record, daemons.MUNGED)
@@ -48,10 +50,16 @@ def _make(layout: Layout) -> None:
 
 def _configure(record: Record, profile: Profile, base: int, user: str) -> None:
     layout = record.layout
+    address, only = loopback.address(), loopback.PARAMETERS if loopback.is_sure() else ""
+    clients = slurmconf.slurm_conf(profile, layout, base=base, user=user, address=address)
+    slurmdbd = slurmconf.slurmdbd_conf(
+        layout, base=base, user=user, address=address, parameters=only
+    )
     files = {
-        layout.slurm_conf: (slurmconf.slurm_conf(profile, layout, base=base, user=user), 0o644),
+        layout.slurm_conf: (clients, 0o644),
+        layout.daemons_conf: (slurmconf.daemons_conf(profile, layout, only), 0o644),
         layout.gres_conf: (slurmconf.gres_conf(profile, layout), 0o644),
-        layout.slurmdbd_conf: (slurmconf.slurmdbd_conf(layout, base=base, user=user), 0o600),
+        layout.slurmdbd_conf: (slurmdbd, 0o600),
         layout.database_sql: (slurmconf.DATABASE_SQL, 0o600),
     }
     if _lacks_cgroup_v1():
@@ -123,7 +131,7 @@ def _teach_gpus(record: Record, profile: Profile, base: int) -> None:
 def _start_controller(record: Record, base: int) -> None:
     daemons.start(record, daemons.SLURMCTLD)
     port = slurmconf.slurmctld_port(base)
-    daemons.wait_for(record, daemons.SLURMCTLD, lambda: ports.listening(port))
+    daemons.wait_for(record, daemons.SLURMCTLD, lambda: ports.listening(loopback.address(), port))
 
 
 def _start_slurm(record: Record, nodes: Sequence[str], base: int) -> None:

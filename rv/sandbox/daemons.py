@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.sandbox import ports, processes, records
+from rv.sandbox import loopback, ports, processes, records
 from rv.sandbox.processes import Process, path_of
 from rv.sandbox.records import Record
 
@@ -58,7 +58,8 @@ def command(record: Record, role: str) -> list[str]:
     """The command line of a role."""
     layout = record.layout
     if role.startswith("slurmd."):
-        return [path_of("slurmd"), "-D", "-N", role.removeprefix("slurmd.")]
+        node = role.removeprefix("slurmd.")
+        return [*loopback.prefix(), path_of("slurmd"), "-D", "-N", node]
     if role == MUNGED:
         return [
             path_of(role),
@@ -83,7 +84,7 @@ def command(record: Record, role: str) -> list[str]:
             "--skip-networking",
             *mariadb_options(record),
         ]
-    return [path_of(role), "-D"]
+    return [*loopback.prefix(), path_of(role), "-D"]
 
 
 def mariadb_options(record: Record) -> tuple[str, ...]:
@@ -97,8 +98,9 @@ def mariadb_options(record: Record) -> tuple[str, ...]:
 
 def start(record: Record, role: str) -> None:
     """Start a daemon and write it down."""
-    log = record.layout.logs / role
-    process = processes.spawn(command(record, role), env=environment(record), log=log)
+    layout = record.layout
+    env = environment(record) | {"SLURM_CONF": str(layout.daemons_conf)}
+    process = processes.spawn(command(record, role), env=env, log=layout.logs / role)
     records.note(record.layout, role, process)
 
 

@@ -35,6 +35,10 @@ class Layout:
         return self.directory / "slurm.conf"
 
     @property
+    def daemons_conf(self) -> Path:
+        return self.directory / "daemons.conf"
+
+    @property
     def slurmdbd_conf(self) -> Path:
         return self.directory / "slurmdbd.conf"
 

@@ -48,7 +48,8 @@ def _prolog(layout: Layout, marker: str, *, pretends: bool) -> str:
     the GPUs a job was promised are only pretended, so that they say so and use the CPU.
     """
     path = f"PATH={layout.bin}:${{PATH:-/usr/local/bin:/usr/bin:/bin}}"
-    exports = [path, marker, *(["RV_FAKE_GPUS=1"] if pretends else [])]
+    exports = [path, marker, f"SLURM_CONF={layout.slurm_conf}"]
+    exports += ["RV_FAKE_GPUS=1"] if pretends else []
     return "".join(["#!/bin/sh\n", *(f'echo "export {export}"\n' for export in exports)])
 
 

@@ -47,11 +47,20 @@ def _hold(held: ExitStack, port: int) -> bool:
     return True
 
 
-def listening(port: int) -> bool:
-    """Whether something accepts connections on a loopback port."""
+def named_loopback() -> str:
+    """The loopback address that this machine's name stands for; "" where it is another one."""
+    try:
+        address = socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return ""
+    return address if address.startswith("127.") else ""
+
+
+def listening(address: str, port: int) -> bool:
+    """Whether something accepts connections there."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.settimeout(1)
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+        return probe.connect_ex((address, port)) == 0
 
 
 def answering(path: str) -> bool:

@@ -38,14 +38,23 @@ def port_count(profile: Profile) -> int:
     return 2 + len(profile.node_names)
 
 
-def slurm_conf(profile: Profile, layout: Layout, *, base: int, user: str) -> str:
-    """The text of slurm.conf."""
-    settings = dict(_settings(profile, layout, base, user))
+def slurm_conf(
+    profile: Profile, layout: Layout, *, base: int, user: str, address: str = "127.0.0.1"
+) -> str:
+    """The text of slurm.conf; `address` is where its daemons listen."""
+    settings = dict(_settings(profile, layout, base, user, address))
     for key, value in profile.slurm_conf:
         spellings = {each.lower(): each for each in settings}
         settings[spellings.get(key.lower(), key)] = value
     lines = [f"{key}={value}" for key, value in settings.items()]
-    return "\n".join([*lines, *_nodes(profile, base), *_partitions(profile)]) + "\n"
+    return "\n".join([*lines, *_nodes(profile, base, address), *_partitions(profile)]) + "\n"
+
+
+def daemons_conf(profile: Profile, layout: Layout, parameters: str) -> str:
+    """What the daemons read: slurm.conf, and what is not for clients, whose srun listens too."""
+    own = [value for key, value in profile.slurm_conf if key.lower() == "communicationparameters"]
+    both = ",".join(filter(None, [*own, parameters]))
+    return f"Include {layout.slurm_conf}\n" + (f"CommunicationParameters={both}\n" if both else "")
 
 
 def cgroup_conf(layout: Layout, version: str) -> str:
@@ -62,10 +71,10 @@ def cgroup_conf(layout: Layout, version: str) -> str:
 
 
 def _settings(
-    profile: Profile, layout: Layout, base: int, user: str
+    profile: Profile, layout: Layout, base: int, user: str, address: str
 ) -> Iterator[tuple[str, str | int]]:
     yield "ClusterName", profile.cluster
-    yield "SlurmctldHost", "localhost(127.0.0.1)"
+    yield "SlurmctldHost", f"localhost({address})"
     yield "SlurmctldPort", slurmctld_port(base)
     yield "SlurmUser", user
     yield "SlurmdUser", user
@@ -95,15 +104,17 @@ def _settings(
     yield "MessageTimeout", 10
     if any(group.cloud for group in profile.nodes):
         yield from _POWER_SAVING.items()
-    yield from _accounting(profile, layout, base)
+    yield from _accounting(profile, layout, base, address)
 
 
-def _accounting(profile: Profile, layout: Layout, base: int) -> Iterator[tuple[str, str | int]]:
+def _accounting(
+    profile: Profile, layout: Layout, base: int, address: str
+) -> Iterator[tuple[str, str | int]]:
     if not profile.accounting:
         yield "AccountingStorageType", "accounting_storage/none"
         return
     yield "AccountingStorageType", "accounting_storage/slurmdbd"
-    yield "AccountingStorageHost", "localhost"
+    yield "AccountingStorageHost", address
     yield "AccountingStoragePort", slurmdbd_port(base)
     yield "AccountingStoragePass", str(layout.munge_socket)
     yield "AccountingStorageEnforce", profile.enforce
@@ -120,12 +131,12 @@ def _entries(pairs: Pairs) -> str:
     return ",".join(f"{key}={value}" if value else key for key, value in pairs)
 
 
-def _nodes(profile: Profile, base: int) -> Iterator[str]:
+def _nodes(profile: Profile, base: int, address: str) -> Iterator[str]:
     port = base + 2
     for group in profile.nodes:
         rest = _node_settings(group)
         for name in group.names:
-            yield f"NodeName={name} NodeAddr=127.0.0.1 Port={port} {rest}"
+            yield f"NodeName={name} NodeAddr={address} Port={port} {rest}"
             port += 1
 
 
@@ -213,13 +224,15 @@ def _per_node(group: NodeGroup) -> int:
     return sum(gres.count for gres in group.gres if not gres.files)
 
 
-def slurmdbd_conf(layout: Layout, *, base: int, user: str) -> str:
+def slurmdbd_conf(
+    layout: Layout, *, base: int, user: str, address: str = "127.0.0.1", parameters: str = ""
+) -> str:
     """The text of slurmdbd.conf; MariaDB is reached by its socket alone (see `accounting.py`)."""
     settings: Iterable[tuple[str, str | int]] = (
         ("AuthType", "auth/munge"),
         ("AuthInfo", f"socket={layout.munge_socket}"),
         ("DbdHost", "localhost"),
-        ("DbdAddr", "127.0.0.1"),
+        ("DbdAddr", address),
         ("DbdPort", slurmdbd_port(base)),
         ("SlurmUser", user),
         ("StorageType", "accounting_storage/mysql"),
@@ -227,5 +240,6 @@ def slurmdbd_conf(layout: Layout, *, base: int, user: str) -> str:
         ("StorageUser", "root"),
         ("StorageLoc", DATABASE),
         ("PidFile", str(layout.state / "slurmdbd.pid")),
+        ("CommunicationParameters", parameters),
     )
-    return "".join(f"{key}={value}\n" for key, value in settings)
+    return "".join(f"{key}={value}\n" for key, value in settings if value)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rv import sandbox
@@ -404,3 +405,36 @@ def test_a_machine_of_cgroup_v2_alone_without_systemd(name: str) -> None:
     if done.returncode == 77:
         pytest.skip("this machine cannot mount cgroup v2")
     assert done.stdout.strip() == "True", done.stderr
+
+
+ELSEWHERE = ["unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec "$@"', "sh"]
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        pytest.param([], id="name-of-this-machine"),
+        pytest.param(ELSEWHERE, id="name-not-on-loopback", marks=pytest.mark.skipif(os.getuid() != 0, reason="needs a namespace")),
+    ],
+)  # fmt: skip
+def test_it_listens_on_loopback_alone(name: str, slurm: Slurm, before: list[str]) -> None:
+    """Controller, database's daemon and nodes; whatever this machine is called."""
+    code = f"from rv import sandbox; sandbox.up({name!r}, 'small', progress=print)"
+    done = subprocess.run([*before, *python(code)], capture_output=True, text=True, check=True)
+    if "no loopback address" in done.stdout:
+        pytest.skip("an ordinary user, on a machine whose name is not on loopback")
+    addresses = {
+        connection.laddr.ip
+        for process in processes.marked(record_of(name).identity)
+        for connection in psutil.Process(process.pid).net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert len(addresses) == 1
+    assert all(address.startswith("127.") for address in addresses)
+    box = sandbox.find(name)
+    assert box is not None
+    said = slurm(box, "srun", "-N2", "-l", "echo", "ran").split()
+    assert sorted(said) == ["0:", "1:", "ran", "ran"]
+    assert slurm(box, "srun", "-N1", "-w", "v2", "printenv", "SLURM_CONF").strip() == str(
+        box.slurm_conf
+    )

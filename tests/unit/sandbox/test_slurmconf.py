@@ -163,3 +163,23 @@ def test_a_slurm_with_one_cgroup_plugin_is_not_told_which(version: str, is_said:
     text = slurmconf.cgroup_conf(PLACE, version)
     assert ("CgroupPlugin=cgroup/v1\n" in text) == is_said
     assert f"CgroupMountpoint={PLACE.cgroup}\n" in text
+
+
+def test_only_the_daemons_are_told_to_keep_to_one_address() -> None:
+    """A client's srun listens too, on the address that the nodes reach."""
+    profile = schema.parse(
+        MIXED.replace("JobRequeue: 0", "CommunicationParameters: keepalivetime=9"), where="x"
+    )
+    text = slurmconf.daemons_conf(profile, PLACE, "NoInAddrAny,NoCtldInAddrAny")
+    assert text.splitlines() == [
+        "Include /d/slurm.conf",
+        "CommunicationParameters=keepalivetime=9,NoInAddrAny,NoCtldInAddrAny",
+    ]
+    assert "NoInAddrAny" not in conf()
+    assert (
+        slurmconf.daemons_conf(schema.parse(MIXED, where="x"), PLACE, "")
+        == "Include /d/slurm.conf\n"
+    )
+    there = slurmconf.slurm_conf(profile, PLACE, base=17000, user="me", address="127.0.1.1")
+    assert "SlurmctldHost=localhost(127.0.1.1)" in there
+    assert "NodeAddr=127.0.1.1 " in there
