@@ -197,7 +197,7 @@ class PoolView:
 
     `free` counts GPUs that a job could be given now, `largest` the most of them on one node;
     `lost` GPUs are on nodes that take no jobs. `waiting` jobs are everybody's, in the partition.
-    `limits` are the user's ("4 a user"); `closed` says why the user cannot use it at all.
+    `limits` are the user's ("4 a user (3 in use)"); `closed` says why the user cannot use it.
     """
 
     gpu: str

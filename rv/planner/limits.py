@@ -166,6 +166,18 @@ def blocking_limit(sources: Sources, demand: Amounts, usage: "Usage") -> str:
     return ""
 
 
+def gpu_limits(sources: Sources, usage: "Usage") -> Iterator[str]:
+    """Say how many GPUs the limits allow, and what is in use of those that several jobs share."""
+    for scope, words in _SCOPE_WORDS.items():
+        for source, tres, limit in _effective(sources, _LIMITS[scope]):
+            name, _, model = tres.partition(":")
+            if name != "gres/gpu":
+                continue
+            allowed = " ".join(filter(None, (str(limit), model, words)))
+            in_use = _in_use(source, scope, usage).get(tres, 0) if scope in _SHARED_LIMITS else 0
+            yield f"{allowed} ({in_use} in use)" if in_use else allowed
+
+
 def submissions_left(source: LimitSource, usage: "Usage") -> int | None:
     """Return how many more jobs the user may submit there; None where nothing limits it."""
     left = [
@@ -223,6 +235,14 @@ _LIMITS: Final[Mapping[LimitScope, _LimitsOf]] = {
     LimitScope.PER_JOB: lambda limits: limits.per_job,
     LimitScope.PER_NODE: lambda limits: limits.per_node,
     **_SHARED_LIMITS,
+}
+
+
+_SCOPE_WORDS: Final[Mapping[LimitScope, str]] = {
+    LimitScope.PER_JOB: "a job",
+    LimitScope.PER_USER: "a user",
+    LimitScope.PER_ACCOUNT: "an account",
+    LimitScope.IN_ALL: "in all",
 }
 
 

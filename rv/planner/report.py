@@ -19,7 +19,7 @@ from rv.planner.access import Access
 from rv.planner.catalogue import Catalogue, Family
 from rv.planner.eligibility import node_filter
 from rv.planner.inventory import Pool, gpu_pools
-from rv.planner.limits import Infeasible, LimitSource
+from rv.planner.limits import Infeasible, Usage, gpu_limits
 from rv.planner.planning import plan
 
 _NOT_YET: Final = frozenset(
@@ -39,15 +39,15 @@ def overview(snapshot: Snapshot, catalogue: Catalogue) -> tuple[PoolView, ...]:
     nodes = {node.name: node for node in snapshot.nodes}
     eligible = node_filter(Request(), snapshot)
     distinct, ambiguous = gpu_pools(snapshot.partitions, nodes, catalogue, eligible)
-    access = Access(snapshot)
+    access, usage = Access(snapshot), Usage(snapshot)
     pending = (job for job in snapshot.jobs if job.state.is_pending)
     waiting = Counter(name for job in pending for name in job.partition.split(","))
-    views = [_view(pool, access, waiting) for pool in (*distinct, *ambiguous)]
+    views = [_view(pool, access, usage, waiting) for pool in (*distinct, *ambiguous)]
     return tuple(sorted(views, key=lambda v: (bool(v.closed), -v.free, v.gpu, v.partition)))
 
 
-def _view(pool: Pool, access: Access, waiting: Mapping[str, int]) -> PoolView:
-    limits, closed = _limits(pool.partition, access)
+def _view(pool: Pool, access: Access, usage: Usage, waiting: Mapping[str, int]) -> PoolView:
+    limits, closed = _limits(pool.partition, access, usage)
     return PoolView(
         gpu=pool.model.name,
         partition=pool.partition.name,
@@ -62,20 +62,14 @@ def _view(pool: Pool, access: Access, waiting: Mapping[str, int]) -> PoolView:
     )
 
 
-def _limits(partition: Partition, access: Access) -> tuple[tuple[str, ...], str]:
+def _limits(partition: Partition, access: Access, usage: Usage) -> tuple[tuple[str, ...], str]:
     """Return the user's GPU limits in a partition, or why it is closed to the user."""
     try:
         access.check_partition(partition, Request())
         charges = access.charges(partition, Request())
     except Infeasible as infeasible:
         return (), infeasible.reason
-    return tuple(text for source in charges[0].sources for text in _gpu_limits(source)), ""
-
-
-def _gpu_limits(source: LimitSource) -> list[str]:
-    kinds = (("a job", source.limits.per_job), ("a user", source.limits.per_user))
-    amounts = [(kind, dict(limit).get("gres/gpu")) for kind, limit in kinds]
-    return [f"{count} {kind}" for kind, count in amounts if count is not None]
+    return tuple(dict.fromkeys(gpu_limits(charges[0].sources, usage))), ""
 
 
 def cheapest(plan: Plan, request: Request) -> tuple[Strategy, ...]:

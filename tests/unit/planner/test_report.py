@@ -11,7 +11,7 @@ from rv.models.plan import Source
 from rv.models.race import Claim, Entry, JobStatus, RaceState, RaceStatus
 from rv.models.request import Command, Fanout, Request
 from rv.models.site import Site
-from rv.models.snapshot import Limits, Qos, QueuedJob
+from rv.models.snapshot import Association, Limits, Qos, QueuedJob
 from rv.planner.report import Planner, changes, overview, queue_place, without_jobs
 from rv.race.directory import read_record, record_text
 from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
@@ -373,6 +373,39 @@ def test_campus_by_model_and_partition():
     assert "2 a job" in views["interactive-rtx3090"].limits
     assert views["gpu-a100-80"].gpu == "a100-80"
     assert views["gpu-v100"].free == views["gpu-v100"].total > 0
+
+
+def test_limits_are_shown_with_what_is_in_use_of_them():
+    """What counts against each: one's own jobs, those of the account, everybody's."""
+    limits = Limits(
+        per_job=(("gres/gpu", 2),),
+        per_user=(("gres/gpu", 4), ("gres/gpu:v100", 3)),
+        per_account=(("gres/gpu", 8),),
+        group=(("gres/gpu", 16),),
+    )
+    mine = busy("b1", 5, gpus=3, account="physics", qos="q")
+    jobs = (
+        replace(mine, user="ann"),
+        replace(mine, gpus=2),
+        replace(mine, account="lab", gpus=1),
+    )
+    made = cluster(*jobs)
+    made = replace(
+        made,
+        user="ann",
+        partitions=(replace(made.partitions[0], qos="q"), made.partitions[1]),
+        qos=(Qos(name="normal"), Qos(name="q", limits=limits)),
+        associations=(Association(account="physics", qos=("normal",), is_default=True),),
+    )
+    views = {view.partition: view for view in overview(made, CATALOGUE)}
+    assert views["gpu"].limits == (
+        "2 a job",
+        "4 a user (3 in use)",
+        "3 v100 a user (3 in use)",
+        "8 an account (5 in use)",
+        "16 in all (6 in use)",
+    )
+    assert views["other"].limits == ()
 
 
 def test_free_lost_and_waiting():
