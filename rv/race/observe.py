@@ -1,6 +1,6 @@
 """Look at races: their state files, the queue, and single questions about jobs that left it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,11 +10,12 @@ from rv.race.directory import cache, load_state_files, write_state_file
 from rv.race.sources import Sources, forgotten
 from rv.race.status import is_known, resolve, unaccounted
 from rv.render.quote import shell
-from rv.slurm.sacct import parse_sacct, sacct_script
+from rv.slurm.sacct import is_behind, parse_sacct, sacct_script
 from rv.slurm.scontrol import parse_show_job, show_job_script
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
+_ASKING_S = 40.0
 _CLOCK_MARGIN_S = 86400
 """Accounting's clock and time zone need not be this machine's."""
 
@@ -158,13 +159,15 @@ def _ask_about(
     accounted = _ask_accounting(names, ids, oldest_s, transport)
     if accounted is None:
         return answers
-    return replace(answers, records=(*answers.records, *accounted), accounting_answered=True)
+    records = (*answers.records, *accounted.records)
+    return replace(answers, records=records, accounting_answered=accounted.accounting_answered)
 
 
 def _ask_controller(names: set[str], ids: set[int], transport: Transport) -> _Answers | None:
     """Ask the controller for jobs by id, and tell those of these names from recycled ids."""
     sentinel = new_sentinel()
-    shown = _ask(show_job_script(sorted(ids), sentinel), sentinel, parse_show_job, transport)
+    script = show_job_script(sorted(ids), sentinel)
+    shown = parse_show_job(transport.run(script, timeout_s=_ASKING_S).stdout, sentinel)
     if shown is None:
         return None
     return _Answers(
@@ -175,19 +178,23 @@ def _ask_controller(names: set[str], ids: set[int], transport: Transport) -> _An
 
 def _ask_accounting(
     names: set[str], ids: set[int], since_s: float, transport: Transport
-) -> tuple[JobRecord, ...] | None:
+) -> _Answers | None:
     """Ask accounting for jobs by name and by id; None where it does not answer.
 
     A job that was requeued has a record for each run: the newest, which comes last, counts.
+    Accounting that has not heard all from the controller says nothing of what it does not know.
     """
     since = datetime.fromtimestamp(since_s - _CLOCK_MARGIN_S)  # noqa: DTZ006 - sacct wants it local
     sentinel = new_sentinel()
     script = sacct_script(sorted(names), since, sentinel, sorted(ids))
-    answer = _ask(script, sentinel, parse_sacct, transport)
+    text = transport.run(script, timeout_s=_ASKING_S).stdout
+    answer = parse_sacct(text, sentinel)
     if answer is None:
         return None
     newest = {record.job_id: record for record in answer if record.name in names}
-    return tuple(reversed(newest.values()))
+    return _Answers(
+        records=tuple(reversed(newest.values())), accounting_answered=not is_behind(text, sentinel)
+    )
 
 
 def _ids(files: StateFiles, number: int) -> tuple[int, ...]:
@@ -195,16 +202,6 @@ def _ids(files: StateFiles, number: int) -> tuple[int, ...]:
     claim = files.claim
     claimed = (claim.job_id,) if claim and number in (claim.submission, NEXT) else ()
     return (*dict(files.job_ids).get(number, ()), *claimed)
-
-
-def _ask(
-    script: str,
-    sentinel: str,
-    parse: Callable[[str, str], tuple[JobRecord, ...] | None],
-    transport: Transport,
-) -> tuple[JobRecord, ...] | None:
-    completed = transport.run(script, timeout_s=40)
-    return parse(completed.stdout, sentinel)
 
 
 def _note_absent(

@@ -40,9 +40,9 @@ def _is_final(snapshot: RaceSnapshot) -> bool:
     status = snapshot.status
     if not status.state.is_over or live_records(snapshot) or awaits_code(status, snapshot.records):
         return False
-    if status.state is not RaceState.ENDED or not status.claim:
+    if status.state is not RaceState.ENDED:
         return True
-    # Of a winner with an unknown end accounting may hear later; a day is enough.
+    # Of a job with an unknown end accounting may hear later; a day is enough.
     accounting_knows = snapshot.accounting_answered and not any(
         is_live(record.state) for record in snapshot.records
     )

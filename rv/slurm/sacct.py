@@ -25,7 +25,8 @@ def sacct_script(
 ) -> str:
     """Return the script that asks for every record of jobs with these names, requeued ones too.
 
-    `since` is on Slurm's clock. Jobs whose `ids` are known are asked for by id as well, in whatever
+    It also asks the controller whether there is news that it has not delivered. `since` is on
+    Slurm's clock. Jobs whose `ids` are known are asked for by id as well, in whatever
     span of time they were.
     """
     known = ",".join(map(str, ids))
@@ -34,9 +35,16 @@ def sacct_script(
         'rv_sacct() { timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
         f" --name={shlex.quote(','.join(names))} --delimiter='|{sentinel}|'"
         f' -o {",".join(_COLUMNS)} "$@" </dev/null; }}\n'
+        "timeout --foreground -k 1 20 sdiag </dev/null 2>/dev/null"
+        f" | grep -q 'DBD Agent queue size: *[1-9]' && echo '{sentinel} behind'\n"
         f"rv_sacct -s {_STATES} -S {since:%Y-%m-%dT%H:%M:%S} -E now+1day{by_id}\n"
         f"{exit_code_line(sentinel)}"
     )
+
+
+def is_behind(text: str, sentinel: str) -> bool:
+    """Return whether the controller had news for accounting: its silence proves nothing then."""
+    return f"\n{sentinel} behind\n" in f"\n{text}"
 
 
 def parse_sacct(text: str, sentinel: str) -> tuple[JobRecord, ...] | None:

@@ -134,6 +134,11 @@ GUARDS = {
         "held_and_then_cancelled",
         r"instead of CANCELLED",
     ),
+    "accounting believed while it is behind": Guard(
+        instead("rv/slurm/sacct.py", "def is_behind(text, sentinel):\n    return False"),
+        "accounting_hears_late_of_a_cancelled_job",
+        r"instead of CANCELLED",
+    ),
     "COMPLETING taken for gone": Guard(
         instead(
             "rv/race/cancel.py",

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -134,3 +135,33 @@ def test_a_client_ends_a_cancelled_chain_whose_next_job_waits(
     eventually(lambda: chain.state()["state"] == "CANCELLED", timeout=60)
     eventually(lambda: not mine(chain))
     assert len(chain.lines("starts")) == 1
+
+
+@pytest.mark.parametrize("moment", ["in a segment", "in the hand-over", "between segments"])
+def test_a_stopped_chain_is_cancelled_at_once(
+    chain: Chain, eventually: Eventually, moment: str
+) -> None:
+    """With the last of its jobs, whatever accounting has heard by then."""
+    if moment != "in a segment":
+        time_is_up(chain, 1, eventually)
+    if moment == "between segments":
+        chain.rv.slurm("scontrol", "hold", *next_jobs(chain))
+        eventually((chain.race.directory / "segments" / "1.ended").exists, timeout=60)
+        eventually(lambda: len(mine(chain)) == 1, timeout=60)
+    with daemon_away(chain.rv.box, "slurmdbd"):
+        chain.rv("stop", chain.race.race_id)
+        eventually(lambda: not mine(chain), timeout=60)
+        stopped = chain.state()
+    assert (stopped["state"], stopped["why"]) == ("CANCELLED", "stopped by you")
+    assert chain.state()["state"] == "CANCELLED"
+    assert len(chain.lines("starts")) == 1
+
+
+@contextmanager
+def daemon_away(box: sandbox.Sandbox, daemon: str) -> Iterator[None]:
+    """Killed, and started again."""
+    sandbox.stop_daemon(box, daemon)
+    try:
+        yield
+    finally:
+        sandbox.start_daemon(box, daemon)

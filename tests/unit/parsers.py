@@ -226,6 +226,7 @@ PARSERS: Final = (
     _entry(squeue.parse_squeue_own, *_QUEUE, parse=lambda t: squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
     _entry(scontrol.parse_show_job, *_slurm("22.05/own_show_jobs.txt"), parse=lambda t: scontrol.parse_show_job(f"{t}\n{S} end 0\n", S)),
     _entry(sacct.parse_sacct, *_slurm("22.05/own_sacct.txt"), parse=lambda t: sacct.parse_sacct(f"{t}\n{S} end 0\n", S)),
+    _entry(sacct.is_behind, f"x\n{S} behind\n", parse=lambda t: sacct.is_behind(t, S)),
     _entry(scontrol.parse_show_node, *_slurm("*/show_node.txt")),
     _entry(scontrol.parse_node_states, *_STATES),
     _entry(scontrol.parse_show_partition, *_slurm("*/show_partition.txt")),

@@ -166,6 +166,24 @@ def held_cancelled_and_never_acknowledged(world: World, dice: Random) -> None:
         os.utime(path, (time.time() - 600, time.time() - 600))
 
 
+@scenario("CANCELLED", forgets=True)
+def accounting_hears_late_of_a_cancelled_job(world: World, dice: Random) -> None:
+    """It answers, and the controller has yet to deliver what happened: sdiag counts that."""
+    behind = world.path / "behind"
+    behind.touch()
+    news = 'echo "DBD Agent queue size: 2"'
+    for name, answer in {"sacct": "exit 0", "sdiag": f"{{ {news}; exit 0; }}"}.items():
+        world.wrap(name, f'[ ! -e {behind} ] || {answer}; exec "$real" "$@"')
+    send(world, "--sbatch", dice.choice(["hold", "begin=now+1hour"]))
+    world.slurm("scancel", *_own_jobs(world))
+    _forgotten(world)
+    world.ps()
+    time.sleep(8)  # by then the job counts as missing
+    world.forget_queue()
+    world.ps()
+    behind.unlink()
+
+
 def _forgotten(world: World) -> None:
     """Wait until the controller knows no job any more, and make the race old."""
     eventually(lambda: not world.slurm("squeue", "-h", "-t", "all", "-o", "%j"))

@@ -78,6 +78,7 @@ ABSENT_JOBS = replace(SENT, absent_since=((1, T0), (2, T0)))
         (ABSENT_JOBS, [record("PENDING")], (2,)),
         (ABSENT_JOBS, [record("CANCELLED", source="sacct")], (2,)),
         (ABSENT_JOBS, [record("PENDING", source="sacct")], (1, 2)),
+        (ABSENT_JOBS, [record("REQUEUED", source="sacct")], (2,)),
         (replace(ABSENT_JOBS, exhausted=((1, "x"),), again=(2,)), [], ()),
         (replace(ABSENT_JOBS, stopped=True), [], ()),
         (replace(ABSENT_JOBS, claim=CLAIM), [], ()),
@@ -99,6 +100,11 @@ def test_without_accounting_an_id_that_another_job_bears_is_the_proof() -> None:
         RACE, ABSENT_JOBS, [], LATER, accounting_answered=False, recycled=frozenset({12, 99})
     )
     assert again == (2,)
+    requeued = [record("REQUEUED", source="sacct")]
+    recycled = frozenset({11})
+    assert forgotten(
+        RACE, ABSENT_JOBS, requeued, LATER, accounting_answered=True, recycled=recycled
+    ) == (1, 2)
     assert forgotten(RACE, ABSENT_JOBS, [], SOON, accounting_answered=True) == ()
 
 
@@ -123,6 +129,10 @@ def test_a_verdict_is_kept_when_no_source_may_say_more() -> None:
     assert not _is_final(seen(vanished, accounting_answered=False))
     assert _is_final(seen(vanished, accounting_answered=True))
     assert _is_final(seen(vanished, accounting_answered=False, now=T0 + 90_000)), "a day is enough"
+    unclaimed = seen(ABSENT_JOBS, accounting_answered=False, now=T0 + 600)
+    assert unclaimed.status.state == "ENDED"
+    assert not _is_final(unclaimed)
+    assert _is_final(seen(ABSENT_JOBS, accounting_answered=True, now=T0 + 600))
     behind = record("RUNNING", source="sacct")
     assert not _is_final(seen(vanished, behind, accounting_answered=True, now=T0 + 600))
     assert not _is_final(seen(WON, record("FAILED"), accounting_answered=False))

@@ -1,5 +1,6 @@
 """What the watcher asks about its own jobs, on what a real 22.05 answered."""
 
+import os
 import subprocess
 from datetime import datetime
 from pathlib import Path
@@ -163,6 +164,21 @@ SCRIPTS = [
     scontrol.show_job_script([], S),
     sacct.sacct_script(["rv-a-1"], SINCE, S),
 ]
+
+
+@pytest.mark.parametrize(("size", "behind"), [("0", False), ("7", True), ("-", False)])
+def test_accounting_is_behind_while_the_controller_has_news_for_it(
+    size: str, behind: bool, tmp_path: Path
+) -> None:
+    """As sdiag counts it; a site may keep that to itself."""
+    for name, text in {"sdiag": f"DBD Agent queue size: {size}", "sacct": f"1|{S}|"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{text}'\n")
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    script = sacct.sacct_script(["rv-a-1"], SINCE, S)
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
+    assert sacct.is_behind(done.stdout, S) is behind
+    assert sacct.parse_sacct(done.stdout, S) == ()
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
