@@ -77,3 +77,41 @@ def files_below(folder: Path, most: int) -> list[Path]:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 (folders if is_folder else files).append(Path(entry.path))
     return sorted(files)[:most]
+
+
+def why_not_private(directory: Path) -> str:
+    """Return why another user could replace a directory or what is in it, "" where none could.
+
+    It and what leads to it belong to this user or to root, and nobody else may write there, but to
+    a sticky folder above it. What does not exist yet is nobody's.
+    """
+    place = directory.resolve()
+    for path in (place, *place.parents):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        is_ours = (
+            status.st_uid == os.geteuid() if path == place else status.st_uid in (0, os.geteuid())
+        )
+        if not is_ours:
+            return f"{path} belongs to another user"
+        is_sticky = path != place and bool(status.st_mode & stat.S_ISVTX)
+        if _others_may_write(status) and not is_sticky:
+            return f"others may write to {path} (mode {status.st_mode & 0o7777:04o})"
+    return ""
+
+
+def _others_may_write(status: os.stat_result) -> bool:
+    """Return whether the mode lets others write; a user's own group of that name is nobody else."""
+    if not status.st_mode & stat.S_IWGRP or status.st_gid != os.getegid():
+        return bool(status.st_mode & 0o022)
+    import grp
+    import pwd
+
+    try:
+        group, user = grp.getgrgid(status.st_gid), pwd.getpwuid(os.geteuid())
+    except KeyError:
+        return True
+    is_private = group.gr_name == user.pw_name and not group.gr_mem
+    return not is_private or bool(status.st_mode & stat.S_IWOTH)

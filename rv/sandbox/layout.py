@@ -5,6 +5,7 @@ socket, spool, the fake nvidia-smi) is open to all while the database, the munge
 and the logs are not. An ordinary user's sandbox is closed to everybody else.
 """
 
+import errno
 import hashlib
 import os
 from dataclasses import dataclass
@@ -119,6 +120,8 @@ class Layout:
             self.cgroup,
         ):
             path.mkdir(parents=True, exist_ok=True)
+            if path.is_symlink() or path.stat().st_uid != os.getuid():
+                raise PermissionError(errno.EPERM, "it belongs to another user", str(path))
             path.chmod(opened)
         closed = (
             self.records,

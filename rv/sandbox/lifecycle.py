@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
+from rv.files import why_not_private
 from rv.sandbox import boot, daemons, gpu, processes, records, schema
 from rv.sandbox.layout import Layout, default_directory, run_directory
 from rv.sandbox.profile import Profile
@@ -79,6 +80,12 @@ def _new_record(
     name: str, profile: str | Profile | None, content: Profile, directory: Path | None
 ) -> Record:
     place = (directory or default_directory(records.state_root(), name)).resolve()
+    if why := why_not_private(place):
+        raise RvError(
+            ErrorKind.SANDBOX,
+            f"another user could change what Slurm's daemons run: {why}",
+            hint="choose another --directory, or chmod go-w where it is yours",
+        )
     if place.exists() and any(place.iterdir()):
         raise RvError(
             ErrorKind.SANDBOX,
@@ -188,10 +195,16 @@ def _clear(record: Record) -> None:
 
     if not processes.wait_until(is_gone, timeout_s=_REMOVE_S, pause_s=0.1):
         left = ", ".join(map(str, _remove(record.layout)))
-        raise RvError(
-            ErrorKind.SANDBOX, f"cannot remove {left}", hint="remove it by hand, then down again"
-        )
+        raise _left_behind(left)
+    place = record.layout.directory
+    if place.is_dir() and not place.is_symlink():
+        raise _left_behind(f"{place}, which belongs to another user")
     records.forget(record.name)
+
+
+def _left_behind(what: str) -> RvError:
+    hint = "remove it by hand, then down again"
+    return RvError(ErrorKind.SANDBOX, f"cannot remove {what}", hint=hint)
 
 
 def _end_all(record: Record) -> None:
