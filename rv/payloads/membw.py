@@ -10,6 +10,7 @@ between every two GPUs, the PCIe link under load, and pattern tests over 90 % of
 
 from __future__ import annotations
 
+import argparse
 import functools
 import re
 import statistics
@@ -18,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _bandwidth import links, patterns
-from _bandwidth.flags import add_flags, check_flags, sized
 from _bandwidth.links import together
 from _bandwidth.stream import Streamed, stream
 from _harness.main import Payload, Session, run
@@ -37,19 +37,17 @@ LINK_BYTES = {"cuda": 1 << 28, "cpu": 1 << 22}
 QUICK_SHARE = 4
 """A quick run copies a quarter of these bytes, and fills a quarter of what is free."""
 CPU_MEMORY = {False: 64 << 20, True: 4 << 20}
+PARTS = ("stream", "host", "peer", "pcie", "patterns")
+SHIFTS = {False: patterns.BITS, True: 8}
+"""Walking positions of a word."""
+UNITS = {"": 1 << 20, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 def body(session: Session) -> None:
     """Run the parts that were asked for."""
     session.need_torch()
     devices = session.devices()
-    steps: dict[str, Callable[[Session, list[str]], None]] = {
-        "stream": _stream,
-        "host": _host,
-        "peer": _peer,
-        "pcie": _pcie,
-        "patterns": _patterns,
-    }
+    steps = dict(zip(PARTS, (_stream, _host, _peer, _pcie, _patterns), strict=True))
     for name in session.options.parts:
         with session.attempt(f"membw.{name}"):
             steps[name](session, devices)
@@ -63,9 +61,8 @@ def _timer(session: Session, device: str) -> Callable[..., list[float]]:
     return functools.partial(time_each, session.torch, device)
 
 
-def _groups(session: Session, devices: list[str]) -> list[list[str]]:
-    """Return the devices that work at the same time."""
-    return [[device] for device in devices] if session.options.serial else [devices]
+def _fail(code: str, reason: str) -> dict[str, str]:
+    return {"status": "FAIL", "code": code, "reason": reason}
 
 
 def _stream(session: Session, devices: list[str]) -> None:
@@ -81,11 +78,12 @@ def _stream(session: Session, devices: list[str]) -> None:
         nbytes = STREAM_BYTES[_kind(device)] // (QUICK_SHARE if quick else 1)
         return stream(torch, device, nbytes, rounds, _timer(session, device), spoil)
 
-    by_device = [rows for group in _groups(session, devices) for rows in together(group, one)]
-    at_once = 1 if session.options.serial else len(devices)
+    by_device = together(devices, one)
     for device, rows in zip(devices, by_device, strict=True):
-        _slowed(session, device, rows)
-        _add_stream(session, device, rows, at_once)
+        if session.faults.get("slow-gpu", device=device):
+            for row in rows:
+                row.rates[:] = [rate / 2 for rate in row.rates]
+        _add_stream(session, device, rows, len(devices))
     copies = [statistics.median(rows[0].rates) for rows in by_device]
     _compare(session, devices, copies)
 
@@ -94,20 +92,12 @@ def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: in
     """Add one device's rates; fail where a kernel left wrong elements."""
     metrics = [metric(f"stream_{row.kernel}", row.rates, "GB/s", HIGHER) for row in rows]
     verdict = {"status": "PASS"}
-    for row in rows:
-        if row.wrong:
-            reason = f"{device}: {row.kernel}: {row.wrong} wrong elements, first {row.first}"
-            verdict = {"status": "FAIL", "code": "wrong_result", "reason": reason}
-            break
+    wrong = next((row for row in rows if row.wrong), None)
+    if wrong:
+        reason = f"{device}: {wrong.kernel}: {wrong.wrong} wrong elements, first {wrong.first}"
+        verdict = _fail("wrong_result", reason)
     details = {"data": "integers below 1021", "devices_at_once": at_once}
     _add(session, "membw.stream", verdict, device, metrics, details)
-
-
-def _slowed(session: Session, device: str, rows: list[Streamed]) -> None:
-    """Pretend that a device is half as fast."""
-    if session.faults.get("slow-gpu", device=device):
-        for row in rows:
-            row.rates[:] = [rate / 2 for rate in row.rates]
 
 
 def _compare(session: Session, devices: list[str], rates: list[float]) -> None:
@@ -150,16 +140,15 @@ def _host(session: Session, devices: list[str]) -> None:
             verdict = {"status": "PASS"}
             if wrong:
                 reason = f"{device}: {wrong} bytes came back from the device changed"
-                verdict = {"status": "FAIL", "code": "host_copy_mismatch", "reason": reason}
-            _add(session, name, verdict, device, metrics, {})
+                verdict = _fail("host_copy_mismatch", reason)
+            _add(session, name, verdict, device, metrics)
 
 
 def _peer(session: Session, devices: list[str]) -> None:
     """Measure the links between every two devices."""
     faulty = session.faults.get("peer-copy") or session.faults.get("slow-peer")
     if len(devices) < 2 and not faulty:
-        reason = "one device has no peer"
-        raise NotPassed("SKIP", "not_run", reason)
+        raise NotPassed("SKIP", "not_run", "one device has no peer")
     shown = devices if len(devices) > 1 else devices * 3
 
     def spoil(arrived: Any) -> None:
@@ -170,7 +159,10 @@ def _peer(session: Session, devices: list[str]) -> None:
     peer_links = links.peers(session.torch, shown, nbytes, spoil)
     if session.faults.get("slow-peer"):
         peer_links[0] = peer_links[0]._replace(one_way=peer_links[0].one_way / 1e3)
-    _say_peers(session, peer_links)
+    for link in peer_links:
+        way = "direct" if link.direct else "through the host"
+        text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
+        session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
     verdict = _judged_peers(session, peer_links, devices)
     metrics = [
         metric("peer_one_way", [link.one_way for link in peer_links], "GB/s", HIGHER),
@@ -180,20 +172,13 @@ def _peer(session: Session, devices: list[str]) -> None:
     session.report.add("membw.peer", **verdict, metrics=metrics, details=details)
 
 
-def _say_peers(session: Session, peer_links: list[links.Peer]) -> None:
-    for link in peer_links:
-        way = "direct" if link.direct else "through the host"
-        text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
-        session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
-
-
 def _judged_peers(
     session: Session, peer_links: list[links.Peer], devices: list[str]
 ) -> dict[str, str]:
     wrong = [link for link in peer_links if link.wrong]
     if wrong:
         reason = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} bytes arrived changed"
-        return {"status": "FAIL", "code": "peer_copy_mismatch", "reason": reason}
+        return _fail("peer_copy_mismatch", reason)
     slow = links.slow(peer_links)
     judged = devices[0] != "cpu" or session.faults.get("slow-peer")
     if slow and judged:
@@ -221,7 +206,7 @@ def _pcie(session: Session, devices: list[str]) -> None:
             reason = f"{device}: PCIe link under load is {links.pcie_complaint(link)}"
             verdict = {"status": status, "code": "slow_link", "reason": reason}
         details = link._asdict() if link else {}
-        _add(session, "membw.pcie", verdict, device, [], details)
+        _add(session, "membw.pcie", verdict, device, details=details)
 
 
 def _under_load(session: Session, device: str) -> links.Pcie | None:
@@ -247,8 +232,7 @@ def _under_load(session: Session, device: str) -> links.Pcie | None:
 
 def _patterns(session: Session, devices: list[str]) -> None:
     """Write patterns over most of the memory of all devices at once, and read them back."""
-    options = session.options
-    sizes = {device: _memory(session, device) for device in devices}
+    options, sizes = session.options, {device: _memory(session, device) for device in devices}
 
     def spoil(test: str, memory: patterns.Memory) -> None:
         if session.faults.get("stuck-bit", test=test):
@@ -256,22 +240,17 @@ def _patterns(session: Session, devices: list[str]) -> None:
 
     def one(device: str) -> list[patterns.Found]:
         memory = patterns.Memory(session.torch, device, sizes[device])
-        return list(patterns.run(memory, options.shifts, options.seed, spoil))
+        return list(patterns.run(memory, SHIFTS[options.quick], options.seed, spoil))
 
-    by_device = [rows for group in _groups(session, devices) for rows in together(group, one)]
-    for device, rows in zip(devices, by_device, strict=True):
+    for device, rows in zip(devices, together(devices, one), strict=True):
         for row in rows:
             verdict = {"status": "PASS"}
             if row.total:
                 bits = f"first at byte {row.offset} with wrong bits {row.bits:#x}"
                 reason = f"{device}: {row.test}: {row.total} mismatching words, {bits}"
-                verdict = {"status": "FAIL", "code": "memory_mismatch", "reason": reason}
+                verdict = _fail("memory_mismatch", reason)
             details = {"bytes": sizes[device], **row._asdict()}
-            _add(session, f"membw.pattern.{row.test}", verdict, device, [], details)
-    _release(session, devices)
-
-
-def _release(session: Session, devices: list[str]) -> None:
+            _add(session, f"membw.pattern.{row.test}", verdict, device, details=details)
     if devices != ["cpu"]:
         session.torch.cuda.empty_cache()
 
@@ -302,21 +281,44 @@ def _add(
     name: str,
     verdict: dict[str, str],
     device: str,
-    metrics: list[dict[str, Any]],
-    details: dict[str, Any],
+    metrics: list[dict[str, Any]] | None = None,
+    details: dict[str, Any] | None = None,
 ) -> None:
-    """Add a test, hold its numbers against the floors, and print them."""
-    low = [
-        f"{one['name']} {one['value']:.1f} GB/s, below {session.options.floors[one['name']]:g}"
-        for one in metrics
-        if one["value"] < session.options.floors.get(one["name"], 0)
-    ]
-    if low and verdict["status"] == "PASS":
-        reason = f"{device}: {'; '.join(low)}"
-        verdict = {"status": "FAIL", "code": "below_floor", "reason": reason}
+    """Add a test, and print its numbers."""
+    metrics = metrics or []
     session.report.add(name, **verdict, device=device, metrics=metrics, details=details)
     numbers = "  ".join(f"{one['name']} {one['value']:.1f}" for one in metrics)
     session.say("COMPUTE", f"{device} {name} {verdict['status']}  {numbers}")
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add this payload's flags."""
+    parser.add_argument("--parts", type=_parts, default=list(PARTS), help="comma-separated")
+    parser.add_argument(
+        "--memory", type=_memory_word, help="to test: 90%% of what is free, 8G, 512M or MiB"
+    )
+
+
+def _parts(text: str) -> list[str]:
+    names = text.split(",")
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no part {unknown[0]!r}: {', '.join(PARTS)}")
+    return names
+
+
+def _memory_word(text: str) -> str:
+    if not re.fullmatch(r"\d+(\.\d+)?[%KMGT]|[1-9]\d*", text, re.IGNORECASE):
+        raise argparse.ArgumentTypeError(f"{text!r} is not like 90%, 8G, 512M or 1000 (MiB)")
+    return text
+
+
+def sized(text: str, free: int) -> int:
+    """Read `90%`, `8G`, `512M` or a number of MiB."""
+    number, unit = text[:-1], text[-1].upper()
+    if unit == "%":
+        return int(free * float(number) / 100)
+    return int(text) * UNITS[""] if unit.isdecimal() else int(float(number) * UNITS[unit])
 
 
 if __name__ == "__main__":
@@ -328,6 +330,5 @@ if __name__ == "__main__":
             faults=FAULTS,
             timeout=900.0,
             add_flags=add_flags,
-            check=check_flags,
         )
     )

@@ -153,14 +153,6 @@ def test_a_slow_link_between_peers_is_named(launch: Launcher, tmp_path: Path) ->
     assert run.coded == {"membw.peer": "slow_link"}
 
 
-def test_a_floor_is_held(launch: Launcher, tmp_path: Path) -> None:
-    """A petabyte a second is more than there is."""
-    run = launch("membw", tmp_path, *CPU, "--parts", "stream", "--floor", "stream_add=1e6")
-
-    assert run.code == 1
-    assert run.coded == {"membw.stream": "below_floor"}
-
-
 def test_more_memory_than_there_is_could_not_be_tested(launch: Launcher, tmp_path: Path) -> None:
     """An error of the request, and never a crash of the machine."""
     run = launch("membw", tmp_path, *CPU, "--parts", "patterns", "--memory", "900T")
@@ -170,9 +162,7 @@ def test_more_memory_than_there_is_could_not_be_tested(launch: Launcher, tmp_pat
     assert "GB free" in run.out
 
 
-@pytest.mark.parametrize(
-    "words_", [("--memory", "lots"), ("--shifts", "0"), ("--parts", "x"), ("--floor", "copy")]
-)
+@pytest.mark.parametrize("words_", [("--memory", "lots"), ("--parts", "x")])
 def test_wrong_words_are_refused(launch: Launcher, tmp_path: Path, words_: tuple[str, ...]) -> None:
     """With 2."""
     assert launch("membw", tmp_path, *words_).code == 2

@@ -44,9 +44,7 @@ class Link(NamedTuple):
     wrong: int
 
 
-def host_links(
-    torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil | None
-) -> list[Link]:
+def host_links(torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil) -> list[Link]:
     """Copy to the device and back, from pinned and from pageable memory, and both ways at once.
 
     On a CPU there is no pinned memory: what runs there shows that the checks work.
@@ -60,15 +58,14 @@ def host_links(
 
 
 def _there_and_back(
-    torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil | None, *, pinned: bool
+    torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil, *, pinned: bool
 ) -> list[Link]:
     there = torch.zeros(nbytes, dtype=torch.uint8, device=device)
     sent = _bytes(torch, nbytes, pinned=pinned)
     back = torch.zeros(nbytes, dtype=torch.uint8, pin_memory=pinned)
     to = _rates(lambda: there.copy_(sent, non_blocking=True), nbytes, time_each)
     of = _rates(lambda: back.copy_(there, non_blocking=True), nbytes, time_each)
-    if spoil is not None:
-        spoil(back)
+    spoil(back)
     wrong = int((sent != back).sum().item())
     kind = "pinned" if pinned else "pageable"
     return [Link(f"h2d_{kind}", to, wrong), Link(f"d2h_{kind}", of, wrong)]
@@ -127,7 +124,7 @@ class Peer(NamedTuple):
     wrong: int
 
 
-def peers(torch: Any, devices: list[str], nbytes: int, spoil: Spoil | None) -> list[Peer]:
+def peers(torch: Any, devices: list[str], nbytes: int, spoil: Spoil) -> list[Peer]:
     """Copy between every two devices, one way and both ways, and check what arrives."""
     pairs = [(a, b) for place, a in enumerate(devices) for b in devices[place + 1 :]]
     links = []
@@ -198,15 +195,14 @@ def _wait(torch: Any, devices: tuple[str, ...]) -> None:
             torch.cuda.synchronize(device)
 
 
-def _arrived_wrong(torch: Any, source: str, target: str, nbytes: int, spoil: Spoil | None) -> int:
+def _arrived_wrong(torch: Any, source: str, target: str, nbytes: int, spoil: Spoil) -> int:
     nbytes = min(nbytes, CHECKED)
     sent = _bytes(torch, nbytes, pinned=False)
     given = torch.empty(nbytes, dtype=torch.uint8, device=source)
     given.copy_(sent)
     arrived = torch.zeros(nbytes, dtype=torch.uint8, device=target)
     arrived.copy_(given)
-    if spoil is not None:
-        spoil(arrived)
+    spoil(arrived)
     return int((arrived.cpu() != sent).sum().item())
 
 

@@ -28,27 +28,16 @@ class Kernel(NamedTuple):
     expected: Callable[[Any, Any], Any]
 
 
-def _copy(_torch: Any, a: Any, _b: Any, c: Any) -> None:
-    c.copy_(a)
-
-
-def _scale(torch: Any, a: Any, _b: Any, c: Any) -> None:
-    torch.mul(a, FACTOR, out=c)
-
-
-def _add(torch: Any, a: Any, b: Any, c: Any) -> None:
-    torch.add(a, b, out=c)
-
-
-def _triad(torch: Any, a: Any, b: Any, c: Any) -> None:
-    torch.add(a, b, alpha=FACTOR, out=c)
-
-
 KERNELS = (
-    Kernel("copy", 2, _copy, lambda a, _: a),
-    Kernel("scale", 2, _scale, lambda a, _: FACTOR * a),
-    Kernel("add", 3, _add, lambda a, b: a + b),
-    Kernel("triad", 3, _triad, lambda a, b: a + FACTOR * b),
+    Kernel("copy", 2, lambda _torch, a, _, c: c.copy_(a), lambda a, _: a),
+    Kernel("scale", 2, lambda torch, a, _, c: torch.mul(a, FACTOR, out=c), lambda a, _: FACTOR * a),
+    Kernel("add", 3, lambda torch, a, b, c: torch.add(a, b, out=c), lambda a, b: a + b),
+    Kernel(
+        "triad",
+        3,
+        lambda torch, a, b, c: torch.add(a, b, alpha=FACTOR, out=c),
+        lambda a, b: a + FACTOR * b,
+    ),
 )
 
 
@@ -67,7 +56,7 @@ def stream(
     nbytes: int,
     rounds: int,
     time_each: Timed,
-    spoil: Callable[[Any, str], None] | None = None,
+    spoil: Callable[[Any, str], None],
 ) -> list[Streamed]:
     """Run the kernels on arrays of `nbytes` each; `spoil(c, kernel)` may damage a result."""
     count = nbytes // 4
@@ -87,7 +76,7 @@ def _measured(
     tables: list[Any],
     rounds: int,
     time_each: Timed,
-    spoil: Callable[[Any, str], None] | None,
+    spoil: Callable[[Any, str], None],
 ) -> Streamed:
     """Time one kernel, and check the last round's result."""
     c = arrays[2]
@@ -98,8 +87,7 @@ def _measured(
 
     time_each(work, rounds=3)
     taken = time_each(work, rounds=rounds)
-    if spoil is not None:
-        spoil(c, kernel.name)
+    spoil(c, kernel.name)
     bad = mismatches(torch, c, Repeated(kernel.expected(*tables)))
     rates = [kernel.arrays * c.numel() * c.element_size() / seconds / 1e9 for seconds in taken]
     return Streamed(kernel.name, rates, bad.total, bad.first)
