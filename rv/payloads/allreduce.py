@@ -17,8 +17,17 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any
 
-from _collectives.measure import Field, Row, arrivals, bare, equal_work, measure, stragglers
-from _collectives.operations import EXACT, OPERATIONS, bandwidths
+from _collectives.measure import (
+    ITEM_BYTES,
+    Field,
+    Row,
+    arrivals,
+    bare,
+    equal_work,
+    measure,
+    stragglers,
+)
+from _collectives.operations import OPERATIONS, bandwidths
 from _collectives.sweep import (
     Pair,
     as_details,
@@ -30,7 +39,7 @@ from _collectives.sweep import (
     slow_nodes,
     sweep,
 )
-from _harness.flags import positive, whole
+from _harness.flags import whole
 from _harness.inject import OF_RANKS
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
@@ -60,8 +69,7 @@ def body(session: Session) -> None:
         started = time.perf_counter()
         table = sweep(field, session.options, lambda text: session.say("DDP", text))
         _report_sweep(session, table, time.perf_counter() - started)
-        if "all_reduce" in table:
-            _check_speed(session, field, table["all_reduce"][-1])
+        _check_speed(session, field, table["all_reduce"][-1])
         if field.world > 1:
             _check_arrival(session, field, group, torch)
         if session.options.pairwise:
@@ -78,7 +86,7 @@ def _field(session: Session, group: Group) -> Field:
     torch = group.torch
     return Field(
         torch=torch, dist=group.dist, rank=group.ranks.rank, world=group.ranks.world,
-        device=device, dtype=session.options.dtype, spoil=spoil, delay=delay,
+        device=device, spoil=spoil, delay=delay,
         time_each=functools.partial(time_each, torch, device),
     )  # fmt: skip
 
@@ -101,14 +109,11 @@ def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float)
         verdict = {"status": "PASS"}
         if wrong:
             problem = f"{name} of {size_word(wrong[0].nbytes)}: {wrong[0].wrong} wrong elements"
-            verdict = {
-                "status": "FAIL",
-                "code": "wrong_collective",
-                "reason": f"{problem}, first at {wrong[0].where}",
-            }
-        details = {"rows": [as_details(row) for row in rows], "dtype": session.options.dtype}
+            reason = f"{problem}, first at {wrong[0].where}"
+            verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
+        details = {"rows": [as_details(row) for row in rows], "dtype": "float32"}
         _add(session, f"allreduce.{name}", verdict, details=details, metrics=_metrics(rows, world))
-    last = table.get("all_reduce", next(iter(table.values())))[-1]
+    last = table["all_reduce"][-1]
     ok = not any(row.wrong for rows in table.values() for row in rows)
     spent = sum(last.seconds) if session.options.numel else seconds
     numbers = f"numel={last.elements} iters={len(last.seconds)} time={spent:.3f}"
@@ -136,27 +141,22 @@ def _metrics(rows: list[Row], world: int) -> list[dict[str, Any]]:
 
 
 def _check_speed(session: Session, field: Field, row: Row) -> None:
-    """Hold the largest all-reduce against the bare call and against the floor."""
+    """Hold the largest all-reduce against the bare call."""
     if field.world == 1:
         return
-    options = session.options
     rounds = max(5, min(50, round(1.0 / max(row.middle, 1e-6))))
     seconds = bare(field, row.elements, rounds)
     plain = bandwidths(OPERATIONS["all_reduce"], row.nbytes, field.world, seconds)[1]
     ratio = row.busbw / plain
     size = size_word(row.nbytes)
-    warn, fail = (options.min_ratio, options.min_ratio) if options.min_ratio else LEAST_RATIO
-    judged = field.device != "cpu" or options.min_ratio
+    warn, fail = LEAST_RATIO
+    judged = field.device != "cpu" or session.faults.get("slow-call")
     verdict = {"status": "PASS"}
     if judged and ratio < warn:
         status, code = ("FAIL", "below_floor") if ratio < fail else ("WARN", "below_reference")
-        reason = (
-            f"busbw {row.busbw:.1f} GB/s at {size} is {ratio:.2f} of the bare call's {plain:.1f}"
-        )
+        speed = f"busbw {row.busbw:.1f} GB/s at {size}"
+        reason = f"{speed} is {ratio:.2f} of the bare call's {plain:.1f}"
         verdict = {"status": status, "code": code, "reason": reason}
-    elif options.min_busbw and row.busbw < options.min_busbw:
-        reason = f"busbw {row.busbw:.1f} GB/s at {size} is below {options.min_busbw:g}"
-        verdict = {"status": "FAIL", "code": "below_floor", "reason": reason}
     session.say("DDP", f"bare all_reduce {size}: {plain:.1f} GB/s, ratio {ratio:.3f}")
     numbers = [
         metric("ratio_to_bare", [ratio], "", HIGHER),
@@ -167,8 +167,7 @@ def _check_speed(session: Session, field: Field, row: Row) -> None:
 
 def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> None:
     """Name the ranks that come late after equal work."""
-    kind = "cpu" if field.device == "cpu" else "cuda"
-    size, repeats = (192, 4) if kind == "cpu" else (4096, 40)
+    size, repeats = (192, 4) if field.device == "cpu" else (4096, 40)
     work = equal_work(torch, field.device, size, repeats)
     slow = session.faults.get("slow")
     factor = int(slow.number("factor", 5)) if slow else 1
@@ -178,7 +177,7 @@ def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> 
             work()
 
     measured = arrivals(field, slowed)
-    warn, fail = LATE[kind]
+    warn, fail = LATE[_kind(field)]
     late = stragglers(measured, warn)
     verdict = {"status": "PASS"}
     if late:
@@ -232,7 +231,8 @@ def _measure_round(
     """Measure the pairs of a round at the same time; return all results on every rank."""
     dist, own_pair, speed = field.dist, None, 0.0
     groups = [dist.new_group([*members[a][1], *members[b][1]]) for a, b in met]
-    nbytes = _pair_bytes(session, field)
+    # Every rank must ask, those of a node that sits out too.
+    nbytes = min(PAIR_BYTES[_kind(field)], most_bytes(field, session.options))
     for (one, other), group in zip(met, groups, strict=True):
         ranks = [*members[one][1], *members[other][1]]
         if field.rank in ranks:
@@ -246,10 +246,8 @@ def _measure_round(
     return [Pair(members[a][0], members[b][0], best[n]) for n, (a, b) in enumerate(met)]
 
 
-def _pair_bytes(session: Session, field: Field) -> int:
-    """Return the size for all pairs: every rank must ask, those of a node that sits out too."""
-    kind = "cpu" if field.device == "cpu" else "cuda"
-    return min(PAIR_BYTES[kind], most_bytes(field, session.options))
+def _kind(field: Field) -> str:
+    return "cpu" if field.device == "cpu" else "cuda"
 
 
 def _pair_speed(session: Session, field: Field, group: Any, world: int, nbytes: int) -> float:
@@ -257,43 +255,20 @@ def _pair_speed(session: Session, field: Field, group: Any, world: int, nbytes: 
     slow = functools.partial(time.sleep, 0.1) if strikes else None
     near = Field(
         torch=field.torch, dist=field.dist, rank=field.dist.get_rank(group), world=world,
-        device=field.device, time_each=field.time_each, group=group, dtype=field.dtype, delay=slow,
+        device=field.device, time_each=field.time_each, group=group, delay=slow,
     )  # fmt: skip
-    total = nbytes // field.itemsize
+    total = nbytes // ITEM_BYTES
     return measure(near, OPERATIONS["all_reduce"], total, budget_s=0.5, iters=10).busbw
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add this payload's flags."""
-    parser.add_argument("--collectives", type=_collectives, help="comma-separated; all unless told")
     parser.add_argument("--iters", type=_auto, help="iterations of each size; 0: by --duration")
     parser.add_argument("--numel", type=_auto, help="one size, in elements; 0: a sweep of sizes")
     parser.add_argument("--max-bytes", type=whole, help="the largest size")
-    parser.add_argument("--step", type=whole, help="from size to size times this (2; --quick 8)")
-    parser.add_argument("--dtype", choices=sorted(EXACT), default="float32")
-    parser.add_argument(
-        "--min-busbw", type=positive, help="GB/s of the largest all_reduce to fail below"
-    )
-    parser.add_argument("--min-ratio", type=positive, help="of the bare call's busbw to fail below")
     parser.add_argument(
         "--pairwise", choices=["quick", "all"], help="measure between pairs of nodes"
     )
-
-
-def check_flags(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Fill in what depends on other flags."""
-    if options.step == 1:
-        parser.error("--step must be at least 2")
-    if not options.collectives:
-        options.collectives = ["all_reduce"] if options.numel else list(OPERATIONS)
-
-
-def _collectives(text: str) -> list[str]:
-    names = text.split(",")
-    unknown = [name for name in names if name not in OPERATIONS]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"no collective {unknown[0]!r}: {', '.join(OPERATIONS)}")
-    return names
 
 
 def _auto(text: str) -> int | None:
@@ -317,7 +292,6 @@ PAYLOAD = Payload(
     faults=FAULTS,
     timeout=600.0,
     add_flags=add_flags,
-    check=check_flags,
     aliases=aliases,
 )
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 from pathlib import Path
 
 import pytest
@@ -50,7 +49,7 @@ def test_fifty_rounds_of_torchrun_are_right(tmp_path: Path) -> None:
         ("bitflip:rank=1", (), "wrong_collective", "first at rank 1 element 500 (2 wrong there)"),
         ("nan:rank=0", (), "wrong_collective", "first at rank 0 element 500"),
         ("slow:rank=1,factor=8", (), "straggler", "late to a barrier: rank 1 on "),
-        ("slow-call", ("--min-ratio", "0.9"), "below_floor", "of the bare call's"),
+        ("slow-call", (), "below_floor", "of the bare call's"),
     ],
 )
 def test_a_fault_is_found(
@@ -62,14 +61,6 @@ def test_a_fault_is_found(
     assert done.code == 1
     assert set(done.coded.values()) == {code}
     assert said in done.reasons
-
-
-def test_the_bandwidth_asked_for_is_held(launch: Launcher, tmp_path: Path) -> None:
-    """No CPU moves a petabyte a second."""
-    done = launch("allreduce", tmp_path, *SHORT, "--min-busbw", "1e6", world=2)
-
-    assert done.codes == [1, 1]
-    assert done.coded["allreduce.speed"] == "below_floor"
 
 
 @pytest.mark.parametrize(
@@ -101,9 +92,7 @@ def test_pairs_of_nodes_name_the_slow_one(launch: Launcher, tmp_path: Path) -> N
     assert "#0" not in reason
 
 
-@pytest.mark.parametrize(
-    "words", [("--step", "1"), ("--collectives", "all_sum"), ("--numel", "-1"), ("--inject", "x")]
-)
+@pytest.mark.parametrize("words", [("--max-bytes", "0"), ("--numel", "-1"), ("--inject", "x")])
 def test_wrong_words_are_refused(launch: Launcher, tmp_path: Path, words: tuple[str, ...]) -> None:
     """With 2, as every command does."""
     assert launch("allreduce", tmp_path, *words).code == 2
@@ -122,15 +111,6 @@ def test_no_gpu_and_none_asked_for_is_a_skip(launch: Launcher, tmp_path: Path) -
     """With the file that the first version of this test wrote."""
     assert launch("allreduce", tmp_path).code == 77
     assert (tmp_path / "ddp_tests_skipped.json").exists()
-
-
-@pytest.mark.parametrize("dtype", sorted(operations.EXACT))
-@pytest.mark.parametrize("world", [1, 2, 4, 8, 64])
-def test_sums_stay_exact(dtype: str, world: int) -> None:
-    """No sum of all ranks reaches where a type begins to leave integers out."""
-    modulus = operations.modulus(world, dtype)
-    assert world * (modulus - 1) <= operations.EXACT[dtype]
-    assert all(modulus % divisor for divisor in range(2, math.isqrt(modulus) + 1))
 
 
 def test_the_factors_of_bus_bandwidth() -> None:
@@ -187,7 +167,7 @@ def test_sizes_climb_to_the_largest() -> None:
 def test_one_wrong_element_is_found_wherever_it_is() -> None:
     """In every place of a buffer, and NaN too."""
     torch = pytest.importorskip("torch")
-    pattern = operations.Pattern(torch, 3, "float32", "cpu")
+    pattern = operations.Pattern(torch, 3, "cpu")
     buffer = torch.empty(2500)
     pieces = [operations.Piece(0, 0, 1000), operations.Piece(operations.SUM, 7, 1500)]
     buffer[:1000] = pattern.table(0, 0, 1000)[:1000]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WARM_UP = 5
 LEAST, MOST = 5, 1000
 POISON = -1
+ITEM_BYTES = 4
+"""Of an element: fp32."""
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,8 @@ class Field:
     device: str
     time_each: Callable[..., list[float]]
     group: Any = None
-    dtype: str = "float32"
     spoil: Callable[[Any], None] | None = None
     delay: Callable[[], None] | None = None
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return int(self.torch.empty(0, dtype=getattr(self.torch, self.dtype)).element_size())
 
     def reduce(self, numbers: list[float], how: str) -> list[float]:
         """Reduce numbers over the ranks by MAX, MIN or SUM."""
@@ -86,7 +82,7 @@ def measure(
 ) -> Row:
     """Measure a collective of `total` elements for about `budget` seconds, or `iters` times."""
     sizes = shape(operation, total, field.world)
-    pattern = Pattern(field.torch, field.world, field.dtype, field.device)
+    pattern = Pattern(field.torch, field.world, field.device)
     given, out, between = _buffers(field, operation, pattern, sizes.inside, sizes.outside)
 
     def work() -> None:
@@ -102,7 +98,7 @@ def measure(
     rounds = iters or _rounds(field, work, between, budget_s)
     taken = field.time_each(work, rounds=rounds, between=between)
     last = _checked(field, pattern, out, expected)
-    nbytes = sizes.total * field.itemsize
+    nbytes = sizes.total * ITEM_BYTES
     slowest = field.reduce(taken, "MAX")
     wrong = _together(field, [first, last])
     speed = bandwidths(operation, nbytes, field.world, statistics.median(slowest))
@@ -114,8 +110,7 @@ def _buffers(
     field: Field, operation: Operation, pattern: Pattern, inside: int, outside: int
 ) -> tuple[Any, Any, Callable[[], Any]]:
     """Return the input, the output, and what sets them for the next run."""
-    kind = {"dtype": pattern.dtype, "device": field.device}
-    given, out = field.torch.empty(inside, **kind), field.torch.empty(outside, **kind)
+    given, out = (field.torch.empty(size, device=field.device) for size in (inside, outside))
     pattern.fill(given, field.rank)
     if operation.name in IN_PLACE:
         return given, out, lambda: out.copy_(given)
@@ -154,8 +149,7 @@ def bare(field: Field, total: int, rounds: int) -> float:
 
     What `measure` finds is held against this, taken in the same run.
     """
-    kind = {"dtype": getattr(field.torch, field.dtype), "device": field.device}
-    buffer = field.torch.zeros(total, **kind)
+    buffer = field.torch.zeros(total, device=field.device)
 
     def call() -> None:
         field.dist.all_reduce(buffer, group=field.group)

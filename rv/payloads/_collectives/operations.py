@@ -9,20 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from _bandwidth.patterns import CHUNK, Repeated, fill, mismatches
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 SHIFT = 7
-PRIMES = (1021, 251, 61, 31, 13, 7, 5, 3, 2)
-EXACT = {"float32": 2**24, "float64": 2**53, "float16": 2**11, "bfloat16": 2**8, "int32": 2**31}
-"""The largest integer below which a type has every integer."""
+MODULUS = 1021
+"""A prime above all elements: sums over 16,000 ranks are whole numbers that fp32 has exactly."""
 
 SUM = -1
 """The source of a sum over all ranks' inputs."""
-
-BLOCK = 1 << 22
-"""Elements compared at a time: the memory that a check needs beside the buffer."""
 
 
 class Piece(NamedTuple):
@@ -41,58 +39,36 @@ class Wrong(NamedTuple):
 
 
 class Pattern:
-    """The inputs of `world` ranks, on a device; fills and checks buffers in blocks."""
+    """The inputs of `world` ranks, on a device: fp32; fills and checks buffers."""
 
-    def __init__(self, torch: Any, world: int, dtype: str, device: str) -> None:
+    def __init__(self, torch: Any, world: int, device: str) -> None:
         self.torch, self.world = torch, world
-        self.dtype, self.device = getattr(torch, dtype), device
-        self.modulus = modulus(world, dtype)
-        self._numbers = torch.arange(self.modulus, device=device)
+        self._numbers = torch.arange(MODULUS, device=device)
 
     def table(self, source: int, start: int, length: int) -> Any:
         """Return the elements of a source from `start` on: whole periods, at most a block."""
         ranks = range(self.world) if source == SUM else [source]
         period = self.torch.zeros_like(self._numbers)
         for rank in ranks:
-            period += (self._numbers + start + SHIFT * rank) % self.modulus
-        repeats = min(BLOCK, max(length, 1)) // self.modulus + 1
-        return period.to(self.dtype).repeat(repeats)
+            period += (self._numbers + start + SHIFT * rank) % MODULUS
+        return period.float().repeat(min(CHUNK, length) // MODULUS + 1)
 
     def fill(self, buffer: Any, rank: int) -> None:
         """Write a rank's input into a buffer."""
-        table = self.table(rank, 0, buffer.numel())
-        for block in buffer.split(len(table)):
-            block.copy_(table[: len(block)])
+        fill(buffer, Repeated(self.table(rank, 0, buffer.numel())))
 
     def wrong(self, buffer: Any, pieces: list[Piece]) -> Wrong:
         """Compare every element of a buffer with the pieces it must hold; NaN is wrong too."""
         total, first, offset = 0, -1, 0
         for piece in pieces:
             part = buffer[offset : offset + piece.length]
-            mismatch = self._wrong_of(part, self.table(piece.source, piece.start, piece.length))
+            table = self.table(piece.source, piece.start, piece.length)
+            mismatch = mismatches(self.torch, part, Repeated(table))
             if mismatch.total and first < 0:
                 first = offset + mismatch.first
             total += mismatch.total
             offset += piece.length
         return Wrong(total, first)
-
-    def _wrong_of(self, part: Any, table: Any) -> Wrong:
-        blocks = part.split(len(table))
-        counts = [(block != table[: len(block)]).sum() for block in blocks]
-        totals = self.torch.stack(counts).tolist()
-        for number, bad_here in enumerate(totals):
-            if bad_here:
-                bad = (blocks[number] != table[: len(blocks[number])]).nonzero()
-                return Wrong(sum(totals), number * len(table) + int(bad[0].item()))
-        return Wrong(0, -1)
-
-
-def modulus(world: int, dtype: str) -> int:
-    """Return the largest prime whose sums over all ranks the type counts exactly."""
-    for prime in PRIMES:
-        if world * (prime - 1) <= EXACT[dtype]:
-            return prime
-    raise ValueError(f"{dtype} cannot count over {world} ranks")
 
 
 ROOT = 0

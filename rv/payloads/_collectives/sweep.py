@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contract.stats import peer_verdict
 from contract.verdicts import PASS
 
-from .measure import Field, Row, ladder, measure
+from .measure import ITEM_BYTES, Field, Row, ladder, measure
 from .operations import OPERATIONS, bandwidths
 
 if TYPE_CHECKING:
@@ -38,21 +38,21 @@ def totals(field: Field, options: argparse.Namespace) -> list[int]:
     """Return the sizes to measure, in elements."""
     if options.numel:
         return [int(options.numel)]
-    most = most_bytes(field, options) // field.itemsize
-    least = max(1, 8 // field.itemsize)
-    return ladder(least, max(least, most), options.step or (8 if options.quick else 2))
+    least, most = 8 // ITEM_BYTES, most_bytes(field, options) // ITEM_BYTES
+    return ladder(least, max(least, most), 8 if options.quick else 2)
 
 
 def sweep(
     field: Field, options: argparse.Namespace, say: Callable[[str], object]
 ) -> dict[str, list[Row]]:
-    """Measure every collective at every size; return the rows by collective."""
+    """Measure every collective at every size, or one of all_reduce; return the rows by name."""
     sizes = totals(field, options)
+    names = ["all_reduce"] if options.numel else list(OPERATIONS)
     kind = "cpu" if field.device == "cpu" else "cuda"
     seconds = options.duration or SECONDS[kind, options.quick]
-    budget_s = seconds / (len(sizes) * len(options.collectives))
+    budget_s = seconds / (len(sizes) * len(names))
     table: dict[str, list[Row]] = {}
-    for name in options.collectives:
+    for name in names:
         say(HEADER.format(name))
         for total in sizes:
             row = measure(field, OPERATIONS[name], total, budget_s=budget_s, iters=options.iters)
