@@ -63,6 +63,13 @@ def no_requeue_0(world: World) -> None:
     )
 
 
+def never_cancelled(world: World) -> None:
+    """The next segment's job does not care that the one before it was cancelled."""
+    world.override(
+        "_chain_enter.sh.j2", lambda text: text.replace('if rv_was_cancelled "$1"', "if false")
+    )
+
+
 def reject_by_exit(world: World) -> None:
     """A job that rejects its node merely ends."""
     world.override(
@@ -165,6 +172,14 @@ GUARDS = {
         ),
         "a_hostile_environment",
         r"says \w+ of a race whose job Slurm knows",
+    ),
+    "no look at the job before": Guard(
+        never_cancelled, "a_chain_is_cancelled_in_its_hand_over", r"command started 2 times"
+    ),
+    "every client sends the next segment": Guard(
+        instead("rv/race/recover.py", "def _is_sender(race, claim, transport):\n    return True"),
+        "login_nodes_send_the_next_segment",
+        r"was submitted \d times",
     ),
     "leftovers not cancelled": Guard(
         instead("rv/race/cancel.py", "def cancel_leftovers(snapshot, transport):\n    return None"),

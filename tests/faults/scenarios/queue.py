@@ -11,6 +11,8 @@ from random import Random
 from tests.faults.scenarios.daemons import stopped
 from tests.faults.scenarios.nodes import WAITS_BEFORE_ITS_CLAIM
 from tests.faults.scenarios.registry import (
+    END,
+    START,
     held,
     launch,
     let_go,
@@ -20,7 +22,7 @@ from tests.faults.scenarios.registry import (
     send,
     winner,
 )
-from tests.faults.world import World, eventually
+from tests.faults.world import Client, World, eventually
 
 
 def _own_jobs(world: World) -> list[str]:
@@ -281,15 +283,55 @@ def three_login_nodes(world: World, dice: Random) -> None:
     send(world, "--fanout", "each", command=held(world))
     world.slurm("scancel", "-n", "hog", "-p", dice.choice(["fast", "slow"]))
     for number in range(3):
-        cache = world.path / f"cache{number}"
-        cache.mkdir()
-        script = (
-            f"hostname login{number}; export XDG_CACHE_HOME={cache}; "
-            f"for _ in 1 2 3; do {sys.executable} -m rv ps; done"
-        )
-        world.start_program("unshare", "--uts", "bash", "-c", script)
+        _login_node(world, number)
     eventually(world.starts)
     let_go(world)
+
+
+_CHAIN = ("-p", "fast", "--checkpoint", "--time", "10m")
+
+
+@scenario("CANCELLED")
+def a_chain_is_cancelled_in_its_hand_over(world: World, dice: Random) -> None:
+    """The next segment's job is there already, and must not begin, whoever looks."""
+    send(world, *_CHAIN, command=held(world))
+    eventually(world.starts)
+    job = winner(world)
+    world.slurm("scancel", "--batch", "--signal=USR1", job)
+    eventually((world.race_dir() / "segments" / "1.next").exists)
+    is_seen_by_a_client = dice.random() < 0.3
+    if is_seen_by_a_client:
+        world.slurm("scontrol", "hold", *(world.race_dir() / "jobs" / "0.id").read_text().split())
+    world.slurm("scancel", job)
+    let_go(world)
+    if not is_seen_by_a_client:
+        eventually(lambda: not world.live_jobs())
+
+
+@scenario()
+def login_nodes_send_the_next_segment(world: World, dice: Random) -> None:
+    """After a preemption that cancels, three of them at once: one does."""
+    first = f"{START}; exec sleep 600"
+    command = f'touch "$RV_CHECKPOINT_DIR/step"; [ "$RV_SEGMENT" = 2 ] || {{ {first}; }}; {END}'
+    send(world, *_CHAIN, "--qos", "cancellable", "--preemptible", command=command)
+    eventually(world.starts)
+    release = occupy(world, node_of(world, winner(world)))
+    eventually((world.race_dir() / "segments" / "1.ended").exists)
+    world.wrap("sbatch", 'sleep 3; exec "$real" "$@"')
+    for client in [_login_node(world, number) for number in range(3)]:
+        client.wait()
+    release()
+
+
+def _login_node(world: World, number: int) -> Client:
+    """A client on a host of another name, with a cache of its own, that looks three times."""
+    cache = world.path / f"cache{number}"
+    cache.mkdir()
+    script = (
+        f"hostname login{number}; export XDG_CACHE_HOME={cache}; "
+        f"for _ in 1 2 3; do {sys.executable} -m rv ps; done"
+    )
+    return world.start_program("unshare", "--uts", "bash", "-c", script)
 
 
 _STEPPING_CLOCK = """

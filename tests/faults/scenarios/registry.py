@@ -12,9 +12,9 @@ SOAK: Final = int(os.environ.get("RV_SOAK", "0"))
 SLOW_S: Final = 30 if SOAK else 3
 """How slow a slow answer is. Half a minute is longer than any client waits for one."""
 
-_START: Final = 'echo "$RV_RACE $RV_ME" >>starts'
-_END: Final = 'echo "$RV_RACE $RV_ME" >>ends'
-COMMAND: Final = f"{_START}; sleep 0.3; {_END}"
+START: Final = 'echo "$RV_RACE $RV_ME" >>starts'
+END: Final = 'echo "$RV_RACE $RV_ME" >>ends'
+COMMAND: Final = f"{START}; sleep 0.3; {END}"
 """A command that leaves a line at its start and one at its end, in the working directory."""
 
 Play = Callable[[World, Random], None]
@@ -65,7 +65,7 @@ def send(world: World, *options: str, command: str = COMMAND) -> None:
 
 def held(world: World) -> str:
     """A command that goes on until `let_go`."""
-    return f"{_START}; until [ -e {world.path}/enough ]; do sleep 0.1; done; {_END}"
+    return f"{START}; until [ -e {world.path}/enough ]; do sleep 0.1; done; {END}"
 
 
 def let_go(world: World) -> None:
