@@ -69,17 +69,13 @@ def _cases(session: Session) -> None:
     torch, options = session.need_torch(), session.options
     device = session.devices()[0]
     names = ["straight", *(name for name in options.cases if name != "straight")]
-    parent = options.checkpoint_dir or None
-    with tempfile.TemporaryDirectory(prefix="ckpt-", dir=_made(parent)) as root:
-        basis = segment.Plan(
-            folder=root, steps=cases.STEPS, seed=options.seed, device=device,
-            width=options.width, ballast=options.state_mb << 20,
-        )  # fmt: skip
-        context = _context(device)
+    if options.checkpoint_dir:
+        Path(options.checkpoint_dir).mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="ckpt-", dir=options.checkpoint_dir or None) as root:
+        basis = segment.Plan(folder=root, steps=cases.STEPS, seed=options.seed, device=device)
         faults = frozenset(fault.name for fault in options.inject)
-        runner = SegmentRunner(
-            torch, Path(root), context, basis, faults, min(PATIENCE, session.left())
-        )
+        patience_s = min(PATIENCE, session.left())
+        runner = SegmentRunner(torch, Path(root), _context(device), basis, faults, patience_s)
         for name in names:
             session.test = f"checkpoint.{name}"
             _try(session, runner, name)
@@ -100,12 +96,6 @@ def _context(device: str) -> Any:
     return multiprocessing.get_context("fork")
 
 
-def _made(folder: str | None) -> str | None:
-    if folder:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    return folder
-
-
 def _try(session: Session, runner: SegmentRunner, name: str) -> None:
     try:
         details = CASES[name](runner)
@@ -115,22 +105,19 @@ def _try(session: Session, runner: SegmentRunner, name: str) -> None:
     else:
         metrics = _metrics(details) if "save_s" in details else []
         session.report.add(session.test, "PASS", details=details, metrics=metrics)
-        session.say("TRAIN", f"{name}: PASS {_figures(metrics)}")
+        figures = "  ".join(f"{one['name']} {one['value']:.4g} {one['unit']}" for one in metrics)
+        session.say("TRAIN", f"{name}: PASS {figures}")
 
 
 def _metrics(details: dict[str, Any]) -> list[dict[str, Any]]:
-    saves, nbytes = details["save_s"], details["bytes"]
-    metrics = [metric("save_s", saves, "s", LOWER, bytes=nbytes)] if saves else []
+    saves, nbytes, metrics = details["save_s"], details["bytes"], []
     if saves:
+        metrics.append(metric("save_s", saves, "s", LOWER, bytes=nbytes))
         rates = [nbytes / seconds / 1e9 for seconds in saves]
         metrics.append(metric("save_rate", rates, "GB/s", HIGHER))
     if details["restore_s"]:
         metrics.append(metric("restore_s", details["restore_s"], "s", LOWER, bytes=nbytes))
     return metrics
-
-
-def _figures(metrics: list[dict[str, Any]]) -> str:
-    return "  ".join(f"{one['name']} {one['value']:.4g} {one['unit']}" for one in metrics)
 
 
 def _segment(session: Session) -> None:
@@ -142,8 +129,8 @@ def _segment(session: Session) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     plan = segment.Plan(
         folder=str(folder), steps=options.steps, seed=options.seed, device=device,
-        every=options.every, width=options.width, ballast=options.state_mb << 20,
-        pause=options.pause, faults=tuple(fault.name for fault in options.inject),
+        every=options.every, pause=options.pause,
+        faults=tuple(fault.name for fault in options.inject),
     )  # fmt: skip
     joined = contextlib.nullcontext() if session.ranks.alone else session.group(device)
     with joined as group:
@@ -183,10 +170,7 @@ def _check_chain(session: Session, plan: segment.Plan, ran: segment.Ran, dist: A
 
 def _straight_digest(torch: Any, plan: segment.Plan, dist: Any) -> str:
     """Train all steps without an interruption; return the digest of the weights."""
-    straight = Training(
-        torch, plan.device, plan.seed, steps=plan.steps, width=plan.width, ballast=plan.ballast,
-        dist=dist,
-    )  # fmt: skip
+    straight = Training(torch, plan.device, plan.seed, steps=plan.steps, dist=dist)
     for _ in range(plan.steps):
         straight.step()
     return straight.digest()
@@ -206,8 +190,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pause", type=float, default=0.0, help="seconds after each step of a chain"
     )
-    parser.add_argument("--width", type=whole, default=32, help="of the model")
-    parser.add_argument("--state-mb", type=int, default=0, help="more state to save, MiB")
 
 
 def _cases_named(text: str) -> list[str]:
@@ -227,8 +209,8 @@ def check_flags(parser: argparse.ArgumentParser, options: argparse.Namespace) ->
         parser.error("the cases start ranks of their own: run it with python, not torchrun")
     if options.mode == "segment" and not options.checkpoint_dir:
         parser.error("a segment needs --checkpoint-dir or RV_CHECKPOINT_DIR")
-    if options.state_mb < 0 or options.pause < 0:
-        parser.error("--state-mb and --pause are not below 0")
+    if options.pause < 0:
+        parser.error("--pause is not below 0")
 
 
 if __name__ == "__main__":

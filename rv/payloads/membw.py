@@ -159,10 +159,7 @@ def _peer(session: Session, devices: list[str]) -> None:
     peer_links = links.peers(session.torch, shown, nbytes, spoil)
     if session.faults.get("slow-peer"):
         peer_links[0] = peer_links[0]._replace(one_way=peer_links[0].one_way / 1e3)
-    for link in peer_links:
-        way = "direct" if link.direct else "through the host"
-        text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
-        session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
+    _say_peers(session, peer_links)
     verdict = _judged_peers(session, peer_links, devices)
     metrics = [
         metric("peer_one_way", [link.one_way for link in peer_links], "GB/s", HIGHER),
@@ -170,6 +167,13 @@ def _peer(session: Session, devices: list[str]) -> None:
     ]
     details = {"links": [link._asdict() for link in peer_links]}
     session.report.add("membw.peer", **verdict, metrics=metrics, details=details)
+
+
+def _say_peers(session: Session, peer_links: list[links.Peer]) -> None:
+    for link in peer_links:
+        way = "direct" if link.direct else "through the host"
+        text = f"{link.source} -> {link.target} {way}: {link.one_way:.1f} GB/s"
+        session.say("COMPUTE", f"peer {text}, both ways {link.both_ways:.1f}")
 
 
 def _judged_peers(

@@ -13,6 +13,7 @@ Stand-alone: stdlib and torch.
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from pathlib import Path
@@ -44,18 +45,20 @@ def body(session: Session) -> None:
 
 def train(session: Session, group: Group) -> None:
     """Place, compare gradients, train, time."""
-    from _training import models
+    from _training import models, progress
 
     options, ranks = session.options, group.ranks
     place(session, group)
     session.test = "ddp.train"
-    make = models.mlp if options.model == "mlp" else models.decoder
-    draw = models.vectors if options.model == "mlp" else models.tokens
-    batches = draw(options.seed, max(1, options.batch_size // ranks.world) * ranks.world)
-    compare_gradients(session, group, make(options.seed), batches(0))
-    model = parallel(group, make(options.seed))
+    rows = max(1, options.batch_size // ranks.world) * ranks.world
+    batches = models.vectors(options.seed, rows)
+    compare_gradients(session, group, models.mlp(options.seed), batches(0))
+    model = parallel(group, models.mlp(options.seed))
     losses, seconds = steps(session, group, model, batches)
-    judge(session, group, losses, seconds, model)
+    session.test = "ddp.train"
+    facts = {"epochs": options.epochs, "batch_size": options.batch_size, "model": "mlp"}
+    counted = f" ranks counted={count(group)}"
+    progress.judge(session, group, model, losses, seconds, facts, more=counted)
     time_communication(session, group, model, batches(0))
     save(session, group, model)
 
@@ -86,8 +89,6 @@ def parallel(group: Group, model: Any) -> Any:
 
 def compare_gradients(session: Session, group: Group, model: Any, batch: Any) -> None:
     """Compare the gradients of the first step, averaged over the ranks, with one process's."""
-    import copy
-
     from _training import checks, models
 
     session.test = "ddp.gradients"
@@ -97,79 +98,31 @@ def compare_gradients(session: Session, group: Group, model: Any, batch: Any) ->
     x, y = models.part(batch, group.ranks.rank, group.ranks.world, group.device)
     models.loss_of(ddp(x), y).backward()
     gradients = [parameter.grad for parameter in ddp.parameters()]
-    if session.faults.get("gradient"):
-        gradients[0] *= group.ranks.world + 1
-    with session.attempt(session.test, device=group.device):
-        details = checks.require_close(gradients, expected, group.ranks.rank)
-        session.report.add(session.test, "PASS", device=group.device, details=details)
+    checks.report_gradients(session, group, gradients, expected)
 
 
 def steps(
     session: Session, group: Group, model: Any, batches: Any
 ) -> tuple[list[float], list[float]]:
     """Train; return every step's loss, averaged over the ranks, and this rank's seconds."""
-    from _training import checks, models
+    from _training import checks, models, progress
 
-    torch, options = group.torch, session.options
-    optimizer = optimizer_of(session, model)
+    torch, optimizer = group.torch, progress.optimizer_of(session, model)
     losses, seconds = [], []
     session.test = "ddp.replicas"
-    for step in range(total(options)):
+    for step in range(total(session.options)):
         batch = models.part(batches(step), group.ranks.rank, group.ranks.world, group.device)
         start = time.perf_counter()
-        losses.append(one(model, optimizer, batch))
+        losses.append(progress.one_step(model, optimizer, batch))
         timing.synchronize(torch, group.device)
         seconds.append(time.perf_counter() - start)
         if session.faults.get("nan", step=step):
             losses[-1] *= float("nan")
         if session.faults.get("bitflip", step=step):
             checks.flip_bit(model)
-        if step % options.check_every == 0 or step == total(options) - 1:
-            checks.require_equal(model, group, step)
+        checks.require_equal(model, group, step)
     session.report.add("ddp.replicas", "PASS", device=group.device, details={"steps": len(losses)})
-    mean = torch.stack(losses)
-    group.dist.all_reduce(mean)
-    return (mean / group.ranks.world).tolist(), seconds
-
-
-def one(model: Any, optimizer: Any, batch: Any) -> Any:
-    """Do one step; return its loss, still on the device."""
-    from _training.models import loss_of
-
-    optimizer.zero_grad()
-    loss = loss_of(model(batch[0]), batch[1])
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
-
-
-def optimizer_of(session: Session, model: Any) -> Any:
-    """Make the optimizer; with the fault `no-learning`, one that changes nothing."""
-    import torch
-
-    rate = 0.0 if session.faults.get("no-learning") else session.options.lr
-    return torch.optim.AdamW(model.parameters(), lr=rate)
-
-
-def judge(
-    session: Session, group: Group, losses: list[float], seconds: list[float], model: Any
-) -> None:
-    """Report whether the loss fell, and how fast the steps were."""
-    from _training import progress
-
-    session.test = "ddp.train"
-    options, device = session.options, group.device
-    facts = {"world": group.ranks.world, "epochs": options.epochs, "steps": len(losses)}
-    facts |= {"batch_size": options.batch_size, "model": options.model}
-    with session.attempt("ddp.train", device=device, details={**facts, "losses": losses}):
-        trained = progress.judge_losses(losses)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        metrics = progress.metrics_of(seconds, options.batch_size, parameters)
-        details = {**facts, **trained, "losses": losses}
-        session.report.add("ddp.train", "PASS", device=device, metrics=metrics, details=details)
-        start, end = trained["loss_start"], trained["loss_end"]
-        counted = f"world={group.ranks.world} ranks counted={count(group)}"
-        session.say("TRAIN", f"{device}: {counted} loss {start:.4f} -> {end:.4f} improved=True")
+    return progress.averaged(group, losses), seconds
 
 
 def time_communication(session: Session, group: Group, model: Any, batch: Any) -> None:
@@ -184,7 +137,7 @@ def time_communication(session: Session, group: Group, model: Any, batch: Any) -
     def step() -> None:
         models.loss_of(model(x), y).backward()
 
-    share = progress.exposed_share(model, step, group.device)
+    share = progress.exposed_share(session, model, step, group.device)
     session.report.add(session.test, "PASS", device=group.device, metrics=[share])
 
 
@@ -224,9 +177,6 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--batch-size", type=whole, default=256, help="rows of all ranks together")
     parser.add_argument("--steps", type=int, default=0, help="steps of an epoch (0: all the data)")
     parser.add_argument("--train-smoke", action="store_true", help="taken for older command lines")
-    parser.add_argument("--model", choices=["mlp", "transformer"], default="mlp")
-    parser.add_argument("--lr", type=float, default=3e-3, help="of AdamW")
-    parser.add_argument("--check-every", type=whole, default=1, help="steps between replica checks")
     where = os.environ.get("RV_CHECKPOINT_DIR", "")
     parser.add_argument("--checkpoint-dir", default=where, help="where to save, if anywhere")
 

@@ -79,11 +79,7 @@ def compare_gradients(session: Session, group: Group) -> None:
     x, y = models.part(batch, ranks.rank, ranks.world, group.device)
     models.loss_of(model(x), y).backward()
     gradients = [parameter.grad.full_tensor() for parameter in model.parameters()]
-    if session.faults.get("gradient"):
-        gradients[0] *= ranks.world + 1
-    with session.attempt(session.test, device=group.device):
-        details = checks.require_close(gradients, expected, ranks.rank)
-        session.report.add(session.test, "PASS", device=group.device, details=details)
+    checks.report_gradients(session, group, gradients, expected)
 
 
 def model_and_data(session: Session, group: Group) -> tuple[Any, Any]:
@@ -97,7 +93,7 @@ def model_and_data(session: Session, group: Group) -> tuple[Any, Any]:
     if options.hf_model:
         model, draw = models.hub_model(options.hf_model), models.hub_batches(options.hf_model, rows)
     else:
-        model = models.decoder(options.seed, options.width, options.layers)
+        model = models.decoder(options.seed)
         draw = models.tokens(options.seed, rows)
     whole_model = session.faults.get("unsharded") is not None
     return (model.to(group.device) if whole_model else shard(group, model, dtype)), draw
@@ -123,32 +119,18 @@ def train(session: Session, group: Group, model: Any, draw: Any) -> None:
     from _training import models, progress
 
     session.test = "fsdp.train"
-    options, torch, ranks, device = session.options, group.torch, group.ranks, group.device
-    rate = 0.0 if session.faults.get("no-learning") else options.lr
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
+    ranks, optimizer = group.ranks, progress.optimizer_of(session, model)
     losses, seconds = [], []
-    for step in range(options.steps):
-        x, y = models.part(draw(step), ranks.rank, ranks.world, device)
+    for step in range(session.options.steps):
+        batch = models.part(draw(step), ranks.rank, ranks.world, group.device)
         start = time.perf_counter()
-        optimizer.zero_grad()
-        loss = models.loss_of(model(x), y)
-        loss.backward()
-        optimizer.step()
-        timing.synchronize(torch, device)
+        losses.append(progress.one_step(model, optimizer, batch))
+        timing.synchronize(group.torch, group.device)
         seconds.append(time.perf_counter() - start)
-        losses.append(loss.detach() * (float("nan") if session.faults.get("nan", step=step) else 1))
-    mean = torch.stack(losses)
-    group.dist.all_reduce(mean)
-    values = (mean / ranks.world).tolist()
-    facts = {"world": ranks.world, "steps": options.steps, "losses": values, **memory(group)}
-    with session.attempt("fsdp.train", device=device, details=facts):
-        trained = progress.judge_losses(values)
-        parameters = sum(parameter.numel() for parameter in model.parameters())
-        metrics = progress.metrics_of(seconds, options.batch_size, parameters)
-        details = {**facts, **trained}
-        session.report.add("fsdp.train", "PASS", device=device, metrics=metrics, details=details)
-        fell = f"loss {trained['loss_start']:.4f} -> {trained['loss_end']:.4f} improved=True"
-        session.say("TRAIN", f"{device}: world={ranks.world} {fell}")
+        if session.faults.get("nan", step=step):
+            losses[-1] *= float("nan")
+    values = progress.averaged(group, losses)
+    progress.judge(session, group, model, values, seconds, memory(group))
 
 
 def memory(group: Group) -> dict[str, int]:
@@ -164,13 +146,13 @@ def save_and_load(session: Session, group: Group, model: Any) -> None:
 
     session.test = "fsdp.checkpoint"
     folder = Path(session.options.checkpoint_dir) / "train_fsdp.dcp"
-    before = [int(checks.fingerprint(shards.local(model))), parameters_norm(model)]
+    before = int(checks.fingerprint(shards.local(model)))
     size, seconds = shards.save(model, folder, group)
     shards.forget(model)
     shards.load(model, folder)
     if session.faults.get("corrupt-checkpoint"):
         checks.flip_bit_of(shards.local(model)[0])
-    after = [int(checks.fingerprint(shards.local(model))), parameters_norm(model)]
+    after = int(checks.fingerprint(shards.local(model)))
     details = {"path": str(folder), "bytes": size, "save_s": seconds}
     with session.attempt(session.test, device=group.device, details=details):
         if before != after:
@@ -178,34 +160,17 @@ def save_and_load(session: Session, group: Group, model: Any) -> None:
             raise NotPassed("FAIL", "resume_mismatch", reason)
         session.report.add(session.test, "PASS", device=group.device, details=details)
     group.dist.barrier()
-    if not session.options.keep_checkpoint and group.ranks.rank == 0:
+    if group.ranks.rank == 0:
         shards.remove(folder)
-
-
-def parameters_norm(model: Any) -> float:
-    """Return the norm of this rank's part: a second opinion on the fingerprint."""
-    from _training import shards
-
-    return float(sum(float(part.double().norm()) ** 2 for part in shards.local(model)))
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this payload."""
     parser.add_argument("--steps", type=whole, default=20)
     parser.add_argument("--batch-size", type=whole, default=32, help="rows of all ranks together")
-    parser.add_argument("--lr", type=float, default=3e-3, help="of AdamW")
-    parser.add_argument("--width", type=whole, default=64, help="of the built-in decoder")
-    parser.add_argument("--layers", type=whole, default=2, help="of the built-in decoder")
     parser.add_argument("--hf-model", default="", help="a causal model of the Hugging Face hub")
     where = os.environ.get("RV_CHECKPOINT_DIR") or "."
     parser.add_argument("--checkpoint-dir", default=where, help="a folder that all ranks share")
-    parser.add_argument("--keep-checkpoint", action="store_true")
-
-
-def refuse(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """Refuse widths that the attention's four heads cannot divide."""
-    if options.width % 4:
-        parser.error("--width must be a multiple of 4")
 
 
 TRAIN = Payload(
@@ -214,7 +179,6 @@ TRAIN = Payload(
     body,
     faults=(*OF_RANKS, *FAULTS),
     add_flags=add_flags,
-    check=refuse,
     needs_numpy=True,
 )
 

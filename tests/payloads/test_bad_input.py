@@ -158,7 +158,7 @@ def test_unwritable_report_folder_is_an_error(
         ["check", "--timeout", "0"],
         ["check", "--report-name", "../x"],
         ["train", "--batch-size", "-1"],
-        ["train_fsdp", "--width", "6"],
+        ["train_fsdp", "--steps", "0"],
         ["dataload", "--workers", "-1"],
         ["dataload", "--workers", "many"],
         ["dataload", "--workers", "0,99999"],

@@ -129,7 +129,7 @@ def test_a_segment_from_other_weights_is_noticed_at_the_end(
 
 
 @pytest.mark.parametrize(
-    "words", [("--mode", "segment"), ("--cases", "x"), ("--state-mb", "-1"), ("--steps", "0")]
+    "words", [("--mode", "segment"), ("--cases", "x"), ("--pause", "-1"), ("--steps", "0")]
 )
 def test_wrong_words_are_refused(launch: Launcher, tmp_path: Path, words: tuple[str, ...]) -> None:
     """With 2."""

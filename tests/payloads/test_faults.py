@@ -9,7 +9,7 @@ from tests.payloads.starting import Launcher
 CHECK = ["--size", "64", "--dtypes", "fp32"]
 DATA = ["--workers", "0,1", "--samples", "40", "--work-ms", "0.1"]
 TRAIN = ["--epochs", "1", "--steps", "10"]
-FSDP = ["--steps", "10", "--width", "16", "--layers", "1"]
+FSDP = ["--steps", "10"]
 WAITS = {"drop-rank": "16", "hang": "30"}  # seconds; half of them go by before a rank is missing
 FAULTS = [
     ("check", 1, "wrong-product", "matmul.fp32.exact", "wrong_result", CHECK),

@@ -31,12 +31,12 @@ def test_the_seeds_command_line_passes(tmp_path: Path) -> None:
 
 def test_every_world_sees_the_same_batches(launch: Launcher, tmp_path: Path) -> None:
     """The losses do not depend on the number of ranks, but for the order of sums."""
-    short = ["--quick", "--epochs", "2", "--steps", "5", "--batch-size", "32"]
+    short = ["--quick", "--epochs", "2", "--steps", "5", "--batch-size", "256"]
     losses = []
     for world in (1, 2):
         folder = tmp_path / str(world)
         folder.mkdir()
-        words = ["--device", "cpu", *short, "--model", "transformer"]
+        words = ["--device", "cpu", *short]
         done = launch("train", folder, *words, world=world)
         assert done.code == 0, done.out + done.err
         losses.append(done.test("ddp.train")["details"]["losses"])

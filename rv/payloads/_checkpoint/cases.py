@@ -147,7 +147,7 @@ def _write_often(plan: Plan, gate: Any) -> None:
 
     signal.set_wakeup_fd(-1)
     torch.set_num_threads(1)
-    training = Training(torch, "cpu", plan.seed, steps=plan.steps, width=plan.width)
+    training = Training(torch, "cpu", plan.seed, steps=plan.steps)
     folder = Path(plan.folder)
     for _ in range(SAVES):
         training.done += 1
@@ -183,7 +183,7 @@ def _fill(plan: Plan, faults: tuple[str, ...], how: str) -> None:
     signal.set_wakeup_fd(-1)
     torch.set_num_threads(1)
     folder = Path(plan.folder)
-    training = Training(torch, "cpu", plan.seed, steps=plan.steps, width=plan.width)
+    training = Training(torch, "cpu", plan.seed, steps=plan.steps)
     training.done = 1
     one = store.save(torch, training.state(), folder).nbytes
     Path(how).write_text(small_disk(folder, one + one // 2))

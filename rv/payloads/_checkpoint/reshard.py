@@ -29,7 +29,7 @@ def resharded(runner: SegmentRunner) -> dict[str, Any]:
     folder = runner.root / "reshard"
     folder.mkdir(exist_ok=True)
     fault = "reshard" if "reshard" in runner.faults else ""
-    jobs = (kind, str(folder), runner.basis.seed, runner.basis.width)
+    jobs = (kind, str(folder), runner.basis.seed)
     _run(runner, folder, [(rank, RANKS, *jobs, "") for rank in range(RANKS)])
     _run(runner, folder, [(0, 1, *jobs, fault)])
     saved, loaded = ((folder / f"digest.{world}").read_text() for world in (RANKS, 1))
@@ -55,7 +55,7 @@ def _run(runner: SegmentRunner, folder: Path, jobs: list[tuple[Any, ...]]) -> No
         raise NotPassed("FAIL", "reshard_mismatch", f"{len(jobs)} ranks: {message}")
 
 
-def work(rank: int, world: int, kind: str, folder: str, seed: int, width: int, fault: str) -> None:
+def work(rank: int, world: int, kind: str, folder: str, seed: int, fault: str) -> None:
     """Run one rank: two of them train and save, one alone loads."""
     import torch
 
@@ -69,7 +69,7 @@ def work(rank: int, world: int, kind: str, folder: str, seed: int, width: int, f
             torch.cuda.set_device(rank)
         backend = "nccl" if kind == "cuda" else "gloo"
         dist.init_process_group(backend, store=meeting, rank=rank, world_size=world)
-        _save_or_load(torch, rank, world, kind, Path(folder), seed, width, fault)
+        _save_or_load(torch, rank, world, kind, Path(folder), seed, fault)
         dist.destroy_process_group()
     except Exception as error:
         message = f"rank {rank}: {type(error).__name__}: {error}".partition("\n")[0]
@@ -78,7 +78,7 @@ def work(rank: int, world: int, kind: str, folder: str, seed: int, width: int, f
 
 
 def _save_or_load(
-    torch: Any, rank: int, world: int, kind: str, folder: Path, seed: int, width: int, fault: str
+    torch: Any, rank: int, world: int, kind: str, folder: Path, seed: int, fault: str
 ) -> None:
     dcp: Any = importlib.import_module("torch.distributed.checkpoint")
     states: Any = importlib.import_module("torch.distributed.checkpoint.state_dict")
@@ -86,23 +86,20 @@ def _save_or_load(
     meshes: Any = importlib.import_module("torch.distributed.device_mesh")
     deterministic(torch)
     torch.manual_seed(seed if world == RANKS else seed + 1)
-    net = model(torch, width).to(kind)
+    net = model(torch).to(kind)
     fsdp.fully_shard(net, mesh=meshes.init_device_mesh(kind, (world,)))
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, foreach=False)
     if world == RANKS:
         _train(torch, net, optimizer, rank, kind)
-    whole = dict(zip(("model", "optimizer"), states.get_state_dict(net, optimizer), strict=True))
+    weights, moments = states.get_state_dict(net, optimizer)
+    whole = {"model": weights, "optimizer": moments}
     if world == RANKS:
         dcp.save(whole, checkpoint_id=str(folder / "state"))
     else:
         dcp.load(whole, checkpoint_id=str(folder / "state"))
-        states.set_state_dict(
-            net, optimizer, model_state_dict=whole["model"], optim_state_dict=whole["optimizer"]
-        )
-        whole = dict(
-            zip(("model", "optimizer"), states.get_state_dict(net, optimizer), strict=True)
-        )
-    full = {name: _full(torch, part) for name, part in whole.items()}
+        states.set_state_dict(net, optimizer, model_state_dict=weights, optim_state_dict=moments)
+        weights, moments = states.get_state_dict(net, optimizer)
+    full = {"model": _full(torch, weights), "optimizer": _full(torch, moments)}
     if fault:
         next(iter(full["model"].values())).view(-1)[0] += 1e-6
     if rank == 0:

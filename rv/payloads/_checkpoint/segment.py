@@ -97,7 +97,6 @@ class Plan:
     """What a segment does. `pause` is slept after each step; `stop_at` ends it early, asked or not.
 
     At the step `hold_at` it waits, for `hold` seconds at most, until it is asked to save.
-
     `faults` are names; `die_at` is the step whose checkpoint the process dies while writing.
     """
 
@@ -106,8 +105,6 @@ class Plan:
     seed: int = 42
     device: str = "cpu"
     every: int = 4
-    width: int = 32
-    ballast: int = 0
     pause: float = 0.0
     stop_at: int = 0
     hold_at: int = 0
@@ -151,10 +148,7 @@ class SaveRequest:
 def run(torch: Any, plan: Plan, must_save: Callable[[], bool], dist: Any = None) -> Ran:
     """Train; on every rank alike. Raises store.Unwritten where a checkpoint cannot be saved."""
     folder = Path(plan.folder)
-    training = Training(
-        torch, plan.device, plan.seed, steps=plan.steps, width=plan.width, ballast=plan.ballast,
-        dist=dist,
-    )  # fmt: skip
+    training = Training(torch, plan.device, plan.seed, steps=plan.steps, dist=dist)
     if training.rank == 0:
         store.sweep(folder)
     start = time.perf_counter()
@@ -162,26 +156,16 @@ def run(torch: Any, plan: Plan, must_save: Callable[[], bool], dist: Any = None)
     if loaded.state is not None:
         forget = next((name[7:] for name in plan.faults if name.startswith("forget-")), "")
         training.take_up(loaded.state, forget)
-    number = last_segment(folder) + 1
-    ran = Ran(
-        number,
-        training.done,
-        training.done,
-        restore=time.perf_counter() - start,
-        skipped=loaded.skipped,
-    )
-    _barrier(dist)
+    number, done, restore = last_segment(folder) + 1, training.done, time.perf_counter() - start
+    ran = Ran(number, done, done, restore=restore, skipped=loaded.skipped)
+    if dist:
+        dist.barrier()
     _train(torch, training, plan, ran, must_save)
     ran.last, ran.digest = training.done, training.digest()
     if training.rank == 0:
         with (folder / SEGMENTS).open("a") as log:
             log.write(json.dumps(ran.__dict__) + "\n")
     return ran
-
-
-def _barrier(dist: Any) -> None:
-    if dist:
-        dist.barrier()
 
 
 def _train(
@@ -195,7 +179,9 @@ def _train(
         training.elapsed += time.monotonic() - start
         _log(training, plan, ran.segment)
         if training.done == plan.hold_at:
-            _hold(plan, must_save)
+            deadline = time.monotonic() + plan.hold
+            while not must_save() and time.monotonic() < deadline:
+                time.sleep(0.01)
         ran.why = _why(torch, training, plan, must_save)
         if ran.why or training.done % plan.every == 0:
             _save(torch, training, plan, ran)
@@ -205,12 +191,6 @@ def _train(
     ran.why = "done"
     if saved < training.done:
         _save(torch, training, plan, ran)
-
-
-def _hold(plan: Plan, must_save: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + plan.hold
-    while not must_save() and time.monotonic() < deadline:
-        time.sleep(0.01)
 
 
 def _log(training: Training, plan: Plan, segment: int) -> None:

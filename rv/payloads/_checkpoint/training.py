@@ -12,26 +12,22 @@ from typing import Any
 
 from . import store
 
-FEATURES, CLASSES, SAMPLES, BATCH = 16, 4, 512, 16
+FEATURES, WIDTH, CLASSES, SAMPLES, BATCH = 16, 32, 4, 512, 16
 
 
 class Training:
     """A model, its optimizer and scheduler, its place in the data, and its random numbers."""
 
-    def __init__(
-        self, torch: Any, device: str, seed: int, *, steps: int, width: int = 32, ballast: int = 0,
-        dist: Any = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, torch: Any, device: str, seed: int, *, steps: int, dist: Any = None) -> None:
         deterministic(torch)
         self.torch, self.device, self.seed, self.dist = torch, device, seed, dist
         self.rank = dist.get_rank() if dist else 0
         self.world = dist.get_world_size() if dist else 1
         torch.manual_seed(seed)
         random.seed(seed + self.rank)
-        self.model = model(torch, width).to(device)
+        self.model = model(torch).to(device)
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=3e-3, foreach=False)
         self.scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, steps)
-        self.ballast = torch.arange(ballast // 8, device=device)
         self.done = self.epoch = self.position = 0
         self.elapsed = 0.0
         torch.manual_seed(seed + 1 + self.rank)
@@ -73,7 +69,6 @@ class Training:
             "random": self._every(self._random()),
             "step": self.done,
             "elapsed": self.elapsed,
-            "ballast": self.ballast,
         }
         return state | {"digest": store.digest(self.torch, state)}
 
@@ -85,8 +80,6 @@ class Training:
         self.scheduler.load_state_dict(state["scheduler"])
         self.epoch, self.position = state["sampler"]["epoch"], state["sampler"]["position"]
         self.done, self.elapsed = state["step"], state["elapsed"]
-        if not self.torch.equal(state["ballast"].to(self.device), self.ballast):
-            raise ValueError("the ballast came back changed")
         if forget != "random":
             self._set_random(state["random"][self.rank])
 
@@ -124,11 +117,12 @@ def deterministic(torch: Any) -> None:
     torch.backends.cudnn.benchmark = False
 
 
-def model(torch: Any, width: int) -> Any:
+def model(torch: Any) -> Any:
+    """Make a perceptron of 16, 32, 32 and 4, with dropout."""
     nn = torch.nn
     return nn.Sequential(
-        nn.Linear(FEATURES, width), nn.ReLU(), nn.Dropout(0.1),
-        nn.Linear(width, width), nn.ReLU(), nn.Linear(width, CLASSES),
+        nn.Linear(FEATURES, WIDTH), nn.ReLU(), nn.Dropout(0.1),
+        nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, CLASSES),
     )  # fmt: skip
 
 

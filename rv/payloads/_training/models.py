@@ -60,10 +60,10 @@ def mlp(seed: int) -> nn.Module:
     return nn.Sequential(nn.Linear(FEATURES, 256), nn.ReLU(), nn.Linear(256, CLASSES))
 
 
-def decoder(seed: int, width: int = 64, layers: int = 2) -> Decoder:
-    """Make a small transformer decoder."""
+def decoder(seed: int) -> Decoder:
+    """Make a small transformer decoder: two layers, 64 wide."""
     torch.manual_seed(seed)
-    return Decoder(width, layers)
+    return Decoder(64, 2)
 
 
 def loss_of(outputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
