@@ -15,6 +15,7 @@ from rv.transport import Transport
 
 _FILE: Final = "verdict.json"
 _LATEST_S: Final = 86400.0
+_JobFields = tuple[int, int, JobState, str, str]
 
 
 def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
@@ -81,7 +82,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
         warnings=verdict.warnings,
         segments=files.segments,
         saved_at=verdict.saved_at,
-        jobs=tuple(_job(race, files, *fields) for fields in verdict.jobs),
+        jobs=tuple(_job(race, files, fields) for fields in verdict.jobs),
     )
 
 
@@ -101,7 +102,7 @@ class _Verdict:
     why: str
     warnings: tuple[str, ...]
     saved_at: float | None
-    jobs: tuple[tuple[int, int, JobState, str, str], ...]
+    jobs: tuple[_JobFields, ...]
 
 
 def _read(text: bytes) -> _Verdict | None:
@@ -109,22 +110,12 @@ def _read(text: bytes) -> _Verdict | None:
         verdict = build(_Verdict, json.loads(text))
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
-    return (
-        verdict
-        if all(map(is_moment, (verdict.started_at, verdict.ended_at, verdict.saved_at)))
-        else None
-    )
+    times = (verdict.started_at, verdict.ended_at, verdict.saved_at)
+    return verdict if all(map(is_moment, times)) else None
 
 
-def _job(
-    race: Race,
-    files: StateFiles,
-    number: int,
-    job_id: int,
-    state: JobState,
-    reason: str,
-    nodes: str,
-) -> JobStatus:
+def _job(race: Race, files: StateFiles, fields: _JobFields) -> JobStatus:
+    number, job_id, state, reason, nodes = fields
     return JobStatus(
         number=number,
         name=race.name_of(number),
