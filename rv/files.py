@@ -97,12 +97,12 @@ def why_not_private(directory: Path) -> str:
         if not is_ours:
             return f"{path} belongs to another user"
         is_sticky = path != place and bool(status.st_mode & stat.S_ISVTX)
-        if _others_may_write(status) and not is_sticky:
+        if others_may_write(status) and not is_sticky:
             return f"others may write to {path} (mode {status.st_mode & 0o7777:04o})"
     return ""
 
 
-def _others_may_write(status: os.stat_result) -> bool:
+def others_may_write(status: os.stat_result) -> bool:
     """Return whether the mode lets others write; a user's own group of that name is nobody else."""
     if not status.st_mode & stat.S_IWGRP or status.st_gid != os.getegid():
         return bool(status.st_mode & 0o022)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
+from rv.files import others_may_write
 
 _OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
@@ -44,7 +45,8 @@ def require_safe_root(root: Path) -> None:
         if not _is_trusted(status.st_uid):
             kind = "is a link that belongs" if is_link else "belongs"
             raise _unsafe(root, f"{path} {kind} to {_owner(status.st_uid)}")
-        if not is_link and _may_be_renamed_in(status):
+        is_sticky = bool(status.st_mode & stat.S_ISVTX)
+        if not is_link and not is_sticky and others_may_write(status):
             mode = f"mode {status.st_mode & 0o7777:04o}"
             raise _unsafe(root, f"others may rename what is in {path} ({mode})")
 
@@ -64,28 +66,6 @@ def _on_the_way_to(path: Path) -> Iterator[Path]:
             target = here.readlink()
             here = Path("/") if target.is_absolute() else here.parent
             names += reversed(target.parts[1:] if target.is_absolute() else target.parts)
-
-
-def _may_be_renamed_in(status: os.stat_result) -> bool:
-    """Return whether others may rename what is in a directory: the sticky bit forbids it.
-
-    A group that has the user's name and no other members is the user.
-    """
-    if status.st_mode & stat.S_ISVTX or not status.st_mode & _OTHERS_WRITE:
-        return False
-    return bool(status.st_mode & stat.S_IWOTH) or not _is_users_group(status.st_gid)
-
-
-def _is_users_group(gid: int) -> bool:
-    import grp
-    import pwd
-
-    try:
-        group, user = grp.getgrgid(gid), pwd.getpwuid(os.geteuid())
-    except KeyError:
-        return False
-    is_private = group.gr_name == user.pw_name and gid == user.pw_gid
-    return is_private and set(group.gr_mem) <= {user.pw_name}
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def test_links_in_a_circle_are_an_error_of_the_system(scratch: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "members", "is_refused"),
-    [("root", [], False), ("root", ["root"], False), ("root", ["daemon"], True), ("lab", [], True)],
+    [("root", [], False), ("root", ["daemon"], True), ("lab", [], True)],
 )
 def test_a_group_of_ones_own_name_and_no_other_member_is_oneself(
     scratch: Path,
