@@ -5,6 +5,7 @@ and its partition gets smaller ones, or none for a while.
 """
 
 import os
+import pwd
 import random
 import re
 import sys
@@ -15,12 +16,17 @@ from datetime import timedelta
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.sandbox import daemons, processes, records
+from rv.sandbox import accounting, daemons, processes, records
+from rv.sandbox.layout import reachable
 from rv.sandbox.processes import path_of
 from rv.sandbox.records import Record
 
 ROLE: Final = "loader"
 JOB_NAME: Final = "rv-load"
+ACCOUNT: Final = "rv-load"
+USER: Final = "daemon"
+"""Who loads root's sandboxes, so that limits of users and accounts count the users' own jobs."""
+
 PERIOD_S: Final = 1.0
 BAN_S: Final = 30.0
 SIZES: Final = (1, 1, 2, 4, 8)
@@ -44,12 +50,17 @@ def start(
             hint="--min is above 0 and at most --max",
         )
     stop(record)
+    user = _user(record)
+    if user == USER and record.layout.database.exists():
+        accounting.sacctmgr(record, [["add", "account", ACCOUNT]])
+        accounting.sacctmgr(record, [["add", "user", USER, f"account={ACCOUNT}"]])
     process = processes.spawn_python(
         "rv.sandbox.loader",
         str(share),
         str(shortest.total_seconds()),
         str(longest.total_seconds()),
         str(seed),
+        user,
         env=daemons.environment(record),
         log=record.layout.logs / ROLE,
     )
@@ -61,15 +72,24 @@ def stop(record: Record) -> bool:
     if records.process_of(record.layout, ROLE) is None:
         return False
     daemons.stop(record, ROLE)
-    argv = [path_of("scancel"), "--me", f"--name={JOB_NAME}"]
+    user = _user(record)
+    argv = [path_of("scancel"), f"--user={user}", f"--name={JOB_NAME}"]
     done = processes.run(argv, env=daemons.environment(record))
     if done.returncode:
         raise RvError(
             ErrorKind.SANDBOX,
             f"the load's jobs could not be cancelled: {done.complaint}",
-            hint=f"SLURM_CONF={record.layout.slurm_conf} scancel --me --name={JOB_NAME}",
+            hint=f"SLURM_CONF={record.layout.slurm_conf} scancel --user={user} --name={JOB_NAME}",
         )
     return True
+
+
+def _user(record: Record) -> str:
+    """Whose jobs the load is: another user's where the sandbox serves others, else one's own."""
+    layout = record.layout
+    serves_others = os.getuid() == 0 and reachable(layout.directory) and reachable(layout.run)
+    has_other = serves_others and processes.uid_of(USER) is not None
+    return USER if has_other else pwd.getpwuid(os.getuid()).pw_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,10 +177,12 @@ def _ask(program: str, *args: str, env: Mapping[str, str]) -> str:
     return done.stdout if done.returncode == 0 else ""
 
 
-def tick(loader: Loader, env: Mapping[str, str], now_s: float) -> None:
+def tick(loader: Loader, env: Mapping[str, str], now_s: float, user: str) -> None:
     """Look once, and submit what is lacking."""
     nodes = parse_nodes(_ask("scontrol", "show", "node", "-d", "-o", env=env))
-    queue = _ask("squeue", "--me", "-h", "-t", "PD", "-n", JOB_NAME, "-o", "%i|%P|%b|%r", env=env)
+    queue = _ask(
+        "squeue", "-u", user, "-h", "-t", "PD", "-n", JOB_NAME, "-o", "%i|%P|%b|%r", env=env
+    )
     waiting = 0
     for job, partition, gpus, reason in parse_waiting(queue):
         if reason.startswith("QOS") or "Limit" in reason:
@@ -172,6 +194,7 @@ def tick(loader: Loader, env: Mapping[str, str], now_s: float) -> None:
         minutes = -(-seconds // 60)
         _ask(
             "sbatch",
+            *([f"--uid={user}"] if user == USER else []),
             f"--job-name={JOB_NAME}",
             f"--partition={partition}",
             f"--gres=gpu:{gpus}",
@@ -192,7 +215,7 @@ def main() -> None:
     loader = Loader(share=share, shortest_s=shortest, longest_s=longest, dice=dice)
     env = processes.environment({"SLURM_CONF": os.environ["SLURM_CONF"]})
     while True:
-        tick(loader, env, time.monotonic())
+        tick(loader, env, time.monotonic(), sys.argv[5])
         time.sleep(PERIOD_S)
 
 

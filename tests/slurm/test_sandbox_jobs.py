@@ -181,10 +181,16 @@ def test_load_keeps_its_share_busy(
 def test_load_on_campus_learns_the_limits(
     fresh_sandbox: Callable[..., sandbox.Sandbox], slurm: Slurm, eventually: Eventually
 ) -> None:
-    """Limits a user in some partitions: the others carry the share."""
+    """Limits a user in some partitions: the others carry the share, and my own jobs have theirs."""
     box = fresh_sandbox("campus")
     sandbox.load(box, 0.6, timedelta(seconds=60), timedelta(seconds=90), 1)
     eventually(lambda: busy_gpus(box, slurm) >= 0.58 * 160, timeout=60)
+    if os.getuid() == 0:
+        assert set(slurm(box, "squeue", "-h", "-o", "%u").split()) == {"daemon"}
+        four = ("--partition=gpu-h200", "--gres=gpu:4", "--mem=100", "--time=1", "--immediate=30")
+        assert slurm(box, "srun", *four, "echo", "ran").strip() == "ran"
+    assert sandbox.stop_load(box)
+    eventually(lambda: not slurm(box, "squeue", "-h"))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root's sandbox serves other users")
