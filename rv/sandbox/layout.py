@@ -8,7 +8,6 @@ and the logs are not. An ordinary user's sandbox is closed to everybody else.
 import errno
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +18,6 @@ STEP_DIGITS: Final = 22
 ROOT_HOME: Final = Path("/var/lib/rv-sandbox")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Layout:
     """The paths of one sandbox.
 
@@ -28,84 +26,28 @@ class Layout:
         run: sockets and spool; inside `directory` unless that is too deep for a socket.
     """
 
-    directory: Path
-    run: Path
-
-    @property
-    def slurm_conf(self) -> Path:
-        return self.directory / "slurm.conf"
-
-    @property
-    def daemons_conf(self) -> Path:
-        return self.directory / "daemons.conf"
-
-    @property
-    def slurmdbd_conf(self) -> Path:
-        return self.directory / "slurmdbd.conf"
-
-    @property
-    def gres_conf(self) -> Path:
-        return self.directory / "gres.conf"
-
-    @property
-    def cgroup_conf(self) -> Path:
-        return self.directory / "cgroup.conf"
-
-    @property
-    def cgroup(self) -> Path:
-        return self.directory / "cgroup"
-
-    @property
-    def bin(self) -> Path:
-        return self.directory / "bin"
-
-    @property
-    def nodes(self) -> Path:
-        return self.directory / "nodes"
-
-    @property
-    def devices(self) -> Path:
-        return self.directory / "dev"
-
-    @property
-    def records(self) -> Path:
-        return self.directory / "processes"
-
-    @property
-    def logs(self) -> Path:
-        return self.directory / "log"
-
-    @property
-    def state(self) -> Path:
-        return self.directory / "state"
-
-    @property
-    def munge(self) -> Path:
-        return self.directory / "munge"
-
-    @property
-    def database(self) -> Path:
-        return self.directory / "mysql"
-
-    @property
-    def database_sql(self) -> Path:
-        return self.directory / "database.sql"
-
-    @property
-    def scratch(self) -> Path:
-        return self.directory / "tmp"
-
-    @property
-    def spool(self) -> Path:
-        return self.run / "spool"
-
-    @property
-    def munge_socket(self) -> Path:
-        return self.run / "munge.sock"
-
-    @property
-    def database_socket(self) -> Path:
-        return self.run / "db" / "my.sock"
+    def __init__(self, *, directory: Path, run: Path) -> None:
+        self.directory = directory
+        self.run = run
+        self.slurm_conf = directory / "slurm.conf"
+        self.daemons_conf = directory / "daemons.conf"
+        self.slurmdbd_conf = directory / "slurmdbd.conf"
+        self.gres_conf = directory / "gres.conf"
+        self.cgroup_conf = directory / "cgroup.conf"
+        self.cgroup = directory / "cgroup"
+        self.bin = directory / "bin"
+        self.nodes = directory / "nodes"
+        self.devices = directory / "dev"
+        self.records = directory / "processes"
+        self.logs = directory / "log"
+        self.state = directory / "state"
+        self.munge = directory / "munge"
+        self.database = directory / "mysql"
+        self.database_sql = directory / "database.sql"
+        self.scratch = directory / "tmp"
+        self.spool = run / "spool"
+        self.munge_socket = run / "munge.sock"
+        self.database_socket = run / "db" / "my.sock"
 
     def make(self) -> None:
         """Create the folders with their modes, whatever the umask."""
