@@ -7,6 +7,7 @@ from datetime import datetime
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
 from rv.race.directory import cache, load_state_files, write_state_file
+from rv.race.facts import CACHED_S
 from rv.race.sources import Sources, forgotten
 from rv.race.status import is_known, resolve, unaccounted
 from rv.render.quote import shell
@@ -15,7 +16,7 @@ from rv.slurm.scontrol import parse_show_job, show_job_script
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
-_ASKING_S = 40.0
+_ASKING_S = 50.0
 _CLOCK_MARGIN_S = 86400
 """Accounting's clock and time zone need not be this machine's."""
 
@@ -97,14 +98,21 @@ def _note_unclaimed(
 ) -> StateFiles:
     """Write down when a job was first seen that had completed while no claim showed.
 
-    That this machine writes into the directory also makes an NFS client ask the server about it.
+    One that rejected its node does not count: it completes, and says why. That this machine writes
+    into the directory also makes an NFS client ask the server about it; where it cannot write, no
+    claim could be written either, and nothing is waited for.
     """
-    has_completed = any(record.state is JobState.COMPLETED for record in records)
+    rejecting = {number for number, _ in files.exhausted} | {*files.again}
+    names = {race.name_of(number) for number in rejecting}
+    has_completed = any(
+        record.state is JobState.COMPLETED and record.name not in names for record in records
+    )
     since_s = files.unclaimed_since
     if files.claim or not has_completed or (since_s and since_s <= now_s):
         return files
-    write_state_file(race, "unclaimed", f"{now_s:.0f}\n", transport)
-    return cache(race, replace(load_state_files(race, transport), unclaimed_since=now_s))
+    is_written = write_state_file(race, "unclaimed", f"{now_s:.0f}\n", transport)
+    since_s = now_s if is_written else now_s - CACHED_S
+    return cache(race, replace(load_state_files(race, transport), unclaimed_since=since_s))
 
 
 def _saved_at(race: Race, transport: Transport) -> float | None:

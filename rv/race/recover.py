@@ -22,6 +22,7 @@ from rv.transport import Transport
 
 _BROKEN: Final = frozenset({JobState.FAILED, JobState.NODE_FAIL, JobState.BOOT_FAIL})
 _ENDED_UNSTARTED: Final = frozenset({RaceState.DECLINED, RaceState.FAILED, RaceState.ENDED})
+_DIRECTIVES: Final = re.compile(rb"(?:#.*\n)*")
 _DELAY: Final = re.compile(rb"^#SBATCH --(?:begin=.*|hold)\n", re.MULTILINE)
 """What delays the first job of a chain alone: `--begin=22:00` means one night, not each."""
 
@@ -134,7 +135,7 @@ def _send_next(
     if not text:
         return ()
     try:
-        transport.write(f"{race.directory}/jobs/{NEXT}.sh", _DELAY.sub(b"", text))
+        transport.write(f"{race.directory}/jobs/{NEXT}.sh", _without_delay(text))
     except RvError:
         return ()
     results = submit_once(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
@@ -185,6 +186,13 @@ def _close(snapshot: RaceSnapshot, transport: Transport) -> None:
     if status.state is RaceState.CANCELLED and not status.claim:
         # It stays so: no late client may start it.
         write_state_file(status.race, "stop", "never submitted\n", transport)
+
+
+def _without_delay(script: bytes) -> bytes:
+    """Return a job script whose directives, at its top, delay nothing."""
+    directives = _DIRECTIVES.match(script)
+    top = directives[0] if directives else b""
+    return _DELAY.sub(b"", top) + script[len(top) :]
 
 
 def _lift_holds(status: RaceStatus, transport: Transport) -> None:

@@ -6,10 +6,11 @@ from typing import Final
 
 from rv.models.job import JobState, is_live
 from rv.models.plain import build
-from rv.models.race import JobStatus, Race, RaceState, RaceStatus, StateFiles
+from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import live_records
 from rv.race.directory import is_moment, load_state_files, write_state_file
 from rv.race.observe import RaceSnapshot
+from rv.race.sources import own_end
 from rv.race.status import awaits_code
 from rv.transport import Transport
 
@@ -69,7 +70,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     if verdict is None:
         return None
     files = load_state_files(race, transport)
-    if files.claim and (verdict.started_at is None or _ended_since(verdict, files)):
+    if files.claim and (verdict.started_at is None or _ended_since(verdict, files.claim, files)):
         return None
     return RaceStatus(
         race=race,
@@ -86,9 +87,9 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     )
 
 
-def _ended_since(verdict: "_Verdict", files: StateFiles) -> bool:
-    """Return whether an exit file came after the verdict."""
-    return verdict.ended_at is None and files.ended is not None
+def _ended_since(verdict: "_Verdict", claim: Claim, files: StateFiles) -> bool:
+    """Return whether the winner's exit file came after the verdict."""
+    return verdict.ended_at is None and own_end(claim, files.ended) is not None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -35,7 +35,7 @@ def sacct_script(
         'rv_sacct() { timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
         f" --name={shlex.quote(','.join(names))} --delimiter='|{sentinel}|'"
         f' -o {",".join(_COLUMNS)} "$@" </dev/null; }}\n'
-        "timeout --foreground -k 1 20 sdiag </dev/null 2>/dev/null"
+        "timeout --foreground -k 1 5 sdiag </dev/null 2>/dev/null"
         f" | grep -q 'DBD Agent queue size: *[1-9]' && echo '{sentinel} behind'\n"
         f"rv_sacct -s {_STATES} -S {since:%Y-%m-%dT%H:%M:%S} -E now+1day{by_id}\n"
         f"{exit_code_line(sentinel)}"

@@ -380,7 +380,7 @@ rv_send_next() {
     rv_find_next
     if [ -z "$rv_id" ]; then
       rv_next_minutes
-      sed -e '/^#SBATCH --begin=/d' -e '/^#SBATCH --hold$/d' jobs/1.sh >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
+      sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' jobs/1.sh >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
       rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
       while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
     fi
