@@ -117,7 +117,7 @@ GUARDS = {
         no_requeue_0, "the_winner_is_requeued_by_hand", r"LOST .* instead of COMPLETED"
     ),
     "rejection by exit": Guard(
-        reject_by_exit, "the_only_free_node_is_broken", r"FAILED .* instead of COMPLETED"
+        reject_by_exit, "the_only_free_node_is_broken", r"(UNKNOWN|ENDED) .* instead of COMPLETED"
     ),
     "no look-up by name": Guard(
         instead(

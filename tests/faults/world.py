@@ -429,7 +429,10 @@ class Client:
 
 
 def processes_of(job_id: int, box: sandbox.Sandbox) -> Iterator[tuple[int, str]]:
-    """The processes of a job: its step daemons, and whatever runs below them."""
+    """The processes of a job: its step daemons, and whatever runs below them.
+
+    The daemons read a slurm.conf of their own, beside that of the users.
+    """
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -438,7 +441,7 @@ def processes_of(job_id: int, box: sandbox.Sandbox) -> Iterator[tuple[int, str]]
             environ = (entry / "environ").read_bytes().decode(errors="replace")
         except OSError:
             continue
-        if line.startswith(f"slurmstepd: [{job_id}.") and str(box.slurm_conf) in environ:
+        if line.startswith(f"slurmstepd: [{job_id}.") and f"{box.slurm_conf.parent}/" in environ:
             yield int(entry.name), line
             for pid in descendants(int(entry.name)):
                 yield pid, "below"
