@@ -345,9 +345,9 @@ def test_an_ordinary_user_has_a_sandbox_too(sandbox_home: Path) -> None:
     """All daemons as that user, closed to others, and gone afterwards."""
     home = sandbox_home / "nobody"
     home.mkdir()
-    home.chmod(0o777)
     (home / "tmp").mkdir()
     uid = 65534 if os.getuid() == 0 else os.getuid()
+    os.chown(home, uid, -1)
     env = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(packages(home))}
     env |= {"XDG_STATE_HOME": str(home / "s"), "XDG_CACHE_HOME": str(home / "c")}
     drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
