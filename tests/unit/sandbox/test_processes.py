@@ -1,5 +1,6 @@
 """Which processes `rv sandbox down` ends."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def start() -> Iterator[Start]:
 
     yield begin
     for process in running:
-        os.killpg(process.pid, 9)
+        with contextlib.suppress(ProcessLookupError):  # the test may have ended all of it
+            os.killpg(process.pid, 9)
         process.wait()
 
 
