@@ -209,20 +209,25 @@ def stoppable_races(
     No words mean the only open race, and a name the only open race of that name: several are a
     question. Raises `RvError(USAGE)` for a word that fits no race.
     """
-    unfinished = _not_over(open_races(cluster), cluster, now_s)
+    open_now = open_races(cluster)
     if not words:
+        unfinished = _not_over(open_now, cluster, now_s)
         return unfinished or find_races((), cluster), len(unfinished) > 1
     chosen: dict[str, Race] = {}
     is_question = False
     for word in words:
-        named = [race for race in unfinished if race.name and race.name == word]
+        same_name = [race for race in open_now if race.name and race.name == word]
+        named = _not_over(same_name, cluster, now_s)
         is_question = is_question or len(named) > 1
         chosen |= {race.race_id: race for race in named or find_races([word], cluster)}
     return tuple(chosen.values()), is_question
 
 
 def _not_over(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[Race, ...]:
-    """Leave out the races that are over and whose verdict nobody has kept yet."""
+    """Leave out the races that are over and whose verdict nobody has kept yet.
+
+    Slurm is asked only where there are several: a stop must not wait for a silent controller.
+    """
     if len(races) < 2:
         return tuple(races)
     snapshots = observe(races, cluster.transport, cluster.queue.records(_FRESH), now_s)
