@@ -244,7 +244,7 @@ SECTIONS: Final = (
     Section("The winner left an exit file", (_CLAIM, _EXIT), lambda f: f.has_exit_file, (
         Rule("stopped before its command", (), "The winner saw the stop and started nothing.",
              lambda f: f.exit_file.signal == STOPPED,
-             _S.CANCELLED, "stopped by rv", exit_file_code),
+             _S.CANCELLED, "stopped by you", exit_file_code),
         Rule("requeued under its command", (_QUEUE, _SACCT),
              "A signal ended the command, and Slurm has requeued the job since; not of a chain.",
              lambda f: f.ended_by_signal and not _is_chain(f) and f.was_requeued,
