@@ -312,6 +312,7 @@ def a_chain_is_cancelled_in_its_hand_over(world: World, dice: Random) -> None:
     if is_seen_by_a_client:
         world.slurm("scontrol", "hold", *(world.race_dir() / "jobs" / "0.id").read_text().split())
     world.slurm("scancel", job)
+    eventually(lambda: job not in _own_jobs(world))  # or its command might end by itself
     let_go(world)
     if not is_seen_by_a_client:
         eventually(lambda: not world.live_jobs())
