@@ -148,6 +148,24 @@ def test_a_disk_that_takes_no_claim(world: World, disk: str) -> None:
     assert world.live_jobs() == []
 
 
+HIDDEN = """
+mount -t tmpfs none "$(dirname "$RV_RACE_DIR")" || exit 99
+"""
+
+
+def test_a_node_without_the_shared_disk_from_which_slurm_cannot_be_called(world: World) -> None:
+    """It can neither be left nor leave a word: the job's own exit code says that it failed."""
+    spoil(world, HIDDEN, "_preamble.sh.j2", "# 1. Leave a decided race")
+    world.wrap("scontrol", '[ "$1" != requeue ] || exit 1; exec "$real" "$@"')
+    done = world.rv("run", COUNTED)
+    assert done.returncode == 1, done.stderr
+    race = world.race()
+    assert (race["state"], race["winner"]) == ("FAILED", None), race["why"]
+    assert {job["state"] for job in race["jobs"]} <= {"FAILED", "CANCELLED"}
+    assert world.starts() == 0
+    assert world.live_jobs() == []
+
+
 @pytest.mark.parametrize(("code", "state"), [(3, "FAILED"), (0, "COMPLETED")])
 def test_a_disk_that_is_full_when_the_command_ends(world: World, code: int, state: str) -> None:
     """There is no exit file: Slurm tells."""

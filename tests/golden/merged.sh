@@ -104,7 +104,7 @@ rv_leave_node() {
   rm -f "$RV_RACE_DIR/turns/$RV_RANK"
   ! rv_exists stop || exit 0
   if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 8 ]; then
-    rv_state_file exhausted/1 "no node is left: $1"
+    rv_state_file exhausted/1 "no node is left: $1" || exit 1
     exit 0
   fi
   trap '' TERM
@@ -114,7 +114,7 @@ rv_leave_node() {
     setsid bash -c 'rv_lift_hold "$@"' rv-lift-hold "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
     rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
   fi
-  rv_state_file again/1 "$excluded"$'\n'"$SLURM_JOB_ID"
+  rv_state_file again/1 "$excluded"$'\n'"$SLURM_JOB_ID" || exit 1
   exit 0
 }
 
