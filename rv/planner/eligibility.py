@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
@@ -22,6 +23,9 @@ ASLEEP: Final = "powered down"
 _RESERVED: Final = "reserved"
 _MAINTENANCE: Final = "in maintenance"
 _UNKNOWN: Final = "in an unknown state"
+_SOON_OVER: Final = timedelta(days=7)
+"""A job waits for a reservation that ends within this time; a longer one is a group's own nodes."""
+
 _UNUSABLE: Final = {
     "DOWN": "down", "ERROR": "down",
     "DRAIN": "drained", "DRAINED": "drained", "DRAINING": "drained",
@@ -61,14 +65,16 @@ class NodeFilter:
     """Which nodes a request may have.
 
     `failing` are nodes that acceptance found bad, `excluded` those the user excludes, `only` the
-    only ones asked for, and `reserved` those of the reservation it names; None for any. `tolerated`
-    are reasons of unusable nodes that do not count.
+    only ones asked for, and `reserved` those of the reservation it names; None for any. `returning`
+    are nodes that a reservation gives back soon: a job can wait for them. `tolerated` are reasons
+    of unusable nodes that do not count.
     """
 
     excluded: frozenset[str] = frozenset()
     failing: frozenset[str] = frozenset()
     only: frozenset[str] | None = None
     reserved: frozenset[str] | None = None
+    returning: frozenset[str] = frozenset()
     tolerated: frozenset[str] = frozenset()
 
     def why_unusable(self, node: Node) -> str:
@@ -84,9 +90,12 @@ class NodeFilter:
         return self._state_reason(node)
 
     def _state_reason(self, node: Node) -> str:
+        tolerated = self.tolerated
+        if node.name in self.returning:
+            tolerated |= {_RESERVED, _MAINTENANCE}
         for state in sorted(node.states):
             reason = _UNUSABLE.get(state, "")
-            if reason and reason not in self.tolerated:
+            if reason and reason not in tolerated:
                 return reason
         return ""
 
@@ -110,6 +119,17 @@ def node_filter(request: Request, snapshot: Snapshot, failing: Iterable[str] = (
         reserved=reserved,
         tolerated=frozenset(tolerated),
     )
+
+
+def returning_nodes(snapshot: Snapshot) -> frozenset[str]:
+    """Return the nodes in reservations of now that end soon; the schedule says when."""
+    now = snapshot.taken_at
+    held, kept = set[str](), set[str]()
+    for reservation in snapshot.reservations:
+        if reservation.start <= now < reservation.end:
+            is_soon_over = reservation.end - now <= _SOON_OVER
+            (held if is_soon_over else kept).update(reservation.nodes)
+    return frozenset(held - kept)
 
 
 def _has_just_started(snapshot: Snapshot) -> bool:

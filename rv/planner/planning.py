@@ -12,7 +12,12 @@ from rv.models.snapshot import Snapshot
 from rv.planner.access import Charge, check_not_skipped
 from rv.planner.catalogue import Catalogue, Family, Serves
 from rv.planner.cost import Tariff, cost_unit, unknown_prices
-from rv.planner.eligibility import failing_nodes, node_filter, parse_constraint
+from rv.planner.eligibility import (
+    failing_nodes,
+    node_filter,
+    parse_constraint,
+    returning_nodes,
+)
 from rv.planner.inventory import Pool, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes
@@ -96,7 +101,10 @@ class _Search:
         request = self._request
         partitions = chosen_partitions(request, self._snapshot)
         nodes = {node.name: node for node in self._snapshot.nodes}
-        eligible = node_filter(request, self._snapshot, self._failing)
+        eligible = replace(
+            node_filter(request, self._snapshot, self._failing),
+            returning=returning_nodes(self._snapshot),
+        )
         if not request.gpus:
             return self._constrained(cpu_pools(partitions, nodes, eligible))
         distinct, ambiguous = gpu_pools(partitions, nodes, catalogue, eligible)

@@ -260,6 +260,8 @@ def maintenance_begins(world: World, dice: Random) -> None:
         "Duration=60", "Nodes=ALL", "Flags=MAINT,IGNORE_JOBS", f"Users={getpass.getuser()}",
     )  # fmt: skip
     try:
+        if dice.random() < 0.5:  # the nodes bear the state some seconds later
+            eventually(lambda: "maint" in world.slurm("sinfo", "-h", "-N", "-o", "%T"))
         send(world)
         eventually(lambda: "ReqNodeNotAvail" in "".join(world.rows_of_live_jobs()))
         world.ps()

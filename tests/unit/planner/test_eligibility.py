@@ -127,7 +127,7 @@ def test_nodes_that_a_new_controller_has_not_heard_of_yet():
 
 
 def test_a_reservation_that_the_user_names():
-    """Its nodes, and only they, take the job; nobody else's jobs run there meanwhile."""
+    """Its nodes, and only they, take the job; nobody else's jobs start there meanwhile."""
     mine = nodes("r", 1, gres=A40, states=("IDLE", "RESERVED"))
     cluster = one_partition(
         mine,
@@ -137,7 +137,7 @@ def test_a_reservation_that_the_user_names():
         ),
     )
     (outside,) = planned(Request(), cluster).strategies
-    assert outside.node_names == ("n1",)
+    assert (outside.node_names, outside.estimate.source) == (("n1", "r1"), Source.IDLE)
     (inside,) = planned(Request(sbatch=(("reservation", "class"),)), cluster).strategies
     assert (inside.node_names, inside.estimate.source) == (("r1",), Source.IDLE)
     with pytest.raises(RvError, match="no reservation 'clas', nearest: class"):

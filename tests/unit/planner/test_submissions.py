@@ -7,7 +7,7 @@ import pytest
 
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
-from rv.models.plan import Estimate, Source
+from rv.models.plan import Estimate, Source, Strategy
 from rv.models.request import Fanout, Request
 from rv.models.snapshot import (
     Account,
@@ -16,11 +16,14 @@ from rv.models.snapshot import (
     Qos,
     QueuedJob,
     Reservation,
+    Snapshot,
 )
 from rv.planner import require_feasible
+from rv.planner.report import overview
 from rv.planner.submissions import rank
 from tests.unit.planner.clusters import (
     A40,
+    CATALOGUE,
     NOON,
     campus,
     ids,
@@ -28,6 +31,7 @@ from tests.unit.planner.clusters import (
     partition,
     planned,
     priced,
+    reasons,
     snapshot,
 )
 
@@ -82,6 +86,46 @@ def test_a_reservation_within_the_jobs_time(hours, expected):
     assert whole.estimate.source is expected
     if expected is Source.PLANNED:
         assert whole.estimate.start_in == timedelta(hours=2 + 8)
+
+
+@pytest.mark.parametrize("state", ["MAINT", "RESERVED"])
+def test_a_reservation_of_now_is_waited_for(state):
+    """As sbatch does: the job keeps its place in the queue, and starts when the nodes are back."""
+    assert whole_of(held_until(state, timedelta(hours=30))).estimate == Estimate(
+        source=Source.PLANNED, start_in=timedelta(hours=30)
+    )
+
+
+@pytest.mark.parametrize("state", ["MAINT", "RESERVED"])
+def test_a_reservation_for_months_is_not(state):
+    """Those are a group's own nodes. A second one that ends soon changes nothing."""
+    (short,) = held_until(state, timedelta(hours=1)).reservations
+    cluster = held_until(state, timedelta(days=90))
+    both = replace(cluster, reservations=(*cluster.reservations, short))
+    for snap in (cluster, both):
+        assert planned(Request(), snap).strategies == ()
+        assert "1 of 1 node is not usable" in str(reasons(planned(Request(), snap)))
+
+
+def test_status_counts_reserved_gpus_as_not_free():
+    """What a job can wait for is not there now."""
+    (view,) = overview(held_until("MAINT", timedelta(hours=30)), CATALOGUE)
+    assert (view.free, view.lost) == (0, 8)
+
+
+def held_until(state: str, left: timedelta) -> Snapshot:
+    """A node in a reservation that began an hour ago and ends after `left`."""
+    members = nodes("n", 1, gres={"a40": 8}, states=("IDLE", state))
+    held = Reservation(
+        name=str(left), nodes=("n1",), start=NOON - timedelta(hours=1), end=NOON + left
+    )
+    return snapshot((partition("gpu", members), members), reservations=(held,))
+
+
+def whole_of(cluster: Snapshot) -> Strategy:
+    """The one strategy of a plain request."""
+    (strategy,) = planned(Request(), cluster).strategies
+    return strategy
 
 
 def test_idle_before_unknown_before_price():
