@@ -17,7 +17,7 @@ print(*tomllib.loads(Path(sys.argv[1]).read_text())["dependency-groups"]["dev"],
 PY
 }
 
-need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck modulecmd:environment-modules chromium:chromium
+need_packages "${SLURM_PROGRAMS[@]}" shellcheck:shellcheck tmux:tmux modulecmd:environment-modules chromium:chromium
 mapfile -t dev < <(dev_group)
 # The payloads run on a CPU too.
 need_venv tests torch "${dev[@]}"

@@ -14,8 +14,8 @@ from rv.render import quote
 if TYPE_CHECKING:
     import jinja2
 
-LEASE_SECONDS: Final = 600
-"""How long an allocation outlives the last sign of the client or of a user at its shell."""
+LEASE_SECONDS: Final = 300
+"""How long an allocation outlives the last sign of the rv that holds it."""
 
 HANDOVER_SECONDS: Final = 15
 """How long a new instance waits for an earlier one, of a node out of touch, to stop its command."""

@@ -1,9 +1,11 @@
 """Print: the answer goes to stdout, the talk to stderr, errors as one line with a hint."""
 
+import errno
 import io
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -190,8 +192,8 @@ def raw(data: bytes, *, is_error: bool) -> None:
     try:
         stream.buffer.write(data)
         stream.buffer.flush()
-    except BrokenPipeError:
-        _detach(stream)
+    except OSError as failure:
+        _detach(stream, failure)
 
 
 def _write(stream: Any, text: str) -> None:
@@ -199,12 +201,18 @@ def _write(stream: Any, text: str) -> None:
     try:
         stream.write(text.encode(encoding, errors="replace").decode(encoding))
         stream.flush()
-    except BrokenPipeError:
-        _detach(stream)
+    except OSError as failure:
+        _detach(stream, failure)
 
 
-def _detach(stream: Any) -> None:
-    """Whoever read our output is gone: the rest goes nowhere, without a traceback at exit."""
+def _detach(stream: Any, failure: OSError) -> None:
+    """Whoever read our output is gone: the rest goes nowhere, without a traceback at exit.
+
+    A pipe's reader, or a terminal that was closed. Any other failure is raised again.
+    """
+    is_terminal = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
+    if failure.errno != errno.EPIPE and not (failure.errno == errno.EIO and is_terminal):
+        raise failure
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

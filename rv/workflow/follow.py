@@ -18,7 +18,7 @@ from rv.race.sources import NODE_FAILURES
 from rv.race.watch import Sink, WaitTimedOut
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
-from rv.workflow.interactive_shell import hold_shell
+from rv.workflow.interactive_shell import HungUp, hang_up_raised, hold_shell
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import stop_races
 from rv.workflow.start import send_rest, start, watch
@@ -77,14 +77,21 @@ class Follower:
             return start(launch, self.cluster, self.reporter, detached=True)
 
     def _run_once(self, launch: Launch) -> RaceStatus:
-        with self._user_may_end(launch):
-            race = start(launch, self.cluster, self.reporter, detached=False)
-            if launch.request.command is None:
-                status = hold_shell(race, launch, self.cluster, self.reporter)
-            else:
-                status = watch(race, launch, self.cluster, self.reporter, until_claim=False)
+        follow = self._open_shell if launch.request.command is None else self._watch_command
+        status = follow(launch)
         self.reporter.finish(status)
         return status
+
+    def _watch_command(self, launch: Launch) -> RaceStatus:
+        with self._user_may_end(launch):
+            race = start(launch, self.cluster, self.reporter, detached=False)
+            return watch(race, launch, self.cluster, self.reporter, until_claim=False)
+
+    def _open_shell(self, launch: Launch) -> RaceStatus:
+        """A shell without its terminal is of no use to anybody: the race ends with it."""
+        with hang_up_raised(), self._user_may_end(launch):
+            race = start(launch, self.cluster, self.reporter, detached=False)
+            return hold_shell(race, launch, self.cluster, self.reporter)
 
     @contextmanager
     def _user_may_end(self, launch: Launch) -> Iterator[None]:
@@ -98,6 +105,9 @@ class Follower:
         except KeyboardInterrupt:
             self._interrupted(launch)
             raise NotFollowed(EXIT_INTERRUPTED) from None
+        except HungUp as hung_up:
+            self._hung_up(launch)
+            raise NotFollowed(128 + hung_up.signal_number) from None
 
     def _interrupted(self, launch: Launch) -> None:
         """Stop the race, or send all its strategies and leave it to Slurm."""
@@ -113,6 +123,14 @@ class Follower:
         if not is_claimed:
             send_rest(race, launch.request, self.cluster, self.reporter)
         self.reporter.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
+
+    def _hung_up(self, launch: Launch) -> None:
+        """Stop the race of a shell; one with a winner was released, and ends by itself."""
+        race = load_race(launch.script.race_dir, self.cluster.transport)
+        if race is None or load_state_files(race, self.cluster.transport).claim is None:
+            self._stop(launch, "the terminal is gone")
+        else:
+            self.reporter.say("the terminal is gone: the GPUs are released")
 
     def _stop(self, launch: Launch, cause: str) -> None:
         """Cancel the race, and say so; where Slurm does not confirm it, say that."""

@@ -1,9 +1,17 @@
-"""A shell in the allocation: held by a lease that the client renews, released on exit."""
+"""A shell in the allocation: held by a lease that rv renews, released on exit.
 
+No process on the node tells whether somebody sits at the shell: it outlives srun and the terminal
+where the login node crashes. rv lives as long as the terminal does.
+"""
+
+import signal
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from types import FrameType
+from typing import Final
 
 from rv.errors import RvError
 from rv.models.race import Claim, Race, RaceState, RaceStatus
@@ -14,10 +22,9 @@ from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch
 from rv.workflow.start import watch
 
-_RENEW_S = 60.0
-# The heartbeat is the shell's own: it holds the allocation when the client has died under it.
-_SHELL = """cd {directory} && [ -O . ] || exit 1
-(while kill -0 $$ 2>/dev/null; do date +%s >.shell.$$ && mv -T .shell.$$ shell; sleep 30; done) &
+_RENEW_S: Final = 30.0
+_ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
+_SHELL: Final = """cd {directory} && [ -O . ] || exit 1
 for _ in {{1..100}}; do [ -e shell.env ] && break; sleep 0.1; done
 unset LC_ALL SLURM_TIME_FORMAT
 . ./shell.env
@@ -25,10 +32,42 @@ cd {workdir}
 exec "${{SHELL:-/bin/bash}}" -i"""
 
 
+class HungUp(BaseException):
+    """SIGHUP or SIGTERM came: the terminal was closed, or rv is told to end."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__(signal_number)
+        self.signal_number = signal_number
+
+
+@contextmanager
+def hang_up_raised() -> Iterator[None]:
+    """Raise `HungUp` for the first SIGHUP or SIGTERM, and ignore others on the way out.
+
+    A signal that rv was started to ignore, as under nohup, stays ignored.
+    """
+
+    def hang_up(signal_number: int, _frame: FrameType | None) -> None:
+        for number in _ENDING:
+            signal.signal(number, signal.SIG_IGN)
+        raise HungUp(signal_number)
+
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, hang_up)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def hold_shell(race: Race, launch: Launch, cluster: Cluster, sink: Sink) -> RaceStatus:
     """Wait for a winner, open a shell on its first node, and release the allocation on exit.
 
-    The exit code of the status is the shell's.
+    However this ends, no job of the race holds GPUs for longer. The exit code of the status is the
+    shell's.
     """
     done = threading.Event()
     _renew(race, cluster.transport)
@@ -43,33 +82,29 @@ def hold_shell(race: Race, launch: Launch, cluster: Cluster, sink: Sink) -> Race
         code = _open_shell(race, status.claim, launch, cluster)
     finally:
         done.set()
+        with suppress(RvError):  # then the lease ends by itself
+            cluster.transport.write(f"{race.directory}/release", b"")
     status = watch(race, launch, cluster, sink, until_claim=False)
     return replace(status, exit_code=code) if status.state is RaceState.COMPLETED else status
 
 
 def _open_shell(race: Race, claim: Claim, launch: Launch, cluster: Cluster) -> int:
-    """Hand the terminal to a shell on the winner's first node, then let the allocation go.
-
-    Return the shell's exit code.
-    """
+    """Hand the terminal to a shell on the winner's first node, and return its exit code."""
     script = _SHELL.format(directory=quoted(race.directory), workdir=quoted(launch.context.workdir))
-    try:
-        return cluster.transport.interactive(
-            [
-                "srun",
-                f"--jobid={claim.job_id}",
-                f"--nodelist={claim.host}",
-                "--nodes=1",
-                "--ntasks=1",
-                "--overlap",
-                "--pty",
-                "/bin/bash",
-                "-c",
-                script,
-            ]
-        )
-    finally:
-        cluster.transport.write(f"{race.directory}/release", b"")
+    return cluster.transport.interactive(
+        [
+            "srun",
+            f"--jobid={claim.job_id}",
+            f"--nodelist={claim.host}",
+            "--nodes=1",
+            "--ntasks=1",
+            "--overlap",
+            "--pty",
+            "/bin/bash",
+            "-c",
+            script,
+        ]
+    )
 
 
 def _keep(race: Race, transport: Transport, done: threading.Event) -> None:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from rv import sandbox
+from tests.faults.terminal import Terminal
 from tests.faults.world import TINY, World
 from tests.slurm.conftest import fresh_sandbox, sandbox_home
 
@@ -15,8 +16,10 @@ __all__ = ["fresh_sandbox", "sandbox_home"]
 
 MakeWorld = Callable[..., World]
 
-# A shell starts what it runs in the background deaf to Ctrl-C, and so would be the clients here.
+# A shell starts what it runs in the background deaf to Ctrl-C, nohup to a hang-up, and so would be
+# the clients here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _box(home: Path, name: str, **changes: object) -> sandbox.Sandbox:
@@ -55,3 +58,12 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
 def world(make_world: MakeWorld, tiny: sandbox.Sandbox) -> World:
     """A world on `tiny`."""
     return make_world(tiny)
+
+
+@pytest.fixture
+def terminals(world: World) -> Iterator[list[Terminal]]:
+    """Those that a test opens; they are closed with it."""
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()

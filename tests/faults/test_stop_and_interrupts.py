@@ -1,19 +1,13 @@
 """A race is stopped whole, Ctrl-C does what it says, and what a dead winner left is cancelled."""
 
-import errno
 import json
-import os
-import pty
-import select
 import signal
-import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.faults.world import COUNTED, ROOT, World, eventually
+from tests.faults.terminal import Terminal
+from tests.faults.world import COUNTED, World, eventually
 
 HELD = f"{COUNTED}; echo here; exec sleep 600"
 
@@ -311,72 +305,7 @@ def test_what_a_dead_winner_left_is_reaped_by_the_next_command(world: World) -> 
     assert world.starts() == 1
 
 
-# The shell
-
-
-class Terminal:
-    """A person at `rv up`, on a terminal."""
-
-    def __init__(self, world: World, *words: str) -> None:
-        self.said = ""
-        env = world.env | {
-            "TERM": "dumb",
-            "SHELL": "/bin/bash",
-            "PS1": "$ ",
-            "HOME": str(world.path),
-        }
-        self.pid, self.handle = pty.fork()
-        if self.pid == 0:
-            os.chdir(world.work)
-            os.execve(sys.executable, [sys.executable, "-m", "rv", *words], env)
-
-    def read(self) -> str:
-        """Take what is there to read, without waiting long."""
-        while select.select([self.handle], [], [], 0.02)[0]:
-            try:
-                data = os.read(self.handle, 65536)
-            except OSError as error:
-                if error.errno != errno.EIO:  # the other side is closed
-                    raise
-                break
-            if not data:
-                break
-            self.said += data.decode(errors="replace")
-        return self.said
-
-    def types(self, line: str) -> None:
-        os.write(self.handle, f"{line}\n".encode())
-
-    def shows(self, text: str) -> None:
-        eventually(lambda: text in self.read() or None, 60)
-
-    def wait(self) -> int:
-        def over() -> bool:
-            self.read()
-            pid, self.status = os.waitpid(self.pid, os.WNOHANG)
-            return pid != 0
-
-        eventually(over, 60)
-        self.pid = 0
-        return os.waitstatus_to_exitcode(self.status)
-
-    def kill(self) -> None:
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            self.pid = 0
-
-    def close(self) -> None:
-        self.kill()
-        os.close(self.handle)
-
-
-@pytest.fixture
-def terminals(world: World) -> Iterator[list[Terminal]]:
-    opened: list[Terminal] = []
-    yield opened
-    for terminal in opened:
-        terminal.close()
+# Which one, among several
 
 
 @pytest.mark.parametrize("words", [("same",), ()])
@@ -399,110 +328,3 @@ def test_several_races_are_named_and_none_is_stopped_unasked(
         terminals[-1].wait()
         assert {race["state"] for race in world.ps()} == {state}
     release()
-
-
-def open_shell(world: World, terminals: list[Terminal]) -> Terminal:
-    """Type `rv up` and see the prompt of a shell in the allocation."""
-    terminal = Terminal(world, "up", "-g", "2")
-    terminals.append(terminal)
-    terminal.shows("started on")
-    terminal.types('echo "race=<$RV_RACE> job=<$SLURM_JOB_ID> gpus=<$CUDA_VISIBLE_DEVICES>"')
-    (directory,) = world.races()
-    terminal.shows(f"race=<{directory.name}>")
-    return terminal
-
-
-def test_a_shell_in_the_allocation(world: World, terminals: list[Terminal]) -> None:
-    """It knows its race and its GPUs; on exit the allocation is released at once."""
-    terminal = open_shell(world, terminals)
-    terminal.shows("gpus=<0,1>")
-    assert f"job=<{world.race()['winner']['job_id']}>" in terminal.said
-    terminal.types("exit")
-    assert terminal.wait() == 0
-    assert world.live_jobs() == [] or eventually(lambda: not world.live_jobs(), 10)
-    race = world.race()
-    assert (race["state"], race["exit_code"]) == ("COMPLETED", 0)
-
-
-def test_interrupt_belongs_to_the_shell(world: World, terminals: list[Terminal]) -> None:
-    """Ctrl-C ends what runs in it, not the shell and not rv."""
-    terminal = open_shell(world, terminals)
-    terminal.types("sleep 300; echo no")
-    eventually(lambda: _running("sleep 300"))
-    os.write(terminal.handle, b"\x03")
-    terminal.types("echo still $((40 + 2))")
-    terminal.shows("still 42")
-    terminal.types("exit 3")
-    assert terminal.wait() == 3, "a shell's exit code is rv's"
-    gone(world)
-
-
-def _running(line: str) -> bool:
-    """Whether a process with this command line is there."""
-    wanted = line.replace(" ", "\0").encode()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes().rstrip(b"\0") == wanted:
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def short_lease(world: World) -> None:
-    """Three seconds instead of ten minutes."""
-    world.override("_hold.sh.j2", lambda text: text.replace("{{ lease_seconds }}", "3"))
-
-
-def test_the_allocation_of_a_dead_client_ends_with_its_lease(
-    world: World, terminals: list[Terminal]
-) -> None:
-    """Killed before anybody sat at the shell: nobody renews, the job goes."""
-    short_lease(world)
-    world.wrap("srun", 'at; exec "$real" "$@"')
-    terminal = Terminal(world, "up")
-    terminals.append(terminal)
-    world.reached("srun")
-    terminal.kill()
-    assert world.race()["state"] in ("RUNNING", "COMPLETED")
-    eventually(lambda: not world.live_jobs(), 60)
-    assert world.settled("COMPLETED")["exit_code"] == 0
-
-
-def test_a_user_at_the_shell_keeps_the_allocation(world: World, terminals: list[Terminal]) -> None:
-    """The client's lease is not renewed, but somebody sits there."""
-    short_lease(world)
-    source = (ROOT / "rv" / "workflow" / "interactive_shell.py").read_text(encoding="utf-8")
-    assert "sleep 30" in source, "the shell's own heartbeat, which this test does in its stead"
-    terminal = open_shell(world, terminals)
-    directory = world.race_dir()
-    (directory / "lease").write_text("0\n")
-    begun = time.time()
-
-    def held() -> bool:
-        fresh = directory / "shell.new"
-        fresh.write_text(f"{time.time():.0f}\n")
-        fresh.rename(directory / "shell")
-        assert len(world.live_jobs()) == 1
-        return time.time() - begun > 8
-
-    eventually(held)
-    terminal.types("exit")
-    assert terminal.wait() == 0
-    gone(world)
-    assert world.race()["state"] == "COMPLETED"
-
-
-def test_a_shell_waits_for_gpus_and_ctrl_c_gives_up(
-    world: World, terminals: list[Terminal]
-) -> None:
-    """Before there is a winner Ctrl-C stops the race."""
-    release = world.fill()
-    terminal = Terminal(world, "up")
-    terminals.append(terminal)
-    terminal.shows("waiting")
-    os.write(terminal.handle, b"\x03")
-    assert terminal.wait() == 130
-    assert world.live_jobs() == []
-    release()
-    assert world.race()["state"] == "CANCELLED"

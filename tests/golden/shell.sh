@@ -258,12 +258,14 @@ export RV_COMMAND='umask 077
 cd "$RV_RACE_DIR" && [ -O . ] || exit 1
 trap '"'"'rm -f "$RV_RACE_DIR/shell.env"'"'"' EXIT
 export -p >.shell.env && mv -T .shell.env shell.env
-held=$SECONDS known='"'"''"'"'
-while [ ! -e "$RV_RACE_DIR/release" ]; do
-  found=$(cat "$RV_RACE_DIR/lease" "$RV_RACE_DIR/shell" 2>/dev/null)
+held=$SECONDS looked=$SECONDS known='"'"''"'"'
+until { : <"$RV_RACE_DIR/release"; } 2>/dev/null; do
+  found=$(cat "$RV_RACE_DIR/lease" 2>/dev/null)
   [ "$found" = "$known" ] || held=$SECONDS known=$found
-  if [ $((SECONDS - held)) -gt 600 ]; then
-    echo "rv: nobody has held this shell for 600 s" >&2
+  [ $((SECONDS - looked)) -le 10 ] || held=$SECONDS
+  looked=$SECONDS
+  if [ $((SECONDS - held)) -gt 300 ]; then
+    echo "rv: nobody has held this shell for 300 s" >&2
     exit 0
   fi
   sleep 1
