@@ -16,7 +16,8 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher
 from rv.payloads.contract import catalogue
-from rv.payloads.contract.catalogue import PAYLOADS, RANKS, PayloadSpec
+from rv.payloads.contract.catalogue import FAULTS, PAYLOADS, RANKS, PayloadSpec
+from rv.workflow.command_line import require_fault
 
 _OWN_END_S: Final = 10
 _HEAD: Final = """\
@@ -86,11 +87,19 @@ def chosen(
 
 
 def command(
-    payloads: Sequence[PayloadSpec], profile: Profile, faults: Sequence[str] = ()
+    payloads: Sequence[PayloadSpec],
+    profile: Profile,
+    faults: Sequence[str] = (),
+    flags: Sequence[str] = (),
 ) -> Command:
-    """Write the command that runs these payloads; `faults` are made in each, to see them found."""
-    extra = [word for fault in faults for word in ("--inject", fault)]
-    lines = [_line(payload, profile, extra) for payload in payloads]
+    """Write the command that runs these payloads.
+
+    Each of `faults` is made in those that can detect it; `flags` go to all of them.
+    Raises `RvError(USAGE)` for a fault that none of them can make.
+    """
+    for fault in faults:
+        require_fault(fault, {payload.name: FAULTS[payload.name] for payload in payloads})
+    lines = [_line(payload, profile, [*flags, *_injected(payload, faults)]) for payload in payloads]
     ranks = any(payload.starts == RANKS for payload in payloads)
     names = " ".join(payload.name for payload in payloads)
     return Command(
@@ -99,6 +108,11 @@ def command(
         payload=payloads[0].name,
         typed=f"acceptance {profile}: {names}",
     )
+
+
+def _injected(payload: PayloadSpec, faults: Sequence[str]) -> list[str]:
+    own = [fault for fault in faults if fault.partition(":")[0] in FAULTS[payload.name]]
+    return [word for fault in own for word in ("--inject", fault)]
 
 
 def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str]) -> str:

@@ -53,6 +53,9 @@ def run(
     ] = None,
     profile: ProfileOption = Profile.SMOKE,
     inject: InjectOption = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="All ranks speak, and errors have a traceback.")
+    ] = False,
     strict: StrictOption = False,
     skip_exit_code: SkipOption = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
@@ -66,7 +69,7 @@ def run(
 
     which, faults = chosen(payloads or (), profile, _bundled()), tuple(inject or ())
     options = replace(options, time=options.time or WALLTIMES[profile])
-    tests = command(which, profile, faults)
+    tests = command(which, profile, faults, ["--verbose"] if verbose else [])
     if dry_run:
         show_plan(options, tests)
         return

@@ -17,6 +17,7 @@ from rv.cli.options import RequestOptions, command_app
 from rv.cli.request import show_plan, with_request_options
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
+from rv.payloads.contract.catalogue import FAULTS
 from rv.ui import console
 from rv.workflow.command_line import KnownFiles, from_line, from_words, own_script
 
@@ -165,4 +166,4 @@ def _known_files() -> KnownFiles:
     nearby: tuple[str, ...] = ()
     with suppress(OSError):  # a folder that cannot be listed may still be used
         nearby = tuple(path.name for path in Path().iterdir())
-    return KnownFiles(is_file=os.path.isfile, payloads=payloads, nearby=nearby)
+    return KnownFiles(is_file=os.path.isfile, payloads=payloads, faults=FAULTS, nearby=nearby)

@@ -25,6 +25,7 @@ from _harness.main import Payload, Session, run
 from _workers import launches, verdicts
 from _workers.slots import Slot, cpus, gpus, round_robin
 from _workers.workers import Order, run_workers
+from contract.catalogue import OF_WORKERS
 from contract.nvidia import recorded, used_memory_mib
 from contract.verdicts import NotPassed
 
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
     from _workers.launches import Launched
 
-OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
-FAULTS = (*OF_WORKERS, "unbalanced", "held-memory", "neighbour")
 PRESETS = {
     "basic": {"duration": 30, "memory": 128},
     "memory": {"workers": 4, "duration": 60, "memory": 1024},
@@ -222,7 +221,6 @@ if __name__ == "__main__":
             name="alloc_stress",
             description="Many workers on few GPUs: each its own, and all given back.",
             body=body,
-            faults=FAULTS,
             timeout=900.0,
             add_flags=add_flags,
             check=check_flags,

@@ -40,7 +40,6 @@ from _collectives.sweep import (
     sweep,
 )
 from _harness.flags import whole
-from _harness.inject import OF_RANKS
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
 from contract.schema import HIGHER, LOWER, metric
@@ -48,7 +47,6 @@ from contract.schema import HIGHER, LOWER, metric
 if TYPE_CHECKING:
     from _harness.ranks import Group
 
-FAULTS = (*OF_RANKS, "bitflip", "nan", "slow", "slow-call", "slow-node")
 LATE = {"cuda": (1.05, 1.11), "cpu": (3.0, 3.0)}
 """From which multiple of the peers' time a rank is late: a warning, a failure."""
 
@@ -289,7 +287,6 @@ PAYLOAD = Payload(
     name="allreduce",
     description="Collectives: exact on every rank, how fast, and who is late.",
     body=body,
-    faults=FAULTS,
     timeout=600.0,
     add_flags=add_flags,
     aliases=aliases,

@@ -48,10 +48,6 @@ CASES: dict[str, Callable[[SegmentRunner], dict[str, Any]]] = {
     "full": cases.full_disk,
     "reshard": resharded,
 }
-FAULTS = (
-    "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
-    "trust-newest", "shared-draft", "keep-draft", "reshard",
-)  # fmt: skip
 PATIENCE = 120.0
 HEAVY = ("torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint")
 
@@ -219,7 +215,6 @@ if __name__ == "__main__":
             name="ckpt_cycle",
             description="Interrupted in every way, a training comes to the same bits.",
             body=body,
-            faults=FAULTS,
             timeout=86400.0 if os.environ.get("RV_SEGMENT") else 600.0,
             add_flags=add_flags,
             check=check_flags,

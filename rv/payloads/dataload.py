@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 SQUARES = 328350  # of the numbers below 100
 MOST_WORKERS = 1024
 FILE_BYTES = 256 * 1024
-FAULTS = ("duplicate", "worker-dies", "small-shm", "wrong-pool")
 
 
 def body(session: Session) -> None:
@@ -214,7 +213,6 @@ DATALOAD = Payload(
     "dataload",
     "How many DataLoader workers pay, and that every sample comes exactly once.",
     body,
-    faults=FAULTS,
     add_flags=add_flags,
 )
 

@@ -30,7 +30,6 @@ from contract.verdicts import NotPassed, worst
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FAULTS = ("bitflip", "stuck-bit", "host-copy", "peer-copy", "slow-gpu", "slow-peer", "pcie")
 STREAM_BYTES = {"cuda": 1 << 30, "cpu": 1 << 24}
 PEER_BYTES = {"cuda": 1 << 30, "cpu": 1 << 22}
 LINK_BYTES = {"cuda": 1 << 28, "cpu": 1 << 22}
@@ -331,7 +330,6 @@ if __name__ == "__main__":
             name="membw",
             description="Memory and links: how fast, and every bit right.",
             body=body,
-            faults=FAULTS,
             timeout=900.0,
             add_flags=add_flags,
         )

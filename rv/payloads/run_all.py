@@ -307,7 +307,6 @@ PAYLOAD = Payload(
     "run_all",
     "Run all payloads on this node, each resting on those before it.",
     body,
-    faults=("child", "lost-result", "cut-short"),
     add_flags=add_flags,
     check=check,
 )

@@ -263,7 +263,6 @@ PAYLOAD = Payload(
     "storage_net",
     "Write, sync and read files where checkpoints go; optionally download.",
     body,
-    faults=("corrupt-file", "lost-file"),
     add_flags=add_flags,
     check=check,
 )

@@ -23,8 +23,9 @@ from _burn.supervisor import Supervisor, signals_noted
 from _harness import files
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
-from _telemetry.fake import FAULTS, Fake
+from _telemetry.fake import Fake
 from _telemetry.sampler import Sampler
+from contract.catalogue import OF_TELEMETRY
 from contract.nvidia import Reading, open_source
 from contract.verdicts import NotPassed
 
@@ -120,7 +121,7 @@ def _torch_only(options: argparse.Namespace) -> list[str]:
         "--dtype": options.dtype,
         "--size": options.size,
         "--mode": options.mode != "constant",
-        "--inject": any(fault.name not in FAULTS for fault in options.inject),
+        "--inject": any(fault.name not in OF_TELEMETRY for fault in options.inject),
     }
     return [flag for flag, value in asked.items() if value]
 
@@ -131,7 +132,7 @@ def _telemetry(session: Session, uuids: dict[str, str]) -> Iterator[Sampler | No
     faults = {
         fault.name: int(fault.where.get("value", "1"), 0)
         for fault in session.options.inject
-        if fault.name in FAULTS
+        if fault.name in OF_TELEMETRY
     }
     source: Source | None = Fake(list(uuids.values()), faults) if faults else None
     if source is None and session.report.devices:
@@ -228,7 +229,6 @@ PAYLOAD = Payload(
     "stress",
     "Load every GPU without gaps, and see whether each stays right and cool.",
     body,
-    faults=("bitflip", "digest", "hang", "crash", *FAULTS),
     add_flags=add_flags,
     check=check,
 )

@@ -67,7 +67,6 @@ PAYLOAD = Payload(
     "tensor_service",
     "Send tensors to a GPU elsewhere: right, safe, and at what cost.",
     body,
-    faults=("wrong-answer", "open-door", "dead-server"),
     add_flags=add_flags,
     check=check,
 )

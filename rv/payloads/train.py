@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from _harness import timing
 from _harness.files import training_aliases
 from _harness.flags import whole
-from _harness.inject import OF_RANKS
 from _harness.main import Payload, Session, run
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from _harness.ranks import Group
 
 ROWS = 4000  # of an epoch, as in the programs before rv
-FAULTS = ("node-rank", "gradient", "bitflip", "nan", "no-learning")
 
 
 def body(session: Session) -> None:
@@ -185,7 +183,6 @@ TRAIN = Payload(
     "train",
     "A small distributed training in which every step can be checked.",
     body,
-    faults=(*OF_RANKS, *FAULTS),
     add_flags=add_flags,
     aliases=training_aliases,
     needs_numpy=True,

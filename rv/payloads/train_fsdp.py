@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from _harness import timing
 from _harness.flags import whole
-from _harness.inject import OF_RANKS
 from _harness.main import Payload, Session, run
 from contract.verdicts import NotPassed
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     from _harness.ranks import Group
 
-FAULTS = ("gradient", "unsharded", "nan", "no-learning", "corrupt-checkpoint")
 SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
 
 
@@ -177,7 +175,6 @@ TRAIN = Payload(
     "train_fsdp",
     "A small sharded training in which every step can be checked.",
     body,
-    faults=(*OF_RANKS, *FAULTS),
     add_flags=add_flags,
     needs_numpy=True,
 )

@@ -36,6 +36,9 @@ _REQUIRED: Final = ("config", "nodes", "partitions", "queue")
 _MISSING: Final = CommandOutput(exit_code=1, stdout="", stderr="was not asked")
 _COMMAND_NOT_FOUND: Final = 127
 _TIMED_OUT: Final = frozenset({124, 137})
+_NO_CONFIGURATION: Final = re.compile(r"DNS SRV lookup failed")
+"""What Slurm's commands say where there is neither a slurm.conf nor a site that serves one."""
+
 _PERMISSION_DENIED: Final = re.compile(r"access/permission denied", re.IGNORECASE)
 
 _USUAL_PATIENCE: Final = Patience()
@@ -216,10 +219,20 @@ def _require_slurm(outputs: _Outputs) -> None:
         output = outputs.get(name, _MISSING)
         if output.exit_code == _COMMAND_NOT_FOUND:
             raise no_slurm()
+        if not output.is_good and _NO_CONFIGURATION.search(output.stderr):
+            raise _no_configuration()
         if not output.is_good and _PERMISSION_DENIED.search(output.stderr):
             raise _hidden(name, _why(output))
         if not output.is_good:
             raise _no_answer(_why(output))
+
+
+def _no_configuration() -> RvError:
+    return RvError(
+        ErrorKind.UNREACHABLE,
+        "no slurm.conf on this machine, and none is served to it",
+        hint="go to a login node, or set SLURM_CONF; rv sandbox up starts a cluster here",
+    )
 
 
 def _no_answer(why: str) -> RvError:

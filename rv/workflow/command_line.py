@@ -7,12 +7,13 @@ The job script must export RV_PYTHON and RV_PAYLOADS.
 
 import difflib
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher, Pins
+from rv.models.spelling import nearest
 from rv.workflow.known_programs import Invocation, is_prefix, read_invocation, word_set
 from rv.workflow.shellwords import Word, simple_commands
 
@@ -31,12 +32,13 @@ class KnownFiles:
     """What a command is read against.
 
     `is_file` answers for a path as typed, from the working directory, and never raises
-    (`os.path.isfile`); `payloads` are the bundled scripts' names without `.py`; `nearby` are
-    file names to suggest for a missing one.
+    (`os.path.isfile`); `payloads` are the bundled scripts' names without `.py`; `faults` are those
+    that each of them can `--inject`; `nearby` are file names to suggest for a missing one.
     """
 
     is_file: Callable[[str], bool]
     payloads: Collection[str] = ()
+    faults: Mapping[str, Sequence[str]] = field(default_factory=dict)
     nearby: Sequence[str] = ()
 
 
@@ -93,12 +95,51 @@ def _read(text: str, around: KnownFiles) -> Command:
         raise _empty()
     invocations = [read_invocation(words) for words in commands]
     scripts = list(_scripts(text, invocations, around))
+    for script in scripts:
+        _check_faults(script, commands, around.faults)
     return Command(
         line=_rewritten(text, scripts),
         launcher=_launcher(invocations),
         pins=_merged([invocation.pins for invocation in invocations]),
         payload=next((script.payload for script in scripts if script.payload), ""),
     )
+
+
+def require_fault(fault: str, faults: Mapping[str, Sequence[str]]) -> None:
+    """Refuse an `--inject` that no payload of `faults` would detect. Raises `RvError(USAGE)`."""
+    name = fault.partition(":")[0]
+    names = tuple(dict.fromkeys(each for of_one in faults.values() for each in of_one))
+    if name in names:
+        return
+    near = nearest(name, names)
+    meant = f"did you mean {near}? " if near else ""
+    raise RvError(
+        ErrorKind.USAGE,
+        f"{', '.join(faults)} can make no fault {name!r}",
+        hint=f"{meant}--inject takes: {', '.join(names)}",
+    )
+
+
+def _check_faults(
+    script: _Script, commands: Sequence[Sequence[Word]], faults: Mapping[str, Sequence[str]]
+) -> None:
+    if script.payload in faults:
+        words = next(words for words in commands if script.word in words)
+        for fault in _injected(words):
+            require_fault(fault, {script.payload: faults[script.payload]})
+
+
+def _injected(words: Sequence[Word]) -> Iterator[str]:
+    """Yield the values of `--inject`, but for what the shell would still expand."""
+    for at, word in enumerate(words):
+        option, equals, value = word.value.partition("=")
+        following = words[at + 1] if at + 1 < len(words) else None
+        if option != "--inject" or word.dynamic:
+            continue
+        if equals:
+            yield value
+        elif following is not None and not following.dynamic:
+            yield following.value
 
 
 def own_script(text: str, around: KnownFiles) -> str:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass, field
 
-OF_RANKS = ("hang", "drop-rank", "crash")
-"""Faults that a payload with a process group has from `ranks.py`: it lists them among its own."""
-
 
 @dataclass(frozen=True)
 class Fault:

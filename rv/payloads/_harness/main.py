@@ -10,7 +10,7 @@ A payload is a function of a `Session`, described by a `Payload` and run by `run
             session.report.add("mine.copy", "PASS", device=device, metrics=[...])
 
     if __name__ == "__main__":
-        run(Payload("mine", "What it tests.", body, faults=(*OF_RANKS, "wrong-copy")))
+        run(Payload("mine", "What it tests.", body))
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from contract.catalogue import FAULTS
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
 from . import deadline, devices, environment, files, flags, ranks
@@ -51,7 +52,7 @@ class Payload:
     """What a payload is: its name, what it does, and what it may be asked.
 
     `add_flags(parser)` adds its own; `check(parser, options)` refuses wrong ones with
-    `parser.error`. `faults` are those its detectors find; with a group, `inject.OF_RANKS` too.
+    `parser.error`. The faults that its detectors find stand in `contract.catalogue`.
     `needs_numpy`: it calls parts of torch that are built on numpy.
     `aliases(report document)` gives more files to write: {name: JSON}.
     """
@@ -59,7 +60,6 @@ class Payload:
     name: str
     description: str
     body: Callable[[Session], object]
-    faults: Sequence[str] = ()
     timeout: float = 900.0
     needs_numpy: bool = False
     add_flags: Callable[[argparse.ArgumentParser], object] = _nothing
@@ -210,7 +210,7 @@ def _options(payload: Payload, argv: Sequence[str] | None) -> argparse.Namespace
     parser = flags.parser(payload.name, payload.description, payload.timeout)
     payload.add_flags(parser)
     options = parser.parse_args(argv)
-    flags.check(parser, options, payload.faults)
+    flags.check(parser, options, FAULTS.get(payload.name, ()))
     payload.check(parser, options)
     return options
 

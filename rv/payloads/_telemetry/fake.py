@@ -8,7 +8,6 @@ from contract.nvidia import Counters, Reading
 
 HEALTHY = Reading(99.0, 66.0, 640.0, 1755.0, 70000.0, 0x4)
 AT_REST = Counters(0, 0, rows_pending=False, rows_failed=False, slowdown_c=92.0, max_sm_mhz=1980.0)
-FAULTS = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
 
 
 class Fake:

@@ -39,7 +39,8 @@ class PayloadSpec:
     """A payload of the catalogue; `steps` has the profiles that run it.
 
     `needs` names the payloads without which its verdict means nothing. `extra` ones are left out of
-    the smoke profile of `run_all.py`, which takes about a minute.
+    the smoke profile of `run_all.py`, which takes about a minute. `faults` are what `--inject` can
+    make, to test its own detectors: the launcher refuses others before anything is submitted.
     """
 
     name: str
@@ -48,11 +49,25 @@ class PayloadSpec:
     needs: tuple[str, ...] = ()
     steps: Mapping[str, Step] = field(default_factory=dict)
     extra: bool = False
+    faults: tuple[str, ...] = ()
 
     @property
     def profiles(self) -> tuple[str, ...]:
         """The profiles that run it."""
         return tuple(profile for profile in PROFILES if profile in self.steps)
+
+
+OF_RANKS = ("hang", "drop-rank", "crash")
+"""Faults that a payload with a process group has from `_harness/ranks.py`."""
+OF_CHECKPOINTS = (
+    "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
+    "trust-newest", "shared-draft", "keep-draft", "reshard",
+)  # fmt: skip
+"""Faults in how ckpt_cycle's training saves and resumes."""
+OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
+"""Faults of one of alloc_stress's workers."""
+OF_TELEMETRY = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
+"""Faults of made-up readings of GPUs."""
 
 
 def _steps(
@@ -72,11 +87,13 @@ PAYLOADS = (
         "check",
         "environment, devices as promised, exact matmul and its rate",
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
+        faults=(*OF_RANKS, "wrong-product", "not-repeatable", "digest", "residual", "slow"),
     ),
     PayloadSpec(
         "membw",
         "memory pattern and bandwidth, host link, peer copies",
         steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
+        faults=("bitflip", "stuck-bit", "host-copy", "peer-copy", "slow-gpu", "slow-peer", "pcie"),
     ),
     PayloadSpec(
         "allreduce",
@@ -84,6 +101,7 @@ PAYLOADS = (
         RANKS,
         needs=("check",),
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
+        faults=(*OF_RANKS, "bitflip", "nan", "slow", "slow-call", "slow-node"),
     ),
     PayloadSpec(
         "train",
@@ -91,6 +109,7 @@ PAYLOADS = (
         RANKS,
         needs=("allreduce",),
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 900)),
+        faults=(*OF_RANKS, "node-rank", "gradient", "bitflip", "nan", "no-learning"),
     ),
     PayloadSpec(
         "train_fsdp",
@@ -98,17 +117,20 @@ PAYLOADS = (
         RANKS,
         needs=("train",),
         steps=_steps(("--quick", 12, 120), ("", 90, 300), ("", 90, 900)),
+        faults=(*OF_RANKS, "gradient", "unsharded", "nan", "no-learning", "corrupt-checkpoint"),
     ),
     PayloadSpec(
         "dataload",
         "every sample exactly once, worker sweep, CPUs and shared memory",
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
+        faults=("duplicate", "worker-dies", "small-shm", "wrong-pool"),
     ),
     PayloadSpec(
         "ckpt_cycle",
         "kill and resume bitwise, resharded load, damaged files",
         needs=("train",),
         steps=_steps(("--quick", 20, 120), ("", 120, 300), ("", 120, 900)),
+        faults=OF_CHECKPOINTS,
     ),
     PayloadSpec(
         "alloc_stress",
@@ -118,12 +140,14 @@ PAYLOADS = (
             ("--quick", 15, 120), ("--duration 30", 90, 300), ("--duration 120", 180, 900)
         ),
         extra=True,
+        faults=(*OF_WORKERS, "unbalanced", "held-memory", "neighbour"),
     ),
     PayloadSpec(
         "storage_net",
         "scratch writes and reads, many small files, network",
         steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
+        faults=("corrupt-file", "lost-file"),
     ),
     PayloadSpec(
         "tensor_service",
@@ -133,6 +157,7 @@ PAYLOADS = (
             ("pair --here --quick", 12, 120), ("pair --here", 60, 300), ("pair --here", 60, 600)
         ),
         extra=True,
+        faults=("wrong-answer", "open-door", "dead-server"),
     ),
     PayloadSpec(
         "stress",
@@ -143,5 +168,12 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
+        faults=("bitflip", "digest", "hang", "crash", *OF_TELEMETRY),
     ),
 )
+
+FAULTS = {
+    "run_all": ("child", "lost-result", "cut-short"),
+    **{payload.name: payload.faults for payload in PAYLOADS},
+}
+"""By script, the faults that `--inject` takes."""

@@ -306,3 +306,16 @@ def test_codes_of_the_collector_have_a_meaning() -> None:
     """Whoever sees one is told what to do."""
     used = "no_result result_stale result_unreadable not_run timeout preempted crashed"
     assert set(used.split()) <= set(CODES)
+
+
+def test_a_fault_goes_to_the_payloads_that_can_make_it() -> None:
+    """And `--verbose` to all; a fault of none of them is refused before anything is submitted."""
+    payloads = [find("check"), find("membw")]
+    check, membw, _ = command(
+        payloads, Profile.SMOKE, ["bitflip:step=2", "slow"], ["--verbose"]
+    ).line.splitlines()[-3:]
+    assert check.endswith("--verbose --inject slow")
+    assert membw.endswith("--verbose --inject bitflip:step=2")
+    with pytest.raises(RvError, match="check, membw can make no fault 'corrupt-file'") as caught:
+        command(payloads, Profile.SMOKE, ["corrupt-file"])
+    assert "bitflip" in caught.value.hint

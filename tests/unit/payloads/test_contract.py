@@ -116,3 +116,9 @@ def test_a_model_other_than_asked_for_makes_no_node_bad() -> None:
     assert codes.CODES["gpu_mismatch"].fault == codes.CONFIG
     excluded = [code for code in codes.CODES.values() if code.action == codes.EXCLUDE]
     assert all(code.fault in (codes.HARDWARE, codes.FABRIC) for code in excluded)
+
+
+def test_every_payload_says_its_faults() -> None:
+    """Those that the launcher offers are those of the files that it ships."""
+    scripts = {path.stem for path in CONTRACT.parent.glob("*.py")} - {"__init__"}
+    assert set(catalogue.FAULTS) == scripts

@@ -198,6 +198,21 @@ def test_no_slurm() -> None:
     assert "rv sandbox up" in caught.value.hint
 
 
+def test_no_configuration() -> None:
+    """No slurm.conf, as Slurm 22.05 says it: that will not pass, and is not waited for."""
+    said = (
+        "squeue: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\n"
+        "squeue: error: fetch_config: DNS SRV lookup failed\n"
+        "squeue: error: _establish_config_source: failed to fetch config\n"
+        "squeue: fatal: Could not establish a configuration source\n"
+    )
+    cluster = Cluster(frames() | {"config": CommandOutput(exit_code=1, stdout="", stderr=said)})
+    with pytest.raises(RvError, match=r"no slurm\.conf on this machine") as caught:
+        take_snapshot(cluster, patience=Patience(limit_s=60))
+    assert caught.value.kind is ErrorKind.UNREACHABLE
+    assert len(cluster.scripts) == 1
+
+
 def test_no_database() -> None:
     """Without slurmdbd associations are None, with a note; that is no failure."""
     bad = CommandOutput(exit_code=1, stdout="", stderr="sacctmgr: error: Connection refused")

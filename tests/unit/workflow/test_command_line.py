@@ -29,6 +29,11 @@ FILES = frozenset(
 AROUND = KnownFiles(
     is_file=FILES.__contains__, payloads=("check", "train", "dataload"), nearby=("train.py",)
 )
+PAYLOADS = KnownFiles(
+    is_file=FILES.__contains__,
+    payloads=("check", "dataload", "own"),
+    faults={"check": ("hang", "slow"), "dataload": ("duplicate",)},
+)
 NOTHING = KnownFiles(is_file=lambda _name: False)
 
 
@@ -368,3 +373,46 @@ def test_quoted_words_are_read_back(words: list[str]) -> None:
 def test_any_argv_is_read_or_refused(words: list[str]) -> None:
     """No argv makes anything but an `RvError` either."""
     assert refusal(lambda: from_words(words, NOTHING)) in {None, ErrorKind.USAGE}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("check.py --inject nosuch", "check can make no fault 'nosuch'"),
+        ("torchrun check.py --inject=duplicate:step=3", "check can make no fault 'duplicate'"),
+        ("dataload.py --inject ''", "dataload can make no fault ''"),
+        (
+            "check.py --inject hang && dataload.py --inject hang",
+            "dataload can make no fault 'hang'",
+        ),
+    ],
+)
+def test_a_fault_that_no_payload_makes_is_refused(text: str, said: str) -> None:
+    """Before anything is submitted, with those that there are."""
+    with pytest.raises(RvError) as caught:
+        from_line(text, PAYLOADS)
+    assert caught.value.kind is ErrorKind.USAGE
+    assert caught.value.message == said
+    assert "--inject takes: " in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "check.py --inject hang:rank=1 --inject slow",
+        "check.py --inject $FAULT",
+        "check.py --inject",
+        "train.py --inject nosuch",
+        "own.py --inject nosuch",
+        "check.py && echo --inject nosuch",
+    ],
+)
+def test_other_faults_are_left_to_the_payload(text: str) -> None:
+    """What the shell expands, and scripts of which no faults are known."""
+    assert from_line(text, PAYLOADS).line
+
+
+def test_the_nearest_fault_is_offered() -> None:
+    with pytest.raises(RvError) as caught:
+        from_words(["check.py", "--inject", "slwo"], PAYLOADS)
+    assert caught.value.hint.startswith("did you mean slow? ")
