@@ -86,6 +86,13 @@ def chosen(
     return tuple(p for p in every if not named or p.name in named)
 
 
+def require_faults(faults: Sequence[str], payloads: Sequence[PayloadSpec]) -> tuple[str, ...]:
+    """Return the faults; raises `RvError(USAGE)` for one that none of the payloads can make."""
+    for fault in faults:
+        require_fault(fault, {payload.name: FAULTS[payload.name] for payload in payloads})
+    return tuple(faults)
+
+
 def command(
     payloads: Sequence[PayloadSpec],
     profile: Profile,
@@ -95,10 +102,7 @@ def command(
     """Write the command that runs these payloads.
 
     Each of `faults` is made in those that can detect it; `flags` go to all of them.
-    Raises `RvError(USAGE)` for a fault that none of them can make.
     """
-    for fault in faults:
-        require_fault(fault, {payload.name: FAULTS[payload.name] for payload in payloads})
     lines = [_line(payload, profile, [*flags, *_injected(payload, faults)]) for payload in payloads]
     ranks = any(payload.starts == RANKS for payload in payloads)
     names = " ".join(payload.name for payload in payloads)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rv.accept.payload_command import Profile, chosen
+from rv.accept.payload_command import Profile, chosen, require_faults
 from rv.avoided_nodes import DAYS
 from rv.cli import caller, report
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, group_app
@@ -67,7 +67,8 @@ def run(
     from rv.cli import launching
     from rv.ui.acceptance import run_document, run_text
 
-    which, faults = chosen(payloads or (), profile, _bundled()), tuple(inject or ())
+    which = chosen(payloads or (), profile, _bundled())
+    faults = require_faults(inject or (), which)
     options = replace(options, time=options.time or WALLTIMES[profile])
     tests = command(which, profile, faults, ["--verbose"] if verbose else [])
     if dry_run:
@@ -118,15 +119,16 @@ def sweep(
     """Run the payloads on each of many nodes, one exclusive job a node, and compare the nodes."""
     from rv.accept.sweep import SweepOptions
 
+    which = chosen(payloads or (), profile, _bundled())
     sweep_options = SweepOptions(
-        payloads=chosen(payloads or (), profile, _bundled()),
+        payloads=which,
         profile=profile,
         nodes=expand(nodes),
         partitions=[name for name in options.partition.split(",") if name],
         states=[name for name in state.split(",") if name],
         max_jobs=max_jobs,
         avoid_days=avoid_days,
-        faults=tuple(inject or ()),
+        faults=require_faults(inject or (), which),
     )
     _sweep(options, sweep_options, resume, strict=strict)
 

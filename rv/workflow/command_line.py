@@ -107,9 +107,10 @@ def _read(text: str, around: KnownFiles) -> Command:
 
 def require_fault(fault: str, faults: Mapping[str, Sequence[str]]) -> None:
     """Refuse an `--inject` that no payload of `faults` would detect. Raises `RvError(USAGE)`."""
-    name = fault.partition(":")[0]
+    name, _, where = fault.partition(":")
     names = tuple(dict.fromkeys(each for of_one in faults.values() for each in of_one))
     if name in names:
+        _require_form(fault, where)
         return
     near = nearest(name, names)
     meant = f"did you mean {near}? " if near else ""
@@ -118,6 +119,18 @@ def require_fault(fault: str, faults: Mapping[str, Sequence[str]]) -> None:
         f"{', '.join(faults)} can make no fault {name!r}",
         hint=f"{meant}--inject takes: {', '.join(names)}",
     )
+
+
+def _require_form(fault: str, where: str) -> None:
+    """Refuse what a payload could not read; a rank that is no number would be no rank's."""
+    for pair in where.split(",") if where else ():
+        key, equals, value = pair.partition("=")
+        if not key or not equals or (key == "rank" and not value.isdecimal()):
+            raise RvError(
+                ErrorKind.USAGE,
+                f"--inject {fault}: {pair!r} is not KEY=VALUE",
+                hint="write FAULT:KEY=VALUE,…, as in slow:rank=1; ranks are numbers from 0",
+            )
 
 
 def _check_faults(

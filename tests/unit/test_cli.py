@@ -101,6 +101,10 @@ def test_the_version_is_the_packages(rv):
         (["up"], "a shell needs a terminal"),
         (["sandbox", "fault", "n1"], "name a fault"),
         (["stop", "--all", "x"], "'x' is no race here"),
+        (["run", "check.py --inject slwo"], "did you mean slow?"),
+        (["accept", "run", "check", "--inject", "nosuch"], "--inject takes: hang"),
+        (["accept", "sweep", "--inject", "nosuch"], "--inject takes: hang"),
+        (["accept", "sweep", "--inject", "hang:rank"], "is not KEY=VALUE"),
     ],
 )
 def test_what_was_typed_wrong_is_named(rv, arguments, says):

@@ -10,7 +10,7 @@ import pytest
 
 from rv import bundle
 from rv.accept.collect import Origin, collect, result_patterns
-from rv.accept.payload_command import Profile, chosen, command, find
+from rv.accept.payload_command import Profile, chosen, command, find, require_faults
 from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
 from rv.errors import RvError
 from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec, Step
@@ -317,5 +317,5 @@ def test_a_fault_goes_to_the_payloads_that_can_make_it() -> None:
     assert check.endswith("--verbose --inject slow")
     assert membw.endswith("--verbose --inject bitflip:step=2")
     with pytest.raises(RvError, match="check, membw can make no fault 'corrupt-file'") as caught:
-        command(payloads, Profile.SMOKE, ["corrupt-file"])
+        require_faults(["corrupt-file"], payloads)
     assert "bitflip" in caught.value.hint

@@ -412,6 +412,14 @@ def test_other_faults_are_left_to_the_payload(text: str) -> None:
     assert from_line(text, PAYLOADS).line
 
 
+@pytest.mark.parametrize("where", ["rank", "rank=", "=1", "rank=one", "rank=-1", "step=1,"])
+def test_a_fault_that_cannot_be_read_is_refused(where: str) -> None:
+    """Before anything is submitted."""
+    with pytest.raises(RvError, match=r"is not KEY=VALUE") as caught:
+        from_line(f"check.py --inject slow:{where}", PAYLOADS)
+    assert caught.value.kind is ErrorKind.USAGE
+
+
 def test_the_nearest_fault_is_offered() -> None:
     with pytest.raises(RvError) as caught:
         from_words(["check.py", "--inject", "slwo"], PAYLOADS)
