@@ -137,6 +137,50 @@ def test_a_client_ends_a_cancelled_chain_whose_next_job_waits(
     assert len(chain.lines("starts")) == 1
 
 
+def test_a_segment_that_slurm_ends_at_its_limit_is_gone_on_with(
+    chain: Chain, eventually: Eventually
+) -> None:
+    """It has noted its checkpoint and does not stop: Slurm's TIMEOUT is an end of this segment."""
+    first, states = job_of(chain), set[str]()
+    following = time_is_up(chain, 1, eventually)
+    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now")
+
+    def is_ended(job: str, state: str) -> bool:
+        states.add(chain.state()["state"])
+        return bool(chain.rv.job_state(job) == state)
+
+    eventually(lambda: is_ended(first, "TIMEOUT"), timeout=60)
+    eventually(lambda: is_ended(following, "RUNNING"), timeout=60)
+    eventually(lambda: len(chain.lines("starts")) == 2, timeout=60)
+    (chain.home / "go").touch()
+    eventually(lambda: is_ended(following, "COMPLETED"), timeout=60)
+    assert chain.state()["state"] == "COMPLETED"
+    assert states <= {"RUNNING", "PENDING", "COMPLETED"}
+    assert chain.ends() == ["again", "done"]
+
+
+def test_a_client_goes_on_after_slurms_timeout(chain: Chain, eventually: Eventually) -> None:
+    """The partition took no job from the node: the next rv command sends the segment."""
+    first, states = job_of(chain), set[str]()
+    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now")
+    chain.rv.slurm("scontrol", "update", "partitionname=cheap", "allocnodes=none")
+    try:
+        eventually(lambda: chain.rv.job_state(first) == "TIMEOUT", timeout=60)
+        eventually(lambda: not mine(chain), timeout=60)
+    finally:
+        chain.rv.slurm("scontrol", "update", "partitionname=cheap", "allocnodes=ALL")
+
+    def has_begun_again() -> bool:
+        states.add(chain.state()["state"])
+        return len(chain.lines("starts")) == 2
+
+    eventually(has_begun_again, timeout=60)
+    (chain.home / "go").touch()
+    eventually(lambda: not mine(chain), timeout=60)
+    assert chain.state()["state"] == "COMPLETED"
+    assert states <= {"RUNNING", "PENDING"}
+
+
 @pytest.mark.parametrize("moment", ["in a segment", "in the hand-over", "between segments"])
 def test_a_stopped_chain_is_cancelled_at_once(
     chain: Chain, eventually: Eventually, moment: str
