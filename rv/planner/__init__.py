@@ -4,6 +4,6 @@ Pure: no clock, no environment, no files. What commands show beside a plan is in
 `rv.planner.report`.
 """
 
-from rv.planner.planning import plan, possible_gpus, require_feasible, require_strategies
+from rv.planner.planning import plan, require_feasible, require_strategies
 
-__all__ = ["plan", "possible_gpus", "require_feasible", "require_strategies"]
+__all__ = ["plan", "require_feasible", "require_strategies"]

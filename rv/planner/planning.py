@@ -1,8 +1,9 @@
 """From a request and a snapshot to a plan: enumerate, exclude, estimate, price, rank, compile."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
-from typing import Final
+from typing import Final, Self
 
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion, Plan, Strategy
@@ -49,6 +50,7 @@ def plan(
     pools = search.pools(catalogue)
     for pool in pools:
         search.add_pool(pool)
+    possible = 0 if search.strategies else _possible_gpus(request.gpus, search, catalogue, pools)
     capped, cap_notes = within_max_fanout(request, site)
     price_notes = unknown_prices(site, snapshot, catalogue)
     ranked = rank(
@@ -68,6 +70,7 @@ def plan(
         notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
         job_notes=compiled.notes,
         cost_unit=cost_unit(ranked, site),
+        possible_gpus=possible,
     )
 
 
@@ -87,11 +90,30 @@ class _Search:
         self._site = site
         self._families = [family for family in families if family.enabled]
         least = (family.min_gpus_per_node for family in self._serving(Serves.MULTI_NODE))
-        self._rules = layout_rules(self._request, min(least, default=2))
+        self._least = min(least, default=2)
+        self._rules = layout_rules(self._request, self._least)
         self.notes = [*self._rules.notes, *hidden_jobs_notes(snapshot)]
         checkpoint = next(iter(self._serving(Serves.CHECKPOINT)), None)
         tariff = Tariff(prices=site.prices, config=snapshot.config)
         self.factory = StrategyFactory(self._request, snapshot, checkpoint, tariff)
+
+    def asking(self, gpus: int) -> Self:
+        """Look for another number of GPUs, in what is known of the cluster."""
+        other = copy(self)
+        other.begin(gpus)
+        return other
+
+    def begin(self, gpus: int) -> None:
+        """Forget what was searched for, and look for so many GPUs."""
+        self.strategies, self.sources, self.excluded, self.notes = [], {}, [], []
+        self._request = replace(self._request, gpus=gpus)
+        self._rules = layout_rules(self._request, self._least)
+        self.factory = self.factory.asking(self._request)
+
+    def serves(self, pool: Pool) -> bool:
+        """Say whether there is a strategy in a pool."""
+        self.add_pool(pool)
+        return bool(self.strategies)
 
     def _serving(self, kind: Serves) -> list[Family]:
         return [family for family in self._families if family.serves is kind]
@@ -229,19 +251,34 @@ def require_strategies(plan: Plan, request: Request) -> None:
     )
 
 
-def possible_gpus(request: Request, plan_of: Callable[[Request], Plan]) -> int:
+def _possible_gpus(asked: int, search: _Search, catalogue: Catalogue, pools: Sequence[Pool]) -> int:
     """Return how many GPUs, fewer than asked for, a request could have; 0 for none.
 
-    The search halves: it takes for granted that what n GPUs can have n-1 can have too.
+    The search halves: it takes for granted that what n GPUs can have n-1 can have too. It asks only
+    pools that have so many, first the one that could serve the number before, and none after one
+    that can.
     """
-    low, high = 0, request.gpus
+    sized = _by_size(pools)
+    low, high = 0, asked
     while high - low > 1:
         middle = (low + high) // 2
-        if plan_of(replace(request, gpus=middle)).strategies:
+        other = search.asking(middle)
+        # A MIG slice is asked for alone: one GPU has other pools than several.
+        candidates = sized if middle > 1 else _by_size(other.pools(catalogue))
+        enough = (pool for size, pool in candidates if size >= middle)
+        serving = next(filter(other.serves, enough), None)
+        if serving:
             low = middle
+            sized.sort(key=lambda one: one[1] is not serving)
         else:
             high = middle
     return low
+
+
+def _by_size(pools: Iterable[Pool]) -> list[tuple[int, Pool]]:
+    """Return each pool with the GPUs that its nodes have, free or not, the largest first."""
+    sized = [(sum(slot.total for slot in pool.slots), pool) for pool in pools]
+    return sorted(sized, key=lambda one: -one[0])
 
 
 def _most_useful_first(excluded: Iterable[Exclusion]) -> list[Exclusion]:

@@ -6,9 +6,10 @@ resume (`--checkpoint`).
 """
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 from rv.models.plan import SIGNAL_EARLY, Estimate, Mode, Source, Strategy, usable
 from rv.models.quantities import short_duration
@@ -65,6 +66,16 @@ class StrategyFactory:
         self._checkpoint = checkpoint
         self._starts = StartEstimator(_without_own_reservation(snapshot, request))
         self._tariff = tariff
+
+    def asking(self, request: Request) -> Self:
+        """Make the strategies of a request that differs in its number of GPUs alone."""
+        other = copy(self)
+        other.ask(request)
+        return other
+
+    def ask(self, request: Request) -> None:
+        """Make the strategies of this request from now on."""
+        self._request = request
 
     def strategies(
         self, pool: Pool, layout: Layout, family: Family, charges: tuple[Charge, ...], suffix: str

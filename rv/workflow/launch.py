@@ -16,7 +16,7 @@ from rv.models.race import Chain
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
-from rv.planner import plan, possible_gpus, require_feasible
+from rv.planner import plan, require_feasible
 from rv.race.stage import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, job_name, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster
@@ -104,13 +104,7 @@ def plan_request(
         families = load_families(user_config)
         snapshot = answer.result()
 
-    def plan_of(asked: Request) -> Plan:
-        return plan(asked, snapshot, catalogue, families, site)
-
-    planned = plan_of(request)
-    if not planned.strategies:
-        planned = replace(planned, possible_gpus=possible_gpus(request, plan_of))
-    return snapshot, planned
+    return snapshot, plan(request, snapshot, catalogue, families, site)
 
 
 def avoiding(site: Site, cluster: str, now_s: float) -> Site:
