@@ -57,7 +57,7 @@ install_packages() {
   say "These Debian packages are missing: $*"
   has_program apt-get || die "Install what they hold with this system's own package manager, then run this again."
   if [ "$(id -u)" -ne 0 ]; then
-    sudo -n true 2>/dev/null || die "Install them, then run this again:" $'\n'"  sudo ${command[*]}"
+    sudo -n true 2>/dev/null || die "Install them, then run this again:" $'\n'"  sudo apt-get update && sudo ${command[*]}"
     as_root=(sudo -n)
   fi
   say "Installing them: ${command[*]}"

@@ -143,7 +143,7 @@ def read_line(text: str) -> Command:
     """Read `--run TEXT` against the current directory."""
     around = _known_files()
     command = from_line(text, around)
-    _say_own_script(text, around)
+    _say_which_script(text, command.payload, around)
     return replace(command, typed=text)
 
 
@@ -151,12 +151,14 @@ def read_words(words: tuple[str, ...]) -> Command:
     """Read an argv against the current directory."""
     around = _known_files()
     command = from_words(words, around)
-    _say_own_script(command.line, around)
+    _say_which_script(command.line, command.payload, around)
     return replace(command, typed=shlex.join(words))
 
 
-def _say_own_script(text: str, around: KnownFiles) -> None:
-    """Say where a script is a file here although a bundled payload has its name."""
+def _say_which_script(text: str, payload: str, around: KnownFiles) -> None:
+    """Say whose script it is, where a bundled payload has its name."""
+    if payload:
+        console.notice(f"{payload}.py is the payload that rv brings; there is no such file here")
     if name := own_script(text, around):
         console.notice(f"{name} is the file here, not the payload of that name that rv brings")
 

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Final
 
 from rv.errors import RvError
 from rv.models.plain import build, plain
 from rv.models.race import Claim, Ended, Race, Segment, StateFiles
+from rv.render.quote import shell
 from rv.slurm.values import printable
 from rv.transport import Transport
 
@@ -35,6 +37,9 @@ FOLDERS: Final = (
     "turns",
     "warnings",
 )
+STAGED: Final = ".staged"
+"""The folder beside the races with an empty file for each: where it is, so is their disk."""
+
 STATE_FILES: Final = (
     "claim",
     "ended",
@@ -58,6 +63,13 @@ def load_races(root: str, cluster: str, transport: Transport) -> tuple[Race, ...
     races = (load_race(f"{root}/{name}", transport) for name in transport.directories(root))
     ours = [race for race in races if race is not None and race.cluster == cluster]
     return tuple(sorted(ours, key=lambda race: -race.submitted_at))
+
+
+def remove_race(race: Race, transport: Transport) -> None:
+    """Delete a race directory, and the marker beside it."""
+    transport.remove(race.directory)
+    path = PurePosixPath(race.directory)
+    transport.run(f"rm -f {shell(str(path.parent / STAGED / path.name))}", timeout_s=30)
 
 
 def load_race(directory: str, transport: Transport) -> Race | None:

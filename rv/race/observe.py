@@ -117,7 +117,7 @@ def _note_unclaimed(
 
 def _saved_at(race: Race, transport: Transport) -> float | None:
     """Return when the latest checkpoint was written, seconds since the epoch."""
-    find = "find checkpoints -type f ! -name '.rv-*' -printf '%T@\\n' | sort -n | tail -n 1"
+    find = "find -L checkpoints -type f ! -name '.rv-*' -printf '%T@\\n' | sort -n | tail -n 1"
     text = transport.run(f"cd {shell(race.directory)} && {find}", timeout_s=30).stdout.strip()
     try:
         return float(text) if text else None

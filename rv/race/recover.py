@@ -9,7 +9,7 @@ from rv.errors import RvError
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import cancel_ids, cancel_leftovers
-from rv.race.directory import write_state_file
+from rv.race.directory import STAGED, write_state_file
 from rv.race.observe import RaceSnapshot
 from rv.race.rules import PREEMPTED, TIMED_OUT
 from rv.race.sources import confirmation_limit_s, to_resend
@@ -295,11 +295,12 @@ def _race_id(job_name: str) -> str:
 
 
 def _is_deleted(directory: str, transport: Transport) -> bool:
-    """Return whether a directory is deleted for certain, and its disk not only away for a while.
+    """Return whether a directory is deleted for certain, and not on another disk than this one.
 
-    The folder above it, being there and the user's own, proves the disk: what shows where a disk is
-    not mounted is root's.
+    What proves the disk is the marker that staging left beside it: a folder of the same path may be
+    another login node's, or lie under a disk that is not mounted now.
     """
     path = PurePosixPath(directory)
-    look = f"cd {shell(path.parent)} && [ -O . ] && ls -a >/dev/null && [ ! -e {shell(path.name)} ]"
+    name = shell(path.name)
+    look = f"cd {shell(path.parent)} && [ -O . ] && [ -e {STAGED}/{name} ] && [ ! -e {name} ]"
     return transport.run(look, timeout_s=30).returncode == 0

@@ -12,7 +12,7 @@ from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
-from rv.race.directory import FOLDERS, RECORD, record_text
+from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
 from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, job_name, render_all
@@ -20,7 +20,10 @@ from rv.transport import Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
-_LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link'
+_LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link || exit 1'
+_LEAVE_MARKER: Final = f"""
+mkdir -p ../{STAGED} && : >../{STAGED}/"${{PWD##*/}}"
+exit 0"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +118,8 @@ def script_context(
 
 
 def _require_hard_links(race_dir: str, transport: Transport) -> None:
-    tested = transport.run(f"RV_STAGED={shell(race_dir)}; {_LINK_TEST}", timeout_s=30)
+    script = f"RV_STAGED={shell(race_dir)}; {_LINK_TEST}{_LEAVE_MARKER}"
+    tested = transport.run(script, timeout_s=30)
     if tested.returncode != 0:
         transport.remove(race_dir)
         raise RvError(

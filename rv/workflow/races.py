@@ -12,7 +12,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.cancel import CancelResult, cancel_late_jobs, cancel_races, leftover_jobs
-from rv.race.directory import load_race, load_races, load_state_files
+from rv.race.directory import load_race, load_races, load_state_files, remove_race
 from rv.race.observe import RaceSnapshot, observe
 from rv.race.payload_folders import has_several_versions, payload_hash, remove_unused_payloads
 from rv.race.recover import cancel_jobs_of_deleted_races, recover
@@ -119,7 +119,7 @@ def _remove_old(race: Race, cluster: Cluster, now_s: float) -> bool:
     verdict = load_verdict(race, cluster.transport)
     if not verdict or now_s - _last_activity_s(verdict) <= _KEPT_S:
         return False
-    cluster.transport.remove(race.directory)
+    remove_race(race, cluster.transport)
     return True
 
 

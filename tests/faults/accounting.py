@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from rv.race.directory import STAGED
 from tests.faults.world import PATIENCE_S, World, kill
 
 RaceDocument = dict[str, Any]
@@ -163,6 +164,8 @@ def _directories_left(world: World) -> Iterator[str]:
     """Race directories that no race is in."""
     root = world.path / "races"
     for path in root.glob("*") if root.exists() else ():
+        if path.name == STAGED:
+            continue
         if path.name.startswith(".") or not (path / "race.json").exists():
             yield f"left on the disk: {path.name}"
 

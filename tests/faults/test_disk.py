@@ -232,6 +232,20 @@ def test_a_race_that_is_deleted_while_it_waits_and_nobody_looks(world: World) ->
     assert world.starts() == 0
 
 
+def test_another_disk_of_the_same_path_is_no_deletion(world: World) -> None:
+    """A login node whose home is its own sees no race there, and cancels none of their jobs."""
+    release = world.fill()
+    world.ok("run", "-d", COUNTED)
+    waiting = world.live_jobs()
+    elsewhere = f"mount -t tmpfs -o mode=0700 none {world.path}/races"
+    done = world.rv_with_mounts(elsewhere, "ps", "--json")
+    assert json.loads(done.stdout)["races"] == [], done.stderr
+    assert world.live_jobs() == waiting
+    release()
+    assert world.settled("COMPLETED")["exit_code"] == 0
+    assert world.starts() == 1
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_a_race_that_is_deleted_while_it_runs(world: World, code: int) -> None:
     """The command goes on, and its client tells its end from Slurm."""

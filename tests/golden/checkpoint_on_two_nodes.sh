@@ -167,8 +167,8 @@ rv_clock() {
   [ -z "${EPOCHREALTIME-}" ] || rv_now=${EPOCHREALTIME/,/.}
 }
 
-# Whether a folder holds a checkpoint that is newer than a file.
-rv_is_fresh() { find "$1" -type f ! -name '.rv-*' -newer "$2" -print -quit 2>/dev/null | grep -q .; }
+# Whether a folder holds a checkpoint that is newer than a file. It may be a link to a larger disk.
+rv_is_fresh() { find -L "$1" -type f ! -name '.rv-*' -newer "$2" -print -quit 2>/dev/null | grep -q .; }
 
 # Whether Slurm says that a job was cancelled: the controller for some minutes, accounting for longer.
 rv_was_cancelled() {
@@ -176,6 +176,14 @@ rv_was_cancelled() {
   rv_slurm timeout 30 scontrol show job -o "$1" >".before.$RV_ME" 2>/dev/null ||
     rv_slurm timeout 30 sacct -X -n -P -j "$1" --name="$rv_value" -o JobName,State >".before.$RV_ME" 2>/dev/null
   grep -q -e " JobName=$rv_value .*JobState=CANCELLED " -e "^$rv_value|CANCELLED" ".before.$RV_ME"
+}
+
+# Waits while a job of this race still runs.
+rv_wait_for() {
+  while rv_slurm timeout 30 scontrol show job -o "$1" 2>/dev/null | grep -q "JobName=rv-$RV_RACE-.* JobState=\(RUNNING\|SUSPENDED\) "; do
+    rv_say "job $1 still runs the segment before: waiting"
+    sleep 5
+  done
 }
 
 rv_signalled=''
@@ -192,6 +200,9 @@ rv_owner='' rv_before=''
 [ "$rv_last" -eq 0 ] || read -r rv_owner <"segments/$rv_last"
 RV_SEGMENT=$((rv_last + 1))
 if [ "$rv_last" -gt 0 ]; then
+  case $rv_owner in
+    "${1:-none}".*) [ -e "segments/$rv_last.ended" ] || rv_wait_for "$1" ;;
+  esac
   if [ -e "segments/$rv_last.ended" ]; then
     rv_field "segments/$rv_last.ended" next
     [ "$rv_value" = again ] || exit 0
@@ -280,7 +291,7 @@ if [ "$rv_last" -gt 0 ]; then
   if [ -z "$rv_until" ]; then
     {
       find "claims/$rv_owner" -printf '%T@\n'
-      find checkpoints -type f ! -name '.rv-*' -printf '%T@\n' | sort -n | tail -n 1
+      find -L checkpoints -type f ! -name '.rv-*' -printf '%T@\n' | sort -n | tail -n 1
     } >".until.$RV_ME" 2>/dev/null
     { read -r rv_started; read -r rv_until; } <".until.$RV_ME"
     rv_until=${rv_until:-$rv_started}
@@ -437,7 +448,7 @@ rv_decide() {
   rv_why=''
   if rv_is_fresh "$rv_checkpoints" "claims/$RV_ME"; then fresh=yes; fi
   rv_elapsed
-  read -r request 2>/dev/null <"$rv_checkpoints/.rv-next"
+  [ -f "$rv_checkpoints/.rv-next" ] && read -r request 2>/dev/null <"$rv_checkpoints/.rv-next"
   rv_next=crashed
   if [ -e stop ]; then
     rv_next=stopped

@@ -209,3 +209,25 @@ def daemon_away(box: sandbox.Sandbox, daemon: str) -> Iterator[None]:
         yield
     finally:
         sandbox.start_daemon(box, daemon)
+
+
+def test_a_next_job_whose_dependency_was_removed_waits(
+    chain: Chain, eventually: Eventually
+) -> None:
+    """The segment before still saves: it is not taken over, and nothing of it is lost."""
+    following = time_is_up(chain, 1, eventually)
+    chain.rv.slurm("scancel", "-n", "hog")
+    chain.rv.slurm("scontrol", "update", f"jobid={following}", "dependency=")
+    eventually(lambda: says_that_it_waits(chain), timeout=60)
+    (chain.home / "go").touch()
+    eventually(lambda: not mine(chain), timeout=90)
+    assert chain.state()["state"] == "COMPLETED"
+    assert [line.split()[1] for line in chain.lines("starts")] == ["1", "2"]
+    ended, begun = (chain.race.directory / "segments" / name for name in ("1.ended", "2"))
+    assert ended.stat().st_mtime <= begun.stat().st_mtime
+
+
+def says_that_it_waits(chain: Chain) -> bool:
+    """Whether a job of the race waits for the segment before."""
+    logs = (chain.race.directory / "jobs").glob("*.log")
+    return any("still runs the segment before" in path.read_text() for path in logs)

@@ -343,7 +343,7 @@ print("left", left, sandbox.list_all())
 
 def test_an_ordinary_user_has_a_sandbox_too(sandbox_home: Path) -> None:
     """All daemons as that user, closed to others, and gone afterwards."""
-    home = sandbox_home / "nobody"
+    home = sandbox_home / "ordinary"
     home.mkdir()
     (home / "tmp").mkdir()
     uid = 65534 if os.getuid() == 0 else os.getuid()

@@ -13,6 +13,9 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+CUDA = re.compile(r"(nvidia|cuda)-.*|triton")
+"""What PyTorch's default wheels bring beside it, and its CPU wheels do not: NVIDIA's own terms."""
+
 PERMISSIVE = re.compile(
     r"0BSD|Apache|BSD|BSL-1\.0|CC0-1\.0|CNRI-Python|ISC|LLVM-exception|MIT|PSF|Python Software|Zlib"
 )
@@ -56,6 +59,8 @@ def installed_with(names: set[str]) -> Iterator[str]:
         yield name
         for line in metadata.requires(name) or ():
             needed = Requirement(line)
+            if name == "torch" and CUDA.fullmatch(needed.name):
+                continue
             if needed.marker is None or needed.marker.evaluate({"extra": ""}):
                 waiting.append(needed.name)
 

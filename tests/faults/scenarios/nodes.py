@@ -20,6 +20,8 @@ from tests.faults.scenarios.registry import (
 from tests.faults.world import World, eventually, kill, processes_of
 
 WAITS_BEFORE_ITS_CLAIM = 'at; exec "$real" "$@"'
+HEARS_OF_ITS_END = "trap ': >\"${0%/bin/*}/told\"' TERM\n" + WAITS_BEFORE_ITS_CLAIM
+"""The same, and it leaves the file `told` when Slurm takes the job back."""
 
 
 @scenario()
@@ -74,7 +76,7 @@ def the_winner_is_requeued_by_hand(world: World, dice: Random) -> None:
 @scenario()
 def requeued_before_the_claim(world: World, dice: Random) -> None:
     """What Slurm is taking back does not claim; the job comes back and is a racer as before."""
-    world.wrap("sync", "trap ': >\"${0%/bin/*}/told\"' TERM\n" + WAITS_BEFORE_ITS_CLAIM)
+    world.wrap("sync", HEARS_OF_ITS_END)
     launch(world, "-p", "fast")
     world.reached("sync")
     (job,) = world.slurm("squeue", "-h", "-t", "R", "-o", "%A").split()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from random import Random
 
 from tests.faults.scenarios.daemons import stopped
-from tests.faults.scenarios.nodes import WAITS_BEFORE_ITS_CLAIM
+from tests.faults.scenarios.nodes import HEARS_OF_ITS_END, WAITS_BEFORE_ITS_CLAIM
 from tests.faults.scenarios.registry import (
     END,
     START,
@@ -63,10 +63,11 @@ def held_and_then_cancelled(world: World, dice: Random) -> None:
 @scenario()
 def requeued_and_held_before_the_claim(world: World, dice: Random) -> None:
     """An administrator's `requeuehold`; released later, the job is a racer as before."""
-    world.wrap("sync", WAITS_BEFORE_ITS_CLAIM)
+    world.wrap("sync", HEARS_OF_ITS_END)
     launch(world, "-p", "fast")
     job = _running_job(world)
     world.slurm("scontrol", "requeuehold", job)
+    eventually((world.path / "told").exists)
     world.go("sync")
     eventually(lambda: "JobState=PENDING" in world.slurm("scontrol", "show", "job", job))
     world.ps()

@@ -1,5 +1,6 @@
 """Shell that the templates are made of, run as it stands: clocks that disagree, signals."""
 
+import os
 import re
 import subprocess
 import time
@@ -111,3 +112,27 @@ def test_a_better_job_is_waited_for_a_moment(
 def test_nobody_waits_once_the_race_is_decided(tmp_path: Path) -> None:
     """The better one has claimed."""
     assert turn(tmp_path, {"2": "ready\n"}, claim_after_s=0.3) < 1.2
+
+
+def test_a_checkpoint_may_lie_behind_links(tmp_path: Path) -> None:
+    """Home is small: the directory leads to a larger disk, or what is in it does."""
+    golden = (TEMPLATES.parent / "tests" / "golden" / "checkpoint.sh").read_text(encoding="utf-8")
+    (line,) = [each for each in golden.splitlines() if each.startswith("rv_is_fresh()")]
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "claim").touch()
+    (tmp_path / "directory").symlink_to(tmp_path / "scratch")
+    (tmp_path / "kept" / "latest").symlink_to(tmp_path / "scratch" / "step.pt")
+
+    def is_fresh(folder: str) -> bool:
+        check = f"{line}\nrv_is_fresh {folder} claim"
+        return subprocess.run(["bash", "-c", check], cwd=tmp_path, check=False).returncode == 0
+
+    for folder in ("directory", "kept"):
+        assert not is_fresh(folder)
+    saved = tmp_path / "scratch" / "step.pt"
+    saved.touch()
+    later_s = (tmp_path / "claim").stat().st_mtime + 5
+    os.utime(saved, (later_s, later_s))
+    for folder in ("directory", "kept"):
+        assert is_fresh(folder)
