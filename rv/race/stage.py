@@ -22,7 +22,7 @@ _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link || exit 1'
 _LEAVE_MARKER: Final = f"""
-mkdir -p ../{STAGED} && : >../{STAGED}/"${{PWD##*/}}"
+[ -O .. ] && mkdir -p ../{STAGED} && : >../{STAGED}/"${{PWD##*/}}"
 exit 0"""
 
 

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -155,12 +156,13 @@ def restore_database(template: Path, record: Record) -> bool:
 
 def save_database(template: Path, record: Record) -> None:
     """Keep the (stopped) database for the next time; not being able to costs only time."""
-    fresh = template.with_name(f".{template.name}.{os.getpid()}")
     with contextlib.suppress(OSError):
         template.parent.mkdir(parents=True, exist_ok=True)
-        if _copy(record.layout.database, fresh):
-            fresh.rename(template)
-    shutil.rmtree(fresh, ignore_errors=True)
+        # A folder of its own: several sandboxes may be started by one process at once.
+        with tempfile.TemporaryDirectory(dir=template.parent, prefix=".") as folder:
+            fresh = Path(folder) / template.name
+            if _copy(record.layout.database, fresh):
+                fresh.rename(template)
 
 
 def _copy(source: Path, target: Path) -> bool:
