@@ -88,7 +88,8 @@ def is_live(state: JobState) -> bool:
 class JobRecord:
     """What one command says of one job. Times are on Slurm's own clock; `source` is the command.
 
-    `exit_code` and `signal` are the two halves of Slurm's `code:signal`, None where not yet known.
+    `directory` is the working directory, as accounting says it. `exit_code` and `signal` are the
+    two halves of Slurm's `code:signal`, None where not yet known.
     `started` is None while the job waits: Slurm's estimate is `planned_start`. `ended` is
     None until it ended. `reason` of a cancelled job is who did it ("by uid 0"), of an unknown state
     what Slurm printed.
@@ -108,6 +109,7 @@ class JobRecord:
     signal: int | None = None
     restarts: int = 0
     planned_start: datetime | None = None
+    directory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

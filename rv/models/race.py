@@ -62,9 +62,18 @@ NEXT: Final = 0
 """The number under which the job of the next segment is known, beside the submissions' own."""
 
 
+NAME_PREFIX: Final = "rv-"
+"""What the name of every job that rv submits begins with."""
+
+
+def job_name(race_id: str, number: int) -> str:
+    """Name a submission: fixed, so that it can be looked up whatever happened to sbatch."""
+    return f"{NAME_PREFIX}{race_id}-{number}"
+
+
 def next_job_name(race_id: str) -> str:
     """Name the job of a later segment; one at a time waits or runs."""
-    return f"rv-{race_id}-next"
+    return f"{NAME_PREFIX}{race_id}-next"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

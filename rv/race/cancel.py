@@ -11,7 +11,7 @@ from rv.race.directory import STATE_FILES, read_state_files, write_state_file
 from rv.race.observe import RaceSnapshot
 from rv.race.sources import confirmation_limit_s, is_active, unconfirmed, unconfirmed_for_s
 from rv.slurm.script import new_sentinel
-from rv.slurm.squeue import parse_squeue_own, squeue_by_name_script
+from rv.slurm.squeue import parse_squeue_own, squeue_own_script
 from rv.transport import Transport
 
 _PATIENCE_S: Final = 30.0
@@ -165,13 +165,13 @@ def cancel_late_jobs(
 def _live_jobs(races: Sequence[Race], transport: Transport) -> tuple[JobRecord, ...] | None:
     """Return the jobs of races that have not ended; None for no answer.
 
-    One that is COMPLETING is among them: Slurm may be requeueing it.
+    One that is COMPLETING is among them: Slurm may be requeueing it. All jobs of the user are asked
+    for, since a job that its user renamed is not found by its name.
     """
-    names = [name for race in races for name in race.job_names]
     sentinel = new_sentinel()
-    completed = transport.run(squeue_by_name_script(names, sentinel), timeout_s=30)
+    completed = transport.run(squeue_own_script(sentinel), timeout_s=30)
     records = parse_squeue_own(completed.stdout, sentinel)
     if records is None:
         return None
-    expected = frozenset(names)
-    return tuple(r for r in records if is_live(r.state) and r.name in expected)
+    names = frozenset(name for race in races for name in race.job_names)
+    return tuple(r for r in records if is_live(r.state) and r.name in names)

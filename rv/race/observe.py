@@ -153,25 +153,26 @@ def _ask_about(
     if not jobs:
         return _Answers()
     names: set[str] = set()
-    ids: set[int] = set()
+    known: dict[int, tuple[str, str]] = {}
     for race, number in jobs:
-        names.add(race.name_of(number))
-        ids.update(_ids(files[race.race_id], number))
-    answers = _ask_controller(names, ids, transport)
+        name = race.name_of(number)
+        names.add(name)
+        known |= dict.fromkeys(_ids(files[race.race_id], number), (race.directory, name))
+    answers = _ask_controller(names, known, transport)
     if answers is None:
         return None
     names -= {record.name for record in answers.records}
     if not names:
         return answers
     oldest_s = min(race.submitted_at for race, _ in jobs)
-    accounted = _ask_accounting(names, ids, oldest_s, transport)
+    accounted = _ask_accounting(names, known, oldest_s, transport)
     if accounted is None:
         return answers
     records = (*answers.records, *accounted.records)
     return replace(answers, records=records, accounting_answered=accounted.accounting_answered)
 
 
-def _ask_controller(names: set[str], ids: set[int], transport: Transport) -> _Answers | None:
+def _ask_controller(names: set[str], ids: Iterable[int], transport: Transport) -> _Answers | None:
     """Ask the controller for jobs by id, and tell those of these names from recycled ids."""
     sentinel = new_sentinel()
     script = show_job_script(sorted(ids), sentinel)
@@ -185,24 +186,36 @@ def _ask_controller(names: set[str], ids: set[int], transport: Transport) -> _An
 
 
 def _ask_accounting(
-    names: set[str], ids: set[int], since_s: float, transport: Transport
+    names: set[str],
+    known: Mapping[int, tuple[str, str]],
+    since_s: float,
+    transport: Transport,
 ) -> _Answers | None:
     """Ask accounting for jobs by name and by id; None where it does not answer.
+
+    `known` maps ids to the race directory and the name that rv gave the job.
 
     A job that was requeued has a record for each run: the newest, which comes last, counts.
     Accounting that has not heard all from the controller says nothing of what it does not know.
     """
     since = datetime.fromtimestamp(since_s - _CLOCK_MARGIN_S)  # noqa: DTZ006 - sacct wants it local
     sentinel = new_sentinel()
-    script = sacct_script(sorted(names), since, sentinel, sorted(ids))
+    script = sacct_script(sorted(names), since, sentinel, sorted(known))
     text = transport.run(script, timeout_s=_ASKING_S).stdout
     answer = parse_sacct(text, sentinel)
     if answer is None:
         return None
-    newest = {record.job_id: record for record in answer if record.name in names}
+    named = (_with_own_name(record, known) for record in answer)
+    newest = {record.job_id: record for record in named if record.name in names}
     return _Answers(
         records=tuple(reversed(newest.values())), accounting_answered=not is_behind(text, sentinel)
     )
+
+
+def _with_own_name(record: JobRecord, known: Mapping[int, tuple[str, str]]) -> JobRecord:
+    """Return accounting's record of a job that its user renamed under the name that rv gave it."""
+    directory, name = known.get(record.job_id, ("", ""))
+    return replace(record, name=name) if name and record.directory == directory else record
 
 
 def _ids(files: StateFiles, number: int) -> tuple[int, ...]:

@@ -9,13 +9,13 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Plan, Strategy, Submission
-from rv.models.race import Chain, Entry, Race
+from rv.models.race import Chain, Entry, Race, job_name
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
 from rv.render.quote import shell
-from rv.render.script import ReadTemplate, ScriptContext, job_name, render_all
+from rv.render.script import ReadTemplate, ScriptContext, render_all
 from rv.transport import Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"

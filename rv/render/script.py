@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
-from rv.models.race import Chain, next_job_name
+from rv.models.race import Chain, job_name, next_job_name
 from rv.models.request import Command, Launcher
 from rv.render import quote
 
@@ -21,6 +21,7 @@ HANDOVER_SECONDS: Final = 15
 """How long a new instance waits for an earlier one, of a node out of touch, to stop its command."""
 
 _WATCH_SECONDS: Final = 10
+_STOP_WATCH_SECONDS: Final = 30
 _MOST_FRUITLESS: Final = 3
 _MORE_SEGMENTS: Final = 10
 
@@ -56,11 +57,6 @@ _EXPRESSION_ERRORS: Final = (
     ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
 )  # fmt: skip
 """What an expression in a user's own template can raise."""
-
-
-def job_name(race_id: str, number: int) -> str:
-    """Name a submission: fixed, so that it can be looked up whatever happened to sbatch."""
-    return f"rv-{race_id}-{number}"
 
 
 def render(submission: Submission, race: ScriptContext, read_template: ReadTemplate) -> str:
@@ -108,6 +104,7 @@ def _rendered(
         chain=_segments(strategy, race.chain) if race.chain else None,
         walltime_seconds=int(strategy.walltime.total_seconds()),
         buffer_seconds=int(strategy.buffer.total_seconds()),
+        stop_watch_seconds=_STOP_WATCH_SECONDS,
         on_every_node=strategy.nodes > 1 and not _runs_once(race.command),
     )
 

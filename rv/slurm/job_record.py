@@ -5,9 +5,23 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rv.models.job import JobRecord, JobState, job_state
+from rv.models.race import NAME_PREFIX, NEXT, job_name, next_job_name
 from rv.slurm import values
 
+_JOB_SCRIPT: Final = re.compile(r".*/([a-z0-9]+)/jobs/(\d{1,6})\.sh(?: .*)?", re.ASCII | re.DOTALL)
 _CANCELLED_BY: Final = re.compile(r"CANCELLED by (\d{1,10})", re.ASCII)
+
+
+def own_job_name(name: str, command: str) -> str:
+    """Return the name that rv gave a job; another program's keeps its own.
+
+    A user may rename a job. Its `Command`, the path of the script that rv submitted, cannot change.
+    """
+    script = _JOB_SCRIPT.fullmatch(command)
+    if script is None or name.startswith(NAME_PREFIX):
+        return name
+    race_id, number = script[1], int(script[2])
+    return next_job_name(race_id) if number == NEXT else job_name(race_id, number)
 
 
 def job_record(
@@ -18,6 +32,7 @@ def job_record(
     value: Mapping[str, str],
     times: Sequence[str],
     restarts: str = "",
+    directory: str = "",
 ) -> JobRecord:
     """Return the record; `value` is by column name, `times` are those of submit, start and end."""
     state = job_state(value.get("State", ""))
@@ -38,6 +53,7 @@ def job_record(
         exit_code=exit_code,
         signal=signal,
         restarts=values.number(restarts) or 0,
+        directory=directory,
     )
 
 

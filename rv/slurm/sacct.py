@@ -12,7 +12,8 @@ from rv.slurm.job_record import job_record
 from rv.slurm.script import exit_code_line, has_succeeded
 
 _COLUMNS: Final = (
-    "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "Partition", "NodeList", "JobName",
+    "JobIDRaw", "State", "ExitCode", "Submit", "Start", "End", "Partition", "NodeList", "WorkDir",
+    "JobName",
 )  # fmt: skip
 _STATES: Final = "BF,CA,CD,DL,F,NF,OOM,PD,PR,R,RQ,RS,RV,S,TO"
 """Every state: asked for none, sacct leaves out jobs that ended before they were eligible."""
@@ -30,14 +31,15 @@ def sacct_script(
     span of time they were.
     """
     known = ",".join(map(str, ids))
+    by_name = f"--name={shlex.quote(','.join(names))}"
     by_id = f" && rv_sacct -j {known}" if known else ""
     return (
         'rv_sacct() { timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
-        f" --name={shlex.quote(','.join(names))} --delimiter='|{sentinel}|'"
+        f" --delimiter='|{sentinel}|'"
         f' -o {",".join(_COLUMNS)} "$@" </dev/null; }}\n'
         "timeout --foreground -k 1 5 sdiag </dev/null 2>/dev/null"
         f" | grep -q 'DBD Agent queue size: *[1-9]' && echo '{sentinel} behind'\n"
-        f"rv_sacct -s {_STATES} -S {since:%Y-%m-%dT%H:%M:%S} -E now+1day{by_id}\n"
+        f"rv_sacct {by_name} -s {_STATES} -S {since:%Y-%m-%dT%H:%M:%S} -E now+1day{by_id}\n"
         f"{exit_code_line(sentinel)}"
     )
 
@@ -70,4 +72,5 @@ def _row(columns: Sequence[str]) -> JobRecord | None:
         name=value["JobName"],
         value=value,
         times=(value["Submit"], value["Start"], value["End"]),
+        directory=value["WorkDir"],
     )

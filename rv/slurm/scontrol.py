@@ -13,7 +13,7 @@ from rv.models.job import JobRecord
 from rv.models.snapshot import ClusterConfig, GpuGroup, Node, Partition, Reservation
 from rv.slurm import values
 from rv.slurm.hostlist import Expander
-from rv.slurm.job_record import job_record
+from rv.slurm.job_record import job_record, own_job_name
 from rv.slurm.script import exit_code_line, has_succeeded
 
 _KEY: Final = re.compile(r"\s([A-Za-z][\w:/]*+)=", re.ASCII)
@@ -287,7 +287,7 @@ def _shown_job(line: str) -> JobRecord | None:
     return job_record(
         source="scontrol",
         job_id=int(match[1]),
-        name=match[2],
+        name=own_job_name(match[2], record.get("Command", "")),
         value=record,
         times=tuple(record.get(f"{which}Time", "") for which in ("Submit", "Start", "End")),
         restarts=record.get("Restarts", ""),

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from rv.models.job import JobRecord, WaitingJob, job_state
+from rv.models.race import NAME_PREFIX
 from rv.models.snapshot import QueuedJob
 from rv.slurm import values
 from rv.slurm.cache import CachedAnswer, SnapshotCache
 from rv.slurm.hostlist import Expander
-from rv.slurm.job_record import job_record
+from rv.slurm.job_record import job_record, own_job_name
 from rv.slurm.script import exit_code_line, has_succeeded, new_sentinel
 from rv.transport import Transport
 from rv.transport.private_directories import make_private
@@ -34,7 +35,6 @@ _OWN_COLUMNS: Final = (
 _WAITING_COLUMNS: Final = "PriorityLong:|,Partition:|,Reason:|"
 _STATES: Final = "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
 _GPU_TYPE_PREFIX: Final = "gres/gpu:"
-_OWN_NAME_PREFIX: Final = "rv-"
 _JOB_ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
 _ARRAY_ID: Final = re.compile(r"(\d{1,10})(?:_.*)?", re.ASCII)
 _TIMEOUT_S: Final = 25.0
@@ -90,7 +90,7 @@ def parse_squeue_own(text: str, sentinel: str) -> tuple[JobRecord, ...] | None:
     if not has_succeeded(text, sentinel):
         return None
     rows = (_own_job(line, sentinel) for line in text.split("\n"))
-    return tuple(row for row in rows if row is not None and row.name.startswith(_OWN_NAME_PREFIX))
+    return tuple(row for row in rows if row is not None and row.name.startswith(NAME_PREFIX))
 
 
 def squeue_work_folders_script(names: Iterable[str]) -> str:
@@ -218,10 +218,11 @@ def _waiting_job(line: str, sentinel: str) -> WaitingJob | None:
 
 
 def _own_script(sentinel: str, option: str) -> str:
-    # The sentinel also separates Slurm's reason from the name, so neither can move the other.
+    # The sentinel also separates what is free text, so that none can move another.
     *plain, reason = _OWN_COLUMNS
     columns = ",".join(f"{field}:|" for field in plain)
-    form = f"JobID:{sentinel}|,{columns},{reason}:|{sentinel}|,Name:|"
+    free = f"{reason}:|{sentinel}|,Command:|{sentinel}|,Name:|"
+    form = f"JobID:{sentinel}|,{columns},{free}"
     return (
         f"timeout --foreground -k 1 20 squeue --me -a -h -t all{option} -O '{form}' </dev/null\n"
         f"{exit_code_line(sentinel)}"
@@ -230,7 +231,8 @@ def _own_script(sentinel: str, option: str) -> str:
 
 def _own_job(line: str, sentinel: str) -> JobRecord | None:
     job_id, _, rest = line.partition(f"{sentinel}|")
-    front, mark, name = rest.partition(f"|{sentinel}|")
+    front, _, free = rest.partition(f"|{sentinel}|")
+    command, mark, name = free.partition(f"|{sentinel}|")
     columns = front.split("|", len(_OWN_COLUMNS) - 1)
     if not mark or len(columns) != len(_OWN_COLUMNS) or not _JOB_ID.fullmatch(job_id):
         return None
@@ -238,7 +240,7 @@ def _own_job(line: str, sentinel: str) -> JobRecord | None:
     return job_record(
         source="squeue",
         job_id=int(job_id),
-        name=name.removesuffix("|"),
+        name=own_job_name(name.removesuffix("|"), command),
         value=value,
         times=(value["SubmitTime"], value["StartTime"], value["EndTime"]),
         restarts=value["RestartCnt"],

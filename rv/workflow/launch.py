@@ -12,13 +12,13 @@ from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Plan
-from rv.models.race import Chain
+from rv.models.race import Chain, job_name
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import plan, require_feasible
 from rv.race.stage import LaunchContext, script_context, scripts
-from rv.render.script import ScriptContext, job_name, sbatch_line
+from rv.render.script import ScriptContext, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster
 
 _NO_SITE: Final = Site()

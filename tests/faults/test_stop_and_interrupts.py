@@ -3,11 +3,12 @@
 import json
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.faults.terminal import Terminal
-from tests.faults.world import COUNTED, World, eventually
+from tests.faults.world import COUNTED, World, eventually, kill, processes_of
 
 HELD = f"{COUNTED}; echo here; exec sleep 600"
 
@@ -38,6 +39,66 @@ def test_stop_finds_jobs_whose_ids_were_never_learned(world: World) -> None:
     race = world.race()
     assert (race["state"], race["winner"]) == ("CANCELLED", None)
     assert world.starts() == 0
+
+
+def test_stop_finds_jobs_that_their_user_renamed(world: World) -> None:
+    """Their scripts' paths say whose they are; a race that runs is RUNNING under any name."""
+    release = world.fill()
+    world.ok("run", "-d", "-n", "waits", HELD)
+    for row in world.rows_of_live_jobs():
+        world.slurm("scontrol", "update", f"jobid={row.split()[0]}", "name=mine")
+    world.forget_queue()
+    assert world.race()["state"] == "PENDING"
+    world.ok("stop", "waits")
+    assert "mine" not in world.slurm("squeue", "-h", "-o", "%j")
+    release()
+    world.ok("run", "-d", "-n", "runs", HELD)
+    eventually(lambda: world.starts() == 1)
+    (row,) = eventually(world.rows_of_live_jobs)
+    world.slurm("scontrol", "update", f"jobid={row.split()[0]}", "name=mine")
+    world.forget_queue()
+    states = {race["name"]: race["state"] for race in world.ps()}
+    assert states == {"waits": "CANCELLED", "runs": "RUNNING"}
+    world.ok("stop", "runs")
+    assert "mine" not in world.slurm("squeue", "-h", "-t", "R", "-o", "%j")
+    assert {race["state"] for race in world.ps()} == {"CANCELLED"}
+
+
+def test_a_renamed_job_that_was_cancelled_is_not_sent_again(world: World) -> None:
+    """Accounting has it under the name that its user gave it, in the race's directory."""
+    release = world.fill()
+    world.ok("run", "-d", HELD)
+    ids = [row.split()[0] for row in world.rows_of_live_jobs()]
+    for job in ids:
+        world.slurm("scontrol", "update", f"jobid={job}", "name=mine")
+    world.slurm("scancel", *ids)
+    forgets = "slurm_load_jobs error: Invalid job id specified"
+    world.wrap(
+        "scontrol",
+        f'[ "$1 $2" != "show job" ] || {{ echo "{forgets}" >&2; exit 1; }}; exec "$real" "$@"',
+    )
+    world.wrap("squeue", 'case "$*" in *--me*) [ "$1" = -h ] || exit 0 ;; esac; exec "$real" "$@"')
+    world.backdate()
+    world.forget_queue()
+    eventually(lambda: world.race()["state"] == "CANCELLED")
+    release()
+    assert world.live_jobs() == []
+    assert world.starts() == 0
+
+
+def test_stop_reaches_a_command_that_slurm_does_not(world: World) -> None:
+    """Its slurmstepd was killed: for Slurm the job is over, and nobody signals what it ran."""
+    world.override("_watch.sh.j2", lambda text: text.replace("{{ stop_watch_seconds }}", "1"))
+    client = world.start("run", "-d", f"{COUNTED}; exec sleep 606")
+    assert client.wait() == 0
+    eventually(lambda: world.starts() == 1)
+    (row,) = eventually(world.rows_of_live_jobs)
+    found = list(processes_of(int(row.split()[0]), world.box))
+    kill([pid for pid, what in found if what != "below"])
+    world.ok("stop")
+    below = [pid for pid, what in found if what == "below"]
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
+    assert world.race()["state"] == "CANCELLED"
 
 
 def test_stop_ends_a_running_race(world: World) -> None:

@@ -172,15 +172,17 @@ rv_is_fresh() { find -L "$1" -type f ! -name '.rv-*' -newer "$2" -print -quit 2>
 
 # Whether Slurm says that a job was cancelled: the controller for some minutes, accounting for longer.
 rv_was_cancelled() {
-  rv_field "segments/$rv_last" name
   rv_slurm timeout 30 scontrol show job -o "$1" >".before.$RV_ME" 2>/dev/null ||
-    rv_slurm timeout 30 sacct -X -n -P -j "$1" --name="$rv_value" -o JobName,State >".before.$RV_ME" 2>/dev/null
-  grep -q -e " JobName=$rv_value .*JobState=CANCELLED " -e "^$rv_value|CANCELLED" ".before.$RV_ME"
+    rv_slurm timeout 30 sacct -X -n -P -j "$1" -o WorkDir,State >".before.$RV_ME" 2>/dev/null
+  rv_own <".before.$RV_ME" | grep -q -e ' JobState=CANCELLED ' -e '|CANCELLED'
 }
+
+# The lines of this race's jobs: Slurm gives ids out again, and a user may rename a job.
+rv_own() { grep -F -e " WorkDir=$RV_RACE_DIR " -e "$RV_RACE_DIR|"; }
 
 # Waits while a job of this race still runs.
 rv_wait_for() {
-  while rv_slurm timeout 30 scontrol show job -o "$1" 2>/dev/null | grep -q "JobName=rv-$RV_RACE-.* JobState=\(RUNNING\|SUSPENDED\) "; do
+  while rv_slurm timeout 30 scontrol show job -o "$1" 2>/dev/null | rv_own | grep -q ' JobState=\(RUNNING\|SUSPENDED\) '; do
     rv_say "job $1 still runs the segment before: waiting"
     sleep 5
   done
@@ -296,7 +298,11 @@ if [ "$rv_last" -gt 0 ]; then
 fi
 export RV_SEGMENT RV_TOTAL_ELAPSED
 rv_clock
-printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$SLURM_JOB_NAME" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
+case $SLURM_JOB_NAME in
+  "rv-$RV_RACE-"*) rv_name=$SLURM_JOB_NAME ;;
+  *) if [ "$rv_last" -gt 0 ]; then rv_name=rv-abcd2345-next; else rv_name=rv-abcd2345-1; fi ;;
+esac
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$rv_name" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 sync "claims/$RV_ME"
 [ -z "$rv_cause" ] || exit 1
 ! rv_exists stop || exit 0
@@ -433,6 +439,18 @@ rv_out_of_time() {
   rv_deadline=$!
 }
 
+# Asks what Slurm does to this job that got a TERM; before a preemption's grace is over it runs.
+rv_ask_about_term() { rv_slurm timeout 10 scontrol show job -o "$SLURM_JOB_ID" >".term.$RV_ME" 2>/dev/null; }
+
+# Whether that TERM was of a scancel. The job completes then, and Slurm wrote into its log what of:
+# a preemption, a requeue and a limit add what they are DUE TO.
+rv_was_scancelled() {
+  [ -n "$rv_asker" ] || return 1
+  wait "$rv_asker"
+  grep -q ' JobState=\(COMPLETING\|CANCELLED\) ' ".term.$RV_ME" || return 1
+  grep -F " *** JOB $SLURM_JOB_ID ON " jobs/1.log | tail -n 1 | grep -q ' CANCELLED AT [^ ]* \(DUE to SIGNAL .*\)\?\*\*\*$'
+}
+
 # What comes next, in rv_next: again, done, stopped or crashed; and why, where it is no success.
 rv_decide() {
   local request='' fresh=''
@@ -443,8 +461,12 @@ rv_decide() {
   rv_next=crashed
   if [ -e stop ]; then
     rv_next=stopped
-  elif [ "$request" = again ] || [ "$request" = "done" ]; then
-    rv_next=$request
+  elif [ "$request" = "done" ]; then
+    rv_next="done"
+  elif [ -n "$rv_cause" ] && rv_was_scancelled; then
+    rv_next=stopped
+  elif [ "$request" = again ]; then
+    rv_next=again
   elif [ -n "$rv_cause" ]; then
     rv_next=again
   elif [ "$rv_code" -eq 0 ]; then
@@ -472,24 +494,36 @@ RV_INSTANCE=$RV_RACE.$RV_ME SLURM_UMASK=$RV_UMASK setsid bash -c "${rv_save_code
 rv_enter || exit 1
 rv_pid=$!
 rv_begun=$SECONDS
-rv_sender='' rv_deadline=''
+rv_sender='' rv_deadline='' rv_asker=''
 (rv_cancel_others; rv_find_next; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others) </dev/null >/dev/null 2>&1 &
 rv_canceller=$!
 rv_terminate() {
   rv_cause=TERM
   : >"$rv_checkpoints/.rv-stop"
   kill -TERM -- "-$rv_pid" "$rv_pid" 2>/dev/null
+  [ -n "$rv_asker" ] || { rv_ask_about_term & rv_asker=$!; }
 }
 trap rv_terminate TERM
 [ -z "$rv_cause" ] || rv_terminate
 trap 'rv_cause=SUPERSEDED; kill -KILL -- -$rv_pid $rv_pid 2>/dev/null' HUP
-(
-  while sleep 10; do
-    rv_owner=''
-    read -r rv_owner <claim
-    [ -z "$rv_owner" ] || [ "$rv_owner" = "$RV_ME" ] || kill -HUP $$
+# Ends the command where Slurm sends no signal: after `rv stop`, where Slurm has lost touch with it,
+# and where another instance goes on with the chain.
+rv_watch() {
+  local nap stops=0 owner
+  trap 'kill "$nap"; exit' TERM
+  while :; do
+    sleep 10 &
+    nap=$!
+    wait "$nap"
+    owner=''
+    read -r owner <claim
+    [ -z "$owner" ] || [ "$owner" = "$RV_ME" ] || kill -HUP $$
+    rv_exists stop || continue
+    stops=$((stops + 1))
+    if [ "$stops" -le 3 ]; then kill -TERM $$; else kill -KILL -- "-$rv_pid" "$rv_pid"; fi
   done
-) </dev/null >/dev/null 2>&1 &
+}
+rv_watch </dev/null >/dev/null 2>&1 &
 rv_watcher=$!
 
 while :; do

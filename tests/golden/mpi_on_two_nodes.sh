@@ -282,6 +282,21 @@ rv_terminate() {
 }
 trap rv_terminate TERM
 [ -z "$rv_cause" ] || rv_terminate
+# Ends the command where Slurm sends no signal: after `rv stop`, where Slurm has lost touch with it.
+rv_watch() {
+  local nap stops=0
+  trap 'kill "$nap"; exit' TERM
+  while :; do
+    sleep 30 &
+    nap=$!
+    wait "$nap"
+    rv_exists stop || continue
+    stops=$((stops + 1))
+    if [ "$stops" -le 3 ]; then kill -TERM $$; else kill -KILL -- "-$rv_pid" "$rv_pid"; fi
+  done
+}
+rv_watch </dev/null >/dev/null 2>&1 &
+rv_watcher=$!
 
 wait "$rv_pid"
 rv_code=$?
@@ -313,6 +328,6 @@ for rv_kill in TERM KILL; do
 done
 
 # 11. Cancel the other jobs
-kill "$rv_canceller" 2>/dev/null
+kill "$rv_canceller" "$rv_watcher" 2>/dev/null
 rv_cancel_others
 exit "$rv_code"

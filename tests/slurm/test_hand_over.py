@@ -65,6 +65,7 @@ def next_jobs(chain: Chain) -> list[str]:
 
 def time_is_up(chain: Chain, segment: int, eventually: Eventually) -> str:
     """Give the sign that Slurm gives before the walltime; return the job that is sent then."""
+    eventually(lambda: chain.race.claim["segment"] == str(segment), timeout=60)
     chain.rv.slurm("scancel", "--batch", "--signal=USR1", job_of(chain))
     sent = chain.race.directory / "segments" / f"{segment}.next"
     eventually(sent.exists, timeout=60)
@@ -114,14 +115,32 @@ def test_a_job_that_waits_for_another_is_not_the_next_segment(
     eventually(lambda: next_jobs(chain) == [following])
 
 
+@pytest.mark.parametrize("signal", ["TERM", "KILL"])
 def test_a_cancelled_chain_ends_though_its_next_job_was_sent(
-    chain: Chain, eventually: Eventually
+    chain: Chain, eventually: Eventually, signal: str
 ) -> None:
-    """Nobody looks: the next segment's job sees by itself that it must not begin."""
+    """Nobody looks: killed at once, it leaves it to the next segment's job to see that."""
     time_is_up(chain, 1, eventually)
-    chain.rv.slurm("scancel", job_of(chain))
+    cancel(chain, signal)
     eventually(lambda: not mine(chain), timeout=90)
     assert len(chain.lines("starts")) == 1
+    assert chain.state()["state"] == "CANCELLED"
+
+
+def cancel(chain: Chain, signal: str) -> None:
+    """Cancel the job that runs; Slurm sends it SIGTERM, and SIGKILL later, unless told to."""
+    how = [] if signal == "TERM" else ["--full", "--signal=KILL"]
+    chain.rv.slurm("scancel", *how, job_of(chain))
+
+
+def test_a_cancelled_segment_cancels_the_job_of_the_next(
+    chain: Chain, eventually: Eventually
+) -> None:
+    """At once, by itself: when that job starts, Slurm may have forgotten how this one ended."""
+    chain.rv.slurm("scontrol", "hold", time_is_up(chain, 1, eventually))
+    cancel(chain, "TERM")
+    eventually(lambda: not mine(chain), timeout=60)
+    assert chain.ends() == ["stopped"]
     assert chain.state()["state"] == "CANCELLED"
 
 
@@ -131,7 +150,7 @@ def test_a_client_ends_a_cancelled_chain_whose_next_job_waits(
     """Its job may wait for hours until it can see that itself."""
     following = time_is_up(chain, 1, eventually)
     chain.rv.slurm("scontrol", "hold", following)
-    chain.rv.slurm("scancel", job_of(chain))
+    cancel(chain, "KILL")
     eventually(lambda: chain.state()["state"] == "CANCELLED", timeout=60)
     eventually(lambda: not mine(chain))
     assert len(chain.lines("starts")) == 1
@@ -231,3 +250,17 @@ def says_that_it_waits(chain: Chain) -> bool:
     """Whether a job of the race waits for the segment before."""
     logs = (chain.race.directory / "jobs").glob("*.log")
     return any("still runs the segment before" in path.read_text() for path in logs)
+
+
+def test_a_chain_whose_jobs_were_renamed_goes_on(chain: Chain, eventually: Eventually) -> None:
+    """A job's name is its user's to change: the one that saves, and the one that waits."""
+    first, following = job_of(chain), time_is_up(chain, 1, eventually)
+    for job in (first, following):
+        chain.rv.slurm("scontrol", "update", f"jobid={job}", "name=mine")
+    eventually(lambda: len(chain.lines("starts")) == 2, timeout=60)
+    eventually(lambda: chain.race.claim["segment"] == "2")
+    eventually(lambda: chain.state()["state"] == "RUNNING")
+    (chain.home / "go").touch()
+    eventually(lambda: chain.rv.job_state(following) == "COMPLETED", timeout=60)
+    assert chain.state()["state"] == "COMPLETED"
+    assert chain.ends() == ["again", "done"]

@@ -19,7 +19,7 @@ from rv.models import job, quantities, snapshot
 from rv.planner import catalogue, eligibility
 from rv.race import directory
 from rv.sandbox import gpu, loader, schema
-from rv.slurm import hostlist, sacct, sacctmgr, scontrol, script, squeue, values
+from rv.slurm import hostlist, job_record, sacct, sacctmgr, scontrol, script, squeue, values
 from rv.workflow import command_line, known_programs, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
@@ -226,6 +226,7 @@ PARSERS: Final = (
     _entry(squeue.parse_squeue_own, *_QUEUE, parse=lambda t: squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
     _entry(scontrol.parse_show_job, *_slurm("22.05/own_show_jobs.txt"), parse=lambda t: scontrol.parse_show_job(f"{t}\n{S} end 0\n", S)),
     _entry(sacct.parse_sacct, *_slurm("22.05/own_sacct.txt"), parse=lambda t: sacct.parse_sacct(f"{t}\n{S} end 0\n", S)),
+    _entry(job_record.own_job_name, "/home/a b/races/abcd2345/jobs/3.sh", "/r/abcd2345/jobs/0.sh 12", parse=lambda t: job_record.own_job_name("mine", t)),
     _entry(sacct.is_behind, f"x\n{S} behind\n", parse=lambda t: sacct.is_behind(t, S)),
     _entry(scontrol.parse_show_node, *_slurm("*/show_node.txt")),
     _entry(scontrol.parse_node_states, *_STATES),

@@ -99,8 +99,8 @@ def test_no_jobs(parse: object) -> None:
 
 def test_a_job_name_forges_no_row_and_no_end() -> None:
     """Other jobs' names with newlines and the look of rows add nothing."""
-    row = f"7{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|"
-    evil = f"8{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|evil\n9SENT|COMPLETED|0|N/A|N/A|N/A|cpu|a|None|SENT|rv-x-1|\nSENT end 1|"
+    row = f"7{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|(null)|{S}|rv-x-1|"
+    evil = f"8{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|(null)|{S}|evil\n9SENT|COMPLETED|0|N/A|N/A|N/A|cpu|a|None|SENT|(null)|SENT|rv-x-1|\nSENT end 1|"
     found = squeue.parse_squeue_own(f"{evil}\n{row}\n\n{S} end 0\n", S)
     assert [(job.job_id, job.state) for job in found or ()] == [(7, JobState.RUNNING)]
 
@@ -127,10 +127,10 @@ def test_unknown_words_and_missing_columns() -> None:
 def test_any_answer_is_read_and_hides_no_job(parse: object) -> None:
     """Whatever lines an answer has, it gives records, and a well-formed row after them is one."""
     whole = {
-        squeue.parse_squeue_own: f"77{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|",
+        squeue.parse_squeue_own: f"77{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|(null)|{S}|rv-x-1|",
         scontrol.parse_show_job: f"{S} job JobId=77 JobName=rv-x-1 UserId=a(1) JobState=RUNNING",
         sacct.parse_sacct: f"|{S}|".join(
-            ["77", "RUNNING", "0:0", "", "", "", "cpu", "a", "rv-x-1"]
+            ["77", "RUNNING", "0:0", "", "", "", "cpu", "a", "/root", "rv-x-1"]
         ),
     }[parse]  # type: ignore[index]
     pieces = [
@@ -223,7 +223,7 @@ def test_show_jobs_script(
 
 
 def accounted(*rows: str) -> tuple[JobRecord, ...]:
-    """Rows of sacct: id, state, code, submitted, started, ended, partition, nodes, name."""
+    """Rows of sacct: id, state, code, submitted, started, ended, partition, nodes, directory, name."""
     lines = "\n".join(row.replace(" ", f"|{S}|") for row in rows)
     return sacct.parse_sacct(f"{lines}\n\n{S} end 0\n", S) or ()
 
@@ -233,15 +233,17 @@ T1, T2 = "2026-11-21T09:01:50", "2026-11-21T09:02:10"
 
 def test_an_end_without_a_time_is_no_end() -> None:
     """The late record of a start says FAILED 0:0 before the real one, 0:9, comes."""
-    (early,) = accounted(f"7 FAILED 0:0 {T1} {T1} Unknown gpu a1 rv-a-1")
+    (early,) = accounted(f"7 FAILED 0:0 {T1} {T1} Unknown gpu a1 /root rv-a-1")
     assert (early.state, early.exit_code, early.ended) == (JobState.RUNNING, None, None)
-    (final,) = accounted(f"7 FAILED 0:9 {T1} {T1} {T2} gpu a1 rv-a-1")
+    (final,) = accounted(f"7 FAILED 0:9 {T1} {T1} {T2} gpu a1 /root rv-a-1")
     assert (final.state, final.exit_code, final.signal) == (JobState.FAILED, 0, 9)
 
 
 def test_who_cancelled_a_job_is_known() -> None:
     """Accounting names the user by number."""
-    row = f"7 CANCELLED 0:0 {T1} {T1} {T2} gpu a1 rv-a-1".replace(" CANCELLED", " CANCELLED_by_0")
+    row = f"7 CANCELLED 0:0 {T1} {T1} {T2} gpu a1 /root rv-a-1".replace(
+        " CANCELLED", " CANCELLED_by_0"
+    )
     text = row.replace(" ", f"|{S}|").replace("_", " ")
     (job,) = sacct.parse_sacct(f"{text}\n\n{S} end 0\n", S) or ()
     assert (job.state, job.reason) == (JobState.CANCELLED, "by uid 0")
@@ -249,21 +251,40 @@ def test_who_cancelled_a_job_is_known() -> None:
 
 def test_a_state_without_a_name_here_keeps_slurms_word() -> None:
     """So that it can be shown; it is no failure and no success."""
-    row = f"7{S}|HIBERNATING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-x-1|"
+    row = f"7{S}|HIBERNATING|0|N/A|N/A|N/A|cpu|a|None|{S}|(null)|{S}|rv-x-1|"
     (job,) = squeue.parse_squeue_own(f"{row}\n\n{S} end 0\n", S) or ()
     assert (job.state, job.reason) == (JobState.UNKNOWN, "HIBERNATING")
+
+
+def test_a_renamed_job_keeps_the_name_that_rv_gave_it() -> None:
+    """By the script that was submitted; another program's script, or none, says nothing."""
+    races = "/home/a b/races"
+    given = {
+        f"{races}/abcd2345/jobs/3.sh": "rv-abcd2345-3",
+        f"{races}/abcd2345/jobs/0.sh": "rv-abcd2345-next",
+        f"{races}/abcd2345/jobs/0.sh 12": "rv-abcd2345-next",  # newer Slurm adds the arguments
+        f"{races}/abcd2345/jobs/3.shell": "mine",
+        "(null)": "mine",
+    }
+    for command, name in given.items():
+        line = f"{S} job JobId=7 JobName=mine UserId=a(1) JobState=RUNNING Command={command}"
+        (shown,) = scontrol.parse_show_job(f"{line}\n\n{S} end 0\n", S) or ()
+        assert shown.name == name
+        row = f"7{S}|RUNNING|0|N/A|N/A|N/A|cpu|a|None|{S}|{command}|{S}|mine|"
+        queued = squeue.parse_squeue_own(f"{row}\n\n{S} end 0\n", S) or ()
+        assert [job.name for job in queued] == [name] * (name != "mine")
 
 
 def test_arrays_and_parts_of_het_jobs_are_not_ours() -> None:
     """Other tools send them, under any name: no id of ours looks like theirs."""
     rows = [
-        f"{job_id}{S}|PENDING|0|N/A|N/A|N/A|cpu|a|None|{S}|rv-abcdefgh-1|"
+        f"{job_id}{S}|PENDING|0|N/A|N/A|N/A|cpu|a|None|{S}|(null)|{S}|rv-abcdefgh-1|"
         for job_id in ("61_[2-20%2]", "61_3", "70+0", "71+1", "62")
     ]
     found = squeue.parse_squeue_own("\n".join([*rows, "", f"{S} end 0", ""]), S)
     assert [job.job_id for job in found or ()] == [62]
     kept = accounted(
-        *(f"{i} COMPLETED 0:0 {T1} {T1} {T2} gpu a1 rv-a-1" for i in ("6_3", "7+0", "8"))
+        *(f"{i} COMPLETED 0:0 {T1} {T1} {T2} gpu a1 /root rv-a-1" for i in ("6_3", "7+0", "8"))
     )
     assert [job.job_id for job in kept] == [8]
     line = (
