@@ -53,8 +53,8 @@ def test_stop_finds_jobs_that_their_user_renamed(world: World) -> None:
     assert "mine" not in world.slurm("squeue", "-h", "-o", "%j")
     release()
     world.ok("run", "-d", "-n", "runs", HELD)
-    eventually(lambda: world.starts() == 1)
-    (row,) = eventually(world.rows_of_live_jobs)
+    eventually(lambda: world.starts() == 1 and len(world.live_jobs()) == 1)
+    (row,) = world.rows_of_live_jobs()
     world.slurm("scontrol", "update", f"jobid={row.split()[0]}", "name=mine")
     world.forget_queue()
     states = {race["name"]: race["state"] for race in world.ps()}
@@ -91,8 +91,8 @@ def test_stop_reaches_a_command_that_slurm_does_not(world: World) -> None:
     world.override("_watch.sh.j2", lambda text: text.replace("{{ stop_watch_seconds }}", "1"))
     client = world.start("run", "-d", f"{COUNTED}; exec sleep 606")
     assert client.wait() == 0
-    eventually(lambda: world.starts() == 1)
-    (row,) = eventually(world.rows_of_live_jobs)
+    eventually(lambda: world.starts() == 1 and len(world.live_jobs()) == 1)
+    (row,) = world.rows_of_live_jobs()
     found = list(processes_of(int(row.split()[0]), world.box))
     kill([pid for pid, what in found if what != "below"])
     world.ok("stop")

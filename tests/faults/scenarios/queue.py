@@ -305,7 +305,10 @@ _CHAIN = ("-p", "fast", "--checkpoint", "--time", "10m")
 
 @scenario("CANCELLED")
 def a_chain_is_cancelled_in_its_hand_over(world: World, dice: Random) -> None:
-    """The next segment's job is there already, and must not begin, whoever looks."""
+    """The next segment's job is there already, and must not begin, whoever looks.
+
+    One that is killed at once cannot cancel it.
+    """
     send(world, *_CHAIN, command=held(world))
     eventually(world.starts)
     job = winner(world)
@@ -314,7 +317,8 @@ def a_chain_is_cancelled_in_its_hand_over(world: World, dice: Random) -> None:
     is_seen_by_a_client = dice.random() < 0.3
     if is_seen_by_a_client:
         world.slurm("scontrol", "hold", *(world.race_dir() / "jobs" / "0.id").read_text().split())
-    world.slurm("scancel", job)
+    kill = ["--full", "--signal=KILL"] if dice.random() < 0.5 else []
+    world.slurm("scancel", *kill, job)
     eventually(lambda: job not in _own_jobs(world))  # or its command might end by itself
     let_go(world)
     if not is_seen_by_a_client:
