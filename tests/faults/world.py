@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rv import sandbox
+from rv.sandbox.ports import listener
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE_S: Final = 90.0
@@ -431,17 +433,14 @@ class Client:
 def processes_of(job_id: int, box: sandbox.Sandbox) -> Iterator[tuple[int, str]]:
     """The processes of a job: its step daemons, and whatever runs below them.
 
-    The daemons read a slurm.conf of their own, beside that of the users.
+    From Slurm 23.11 on such a daemon has no environment: it is found by its socket in the spool.
     """
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            environ = (entry / "environ").read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if line.startswith(f"slurmstepd: [{job_id}.") and f"{box.slurm_conf.parent}/" in environ:
-            yield int(entry.name), line
-            for pid in descendants(int(entry.name)):
+    conf = box.slurm_conf.read_text(encoding="utf-8")
+    spool = re.search(r"^SlurmdSpoolDir=(.+)/%n$", conf, re.MULTILINE)
+    assert spool
+    for path in Path(spool[1]).glob(f"*/*_{job_id}.*"):
+        daemon = listener(str(path)) if path.is_socket() else 0
+        if daemon:
+            yield daemon, f"slurmstepd of {path.name}"
+            for pid in descendants(daemon):
                 yield pid, "below"
