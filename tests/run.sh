@@ -39,6 +39,7 @@ in_the_open() {
 }
 
 need_packages "${SLURM_PROGRAMS[@]}" \
+  sshd:openssh-server ssh:openssh-client tcsh:tcsh fish:fish zsh:zsh \
   shellcheck:shellcheck tmux:tmux modulecmd:environment-modules chromium:chromium git:git gcc:gcc make:make
 mapfile -t dev < <(dev_group)
 # The payloads run on a CPU too.

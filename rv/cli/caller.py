@@ -43,16 +43,16 @@ def current_caller(cluster: str, patience_s: float = PATIENCE_S) -> Caller:
     from rv.ui import console
 
     workdir = working_directory()
-    environ = dict(os.environ)
+    environ: Mapping[str, str] = dict(os.environ)
     early = _asked_early[0] if _asked_early and not cluster else None
+    found = early or locate(cluster, environ)
+    if found.login:
+        environ, workdir = found.login.environ, found.login.home
     return Caller(
         environ=environ,
         workdir=workdir,
         now_s=now_s(),
-        cluster=replace(
-            early or locate(cluster, environ),
-            patience=Patience(limit_s=patience_s, say=console.notice),
-        ),
+        cluster=replace(found, patience=Patience(limit_s=patience_s, say=console.notice)),
     )
 
 

@@ -1,6 +1,7 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import typer
 
@@ -17,6 +18,7 @@ from rv.ui.race_views import race_document
 from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed
 from rv.workflow.launch import prepare
 from rv.workflow.races import exit_code, recover_races
+from rv.workflow.shellwords import simple_commands
 
 
 def launch(
@@ -51,6 +53,8 @@ def race(
     _check_options(options, command, detach=detach)
     caller = current_caller(options.cluster, patience_s(options))
     say_request(options, command, caller.cluster.label)
+    if caller.cluster.login and command:
+        _say_what_stays(command)
     environment = caller_environment(caller.environ) | {"RV_UMASK": umask()}
     site = options.config.site
     made = prepare(
@@ -76,6 +80,16 @@ def race(
     except NotFollowed as end:
         raise typer.Exit(end.exit_code) from None
     return None
+
+
+def _say_what_stays(command: Command) -> None:
+    """Say which files of the command are here alone: rv copies none to a login node."""
+    lines = simple_commands(command.typed or command.line)
+    words = [word.value for line in lines for word in line]
+    here = sorted({word for word in words if Path(word).is_file()})
+    if here:
+        names = ", ".join(here)
+        console.notice(f"{names}: rv copies no files there; the command runs in your home there")
 
 
 def _check_options(options: RequestOptions, command: Command | None, *, detach: bool) -> None:

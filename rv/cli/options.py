@@ -14,7 +14,8 @@ _NO_CONFIG: Final = Config()
 _DIGITS: Final = 10
 
 ClusterOption = Annotated[
-    str, typer.Option("--cluster", metavar="WHERE", help="local, or sandbox[:NAME].")
+    str,
+    typer.Option("--cluster", metavar="WHERE", help="local, sandbox[:NAME], or USER@HOST by ssh."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 

@@ -4,19 +4,22 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-_SLURM: Final = re.compile(
-    r"(?:SLURM|SLURMD|SLURMCTLD|SLURMDBD|SBATCH|SALLOC|SRUN|SQUEUE|SACCT|SACCTMGR|SINFO|SCANCEL"
-    r"|SCONTROL|SPRIO|SSHARE|SSTAT|SREPORT|SDIAG|SCRON|SCRONTAB|SATTACH|STRIGGER|SBCAST|SGATHER"
-    r"|SMAP|SVIEW)_.*",
-    re.DOTALL,
+_SLURM_FORM: Final = (
+    "(SLURM|SLURMD|SLURMCTLD|SLURMDBD|SBATCH|SALLOC|SRUN|SQUEUE|SACCT|SACCTMGR|SINFO|SCANCEL"
+    "|SCONTROL|SPRIO|SSHARE|SSTAT|SREPORT|SDIAG|SCRON|SCRONTAB|SATTACH|STRIGGER|SBCAST|SGATHER"
+    "|SMAP|SVIEW)_.*"
 )
 # Each of these changes what the same lines do in a child bash, or cannot be set in bash: where `cd`
 # goes, which programs are found, how deep functions go, how long `read` waits, what grep looks for.
-_BASH: Final = re.compile(
-    r"(?:BASH.*|ENV|SHELLOPTS|E?UID|PPID|CDPATH|GLOBIGNORE|IFS|POSIXLY_CORRECT|EXECIGNORE|FUNCNEST"
-    r"|TMOUT|PS4|GREP_OPTIONS)",
-    re.DOTALL,
+_BASH_FORM: Final = (
+    "(BASH.*|ENV|SHELLOPTS|E?UID|PPID|CDPATH|GLOBIGNORE|IFS|POSIXLY_CORRECT|EXECIGNORE|FUNCNEST"
+    "|TMOUT|PS4|GREP_OPTIONS)"
 )
+SCRUBBED_FORM: Final = f"{_SLURM_FORM}|{_BASH_FORM}"
+"""Which variables Slurm's commands do not see, but for SLURM_CONF, as bash matches names too."""
+
+_SLURM: Final = re.compile(_SLURM_FORM, re.DOTALL)
+_BASH: Final = re.compile(_BASH_FORM, re.DOTALL)
 _SESSION: Final = re.compile(
     r"PWD|OLDPWD|SHLVL|_|PS[0-4]|PROMPT_COMMAND|HOSTNAME|HOST|TMPDIR|TMP|TEMP|MAIL|KRB5CCNAME"
     r"|DISPLAY|WAYLAND_DISPLAY|XAUTHORITY|XDG_RUNTIME_DIR|XDG_SESSION_.*|XDG_SEAT|XDG_VTNR"

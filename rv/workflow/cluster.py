@@ -32,11 +32,19 @@ _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LoginNode:
+    """What a login on another machine has: its environment, and the directory it starts in."""
+
+    environ: Mapping[str, str]
+    home: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Cluster:
     """A cluster as commands use it. `key` tells its races from other clusters'.
 
     `answer` is a snapshot that is on its way already; `patience` is with a controller that is
-    silent.
+    silent; `login` is None where Slurm's commands run on this machine.
     """
 
     key: str
@@ -47,6 +55,7 @@ class Cluster:
     slurm_path: str
     answer: Future[Snapshot] | None = None
     patience: Patience = _USUAL_PATIENCE
+    login: LoginNode | None = None
 
     def take_snapshot(self) -> Snapshot:
         """Ask the cluster what it is now, or take another process's answer of the last 30 s."""
@@ -78,17 +87,25 @@ class SavedCluster:
 
 
 def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
-    """Find the cluster: `--cluster`, else SLURM_CONF, else this machine's Slurm, else the sandbox.
+    """Find the cluster: `--cluster`, else RV_CLUSTER, else SLURM_CONF, this machine's, the sandbox.
 
-    `cluster` is "", "local" or "sandbox[:NAME]".
+    `cluster` is "", "local", "sandbox[:NAME]", or what ssh is to connect to: "USER@HOST" or
+    "ssh:HOST", HOST being any name of its configuration.
     Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down.
     """
+    cluster = cluster or environ.get("RV_CLUSTER", "")
     kind, _, name = cluster.partition(":")
+    if kind == "ssh" or "@" in cluster:
+        from rv.workflow.remote_cluster import remote_cluster
+
+        return remote_cluster(name if kind == "ssh" else cluster)
     if kind == "sandbox":
         return _sandbox(name, environ)
     if kind not in ("", "local"):
         raise RvError(
-            ErrorKind.CONFIG, f"no cluster {cluster!r} is known", hint="use local or sandbox[:NAME]"
+            ErrorKind.CONFIG,
+            f"no cluster {cluster!r} is known",
+            hint="use local, sandbox[:NAME], USER@HOST or ssh:HOST",
         )
     if not cluster and not _has_slurm(environ) and (live := _live_sandbox("", environ)):
         return live

@@ -1,0 +1,171 @@
+"""The transport for another machine: each operation is one script there, one round trip."""
+
+import io
+import re
+import shlex
+import tarfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from rv.errors import ErrorKind, RvError
+from rv.transport import ScriptResult
+from rv.transport.remote_shell import LOST, Answer, RemoteShell, as_result
+
+_FILES_S: Final = 60.0
+_MOST_WAIT_S: Final = 5.0
+_NO_FILE: Final = 44
+_UNSAFE: Final = 45
+_PATTERN: Final = re.compile(r"[\w./*?\[\]-]+", re.ASCII)
+
+
+class RemoteTransport:
+    """Runs bash on another machine; `open_terminal` runs a command line there on this terminal.
+
+    Reading waits for a connection that was lost, `patience_s` seconds at most: no answer must not
+    be taken for an absence.
+    """
+
+    def __init__(
+        self, shell: RemoteShell, open_terminal: Callable[[str], int], patience_s: float = 60.0
+    ) -> None:
+        self._shell = shell
+        self._open_terminal = open_terminal
+        self._patience_s = patience_s
+
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
+        """Run bash text in the login environment there; one that was cut off has code 255."""
+        return as_result(self._shell.run(script, timeout_s=timeout_s))
+
+    def create_tree(
+        self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
+    ) -> None:
+        """Send the tree as one archive, unpack it beside `root` and rename it into place."""
+        archive = _archive(files, directories)
+        code, out, err = self._do("create_tree", root, data=archive)
+        if code == _UNSAFE:
+            why = out.decode("utf-8", "replace").strip()
+            raise RvError(
+                ErrorKind.STAGE,
+                f"another user could change your races there: {why}",
+                hint="name a directory of your own with RV_RACE_ROOT=/path there",
+            )
+        _require(code, err, root)
+
+    def write(self, path: str, contents: bytes) -> None:
+        """Replace a file by a temporary one beside it."""
+        code, _, err = self._do("write_file", path, data=contents)
+        _require(code, err, path)
+
+    def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:
+        """Read a file from `offset` on."""
+        code, out, _ = self._ask("read_file", path, offset, limit)
+        return None if code == _NO_FILE else out
+
+    def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Read the small files that match the patterns, as one archive."""
+        unfit = [name for name in names if not _PATTERN.fullmatch(name)]
+        if unfit:
+            raise ValueError(f"no pattern for a shell: {unfit[0]!r}")
+        _, out, _ = self._ask("read_tree", root, *names)
+        return _unpacked(out)
+
+    def names(self, directory: str) -> tuple[str, ...]:
+        """Name the files in a directory."""
+        return _separate(self._ask("list_names", directory)[1])
+
+    def directories(self, root: str) -> tuple[str, ...]:
+        """Name the user's own directories in `root` that are not hidden."""
+        return _separate(self._ask("list_directories", root)[1])
+
+    def remove(self, root: str) -> None:
+        """Delete a tree of the user's own."""
+        self._do("remove_tree", root)
+
+    def interactive(self, argv: Sequence[str]) -> int:
+        """Run a program there on this terminal."""
+        return self._open_terminal(shlex.join(argv))
+
+    def _ask(self, operation: str, *arguments: object) -> Answer:
+        """Call a function that only reads, again where the connection is lost.
+
+        Raises `RvError(UNREACHABLE)` where it stays lost.
+        """
+        began_s = time.monotonic()
+        wait_s = 0.0
+        while (answer := self._do(operation, *arguments))[0] == LOST:
+            if time.monotonic() - began_s > self._patience_s:
+                raise RvError(
+                    ErrorKind.UNREACHABLE,
+                    answer[2].decode("utf-8", "replace"),
+                    hint="what was submitted goes on; rv ps shows it when the connection is back",
+                )
+            time.sleep(wait_s)
+            wait_s = min(wait_s + 0.5, _MOST_WAIT_S)
+        return answer
+
+    def _do(self, operation: str, *arguments: object, data: bytes = b"") -> Answer:
+        """Call a function of scripts/files.sh, with `data` as its input."""
+        words = shlex.join(map(str, arguments))
+        return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=_FILES_S)
+
+
+def _separate(out: bytes) -> tuple[str, ...]:
+    """Read names that a NUL ends each, in order."""
+    names = out.decode("utf-8", "surrogateescape").split("\0")
+    return tuple(sorted(name for name in names if name))
+
+
+def _archive(files: Mapping[str, bytes], directories: Sequence[str]) -> bytes:
+    """Pack files (0600) and directories (0700), those above them too."""
+    buffer = io.BytesIO()
+    above = {parent for name in files for parent in _parents(name)}
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name in sorted({*directories, *above, *_all_parents(directories)}):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o700
+            tar.addfile(entry)
+        for name, contents in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(contents), 0o600
+            tar.addfile(entry, io.BytesIO(contents))
+    return buffer.getvalue()
+
+
+def _all_parents(names: Sequence[str]) -> set[str]:
+    return {parent for name in names for parent in _parents(name)}
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    """Read the regular files of an archive; one that was cut off is empty."""
+    if not data:
+        return {}
+    files: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            for entry in tar:
+                stream = tar.extractfile(entry) if entry.isreg() else None
+                if stream:
+                    files[entry.name] = stream.read()
+    except tarfile.TarError:
+        return {}
+    return files
+
+
+def _require(code: int, err: bytes, path: str) -> None:
+    """Raise `RvError` where a file could not be written, with the last line that said why."""
+    if code == 0:
+        return
+    text = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
+    if code == LOST:
+        raise RvError(ErrorKind.UNREACHABLE, text, hint="the same command again")
+    raise RvError(
+        ErrorKind.STAGE,
+        f"cannot write the race directory: {text.rpartition(': ')[2] or 'I/O error'}, on {path}",
+        hint="name a writable shared directory with RV_RACE_ROOT=/path there",
+    )

@@ -1,0 +1,151 @@
+"""A bash on another machine that runs one script after the other, over one stream of bytes.
+
+scripts/loop.sh says what goes over it. The first request is sent with what starts the loop, so that
+it costs no round trip more than the connection.
+"""
+
+import secrets
+import shlex
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from importlib.resources import files
+from typing import Final, Protocol
+
+from rv.errors import RvError
+from rv.transport import ScriptResult
+
+LOST: Final = 255
+"""The exit code of a script whose connection was lost, as ssh has it."""
+
+_MARK_BYTES: Final = 16
+_MOST_BANNER_BYTES: Final = 1 << 20
+_SCRIPTS: Final = files("rv.transport") / "scripts"
+
+# The login shell there may be any: it must read this line alike, whatever it is. Profiles may read
+# from standard input, so that requests come over another descriptor.
+START_COMMAND: Final = (
+    "exec /bin/bash --noprofile --norc -c '"
+    'exec 3<&0; exec /bin/bash --login -c "'
+    r"read -r n <&3; s=\$(head -c \$n <&3); eval \"\$s\""
+    '" </dev/null'
+    "'"
+)
+
+
+Answer = tuple[int, bytes, bytes]
+"""A script's exit code, output and errors."""
+
+
+class Stream(Protocol):
+    """A program on another machine: bytes to its standard input and from its standard output."""
+
+    def write(self, data: bytes) -> None:
+        """Send all of it. Raises `OSError`."""
+
+    def read_line(self) -> bytes:
+        """Read up to and with a newline, less where it ended. Raises `OSError`."""
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes, fewer where it ended. Raises `OSError`."""
+
+    def close(self) -> None:
+        """End it; no error where it has ended."""
+
+
+class RemoteShell:
+    """Runs scripts over streams that `connect` opens: anew when one is lost, one script at a time.
+
+    `connect` raises `RvError(UNREACHABLE)`, and so does the first script. Once there was a
+    connection, one that cannot be made is one that was lost. `unset_forms` is an extended regular
+    expression for the variables that no script sees.
+    """
+
+    def __init__(self, connect: Callable[[], Stream], unset_forms: str) -> None:
+        self._connect = connect
+        self._unset_forms = unset_forms
+        self._stream: Stream | None = None
+        self._mark = b""
+        self._has_answered = False
+        self._lock = threading.Lock()
+
+    def run(self, script: str, data: bytes = b"", *, timeout_s: float) -> Answer:
+        """Return a script's exit code, output and errors; `LOST` where the connection broke.
+
+        What it did before that is not known. A script that ran into its timeout has code 124.
+        """
+        with self._lock:
+            try:
+                answer = self._exchange(script.encode("utf-8", "surrogateescape"), data, timeout_s)
+            except (OSError, RvError) as error:
+                self._drop()
+                if isinstance(error, RvError) and not self._has_answered:
+                    raise
+                return LOST, b"", f"the connection was lost: {error}".encode()
+            except BaseException:  # Ctrl-C: the answer would be taken for the next one's
+                self._drop()
+                raise
+            self._has_answered = True
+            return answer
+
+    def close(self) -> None:
+        """End the shell there."""
+        with self._lock:
+            self._drop()
+
+    def _exchange(self, script: bytes, data: bytes, timeout_s: float) -> Answer:
+        request = b"%.3f %d %d\n" % (timeout_s, len(script), len(data))
+        is_new = self._stream is None
+        if self._stream is None:
+            self._stream = self._connect()
+            self._mark = b"rv" + secrets.token_hex(_MARK_BYTES).encode()
+            request = self._opening() + request
+        self._stream.write(request + script + data)
+        if is_new:
+            self._pass_over_banner(self._stream)
+        return self._answer(self._stream)
+
+    def _opening(self) -> bytes:
+        """Return what a new shell is to read first: its loop, and the operations on files."""
+        operations = (_SCRIPTS / "files.sh").read_bytes()
+        loop = (
+            b"mark=%s files_bytes=%d unset_forms=%s\n"
+            % (self._mark, len(operations), shlex.quote(self._unset_forms).encode())
+            + (_SCRIPTS / "loop.sh").read_bytes()
+        )
+        return b"%d\n" % len(loop) + loop + operations
+
+    def _pass_over_banner(self, stream: Stream) -> None:
+        """Read what profiles and banners print, up to the line of the loop."""
+        seen = 0
+        while (line := stream.read_line()).rstrip(b"\n") != self._mark + b" ready":
+            seen += len(line)
+            if not line or seen > _MOST_BANNER_BYTES:
+                raise ConnectionError("no shell answered")
+
+    def _answer(self, stream: Stream) -> Answer:
+        words = stream.read_line().split()
+        if len(words) != 4 or words[0] != self._mark:
+            raise ConnectionError("the answer was cut off")
+        code, out_bytes, err_bytes = map(int, words[1:])
+        out, err = stream.read(out_bytes), stream.read(err_bytes)
+        if len(out) < out_bytes or len(err) < err_bytes:
+            raise ConnectionError("the answer was cut off")
+        return code, out, err
+
+    def _drop(self) -> None:
+        if self._stream:
+            with suppress(OSError):
+                self._stream.close()
+        self._stream = None
+
+
+def as_result(answer: Answer) -> ScriptResult:
+    """Return an answer as a transport has it."""
+    code, out, err = answer
+    return ScriptResult(
+        returncode=code,
+        stdout=out.decode("utf-8", "replace"),
+        stderr=err.decode("utf-8", "replace"),
+        timed_out=code == 124,
+    )

@@ -1,0 +1,77 @@
+# What is done with files on a login node: a function for each operation of the transport.
+# shellcheck shell=bash
+
+# require_safe_root DIRECTORY: fail, and say why, where another user could put something in the place
+# of what lies in it.
+require_safe_root() {
+  local here owner mode
+  here=$(readlink -f -- "$1") || return 1
+  while :; do
+    { read -r owner && read -r mode; } < <(stat --printf='%u\n%a\n' -- "$here") || return 1
+    if [ "$owner" != 0 ] && [ "$owner" != "$EUID" ]; then
+      echo "$here belongs to user $owner"
+      return 1
+    fi
+    if (((8#$mode & 8#022) && !(8#$mode & 8#1000))); then
+      echo "others may rename what is in $here (mode $mode)"
+      return 1
+    fi
+    [ "$here" != / ] || return 0
+    here=$(dirname -- "$here")
+  done
+}
+
+# create_tree DIRECTORY: unpack an archive beside it and rename it into place. 45: it is not safe there.
+create_tree() {
+  local parent building why
+  parent=$(dirname -- "$1")
+  mkdir -p -- "$parent" || return 1
+  why=$(require_safe_root "$parent") || { echo "$why"; return 45; }
+  building=$(mktemp -d -p "$parent" ".${1##*/}.$(date +%s).XXXXXXXX") || return 1
+  # tar itself would read backslashes in the name.
+  if ! (cd -- "$building" && tar -xf - --no-same-owner) || ! mv -T -- "$building" "$1"; then
+    rm -rf -- "$building"
+    return 1
+  fi
+}
+
+# write_file PATH: replace it by what comes in.
+write_file() {
+  local new
+  new=$(mktemp -p "$(dirname -- "$1")" ".${1##*/}.XXXXXXXX") || return 1
+  if ! cat >"$new" || ! mv -T -- "$new" "$1"; then
+    rm -f -- "$new"
+    return 1
+  fi
+}
+
+# read_file PATH OFFSET LIMIT: print it, LIMIT bytes at most where that is not negative. 44: none there.
+read_file() {
+  [ ! -d "$1" ] && exec <"$1" || return 44
+  if [ "$3" -lt 0 ]; then tail -c "+$(($2 + 1))"; else tail -c "+$(($2 + 1))" | head -c "$3"; fi 2>/dev/null
+  return 0
+}
+
+# read_tree DIRECTORY PATTERN…: print an archive of the files that match.
+read_tree() {
+  local pattern name
+  cd -- "$1" 2>/dev/null || return 0
+  shift
+  shopt -s nullglob dotglob
+  for pattern; do
+    # shellcheck disable=SC2231 # the pattern is to be expanded
+    for name in $pattern; do [ ! -f "$name" ] || printf '%s\0' "$name"; done
+  done | tar -chf - --hard-dereference --no-recursion --null --no-unquote --ignore-failed-read -T - 2>/dev/null
+  return 0
+}
+
+# list_names DIRECTORY: print the names of what is in it, each ended by a NUL.
+list_names() { find "$1/" -mindepth 1 -maxdepth 1 -printf '%f\0' 2>/dev/null; }
+
+# list_directories DIRECTORY: the same of the user's own directories that are not hidden.
+list_directories() {
+  find "$1/" -mindepth 1 -maxdepth 1 -type d ! -name '.*' -uid "$EUID" ! -perm /022 -printf '%f\0' 2>/dev/null
+}
+
+# remove_tree DIRECTORY: delete a directory of the user's own.
+remove_tree() { [ ! -d "$1" ] || [ ! -O "$1" ] || [ -L "$1" ] || rm -rf --one-file-system -- "$1" 2>/dev/null; }

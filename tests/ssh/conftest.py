@@ -1,0 +1,107 @@
+"""A login node on loopback, and rv's transport to it."""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from rv import sandbox
+from rv.slurm.environment import SCRUBBED_FORM
+from rv.transport import Transport
+from rv.transport.openssh import OpenSsh
+from rv.transport.remote import RemoteTransport
+from rv.transport.remote_shell import RemoteShell
+from tests.slurm.conftest import sandbox_home, small
+from tests.ssh.server import HOST, SshServer
+
+__all__ = ["sandbox_home", "small"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path: a socket's may have 104 characters."""
+    path = Path(tempfile.mkdtemp(prefix="rvs", dir="/tmp"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]:
+    """A server that is not started yet; connections are shared in a folder of the test's own."""
+    made = SshServer(path=folder / "s")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    folder.chmod(0o700)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def connect(server: SshServer) -> Iterator[Callable[[], Transport]]:
+    """Make transports to the server, which end with the test."""
+    shells = []
+
+    def make() -> Transport:
+        if not server.port:
+            server.start()
+        ssh = OpenSsh(HOST, str(server.path / "bin" / "ssh"))
+        shells.append(RemoteShell(ssh.connect, SCRUBBED_FORM))
+        return RemoteTransport(shells[-1], ssh.terminal, patience_s=3.0)
+
+    yield make
+    for shell in shells:
+        shell.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laptop:
+    """A machine with rv and ssh, and nothing of the cluster's: folders and environment its own."""
+
+    server: SshServer
+    home: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What rv is called with there."""
+        foreign = ("SLURM", "SBATCH", "RV_", "XDG_")
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "PATH": self.server.search_path,
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            "RV_CLUSTER": f"ssh:{HOST}",
+            "XDG_RUNTIME_DIR": str(self.home),
+            "ONLY_ON_THE_LAPTOP": "yes",
+        }
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """Start rv in a process group of its own, as a shell does."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "rv", *words],
+            cwd=self.home, env=self.environment, text=True, process_group=0,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+
+    def rv(self, *words: str) -> "subprocess.CompletedProcess[str]":
+        """Run rv to its end."""
+        with self.start(*words) as process:
+            out, err = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+@pytest.fixture
+def laptop(server: SshServer, folder: Path, small: sandbox.Sandbox) -> Laptop:
+    """A laptop, and `small` behind a login node whose home is another directory."""
+    away, home = folder / "away", folder / "home"
+    for path in (away, home):
+        path.mkdir(mode=0o700)
+    server.settings = [f"SetEnv SLURM_CONF={small.slurm_conf} HOME={away} ONLY_ON_THE_CLUSTER=yes"]
+    (away / ".bash_profile").write_text(f"PATH={away}/bin:$PATH\n")
+    server.start()
+    return Laptop(server=server, home=home)

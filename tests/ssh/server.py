@@ -1,0 +1,120 @@
+"""A real sshd on loopback, for the user who runs the tests, and an `ssh` that knows it."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "/usr/sbin/sshd"
+HOST = "cluster"
+
+
+@dataclass(kw_only=True)
+class SshServer:
+    """One sshd below `path`, with keys of its own; `settings` are further lines of its file."""
+
+    path: Path
+    settings: list[str] = field(default_factory=list)
+    port: int = 0
+
+    def start(self) -> None:
+        """Start it, and make the files of its client."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for name in ("host_key", "user_key"):
+            if not (self.path / name).exists():
+                self._call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path / name)
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        (self.path / "sshd_config").write_text("\n".join([*self._server_lines(), ""]))
+        (self.path / "ssh_config").write_text("\n".join([*self._client_lines(), ""]))
+        self.trust()
+        program = self.path / "bin" / "ssh"
+        program.parent.mkdir(exist_ok=True)
+        ssh = shutil.which("ssh")
+        program.write_text(f'#!/bin/sh\nexec {ssh} -F "{self.path}/ssh_config" "$@"\n')
+        program.chmod(0o755)
+        self._call(SSHD, "-f", self.path / "sshd_config", "-E", self.path / "sshd.log")
+        self._wait()
+
+    def stop(self) -> None:
+        """End it and its sessions; a shared connection ends with them."""
+        for pid in self.sessions():
+            subprocess.run(["kill", "-9", str(pid)], check=False)
+        pid_file = self.path / "sshd.pid"
+        if pid_file.exists():
+            subprocess.run(["kill", pid_file.read_text().strip()], check=False)
+            pid_file.unlink(missing_ok=True)
+
+    def sessions(self) -> list[int]:
+        """The processes of its connections."""
+        pid_file = self.path / "sshd.pid"
+        if not pid_file.exists():
+            return []
+        pid = pid_file.read_text().strip()
+        found = subprocess.run(["pgrep", "-P", pid], capture_output=True, text=True, check=False)
+        children = [int(word) for word in found.stdout.split()]
+        below = subprocess.run(
+            ["pgrep", "-P", ",".join(map(str, children)) or "0"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return children + [int(word) for word in below.stdout.split()]
+
+    def cut(self) -> None:
+        """Break its connections, as a network does that went away."""
+        for pid in self.sessions():
+            subprocess.run(["kill", "-9", str(pid)], check=False)
+
+    def trust(self, key: str = "host_key") -> None:
+        """Write the key that the client knows of this server."""
+        public = (self.path / f"{key}.pub").read_text().split()[:2]
+        line = f"[127.0.0.1]:{self.port} {' '.join(public)}\n"
+        (self.path / "known_hosts").write_text(line)
+
+    @property
+    def search_path(self) -> str:
+        """PATH with that client first."""
+        return f"{self.path / 'bin'}:{os.environ['PATH']}"
+
+    def _server_lines(self) -> list[str]:
+        return [
+            f"Port {self.port}",
+            "ListenAddress 127.0.0.1",
+            f"HostKey {self.path}/host_key",
+            f"PidFile {self.path}/sshd.pid",
+            f"AuthorizedKeysFile {self.path}/user_key.pub",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "StrictModes no",
+            "UsePAM no",
+            "PermitRootLogin yes",
+            *self.settings,
+        ]
+
+    def _client_lines(self) -> list[str]:
+        return [
+            f"Host {HOST}",
+            "  HostName 127.0.0.1",
+            f"  Port {self.port}",
+            f"  IdentityFile {self.path}/user_key",
+            "  IdentitiesOnly yes",
+            f"  UserKnownHostsFile {self.path}/known_hosts",
+        ]
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return
+            time.sleep(0.05)
+        raise AssertionError((self.path / "sshd.log").read_text())
+
+    @staticmethod
+    def _call(*words: object) -> None:
+        subprocess.run([str(word) for word in words], check=True)

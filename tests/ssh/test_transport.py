@@ -1,0 +1,263 @@
+"""Over ssh scripts and files are what they are on this machine, whatever stands in between."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rv.errors import ErrorKind, RvError
+from rv.transport import Transport
+from rv.transport.local import LocalTransport
+from rv.transport.remote_shell import LOST
+from tests.ssh.server import HOST, SshServer
+
+Connect = Callable[[], Transport]
+ODD = "a b'c\"d$e\\f\n;g ü"
+
+
+@pytest.fixture(params=["local", "openssh"])
+def transport(request: pytest.FixtureRequest, connect: Connect) -> Transport:
+    """The same is asked of both."""
+    if request.param == "local":
+        return LocalTransport(dict(os.environ) | {"LC_ALL": "C"})
+    return connect()
+
+
+def test_a_script_has_its_code_and_both_outputs(transport: Transport) -> None:
+    """Its input is empty, and what it writes is the user's alone."""
+    done = transport.run("cat; echo out; echo err >&2; umask; exit 3", timeout_s=20)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "out\n0077\n", "err\n")
+
+
+def test_a_script_is_stopped_at_its_timeout(transport: Transport) -> None:
+    """And the next one is answered."""
+    began = time.monotonic()
+    done = transport.run("echo begun; sleep 60", timeout_s=1)
+    assert (done.returncode, done.timed_out) == (124, True)
+    assert time.monotonic() - began < 20
+    assert transport.run("echo next", timeout_s=20).stdout == "next\n"
+
+
+def test_a_tree_is_there_as_it_was_sent(transport: Transport, tmp_path: Path) -> None:
+    """Any bytes under any names; nobody else may read it."""
+    root = tmp_path / "races" / ODD
+    files = {"race.json": b"{}", f"jobs/{ODD}": bytes(range(256)) * 4000, "a/b/c": b""}
+    transport.create_tree(str(root), files, ["declined", "x/y"])
+    found = {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+    assert found == files
+    assert {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_dir()} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in root.rglob("*") if path.is_file()} == {0o600}
+    assert (root.stat().st_mode & 0o777, root.parent.stat().st_mode & 0o777) == (0o700, 0o700)
+    assert [path.name for path in root.parent.iterdir()] == [ODD]
+
+
+def test_a_tree_that_is_there_stays(transport: Transport, tmp_path: Path) -> None:
+    """Nothing is left beside it."""
+    root = tmp_path / "races" / "one"
+    transport.create_tree(str(root), {"a": b"1"})
+    with pytest.raises(RvError):
+        transport.create_tree(str(root), {"a": b"2"})
+    assert (root / "a").read_bytes() == b"1"
+    assert [path.name for path in root.parent.iterdir()] == ["one"]
+
+
+def test_a_root_that_others_may_write_is_refused(transport: Transport, tmp_path: Path) -> None:
+    """Somebody could put a race of theirs in its place."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with pytest.raises(RvError, match="others may rename what is in") as caught:
+        transport.create_tree(str(shared / "races" / "one"), {"a": b""})
+    assert caught.value.kind is ErrorKind.STAGE
+
+
+def test_a_file_is_replaced_and_read_in_parts(transport: Transport, tmp_path: Path) -> None:
+    """None is what is not there, or is no file."""
+    path = tmp_path / ODD
+    for data in (b"", b"0123456789\n", bytes(range(256)) * 9000):
+        transport.write(str(path), data)
+        assert transport.read(str(path)) == data
+        assert transport.read(str(path), offset=3) == data[3:]
+        assert transport.read(str(path), offset=2, limit=5) == data[2:7]
+        assert transport.read(str(path), offset=len(data) + 9, limit=5) == b""
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert transport.read(str(tmp_path / "none")) is None
+    assert transport.read(str(tmp_path)) is None
+    assert [path.name for path in tmp_path.iterdir()] == [ODD]
+
+
+def test_a_file_that_cannot_be_written_is_named(transport: Transport, tmp_path: Path) -> None:
+    """With what the system says."""
+    with pytest.raises(RvError, match=r"cannot write the race directory: .*none/file"):
+        transport.write(str(tmp_path / "none" / "file"), b"x")
+
+
+def test_files_are_read_by_patterns(transport: Transport, tmp_path: Path) -> None:
+    """A last part may have wildcards; what is no file, or is not there, is left out."""
+    for name in (
+        "claim",
+        "jobs/1.id",
+        "jobs/.2.id",
+        "jobs/3.sh",
+        "declined/n 1",
+        "declined/n$(id)",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    (tmp_path / "jobs" / "4.id").mkdir()
+    (tmp_path / "link").symlink_to("claim")
+    (tmp_path / "jobs" / "5.id").hardlink_to(tmp_path / "claim")
+    found = transport.read_tree(
+        str(tmp_path), ["claim", "ended", "jobs/*.id", "declined/*", "link"]
+    )
+    names = {"claim", "jobs/1.id", "jobs/.2.id", "declined/n 1", "declined/n$(id)"}
+    assert found == {name: name.encode() for name in names} | {
+        "link": b"claim",
+        "jobs/5.id": b"claim",
+    }
+    assert transport.read_tree(str(tmp_path / "none"), ["claim"]) == {}
+
+
+def test_names_and_own_directories(transport: Transport, tmp_path: Path) -> None:
+    """Hidden ones, links and those that others may write are no directories of one's own."""
+    for name in ("one", ".two", "open", ODD):
+        (tmp_path / name).mkdir()
+    (tmp_path / "open").chmod(0o777)
+    (tmp_path / "link").symlink_to("one")
+    (tmp_path / "file").touch()
+    assert transport.directories(str(tmp_path)) == tuple(sorted(["one", ODD]))
+    assert set(transport.names(str(tmp_path))) == {"one", ".two", "open", ODD, "link", "file"}
+    assert transport.names(str(tmp_path / "none")) == ()
+
+
+def test_a_tree_is_removed_but_never_through_a_link(transport: Transport, tmp_path: Path) -> None:
+    """And what is not there is no error."""
+    (tmp_path / "one" / "a").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("one")
+    transport.remove(str(tmp_path / "link"))
+    assert (tmp_path / "one" / "a").exists()
+    transport.remove(str(tmp_path / "one"))
+    transport.remove(str(tmp_path / "one"))
+    assert not (tmp_path / "one").exists()
+
+
+# Only over ssh
+
+
+def test_what_the_user_set_for_slurm_and_bash_is_not_seen(
+    server: SshServer, connect: Connect
+) -> None:
+    """But for where Slurm is; and output is in the C locale."""
+    server.settings = [
+        "SetEnv SQUEUE_STATES=all SBATCH_JOB_NAME=x SLURM_CONF=/etc/s.conf BASH_ENV=/tmp/x OTHER=1 LC_ALL=de_DE"
+    ]
+    seen = connect().run("env", timeout_s=20).stdout
+    names = {line.partition("=")[0] for line in seen.splitlines()}
+    assert names >= {"SLURM_CONF", "OTHER", "PATH"}
+    assert not names & {"SQUEUE_STATES", "SBATCH_JOB_NAME", "BASH_ENV"}
+    assert "LC_ALL=C\n" in seen
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "tcsh", "fish", "zsh"])
+def test_any_login_shell_will_do(server: SshServer, connect: Connect, shell: str) -> None:
+    """sshd gives it rv's line, as it does where it is the user's own."""
+    server.settings = [f'ForceCommand exec {shell} -c "$SSH_ORIGINAL_COMMAND"']
+    assert connect().run("echo $BASH; echo 'it is'", timeout_s=20).stdout == "/bin/bash\nit is\n"
+
+
+def test_banners_and_profiles_that_print_and_read(server: SshServer, connect: Connect) -> None:
+    """They come before the first answer, and get none of what rv sends."""
+    home = server.path / "home"
+    home.mkdir(parents=True)
+    (home / ".bash_profile").write_text(
+        "echo Welcome; echo warning >&2; read -r x; cat; module=1\n"
+    )
+    server.settings = [
+        f'ForceCommand echo "You are logged"; HOME={home} eval "$SSH_ORIGINAL_COMMAND"'
+    ]
+    transport = connect()
+    assert transport.run("echo one; echo $HOME", timeout_s=20).stdout == f"one\n{home}\n"
+    assert transport.run("echo two", timeout_s=20).stdout == "two\n"
+
+
+def test_a_connection_that_breaks_is_made_anew(server: SshServer, connect: Connect) -> None:
+    """What ran meanwhile is not known; the next script is answered."""
+    transport = connect()
+    assert transport.run("echo one", timeout_s=20).stdout == "one\n"
+    server.cut()
+    broken = transport.run("echo two", timeout_s=20)
+    assert (broken.returncode, broken.stdout) == (LOST, "")
+    assert "connection" in broken.stderr
+    assert transport.run("echo three", timeout_s=20).stdout == "three\n"
+
+
+def test_a_server_that_is_gone_for_good_is_no_answer(server: SshServer, connect: Connect) -> None:
+    """Nor is it an absence: whoever watches asks again."""
+    transport = connect()
+    assert transport.run("echo one", timeout_s=20).stdout == "one\n"
+    server.stop()
+    for _ in range(2):
+        assert transport.run("echo two", timeout_s=20).returncode == LOST
+    with pytest.raises(RvError, match="connection was lost"):
+        transport.read("/etc/hostname")
+    with pytest.raises(RvError) as caught:
+        transport.write("/tmp/rv-none", b"")
+    assert caught.value.kind is ErrorKind.UNREACHABLE
+
+
+def test_nothing_is_left_on_the_login_node(
+    server: SshServer, connect: Connect, folder: Path
+) -> None:
+    """Its folder of temporary files goes with the connection."""
+    scratch = folder / "scratch"
+    scratch.mkdir(mode=0o700)
+    server.settings = [f"SetEnv XDG_RUNTIME_DIR={scratch}"]
+    transport = connect()
+    transport.run("true", timeout_s=20)
+    assert len(list(scratch.iterdir())) == 1
+    server.cut()
+    deadline = time.monotonic() + 10
+    while list(scratch.iterdir()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert list(scratch.iterdir()) == []
+
+
+def test_an_unknown_host_key_is_refused(server: SshServer, connect: Connect) -> None:
+    """With its fingerprint, and nothing is added."""
+    transport = connect()
+    known = server.path / "known_hosts"
+    known.write_text("")
+    with pytest.raises(RvError, match="host key of cluster is not known here") as caught:
+        transport.run("true", timeout_s=20)
+    assert fingerprint(server, "host_key") in caught.value.message
+    assert (caught.value.kind, known.read_text()) == (ErrorKind.UNREACHABLE, "")
+
+
+def test_a_changed_host_key_is_refused(server: SshServer, connect: Connect) -> None:
+    """With the new one's fingerprint."""
+    transport = connect()
+    server.trust("user_key")
+    with pytest.raises(RvError, match="host key of cluster has changed") as caught:
+        transport.run("true", timeout_s=20)
+    assert fingerprint(server, "host_key") in caught.value.message
+
+
+def test_a_refused_port_and_a_refused_key(server: SshServer, connect: Connect) -> None:
+    """In ssh's own words, and what to try."""
+    transport = connect()
+    (server.path / "user_key.pub").write_text("")
+    with pytest.raises(RvError, match=r"cannot connect to cluster: .*Permission denied") as caught:
+        transport.run("true", timeout_s=20)
+    assert caught.value.hint == f"try: ssh {HOST}"
+    server.stop()
+    with pytest.raises(RvError, match="Connection refused"):
+        transport.run("true", timeout_s=20)
+
+
+def fingerprint(server: SshServer, key: str) -> str:
+    """As ssh-keygen prints it."""
+    command = ["ssh-keygen", "-lf", str(server.path / f"{key}.pub")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()[1]
