@@ -22,7 +22,7 @@ from rv.sandbox.profile import Profile
 NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 SECONDS = 10
-RAN = {"RUNNING", "COMPLETING", "COMPLETED"}
+RAN = {"RUNNING", "COMPLETING", "COMPLETED", "PREEMPTED"}
 BEHIND_OTHERS = {"None", "Priority", "Resources"}
 
 

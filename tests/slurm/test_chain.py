@@ -115,7 +115,12 @@ def spec() -> dict[str, Any]:
         {"two": ["t"], "one": ["o"], "low": ["p"], "high": ["p"], "brain": ["b"], "stop": ["s"]},
         cred_expire=5,
         scheduler={"bf_interval": 2, "sched_interval": 2},
-        slurm_conf={"PreemptType": "preempt/partition_prio", "PreemptMode": "REQUEUE"},
+        # What still runs on a node that was set down must not bring it back.
+        slurm_conf={
+            "PreemptType": "preempt/partition_prio",
+            "PreemptMode": "REQUEUE",
+            "ReturnToService": 1,
+        },
     )
     for partition in made["partitions"]:
         if partition["name"] in ("two", "one", "stop"):
@@ -289,6 +294,7 @@ def test_split_brain_leaves_one_live_command(
     assert second.startswith(f"{job}.1.")
     eventually(lambda: beats_after(chain, second, 5))
     assert last[first] < first_beat(chain, second), "both ran at once"
+    chain.rv.slurm("scontrol", "update", f"nodename={node}", "state=resume")
     sandbox.start_node(chain.rv.box, node)
     (chain.home / "go").touch()
     assert finished(chain, eventually)["state"] == "COMPLETED"

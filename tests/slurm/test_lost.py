@@ -15,8 +15,12 @@ HOLD_S = 5
 
 @pytest.fixture
 def rv(fresh_sandbox: Box, tmp_path: Path) -> Rv:
-    """Two equal nodes; a requeued job is held for five seconds."""
-    spec = profile([group("n", "a100", nodes=2)], cred_expire=HOLD_S)
+    """Two equal nodes; a requeued job is held for five seconds.
+
+    A node that was set down stays so: what still runs there may answer the controller.
+    """
+    settings = {"ReturnToService": 1}
+    spec = profile([group("n", "a100", nodes=2)], cred_expire=HOLD_S, slurm_conf=settings)
     return Rv(box=fresh_sandbox(spec), home=tmp_path)
 
 
