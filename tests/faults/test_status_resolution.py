@@ -3,6 +3,7 @@ is down or late, and whatever ended the job."""
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,12 +26,13 @@ def world(make_world: MakeWorld, forgetful: sandbox.Sandbox) -> World:
 
 @contextmanager
 def no_slurmdbd(world: World) -> Iterator[None]:
-    """Accounting is down."""
+    """Accounting is down; afterwards it hears what it missed before anything else is asked of it."""
     sandbox.stop_daemon(world.box, "slurmdbd")
     try:
         yield
     finally:
         sandbox.start_daemon(world.box, "slurmdbd")
+        eventually(lambda: re.search(r"DBD Agent queue size: *0\n", world.slurm("sdiag")))
 
 
 @contextmanager
