@@ -69,11 +69,15 @@ class OpenSsh:
 
     def _share(self) -> list[str]:
         """Return the options that share a connection, none where the user's file says how."""
-        asked = subprocess.run(
-            [self._program, "-G", "--", self._host],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASK_S, check=False,
-        )  # fmt: skip
-        settings = dict(line.partition(" ")[::2] for line in asked.stdout.splitlines())
+        try:
+            asked = subprocess.run(
+                [self._program, "-G", "--", self._host],
+                stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired):
+            return []
+        lines = asked.stdout.decode("utf-8", "replace").splitlines()
+        settings = dict(line.partition(" ")[::2] for line in lines)
         folder = _socket_folder()
         if settings.get("controlmaster", "false") != "false" or folder is None:
             return []

@@ -27,7 +27,7 @@ _SCRIPTS: Final = files("rv.transport") / "scripts"
 START_COMMAND: Final = (
     "exec /bin/bash --noprofile --norc -c '"
     'exec 3<&0; exec /bin/bash --login -c "'
-    r"read -r n <&3; s=\$(head -c \$n <&3); eval \"\$s\""
+    r"PATH=\$PATH:/usr/bin:/bin; read -r n <&3; s=\$(head -c \$n <&3); eval \"\$s\""
     '" </dev/null'
     "'"
 )

@@ -1,15 +1,17 @@
 """A cluster behind a login node that rv reaches by ssh."""
 
 import shutil
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM
+from rv.slurm.values import last_line
 from rv.transport.openssh import OpenSsh
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import LOST, RemoteShell
+from rv.transport.remote_shell import RemoteShell
 from rv.workflow.cluster import Cluster, LoginNode
 
 _ASKING_S: Final = 30.0
@@ -36,16 +38,17 @@ def remote_cluster(host: str) -> Cluster:
     ssh = OpenSsh(host, program)
     shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
     code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
-    if code == LOST:
-        raise RvError(ErrorKind.UNREACHABLE, err.decode("utf-8", "replace"), hint=f"ssh {host}")
-    sbatch, root, *pairs = out.decode("utf-8", "surrogateescape").split("\0")
-    environ = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    sbatch, root, *pairs = [*out.decode("utf-8", "surrogateescape").split("\0"), "", ""]
+    if code or not root:
+        why = last_line(err.decode("utf-8", "replace")) or "the login shell there gave no answer"
+        raise RvError(ErrorKind.UNREACHABLE, f"{why}, on {host}", hint=f"try: ssh {host}")
     if not sbatch:
         raise RvError(
             ErrorKind.UNREACHABLE,
             f"no Slurm commands on PATH, on {host}",
             hint="load the site's slurm module in ~/.bash_profile there, or name a login node",
         )
+    environ = _login_environment(pairs)
     return Cluster(
         key=f"ssh:{host}",
         label=f"Slurm behind {host}",
@@ -55,3 +58,11 @@ def remote_cluster(host: str) -> Cluster:
         slurm_path=str(PurePosixPath(sbatch).parent),
         login=LoginNode(environ=environ, home=environ.get("HOME", "/")),
     )
+
+
+def _login_environment(pairs: Iterable[str]) -> dict[str, str]:
+    """Return the variables of a login there, with its own locale instead of the scripts'."""
+    environ = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+    locale = environ.pop("RV_LC_ALL", "")
+    environ.pop("LC_ALL", None)
+    return environ | ({"LC_ALL": locale} if locale else {})

@@ -101,7 +101,9 @@ def laptop(server: SshServer, folder: Path, small: sandbox.Sandbox) -> Laptop:
     away, home = folder / "away", folder / "home"
     for path in (away, home):
         path.mkdir(mode=0o700)
-    server.settings = [f"SetEnv SLURM_CONF={small.slurm_conf} HOME={away} ONLY_ON_THE_CLUSTER=yes"]
+    server.settings = [
+        f"SetEnv SLURM_CONF={small.slurm_conf} HOME={away} ONLY_ON_THE_CLUSTER=yes LANG=C.UTF-8"
+    ]
     (away / ".bash_profile").write_text(f"PATH={away}/bin:$PATH\n")
     server.start()
     return Laptop(server=server, home=home)

@@ -35,15 +35,28 @@ def logins(laptop: Laptop) -> int:
 
 def test_a_command_runs_there_and_its_code_comes_back(laptop: Laptop) -> None:
     """In the home there and with its environment; nothing of the laptop's goes with it."""
-    line = 'echo "$PWD $ONLY_ON_THE_CLUSTER ${ONLY_ON_THE_LAPTOP-none}"; echo oh >&2; exit 7'
+    seen = "$PWD $ONLY_ON_THE_CLUSTER ${ONLY_ON_THE_LAPTOP-none} ${LC_ALL-none} $LANG"
+    line = f'echo "{seen}"; echo oh >&2; exit 7'
     done = laptop.rv("run", "--gpu", "1", "--time", "5m", line)
     away = laptop.home.parent / "away"
-    assert (done.returncode, done.stdout) == (7, f"{away} yes none\n"), done.stderr
+    assert (done.returncode, done.stdout) == (7, f"{away} yes none none C.UTF-8\n"), done.stderr
     assert "oh" in done.stderr
     assert [path.name for path in (away / ".local/state/rv/races").glob("[!.]*")] == [
         str(races(laptop)[0]["race"])
     ]
     assert not (laptop.home / ".local" / "state").exists()
+
+
+def test_a_profile_that_breaks_the_shell_is_named(laptop: Laptop) -> None:
+    """One that leaves no programs on PATH does not."""
+    profile = laptop.home.parent / "away" / ".bash_profile"
+    profile.write_text("PATH=/nowhere\n")
+    assert laptop.rv("ps").stdout == "no races\n"
+    profile.write_text("exit 3\n")
+    done = laptop.rv("ps")
+    assert done.returncode == 125
+    assert "error[unreachable]: the connection was lost: no shell answered, on" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_one_login_serves_several_commands(laptop: Laptop) -> None:

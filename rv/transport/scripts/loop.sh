@@ -7,6 +7,8 @@ umask 077
 for rv_name in $(compgen -e); do
   [[ ! $rv_name =~ ^($unset_forms)$ ]] || [ "$rv_name" = SLURM_CONF ] || unset "$rv_name" 2>/dev/null
 done
+# Jobs get the user's own locale: whoever asks for the environment finds it here.
+export RV_LC_ALL=${LC_ALL-}
 export LC_ALL=C SLURM_TIME_FORMAT=standard PATH="$PATH:/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 rv_folder=$(mktemp -d -p "${XDG_RUNTIME_DIR:-/tmp}" rv.XXXXXXXX 2>/dev/null || mktemp -d) || exit 1
 trap 'rm -rf -- "$rv_folder"' EXIT
