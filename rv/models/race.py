@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from rv.models.code import Code
 from rv.models.job import JobState
 from rv.models.request import Request
 
@@ -106,6 +107,7 @@ class Race:
     `chain` is None for a command that cannot resume, `request` in records of an rv that did not
     record it. `retry_of` is the lost race that this one starts again, "" for most.
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
+    `code` is what was sent for it, None where its command runs in a directory of the user's.
     """
 
     race_id: str
@@ -124,6 +126,7 @@ class Race:
     request: Request | None = None
     retry_of: str = ""
     payload_hash: str = ""
+    code: Code | None = None
 
     @property
     def next_name(self) -> str:
