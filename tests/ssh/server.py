@@ -32,7 +32,7 @@ class SshServer:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         (self.path / "sshd_config").write_text("\n".join([*self._server_lines(), ""]))
-        (self.path / "ssh_config").write_text("\n".join([*self._client_lines(), ""]))
+        self.configure_client()
         self.trust()
         program = self.path / "bin" / "ssh"
         program.parent.mkdir(exist_ok=True)
@@ -41,6 +41,18 @@ class SshServer:
         program.chmod(0o755)
         self._call(SSHD, "-f", self.path / "sshd_config", "-E", self.path / "sshd.log")
         self._wait()
+
+    def configure_client(self, *lines: str) -> None:
+        """Write the configuration of both clients: ssh's, and the one in the home of rv's own."""
+        text = "\n".join([*self._client_lines(), *(f"  {line}" for line in lines), ""])
+        for file in (self.path / "ssh_config", self.home / ".ssh" / "config"):
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.write_text(text)
+
+    @property
+    def home(self) -> Path:
+        """The home of who uses it, on the client's side."""
+        return self.path / "user"
 
     def stop(self) -> None:
         """End it and its sessions; a shared connection ends with them."""

@@ -1,0 +1,9 @@
+"""A bash line as any login shell, whatever it is, hands it to bash."""
+
+import base64
+
+
+def login_command(line: str) -> str:
+    """Return a command that runs `line` in a login bash; it may hold quotes and newlines."""
+    packed = base64.b64encode(line.encode("utf-8", "surrogateescape")).decode()
+    return f"exec /bin/bash --login -c 'eval \"$(echo {packed} | base64 -d)\"'"
