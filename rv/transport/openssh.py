@@ -43,6 +43,7 @@ _UNSET: Final = {
 """What rv sets where `ssh -G` says that the user's configuration does not."""
 
 _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification failed")
+_ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
 _REVOKED_KEY: Final = "REVOKED HOST KEY"
 _CHANGED_KEY: Final = "HOST IDENTIFICATION HAS CHANGED"
 _Pipe: TypeAlias = IO[bytes]
@@ -130,6 +131,8 @@ class OpenSsh:
                 hint=f"compare it with what the site publishes, once: ssh {self._host}",
             )
         last = printable(text.strip().rpartition("\n")[2].strip())
+        if _ASKS.search(last) and not sys.stdin.isatty():
+            last = f"{last.removesuffix('.')}: it asks, and there is no terminal to answer on"
         return RvError(
             ErrorKind.UNREACHABLE,
             f"cannot connect to {self._host}: {last}",

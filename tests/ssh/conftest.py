@@ -81,11 +81,13 @@ class Laptop:
 
     server: SshServer
     home: Path
+    ssh: str = "openssh"
+    """Which of rv's transports it uses."""
 
     @property
     def environment(self) -> dict[str, str]:
         """What rv is called with there."""
-        foreign = ("SLURM", "SBATCH", "RV_", "XDG_")
+        foreign = ("SLURM", "SBATCH", "RV_", "XDG_", "SSH_")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
         return {
             **kept,
@@ -93,6 +95,7 @@ class Laptop:
             "PATH": self.server.search_path,
             "PYTHONPATH": str(Path(__file__).parents[2]),
             "RV_CLUSTER": f"ssh:{HOST}",
+            "RV_SSH": self.ssh,
             "XDG_RUNTIME_DIR": str(self.home),
             "ONLY_ON_THE_LAPTOP": "yes",
         }
@@ -122,5 +125,6 @@ def laptop(server: SshServer, folder: Path, small: sandbox.Sandbox) -> Laptop:
         f"SetEnv SLURM_CONF={small.slurm_conf} HOME={away} ONLY_ON_THE_CLUSTER=yes LANG=C.UTF-8"
     ]
     (away / ".bash_profile").write_text(f"PATH={away}/bin:$PATH\n")
+    server.client_homes.append(home)
     server.start()
     return Laptop(server=server, home=home)
