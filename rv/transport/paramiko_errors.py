@@ -28,6 +28,8 @@ def explained(host: str, role: str = "") -> Iterator[None]:
 def _reason(error: Exception) -> str:
     """Say why in words that ssh has too."""
     context = error.__context__
+    if isinstance(error, paramiko.ProxyCommandFailure):
+        return f"its ProxyCommand: {error.error}"
     if isinstance(error, socket.gaierror):
         return f"could not resolve its name: {error.strerror}"
     if isinstance(error, TimeoutError) or isinstance(context, TimeoutError):

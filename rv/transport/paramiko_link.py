@@ -2,18 +2,19 @@
 
 import logging
 import socket
-import subprocess
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import paramiko
 
 from rv.errors import ErrorKind, RvError
 from rv.transport.host_keys import Verdict, judge, known_kinds, read_known_hosts, refusal
-from rv.transport.paramiko_errors import explained
+from rv.transport.paramiko_errors import FAILURES, explained
 from rv.transport.paramiko_login import Login
+from rv.transport.paramiko_proxy import ProxyCommand
 from rv.transport.ssh_config_file import SshSettings, read_settings
 
 _MOST_JUMPS: Final = 8
@@ -27,11 +28,18 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
 
+class Way(Protocol):
+    """What a connection goes through, and what is ended with it."""
+
+    def close(self) -> None:
+        """End it."""
+
+
 class Link:
-    """A connection that is logged in; `before` is the one that it goes through."""
+    """A connection that is logged in; `before` is what it goes through."""
 
     def __init__(
-        self, transport: paramiko.Transport, settings: SshSettings, before: "Link | None"
+        self, transport: paramiko.Transport, settings: SshSettings, before: Way | None
     ) -> None:
         self.transport = transport
         self._settings = settings
@@ -44,7 +52,7 @@ class Link:
         return self.transport.open_session(timeout=self._settings.connect_timeout_s)
 
     def close(self) -> None:
-        """End it, and those that it goes through."""
+        """End it, and what it goes through."""
         self._is_over.set()
         self.transport.close()
         if self._before:
@@ -70,9 +78,40 @@ def open_link(
     Raises `RvError(UNREACHABLE)`, and what paramiko and sockets raise.
     """
     before = through or _open_jumps(settings, home, jumps)
+    if before:
+        address = (settings.address, settings.port)
+        return _log_in(
+            settings,
+            before,
+            lambda: before.transport.open_channel(
+                "direct-tcpip", address, ("", 0), timeout=settings.connect_timeout_s
+            ),
+        )
+    if settings.proxy_command:
+        return _open_by_command(settings)
+    return _log_in(settings, None, lambda: _dial(settings))
+
+
+def _open_by_command(settings: SshSettings) -> Link:
+    """Connect by the user's ProxyCommand; what it says is the reason where that fails."""
+    proxy = ProxyCommand(settings.proxy_command)
+    try:
+        return _log_in(settings, proxy, lambda: proxy.way)
+    except FAILURES as error:
+        if not proxy.last_words:
+            raise
+        raise paramiko.ProxyCommandFailure(settings.proxy_command, proxy.last_words) from error
+
+
+def _log_in(
+    settings: SshSettings,
+    before: Way | None,
+    open_way: Callable[[], socket.socket | paramiko.Channel],
+) -> Link:
+    """Check the server's key and log in; where that fails everything is ended."""
     transport: paramiko.Transport | None = None
     try:
-        transport = paramiko.Transport(_open_socket(settings, before))
+        transport = paramiko.Transport(open_way())
         _greet(transport, settings)
         Login(transport, settings).run()
     except BaseException:  # Ctrl-C too
@@ -99,29 +138,11 @@ def _open_jumps(settings: SshSettings, home: Path, jumps: int) -> Link | None:
     return link
 
 
-def _open_socket(settings: SshSettings, before: Link | None) -> "socket.socket | paramiko.Channel":
-    """Open the way to the host: through a link, by the user's command, else to its address."""
-    address, timeout_s = (settings.address, settings.port), settings.connect_timeout_s
-    if before:
-        return before.transport.open_channel("direct-tcpip", address, ("", 0), timeout=timeout_s)
-    if settings.proxy_command:
-        return _start_proxy(settings.proxy_command)
-    # Every address of the name is tried in turn.
-    way = socket.create_connection(address, timeout_s)
+def _dial(settings: SshSettings) -> socket.socket:
+    """Connect to the host itself: to the first address of its name that accepts."""
+    way = socket.create_connection((settings.address, settings.port), settings.connect_timeout_s)
     way.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return way
-
-
-def _start_proxy(command: str) -> socket.socket:
-    """Start the user's ProxyCommand, which Ctrl-C is not for, on one end of a pair of sockets."""
-    near, far = socket.socketpair()
-    with far:
-        subprocess.Popen(
-            ["/bin/sh", "-c", f'trap "" INT; exec {command}'],
-            stdin=far.fileno(),
-            stdout=far.fileno(),
-        )
-    return near
 
 
 def _greet(transport: paramiko.Transport, settings: SshSettings) -> None:
