@@ -34,7 +34,7 @@ def run_on_terminal(channel: paramiko.Channel, command: str) -> int:
             _pass_on(channel, wake, ended_by)
         if ended_by:
             return 128 + ended_by[0]
-        code = channel.recv_exit_status() if channel.exit_status_ready() else -1
+        code = channel.recv_exit_status()
         return code if code >= 0 else _LOST
 
 
