@@ -3,10 +3,11 @@
 import shlex
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from tests.ssh.proxy import Proxy
 from tests.ssh.server import HOST, SshServer
 
 _THERE: Final = ("SLURM", "SBATCH", "SQUEUE", "SACCT", "SCANCEL", "SINFO", "RV_RACE_ROOT", "PATH")
@@ -18,6 +19,7 @@ class LoginNode:
 
     def __init__(self, path: Path, home: Path, ssh: str) -> None:
         self._ssh = ssh
+        self._proxies: list[Proxy] = []
         self._variables = path / "login_environment"
         self._runtime = Path(tempfile.mkdtemp(prefix="rvf", dir="/tmp"))
         self._laptop = path / "laptop"
@@ -42,7 +44,17 @@ class LoginNode:
             "XDG_RUNTIME_DIR": str(self._runtime),
         }
 
+    def put_behind(self, proxy: Callable[[int], Proxy]) -> Proxy:
+        """Let clients connect to a proxy, which is made for the server's port."""
+        made = proxy(self._server.port)
+        self._proxies.append(made)
+        alias = f"HostKeyAlias [127.0.0.1]:{self._server.port}"
+        self._server.configure_client(f"Port {made.port}", alias)
+        return made
+
     def stop(self) -> None:
         """End it, with all connections."""
+        for proxy in self._proxies:
+            proxy.close()
         self._server.stop()
         shutil.rmtree(self._runtime, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,16 +13,17 @@ class Proxy:
     """Forwards each connection to the next of `ports`; with none it accepts and says nothing.
 
     `cuts(number, direction)` says whether to break everything at the so many'th piece of bytes
-    that goes "to" or comes "from" the server; pieces are counted over all connections.
+    that goes "to" or comes "from" the server, "before" it is passed on or "after" that; pieces are
+    counted over all connections.
     """
 
     ports: Sequence[int]
-    cuts: Callable[[int, str], bool] = lambda _number, _direction: False
+    cuts: Callable[[int, str], str] = lambda _number, _direction: ""
     closes: bool = False
     is_frozen: bool = False
     accepted: int = 0
-    pieces: int = 0
-    cut: int = 0
+    pieces: Counter[str] = field(default_factory=Counter)
+    broken: int = 0
     _open: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -73,11 +75,12 @@ class Proxy:
                 while self.is_frozen:
                     threading.Event().wait(0.05)
                 with self._lock:
-                    self.pieces += 1
-                    is_cut = self.cuts(self.pieces, direction)
-                    self.cut += is_cut
-                if is_cut:
+                    self.pieces[direction] += 1
+                    cut = self.cuts(self.pieces[direction], direction)
+                if cut != "before":
+                    target.sendall(data)
+                if cut:
+                    self.broken += 1
                     self.break_all()
                     return
-                target.sendall(data)
             target.shutdown(socket.SHUT_WR)
