@@ -28,7 +28,7 @@ _MOST_INCLUDES: Final = 16
 _LINE: Final = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)")
 _READ_CRITERIA: Final = {"all", "canonical", "final", "host", "originalhost", "user", "localuser"}
 _NEVER: Final = "Host !*"
-_NAMED: Final = re.compile(r"(?:ssh://)?(?:(?P<user>[^@]*)@)?(?P<host>.+?)(?::(?P<port>\d+))?/?")
+_NAMED: Final = re.compile(r"(?:ssh://)?(?:(?P<user>.*)@)?(?P<host>[^@]+?)(?::(?P<port>\d+))?/?")
 _IPV6: Final = re.compile(r"(?:(?P<user>[^@]*)@)?\[?(?P<host>[0-9a-fA-F:]+:[0-9a-fA-F:.%\w]*)\]?")
 
 
@@ -65,18 +65,9 @@ def read_settings(host: str, home: Path) -> SshSettings:
 
     Raises `RvError(CONFIG)` for a file that cannot be read as ssh's.
     """
-    from paramiko import ConfigParseError, SSHConfig
-
-    match = _IPV6.fullmatch(host) or _NAMED.fullmatch(host)
-    if match is None:
-        raise RvError(ErrorKind.CONFIG, f"no host is named {host!r}", hint="USER@HOST or an alias")
-    named = match.groupdict()
-    given = [f"{key} {named[key]}" for key in ("user", "port") if named.get(key)]
     try:
-        config = SSHConfig.from_text("\n".join([*given, *config_lines(home)]) + "\n")
-        found = config.lookup(named["host"])
-        return _settings(host, found, home)
-    except (ConfigParseError, ValueError, KeyError, OSError) as error:
+        return _settings(host, _look_up(host, config_lines(home)), home)
+    except _unreadable() as error:
         raise RvError(
             ErrorKind.CONFIG,
             f"cannot read what ~/.ssh/config says of {host}: {error}",
@@ -86,19 +77,32 @@ def read_settings(host: str, home: Path) -> SshSettings:
 
 def forbids_sharing(host: str, home: Path) -> bool:
     """Whether the files say `ControlMaster no` of `host`; ssh -G answers alike without it."""
-    lines = list(config_lines(home))
-    if not any(line.lower().lstrip().startswith("controlmaster") for line in lines):
+    try:
+        lines = config_lines(home)
+        if not any(line.lower().lstrip().startswith("controlmaster") for line in lines):
+            return False
+        return _look_up(host, lines).get("controlmaster", "").lower() in ("no", "false")
+    except _unreadable():
         return False
-    from paramiko import ConfigParseError, SSHConfig
+
+
+def _look_up(host: str, lines: list[str]) -> "SSHConfigDict":
+    """Return what these lines say of a host; what it is typed with comes first."""
+    from paramiko import SSHConfig
 
     match = _IPV6.fullmatch(host) or _NAMED.fullmatch(host)
-    try:
-        found = SSHConfig.from_text("\n".join(lines) + "\n").lookup(
-            match["host"] if match else host
-        )
-    except (ConfigParseError, ValueError, KeyError, OSError):
-        return False
-    return found.get("controlmaster", "").lower() in ("no", "false")
+    if match is None:
+        raise ValueError(f"{host!r} is no name of a host")
+    named = match.groupdict()
+    given = [f"{key} {named[key]}" for key in ("user", "port") if named.get(key)]
+    return SSHConfig.from_text("\n".join([*given, *lines, ""])).lookup(named["host"])
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """Return what fails for a file that is none of ssh's."""
+    from paramiko import ConfigParseError
+
+    return ConfigParseError, ValueError, KeyError, OSError
 
 
 def config_lines(home: Path) -> list[str]:
