@@ -121,7 +121,7 @@ def laptop(server: SshServer, folder: Path, small: sandbox.Sandbox) -> Laptop:
     away, home = folder / "away", folder / "home"
     for path in (away, home):
         path.mkdir(mode=0o700)
-    server.settings = [
+    server.settings += [
         f"SetEnv SLURM_CONF={small.slurm_conf} HOME={away} ONLY_ON_THE_CLUSTER=yes LANG=C.UTF-8"
     ]
     (away / ".bash_profile").write_text(f"PATH={away}/bin:$PATH\n")

@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.ssh.logging_in import environment, one_line, run, start
+from tests.ssh.second_factor import CODE, as_root, ask_second_factor
 from tests.ssh.server import SshServer
 from tests.ssh.terminal import Terminal
 
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can give sshd another PAM")
 Start = Callable[..., Terminal]
-CODE = "123456"
 ASKED = "(root@127.0.0.1) Password:"
 
 
@@ -46,25 +45,6 @@ def lock_key(server: SshServer) -> None:
     server.start()
     words = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "secret word", "-f"]
     subprocess.run([*words, str(server.path / "user_key")], check=True)
-
-
-def ask_second_factor(server: SshServer, methods: str) -> Path:
-    """Let the server's PAM ask for a code, and count; returns the file with a line for each."""
-    folder = server.path.parent / "pam"
-    (folder / "pam.d").mkdir(parents=True)
-    asked, program = folder / "asked", folder / "factor"
-    program.write_text(
-        f'#!/bin/sh\ncode=$(tr -d \'\\0\')\necho "$code" >>{asked}\n[ "$code" = {CODE} ]\n'
-    )
-    program.chmod(0o755)
-    (folder / "pam.d" / "sshd").write_text(
-        f"auth requisite pam_exec.so quiet expose_authtok {program}\n"
-        "auth required pam_permit.so\naccount required pam_permit.so\nsession required pam_permit.so\n"
-    )
-    server.binds = {"/etc/pam.d": folder / "pam.d"}
-    server.pam = True
-    server.settings = [f"AuthenticationMethods {methods}"]
-    return asked
 
 
 def test_a_passphrase_is_asked_for(server: SshServer, at_terminal: Start) -> None:
