@@ -16,6 +16,7 @@ from rv.slurm.environment import caller_environment
 from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document
+from rv.workflow.cluster import Early
 from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed
 from rv.workflow.launch import prepare
 from rv.workflow.races import exit_code, recover_races
@@ -52,7 +53,7 @@ def race(
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
     _check_options(options, command, detach=detach)
-    caller = current_caller(options.cluster, patience_s(options))
+    caller = current_caller(options.cluster, patience_s(options), Early.PLAN)
     say_request(options, command, caller.cluster.label)
     code = _sync(options, command, caller)
     environment = caller_environment(caller.environ) | {"RV_UMASK": umask()}

@@ -20,6 +20,7 @@ from rv.ui.race_views import (
     stopped_document,
     stopped_lines,
 )
+from rv.workflow.cluster import Early
 from rv.workflow.races import (
     exit_code,
     find_races,
@@ -43,7 +44,7 @@ def ps(
     json: JsonOption = False,
 ) -> None:
     """List races: what waits, what runs, and how it ended; recover what a killed client left."""
-    caller = current_caller(cluster)
+    caller = current_caller(cluster, early=Early.RACES_AND_QUEUE)
     races = [
         status
         for status in list_races(caller.cluster, caller.now_s)
@@ -73,7 +74,7 @@ def logs(
     json: JsonOption = False,
 ) -> None:
     """Show a race's output."""
-    caller = current_caller(cluster)
+    caller = current_caller(cluster, early=Early.RACES)
     (record,) = find_races([race] if race else [], caller.cluster)
     _check_node(record, node)
     if follow:
@@ -146,7 +147,7 @@ def stop(
 
     Where a name, or none, could mean several races, they are named, and nothing is stopped unasked.
     """
-    here = current_caller(cluster).cluster
+    here = current_caller(cluster, early=Early.RACES).cluster
     if everything and not races:
         chosen = open_races(here)
     else:

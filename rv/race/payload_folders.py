@@ -64,30 +64,34 @@ def remove_unused_payloads(root: str, current: str, now_s: float, transport: Tra
 
     Where a race's record cannot be read, nothing is removed.
     """
-    shelf = _shelf(root)
-    for name in transport.names(shelf):
+    folder = _shelf(root)
+    for name in transport.names(folder):
         cut_off = _CUT_OFF.fullmatch(name)
         if cut_off and now_s - float(cut_off[1]) > _STAGING_S:
-            transport.remove(f"{shelf}/{name}")
-    old = set(transport.directories(shelf)) - {current}
+            transport.remove(f"{folder}/{name}")
+    old = set(transport.directories(folder)) - {current}
     for digest in sorted(old - _in_use(root, old, transport)):
         _remove(root, digest, now_s, transport)
 
 
+def shelf(root: str, user_id: int) -> str:
+    """Return the folder of all versions; several users may share a race root."""
+    return f"{root}/.payloads-{user_id}"
+
+
 def _shelf(root: str) -> str:
-    """The folder of all versions; several users may share a race root."""
-    return f"{root}/.payloads-{os.geteuid()}"
+    return shelf(root, os.geteuid())
 
 
 def _is_whole(root: str, digest: str, files: Mapping[str, bytes], transport: Transport) -> bool:
     """Whether the folder is the user's own, and each file is as it should be."""
-    shelf = _shelf(root)
-    if digest not in transport.directories(shelf):
+    place = _shelf(root)
+    if digest not in transport.directories(place):
         return False
-    if transport.run(f"[ -O {shell(shelf)} ] && [ ! -L {shell(shelf)} ]", timeout_s=30).returncode:
+    if transport.run(f"[ -O {shell(place)} ] && [ ! -L {shell(place)} ]", timeout_s=30).returncode:
         raise RvError(
             ErrorKind.STAGE,
-            f"another user could change your payloads, in {shelf}",
+            f"another user could change your payloads, in {place}",
             hint="name a directory of your own with RV_RACE_ROOT=/path",
         )
     return transport.read_tree(payload_folder(root, digest), list(files)) == dict(files)

@@ -14,7 +14,7 @@ from rv.race.sources import own_end
 from rv.race.status import awaits_code
 from rv.transport import Transport
 
-_FILE: Final = "verdict.json"
+VERDICT: Final = "verdict.json"
 _LATEST_S: Final = 86400.0
 _JobFields = tuple[int, int, JobState, str, str]
 
@@ -34,7 +34,7 @@ def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
         "saved_at": status.saved_at,
         "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
     }
-    write_state_file(status.race, _FILE, json.dumps(data), transport)
+    write_state_file(status.race, VERDICT, json.dumps(data), transport)
 
 
 def _is_final(snapshot: RaceSnapshot) -> bool:
@@ -54,7 +54,7 @@ def _is_final(snapshot: RaceSnapshot) -> bool:
 
 def is_settled(directory: str, transport: Transport) -> bool:
     """Return whether a verdict is kept there, whatever it says."""
-    return transport.read(f"{directory}/{_FILE}", limit=1) is not None
+    return transport.read(f"{directory}/{VERDICT}", limit=1) is not None
 
 
 def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
@@ -63,7 +63,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     A node that was only out of touch may still bring the exit file, and a network disk may show a
     claim late.
     """
-    text = transport.read(f"{race.directory}/{_FILE}")
+    text = transport.read(f"{race.directory}/{VERDICT}")
     if text is None:
         return None
     verdict = _read(text)

@@ -88,15 +88,15 @@ class RemoteTransport:
         if unfit:
             raise ValueError(f"no pattern for a shell: {unfit[0]!r}")
         _, out, _ = self._ask("read_tree", root, *names)
-        return _unpacked(out)
+        return unpacked(out)
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""
-        return _separate(self._ask("list_names", directory)[1])
+        return separate(self._ask("list_names", directory)[1])
 
     def directories(self, root: str) -> tuple[str, ...]:
         """Name the user's own directories in `root` that are not hidden."""
-        return _separate(self._ask("list_directories", root)[1])
+        return separate(self._ask("list_directories", root)[1])
 
     def remove(self, root: str) -> None:
         """Delete a tree of the user's own."""
@@ -140,7 +140,7 @@ class RemoteTransport:
         return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=timeout_s)
 
 
-def _separate(out: bytes) -> tuple[str, ...]:
+def separate(out: bytes) -> tuple[str, ...]:
     """Read names that a NUL ends each, in order."""
     names = out.decode("utf-8", "surrogateescape").split("\0")
     return tuple(sorted(name for name in names if name))
@@ -171,7 +171,7 @@ def _parents(name: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _unpacked(data: bytes) -> dict[str, bytes]:
+def unpacked(data: bytes) -> dict[str, bytes]:
     """Read the regular files of an archive; one that was cut off is empty."""
     if not data:
         return {}

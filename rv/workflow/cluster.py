@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,15 @@ _CONFIGURATIONS: Final = (
 _USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
+
+
+class Early(StrEnum):
+    """What a command is about to need: of a login node elsewhere it is asked at once."""
+
+    NOTHING = "nothing"
+    PLAN = "plan"
+    RACES = "races"
+    RACES_AND_QUEUE = "races and queue"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,11 +96,11 @@ class SavedCluster:
         return self.snapshot
 
 
-def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
+def locate(cluster: str, environ: Mapping[str, str], early: Early = Early.NOTHING) -> Cluster:
     """Find the cluster: `--cluster`, else RV_CLUSTER, else SLURM_CONF, this machine's, the sandbox.
 
     `cluster` is "", "local", "sandbox[:NAME]", or what ssh is to connect to: "USER@HOST" or
-    "ssh:HOST", HOST being any name of its configuration.
+    "ssh:HOST", HOST being any name of its configuration. `early` is what will be asked of it.
     Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down.
     """
     cluster = cluster or environ.get("RV_CLUSTER", "")
@@ -98,7 +108,7 @@ def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
     if kind == "ssh" or "@" in cluster:
         from rv.workflow.remote_cluster import remote_cluster
 
-        return remote_cluster(name if kind == "ssh" else cluster, environ.get("RV_SSH", ""))
+        return remote_cluster(name if kind == "ssh" else cluster, environ.get("RV_SSH", ""), early)
     if kind == "sandbox":
         return _sandbox(name, environ)
     if kind not in ("", "local"):

@@ -8,31 +8,36 @@ from rv.errors import ErrorKind, RvError
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.values import last_line
+from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
 from rv.transport.remote_shell import LOST, RemoteShell
 from rv.transport.ssh_choice import choose_ssh
-from rv.workflow.cluster import Cluster, LoginNode
+from rv.workflow.cluster import Cluster, Early, LoginNode
+from rv.workflow.early_questions import ask
 
 _ASKING_S: Final = 30.0
 # What launching there needs: the environment of a login shell, and where things are.
-_ABOUT: Final = """\
-state=${XDG_STATE_HOME:-$HOME/.local/state}
-printf '%s\\0' "$(command -v sbatch)" "${RV_RACE_ROOT:-$state/rv/races}"
+_RACE_ROOT: Final = '"${RV_RACE_ROOT:-${XDG_STATE_HOME:-$HOME/.local/state}/rv/races}"'
+_ABOUT: Final = f"""\
+printf '%s\\0' "$(command -v sbatch)" {_RACE_ROOT}
 env -0
 """
 
 
-def remote_cluster(host: str, kind: str = "") -> Cluster:
+def remote_cluster(host: str, kind: str = "", early: Early = Early.NOTHING) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
-    `kind` of ssh is one of `rv.transport.ssh_choice.KINDS`.
+    `kind` of ssh is one of `rv.transport.ssh_choice.KINDS`; `early` is asked in the same trip.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
     import platformdirs
 
     ssh = choose_ssh(host, kind)
     shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
-    code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
+    cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}")
+    about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
+    questions = ask(early, _RACE_ROOT, shell, cache)
+    code, out, err = shell.wait(about)
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
         code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
     sbatch, root, *pairs = [*out.decode("utf-8", "surrogateescape").split("\0"), "", ""]
@@ -46,11 +51,14 @@ def remote_cluster(host: str, kind: str = "") -> Cluster:
             hint="load the site's slurm module in ~/.bash_profile there, or name a login node",
         )
     environ = _login_environment(pairs)
+    transport = RemoteTransport(shell, ssh)
+    listing = questions.listing(root)
     return Cluster(
         key=f"ssh:{host}",
         label=f"Slurm behind {host}",
-        transport=RemoteTransport(shell, ssh),
-        cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}"),
+        transport=ReadAhead(transport, listing) if listing else transport,
+        cache=cache,
+        answer=questions.answered_snapshot(),
         race_root=str(PurePosixPath(root)),
         slurm_path=str(PurePosixPath(sbatch).parent),
         login=LoginNode(environ=environ, home=environ.get("HOME", "/")),
