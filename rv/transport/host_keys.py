@@ -21,6 +21,19 @@ _HASHED: Final = "|1|"
 _MOST_BYTES: Final = 64 << 20
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerKey:
+    """The public key that a server shows: the user calls it `name`, known_hosts `host`."""
+
+    name: str
+    host: str
+    kind: str
+    key: bytes
+
+    def __str__(self) -> str:
+        return f"{self.kind} {fingerprint(self.key)}"
+
+
 class Verdict(Enum):
     """What known_hosts says of a key."""
 
@@ -57,12 +70,12 @@ def read_known_hosts(paths: Iterable[Path]) -> list[KnownHost]:
     return [line for path in paths for line in _lines(path)]
 
 
-def judge(known: Iterable[KnownHost], host: str, kind: str, key: bytes) -> Verdict:
-    """Say whether `key` may be `host`'s, as known_hosts names it: NAME or [NAME]:PORT.
+def judge(known: Iterable[KnownHost], key: ServerKey) -> Verdict:
+    """Say whether a key may be that of its host, which known_hosts has as NAME or [NAME]:PORT.
 
     A key of the host's on its usual port serves on another port too, as with ssh.
     """
-    lines, shown = list(known), base64.b64encode(key).decode()
+    lines, shown, host = list(known), base64.b64encode(key.key).decode(), key.host
     own = [line for line in lines if line.names(host)]
     usual = [line for line in lines if host.startswith("[") and line.names(_without_port(host))]
     same = [line.marker for line in (*own, *usual) if line.key == shown]
@@ -70,7 +83,7 @@ def judge(known: Iterable[KnownHost], host: str, kind: str, key: bytes) -> Verdi
         return Verdict.REVOKED
     if "" in same:
         return Verdict.KNOWN
-    if any(not line.marker and line.kind == kind for line in own):
+    if any(not line.marker and line.kind == key.kind for line in own):
         return Verdict.CHANGED
     if any(line.marker == _AUTHORITY for line in own):
         return Verdict.AUTHORITY
@@ -89,14 +102,12 @@ def fingerprint(key: bytes) -> str:
     return f"SHA256:{digest.rstrip('=')}"
 
 
-def refusal(
-    verdict: Verdict, name: str, host: str, kind: str, key: bytes, known: Iterable[KnownHost]
-) -> RvError:
-    """Return the error for a key that is not known; `name` is what the user calls `host`."""
-    shown = f"{kind} {fingerprint(key)}"
-    line = shlex.quote(f"{host} {kind} {base64.b64encode(key).decode()}")
-    add = f"echo {line} >>~/.ssh/known_hosts"
-    old = next((each.where for each in known if each.kind == kind and each.names(host)), "")
+def refusal(verdict: Verdict, shown: ServerKey, known: Iterable[KnownHost], file: Path) -> RvError:
+    """Return the error for a key that is not known; `file` is where the user would add it."""
+    name, kind = shown.name, shown.kind
+    line = f"{shown.host} {kind} {base64.b64encode(shown.key).decode()}"
+    add = f"echo {shlex.quote(line)} >>{shlex.quote(str(file))}"
+    old = next((each.where for each in known if each.kind == kind and each.names(shown.host)), "")
     what, hint = {
         Verdict.UNKNOWN: (
             f"the host key of {name} is not known here: {shown}",

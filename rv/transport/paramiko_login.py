@@ -17,6 +17,7 @@ import paramiko
 from paramiko.ssh_exception import BadAuthenticationType
 
 from rv.errors import ErrorKind, RvError
+from rv.transport.paramiko_errors import what_to_try
 from rv.transport.paramiko_keys import agent_keys, open_agent, read_key
 from rv.transport.ssh_config_file import SshSettings
 from rv.transport.terminal_questions import ask, can_ask, tell
@@ -105,7 +106,7 @@ class Login:
     def _refused(self, allowed: Sequence[str]) -> RvError:
         name, methods = self._settings.name, ",".join(allowed)
         if not self._transport.is_active():
-            why = f"Permission denied ({methods}): it closed the connection"
+            why = f"Permission denied ({methods}): it closed the connection, after too many tries"
         elif not self._has_terminal and {_FORM, _PASSWORD} & set(allowed):
             why = f"Permission denied ({methods}): it asks, and there is no terminal to answer on"
         else:
@@ -113,7 +114,7 @@ class Login:
         return RvError(
             ErrorKind.UNREACHABLE,
             f"cannot connect to {name}: {self._who}: {why}",
-            hint=f"try: ssh {name}; what only ssh can do (Kerberos, hardware keys): RV_SSH=openssh",
+            hint=what_to_try(name),
         )
 
     # Keys.

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rv.transport.host_keys import Verdict, fingerprint, judge, read_known_hosts
+from rv.transport.host_keys import ServerKey, Verdict, fingerprint, judge, read_known_hosts
 
 KEY, OTHER = b"the key", b"another key"
 TEXT = base64.b64encode(KEY).decode()
@@ -16,7 +16,8 @@ def known(folder: Path, text: str) -> Verdict:
     """What a file of this text says of KEY, of kind `k`, of the host `login`."""
     path = folder / "known_hosts"
     path.write_bytes(text.encode())
-    return judge(read_known_hosts([path, folder / "none"]), "login", "k", KEY)
+    shown = ServerKey(name="alias", host="login", kind="k", key=KEY)
+    return judge(read_known_hosts([path, folder / "none"]), shown)
 
 
 def test_each_verdict(tmp_path: Path) -> None:
