@@ -7,11 +7,11 @@ import pwd
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -255,12 +255,17 @@ class Rv:
         return self.states()[self.last().race_id]
 
 
-@cache
+_LOGIN_NODES: dict[Path, LoginNode] = {}
+_ONE_AT_A_TIME = threading.Lock()
+
+
 def login_node(home: Path) -> LoginNode:
     """The login node of who has this home, for as long as the tests run."""
-    node = LoginNode(home / "login", home, OVER)
-    atexit.register(node.stop)
-    return node
+    with _ONE_AT_A_TIME:
+        if home not in _LOGIN_NODES:
+            _LOGIN_NODES[home] = LoginNode(home / "login", home, OVER)
+            atexit.register(_LOGIN_NODES[home].stop)
+        return _LOGIN_NODES[home]
 
 
 @contextmanager

@@ -40,9 +40,9 @@ class LoginNode:
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Give the login node its part of an environment, and return the laptop's."""
         there = {key: value for key, value in env.items() if key.startswith(_THERE)}
-        self._variables.write_text(
-            "".join(f"export {key}={shlex.quote(value)}\n" for key, value in there.items())
-        )
+        lines = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in there.items())
+        if not self._variables.exists() or self._variables.read_text() != lines:
+            self._variables.write_text(lines)
         here = {key: value for key, value in env.items() if not key.startswith((*_THERE, "SSH_"))}
         return here | {
             "HOME": str(self._laptop),

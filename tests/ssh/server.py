@@ -140,8 +140,9 @@ class SshServer:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
+                listens = probe.connect_ex(("127.0.0.1", self.port)) == 0
+            if listens and (self.path / "sshd.pid").exists():  # by which it is stopped
+                return
             time.sleep(0.05)
         raise AssertionError((self.path / "sshd.log").read_text())
 

@@ -54,6 +54,7 @@ def connection_is_cut(world: World, dice: Random) -> None:
     )
     client = launch(world, "--fanout", dice.choice(["auto", "each"]))
     code = client.wait()
+    points.clear()
     ENDED[f"code {code}"] += 1
     ENDED["cuts"] += proxy.broken
     assert code in (0, 125), client.err
