@@ -70,8 +70,12 @@ class SshServer:
             subprocess.run(["kill", "-9", str(pid)], check=False)
         pid_file = self.path / "sshd.pid"
         if pid_file.exists():
-            subprocess.run(["kill", pid_file.read_text().strip()], check=False)
+            pid = pid_file.read_text().strip()
+            subprocess.run(["kill", pid], check=False)
             pid_file.unlink(missing_ok=True)
+            deadline = time.monotonic() + 5
+            while Path("/proc", pid).exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     def sessions(self) -> list[int]:
         """The processes of its connections."""

@@ -195,6 +195,19 @@ def test_ctrl_c_at_a_question(server: SshServer, at_terminal: Start) -> None:
     assert terminal.settings() == before
 
 
+@as_root
+def test_ctrl_c_at_a_second_factor(server: SshServer, at_terminal: Start) -> None:
+    """The same, though the server waits for the answer."""
+    ask_second_factor(server, "publickey,keyboard-interactive")
+    terminal = at_terminal()
+    before = terminal.settings()
+    terminal.shows(ASKED)
+    terminal.presses(b"\x03")
+    assert terminal.ends() == 130
+    assert terminal.settings() == before
+    assert "Traceback" not in terminal.said
+
+
 def test_the_environment_of_the_tests_has_no_agent(server: SshServer) -> None:
     """Or they would pass for another reason."""
     assert "SSH_AUTH_SOCK" not in environment(server)
