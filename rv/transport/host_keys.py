@@ -73,21 +73,22 @@ def read_known_hosts(paths: Iterable[Path]) -> list[KnownHost]:
 def judge(known: Iterable[KnownHost], key: ServerKey) -> Verdict:
     """Say whether a key may be that of its host, which known_hosts has as NAME or [NAME]:PORT.
 
-    A key of the host's on its usual port serves on another port too, as with ssh.
+    As with ssh, a key of the host's usual port serves on one of which no key is known.
     """
-    lines, shown, host = list(known), base64.b64encode(key.key).decode(), key.host
-    own = [line for line in lines if line.names(host)]
-    usual = [line for line in lines if host.startswith("[") and line.names(_without_port(host))]
-    same = [line.marker for line in (*own, *usual) if line.key == shown]
-    if _REVOKED in same:
-        return Verdict.REVOKED
-    if "" in same:
-        return Verdict.KNOWN
-    if any(not line.marker and line.kind == key.kind for line in own):
+    lines, shown = list(known), base64.b64encode(key.key).decode()
+    own = _of(lines, key.host)
+    kinds = {line.marker or line.kind for line in own}
+    usual = [] if key.kind in kinds else _of(lines, _without_port(key.host))
+    same = {line.marker for line in (*own, *usual) if line.key == shown}
+    if same & {"", _REVOKED}:
+        return Verdict.REVOKED if _REVOKED in same else Verdict.KNOWN
+    if key.kind in kinds:
         return Verdict.CHANGED
-    if any(line.marker == _AUTHORITY for line in own):
-        return Verdict.AUTHORITY
-    return Verdict.UNKNOWN
+    return Verdict.AUTHORITY if _AUTHORITY in kinds else Verdict.UNKNOWN
+
+
+def _of(lines: Iterable[KnownHost], host: str) -> list[KnownHost]:
+    return [line for line in lines if line.names(host)]
 
 
 def known_kinds(known: Iterable[KnownHost], host: str) -> set[str]:

@@ -126,12 +126,10 @@ def _with_includes(path: Path, folder: Path, home: Path, depth: int) -> list[str
         match = _LINE.match(line)
         word = match[1].lower() if match else ""
         if match and word == "include" and depth < _MOST_INCLUDES:
-            for name in shlex.split(match[2]):
-                for included in _files(name, folder, home):
-                    lines += _with_includes(included, folder, home, depth + 1)
+            for included in _files(match[2], folder, home):
+                lines += _with_includes(included, folder, home, depth + 1)
             lines.append(section)
-            continue
-        if match and word in ("host", "match"):
+        elif match and word in ("host", "match"):
             section = _readable(line, match)
             lines.append(section)
         else:
@@ -153,9 +151,13 @@ def _readable(line: str, match: re.Match[str]) -> str:
     return line
 
 
-def _files(pattern: str, folder: Path, home: Path) -> list[Path]:
-    expanded = _expand(pattern, home)
-    return [Path(name) for name in sorted(glob(str(folder / expanded)))]  # noqa: PTH207 - may be absolute
+def _files(patterns: str, folder: Path, home: Path) -> list[Path]:
+    """Return the files that an Include names."""
+    return [
+        Path(name)
+        for pattern in shlex.split(patterns)
+        for name in sorted(glob(str(folder / _expand(pattern, home))))  # noqa: PTH207 - absolute too
+    ]
 
 
 def _expand(path: str, home: Path) -> str:
