@@ -72,9 +72,10 @@ class SshServer:
         if pid_file.exists():
             pid = pid_file.read_text().strip()
             subprocess.run(["kill", pid], check=False)
-            while Path("/proc", pid).exists():  # it listens until it is gone
-                time.sleep(0.01)
             pid_file.unlink(missing_ok=True)
+            deadline = time.monotonic() + 5
+            while Path("/proc", pid).exists() and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     def sessions(self) -> list[int]:
         """The processes of its connections."""
@@ -143,8 +144,9 @@ class SshServer:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
+                listens = probe.connect_ex(("127.0.0.1", self.port)) == 0
+            if listens and (self.path / "sshd.pid").exists():  # by which it is stopped
+                return
             time.sleep(0.05)
         raise AssertionError((self.path / "sshd.log").read_text())
 

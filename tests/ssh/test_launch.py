@@ -127,7 +127,16 @@ def test_a_broken_connection_loses_nothing(laptop: Laptop) -> None:
     assert starts.read_text() == "start\n"
 
 
-@pytest.mark.parametrize("moment", ["before sbatch", "in sbatch", "after sbatch"])
+@pytest.mark.parametrize(
+    ("laptop", "moment"),
+    [
+        ("openssh", "before sbatch"),
+        ("openssh", "in sbatch"),
+        ("openssh", "after sbatch"),
+        ("paramiko", "after sbatch"),
+    ],
+    indirect=["laptop"],
+)
 def test_a_connection_that_breaks_while_submitting(laptop: Laptop, moment: str) -> None:
     """The job is found by its name, or sent again: the command runs once."""
     lines = {

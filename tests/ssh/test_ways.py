@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from rv.errors import ErrorKind, RvError
 from rv.transport import Transport
+from rv.transport.paramiko_connection import Paramiko
 from rv.transport.remote_shell import LOST
 from tests.ssh.logging_in import one_line, run
 from tests.ssh.proxy import Proxy
-from tests.ssh.server import SSHD, SshServer
+from tests.ssh.server import HOST, SSHD, SshServer
 
 Connect = Callable[[], Transport]
 MakeProxy = Callable[..., Proxy]
@@ -249,6 +251,29 @@ def test_a_network_that_went_away(
     assert time.monotonic() - began < 20
     proxy.is_frozen = False
     assert answers(transport)
+
+
+def test_a_stream_of_any_bytes(server: SshServer, connect_by: Callable[[str], Transport]) -> None:
+    """To a program's input and from its output, more than fits into a window; errors are apart."""
+    assert answers(connect_by("paramiko"))
+    ssh = Paramiko(HOST)
+    stream = ssh.open_stream('echo "it\'s"; seq 300000 >&2; exec cat')
+    assert stream.read_line() == b"it's\n"
+    data = bytes(range(256)) * 20_000
+    writer = threading.Thread(target=stream.write, args=(data,))
+    writer.start()
+    assert stream.read(len(data)) == data
+    writer.join()
+    stream.close()
+    stream.close()
+    with pytest.raises(OSError, match="closed the connection"):
+        stream.write(b"x")
+    ended = ssh.open_stream("printf 'no newline'; exit 3")
+    assert (ended.read_line(), ended.read(10), ended.read_line()) == (b"no newline", b"", b"")
+    server.stop()
+    with pytest.raises(RvError, match="Connection refused"):
+        ssh.open_stream("true")
+    ssh.close()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root's sshd serves other users")

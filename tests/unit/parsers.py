@@ -296,6 +296,9 @@ BY_FILE: Final = frozenset(
         "rv.sandbox.schema:load_profile",
         "rv.config.settings:load_config",
         "rv.config.settings_file:read_settings",
+        "rv.transport.host_keys:read_known_hosts",
+        "rv.transport.paramiko_keys:read_key",
+        "rv.transport.ssh_config_file:read_settings",
         "rv.workflow.launch:read_template",
     }
 )
