@@ -30,6 +30,7 @@ FOLDERS: Final = (
     "claims",
     "declined",
     "exhausted",
+    "gpus",
     "jobs",
     "output",
     "results",

@@ -6,6 +6,7 @@ from rv.models.race import Claim, RaceState, RaceStatus
 from rv.race.directory import Chunk
 from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.ui import console
+from rv.ui.gpu_views import gpu_use_sentence
 from rv.ui.race_views import ending, seconds_text
 from rv.ui.reasons import sentence
 
@@ -62,11 +63,13 @@ class Progress:
         console.raw(b"".join(label + line + b"\n" for line in lines), is_error=is_error)
 
     def finish(self, status: RaceStatus) -> None:
-        """Say how it ended, on the last line."""
+        """Say how it used its GPUs, and on the last line how it ended."""
         for (node, is_error), rest in sorted(self._partial.items()):
             if rest:
                 line = f"[node{node}] ".encode() + rest + b"\n"
                 console.raw(line, is_error=is_error or self._json_only)
+        if use := gpu_use_sentence(status):
+            console.notice(use)
         console.notice(ending(status))
 
     def _once(self, text: str) -> None:

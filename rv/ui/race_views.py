@@ -10,6 +10,7 @@ from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
 from rv.race.cancel import CancelResult
 from rv.race.directory import Chunk
+from rv.ui.gpu_views import gpu_use_document
 from rv.ui.tables import Part, Table
 
 
@@ -130,6 +131,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "ended_at": _time(status.ended_at),
         "why": status.why,
         "warnings": list(status.warnings),
+        "gpu_use": gpu_use_document(status),
         "directory": status.race.directory,
     }
 

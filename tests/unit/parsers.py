@@ -17,7 +17,7 @@ from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import job, quantities, snapshot
 from rv.planner import catalogue, eligibility
-from rv.race import directory
+from rv.race import directory, gpu_use
 from rv.sandbox import gpu, loader, schema
 from rv.slurm import hostlist, job_record, sacct, sacctmgr, scontrol, script, squeue, values
 from rv.workflow import command_line, known_programs, shellwords
@@ -162,6 +162,24 @@ RESULT: Final = json.dumps(
 """A result of the acceptance suite, in short."""
 
 
+GPU_USE: Final = {
+    "gpus/7.0.0a1b2c3d.a1": "0 12 12 144 9216 81920 NVIDIA A100-SXM4-80GB\n1 12 0 0 70000 81920 NVIDIA A100-SXM4-80GB\n",
+    "gpus/8.0.0a1b2c3e.a1": "0 3 3 300 10 81920 NVIDIA A100-SXM4-80GB\n",
+}  # fmt: skip
+"""What jobs measured of their GPUs."""
+
+
+def _gpu_files(written: str) -> Any:
+    """Read the sums from their JSON; what is none is the contents of one file."""
+    try:
+        files = {str(name): str(value) for name, value in json.loads(written).items()}
+    except (ValueError, AttributeError, RecursionError):
+        files = dict.fromkeys(GPU_USE, written)
+    return gpu_use.read_gpu_sums(
+        {name: value.encode("utf-8", "surrogatepass") for name, value in files.items()}
+    )
+
+
 def _marks(written: str) -> Any:
     """Read marks from their JSON; what is none is the contents of all of them."""
     try:
@@ -265,6 +283,7 @@ PARSERS: Final = (
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
+    _entry(gpu_use.read_gpu_sums, json.dumps(GPU_USE), *GPU_USE.values(), parse=_gpu_files),
     _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),
     _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
@@ -291,6 +310,7 @@ BY_FILE: Final = frozenset(
         "rv.race.directory:load_state_files",
         "rv.race.directory:load_race",
         "rv.race.directory:load_races",
+        "rv.race.gpu_use:load_gpu_sums",
         "rv.race.verdict_file:load_verdict",
         "rv.sandbox.records:read_all",
         "rv.sandbox.schema:load_profile",
