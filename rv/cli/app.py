@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
     "logs": ("rv.cli.races", "Show the output of a race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
+    "gpu": ("rv.cli.gpu", "Show how a race uses its GPUs."),
     "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),
     "cost": ("rv.cli.queries", "Compare GPU models: what a request would cost on each."),
     "explain": ("rv.cli.queries", "Tell why a race still waits, and what would start now."),

@@ -26,6 +26,7 @@ from rv.workflow.races import (
     follow_race,
     list_races,
     open_races,
+    require_node,
     stop_races,
     stoppable_races,
 )
@@ -75,7 +76,7 @@ def logs(
     """Show a race's output."""
     caller = current_caller(cluster)
     (record,) = find_races([race] if race else [], caller.cluster)
-    _check_node(record, node)
+    require_node(record, node)
     if follow:
         raise typer.Exit(_follow(record, caller, node, json=json))
     chunks = _chunks(record, caller, node, only_errors=err)
@@ -85,18 +86,6 @@ def logs(
         return
     for chunk in chunks:
         console.raw(chunk.data, is_error=chunk.is_error and not err)
-
-
-def _check_node(race: Race, node: int | None) -> None:
-    """Raise `RvError(USAGE)` for a node that none of a race's jobs can have."""
-    most = max((entry.nodes for entry in race.entries), default=1)
-    if node is not None and node >= most:
-        numbers = "only node 0" if most == 1 else f"nodes 0 to {most - 1}"
-        raise RvError(
-            ErrorKind.USAGE,
-            f"race {race.race_id} has no node {node}",
-            hint=f"it has {numbers}",
-        )
 
 
 def _chunks(race: Race, caller: Caller, node: int | None, *, only_errors: bool) -> Iterator[Chunk]:

@@ -5,10 +5,12 @@ A file is of one job on one node, a line a GPU; templates/_gpu_use.sh.j2 writes 
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from rv.models.gpu_use import GpuSums, added
-from rv.models.race import Race
+from rv.models.race import Race, RaceStatus
+from rv.slurm.nvidia_smi import NodeGpus
 from rv.slurm.values import printable
 from rv.transport import Transport
 
@@ -17,6 +19,15 @@ _NAME: Final = re.compile(r"gpus/\d{1,18}\.\d{1,18}\.[0-9a-f]{1,32}\.(\S{1,255})
 _LINE: Final = re.compile(r"((?:\d{1,12} ){6})(.*)", re.ASCII)
 _MOST_GPUS: Final = 64
 """On one node."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RaceGpus:
+    """The GPUs of a race: `now` by node while it runs, else what was measured, in `sums`."""
+
+    status: RaceStatus
+    now: tuple[NodeGpus, ...] = ()
+    sums: tuple[GpuSums, ...] = ()
 
 
 def load_gpu_sums(race: Race, transport: Transport) -> tuple[GpuSums, ...]:

@@ -201,6 +201,18 @@ def _by_job(word: str, races: Sequence[Race], transport: Transport) -> Race | No
     return None
 
 
+def require_node(race: Race, node: int | None) -> None:
+    """Raise `RvError(USAGE)` for a node, from 0, that none of a race's jobs can have."""
+    most = max((entry.nodes for entry in race.entries), default=1)
+    if node is not None and node >= most:
+        numbers = "only node 0" if most == 1 else f"nodes 0 to {most - 1}"
+        raise RvError(
+            ErrorKind.USAGE,
+            f"race {race.race_id} has no node {node}",
+            hint=f"it has {numbers}",
+        )
+
+
 def stoppable_races(
     words: Sequence[str], cluster: Cluster, now_s: float
 ) -> tuple[tuple[Race, ...], bool]:

@@ -1,8 +1,10 @@
 """How jobs use their GPUs: sampled by the job itself, told at its end, and asked for while it runs."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -91,3 +93,86 @@ def test_the_command_finds_nothing_of_it(rv: Rv) -> None:
     done = rv("run", "--gpu", "8", "--type", "a100", "--multi-node", "--time", "5m", seen)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split("\n")) == ["", *["[node0] 0"] * 2, *["[node1] 0"] * 2]
+
+
+def gpus(rv: Rv, *options: str) -> "dict[str, object]":
+    """What `rv gpu` answers."""
+    done = rv("gpu", "--json", *options)
+    assert done.returncode == 0, done.stdout
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def test_the_gpus_of_a_running_race(rv: Rv, eventually: Eventually) -> None:
+    """Its own, on all its nodes or on one; afterwards what was measured."""
+    for node in ("a1", "a2"):
+        pretend(rv, node, "use", *(f"{index}|{50 + index}|7000|91.5|44" for index in range(4)))
+        pretend(rv, node, "processes", f"0|{os.getpid()}|6900|python train.py, x", "3|1|5|other")
+    rv.fill("a1", 2)
+    rv.fill("a2", 2)
+    with rv.launch(
+        "run", "--type", "a100", "--gpu", "4", "--multi-node", "--time", "5m", "sleep 12"
+    ) as process:
+        eventually(lambda: rv.files() and rv.last().claim)
+        eventually(lambda: rv.state()["state"] == "RUNNING")
+        both, second = gpus(rv), gpus(rv, "--node", "1")
+        table = rv("gpu")
+        rv.slurm("scancel", "--me", "--state=RUNNING", "--name=wrap")
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    rows = both["gpus"]
+    assert isinstance(rows, list)
+    mine = [(row["node"], row["index"]) for row in rows]
+    assert len(mine) == 4
+    assert mine == sorted(mine)
+    assert [row["node"] for row in second["gpus"]] == ["a2", "a2"]  # type: ignore[attr-defined]
+    assert {row["memory_mib"] for row in rows} == {7000}
+    assert (rows[0]["utilization"], rows[0]["power_w"]) == (50 + rows[0]["index"], 91.5)
+    if rows[0]["index"] == 0:
+        assert rows[0]["processes"][0]["name"] == "python train.py, x"
+    assert "NODE  GPU  MODEL" in table.stdout
+    over = gpus(rv)
+    assert (over["gpus"], over["state"]) == ([], "COMPLETED")
+    assert len(over["measured"]) == 4  # type: ignore[arg-type]
+    assert "PEAK MEMORY" in rv("gpu").stdout
+
+
+def test_watching_ends_with_the_race(rv: Rv, eventually: Eventually) -> None:
+    """In a pipe one table after the other; the last is what was measured."""
+    with rv.launch("run", "--type", "a100", "--gpu", "1", "--time", "5m", "sleep 8") as process:
+        eventually(lambda: rv.files() and rv.last().claim)
+        eventually(lambda: rv.state()["state"] == "RUNNING")
+        watched = rv("gpu", "-w", timeout=60)
+        process.communicate(timeout=60)
+    assert watched.returncode == 0, watched.stderr
+    assert watched.stdout.count("PROCESSES") >= 1
+    assert watched.stdout.count("PEAK MEMORY") == 1
+
+
+def test_what_cannot_be_looked_at_is_one_line(rv: Rv, eventually: Eventually) -> None:
+    """Each with a hint: not started, over and not measured, no GPUs, and nodes that cannot tell."""
+    first = rv("run", "-d", "--gpu", "1", "--time", "5m", "--sbatch", "begin=now+1hour", "true")
+    assert first.returncode == 0, first.stderr
+    assert says(rv("gpu")) == "has not started yet"
+    assert rv("stop").returncode == 0
+    assert says(rv("gpu")) == "nothing was measured of its GPUs"
+    assert rv("run", "--gpu", "0", "--time", "5m", "true").returncode == 0
+    assert says(rv("gpu")) == "has no GPUs"
+    with rv.launch("run", "--type", "a10", "--gpu", "1", "--time", "5m", "sleep 600") as process:
+        eventually(lambda: len(rv.files()) == 3 and rv.last().claim)
+        pretend(rv, "b1", "fault", "error")
+        assert says(rv("gpu")) == "nvidia-smi failed"
+        assert rv("gpu", "--node", "3").returncode == 2
+        rv("stop")
+        process.communicate(timeout=60)
+
+
+def says(done: CompletedProcess[str]) -> str:
+    """Which of these an error says; it has one line and a hint."""
+    error, hint = [line for line in done.stderr.splitlines() if "on sandbox" not in line]
+    assert error.startswith("error[")
+    assert hint.startswith("  hint: ")
+    known = (
+        "has not started yet", "nothing was measured of its GPUs", "has no GPUs", "nvidia-smi failed",
+    )  # fmt: skip
+    return next((each for each in known if each in error), error)

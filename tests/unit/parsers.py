@@ -19,7 +19,17 @@ from rv.models import job, quantities, snapshot
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use
 from rv.sandbox import gpu, loader, schema
-from rv.slurm import hostlist, job_record, sacct, sacctmgr, scontrol, script, squeue, values
+from rv.slurm import (
+    hostlist,
+    job_record,
+    nvidia_smi,
+    sacct,
+    sacctmgr,
+    scontrol,
+    script,
+    squeue,
+    values,
+)
 from rv.workflow import command_line, known_programs, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
@@ -224,6 +234,11 @@ def _layer(written: str) -> Any:
     return baselines.read_layer(document, "site")
 
 
+_GPUS: Final = (
+    f"{S} a1 own 0,1\n{S} a1 gpu 0, GPU-1, 9216, 81920, 12, 90.50, 41, NVIDIA A100-SXM4-80GB\n"
+    f"{S} b1 failed has no nvidia-smi\n{S} a1 gpu 1, GPU-2, [N/A], 81920, [N/A], [N/A], [N/A], A, B\n"
+    f"{S} a1 process GPU-1, 4711, 9000, ada, python train.py, x\n{S} a1 process GPU-1, x, , , \n"
+)
 _QUEUE: Final = _slurm("22.05/own_queue.txt")
 PARSERS: Final = (
     _entry(result_files.parse, RESULT, parse=_result),
@@ -283,6 +298,7 @@ PARSERS: Final = (
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
+    _entry(nvidia_smi.parse_gpus, _GPUS, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.csv"))), parse=lambda t: nvidia_smi.parse_gpus(t, S)),
     _entry(gpu_use.read_gpu_sums, json.dumps(GPU_USE), *GPU_USE.values(), parse=_gpu_files),
     _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),
     _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
