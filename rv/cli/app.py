@@ -18,7 +18,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("rv.cli.up", "Race for GPUs, then run a command in them or open a shell."),
     "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start, stream it."),
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
-    "logs": ("rv.cli.races", "Show the output of a race."),
+    "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
     "gpu": ("rv.cli.gpu", "Show how a race uses its GPUs."),
     "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),

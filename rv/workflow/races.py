@@ -14,6 +14,7 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.cancel import CancelResult, cancel_late_jobs, cancel_races, leftover_jobs
 from rv.race.directory import load_race, load_races, load_state_files, remove_race
 from rv.race.observe import RaceSnapshot, observe
+from rv.race.output import OutputReader
 from rv.race.payload_folders import has_several_versions, payload_hash, remove_unused_payloads
 from rv.race.recover import cancel_jobs_of_deleted_races, recover
 from rv.race.sources import is_active
@@ -259,9 +260,9 @@ def stop_races(races: Sequence[Race], cluster: Cluster) -> tuple[CancelResult, .
     return results
 
 
-def follow_race(race: Race, cluster: Cluster, sink: Sink, node: int | None) -> RaceStatus:
-    """Watch a race that another client launched to its end; output of one node, or of all."""
-    return Watch(race=race, queue=cluster.queue, sink=sink, node=node).run()
+def follow_race(race: Race, cluster: Cluster, sink: Sink, reader: OutputReader) -> RaceStatus:
+    """Watch a race that another client launched to its end, with the output that a reader reads."""
+    return Watch(race=race, queue=cluster.queue, sink=sink, reader=reader).run()
 
 
 def exit_code(status: RaceStatus, transport: Transport) -> int:

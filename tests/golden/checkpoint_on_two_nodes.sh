@@ -365,6 +365,11 @@ rv_save_code='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@")
 rv_checkpoints=$RV_CHECKPOINT_DIR
 mkdir -p "$rv_checkpoints"
 rm -f "$rv_checkpoints/.rv-stop" "$rv_checkpoints/.rv-next"
+# Where in the output this segment begins: all of them write to the same files.
+if ! rv_exists "segments/$RV_SEGMENT.output"; then
+  stat --printf='%s %n\n' output/node* >".output.$RV_ME" 2>/dev/null
+  mv -T ".output.$RV_ME" "segments/$RV_SEGMENT.output"
+fi
 
 # Signals the processes of the command on this node that catch the signal: it would kill others,
 # such as torchrun's agent, whose ranks would go on without it. srun passes it on to all of them.

@@ -17,7 +17,7 @@ from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import job, quantities, snapshot
 from rv.planner import catalogue, eligibility
-from rv.race import directory, gpu_use
+from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
 from rv.slurm import (
     hostlist,
@@ -299,6 +299,7 @@ PARSERS: Final = (
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
     _entry(nvidia_smi.parse_gpus, _GPUS, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.csv"))), parse=lambda t: nvidia_smi.parse_gpus(t, S)),
+    _entry(output.read_sizes, "120 output/node0.out\n7 output/node10.err\n", "5 output/node0.out"),
     _entry(gpu_use.read_gpu_sums, json.dumps(GPU_USE), *GPU_USE.values(), parse=_gpu_files),
     _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),
     _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
