@@ -92,7 +92,7 @@ def test_the_command_finds_nothing_of_it(rv: Rv) -> None:
     seen = "env | grep -c -e ^BASH_FUNC_rv_s[al] -e ^RV_NODE_PATH=; pgrep -P $$ -c -f tail; true"
     done = rv("run", "--gpu", "8", "--type", "a100", "--multi-node", "--time", "5m", seen)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split("\n")) == ["", *["[node0] 0"] * 2, *["[node1] 0"] * 2]
+    assert sorted(done.stdout.split("\n")) == ["", *["node0| 0"] * 2, *["node1| 0"] * 2]
 
 
 def gpus(rv: Rv, *options: str) -> "dict[str, object]":
