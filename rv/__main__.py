@@ -1,19 +1,29 @@
 """`python -m rv` and the `rv` command."""
 
 import sys
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Final, NoReturn
+
+# `rv.errors` has the same number; importing it could be what Ctrl-C interrupts.
+_INTERRUPTED: Final = 130
 
 
 def main() -> NoReturn:
     """Run the command line and exit."""
-    arguments = sys.argv[1:]
+    try:
+        _run(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
+
+
+def _run(arguments: Sequence[str]) -> NoReturn:
     if arguments[:1] in (["up"], ["run"], ["status"]):
         from rv.cli.caller import start_fast  # before typer, whose import takes as long
 
         start_fast(arguments)
     from rv.cli import app
 
-    app.main(arguments)
+    app.main(list(arguments))
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
     "gpu": ("rv.cli.gpu", "Show how a race uses its GPUs."),
+    "sync": ("rv.cli.sync", "Send your code to the cluster, and fetch results."),
     "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),
     "cost": ("rv.cli.queries", "Compare GPU models: what a request would cost on each."),
     "explain": ("rv.cli.queries", "Tell why a race still waits, and what would start now."),

@@ -9,6 +9,7 @@ from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.options import RequestOptions
 from rv.cli.request import build_request, patience_s, say_request
 from rv.errors import ErrorKind, RvError
+from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command
 from rv.slurm.environment import caller_environment
@@ -53,8 +54,7 @@ def race(
     _check_options(options, command, detach=detach)
     caller = current_caller(options.cluster, patience_s(options))
     say_request(options, command, caller.cluster.label)
-    if caller.cluster.login and command:
-        _say_what_stays(command)
+    code = _sync(options, command, caller)
     environment = caller_environment(caller.environ) | {"RV_UMASK": umask()}
     site = options.config.site
     made = prepare(
@@ -64,6 +64,7 @@ def race(
         environment,
         caller.now_s,
         site,
+        code=code,
     )
     for note in (*made.plan.notes, *made.plan.job_notes):
         console.say(note)
@@ -82,14 +83,29 @@ def race(
     return None
 
 
-def _say_what_stays(command: Command) -> None:
-    """Say which files of the command are here alone: rv copies none to a login node."""
+def _sync(options: RequestOptions, command: Command | None, caller: Caller) -> Code | None:
+    """Send the work tree to a cluster that is elsewhere, for a command of the user's own."""
+    if caller.cluster.login is None or command is None or command.payload:
+        return None
+    if options.no_sync:
+        _say_what_stays(command, "--no-sync")
+        return None
+    from rv.cli.sync import sync_for_race
+
+    code = sync_for_race(caller.cluster, options.send or ())
+    if code is None:
+        _say_what_stays(command, "this folder is no git work tree")
+    return code
+
+
+def _say_what_stays(command: Command, why: str) -> None:
+    """Say which files of the command are here alone, and why."""
     lines = simple_commands(command.typed or command.line)
     words = [word.value for line in lines for word in line]
     here = sorted({word for word in words if Path(word).is_file()})
     if here:
         names = ", ".join(here)
-        console.notice(f"{names}: rv copies no files there; the command runs in your home there")
+        console.notice(f"{names}: not sent ({why}); the command runs in your home there")
 
 
 def _check_options(options: RequestOptions, command: Command | None, *, detach: bool) -> None:

@@ -158,6 +158,19 @@ class RequestOptions:
         str,
         typer.Option(metavar="NAME,…", help="Environment modules to load before the command."),
     ] = ""
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output", "-o", metavar="PATHS", help="Files for rv sync pull, such as runs/."
+        ),
+    ] = None
+    send: Annotated[
+        list[str] | None,
+        typer.Option("--send", metavar="PATHS", help="Secrets that are sent with the code."),
+    ] = None
+    no_sync: Annotated[
+        bool, typer.Option("--no-sync", help="Send no code; run in your home there.")
+    ] = False
     sbatch: Annotated[
         list[str] | None,
         typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),

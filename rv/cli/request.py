@@ -198,6 +198,7 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         wait_timeout=_optional(_seconds, options.wait_timeout),
         max_cost=_cost(options.max_cost),
         retry=options.retry,
+        outputs=tuple(_pattern(text) for text in options.output or ()),
     )
 
 
@@ -322,6 +323,18 @@ def _modules(text: str) -> tuple[str, ...]:
                 ErrorKind.USAGE, f"{name!r} is no name of a module", hint="module avail lists them"
             )
     return names
+
+
+def _pattern(text: str) -> str:
+    """Read a pattern of results. Raises `RvError(USAGE)` for one that leads out of the code."""
+    parts = text.split("/")
+    if not text.strip("/") or text.startswith("/") or ".." in parts:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{text!r} names nothing below the folder of the command",
+            hint="write --output runs/ or --output 'ckpt/*.pt'",
+        )
+    return text.rstrip("/")
 
 
 def _extra(text: str) -> tuple[str, str]:

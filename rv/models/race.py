@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from rv.models.code import Code
 from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState
 from rv.models.request import Request
@@ -108,6 +109,7 @@ class Race:
     record it. `retry_of` is the lost race that this one starts again, "" for most.
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
+    `code` is what was sent for it, None where its command runs in a directory of the user's.
     """
 
     race_id: str
@@ -127,6 +129,7 @@ class Race:
     retry_of: str = ""
     payload_hash: str = ""
     card_sizes: tuple[int, ...] = ()
+    code: Code | None = None
 
     @property
     def next_name(self) -> str:

@@ -85,7 +85,8 @@ class Request:
     in a backfill window must have. `checkpoint`: the command can resume, so that its time may be
     split. `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
     `no_avoid`: also nodes that acceptance found bad. `retry` is how often the watching client
-    starts a race again whose node was lost.
+    starts a race again whose node was lost. `outputs` are patterns of the files that the command
+    writes and the user wants back.
     """
 
     gpus: int = 1
@@ -122,6 +123,7 @@ class Request:
     checkpoint_signal: ChainSignal = ChainSignal.USR1
     max_cost: float | None = None
     retry: int = 0
+    outputs: tuple[str, ...] = ()
 
     @property
     def reservations(self) -> tuple[str, ...]:

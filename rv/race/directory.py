@@ -36,6 +36,9 @@ FOLDERS: Final = (
     "turns",
     "warnings",
 )
+CODE: Final = "code"
+"""The folder with the race's own copy of the code that was sent for it."""
+
 STAGED: Final = ".staged"
 """The folder beside the races with an empty file for each: where it is, so is their disk."""
 

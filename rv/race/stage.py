@@ -8,11 +8,13 @@ from types import MappingProxyType
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
+from rv.models.code import Code
 from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race, job_name
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
-from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
+from rv.race.code_copy import copy_code
+from rv.race.directory import CODE, FOLDERS, RECORD, STAGED, record_text
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
 from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, render_all
@@ -30,7 +32,8 @@ exit 0"""
 class LaunchContext:
     """Where a race is launched from. `environment` goes with the job; paths are the cluster's.
 
-    `retry_of` is the race that is started again, "" for a first one.
+    `retry_of` is the race that is started again, "" for a first one. `code` is what was sent for
+    the race, None where the command runs in `workdir`.
     """
 
     cluster: str
@@ -41,6 +44,7 @@ class LaunchContext:
     config: ClusterConfig
     now_s: float
     retry_of: str = ""
+    code: Code | None = None
 
 
 def stage(
@@ -67,6 +71,8 @@ def stage(
     transport.create_tree(script.race_dir, files, FOLDERS)
     _require_hard_links(script.race_dir, transport)
     try:
+        if context.code:
+            copy_code(context.code, script.race_dir, transport)
         if payloads:
             stage_payloads(context.race_root, script.payload_hash, payloads, transport)
     except RvError:
@@ -98,13 +104,14 @@ def script_context(
     """Name a new race, its directory and the folder of its payloads."""
     digest = payload_hash(payloads) if payloads else ""
     race_id = new_race_id()
+    race_dir = str(PurePosixPath(context.race_root) / race_id)
     jobs = (*plan.submissions, *plan.spares)
     carried = {strategy.id for job in jobs for strategy in job.strategies}
     return ScriptContext(
         race_id=race_id,
-        race_dir=str(PurePosixPath(context.race_root) / race_id),
+        race_dir=race_dir,
         nonce=secrets.token_hex(16),
-        workdir=context.workdir,
+        workdir=_workdir(context, race_dir),
         slurm_path=context.slurm_path,
         numbers=tuple(job.number for job in jobs),
         ranking=tuple(strategy.id for strategy in plan.strategies if strategy.id in carried),
@@ -115,6 +122,13 @@ def script_context(
         payload_hash=digest,
         payload_folder=payload_folder(context.race_root, digest) if digest else "",
     )
+
+
+def _workdir(context: LaunchContext, race_dir: str) -> str:
+    """Where the command runs: in the race's copy of the code, or where the user is."""
+    if context.code is None:
+        return context.workdir
+    return str(PurePosixPath(race_dir, CODE, context.code.folder))
 
 
 def _require_hard_links(race_dir: str, transport: Transport) -> None:
@@ -156,6 +170,7 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         retry_of=context.retry_of,
         payload_hash=script.payload_hash,
         card_sizes=plan.card_sizes,
+        code=context.code,
     )
 
 

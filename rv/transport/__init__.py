@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from rv.transport.remote_shell import Stream
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +60,12 @@ class Transport(Protocol):
 
     def remove(self, root: str) -> None:
         """Delete a tree of the user's own; no error where it is gone."""
+
+    def open_stream(self, line: str) -> "Stream":
+        """Start a bash line there: bytes to its standard input and from its standard output.
+
+        Raises `RvError(UNREACHABLE)`, and so do the stream's operations where it is lost.
+        """
 
     def interactive(self, argv: Sequence[str]) -> int:
         """Run a program on the user's terminal and return its exit code."""

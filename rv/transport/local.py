@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, cast
 
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
@@ -152,6 +153,10 @@ class LocalTransport:
         if is_own(root):
             shutil.rmtree(root, ignore_errors=True)
 
+    def open_stream(self, line: str) -> "LocalStream":
+        """Start a bash line here."""
+        return LocalStream(line, self._environment)
+
     def interactive(self, argv: Sequence[str]) -> int:
         """Hand the terminal to a program; it gets Ctrl-C, rv only waits for it."""
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -164,6 +169,47 @@ class LocalTransport:
             ).returncode
         finally:
             signal.signal(signal.SIGINT, previous)
+
+
+class LocalStream:
+    """A bash line that runs here: bytes to its input and from its output."""
+
+    def __init__(self, line: str, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(
+            ["/bin/bash", "--noprofile", "--norc", "-c", line],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        pipes = (self._process.stdin, self._process.stdout)
+        self._in, self._out = cast("tuple[IO[bytes], IO[bytes]]", pipes)
+
+    def write(self, data: bytes) -> None:
+        """Send all of it. Raises `OSError`."""
+        self._in.write(data)
+        self._in.flush()
+
+    def read_line(self) -> bytes:
+        """Read up to and with a newline, less where it ended."""
+        return self._out.readline()
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes, fewer where it ended."""
+        return self._out.read(size)
+
+    def close_write(self) -> None:
+        """Say that no more comes."""
+        self._in.close()
+
+    def close(self) -> None:
+        """End it."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait()
+        self._out.close()
+        with suppress(BrokenPipeError):
+            self._in.close()
 
 
 def _default_interrupt() -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
@@ -57,10 +58,17 @@ class OpenSsh:
 
     def terminal(self, line: str) -> int:
         """Run a bash line there on this terminal, and return its exit code."""
-        # Any login shell reads this alike; the line may hold quotes and newlines.
-        packed = base64.b64encode(line.encode("utf-8", "surrogateescape")).decode()
-        start = f"exec /bin/bash --login -c 'eval \"$(echo {packed} | base64 -d)\"'"
+        start = f"exec /bin/bash --login -c {_packed(line)}"
         return subprocess.run(self._command("-t", start), check=False).returncode
+
+    def open_stream(self, line: str) -> "SshStream":
+        """Start a bash line there, without a login's profile."""
+        path = "PATH=$PATH:/usr/local/bin:/usr/bin:/bin\n"
+        start = f"exec /bin/bash --noprofile --norc -c {_packed(path + line)}"
+        try:
+            return SshStream(self._command("-T", start), self._explain)
+        except OSError as error:
+            raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
 
     def _command(self, terminal: str, line: str) -> list[str]:
         if self._sharing is None:
@@ -121,6 +129,12 @@ class OpenSsh:
         return match[1] if match else "it shows none"
 
 
+def _packed(line: str) -> str:
+    """Write a bash line as a word that any login shell reads alike, whatever is in the line."""
+    packed = base64.b64encode(line.encode("utf-8", "surrogateescape")).decode()
+    return f"'eval \"$(echo {packed} | base64 -d)\"'"
+
+
 def _socket_folder() -> Path | None:
     """Make the folder of shared connections, None where none of this user's can be made."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
@@ -174,13 +188,18 @@ class SshStream:
         """Read so many bytes, fewer where the connection ended."""
         return self._out.read(size)
 
+    def close_write(self) -> None:
+        """Say that no more comes."""
+        self._in.close()
+
     def close(self) -> None:
         """End it."""
         self._process.terminate()
         self._process.wait()
         self._out.close()
         self._said.close()
-        self._in.close()  # may still hold what could not be sent
+        with suppress(BrokenPipeError):
+            self._in.close()  # may still hold what could not be sent
 
     def _failure(self) -> RvError | None:
         """Return what ssh failed with, None where it ended with what it ran."""

@@ -5,12 +5,12 @@ import re
 import shlex
 import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
 from rv.transport import ScriptResult
-from rv.transport.remote_shell import LOST, Answer, RemoteShell, as_result
+from rv.transport.remote_shell import LOST, Answer, RemoteShell, Stream, as_result
 
 _FILES_S: Final = 60.0
 _MOST_WAIT_S: Final = 5.0
@@ -19,18 +19,28 @@ _UNSAFE: Final = 45
 _PATTERN: Final = re.compile(r"[\w./*?\[\]-]+", re.ASCII)
 
 
+class Connection(Protocol):
+    """What opens programs on another machine."""
+
+    def terminal(self, line: str) -> int:
+        """Run a bash line there on this terminal, and return its exit code."""
+
+    def open_stream(self, line: str) -> Stream:
+        """Start a bash line there, its input and output the stream's."""
+
+
 class RemoteTransport:
-    """Runs bash on another machine; `open_terminal` runs a command line there on this terminal.
+    """Runs bash on another machine, by `shell`; `connection` starts what has a channel of its own.
 
     Reading waits for a connection that was lost, `patience_s` seconds at most: no answer must not
     be taken for an absence.
     """
 
     def __init__(
-        self, shell: RemoteShell, open_terminal: Callable[[str], int], patience_s: float = 60.0
+        self, shell: RemoteShell, connection: Connection, patience_s: float = 60.0
     ) -> None:
         self._shell = shell
-        self._open_terminal = open_terminal
+        self._connection = connection
         self._patience_s = patience_s
 
     def run(self, script: str, *, timeout_s: float) -> ScriptResult:
@@ -91,7 +101,11 @@ class RemoteTransport:
 
     def interactive(self, argv: Sequence[str]) -> int:
         """Run a program there on this terminal."""
-        return self._open_terminal(shlex.join(argv))
+        return self._connection.terminal(shlex.join(argv))
+
+    def open_stream(self, line: str) -> Stream:
+        """Start a bash line there in a channel of its own."""
+        return self._connection.open_stream(line)
 
     def _ask(self, operation: str, *arguments: object) -> Answer:
         """Call a function that only reads, again where the connection is lost.

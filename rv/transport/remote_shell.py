@@ -49,6 +49,9 @@ class Stream(Protocol):
     def read(self, size: int) -> bytes:
         """Read so many bytes, fewer where it ended. Raises `OSError`."""
 
+    def close_write(self) -> None:
+        """Say that no more comes: the program reads the end of its input. Raises `OSError`."""
+
     def close(self) -> None:
         """End it; no error where it has ended."""
 

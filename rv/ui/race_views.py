@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from rv.models.code import Code
 from rv.models.job import JobState
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
@@ -133,6 +134,20 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "warnings": list(status.warnings),
         "gpu_use": gpu_use_document(status),
         "directory": status.race.directory,
+        "code": _code(status.race.code),
+    }
+
+
+def _code(code: Code | None) -> dict[str, Any] | None:
+    """Describe the code that was sent for a race; None where none was."""
+    if code is None:
+        return None
+    return {
+        "project": code.project,
+        "tree": code.tree,
+        "branch": code.branch or None,
+        "commit": code.commit or None,
+        "dirty": code.is_dirty,
     }
 
 

@@ -160,6 +160,7 @@ class Follower:
                 time.time(),
                 self.site,
                 retry_of=status.race.race_id,
+                code=launch.context.code,
             )
         except RvError as error:
             self.reporter.say(f"not raced again: {error.message}")

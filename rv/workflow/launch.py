@@ -11,6 +11,7 @@ from rv.avoided_nodes import reasons
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
 from rv.errors import ErrorKind, RvError
+from rv.models.code import Code
 from rv.models.plan import Plan
 from rv.models.race import Chain, job_name
 from rv.models.request import Request
@@ -60,8 +61,10 @@ def prepare(
     now_s: float,
     site: Site = _NO_SITE,
     retry_of: str = "",
+    code: Code | None = None,
 ) -> Launch:
-    """Take a snapshot and plan; `retry_of` is the race that this one starts again.
+    """Take a snapshot and plan; `retry_of` is the race that this one starts again, `code` what
+    was sent for it.
 
     Raises `RvError` where nothing can serve the request.
     """
@@ -76,6 +79,7 @@ def prepare(
         config=snapshot.config,
         now_s=now_s,
         retry_of=retry_of,
+        code=code,
     )
     payloads = _payloads(request)
     return Launch(

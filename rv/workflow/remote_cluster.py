@@ -52,7 +52,7 @@ def remote_cluster(host: str) -> Cluster:
     return Cluster(
         key=f"ssh:{host}",
         label=f"Slurm behind {host}",
-        transport=RemoteTransport(shell, ssh.terminal),
+        transport=RemoteTransport(shell, ssh),
         cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}"),
         race_root=str(PurePosixPath(root)),
         slurm_path=str(PurePosixPath(sbatch).parent),

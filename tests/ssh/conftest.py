@@ -51,7 +51,7 @@ def connect(server: SshServer) -> Iterator[Callable[[], Transport]]:
             server.start()
         ssh = OpenSsh(HOST, str(server.path / "bin" / "ssh"))
         shells.append(RemoteShell(ssh.connect, SCRUBBED_FORM))
-        return RemoteTransport(shells[-1], ssh.terminal, patience_s=3.0)
+        return RemoteTransport(shells[-1], ssh, patience_s=3.0)
 
     yield make
     for shell in shells:
@@ -80,17 +80,17 @@ class Laptop:
             "ONLY_ON_THE_LAPTOP": "yes",
         }
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str, folder: Path | None = None) -> "subprocess.Popen[str]":
         """Start rv in a process group of its own, as a shell does."""
         return subprocess.Popen(
             [sys.executable, "-m", "rv", *words],
-            cwd=self.home, env=self.environment, text=True, process_group=0,
+            cwd=folder or self.home, env=self.environment, text=True, process_group=0,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
 
-    def rv(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        """Run rv to its end."""
-        with self.start(*words) as process:
+    def rv(self, *words: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        """Run rv to its end, in the home or another folder."""
+        with self.start(*words, folder=folder) as process:
             out, err = process.communicate(timeout=120)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

@@ -173,5 +173,5 @@ def test_a_file_that_is_here_alone_is_named(laptop: Laptop) -> None:
     (laptop.home / "train.py").touch()
     done = laptop.rv("run", "--gpu", "1", "--time", "5m", "python3 train.py")
     assert done.returncode == 2
-    assert "train.py: rv copies no files there" in done.stderr
+    assert "train.py: not sent (this folder is no git work tree)" in done.stderr
     assert "No such file" in done.stderr

@@ -14,6 +14,7 @@ from rv.workflow import cluster
 ROOT = Path(__file__).parents[2]
 SHOWN = [
     ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["gpu"], ["status"], ["cost"], ["explain"], ["snapshot"],
+    ["sync"], ["sync", "push"], ["sync", "pull"], ["sync", "status"], ["sync", "watch"],
     ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
     ["sandbox", "fault"], ["accept"], ["accept", "list"], ["accept", "run"],
     ["accept", "sweep"], ["accept", "avoid"], ["accept", "compare"], ["accept", "export"],
@@ -212,3 +213,20 @@ def test_more_gpus_than_there_are_names_what_would_be_possible(rv):
     assert "hint: --gpu 12 would be possible; " in done.stderr
     fits = rv("up", "--gpu", "12", "--type", "a100", "--dry-run", "--snapshot", campus)
     assert (fits.returncode, done.returncode) == (0, 125)
+
+
+@pytest.mark.parametrize("module", ["typer", "rv.cli.caller", "rv.cli.app"])
+def test_ctrl_c_while_rv_is_loading_is_silent(rv, tmp_path, module):
+    """It comes as often as not before the first line: 130, and no traceback."""
+    interrupting = tmp_path / "first"
+    interrupting.mkdir()
+    (interrupting / "sitecustomize.py").write_text(
+        "import os, signal, sys\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+    )
+    done = rv("status", "--cluster", "sandbox:none", PYTHONPATH=f"{interrupting}:{ROOT}")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

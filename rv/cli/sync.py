@@ -1,0 +1,264 @@
+"""`rv sync`: send the work tree to the cluster, and fetch what races wrote."""
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from rv.cli.caller import current_caller, working_directory
+from rv.cli.options import ClusterOption, JsonOption, group_app
+from rv.errors import ErrorKind, RvError
+from rv.models.code import Code, size_of, tree_hash
+from rv.models.race import Race
+from rv.ui import console
+from rv.ui.transfer import transfer
+from rv.workflow.cluster import Cluster
+from rv.workflow.fetch_results import Fetched, fetch, list_results
+from rv.workflow.races import find_races
+from rv.workflow.send_code import Sent
+from rv.workflow.sync import Project, find_project, large_files, pending, send_project
+from rv.workflow.work_tree import WorkTree
+
+_NAMED_MOST: Final = 5
+_LEAST_WAIT_S: Final = 1.0
+_SENDS: Final = 10
+
+app = group_app("Send your code to the cluster, and fetch results.")
+
+SendOption = Annotated[
+    list[str] | None,
+    typer.Option("--send", metavar="PATHS", help="Secrets that are sent with the code."),
+]
+
+
+def sync_for_race(cluster: Cluster, named: Sequence[str]) -> Code | None:
+    """Send the work tree that the user is in, and say so; None outside of any."""
+    project = find_project(cluster, working_directory(), named)
+    return _push(project, cluster).code if project else None
+
+
+@app.command()
+def push(*, send: SendOption = None, cluster: ClusterOption = "", json: JsonOption = False) -> None:
+    """Send the git work tree as it is now. rv run does so by itself."""
+    found = current_caller(cluster).cluster
+    sent = _push(_require_project(found, send or ()), found)
+    if json:
+        console.emit_json(_sent_document(sent))
+
+
+@app.command()
+def watch(*, send: SendOption = None, cluster: ClusterOption = "") -> None:
+    """Send the work tree whenever a file changes, until Ctrl-C."""
+    found = current_caller(cluster).cluster
+    project = _require_project(found, send or ())
+    last = ""
+    while True:
+        began_s = time.monotonic()
+        now = tree_hash(project.read().tree)
+        if now != last:
+            last = _push(project, found).code.tree
+        time.sleep(max(_LEAST_WAIT_S, _SENDS * (time.monotonic() - began_s)))
+
+
+@app.command()
+def status(
+    *, send: SendOption = None, cluster: ClusterOption = "", json: JsonOption = False
+) -> None:
+    """Show what would be sent: the commit, what changed since the last time, what stays here."""
+    found = current_caller(cluster).cluster
+    project = _require_project(found, send or ())
+    work = project.read()
+    changed, size = pending(project, work)
+    if json:
+        console.emit_json(_status_document(project, work, changed, size))
+        return
+    console.answer(
+        f"{project.top} to {project.place.store} on {found.label}\n"
+        f"{_version(work)}: {_count(len(work.tree))} ({_bytes(size_of(work.tree))})\n"
+        f"to send: {_count(len(changed))} ({_bytes(size)}){_names(changed)}"
+    )
+    _say_notes(work)
+
+
+@app.command()
+def pull(
+    *,
+    race: Annotated[
+        str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option("--output", "-o", metavar="PATHS", help="Other files than rv run named."),
+    ] = None,
+    to: Annotated[
+        str, typer.Option("--to", metavar="FOLDER", help="Not into the work tree but there.")
+    ] = "",
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace files that were changed here since.")
+    ] = False,
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Fetch the files that a race wrote, as -o of rv run named them."""
+    found = current_caller(cluster).cluster
+    (record,) = find_races([race] if race else [], found)
+    patterns = tuple(output or (record.request.outputs if record.request else ()))
+    if not patterns:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"race {record.race_id} was not told which files are its results",
+            hint=f"rv sync pull {record.race_id} -o runs/",
+        )
+    results = list_results(record, patterns, found.transport)
+    folder, memory = _target(record, to, found)
+    with transfer("fetching", sum(result.size for result in results)) as bar:
+        fetched = fetch(
+            record,
+            results,
+            folder,
+            memory,
+            force=force,
+            transport=found.transport,
+            report=bar.add if bar else _quietly,
+        )
+    if json:
+        console.emit_json(_fetched_document(record, fetched, folder))
+    _say_fetched(fetched, len(results), folder, patterns)
+
+
+def _target(race: Race, to: str, cluster: Cluster) -> tuple[Path, Path]:
+    """Return where results go, and the file that remembers them. Raises `RvError(USAGE)`."""
+    import platformdirs
+
+    project = find_project(cluster, working_directory())
+    memory = platformdirs.user_cache_path("rv") / "fetched" / race.race_id
+    if to:
+        return Path(to), memory.with_name(f"{race.race_id}-elsewhere")
+    name = project.place.store.rpartition("/")[2] if project else ""
+    if project is None or race.code is None or race.code.project != name:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"race {race.race_id} does not run the code of this folder",
+            hint=f"cd to its work tree, or: rv sync pull {race.race_id} --to FOLDER",
+        )
+    return Path(project.top, race.code.folder), memory
+
+
+def _require_project(cluster: Cluster, named: Sequence[str]) -> Project:
+    if cluster.login is None:
+        raise RvError(
+            ErrorKind.USAGE,
+            "nothing is sent: the cluster's commands run on this machine",
+            hint="rv run uses the current folder as it is; --cluster USER@HOST is elsewhere",
+        )
+    project = find_project(cluster, working_directory(), named)
+    if project is None:
+        raise RvError(
+            ErrorKind.USAGE, "this folder is in no git work tree", hint="git init, or cd to one"
+        )
+    return project
+
+
+def _push(project: Project, cluster: Cluster) -> Sent:
+    """Send, and say what was sent and what stays."""
+    work = project.read()
+    _, size = pending(project, work)
+    with transfer("sending", size) as bar:
+        sent = send_project(project, work, cluster, bar.add if bar else _quietly)
+    console.notice(f"synced {_count(sent.files)} ({_bytes(sent.size)}), {sent.code.version}")
+    _say_notes(work)
+    return sent
+
+
+def _quietly(_size: int) -> None:
+    """Report nothing."""
+
+
+def _say_notes(work: WorkTree) -> None:
+    if work.secrets:
+        names = _listed(work.secrets)
+        console.notice(f"not sent, as they look like secrets: {names} (--send names one that is)")
+    for path, size in large_files(work).items():
+        console.notice(
+            f"{os.fsdecode(path)} is large ({_bytes(size)}): name it in .rvignore if it is no code"
+        )
+
+
+def _say_fetched(fetched: Fetched, found: int, folder: Path, patterns: Sequence[str]) -> None:
+    if not found:
+        console.notice(f"no file of the race matches {', '.join(patterns)} (yet)")
+        return
+    console.notice(
+        f"fetched {_count(len(fetched.paths))} ({_bytes(fetched.size)}) of {found} into {folder}"
+    )
+    if fetched.left:
+        console.notice(f"not replaced, as they differ here: {_listed(fetched.left)} (--force does)")
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_MOST
+    return ", ".join(names[:_NAMED_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _names(paths: Sequence[bytes]) -> str:
+    return f": {_listed([os.fsdecode(path) for path in paths])}" if paths else ""
+
+
+def _count(files: int) -> str:
+    return "1 file" if files == 1 else f"{files:,} files"
+
+
+def _bytes(size: int) -> str:
+    """Write a size as people do: 1.2 MB."""
+    if size < 1000:
+        return f"{size} B"
+    power = min(3, (len(str(size)) - 1) // 3)
+    return f"{size / 1000**power:.1f} {' kMG'[power]}B"
+
+
+def _version(work: WorkTree) -> str:
+    here = work.checkout
+    branch = f"{here.branch} " if here.branch else ""
+    return f"{branch}{here.commit or 'no commit'}{'+dirty' if here.is_dirty else ''}"
+
+
+def _sent_document(sent: Sent) -> dict[str, object]:
+    code = sent.code
+    return {
+        "project": code.project,
+        "tree": code.tree,
+        "commit": code.commit or None,
+        "dirty": code.is_dirty,
+        "files": sent.files,
+        "bytes": sent.size,
+    }
+
+
+def _status_document(
+    project: Project, work: WorkTree, changed: Sequence[bytes], size: int
+) -> dict[str, object]:
+    return {
+        "folder": project.top,
+        "store": project.place.store,
+        "branch": work.checkout.branch or None,
+        "commit": work.checkout.commit or None,
+        "dirty": work.checkout.is_dirty,
+        "files": len(work.tree),
+        "bytes": size_of(work.tree),
+        "to_send": [os.fsdecode(path) for path in changed],
+        "bytes_to_send": size,
+        "secrets": list(work.secrets),
+    }
+
+
+def _fetched_document(race: Race, fetched: Fetched, folder: Path) -> dict[str, object]:
+    return {
+        "race": race.race_id,
+        "folder": str(folder),
+        "fetched": list(fetched.paths),
+        "bytes": fetched.size,
+        "left": list(fetched.left),
+    }

@@ -1,0 +1,231 @@
+"""Fetch results: files that a race wrote beside its code, into the work tree here."""
+
+# Paths are bytes, as file systems have them; those that came from the cluster are checked.
+
+import io
+import os
+import re
+import shlex
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import IO, Final, cast
+
+from rv.errors import ErrorKind, RvError
+from rv.files import write_atomically
+from rv.models.race import Race
+from rv.race.directory import CODE
+from rv.slurm.values import last_line, printable
+from rv.transport import Transport
+from rv.transport.remote_shell import Stream
+from rv.workflow.send_code import Report
+
+_SCRIPT: Final = files("rv.workflow") / "scripts" / "code.sh"
+_LIST_S: Final = 120.0
+_PIECE_BYTES: Final = 1 << 18
+_BEGIN: Final = b"rv-archive"
+_MOST_BANNER_LINES: Final = 10_000
+_ENTRY: Final = re.compile(rb"(\d{1,15}) (\d{1,12})(?:\.(\d{1,9})\d*)? \./(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    """A file of a race: its path below the folder of the command, bytes, time of change (ns)."""
+
+    path: bytes
+    size: int
+    mtime_ns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fetched:
+    """What a fetch did: files that came, their bytes, and those left since they differ here."""
+
+    paths: tuple[str, ...]
+    size: int
+    left: tuple[str, ...]
+
+
+def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> tuple[Result, ...]:
+    """List the files of a race's copy of the code that match, by path."""
+    words = shlex.join(["list_results", _directory(race), *patterns])
+    script = f"set -o pipefail\n{_SCRIPT.read_text()}\n{words}"
+    done = transport.run(script, timeout_s=_LIST_S)
+    if done.returncode != 0:
+        why = printable(last_line(done.stderr).rpartition(": ")[2]) or "the connection was lost"
+        raise RvError(
+            ErrorKind.STAGE,
+            f"the results cannot be listed: {why}, on {race.directory}",
+            hint="rv ps --json names the directory of each race",
+        )
+    return parse_results(done.stdout)
+
+
+def parse_results(text: str) -> tuple[Result, ...]:
+    """Read the list; what is no path below the folder is left out."""
+    results = []
+    for line in text.encode("utf-8", "surrogateescape").split(b"\0"):
+        match = _ENTRY.fullmatch(line)
+        if match and is_safe(match[4]):
+            fraction = (match[3] or b"0").ljust(9, b"0")
+            mtime_ns = int(match[2]) * 1_000_000_000 + int(fraction)
+            results.append(Result(path=match[4], size=int(match[1]), mtime_ns=mtime_ns))
+    return tuple(results)
+
+
+def is_safe(path: bytes) -> bool:
+    """Whether a path stays below the folder that it is joined to."""
+    return not path.startswith(b"/") and not {b"", b".", b".."} & set(path.split(b"/"))
+
+
+def fetch(
+    race: Race,
+    results: Sequence[Result],
+    into: Path,
+    memory: Path,
+    *,
+    force: bool,
+    transport: Transport,
+    report: Report,
+) -> Fetched:
+    """Fetch what is new or has changed there into a folder, whole files only.
+
+    What was changed here since it was fetched stays, unless `force`; `memory` is a file that says
+    what was fetched. Raises `RvError`.
+    """
+    known = _read_memory(memory)
+    wanted: list[Result] = []
+    left: list[str] = []
+    for result in results:
+        here = _seen(into, result.path)
+        if here == (result.size, result.mtime_ns):
+            continue
+        if here is None or force or known.get(result.path) == here:
+            wanted.append(result)
+        else:
+            left.append(os.fsdecode(result.path))
+    try:
+        for result in _receive(race, wanted, into, transport):
+            report(result.size)
+            known[result.path] = result.size, result.mtime_ns
+    finally:
+        _write_memory(memory, known)
+    return Fetched(
+        paths=tuple(os.fsdecode(result.path) for result in wanted),
+        size=sum(result.size for result in wanted),
+        left=tuple(left),
+    )
+
+
+def _directory(race: Race) -> str:
+    if race.code is None:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"race {race.race_id} runs where it was launched: rv sent no code for it",
+            hint="its results are in that folder on the cluster",
+        )
+    return f"{race.directory}/{CODE}/{race.code.folder}".rstrip("/")
+
+
+def _seen(into: Path, path: bytes) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(os.fsencode(into) + b"/" + path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _receive(
+    race: Race, wanted: Sequence[Result], into: Path, transport: Transport
+) -> Iterator[Result]:
+    """Yield each file when it is in its place."""
+    if not wanted:
+        return
+    words = shlex.join(["send_results", _directory(race)])
+    names = b"".join(b"./" + result.path + b"\0" for result in wanted)
+    line = f"{_SCRIPT.read_text()}\necho; echo {_BEGIN.decode()}; head -c {len(names)} | {words}"
+    stream = transport.open_stream(line)
+    try:
+        stream.write(names)
+        _pass_over_banner(stream)
+        by_name = {b"./" + result.path: result for result in wanted}
+        reader = io.BufferedReader(cast("io.RawIOBase", _Reader(stream)), _PIECE_BYTES)
+        with tarfile.open(fileobj=reader, mode="r|", encoding="utf-8") as archive:
+            for entry in archive:
+                result = by_name.get(entry.name.encode("utf-8", "surrogateescape"))
+                contents = archive.extractfile(entry) if entry.isreg() else None
+                if result and contents:
+                    _put(contents, into, result, entry.size)
+                    yield result
+    except tarfile.TarError as error:
+        raise RvError(
+            ErrorKind.UNREACHABLE, "the results were cut off", hint="the same command again"
+        ) from error
+    finally:
+        stream.close()
+
+
+def _pass_over_banner(stream: Stream) -> None:
+    for _ in range(_MOST_BANNER_LINES):
+        line = stream.read_line()
+        if line.strip() == _BEGIN or not line:
+            return
+
+
+class _Reader(io.RawIOBase):
+    """A stream as a file to read from."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def readable(self) -> bool:
+        """It can be read."""
+        return True
+
+    def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
+        """Read into a buffer."""
+        data = self._stream.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+def _put(contents: IO[bytes], into: Path, result: Result, size: int) -> None:
+    """Write a file beside its place and rename it; never through a link that leads elsewhere."""
+    place = Path(os.fsdecode(os.fsencode(into) + b"/" + result.path))
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.parent.resolve().is_relative_to(into.resolve()):
+            raise PermissionError("a link leads out of the work tree")
+        draft = place.with_name(f".{place.name[:200]}.rv-new")
+        with draft.open("wb") as file:
+            while piece := contents.read(_PIECE_BYTES):
+                file.write(piece)
+        os.utime(draft, ns=(result.mtime_ns, result.mtime_ns))
+        draft.replace(place)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RvError(
+            ErrorKind.STAGE, f"{place}: {printable(why)}", hint="rv sync pull --to ANOTHER_FOLDER"
+        ) from error
+    if place.stat().st_size != size:
+        raise RvError(ErrorKind.STAGE, f"{place}: it was cut off", hint="the same command again")
+
+
+def _read_memory(memory: Path) -> dict[bytes, tuple[int, int]]:
+    known = {}
+    with suppress(OSError, ValueError):
+        for line in memory.read_bytes().split(b"\0")[:-1]:
+            size, mtime_ns, path = line.split(b" ", 2)
+            known[path] = int(size), int(mtime_ns)
+    return known
+
+
+def _write_memory(memory: Path, known: dict[bytes, tuple[int, int]]) -> None:
+    lines = (b"%d %d %b\0" % (*look, path) for path, look in sorted(known.items()))
+    with suppress(OSError):
+        memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(memory, b"".join(lines), mode=0o600)
