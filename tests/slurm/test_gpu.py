@@ -2,6 +2,11 @@
 
 import json
 import os
+import pty
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -16,8 +21,10 @@ Eventually = Callable[..., None]
 
 @pytest.fixture(scope="module")
 def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.Sandbox]:
-    """Two nodes with four large cards each, one with a small card."""
-    spec = profile([group("a", "a100", nodes=2), group("b", "a10", gpus=1)])
+    """Two nodes with four large cards each, one with a small card, one with a card in slices."""
+    sliced = group("m", "a100", gpus=7)
+    sliced["gres"] = [sliced["gres"][0] | {"type": "1g.10gb", "mig": "1g.10gb"}]
+    spec = profile([group("a", "a100", nodes=2), group("b", "a10", gpus=1), sliced])
     path = tmp_path_factory.mktemp("gpu") / "gpu.yaml"
     path.write_text(json.dumps(spec))
     yield sandbox.up("gpu-use", path)
@@ -147,6 +154,44 @@ def test_watching_ends_with_the_race(rv: Rv, eventually: Eventually) -> None:
     assert watched.returncode == 0, watched.stderr
     assert watched.stdout.count("PROCESSES") >= 1
     assert watched.stdout.count("PEAK MEMORY") == 1
+
+
+def test_a_terminal_is_drawn_over(rv: Rv, eventually: Eventually) -> None:
+    """The table stands once on the screen; Ctrl-C leaves it there."""
+    with rv.launch("run", "--type", "a100", "--gpu", "1", "--time", "5m", "sleep 600") as process:
+        eventually(lambda: rv.files() and rv.last().claim)
+        eventually(lambda: rv.state()["state"] == "RUNNING")
+        ours, theirs = pty.openpty()
+        with subprocess.Popen(
+            [sys.executable, "-m", "rv", "gpu", "-w"],
+            env=rv.environment | {"TERM": "xterm", "COLUMNS": "120"},
+            stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
+        ) as watching:  # fmt: skip
+            os.close(theirs)
+            shown = b""
+            while shown.count(b"PROCESSES") < 2:
+                shown += os.read(ours, 65536)
+            watching.send_signal(signal.SIGINT)
+            assert watching.stderr is not None
+            assert b"Traceback" not in watching.stderr.read()
+        os.close(ours)
+        assert watching.returncode == 130
+        assert re.search(rb"\x1b\[\d*A", shown), shown
+        rv("stop")
+        process.communicate(timeout=60)
+
+
+def test_a_slice_is_not_told_from_its_card(rv: Rv, eventually: Eventually) -> None:
+    """What nvidia-smi says is of the whole card: nothing is shown of it, and nothing measured."""
+    pretend(rv, "m1", "use", "0|[N/A]|70000|90|41")
+    with rv.launch("run", "--mig", "--gpu", "1", "--time", "5m", "sleep 8") as process:
+        eventually(lambda: rv.files() and rv.last().claim)
+        eventually(lambda: rv.state()["state"] == "RUNNING")
+        (row,) = gpus(rv)["gpus"]  # type: ignore[misc]
+        _, err = process.communicate(timeout=60)
+    assert (row["model"], row["memory_mib"], row["utilization"]) == ("MIG 1g.10gb", None, None)
+    assert process.returncode == 0, err
+    assert "GPU use" not in err
 
 
 def test_what_cannot_be_looked_at_is_one_line(rv: Rv, eventually: Eventually) -> None:
