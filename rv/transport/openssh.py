@@ -4,7 +4,6 @@ Where the user's configuration has no connection sharing, rv shares one of its o
 so that a second factor is asked once for several commands.
 """
 
-import base64
 import os
 import re
 import subprocess
@@ -16,8 +15,16 @@ from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
 from rv.errors import ErrorKind, RvError
+from rv.transport.login_shell import login_command, stream_command
 from rv.transport.private_directories import is_own, make_private
 from rv.transport.remote_shell import START_COMMAND
+from rv.transport.ssh_config_file import (
+    ALIVE_COUNT,
+    ALIVE_INTERVAL_S,
+    CONNECT_TIMEOUT_S,
+    forbids_sharing,
+)
+from rv.transport.terminal_questions import printable
 
 _SHARED_S: Final = 600
 _LAST_BYTES: Final = 20_000
@@ -27,11 +34,18 @@ _FAILED: Final = 255
 _MOST_SOCKET_FOLDER: Final = 40
 """Characters: a socket's path has 104 at most, and ssh adds 58."""
 
-_OPTIONS: Final = (
-    "-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=15",
-    "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "LogLevel=ERROR",
-)  # fmt: skip
+_OPTIONS: Final = ("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR")
+_UNSET: Final = {
+    ("connecttimeout", "none"): ("-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}"),
+    ("serveraliveinterval", "0"): (
+        "-o", f"ServerAliveInterval={ALIVE_INTERVAL_S}", "-o", f"ServerAliveCountMax={ALIVE_COUNT}",
+    ),
+}  # fmt: skip
+"""What rv sets where `ssh -G` says that the user's configuration does not."""
+
 _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification failed")
+_ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
+_REVOKED_KEY: Final = "REVOKED HOST KEY"
 _CHANGED_KEY: Final = "HOST IDENTIFICATION HAS CHANGED"
 _Pipe: TypeAlias = IO[bytes]
 _SERVER_KEY: Final = re.compile(r"Server host key: (\S+ SHA256:\S+)")
@@ -43,7 +57,7 @@ class OpenSsh:
     def __init__(self, host: str, program: str) -> None:
         self._host = host
         self._program = program
-        self._sharing: list[str] | None = None
+        self._own_options: list[str] | None = None
 
     def connect(self) -> "SshStream":
         """Start a shell there. Raises `RvError(UNREACHABLE)` where ssh cannot be started.
@@ -58,25 +72,22 @@ class OpenSsh:
 
     def terminal(self, line: str) -> int:
         """Run a bash line there on this terminal, and return its exit code."""
-        start = f"exec /bin/bash --login -c {_packed(line)}"
-        return subprocess.run(self._command("-t", start), check=False).returncode
+        return subprocess.run(self._command("-t", login_command(line)), check=False).returncode
 
     def open_stream(self, line: str) -> "SshStream":
-        """Start a bash line there, without a login's profile."""
-        path = "PATH=$PATH:/usr/local/bin:/usr/bin:/bin\n"
-        start = f"exec /bin/bash --noprofile --norc -c {_packed(path + line)}"
+        """Start a bash line there, its input and output the stream's."""
         try:
-            return SshStream(self._command("-T", start), self._explain)
+            return SshStream(self._command("-T", stream_command(line)), self._explain)
         except OSError as error:
             raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
 
     def _command(self, terminal: str, line: str) -> list[str]:
-        if self._sharing is None:
-            self._sharing = self._share()
-        return [self._program, *_OPTIONS, *self._sharing, terminal, "--", self._host, line]
+        if self._own_options is None:
+            self._own_options = self._add_options()
+        return [self._program, *_OPTIONS, *self._own_options, terminal, "--", self._host, line]
 
-    def _share(self) -> list[str]:
-        """Return the options that share a connection, none where the user's file says how."""
+    def _add_options(self) -> list[str]:
+        """Return what rv adds to the user's configuration: limits of time, and sharing."""
         try:
             asked = subprocess.run(
                 [self._program, "-G", "--", self._host],
@@ -86,16 +97,35 @@ class OpenSsh:
             return []
         lines = asked.stdout.decode("utf-8", "replace").splitlines()
         settings = dict(line.partition(" ")[::2] for line in lines)
+        limits = [
+            word for (key, unset), words in _UNSET.items() if settings.get(key) == unset
+            for word in words
+        ]  # fmt: skip
+        return [*limits, *self._share(settings.get("controlmaster", "false"))]
+
+    def _share(self, control_master: str) -> list[str]:
+        """Return the options that share a connection, none where the user's file says how."""
         folder = _socket_folder()
-        if settings.get("controlmaster", "false") != "false" or folder is None:
+        if control_master != "false" or folder is None or forbids_sharing(self._host, Path.home()):
             return []
         return [
             "-o", "ControlMaster=auto", "-o", f"ControlPersist={_SHARED_S}",
             "-o", f"ControlPath={folder}/%C",
         ]  # fmt: skip
 
-    def _explain(self, text: str) -> RvError:
-        """Return the error for what ssh said when it failed."""
+    def _explain(self, text: str) -> RvError | OSError:
+        """Return the error for what ssh said when it failed.
+
+        One that said nothing was using a shared connection that ended: it may be tried again.
+        """
+        if not text.strip():
+            return ConnectionResetError("ssh ended without a word")
+        if _REVOKED_KEY in text:
+            return RvError(
+                ErrorKind.UNREACHABLE,
+                f"the host key of {self._host} is revoked here: {self._server_key()}",
+                hint="do not connect: ask its administrators for its new key",
+            )
         if _CHANGED_KEY in text:
             return RvError(
                 ErrorKind.UNREACHABLE,
@@ -108,7 +138,9 @@ class OpenSsh:
                 f"the host key of {self._host} is not known here: {self._server_key()}",
                 hint=f"compare it with what the site publishes, once: ssh {self._host}",
             )
-        last = text.strip().rpartition("\n")[2].strip() or "ssh ended without a word"
+        last = printable(text.strip().rpartition("\n")[2].strip())
+        if _ASKS.search(last) and not sys.stdin.isatty():
+            last = f"{last.removesuffix('.')}: it asks, and there is no terminal to answer on"
         return RvError(
             ErrorKind.UNREACHABLE,
             f"cannot connect to {self._host}: {last}",
@@ -117,7 +149,10 @@ class OpenSsh:
 
     def _server_key(self) -> str:
         """Ask for the server's key, its kind and fingerprint."""
-        command = [self._program, *_OPTIONS[:-1], "LogLevel=DEBUG1", "-o", "BatchMode=yes"]
+        command = [
+            self._program, *_OPTIONS[:-1], "LogLevel=DEBUG1", "-o", "BatchMode=yes",
+            "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ControlPath=none",
+        ]  # fmt: skip
         try:
             asked = subprocess.run(
                 [*command, "--", self._host, "true"],
@@ -127,12 +162,6 @@ class OpenSsh:
             return "it shows none"
         match = _SERVER_KEY.search(asked.stderr.decode("utf-8", "replace"))
         return match[1] if match else "it shows none"
-
-
-def _packed(line: str) -> str:
-    """Write a bash line as a word that any login shell reads alike, whatever is in the line."""
-    packed = base64.b64encode(line.encode("utf-8", "surrogateescape")).decode()
-    return f"'eval \"$(echo {packed} | base64 -d)\"'"
 
 
 def _socket_folder() -> Path | None:
@@ -151,7 +180,7 @@ def _socket_folder() -> Path | None:
 class SshStream:
     """One `ssh` that runs a shell: bytes to its input and from its output."""
 
-    def __init__(self, command: list[str], explain: Callable[[str], RvError]) -> None:
+    def __init__(self, command: list[str], explain: Callable[[str], RvError | OSError]) -> None:
         self._explain = explain
         has_terminal = sys.stdin.isatty()
         batch = [] if has_terminal else ["-o", "BatchMode=yes"]
@@ -201,7 +230,7 @@ class SshStream:
         with suppress(BrokenPipeError):
             self._in.close()  # may still hold what could not be sent
 
-    def _failure(self) -> RvError | None:
+    def _failure(self) -> RvError | OSError | None:
         """Return what ssh failed with, None where it ended with what it ran."""
         try:
             code = self._process.wait(timeout=_END_S)

@@ -1,6 +1,5 @@
 """A cluster behind a login node that rv reaches by ssh."""
 
-import shutil
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final
@@ -9,9 +8,9 @@ from rv.errors import ErrorKind, RvError
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.values import last_line
-from rv.transport.openssh import OpenSsh
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import RemoteShell
+from rv.transport.remote_shell import LOST, RemoteShell
+from rv.transport.ssh_choice import choose_ssh
 from rv.workflow.cluster import Cluster, LoginNode
 
 _ASKING_S: Final = 30.0
@@ -23,21 +22,19 @@ env -0
 """
 
 
-def remote_cluster(host: str) -> Cluster:
+def remote_cluster(host: str, kind: str = "") -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
+    `kind` of ssh is one of `rv.transport.ssh_choice.KINDS`.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
     import platformdirs
 
-    program = shutil.which("ssh")
-    if program is None:
-        raise RvError(
-            ErrorKind.UNREACHABLE, "there is no ssh here", hint="install an OpenSSH client"
-        )
-    ssh = OpenSsh(host, program)
+    ssh = choose_ssh(host, kind)
     shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
     code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
+    if code == LOST:  # a shared connection that was just ending: asking changes nothing there
+        code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
     sbatch, root, *pairs = [*out.decode("utf-8", "surrogateescape").split("\0"), "", ""]
     if code or not root:
         why = last_line(err.decode("utf-8", "replace")) or "the login shell there gave no answer"

@@ -39,6 +39,8 @@ _DONE: Final = b"rv-sent"
 _FAILED: Final = b"rv-failed"
 _MOST_BANNER_LINES: Final = 10_000
 _BLOCK: Final = 512
+_TAR_ENDS: Final = "Exiting with failure status"
+"""What tar says last, after why."""
 
 Report = Callable[[int], None]
 """Called with the bytes of files that were sent since the last call."""
@@ -167,7 +169,8 @@ def _require_done(stream: Stream, store: str) -> None:
             return
         if not line or line.strip() == _FAILED:
             break
-        said = line.decode("utf-8", "replace").strip() or said
+        text = line.decode("utf-8", "replace").strip()
+        said = said if _TAR_ENDS in text else text or said
     raise _failure(said, store)
 
 

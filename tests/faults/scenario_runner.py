@@ -1,5 +1,6 @@
 """Play scenarios on several clusters at once, on each one after the other."""
 
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,9 @@ from tests.faults.scenarios.registry import Scenario
 from tests.faults.world import PATIENCE_S, TINY, World, do_nothing
 
 Prepare = Callable[[World], None]
+OVER: Final = os.environ.get("RV_FAULTS_OVER", "")
+"""The ssh over which the scenarios are played: openssh or paramiko; none for the login node."""
+
 PROFILE: Final = {
     **TINY,
     "cluster": "runner",
@@ -47,13 +51,15 @@ MEMORIES_S: Final = (900, 2)
 class Task:
     """A scenario, its random seed, and what is done to its world before.
 
-    `patience` is how long, in seconds, its races may take to settle.
+    `patience` is how long, in seconds, its races may take to settle; `over` is the ssh that clients
+    use, none where they run on the login node.
     """
 
     scenario: Scenario
     seed: int
     prepare: Prepare = do_nothing
     patience: float = PATIENCE_S
+    over: str = OVER
 
 
 @dataclass
@@ -69,7 +75,8 @@ class ScenarioRunner:
         """Play a scenario to its end and count."""
         self.played += 1
         scenario, seed = task.scenario, task.seed
-        world = World(self.box, self.folder / f"{self.played}-{scenario.name}-{seed}")
+        folder = self.folder / f"{self.played}-{scenario.name}-{seed}"
+        world = World(self.box, folder, over=task.over)
         broke: tuple[str, ...] = ()
         began = time.monotonic()
         try:

@@ -1,6 +1,7 @@
 """Every scenario once: each command starts at most once, nothing is left, and no state is wrong.
 
-The scenarios run side by side, on a few clusters; RV_SEED (0) is what their dice are thrown with.
+The scenarios run side by side, on a few clusters; RV_SEED (0) is what their dice are thrown with,
+and with RV_FAULTS_OVER=openssh or paramiko the clients are on a laptop.
 """
 
 import os

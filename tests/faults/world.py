@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rv import sandbox
 from rv.sandbox.ports import listener
+from tests.faults.login_node import LoginNode
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE_S: Final = 90.0
@@ -111,6 +112,9 @@ class World:
     last: ExitStack = field(default_factory=ExitStack)
     """What is done when the world is closed."""
 
+    over: str = ""
+    """The ssh that its clients reach the cluster by; none where they run on the login node."""
+
     def __post_init__(self) -> None:
         self.work.mkdir(parents=True)
         self.bin.mkdir()
@@ -123,6 +127,14 @@ class World:
             "PATH": f"{self.bin}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
         }
+        self.login = LoginNode(self.path / "login", self.work, self.over) if self.over else None
+        if self.login:
+            self.last.callback(self.login.stop)
+
+    @property
+    def client_env(self) -> dict[str, str]:
+        """What clients are called with."""
+        return self.login.environment(self.env) if self.login else self.env
 
     @property
     def work(self) -> Path:
@@ -172,7 +184,7 @@ class World:
     ) -> subprocess.CompletedProcess[str]:
         """Run rv to its end."""
         options.setdefault("cwd", self.work)
-        env = self.env | options.pop("env", {})
+        env = self.client_env | options.pop("env", {})
         return subprocess.run(
             [sys.executable, "-m", "rv", *words],
             env=env,
@@ -212,7 +224,7 @@ class World:
             process = subprocess.Popen(
                 argv,
                 cwd=self.work,
-                env=self.env,
+                env=self.client_env,
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,

@@ -15,6 +15,7 @@ from rv import sandbox
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.transport import Transport
 from rv.transport.openssh import OpenSsh
+from rv.transport.paramiko_connection import Paramiko
 from rv.transport.remote import RemoteTransport
 from rv.transport.remote_shell import RemoteShell
 from tests.slurm.conftest import sandbox_home, small
@@ -42,20 +43,36 @@ def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]
 
 
 @pytest.fixture
-def connect(server: SshServer) -> Iterator[Callable[[], Transport]]:
-    """Make transports to the server, which end with the test."""
-    shells = []
+def connect_by(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], Transport]]:
+    """Make transports to the server by openssh or paramiko, which end with the test."""
+    monkeypatch.setenv("HOME", str(server.home))
+    monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    ends: list[Callable[[], None]] = []
 
-    def make() -> Transport:
+    def make(kind: str) -> Transport:
         if not server.port:
             server.start()
-        ssh = OpenSsh(HOST, str(server.path / "bin" / "ssh"))
-        shells.append(RemoteShell(ssh.connect, SCRUBBED_FORM))
-        return RemoteTransport(shells[-1], ssh, patience_s=3.0)
+        program = str(server.path / "bin" / "ssh")
+        ssh = OpenSsh(HOST, program) if kind == "openssh" else Paramiko(HOST)
+        shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
+        ends.append(shell.close)
+        if isinstance(ssh, Paramiko):
+            ends.append(ssh.close)
+        return RemoteTransport(shell, ssh, patience_s=3.0)
 
     yield make
-    for shell in shells:
-        shell.close()
+    for end in ends:
+        end()
+
+
+@pytest.fixture(params=["openssh", "paramiko"])
+def connect(
+    request: pytest.FixtureRequest, connect_by: Callable[[str], Transport]
+) -> Callable[[], Transport]:
+    """Make transports by each of them."""
+    return lambda: connect_by(request.param)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +81,13 @@ class Laptop:
 
     server: SshServer
     home: Path
+    ssh: str = "openssh"
+    """Which of rv's transports it uses."""
 
     @property
     def environment(self) -> dict[str, str]:
         """What rv is called with there."""
-        foreign = ("SLURM", "SBATCH", "RV_", "XDG_")
+        foreign = ("SLURM", "SBATCH", "RV_", "XDG_", "SSH_")
         kept = {key: value for key, value in os.environ.items() if not key.startswith(foreign)}
         return {
             **kept,
@@ -76,6 +95,7 @@ class Laptop:
             "PATH": self.server.search_path,
             "PYTHONPATH": str(Path(__file__).parents[2]),
             "RV_CLUSTER": f"ssh:{HOST}",
+            "RV_SSH": self.ssh,
             "XDG_RUNTIME_DIR": str(self.home),
             "ONLY_ON_THE_LAPTOP": "yes",
         }
@@ -101,9 +121,10 @@ def laptop(server: SshServer, folder: Path, small: sandbox.Sandbox) -> Laptop:
     away, home = folder / "away", folder / "home"
     for path in (away, home):
         path.mkdir(mode=0o700)
-    server.settings = [
+    server.settings += [
         f"SetEnv SLURM_CONF={small.slurm_conf} HOME={away} ONLY_ON_THE_CLUSTER=yes LANG=C.UTF-8"
     ]
     (away / ".bash_profile").write_text(f"PATH={away}/bin:$PATH\n")
+    server.client_homes.append(home)
     server.start()
     return Laptop(server=server, home=home)

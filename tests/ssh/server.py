@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,6 +20,13 @@ class SshServer:
     path: Path
     settings: list[str] = field(default_factory=list)
     port: int = 0
+    client_homes: list[Path] = field(default_factory=list)
+    """Homes besides `home` whose ssh configuration knows it."""
+
+    alias: str = HOST
+    pam: bool = False
+    binds: Mapping[str, Path] = field(default_factory=dict)
+    """Files and folders of the system that it sees others in the place of; only root can do that."""
 
     def start(self) -> None:
         """Start it, and make the files of its client."""
@@ -32,15 +40,29 @@ class SshServer:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         (self.path / "sshd_config").write_text("\n".join([*self._server_lines(), ""]))
-        (self.path / "ssh_config").write_text("\n".join([*self._client_lines(), ""]))
+        self.configure_client()
         self.trust()
         program = self.path / "bin" / "ssh"
         program.parent.mkdir(exist_ok=True)
         ssh = shutil.which("ssh")
         program.write_text(f'#!/bin/sh\nexec {ssh} -F "{self.path}/ssh_config" "$@"\n')
         program.chmod(0o755)
-        self._call(SSHD, "-f", self.path / "sshd_config", "-E", self.path / "sshd.log")
+        self._call(*self._command())
         self._wait()
+
+    def configure_client(self, *lines: str) -> None:
+        """Write the configuration of both clients: ssh's, and the one in the home of rv's own; `lines` come first, and win."""
+        first, *others = self._client_lines()
+        text = "\n".join([first, *(f"  {line}" for line in lines), *others, ""])
+        homes = (self.home, *self.client_homes)
+        for file in (self.path / "ssh_config", *(home / ".ssh" / "config" for home in homes)):
+            file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            file.write_text(text)
+
+    @property
+    def home(self) -> Path:
+        """The home of who uses it, on the client's side."""
+        return self.path / "user"
 
     def stop(self) -> None:
         """End it and its sessions; a shared connection ends with them."""
@@ -48,7 +70,10 @@ class SshServer:
             subprocess.run(["kill", "-9", str(pid)], check=False)
         pid_file = self.path / "sshd.pid"
         if pid_file.exists():
-            subprocess.run(["kill", pid_file.read_text().strip()], check=False)
+            pid = pid_file.read_text().strip()
+            subprocess.run(["kill", pid], check=False)
+            while Path("/proc", pid).exists():  # it listens until it is gone
+                time.sleep(0.01)
             pid_file.unlink(missing_ok=True)
 
     def sessions(self) -> list[int]:
@@ -81,6 +106,14 @@ class SshServer:
         """PATH with that client first."""
         return f"{self.path / 'bin'}:{os.environ['PATH']}"
 
+    def _command(self) -> list[object]:
+        start = [SSHD, "-f", self.path / "sshd_config", "-E", self.path / "sshd.log"]
+        if not self.binds:
+            return start
+        mounts = [f"mount --bind {ours} {theirs}" for theirs, ours in self.binds.items()]
+        script = " && ".join([*mounts, 'exec "$@"'])
+        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *start]
+
     def _server_lines(self) -> list[str]:
         return [
             f"Port {self.port}",
@@ -88,17 +121,17 @@ class SshServer:
             f"HostKey {self.path}/host_key",
             f"PidFile {self.path}/sshd.pid",
             f"AuthorizedKeysFile {self.path}/user_key.pub",
-            "PasswordAuthentication no",
-            "KbdInteractiveAuthentication no",
+            f"PasswordAuthentication {'yes' if self.pam else 'no'}",
+            f"KbdInteractiveAuthentication {'yes' if self.pam else 'no'}",
             "StrictModes no",
-            "UsePAM no",
+            f"UsePAM {'yes' if self.pam else 'no'}",
             "PermitRootLogin yes",
             *self.settings,
         ]
 
     def _client_lines(self) -> list[str]:
         return [
-            f"Host {HOST}",
+            f"Host {self.alias}",
             "  HostName 127.0.0.1",
             f"  Port {self.port}",
             f"  IdentityFile {self.path}/user_key",

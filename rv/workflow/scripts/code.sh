@@ -38,7 +38,10 @@ build_tree() {
   (cd -- "$1/files" && xargs -0 -r rm -f -- <"$1/removed") || return 1
   rm -f -- "$1/removed"
   find "$1/files" -mindepth 1 -depth -type d -empty -delete || return 1
-  (cd -- "$1" && tar -xf - --no-same-owner --no-overwrite-dir) || return 1
+  if ! (cd -- "$1" && tar -xf - --no-same-owner --no-overwrite-dir); then
+    head -c 1048576 /dev/zero >"$1/full" # tar does not say why it wrote too little
+    return 1
+  fi
   [ -e "$1/whole" ] || { echo "the files were cut off" >&2; return 1; }
   rm -f -- "$1/whole"
   find "$1/files" -type f -size +2048 -exec chmod a-w -- {} +

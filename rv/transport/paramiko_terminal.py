@@ -1,0 +1,119 @@
+"""A program on another machine, on this terminal, over a session of paramiko's."""
+
+import os
+import select
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Final
+
+import paramiko
+
+_PIECE_BYTES: Final = 1 << 16
+_LOST: Final = 255
+_ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
+
+
+def run_on_terminal(channel: paramiko.Channel, command: str) -> int:
+    """Run it and return its exit code, 255 where the connection was lost, as ssh has it.
+
+    Keys go there as they are typed, Ctrl-C too. Where there is no terminal it gets plain pipes.
+    """
+    has_terminal = os.isatty(sys.stdin.fileno())
+    with channel:
+        if has_terminal:
+            size = shutil.get_terminal_size()
+            channel.get_pty(os.environ.get("TERM", "dumb"), size.columns, size.lines)
+        channel.exec_command(command)
+        with _signals() as (wake, ended_by), _raw(has_terminal):
+            _pass_on(channel, wake, ended_by)
+        if ended_by:
+            return 128 + ended_by[0]
+        code = channel.recv_exit_status()
+        return code if code >= 0 else _LOST
+
+
+@contextmanager
+def _signals() -> Iterator[tuple[int, list[int]]]:
+    """Turn a new size into a byte, and SIGHUP or SIGTERM into one and a number of the list.
+
+    A handler that took a lock could wait for the thread that it interrupted.
+    """
+    wake, woken = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(woken, False)
+    ended_by: list[int] = []
+
+    def note(number: int, _: FrameType | None) -> None:
+        if number in _ENDING:
+            ended_by.append(number)
+        with suppress(BlockingIOError):
+            os.write(woken, b".")
+
+    before = {number: signal.signal(number, note) for number in (*_ENDING, signal.SIGWINCH)}
+    try:
+        yield wake, ended_by
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        os.close(wake)
+        os.close(woken)
+
+
+@contextmanager
+def _raw(has_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one thing that it depends on
+    """Let the program there see each key, and leave the terminal as it was."""
+    if not has_terminal:
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setraw(terminal)
+        yield
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _pass_on(channel: paramiko.Channel, wake: int, ended_by: list[int]) -> None:
+    """Copy keys there and output here, until the program or the connection ends."""
+    keys = sys.stdin.fileno()
+    sources = [channel, wake, keys]
+    while not ended_by:
+        ready = select.select(sources, [], [])[0]
+        if wake in ready:
+            os.read(wake, _PIECE_BYTES)
+            size = shutil.get_terminal_size()
+            channel.resize_pty(size.columns, size.lines)
+        if channel in ready and not _show(channel):
+            return
+        if keys in ready:
+            typed = os.read(keys, _PIECE_BYTES)
+            if typed:
+                channel.sendall(typed)
+            else:
+                channel.shutdown_write()
+                sources.remove(keys)
+
+
+def _show(channel: paramiko.Channel) -> bool:
+    """Write what came to both outputs; False at the end of them."""
+    is_over = channel.closed or channel.eof_received
+    shown = False
+    while channel.recv_stderr_ready():
+        shown = _write(sys.stderr.fileno(), channel.recv_stderr(_PIECE_BYTES))
+    while channel.recv_ready():
+        shown = _write(sys.stdout.fileno(), channel.recv(_PIECE_BYTES))
+    return shown or not is_over
+
+
+def _write(descriptor: int, data: bytes) -> bool:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    return True

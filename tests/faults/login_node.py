@@ -1,0 +1,60 @@
+"""A login node before a world's cluster: its clients run as on a laptop, and reach it over ssh."""
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.ssh.proxy import Proxy
+from tests.ssh.server import HOST, SshServer
+
+_THERE: Final = ("SLURM", "SBATCH", "SQUEUE", "SACCT", "SCANCEL", "SINFO", "RV_RACE_ROOT", "PATH")
+"""What the variables begin with that are the login node's, and not the laptop's."""
+
+
+class LoginNode:
+    """An sshd whose logins have their home in `home`; `ssh` is the transport that clients use."""
+
+    def __init__(self, path: Path, home: Path, ssh: str) -> None:
+        self._ssh = ssh
+        self._proxies: list[Proxy] = []
+        self._variables = path / "login_environment"
+        self._runtime = Path(tempfile.mkdtemp(prefix="rvf", dir="/tmp"))
+        self._laptop = path / "laptop"
+        self._laptop.mkdir(parents=True)
+        (home / ".bash_profile").write_text(f". {shlex.quote(str(self._variables))}\n")
+        self._server = SshServer(path=path / "sshd", client_homes=[self._laptop])
+        self._server.settings = [f"SetEnv HOME={home}", "MaxStartups 100"]
+        self._server.start()
+
+    def environment(self, env: Mapping[str, str]) -> dict[str, str]:
+        """Give the login node its part of an environment, and return the laptop's."""
+        there = {key: value for key, value in env.items() if key.startswith(_THERE)}
+        self._variables.write_text(
+            "".join(f"export {key}={shlex.quote(value)}\n" for key, value in there.items())
+        )
+        here = {key: value for key, value in env.items() if not key.startswith((*_THERE, "SSH_"))}
+        return here | {
+            "HOME": str(self._laptop),
+            "PATH": self._server.search_path,
+            "RV_CLUSTER": f"ssh:{HOST}",
+            "RV_SSH": self._ssh,
+            "XDG_RUNTIME_DIR": str(self._runtime),
+        }
+
+    def put_behind(self, proxy: Callable[[int], Proxy]) -> Proxy:
+        """Let clients connect to a proxy, which is made for the server's port."""
+        made = proxy(self._server.port)
+        self._proxies.append(made)
+        alias = f"HostKeyAlias [127.0.0.1]:{self._server.port}"
+        self._server.configure_client(f"Port {made.port}", alias)
+        return made
+
+    def stop(self) -> None:
+        """End it, with all connections."""
+        for proxy in self._proxies:
+            proxy.close()
+        self._server.stop()
+        shutil.rmtree(self._runtime, ignore_errors=True)

@@ -1,0 +1,270 @@
+"""What lies between rv and the login node: jump hosts, proxies, and networks that fail."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rv.errors import ErrorKind, RvError
+from rv.transport import Transport
+from rv.transport.remote_shell import LOST
+from tests.ssh.logging_in import one_line, run
+from tests.ssh.proxy import Proxy
+from tests.ssh.server import SSHD, SshServer
+
+Connect = Callable[[], Transport]
+MakeProxy = Callable[..., Proxy]
+KINDS = ("openssh", "paramiko")
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each of the two."""
+    return str(request.param)
+
+
+@pytest.fixture
+def make_proxy() -> Iterator[MakeProxy]:
+    """Make proxies, which end with the test."""
+    made: list[Proxy] = []
+
+    def make(*ports: int, **options: object) -> Proxy:
+        made.append(Proxy(ports, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for proxy in made:
+        proxy.close()
+
+
+@pytest.fixture
+def others(server: SshServer) -> Iterator[Callable[[str], SshServer]]:
+    """Start more servers, each with keys of its own."""
+    made: list[SshServer] = []
+
+    def make(name: str) -> SshServer:
+        made.append(SshServer(path=server.path.parent / name, alias=name))
+        made[-1].start()
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def sections(*servers: SshServer) -> str:
+    """What their clients' configurations say."""
+    return "".join((each.path / "ssh_config").read_text() for each in servers)
+
+
+def configure(server: SshServer, text: str) -> None:
+    """Write a configuration for both clients."""
+    for file in (server.path / "ssh_config", server.home / ".ssh" / "config"):
+        file.write_text(text)
+
+
+def logins(server: SshServer) -> int:
+    """How often somebody logged in there."""
+    return (server.path / "sshd.log").read_text().count("Accepted publickey")
+
+
+def use(server: SshServer, proxy: Proxy) -> None:
+    """Let the client connect to the proxy, which shows the server's key."""
+    server.configure_client(f"Port {proxy.port}", f"HostKeyAlias [127.0.0.1]:{server.port}")
+
+
+def answers(transport: Transport) -> bool:
+    """Whether a script runs there."""
+    return transport.run("echo yes", timeout_s=20).stdout == "yes\n"
+
+
+def refused(transport: Transport) -> str:
+    """What one that does not says."""
+    with pytest.raises(RvError) as caught:
+        transport.run("echo yes", timeout_s=20)
+    assert caught.value.kind is ErrorKind.UNREACHABLE
+    assert caught.value.hint
+    return caught.value.message
+
+
+def test_two_jump_hosts(
+    server: SshServer, others: Callable[[str], SshServer], connect: Connect
+) -> None:
+    """Each with its own user, key and host key; the way is gone with the connection."""
+    transport = connect()
+    first, second = others("first"), others("second")
+    user = f"{os.environ.get('USER', 'root')}@" if os.getuid() == 0 else ""
+    server.configure_client(f"ProxyJump {user}first,second")
+    configure(server, sections(server, first, second))
+    assert answers(transport)
+    assert (logins(first), logins(second), logins(server)) == (1, 1, 1)
+
+
+def test_a_jump_host_whose_key_is_unknown(
+    server: SshServer, others: Callable[[str], SshServer], connect: Connect
+) -> None:
+    """It is that one's key that is refused, and nothing is sent through it."""
+    transport = connect()
+    jump = others("first")
+    server.configure_client("ProxyJump first")
+    configure(server, sections(server, jump))
+    jump.trust("user_key")
+    refused(transport)
+    assert logins(jump) == 0
+
+
+def test_jump_hosts_in_a_circle(
+    server: SshServer, others: Callable[[str], SshServer], kind: str
+) -> None:
+    """They are given up."""
+    server.start()
+    jump = others("first")
+    jump.configure_client("ProxyJump cluster")
+    server.configure_client("ProxyJump first")
+    configure(server, sections(server, jump))
+    if kind == "paramiko":  # ssh itself goes round until the machine is full
+        assert "go in a circle" in one_line(run(server, kind).stdout)
+
+
+def test_a_proxy_command(server: SshServer, connect: Connect) -> None:
+    """Run by a shell, with its tokens; here it is the server itself."""
+    transport = connect()
+    note = server.path / "note"
+    server.configure_client(
+        f"ProxyCommand /bin/sh -c 'echo %h %p %r >{note}; exec {SSHD} -i -f {server.path}/sshd_config'"
+    )
+    assert answers(transport)
+    assert re.fullmatch(rf"127\.0\.0\.1 {server.port} \w+\n", note.read_text())
+
+
+def test_a_proxy_command_that_fails(server: SshServer, connect: Connect) -> None:
+    """One line."""
+    transport = connect()
+    server.configure_client("ProxyCommand /bin/sh -c 'echo no way >&2; exit 3'")
+    said = refused(transport)
+    assert said.startswith("cannot connect to cluster:")
+    assert "no way" in said or "Connection closed" in said  # ssh shows it itself
+
+
+def test_a_server_with_one_session_a_connection(
+    server: SshServer, connect_by: Callable[[str], Transport], kind: str
+) -> None:
+    """Another connection is made for the second shell."""
+    server.settings = ["MaxSessions 1"]
+    first = connect_by(kind)
+    second = connect_by(kind)
+    assert answers(first)
+    assert answers(second)
+    assert answers(first)
+    assert logins(server) == 2
+
+
+def test_several_shells_over_one_connection(server: SshServer, connect: Connect) -> None:
+    """One login, where the server allows it."""
+    transport = connect()
+    assert answers(transport)
+    shell = "$(ps -o ppid= -p $PPID)"  # above it is the connection
+    assert transport.run(f"kill -9 {shell}", timeout_s=20).returncode == LOST
+    assert answers(transport)
+    assert logins(server) == 1
+
+
+def test_a_host_that_says_nothing(
+    server: SshServer, connect: Connect, make_proxy: MakeProxy
+) -> None:
+    """It is given up after ConnectTimeout."""
+    transport = connect()
+    proxy = make_proxy()
+    server.configure_client(f"Port {proxy.port}", "ConnectTimeout 1")
+    began = time.monotonic()
+    assert re.search("timed out|did not answer", refused(transport))
+    assert time.monotonic() - began < 10
+
+
+def test_a_host_that_closes(server: SshServer, connect: Connect, make_proxy: MakeProxy) -> None:
+    """As one does that is full."""
+    transport = connect()
+    proxy = make_proxy(closes=True)
+    server.configure_client(f"Port {proxy.port}")
+    assert re.search("reset|losed", refused(transport))
+
+
+def test_a_name_that_nobody_has(server: SshServer, connect: Connect) -> None:
+    """It is named."""
+    transport = connect()
+    server.configure_client("HostName no-such-host.invalid")
+    assert re.search("resolve", refused(transport))
+
+
+def test_two_login_nodes_behind_one_name(
+    server: SshServer,
+    others: Callable[[str], SshServer],
+    connect: Connect,
+    make_proxy: MakeProxy,
+) -> None:
+    """Each connection goes to the next: both keys are known, and no shell is the other's."""
+    transport = connect()
+    other = others("other")
+    (other.path / "user_key.pub").write_text((server.path / "user_key.pub").read_text())
+    proxy = make_proxy(server.port, other.port)
+    server.configure_client(f"Port {proxy.port}")
+    keys = [
+        " ".join((each.path / "host_key.pub").read_text().split()[:2]) for each in (server, other)
+    ]
+    (server.path / "known_hosts").write_text(
+        "".join(f"[127.0.0.1]:{proxy.port} {key}\n" for key in keys)
+    )
+    for _ in range(4):
+        assert answers(transport)
+        proxy.break_all()
+        assert transport.run("true", timeout_s=20).returncode == LOST
+    assert (logins(server), logins(other)) == (2, 2)
+
+
+def test_an_address_that_refuses(server: SshServer, connect: Connect) -> None:
+    """The next one of the name is tried: localhost is ::1 too."""
+    transport = connect()
+    server.configure_client("HostName localhost", f"HostKeyAlias [127.0.0.1]:{server.port}")
+    assert answers(transport)
+
+
+def test_a_network_that_went_away(
+    server: SshServer, connect: Connect, make_proxy: MakeProxy
+) -> None:
+    """Nothing comes and nothing is refused: it is noticed, and the next script is answered."""
+    transport = connect()
+    proxy = make_proxy(server.port)
+    use(server, proxy)
+    server.configure_client(
+        f"Port {proxy.port}", f"HostKeyAlias [127.0.0.1]:{server.port}",
+        "ServerAliveInterval 1", "ServerAliveCountMax 1", "ConnectTimeout 2",
+    )  # fmt: skip
+    assert answers(transport)
+    proxy.is_frozen = True
+    began = time.monotonic()
+    assert transport.run("echo lost", timeout_s=60).returncode == LOST
+    assert time.monotonic() - began < 20
+    proxy.is_frozen = False
+    assert answers(transport)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root's sshd serves other users")
+@pytest.mark.parametrize("shell", ["/bin/bash", "/usr/bin/tcsh", "/usr/bin/fish"])
+def test_a_second_user(server: SshServer, kind: str, shell: str) -> None:
+    """Whose login shell may be any."""
+    home = server.path.parent / "other"
+    home.mkdir(mode=0o700)
+    os.chown(home, 4242, 4242)
+    passwd = server.path.parent / "passwd"
+    entry = f"other:x:4242:4242::{home}:{shell}\n"
+    passwd.write_text(Path("/etc/passwd").read_text() + entry)
+    server.binds = {"/etc/passwd": passwd}
+    server.path.parent.chmod(0o755)
+    server.start()
+    server.configure_client("User other")
+    os.chmod(server.path, 0o755)  # noqa: PTH101
+    done = run(server, kind, script="id -un; echo $HOME")
+    assert done.stdout.split() == ["other", str(home)], done.stdout
