@@ -56,6 +56,8 @@ class OutputReader:
         self._offsets: dict[str, int] = {}
         self._begins: dict[int, dict[str, int]] = {}
         self._segment = 1
+        self.has_more = False
+        """Whether the last answer left something that can be read at once."""
 
     def read(self) -> tuple[Chunk, ...]:
         """Return the new chunks, by node, stdout before stderr."""
@@ -107,6 +109,7 @@ class OutputReader:
         pieces = self._transport.read_new(
             self._race.directory, patterns, self._offsets, _PIECE_BYTES
         )
+        self.has_more = sum(map(len, pieces.values())) >= _PIECE_BYTES
         for name in [name for name in pieces if _BEGINS.fullmatch(name)]:
             self._note_segment(name, pieces.pop(name))
         return pieces
@@ -123,6 +126,7 @@ class OutputReader:
                 continue
             offset = self._offsets.get(name, 0)
             data = pieces[name][: self._room(name, offset)]
+            self.has_more = self.has_more or len(data) < len(pieces[name])
             if data:
                 self._offsets[name] = offset + len(data)
                 yield Chunk(node=node, is_error=is_error, data=data, segment=self._segment)

@@ -118,6 +118,8 @@ class Watch:
             self._heard_s = self.clock()
             for chunk in chunks:
                 self.sink.output(chunk)
+            if not reader.has_more:
+                break
 
     def _look(self) -> RaceStatus:
         """Look at the directory only, or at all sources when the queue is due."""

@@ -4,6 +4,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,16 +14,15 @@ from rv.transport.local import LocalTransport
 from tests.ssh.conftest import Laptop
 from tests.ssh.test_launch import eventually, logins, races
 
-Connect = Callable[[], Transport]
 PATTERNS = ["output/node[0-9]*.out", "segments/[0-9]*.output"]
 
 
-@pytest.fixture(params=["local", "openssh"])
-def transport(request: pytest.FixtureRequest, connect: Connect) -> Transport:
-    """The same is asked of both."""
+@pytest.fixture(params=["local", "openssh", "paramiko"])
+def transport(request: pytest.FixtureRequest, connect_by: Callable[[str], Transport]) -> Transport:
+    """The same is asked of all."""
     if request.param == "local":
         return LocalTransport(dict(os.environ) | {"LC_ALL": "C"})
-    return connect()
+    return connect_by(request.param)
 
 
 def test_files_are_read_on_from_where_they_were(transport: Transport, tmp_path: Path) -> None:
@@ -55,8 +55,10 @@ def test_a_large_answer_comes_in_parts(transport: Transport, tmp_path: Path) -> 
     assert got == data
 
 
-def test_a_connection_that_breaks_while_following(laptop: Laptop) -> None:
+@pytest.mark.parametrize("ssh", ["openssh", "paramiko"])
+def test_a_connection_that_breaks_while_following(laptop: Laptop, ssh: str) -> None:
     """Again and again, with output of two nodes: each line comes once, and in its node's order."""
+    laptop = replace(laptop, ssh=ssh)
     lines = "for n in $(seq 60); do echo $NODE_RANK $n; echo e$NODE_RANK $n >&2; sleep 0.2; done"
     sent = laptop.rv("run", "-d", "--gpu", "8", "--multi-node", "--time", "5m", lines)
     assert sent.returncode == 0, sent.stderr
