@@ -44,7 +44,7 @@ def logs(
     json: JsonOption = False,
 ) -> None:
     """Show a race's output, of all segments and nodes; each line with its node where several."""
-    if pull and (follow or err or tail is not None or node is not None):
+    if pull and any((follow, err, tail is not None, node is not None)):
         raise RvError(
             ErrorKind.USAGE,
             "--pull copies all logs whole",
@@ -56,27 +56,26 @@ def logs(
         _pull(record, caller, pull, json=json)
         return
     require_node(record, node)
-    streams = ("err",) if err else STREAMS
-    reader = OutputReader(record, caller.cluster.transport, node, streams)
+    reader = OutputReader(record, caller.cluster.transport, node, ("err",) if err else STREAMS)
     if tail is not None:
         reader.skip_to_last(tail)
     if follow:
         progress = Progress(json_only=json, shows_one_node=node is not None)
         raise typer.Exit(_follow(record, caller, reader, progress, json=json))
+    # What was asked for is the answer: errors alone go to stdout.
+    lines = OutputLines(names_nodes=False, into="out" if err else "")
+    if node is None:
+        claim = load_state_files(record, caller.cluster.transport).claim
+        lines.names_nodes = has_several_nodes(record, claim)
+    _show(record, reader, lines, json=json)
+
+
+def _show(race: Race, reader: OutputReader, lines: OutputLines, *, json: bool) -> None:
+    """Pass on what there is now."""
     if json:
         rows = output_documents(_chunks(reader))
-        console.emit_json({"race": record.race_id, "output": rows})
+        console.emit_json({"race": race.race_id, "output": rows})
         return
-    claim = load_state_files(record, caller.cluster.transport).claim if node is None else None
-    # What was asked for is the answer: errors alone go to stdout.
-    _show(
-        reader,
-        OutputLines(names_nodes=has_several_nodes(record, claim), into="out" if err else ""),
-    )
-
-
-def _show(reader: OutputReader, lines: OutputLines) -> None:
-    """Pass on what there is now."""
     for chunk in _chunks(reader):
         lines.show(chunk)
     lines.finish()

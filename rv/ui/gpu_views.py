@@ -6,6 +6,7 @@ from typing import Any, Final
 from rv.models.gpu_use import GpuNow, GpuProcess, GpuSums, GpuUse, nominal_gb, smaller_card
 from rv.models.race import RaceStatus
 from rv.race.gpu_use import RaceGpus
+from rv.slurm.nvidia_smi import NodeGpus
 from rv.ui.tables import Part, Table
 
 
@@ -48,15 +49,19 @@ def _gb(memory_mib: int) -> str:
 
 def race_gpus_text(looked: RaceGpus) -> list[Part]:
     """Show the GPUs of a race as they are, or what was measured where it is over."""
-    race_id = looked.status.race.race_id
     if looked.sums:
-        title = f"race {race_id} {looked.status.state}: {gpu_use_sentence(looked.status)}"
+        race_id, state = looked.status.race.race_id, looked.status.state
+        title = f"race {race_id} {state}: {gpu_use_sentence(looked.status)}"
         return [Table(head=_SUMS_HEAD, rows=list(map(_sums_row, looked.sums)), title=title)]
     gpus = [gpu for answer in looked.now for gpu in answer.gpus]
-    failures = [f"{answer.node}: {answer.failure}" for answer in looked.now if answer.failure]
-    silent = [answer.node for answer in looked.now if not answer.gpus and not answer.failure]
-    notes = failures + [f"{node}: shows no GPU of this job" for node in silent]
-    return [*([_now_table(gpus)] if gpus else []), *(["\n".join(notes)] if notes else [])]
+    notes = [_without_gpus(answer) for answer in looked.now if not answer.gpus]
+    tables: list[Part] = [_now_table(gpus)] if gpus else []
+    return [*tables, "\n".join(notes)] if notes else tables
+
+
+def _without_gpus(answer: NodeGpus) -> str:
+    """Say why a node shows no GPU."""
+    return f"{answer.node}: {answer.failure or 'shows no GPU of this job'}"
 
 
 def _now_table(gpus: Sequence[GpuNow]) -> Table:
