@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
-from rv.transport import ScriptResult
+from rv.transport import FINISH_S, FinishError, ScriptResult
 from rv.transport.remote_shell import LOST, Answer, RemoteShell, Stream, as_result
 
 _FILES_S: Final = 60.0
 _MOST_WAIT_S: Final = 5.0
 _NO_FILE: Final = 44
 _UNSAFE: Final = 45
+_NOT_FINISHED: Final = 46
 _PATTERN: Final = re.compile(r"[\w./*?\[\]-]+", re.ASCII)
 
 
@@ -48,11 +49,20 @@ class RemoteTransport:
         return as_result(self._shell.run(script, timeout_s=timeout_s))
 
     def create_tree(
-        self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
+        self,
+        root: str,
+        files: Mapping[str, bytes],
+        directories: Sequence[str] = (),
+        finish: str = "",
     ) -> None:
         """Send the tree as one archive, unpack it beside `root` and rename it into place."""
         archive = _archive(files, directories)
-        code, out, err = self._do("create_tree", root, data=archive)
+        code, out, err = self._do("create_tree", root, finish, data=archive, timeout_s=FINISH_S)
+        if code == _NOT_FINISHED:
+            own_code, _, text = (
+                err.decode("utf-8", "replace").rpartition("\nrv-finish ")[2].partition(" ")
+            )
+            raise FinishError(int(own_code or 1), text)
         if code == _UNSAFE:
             why = out.decode("utf-8", "replace").strip()
             raise RvError(
@@ -125,10 +135,16 @@ class RemoteTransport:
             wait_s = min(wait_s + 0.5, _MOST_WAIT_S)
         return answer
 
-    def _do(self, operation: str, *arguments: object, data: bytes = b"") -> Answer:
+    def _do(
+        self,
+        operation: str,
+        *arguments: object,
+        data: bytes = b"",
+        timeout_s: float = _FILES_S,
+    ) -> Answer:
         """Call a function of scripts/files.sh, with `data` as its input."""
         words = shlex.join(map(str, arguments))
-        return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=_FILES_S)
+        return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=timeout_s)
 
 
 def _require_patterns(names: Sequence[str]) -> None:

@@ -21,15 +21,29 @@ require_safe_root() {
   done
 }
 
-# create_tree DIRECTORY: unpack an archive beside it and rename it into place. 45: it is not safe there.
+# create_tree DIRECTORY FINISH: unpack an archive beside it, run the script FINISH in it, and rename it
+# into place. 45: it is not safe there. 46: FINISH failed, its code and errors follow `rv-finish`.
 create_tree() {
-  local parent building why
+  local parent building why code
   parent=$(dirname -- "$1")
   mkdir -p -- "$parent" || return 1
   why=$(require_safe_root "$parent") || { echo "$why"; return 45; }
   building=$(mktemp -d -p "$parent" ".${1##*/}.$(date +%s).XXXXXXXX") || return 1
   # tar itself would read backslashes in the name.
-  if ! (cd -- "$building" && tar -xf - --no-same-owner) || ! mv -T -- "$building" "$1"; then
+  if ! (cd -- "$building" && tar -xf - --no-same-owner); then
+    rm -rf -- "$building"
+    return 1
+  fi
+  if [ -n "$2" ]; then
+    why=$(cd -- "$building" && RV_NAME=${1##*/} /bin/bash --noprofile --norc -c "$2" 2>&1 >/dev/null)
+    code=$?
+    if [ "$code" -ne 0 ]; then
+      rm -rf -- "$building"
+      printf '\nrv-finish %s %s' "$code" "$why" >&2
+      return 46
+    fi
+  fi
+  if ! mv -T -- "$building" "$1"; then
     rm -rf -- "$building"
     return 1
   fi
