@@ -172,6 +172,7 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         request=request,
         retry_of=context.retry_of,
         payload_hash=script.payload_hash,
+        card_sizes=plan.card_sizes,
         code=context.code,
     )
 

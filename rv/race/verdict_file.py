@@ -4,8 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState, is_live
-from rv.models.plain import build
+from rv.models.plain import build, plain
 from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import live_records
 from rv.race.directory import is_moment, load_state_files, write_state_file
@@ -32,6 +33,7 @@ def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
         "why": status.why,
         "warnings": status.warnings,
         "saved_at": status.saved_at,
+        "gpu_use": plain(status.gpu_use),
         "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
     }
     write_state_file(status.race, VERDICT, json.dumps(data), transport)
@@ -83,6 +85,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
         warnings=verdict.warnings,
         segments=files.segments,
         saved_at=verdict.saved_at,
+        gpu_use=verdict.gpu_use,
         jobs=tuple(_job(race, files, fields) for fields in verdict.jobs),
     )
 
@@ -104,6 +107,7 @@ class _Verdict:
     warnings: tuple[str, ...]
     saved_at: float | None
     jobs: tuple[_JobFields, ...]
+    gpu_use: GpuUse | None = None
 
 
 def _read(text: bytes) -> _Verdict | None:

@@ -63,6 +63,14 @@ class Transport(Protocol):
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Read the small files under `root` that match `names`; only a last part has wildcards."""
 
+    def read_new(
+        self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
+    ) -> dict[str, bytes]:
+        """Read on, each from its offset (else 0), in the files under `root` that match `names`.
+
+        `limit` bytes at most are read in all; files with nothing new are left out.
+        """
+
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory, none where it does not exist."""
 

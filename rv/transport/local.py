@@ -128,15 +128,27 @@ class LocalTransport:
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Open what matches the patterns, whatever a stat would say; what vanishes is left out."""
+        read = ((name, self.read(f"{root}/{name}")) for name in self._matching(root, names))
+        return {name: contents for name, contents in read if contents is not None}
+
+    def read_new(
+        self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
+    ) -> dict[str, bytes]:
+        """Open each, as `read` does, and read on."""
         files: dict[str, bytes] = {}
-        for pattern in names:
+        for name in self._matching(root, names):
+            contents = self.read(f"{root}/{name}", offset=offsets.get(name, 0), limit=limit)
+            if contents:
+                files[name] = contents
+                limit -= len(contents)
+        return files
+
+    def _matching(self, root: str, patterns: Sequence[str]) -> Iterator[str]:
+        for pattern in patterns:
             folder, _, last = pattern.rpartition("/")
             listed = self.names(f"{root}/{folder}") if _WILD.search(last) else (last,)
             for name in fnmatch.filter(listed, last):
-                contents = self.read(f"{root}/{folder}/{name}")
-                if contents is not None:
-                    files[f"{folder}/{name}" if folder else name] = contents
-        return files
+                yield f"{folder}/{name}" if folder else name
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""

@@ -87,6 +87,12 @@ class ReadAhead:
         }
         return {path: data for path, data in inner.items() if any(f.fullmatch(path) for f in forms)}
 
+    def read_new(
+        self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
+    ) -> dict[str, bytes]:
+        """Read on in files there."""
+        return self._transport.read_new(root, names, offsets, limit)
+
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""
         listing = self._fresh()

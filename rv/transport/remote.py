@@ -84,11 +84,18 @@ class RemoteTransport:
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Read the small files that match the patterns, as one archive."""
-        unfit = [name for name in names if not _PATTERN.fullmatch(name)]
-        if unfit:
-            raise ValueError(f"no pattern for a shell: {unfit[0]!r}")
+        _require_patterns(names)
         _, out, _ = self._ask("read_tree", root, *names)
         return unpacked(out)
+
+    def read_new(
+        self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
+    ) -> dict[str, bytes]:
+        """Read on in all of them, as one answer."""
+        _require_patterns(names)
+        known = [f"{offset}/{name}" for name, offset in offsets.items()]
+        _, out, _ = self._ask("read_new", root, limit, *known, "--", *names)
+        return _pieces(out)
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""
@@ -138,6 +145,27 @@ class RemoteTransport:
         """Call a function of scripts/files.sh, with `data` as its input."""
         words = shlex.join(map(str, arguments))
         return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=timeout_s)
+
+
+def _require_patterns(names: Sequence[str]) -> None:
+    """Raise `ValueError` for what a shell would not read as a pattern of names."""
+    unfit = [name for name in names if not _PATTERN.fullmatch(name)]
+    if unfit:
+        raise ValueError(f"no pattern for a shell: {unfit[0]!r}")
+
+
+def _pieces(data: bytes) -> dict[str, bytes]:
+    """Read pieces of files, each after a line with its size and name; one cut short is no piece."""
+    pieces: dict[str, bytes] = {}
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        size, _, name = data[at:end].partition(b" ")
+        if not size.isdigit():
+            break
+        at = end + 1 + int(size)
+        if at <= len(data):
+            pieces[name.decode("utf-8", "surrogateescape")] = data[end + 1 : at]
+    return pieces
 
 
 def separate(out: bytes) -> tuple[str, ...]:

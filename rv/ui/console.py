@@ -54,8 +54,13 @@ def answer(*parts: Part) -> None:
 
     On a terminal the tables fit its width.
     """
+    _write(sys.stdout, answer_text(*parts) + "\n")
+
+
+def answer_text(*parts: Part) -> str:
+    """Return an answer as it is written to stdout, for a terminal where that is one."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    _write(sys.stdout, "\n\n".join(_shown(part, width) for part in parts) + "\n")
+    return "\n\n".join(_shown(part, width) for part in parts)
 
 
 def _shown(part: Part, width: int) -> str:

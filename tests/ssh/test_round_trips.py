@@ -58,7 +58,7 @@ def test_twelve_jobs_are_submitted_in_three_trips(
     profile = laptop.home.parent / "away" / ".bash_profile"
     profile.write_text(f"export SLURM_CONF={campus.slurm_conf}\n")
     assert laptop.rv("ps").returncode == 0  # the connection is there
-    words = ("--gpu", "4", "--time", "5m", "--fanout", "each")
+    words = ("--gpu", "4", "--time", "5m", "--fanout", "each", "--layouts", "all")
     connect = ssh_trips(laptop, proxy, "true")
     assert trips(laptop, proxy, "run", "-d", *words, "sleep 60") <= connect + 3
     jobs = json.loads(laptop.rv("ps", "--json").stdout)["races"][0]["jobs"]

@@ -17,9 +17,19 @@ from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import job, quantities, snapshot
 from rv.planner import catalogue, eligibility
-from rv.race import directory
+from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
-from rv.slurm import hostlist, job_record, sacct, sacctmgr, scontrol, script, squeue, values
+from rv.slurm import (
+    hostlist,
+    job_record,
+    nvidia_smi,
+    sacct,
+    sacctmgr,
+    scontrol,
+    script,
+    squeue,
+    values,
+)
 from rv.workflow import command_line, known_programs, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
@@ -162,6 +172,24 @@ RESULT: Final = json.dumps(
 """A result of the acceptance suite, in short."""
 
 
+GPU_USE: Final = {
+    "gpus/7.0.0a1b2c3d.a1": "0 12 12 144 9216 81920 NVIDIA A100-SXM4-80GB\n1 12 0 0 70000 81920 NVIDIA A100-SXM4-80GB\n",
+    "gpus/8.0.0a1b2c3e.a1": "0 3 3 300 10 81920 NVIDIA A100-SXM4-80GB\n",
+}  # fmt: skip
+"""What jobs measured of their GPUs."""
+
+
+def _gpu_files(written: str) -> Any:
+    """Read the sums from their JSON; what is none is the contents of one file."""
+    try:
+        files = {str(name): str(value) for name, value in json.loads(written).items()}
+    except (ValueError, AttributeError, RecursionError):
+        files = dict.fromkeys(GPU_USE, written)
+    return gpu_use.read_gpu_sums(
+        {name: value.encode("utf-8", "surrogatepass") for name, value in files.items()}
+    )
+
+
 def _marks(written: str) -> Any:
     """Read marks from their JSON; what is none is the contents of all of them."""
     try:
@@ -206,6 +234,11 @@ def _layer(written: str) -> Any:
     return baselines.read_layer(document, "site")
 
 
+_GPUS: Final = (
+    f"{S} a1 own 0,1\n{S} a1 gpu 0, GPU-1, 9216, 81920, 12, 90.50, 41, NVIDIA A100-SXM4-80GB\n"
+    f"{S} b1 failed has no nvidia-smi\n{S} a1 gpu 1, GPU-2, [N/A], 81920, [N/A], [N/A], [N/A], A, B\n"
+    f"{S} a1 process GPU-1, 4711, 9000, ada, python train.py, x\n{S} a1 process GPU-1, x, , , \n"
+)
 _QUEUE: Final = _slurm("22.05/own_queue.txt")
 PARSERS: Final = (
     _entry(result_files.parse, RESULT, parse=_result),
@@ -265,6 +298,9 @@ PARSERS: Final = (
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
+    _entry(nvidia_smi.parse_gpus, _GPUS, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.csv"))), parse=lambda t: nvidia_smi.parse_gpus(t, S)),
+    _entry(output.read_sizes, "120 output/node0.out\n7 output/node10.err\n", "5 output/node0.out"),
+    _entry(gpu_use.read_gpu_sums, json.dumps(GPU_USE), *GPU_USE.values(), parse=_gpu_files),
     _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),
     _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
@@ -291,6 +327,7 @@ BY_FILE: Final = frozenset(
         "rv.race.directory:load_state_files",
         "rv.race.directory:load_race",
         "rv.race.directory:load_races",
+        "rv.race.gpu_use:load_gpu_sums",
         "rv.race.verdict_file:load_verdict",
         "rv.sandbox.records:read_all",
         "rv.sandbox.schema:load_profile",

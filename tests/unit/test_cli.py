@@ -13,7 +13,7 @@ from rv.workflow import cluster
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
-    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["status"], ["cost"], ["explain"], ["snapshot"],
+    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["gpu"], ["status"], ["cost"], ["explain"], ["snapshot"],
     ["sync"], ["sync", "push"], ["sync", "pull"], ["sync", "status"], ["sync", "watch"],
     ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
     ["sandbox", "fault"], ["accept"], ["accept", "list"], ["accept", "run"],

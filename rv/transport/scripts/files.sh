@@ -79,6 +79,37 @@ read_tree() {
   return 0
 }
 
+# read_new DIRECTORY LIMIT OFFSET/NAME… -- PATTERN…: print what follows its offset in each of the files
+# that match, LIMIT bytes in all; before each piece a line, BYTES NAME.
+read_new() {
+  local left=$2 pattern name size offset names=()
+  local -A offsets=()
+  cd -- "$1" 2>/dev/null || return 0
+  shift 2
+  while [ "$1" != -- ]; do
+    offsets[${1#*/}]=${1%%/*}
+    shift
+  done
+  shift
+  shopt -s nullglob
+  for pattern; do
+    # Opened, since a network disk may answer from memory otherwise.
+    # shellcheck disable=SC2231 # the pattern is to be expanded
+    for name in $pattern; do [ -f "$name" ] && { : <"$name"; } 2>/dev/null && names+=("$name"); done
+  done
+  [ "${#names[@]}" -gt 0 ] || return 0
+  stat --printf='%s %n\n' -- "${names[@]}" 2>/dev/null | while read -r size name; do
+    offset=${offsets[$name]:-0}
+    size=$((size - offset))
+    [ "$size" -le "$left" ] || size=$left
+    [ "$size" -gt 0 ] || continue
+    left=$((left - size))
+    printf '%s %s\n' "$size" "$name"
+    tail -c "+$((offset + 1))" -- "$name" | head -c "$size"
+  done
+  return 0
+}
+
 # list_names DIRECTORY: print the names of what is in it, each ended by a NUL.
 list_names() { find "$1/" -mindepth 1 -maxdepth 1 -printf '%f\0' 2>/dev/null; }
 
