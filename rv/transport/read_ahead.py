@@ -72,20 +72,10 @@ class ReadAhead:
         """Read small files, from the listing where it has all that these patterns could mean."""
         listing = self._fresh()
         folder = root.removeprefix(f"{listing.root}/") if listing else ""
-        if (
-            listing is None
-            or folder not in listing.directories
-            or not listing.patterns.issuperset(names)
-        ):
+        is_listed = listing and folder in listing.directories
+        if not (listing and is_listed and listing.patterns.issuperset(names)):
             return self._transport.read_tree(root, names)
-        forms = [re.compile(_as_expression(name)) for name in names]
-        below = f"{folder}/"
-        inner = {
-            path.removeprefix(below): data
-            for path, data in listing.files.items()
-            if path.startswith(below)
-        }
-        return {path: data for path, data in inner.items() if any(f.fullmatch(path) for f in forms)}
+        return _matching(listing.files, f"{folder}/", names)
 
     def read_new(
         self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
@@ -127,6 +117,17 @@ class ReadAhead:
         if self._listing and time.monotonic() - self._listing.at_s > _FRESH_S:
             self._listing = None
         return self._listing
+
+
+def _matching(files: Mapping[str, bytes], below: str, names: Sequence[str]) -> dict[str, bytes]:
+    """Return the files below a folder whose paths there match one of the patterns."""
+    forms = [re.compile(_as_expression(name)) for name in names]
+    found = {}
+    for path, data in files.items():
+        inner = path.removeprefix(below)
+        if inner != path and any(form.fullmatch(inner) for form in forms):
+            found[inner] = data
+    return found
 
 
 def _is_listed(name: str, listing: Listing) -> bool:

@@ -15,7 +15,7 @@ from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
-from rv.models import job, quantities, snapshot
+from rv.models import code, job, quantities, snapshot
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
@@ -30,7 +30,8 @@ from rv.slurm import (
     squeue,
     values,
 )
-from rv.workflow import command_line, known_programs, shellwords
+from rv.slurm.cache import SnapshotCache
+from rv.workflow import command_line, fetch_results, known_programs, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
 ROOT: Final = Path(__file__).parents[2]
@@ -240,6 +241,17 @@ _GPUS: Final = (
     f"{S} a1 process GPU-1, 4711, 9000, ada, python train.py, x\n{S} a1 process GPU-1, x, , , \n"
 )
 _QUEUE: Final = _slurm("22.05/own_queue.txt")
+_MANIFEST: Final = f"f {'ab' * 32} 12 train.py\0x {'cd' * 32} 3 src/run.sh\0"
+
+
+def _manifest(text: str) -> object:
+    """What is none is `ValueError`, and all is sent again."""
+    try:
+        return code.read_manifest(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return {}
+
+
 PARSERS: Final = (
     _entry(result_files.parse, RESULT, parse=_result),
     _entry(
@@ -256,6 +268,9 @@ PARSERS: Final = (
     _entry(scontrol.parse_node_gres, *_GRES, parse=lambda t: scontrol.parse_node_gres(t, t, t)),
     _entry(hostlist.expand, *_LISTS),
     _entry(script.has_succeeded, f"x\n{S} end 0\n", parse=lambda t: script.has_succeeded(t, S)),
+    _entry(squeue.keep_own, *_QUEUE, parse=lambda t: squeue.keep_own(f"{t}\n{S} end 0\n", S, SnapshotCache(directory=Path("/dev/null/none"), key="")) and squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
+    _entry(fetch_results.parse_results, "12 1700000000.1234567890 ./out/a\0003 1700000001 ./o d/b\nc\0"),
+    _entry(code.read_manifest, _MANIFEST, parse=_manifest),
     _entry(squeue.parse_squeue_own, *_QUEUE, parse=lambda t: squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
     _entry(scontrol.parse_show_job, *_slurm("22.05/own_show_jobs.txt"), parse=lambda t: scontrol.parse_show_job(f"{t}\n{S} end 0\n", S)),
     _entry(sacct.parse_sacct, *_slurm("22.05/own_sacct.txt"), parse=lambda t: sacct.parse_sacct(f"{t}\n{S} end 0\n", S)),
@@ -337,6 +352,7 @@ BY_FILE: Final = frozenset(
         "rv.transport.paramiko_keys:read_key",
         "rv.transport.ssh_config_file:read_settings",
         "rv.workflow.launch:read_template",
+        "rv.workflow.work_tree:read_work_tree",
     }
 )
 """Those that read files by way of the parsers above: the malformed command lines go through them."""
