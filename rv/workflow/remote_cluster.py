@@ -22,16 +22,17 @@ env -0
 """
 
 
-def remote_cluster(host: str, kind: str = "") -> Cluster:
+def remote_cluster(host: str, ssh: str = "auto") -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
-    `kind` of ssh is one of `rv.transport.ssh_choice.KINDS`.
+    `ssh` is how: one of `rv.transport.ssh_choice.KINDS`.
+
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
     import platformdirs
 
-    ssh = choose_ssh(host, kind)
-    shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
+    client = choose_ssh(host, ssh)
+    shell = RemoteShell(client.connect, SCRUBBED_FORM)
     code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
         code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
@@ -49,7 +50,7 @@ def remote_cluster(host: str, kind: str = "") -> Cluster:
     return Cluster(
         key=f"ssh:{host}",
         label=f"Slurm behind {host}",
-        transport=RemoteTransport(shell, ssh.terminal),
+        transport=RemoteTransport(shell, client.terminal),
         cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}"),
         race_root=str(PurePosixPath(root)),
         slurm_path=str(PurePosixPath(sbatch).parent),
