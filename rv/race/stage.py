@@ -72,6 +72,9 @@ def stage(
         transport.create_tree(script.race_dir, files, FOLDERS, _finish(context))
     except FinishError as failure:
         raise _unfinished(failure, script.race_dir) from failure
+    except RvError:
+        transport.remove(script.race_dir)  # made, perhaps, and the answer lost
+        raise
     try:
         if payloads:
             stage_payloads(context.race_root, script.payload_hash, payloads, transport)

@@ -108,7 +108,8 @@ def locate(cluster: str, environ: Mapping[str, str], early: Early = Early.NOTHIN
     if kind == "ssh" or "@" in cluster:
         from rv.workflow.remote_cluster import remote_cluster
 
-        return remote_cluster(name if kind == "ssh" else cluster, environ.get("RV_SSH", ""), early)
+        kind_of_ssh = environ.get("RV_SSH", "") or "auto"
+        return remote_cluster(name if kind == "ssh" else cluster, kind_of_ssh, early)
     if kind == "sandbox":
         return _sandbox(name, environ)
     if kind not in ("", "local"):

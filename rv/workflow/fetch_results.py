@@ -67,7 +67,7 @@ def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> t
 def parse_results(text: str) -> tuple[Result, ...]:
     """Read the list; what is no path below the folder is left out."""
     results = []
-    for line in text.encode("utf-8", "surrogateescape").split(b"\0"):
+    for line in text.encode("utf-8", "surrogatepass").split(b"\0"):
         match = _ENTRY.fullmatch(line)
         if match and is_safe(match[4]):
             fraction = (match[3] or b"0").ljust(9, b"0")

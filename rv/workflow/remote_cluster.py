@@ -24,16 +24,16 @@ env -0
 """
 
 
-def remote_cluster(host: str, kind: str = "", early: Early = Early.NOTHING) -> Cluster:
+def remote_cluster(host: str, ssh: str = "auto", early: Early = Early.NOTHING) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
-    `kind` of ssh is one of `rv.transport.ssh_choice.KINDS`; `early` is asked in the same trip.
+    `ssh` is how: one of `rv.transport.ssh_choice.KINDS`; `early` is asked in the same trip.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
     import platformdirs
 
-    ssh = choose_ssh(host, kind)
-    shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
+    client = choose_ssh(host, ssh)
+    shell = RemoteShell(client.connect, SCRUBBED_FORM)
     cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}")
     about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
     questions = ask(early, _RACE_ROOT, shell, cache)
@@ -51,7 +51,7 @@ def remote_cluster(host: str, kind: str = "", early: Early = Early.NOTHING) -> C
             hint="load the site's slurm module in ~/.bash_profile there, or name a login node",
         )
     environ = _login_environment(pairs)
-    transport = RemoteTransport(shell, ssh)
+    transport = RemoteTransport(shell, client)
     listing = questions.listing(root)
     return Cluster(
         key=f"ssh:{host}",

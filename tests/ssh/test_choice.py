@@ -38,7 +38,6 @@ def test_what_the_configuration_allows(home: Path, text: str, kind: type) -> Non
     """`ssh -G` cannot say: it answers `controlmaster false` for a file without a word of it."""
     (home / ".ssh" / "config").write_text(text)
     (home / ".ssh" / "more").write_text("Host cluster\n  ControlMaster no\n")
-    assert type(choose_ssh(HOST, "")) is kind
     assert type(choose_ssh(HOST, "auto")) is kind
     assert type(choose_ssh(HOST, "openssh")) is OpenSsh
     assert type(choose_ssh(HOST, "paramiko")) is Paramiko
@@ -77,6 +76,7 @@ def test_who_forbids_sharing_gets_none(server: SshServer) -> None:
     server.configure_client("ControlMaster no")
     for _ in range(2):
         assert run(server, "openssh").returncode == 0
+    assert choose_ssh(HOST, "openssh").description == "openssh, as your ssh configuration says"
     assert (server.path / "sshd.log").read_text().count("Accepted publickey") == 2
     assert not list(Path(environment(server)["XDG_RUNTIME_DIR"]).glob("rv/*"))
 

@@ -153,7 +153,7 @@ def test_a_connection_that_breaks_while_submitting(laptop: Laptop, moment: str) 
     assert [race["state"] for race in races(laptop)] == ["COMPLETED"]
 
 
-@pytest.mark.parametrize("program", ["tar", "squeue", "scontrol"])
+@pytest.mark.parametrize("program", ["tar", "ln", "squeue", "scontrol"])
 def test_a_connection_that_breaks_at_another_step(laptop: Laptop, program: str) -> None:
     """In the staging nothing was submitted; anywhere else the race goes on to its end."""
     break_once(laptop, program, ["cut", program])
