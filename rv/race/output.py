@@ -8,18 +8,23 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from rv.errors import ErrorKind, RvError
 from rv.models.race import Race
 from rv.render.quote import shell
 from rv.transport import Transport
+from rv.transport.query_retry import retry_query
 
 STREAMS: Final = ("out", "err")
 _FILE: Final = re.compile(r"output/node(\d{1,6})\.(out|err)", re.ASCII)
 _BEGINS: Final = re.compile(r"segments/(\d{1,6})\.output", re.ASCII)
-_SIZE: Final = re.compile(r"(\d{1,15}) (output/node\d{1,6}\.(?:out|err))", re.ASCII)
+_SIZE: Final = re.compile(
+    r"(\d{1,15}) (output/node\d{1,6}\.(?:out|err)|jobs/\d{1,6}\.log)", re.ASCII
+)
 _PIECE_BYTES: Final = 4 << 20
 _FIRST_WINDOW: Final = 64 << 10
 _LAST_WINDOW: Final = 8 << 20
 _ASKING_S: Final = 60.0
+_PATIENCE_S: Final = 60.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +98,7 @@ class OutputReader:
         """Return how long each file is that is to be read."""
         return {
             name: size
-            for name, size in output_sizes(self._race, self._transport).items()
+            for name, size in log_sizes(self._race, self._transport).items()
             if self._is_wanted(name)
         }
 
@@ -153,10 +158,27 @@ class OutputReader:
         return True
 
 
-def output_sizes(race: Race, transport: Transport) -> dict[str, int]:
-    """Return how many bytes each file has that the command wrote, by its name below the race."""
-    script = f"cd {shell(race.directory)} && stat --printf='%s %n\\n' output/node*"
-    return read_sizes(transport.run(script, timeout_s=_ASKING_S).stdout)
+def log_sizes(race: Race, transport: Transport) -> dict[str, int]:
+    """Return the bytes of each file that the command and its jobs wrote, by name below the race.
+
+    Raises `RvError(UNREACHABLE)` where nobody answers: no answer is no absence.
+    """
+    script = (
+        f"cd {shell(race.directory)} && stat --printf='%s %n\\n' output/node* jobs/*.log\nexit 0"
+    )
+
+    def ask() -> str | None:
+        done = transport.run(script, timeout_s=_ASKING_S)
+        return None if done.returncode else done.stdout
+
+    text = retry_query(ask, retry_for_s=_PATIENCE_S)
+    if text is None:
+        raise RvError(
+            ErrorKind.UNREACHABLE,
+            f"no answer about the logs of race {race.race_id}",
+            hint="the race goes on; the same command again",
+        )
+    return read_sizes(text)
 
 
 def read_sizes(text: str) -> dict[str, int]:

@@ -51,6 +51,8 @@ def gpus_script(job_id: int, nodes: Sequence[str], sentinel: str) -> str:
         f"timeout --foreground -k 2 50 srun --quiet --jobid={job_id} --overlap --input=none"
         f" --nodes={count} --ntasks={count} --ntasks-per-node=1 --nodelist={names}"
         f" --chdir=/ /bin/bash -c {line}\n"
+        # 255 is a connection that was lost.
+        "code=$?; exit $((code == 255 ? 1 : code))\n"
     )
 
 

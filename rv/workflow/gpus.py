@@ -12,11 +12,14 @@ from rv.slurm.hostlist import expand
 from rv.slurm.nvidia_smi import NodeGpus, gpus_script, parse_gpus
 from rv.slurm.script import new_sentinel
 from rv.slurm.values import last_line
-from rv.transport import Transport
+from rv.transport import ScriptResult, Transport
+from rv.transport.query_retry import retry_query
+from rv.transport.remote_shell import LOST
 from rv.workflow.cluster import Cluster
 from rv.workflow.races import look_at, require_node
 
 _ASKING_S: Final = 60.0
+_PATIENCE_S: Final = 60.0
 
 
 def look_at_gpus(race: Race, cluster: Cluster, node: int | None, now_s: float) -> RaceGpus:
@@ -79,7 +82,13 @@ def _ask(race: Race, claim: Claim, node: int | None, transport: Transport) -> tu
     """Ask all nodes at once. Raises `RvError(REFUSED)` where none has an answer."""
     sentinel = new_sentinel()
     script = gpus_script(claim.job_id, _nodes(claim, node), sentinel)
-    done = transport.run(script, timeout_s=_ASKING_S)
+    done = retry_query(lambda: _unless_lost(transport, script), retry_for_s=_PATIENCE_S)
+    if done is None:
+        raise RvError(
+            ErrorKind.UNREACHABLE,
+            f"no answer about the GPUs of race {race.race_id}",
+            hint="the race goes on; the same command again",
+        )
     answers = parse_gpus(done.stdout, sentinel)
     if not answers:
         why = last_line(done.stderr) or ("it did not answer" if done.returncode else "no answer")
@@ -97,6 +106,12 @@ def _ask(race: Race, claim: Claim, node: int | None, transport: Transport) -> tu
             hint="rv logs shows what the command says of its GPUs",
         )
     return _with_slices(race, claim, answers)
+
+
+def _unless_lost(transport: Transport, script: str) -> ScriptResult | None:
+    """Run a script that only looks; None where the connection was lost."""
+    done = transport.run(script, timeout_s=_ASKING_S)
+    return None if done.returncode == LOST else done
 
 
 def _with_slices(race: Race, claim: Claim, answers: Sequence[NodeGpus]) -> tuple[NodeGpus, ...]:

@@ -1,21 +1,15 @@
 """Copy what a race wrote, its command and its job scripts, to a folder of this machine."""
 
 import os
-import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race
-from rv.render.quote import shell
+from rv.race.output import log_sizes
 from rv.transport import Transport
 
 _PIECE_BYTES: Final = 4 << 20
-_ASKING_S: Final = 60.0
-_LOG: Final = re.compile(
-    r"(\d{1,15}) (output/(node\d{1,6}\.(?:out|err))|jobs/(\d{1,6})\.log)", re.ASCII
-)
 
 
 def pull_logs(race: Race, transport: Transport, folder: Path) -> tuple[Path, ...]:
@@ -24,8 +18,7 @@ def pull_logs(race: Race, transport: Transport, folder: Path) -> tuple[Path, ...
     A file is there whole or as it was before. Raises `RvError(USAGE)` for a race without logs, and
     `RvError(STAGE)` where the folder cannot be written.
     """
-    script = f"cd {shell(race.directory)} && stat --printf='%s %n\\n' output/node* jobs/*.log"
-    found = tuple(_logs(transport.run(script, timeout_s=_ASKING_S).stdout))
+    found = [(size, name, _here(name)) for name, size in log_sizes(race, transport).items()]
     if not found:
         raise RvError(
             ErrorKind.USAGE,
@@ -46,10 +39,10 @@ def pull_logs(race: Race, transport: Transport, folder: Path) -> tuple[Path, ...
     return tuple(into / path for _, _, path in found)
 
 
-def _logs(text: str) -> Iterator[tuple[int, str, str]]:
-    """Read the size and name of each log, and what it is called here."""
-    for match in filter(None, map(_LOG.fullmatch, text.splitlines())):
-        yield int(match[1]), match[2], match[3] or f"job{match[4]}.log"
+def _here(name: str) -> str:
+    """Return what a log is called here: node0.out, job1.log."""
+    folder, _, file = name.partition("/")
+    return f"job{file}" if folder == "jobs" else file
 
 
 def _copy(source: str, size: int, path: Path, transport: Transport) -> None:

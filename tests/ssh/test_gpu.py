@@ -7,7 +7,7 @@ import pytest
 
 from rv import sandbox
 from tests.ssh.conftest import Laptop
-from tests.ssh.test_launch import eventually, races
+from tests.ssh.test_launch import break_once, eventually, races
 
 
 @pytest.fixture
@@ -42,4 +42,17 @@ def test_gpus_are_seen_from_a_laptop(laptop: Laptop) -> None:
     assert "GPU use 25 %, 2 of " in err
     (measured,) = json.loads(laptop.rv("gpu", "--json").stdout)["measured"]
     assert (measured["node"], measured["peak_mib"]) == (row["node"], 2048)
+    assert json.loads(laptop.rv("ps", "--json").stdout)["races"][0]["gpu_use"]["peak_mib"] == 2048
     assert "has no node 1" in laptop.rv("gpu", "--node", "1").stderr
+
+
+def test_a_connection_that_breaks_while_looking(laptop: Laptop) -> None:
+    """It is asked again: a look changes nothing."""
+    assert laptop.rv("run", "-d", "--gpu", "1", "--time", "5m", "exec sleep 600").returncode == 0
+    eventually(lambda: races(laptop)[0]["state"] == "RUNNING")
+    break_once(laptop, "srun", ["cut", "srun"])
+    done = laptop.rv("gpu", "--json")
+    assert done.returncode == 0, done.stdout
+    assert (laptop.home.parent / "away" / "cut").exists()
+    assert len(json.loads(done.stdout)["gpus"]) == 1
+    assert laptop.rv("stop").returncode == 0

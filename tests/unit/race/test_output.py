@@ -10,6 +10,7 @@ from rv.models.race import Chain, Race
 from rv.race import output
 from rv.race.directory import read_record
 from rv.race.output import Chunk, OutputReader, read_sizes, start_of_last
+from rv.transport import ScriptResult
 from rv.transport.local import LocalTransport
 from tests.unit.parsers import RACE
 
@@ -170,6 +171,26 @@ def test_a_line_without_an_end_is_not_searched_for_ever(
     reader.skip_to_last(3)
     (chunk,) = reader.read()
     assert len(chunk.data) == 800
+
+
+class LosingOnce(LocalTransport):
+    """Its first script runs, and its answer is lost with the connection."""
+
+    is_lost = False
+
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
+        """Answer as a transport does whose connection broke."""
+        done = super().run(script, timeout_s=timeout_s)
+        first, self.is_lost = not self.is_lost, True
+        return ScriptResult(returncode=255, stdout="", stderr="lost") if first else done
+
+
+def test_an_answer_that_was_lost_is_asked_for_again(race: Race) -> None:
+    """It says nothing of what is there: all of the output would be taken for the last lines."""
+    write(race, "output/node0.out", "a\nb\n")
+    reader = OutputReader(race, LosingOnce({"PATH": "/usr/bin:/bin"}))
+    reader.skip_to_last(1)
+    assert said(reader.read()) == [(1, 0, "out", "b\n")]
 
 
 @pytest.mark.parametrize(
