@@ -15,7 +15,11 @@ _DIGITS: Final = 10
 
 ClusterOption = Annotated[
     str,
-    typer.Option("--cluster", metavar="WHERE", help="local, sandbox[:NAME], or USER@HOST by ssh."),
+    typer.Option(
+        "--cluster",
+        metavar="WHERE",
+        help="A name of rv config, local, sandbox[:NAME], or USER@HOST.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 
@@ -162,7 +166,12 @@ class RequestOptions:
         list[str] | None,
         typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
     ] = None
-    cluster: Annotated[str, typer.Option(metavar="WHERE", help="local, or sandbox[:NAME].")] = ""
+    cluster: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE", help="A name of rv config, local, sandbox[:NAME], or USER@HOST."
+        ),
+    ] = ""
     snapshot: Annotated[
         str, typer.Option(metavar="FILE", help="Plan on a saved cluster (rv snapshot).")
     ] = ""

@@ -72,7 +72,7 @@ def explain(
     """Tell why a race still waits: reasons, places in line, and what would start now."""
     caller = current_caller(cluster)
     (record,) = find_races([race] if race else [], caller.cluster)
-    explanation = explain_race(record, caller.cluster, read_config().site, caller.now_s)
+    explanation = explain_race(record, caller.cluster, read_config(cluster).site, caller.now_s)
     if json:
         console.emit_json(explanation_document(explanation))
     else:

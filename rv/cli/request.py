@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
 from math import inf
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
@@ -16,7 +15,8 @@ import typer
 from rv import bundle
 from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.options import RequestOptions
-from rv.config.settings import SITE_FILE, load_config, override
+from rv.config.config_files import find_config_files
+from rv.config.settings import chosen_cluster, load_clusters, load_config, override
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
@@ -80,7 +80,7 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
         typed = {name for name in shared if _is_typed(context, name)}
         if wants_context:
             values["context"] = context
-        command(options=with_defaults(options, typed, read_config()), **values)
+        command(options=with_defaults(options, typed, read_config(options.cluster)), **values)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [context, *own.values(), *shared.values()]
@@ -111,19 +111,23 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def read_config() -> Config:
-    """Read the site's and the user's files. Raises `RvError(CONFIG)` for what is wrong in them."""
-    site_file = os.environ.get("RV_SITE_CONFIG")
-    config = load_config(
-        Path(site_file) if site_file else SITE_FILE, bundle.user_config_dir(), _kinds()
-    )
+def read_config(cluster: str = "") -> Config:
+    """Read the files, with what they set for the cluster. Raises `RvError(CONFIG)` for slips."""
+    files = find_config_files(os.environ, bundle.user_config_dir())
+    chosen = chosen_cluster(cluster, os.environ, load_clusters(files))
+    config = load_config(files, option_kinds(), chosen)
+    check_defaults(config)
+    return config
+
+
+def check_defaults(config: Config) -> None:
+    """Refuse a default that its option would refuse. Raises `RvError(CONFIG)`."""
     for name, setting in config.defaults.items():
         try:
             build_request(replace(RequestOptions(), **{name: setting.value}), None)
         except RvError as error:
             text = f"{setting.origin}: {error.message}"
             raise RvError(ErrorKind.CONFIG, text, hint=error.hint) from error
-    return config
 
 
 def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> RequestOptions:
@@ -146,7 +150,7 @@ def _value(setting: Setting, typed: Any) -> Any:
     return override(setting.value, typed or ())
 
 
-def _kinds() -> dict[str, type]:
+def option_kinds() -> dict[str, type]:
     """The options that a file may set, with the types of their values."""
     hints = get_type_hints(RequestOptions)
     names = (field.name for field in fields(RequestOptions) if field.name not in _NO_DEFAULTS)

@@ -23,8 +23,10 @@ env -0
 """
 
 
-def remote_cluster(host: str) -> Cluster:
+def remote_cluster(host: str, ssh: str = "auto") -> Cluster:  # noqa: ARG001 - one way for now
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
+
+    `ssh` is how: "auto", "openssh" or "paramiko".
 
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
@@ -35,8 +37,8 @@ def remote_cluster(host: str) -> Cluster:
         raise RvError(
             ErrorKind.UNREACHABLE, "there is no ssh here", hint="install an OpenSSH client"
         )
-    ssh = OpenSsh(host, program)
-    shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
+    client = OpenSsh(host, program)
+    shell = RemoteShell(client.connect, SCRUBBED_FORM)
     code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
     sbatch, root, *pairs = [*out.decode("utf-8", "surrogateescape").split("\0"), "", ""]
     if code or not root:
@@ -52,7 +54,7 @@ def remote_cluster(host: str) -> Cluster:
     return Cluster(
         key=f"ssh:{host}",
         label=f"Slurm behind {host}",
-        transport=RemoteTransport(shell, ssh.terminal),
+        transport=RemoteTransport(shell, client.terminal),
         cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}"),
         race_root=str(PurePosixPath(root)),
         slurm_path=str(PurePosixPath(sbatch).parent),

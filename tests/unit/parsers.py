@@ -294,6 +294,8 @@ BY_FILE: Final = frozenset(
         "rv.race.verdict_file:load_verdict",
         "rv.sandbox.records:read_all",
         "rv.sandbox.schema:load_profile",
+        "rv.config.clusters_file:read_clusters",
+        "rv.config.settings:load_clusters",
         "rv.config.settings:load_config",
         "rv.config.settings_file:read_settings",
         "rv.workflow.launch:read_template",
