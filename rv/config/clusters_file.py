@@ -117,11 +117,12 @@ class ProjectFile(Schema):
 
 
 def read_clusters(path: Path, source: Source) -> Clusters:
-    """Read which clusters a file names; the rest of it is not looked at.
+    """Read which clusters a file names. Raises `RvError(CONFIG)` with file and line."""
+    return clusters_of(read_document(path), source)
 
-    Raises `RvError(CONFIG)` with file and line.
-    """
-    document = read_document(path)
+
+def clusters_of(document: Document, source: Source) -> Clusters:
+    """Read which clusters a parsed file names; the rest of it is not looked at."""
     data = document.data if isinstance(document.data, dict) else {}
     only = {key: data[key] for key in ("cluster", "clusters") if key in data}
     if not only:

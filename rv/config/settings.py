@@ -51,11 +51,15 @@ def load_clusters(files: ConfigFiles) -> Clusters:
         return Clusters()
     from rv.config.clusters_file import read_clusters
 
-    layers = [(source, read_clusters(path, source)) for source, path in existing]
+    return join_clusters({source: read_clusters(path, source) for source, path in existing})
+
+
+def join_clusters(layers: Mapping[Source, Clusters]) -> Clusters:
+    """Lay what the files say of clusters over each other. Raises `RvError(CONFIG)`."""
     clusters = Clusters()
-    for source, each in layers:
+    for source in filter(layers.get, Source):
         lay_over = _project_over if source is Source.PROJECT else _clusters_over
-        clusters = lay_over(clusters, each)
+        clusters = lay_over(clusters, layers[source])
     _check(clusters)
     return clusters
 
