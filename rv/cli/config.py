@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rv.cli.config_text import check_text, config_files, read_text, write_text
+from rv.cli.config_text import check_text, config_files, contents, write_text
 from rv.cli.options import JsonOption, RequestOptions, command_app
 from rv.cli.request import option_kinds, read_config
 from rv.config.config_files import PROJECT_FILE, ConfigFiles, Source
@@ -53,7 +53,7 @@ def set_(
 
     files, keys = config_files(), _keys(key)
     source, path = _target(files, project=project)
-    before = read_text(path)
+    before = contents(path)
     refused = None
     for meant in _readings(value):
         try:
@@ -81,7 +81,7 @@ def unset(
 
     files = config_files()
     source, path = _target(files, project=project)
-    before = read_text(path)
+    before = contents(path)
     after = unset_value(before, _keys(key), str(path))
     check_text(after, path, source, files)
     write_text(path, after, source)

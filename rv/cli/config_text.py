@@ -19,7 +19,7 @@ def config_files() -> ConfigFiles:
     return find_config_files(os.environ, bundle.user_config_dir())
 
 
-def read_text(path: Path) -> str:
+def contents(path: Path) -> str:
     """Read a file, "" where there is none. Raises `RvError(CONFIG)`."""
     try:
         return path.read_text(encoding="utf-8")

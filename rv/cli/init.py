@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rv.cli.caller import now_s, working_directory
-from rv.cli.config_text import check_text, config_files, read_text, write_text
+from rv.cli.config_text import check_text, config_files, contents, write_text
 from rv.cli.options import JsonOption, RequestOptions, command_app
 from rv.cli.request import build_request, read_config, with_defaults
 from rv.config.config_files import Source
@@ -117,21 +117,23 @@ def _connect(word: str) -> Cluster:
 
 def _first_choice(word: str, name: str, found: Discovery, clusters: Clusters) -> Choice:
     """Choose by what is configured already, else by what was found."""
-    host = word.removeprefix("ssh:")
-    known = clusters.named.get(word) or _by_host(host, clusters)
-    if known:
-        host = known.host
-    chosen = name or (known.name if known else _free_name(host, found, clusters))
-    known = clusters.named.get(chosen)
-    scratch = next((folder.path for folder in found.scratch), "")
-    needs_account = len(found.accounts) > 0 and not found.default_account
+    same = clusters.named.get(word) or _by_host(word.removeprefix("ssh:"), clusters)
+    host = same.host if same else word.removeprefix("ssh:")
+    chosen = name or (same.name if same else _free_name(host, found, clusters))
+    needs_account = found.accounts and not found.default_account and not _account(chosen)
     return Choice(
         name=chosen,
         host=host,
-        account=found.accounts[0] if needs_account and not _account(chosen) else "",
-        race_root=f"{scratch}/rv/races" if scratch and not (known and known.race_root) else "",
+        account=found.accounts[0] if needs_account else "",
+        race_root=_race_root(found, clusters.named.get(chosen)),
         is_default=clusters.default is None,
     )
+
+
+def _race_root(found: Discovery, known: NamedCluster | None) -> str:
+    """Choose a folder where there is scratch space; "" leaves what is set, or the home."""
+    scratch = next((folder.path for folder in found.scratch), "")
+    return f"{scratch}/rv/races" if scratch and not (known and known.race_root) else ""
 
 
 def _by_host(host: str, clusters: Clusters) -> NamedCluster | None:
@@ -179,7 +181,7 @@ def _write(choice: Choice, *, asks: bool, dry_run: bool) -> dict[str, Any]:
 
     files = config_files()
     path = files.user.resolve()
-    before = after = read_text(path)
+    before = after = contents(path)
     for keys, value in choice.settings:
         after = set_value(after, keys, value, str(path))
     check_text(after, path, Source.USER, files)

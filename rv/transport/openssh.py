@@ -62,6 +62,11 @@ class OpenSsh:
         start = f"exec /bin/bash --login -c 'eval \"$(echo {packed} | base64 -d)\"'"
         return subprocess.run(self._command("-t", start), check=False).returncode
 
+    @property
+    def description(self) -> str:
+        """Say how this connects, once it has: whether one login serves several commands."""
+        return "openssh, shared" if self._sharing else "openssh, as your ssh configuration says"
+
     def _command(self, terminal: str, line: str) -> list[str]:
         if self._sharing is None:
             self._sharing = self._share()

@@ -64,14 +64,10 @@ def discovery_document(found: Discovery) -> dict[str, Any]:
     }
 
 
-def findings_table(findings: Sequence[Finding]) -> Table:
-    """Lay out what the checks found, a line each, with the remedy below what is not well."""
-    rows: list[tuple[str, str, str]] = []
-    for each in findings:
-        rows.append((each.verdict, each.check, each.what))
-        if each.remedy:
-            rows.append(("", "", f"remedy: {each.remedy}"))
-    return Table(rows=rows)
+def finding_lines(finding: Finding) -> list[str]:
+    """Say what one check found, on a line, with its remedy below."""
+    line = f"{finding.verdict:<4}  {finding.check}: {' '.join(finding.what.split())}"
+    return [f"{line}\n      remedy: {finding.remedy}" if finding.remedy else line]
 
 
 def findings_document(cluster: str, findings: Sequence[Finding]) -> dict[str, Any]:

@@ -42,10 +42,14 @@ _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoginNode:
-    """What a login on another machine has: its environment, and the directory it starts in."""
+    """What a login on another machine has: its environment, and the directory it starts in.
+
+    `connection` says in words how it is reached: "openssh, shared".
+    """
 
     environ: Mapping[str, str]
     home: str
+    connection: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

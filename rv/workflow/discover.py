@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Sequence
-from importlib.resources import files
 from typing import Final
 
 from rv import bundle
@@ -12,9 +11,9 @@ from rv.models.discovery import Discovery, Folder
 from rv.planner.report import overview
 from rv.slurm.values import number, printable
 from rv.workflow.cluster import Cluster
+from rv.workflow.script_records import parse_records, script
 
 _ASKING_S: Final = 60.0
-_SCRIPT: Final = files("rv.workflow") / "scripts" / "discover.sh"
 _NETWORK: Final = re.compile(
     r"nfs|lustre|gpfs|beegfs|fhgfs|ceph|panfs|afs|gfs2?|ocfs2|cifs|smb2?|9p|fuseblk|orangefs",
     re.IGNORECASE,
@@ -27,8 +26,8 @@ def discover(cluster: Cluster) -> Discovery:
     began_s = time.monotonic()
     snapshot = cluster.take_fresh_snapshot()
     asked_s = time.monotonic() - began_s
-    script = _SCRIPT.read_text(encoding="utf-8")
-    folders, tools = parse_discovery(cluster.transport.run(script, timeout_s=_ASKING_S).stdout)
+    answer = cluster.transport.run(script("discover.sh"), timeout_s=_ASKING_S)
+    folders, tools = parse_discovery(answer.stdout)
     return Discovery(
         snapshot=snapshot,
         pools=overview(snapshot, load_catalogue(bundle.user_config_dir())),
@@ -40,15 +39,19 @@ def discover(cluster: Cluster) -> Discovery:
 
 def parse_discovery(text: str) -> tuple[tuple[Folder, ...], dict[str, str]]:
     """Read the folders and the programs that scripts/discover.sh found; each folder once."""
-    records = [record.rpartition("\n")[2].partition("\t")[::2] for record in text.split("\0")]
+    records = parse_records(text)
     rows = [value.split(" ", _FIELDS - 1) for key, value in records if key == "folder"]
-    rows = [row for row in rows if len(row) == _FIELDS and row[5].startswith("/")]
-    home = next((row[3] for row in rows if row[0] == "home"), "")
+    tools = [value.partition(" ") for key, value in records if key == "tool"]
+    return _folders(rows), {printable(name): printable(what) for name, _, what in tools}
+
+
+def _folders(rows: Sequence[Sequence[str]]) -> tuple[Folder, ...]:
+    whole = [row for row in rows if len(row) == _FIELDS and row[5].startswith("/")]
+    home = next((row[3] for row in whole if row[0] == "home"), "")
     folders: dict[str, Folder] = {}
-    for row in rows:
+    for row in whole:
         folders.setdefault(row[5], _folder(row, home))
-    tools = dict(value.partition(" ")[::2] for key, value in records if key == "tool")
-    return tuple(folders.values()), {printable(k): printable(v) for k, v in tools.items()}
+    return tuple(folders.values())
 
 
 def _folder(row: Sequence[str], home: str) -> Folder:

@@ -58,7 +58,9 @@ def remote_cluster(host: str, ssh: str = "auto") -> Cluster:  # noqa: ARG001 - o
         cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}"),
         race_root=str(PurePosixPath(root)),
         slurm_path=str(PurePosixPath(sbatch).parent),
-        login=LoginNode(environ=environ, home=environ.get("HOME", "/")),
+        login=LoginNode(
+            environ=environ, home=environ.get("HOME", "/"), connection=client.description
+        ),
     )
 
 

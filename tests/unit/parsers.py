@@ -20,7 +20,7 @@ from rv.planner import catalogue, eligibility
 from rv.race import directory
 from rv.sandbox import gpu, loader, schema
 from rv.slurm import hostlist, job_record, sacct, sacctmgr, scontrol, script, squeue, values
-from rv.workflow import command_line, discover, known_programs, shellwords
+from rv.workflow import command_line, discover, known_programs, script_records, shellwords
 
 DATA: Final = Path(__file__).parents[1] / "data"
 ROOT: Final = Path(__file__).parents[2]
@@ -270,6 +270,7 @@ PARSERS: Final = (
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
     _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
     _entry(discover.parse_discovery, "banner\nfolder\thome ext2/ext3 999 64 yes /home/ada\0folder\tSCRATCH lustre 5000000 65 no /big/a b\0tool\tuv /usr/bin/uv\0"),
+    _entry(script_records.parse_records, "banner\nclock\t1763700000.5\0noise\thello\nworld\0half"),
     _entry(shellwords.simple_commands, *_LINES),
     _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(words) for words in shellwords.simple_commands(t)]),
     _entry(command_line.from_line, *_LINES, parse=lambda t: command_line.from_line(t, _AROUND)),

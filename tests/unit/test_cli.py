@@ -14,7 +14,7 @@ from rv.workflow import cluster
 ROOT = Path(__file__).parents[2]
 SHOWN = [
     ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["status"], ["cost"], ["explain"], ["snapshot"],
-    ["init"], ["config"], ["config", "set"], ["config", "unset"],
+    ["init"], ["config"], ["config", "set"], ["config", "unset"], ["doctor"],
     ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
     ["sandbox", "fault"], ["accept"], ["accept", "list"], ["accept", "run"],
     ["accept", "sweep"], ["accept", "avoid"], ["accept", "compare"], ["accept", "export"],

@@ -7,6 +7,7 @@ say() { printf '%s\t%s\0' "$1" "$2"; }
 # folder KIND PATH: say whether it can be written to, what disk it is on, and whether that has hard links.
 folder() {
   [ -d "$2" ] && [ -w "$2" ] || return 0
+  # shellcheck disable=SC2016 # it is expanded there
   timeout 5 bash -c '
     probe=$(mktemp -d -p "$2" .rv-init.XXXXXXXX 2>/dev/null) || exit 0
     trap "rm -rf -- \"\$probe\"" EXIT
