@@ -54,7 +54,7 @@ class RequestOptions:
     """The shared options as typed, over the defaults of the configuration files.
 
     `typer` reads this class's annotations. `config` holds the files' defaults that are in use, and
-    the facts of the site.
+    the facts of the site; `typed` names the options that were typed.
     """
 
     gpu: Annotated[
@@ -177,3 +177,4 @@ class RequestOptions:
     ] = ""
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
     config: Config = _NO_CONFIG
+    typed: frozenset[str] = frozenset()

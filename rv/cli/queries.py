@@ -12,6 +12,7 @@ from rv.cli.options import (
     command_app,
 )
 from rv.cli.request import (
+    asks_all,
     build_request,
     patience_s,
     read_config,
@@ -38,6 +39,10 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show free and total GPUs of each model, who waits for them, and your limits."""
+    if asks_all(RequestOptions(cluster=cluster)) and not snapshot:
+        from rv.cli.every_cluster import show_status
+
+        raise typer.Exit(show_status(json=json))
     where = planning_cluster(cluster, snapshot)
     console.say(f"on {where.label}")
     pools = free_gpus(where)

@@ -16,7 +16,7 @@ from rv import bundle
 from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.options import RequestOptions
 from rv.config.config_files import find_config_files
-from rv.config.settings import chosen_cluster, load_clusters, load_config, override
+from rv.config.settings import ALL, chosen_cluster, load_clusters, load_config, override
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
@@ -140,7 +140,7 @@ def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> R
         or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
     }
     values = {name: _value(setting, getattr(options, name)) for name, setting in used.items()}
-    return replace(options, config=replace(config, defaults=used), **values)
+    return replace(options, config=replace(config, defaults=used), typed=frozenset(typed), **values)
 
 
 def _value(setting: Setting, typed: Any) -> Any:
@@ -343,6 +343,11 @@ def _extra(text: str) -> tuple[str, str]:
 
 def show_plan(options: RequestOptions, command: Command | None) -> None:
     """Show what would be submitted, for `--dry-run`, and submit nothing."""
+    if asks_all(options):
+        from rv.cli.every_cluster import show_best_plan
+
+        show_best_plan(options, command)
+        return
     # A command's help needs no planner: it is shown in half of the time without it.
     from rv.ui.plan_views import plan_document, plan_text
     from rv.workflow.launch import prepare
@@ -355,6 +360,11 @@ def show_plan(options: RequestOptions, command: Command | None) -> None:
         console.emit_json(plan_document(launch.plan, launch.names, launch.scripts))
     else:
         console.answer(*plan_text(launch.plan, launch.sbatch_lines, request.widen_after))
+
+
+def asks_all(options: RequestOptions) -> bool:
+    """Whether every cluster with a name is meant."""
+    return (options.cluster or os.environ.get("RV_CLUSTER", "")) == ALL
 
 
 def say_request(options: RequestOptions, command: Command | None, cluster: str) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,6 @@ CHECKS = [
     "python3 on a node", "torch", "clock", "python3", "tmux", "git here",
 ]  # fmt: skip
 REAL = 'PATH=${PATH#"$(dirname "$0")":} exec "$(basename "$0")" "$@"'
-ALL_DAY = 3
 
 
 @pytest.fixture
@@ -92,8 +92,8 @@ FAULTS = {
     "a full disk": ("space", "WARN", "df=echo; echo x 9 9 9 9% /"),
     "few inodes": ("space", "WARN", f'df=[ "$2" = -i ] || {REAL}; echo; echo x 9 9 9 9% /'),
     "a used up quota": ("space", "WARN", "quota=echo over quota on /home"),
-    "a job that does not start": ("job", "WARN", f'sbatch=set -- --begin=now+1hour "$@"; {REAL}'),
-    "a job that is refused": ("job", "FAIL", f'sbatch=[ "$1" = --version ] || set -- -p none "$@"; {REAL}'),
+    "a job that does not start": ("job", "WARN", f'sbatch=set -- --begin=now+10minutes "$@"; {REAL}'),
+    "a job that is refused": ("job", "FAIL", f'sbatch=[ "$1" = --version ] || set -- "${{@:1:$#-1}}" -p none "${{@: -1}}"; {REAL}'),
     "a node that may not submit": ("submission from a node", "WARN", f'sbatch=[ -z "$SLURM_JOB_ID" ] || {{ echo no >&2; exit 1; }}; {REAL}'),
     "a node that may not cancel": ("submission from a node", "WARN", f'scancel=[ -z "$SLURM_JOB_ID" ] || {{ echo no >&2; exit 1; }}; {REAL}'),
     "a clock that is wrong": ("clock", "WARN", f'date=set -- -d "1 hour" "$@"; {REAL}'),
@@ -169,7 +169,7 @@ def test_a_laptop_without_git_is_told(laptop: Laptop, home_there: Path, tmp_path
         (tmp_path / name).symlink_to(found)
     environment = laptop.environment | {"PATH": str(tmp_path)}
     process = subprocess.run(
-        [os.sys.executable, "-m", "rv", "doctor", "--json"], env=environment, cwd=laptop.home,  # type: ignore[attr-defined]
+        [sys.executable, "-m", "rv", "doctor", "--json"], env=environment, cwd=laptop.home,
         capture_output=True, text=True, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     checks = {each["check"]: each for each in json.loads(process.stdout)["checks"]}
@@ -181,7 +181,7 @@ def test_nothing_is_left_after_an_interrupt(
     laptop: Laptop, home_there: Path, small: sandbox.Sandbox, number: signal.Signals
 ) -> None:
     """While the job waits for its start."""
-    plant(home_there, "sbatch", f'set -- --begin=now+1hour "$@"; {REAL}')
+    plant(home_there, "sbatch", f'set -- --begin=now+10minutes "$@"; {REAL}')
     environ = os.environ | {"SLURM_CONF": str(small.slurm_conf)}
     with laptop.start("doctor") as process:
         eventually(lambda: jobs(environ))
