@@ -8,11 +8,12 @@ import typer
 
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, command_app
 from rv.cli.request import build_request, read_config, with_defaults
+from rv.config.settings import LOCAL, chosen_cluster
 from rv.models.discovery import Finding, Verdict
 from rv.models.quantities import parse_duration
 from rv.ui import console
 from rv.ui.setup_views import finding_lines, findings_document, worst
-from rv.workflow.cluster import locate
+from rv.workflow.cluster import locate, named_clusters
 from rv.workflow.doctor import Doctor
 from rv.workflow.interactive_shell import HungUp, hang_up_raised
 
@@ -54,5 +55,6 @@ def doctor(
     except HungUp as end:
         raise typer.Exit(128 + end.signal_number) from None
     if json:
-        console.emit_json(findings_document(cluster, findings))
+        chosen = chosen_cluster(cluster, os.environ, named_clusters(os.environ))
+        console.emit_json(findings_document(chosen or LOCAL, findings))
     raise typer.Exit(1 if worst(findings) is Verdict.FAIL else 0)

@@ -3,6 +3,8 @@
 import difflib
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -72,7 +74,8 @@ def init(
     word = _where(where, clusters)
     cluster = _connect(word)
     console.say(f"on {cluster.label}: asking what it has …")
-    found = discover(cluster)
+    with _hint_without(where):
+        found = discover(cluster)
     if not json:
         console.answer(*discovery_text(found))
     if not any(folder.has_links for folder in found.folders):
@@ -99,12 +102,19 @@ def _where(where: str | None, clusters: Clusters) -> str:
     """
     if word := where or chosen_cluster("", os.environ, clusters):
         return word
-    try:
+    with _hint_without(where):
         key = locate("", os.environ).key
-    except RvError as error:
-        hint = "name a login node: rv init USER@HOST"
-        raise RvError(error.kind, error.message, hint=hint) from error
     return key if key.startswith("sandbox:") else LOCAL
+
+
+@contextmanager
+def _hint_without(where: str | None) -> Iterator[None]:
+    """Where nobody said which cluster, and there is none here: say how to name one."""
+    try:
+        yield
+    except RvError as error:
+        hint = error.hint if where else "name a login node: rv init USER@HOST"
+        raise RvError(error.kind, error.message, hint=hint) from error
 
 
 def _connect(word: str) -> Cluster:

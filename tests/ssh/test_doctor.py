@@ -141,16 +141,22 @@ def test_a_user_without_an_account_is_named(laptop: Laptop, home_there: Path) ->
     assert "administrators" in found["account"]["remedy"]
 
 
-@pytest.mark.parametrize("root", ["/proc/rv", "/dev/null/rv"])
-def test_a_race_root_that_cannot_be_written_is_found(
+@pytest.mark.parametrize("root", ["/proc/rv", "/dev/null/rv", "open to all"])
+def test_a_race_root_that_cannot_be_used_is_found(
     laptop: Laptop, home_there: Path, root: str
 ) -> None:
-    """The job that would use it is not sent."""
+    """Not writable, or others could change what lies there; no job is sent."""
+    if root == "open to all":
+        folder = home_there.parent / "open"
+        folder.mkdir()
+        folder.chmod(0o777)
+        root = str(folder)
     with (home_there / ".bash_profile").open("a") as profile:
         profile.write(f"export RV_RACE_ROOT={root}\n")
     code, found = findings(laptop)
     assert (code, verdicts(found)) == (1, {"race root": "FAIL"})
     assert "job" not in found
+    assert found["race root"]["remedy"]
 
 
 def test_a_race_root_of_the_login_node_alone_is_found(laptop: Laptop, home_there: Path) -> None:

@@ -111,6 +111,25 @@ def test_a_file_that_is_wrong_is_left_as_it_is(laptop: Laptop, user_file: Path) 
     assert user_file.read_text() == "clusters: [\n"
 
 
+def test_a_file_that_cannot_be_written_is_one_line(laptop: Laptop, user_file: Path) -> None:
+    """And nothing half-written lies anywhere."""
+    user_file.parent.parent.mkdir()
+    user_file.parent.write_text("a file")
+    done = laptop.rv("init", HOST)
+    assert done.returncode == 125
+    assert "error[config]: " in done.stderr
+    assert "  hint: " in done.stderr
+    assert [path.name for path in user_file.parent.parent.iterdir()] == ["rv"]
+
+
+def test_a_name_that_is_none_is_refused(laptop: Laptop, user_file: Path) -> None:
+    """Before anything is written."""
+    done = laptop.rv("init", HOST, "--name", "all")
+    assert done.returncode == 125
+    assert "'all' is no name for a cluster" in done.stderr
+    assert not user_file.exists()
+
+
 def test_a_person_is_asked_few_questions_with_answers_to_take(
     laptop: Laptop, user_file: Path
 ) -> None:
