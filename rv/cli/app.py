@@ -26,6 +26,9 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "cost": ("rv.cli.queries", "Compare GPU models: what a request would cost on each."),
     "explain": ("rv.cli.queries", "Tell why a race still waits, and what would start now."),
     "snapshot": ("rv.cli.queries", "Print the cluster as JSON, to plan with elsewhere."),
+    "init": ("rv.cli.init", "Set a cluster up: connect, discover, write the configuration."),
+    "config": ("rv.cli.config", "Show each value of the configuration, and where it comes from."),
+    "doctor": ("rv.cli.doctor", "Check each link, from here to a job on a node."),
     "accept": ("rv.cli.accept", "Acceptance: test GPUs and nodes, judge and keep the results."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }

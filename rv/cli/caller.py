@@ -23,6 +23,7 @@ PATIENCE_S: Final = 60.0
 """For how many seconds a controller that is silent is asked again, unless the user says."""
 
 _asked_early: list[Cluster] = []
+_located: dict[str, Cluster] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +48,7 @@ def current_caller(
     workdir = working_directory()
     environ: Mapping[str, str] = dict(os.environ)
     asked = _asked_early[0] if _asked_early and not cluster else None
-    found = asked or locate(cluster, environ, early)
+    found = asked or _located.get(cluster) or locate(cluster, environ, early)
     if found.login:
         environ, workdir = found.login.environ, found.login.home
     return Caller(
@@ -56,6 +57,11 @@ def current_caller(
         now_s=now_s(),
         cluster=replace(found, patience=Patience(limit_s=patience_s, say=console.notice)),
     )
+
+
+def keep_located(name: str, cluster: Cluster) -> None:
+    """Keep a cluster that was found by its name: its connection serves this process on."""
+    _located[name] = cluster
 
 
 def planning_cluster(

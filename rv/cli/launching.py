@@ -7,7 +7,7 @@ import typer
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.options import RequestOptions
-from rv.cli.request import build_request, patience_s, say_request
+from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
@@ -30,6 +30,11 @@ def launch(
 
     `stops_unclaimed`: Ctrl-C before there is a winner cancels the race instead of leaving it.
     """
+    if asks_all(options):
+        from rv.cli.every_cluster import race_on_the_best
+
+        _check_options(options, command, detach=detach)
+        options = race_on_the_best(options, command)
     raced = race(options, command, detach=detach, stops_unclaimed=stops_unclaimed)
     if raced is None:
         return

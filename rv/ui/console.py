@@ -42,11 +42,18 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def confirm(question: str) -> bool:
-    """Ask a question on stderr, no by default."""
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask a question on stderr; Enter takes the default."""
     import typer
 
-    return typer.confirm(_printable_lines(question), err=True)
+    return typer.confirm(_printable_lines(question), default=default, err=True)
+
+
+def ask(question: str, default: str) -> str:
+    """Ask for a word on stderr; Enter takes the default."""
+    import typer
+
+    return str(typer.prompt(_printable_lines(question), default=printable(default), err=True))
 
 
 def answer(*parts: Part) -> None:

@@ -61,7 +61,9 @@ def remote_cluster(host: str, ssh: str = "auto", early: Early = Early.NOTHING) -
         answer=questions.answered_snapshot(),
         race_root=str(PurePosixPath(root)),
         slurm_path=str(PurePosixPath(sbatch).parent),
-        login=LoginNode(environ=environ, home=environ.get("HOME", "/")),
+        login=LoginNode(
+            environ=environ, home=environ.get("HOME", "/"), connection=client.description
+        ),
     )
 
 

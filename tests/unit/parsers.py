@@ -31,7 +31,14 @@ from rv.slurm import (
     values,
 )
 from rv.slurm.cache import SnapshotCache
-from rv.workflow import command_line, fetch_results, known_programs, shellwords
+from rv.workflow import (
+    command_line,
+    discover,
+    fetch_results,
+    known_programs,
+    script_records,
+    shellwords,
+)
 
 DATA: Final = Path(__file__).parents[1] / "data"
 ROOT: Final = Path(__file__).parents[2]
@@ -320,6 +327,8 @@ PARSERS: Final = (
     _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
     _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
+    _entry(discover.parse_discovery, "banner\nfolder\thome ext2/ext3 999 64 yes /home/ada\0folder\tSCRATCH lustre 5000000 65 no /big/a b\0tool\tuv /usr/bin/uv\0"),
+    _entry(script_records.parse_records, "banner\nclock\t1763700000.5\0noise\thello\nworld\0half"),
     _entry(shellwords.simple_commands, *_LINES),
     _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(words) for words in shellwords.simple_commands(t)]),
     _entry(command_line.from_line, *_LINES, parse=lambda t: command_line.from_line(t, _AROUND)),
@@ -346,6 +355,8 @@ BY_FILE: Final = frozenset(
         "rv.race.verdict_file:load_verdict",
         "rv.sandbox.records:read_all",
         "rv.sandbox.schema:load_profile",
+        "rv.config.clusters_file:read_clusters",
+        "rv.config.settings:load_clusters",
         "rv.config.settings:load_config",
         "rv.config.settings_file:read_settings",
         "rv.transport.host_keys:read_known_hosts",
