@@ -165,10 +165,7 @@ def _at(
     """Find what a word without a setting of its own means."""
     kind, _, name = word.partition(":")
     if kind == "ssh" or "@" in word:
-        from rv.workflow.remote_cluster import remote_cluster
-
-        host = name if kind == "ssh" else word
-        return remote_cluster(host, environ.get("RV_SSH") or ssh or SshKind.AUTO, early)
+        return _over_ssh(name if kind == "ssh" else word, environ, ssh, early)
     if kind == SANDBOX:
         return _sandbox(name, environ)
     if kind not in ("", LOCAL):
@@ -176,6 +173,12 @@ def _at(
     if not word and not _has_slurm(environ) and (live := _live_sandbox("", environ)):
         return live
     return _local(environ)
+
+
+def _over_ssh(host: str, environ: Mapping[str, str], ssh: SshKind | None, early: Early) -> Cluster:
+    from rv.workflow.remote_cluster import remote_cluster
+
+    return remote_cluster(host, environ.get("RV_SSH") or ssh or SshKind.AUTO, early)
 
 
 def _unknown(word: str, clusters: Clusters) -> RvError:
