@@ -16,9 +16,8 @@ from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
 from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, render_all
-from rv.slurm.values import last_line
 from rv.transport import Transport
-from rv.transport.remote_shell import LOST
+from rv.transport.remote_shell import require_answer
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
@@ -124,13 +123,7 @@ def _require_hard_links(race_dir: str, transport: Transport) -> None:
     tested = transport.run(script, timeout_s=30)
     if tested.returncode != 0:
         transport.remove(race_dir)
-    if tested.returncode == LOST:
-        raise RvError(
-            ErrorKind.UNREACHABLE,
-            f"{last_line(tested.stderr)}, before anything was submitted",
-            hint="the same command again",
-        )
-    if tested.returncode != 0:
+        require_answer(tested)
         raise RvError(
             ErrorKind.STAGE,
             f"the file system has no hard links, on {PurePosixPath(race_dir).parent}",
