@@ -15,6 +15,7 @@ from rv.errors import ErrorKind, RvError
 from rv.race.directory import RECORD, load_race
 from rv.render.quote import shell
 from rv.transport import Transport
+from rv.transport.remote_shell import LOST, require_answer
 
 _CUT_OFF: Final = re.compile(r"\.[0-9a-f]{20}\.(\d{1,12})\..*", re.ASCII)
 _STAGING_S: Final = 3600.0
@@ -88,7 +89,9 @@ def _is_whole(root: str, digest: str, files: Mapping[str, bytes], transport: Tra
     place = _shelf(root)
     if digest not in transport.directories(place):
         return False
-    if transport.run(f"[ -O {shell(place)} ] && [ ! -L {shell(place)} ]", timeout_s=30).returncode:
+    looked = transport.run(f"[ -O {shell(place)} ] && [ ! -L {shell(place)} ]", timeout_s=30)
+    if looked.returncode:
+        require_answer(looked)
         raise RvError(
             ErrorKind.STAGE,
             f"another user could change your payloads, in {place}",
@@ -130,7 +133,8 @@ def _remove(root: str, digest: str, now_s: float, transport: Transport) -> None:
     """Remove a folder, put aside first: a race that took it up in between gets it back."""
     folder = payload_folder(root, digest)
     aside = f"{_shelf(root)}/.{digest}.{now_s:.0f}.removed"
-    if transport.run(f"mv -T {shell(folder)} {shell(aside)}", timeout_s=30).returncode != 0:
+    moved = transport.run(f"mv -T {shell(folder)} {shell(aside)}", timeout_s=30).returncode
+    if moved not in (0, LOST):
         return  # another client removes it
     if digest in _in_use(root, {digest}, transport):
         transport.run(f"mv -nT {shell(aside)} {shell(folder)}", timeout_s=30)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Protocol
 
-from rv.errors import RvError
+from rv.errors import ErrorKind, RvError
 from rv.transport import ScriptResult
 
 LOST: Final = 255
@@ -201,3 +201,13 @@ def as_result(answer: Answer) -> ScriptResult:
         stderr=err.decode("utf-8", "replace"),
         timed_out=code == 124,
     )
+
+
+def require_answer(result: ScriptResult) -> None:
+    """Raise `RvError(UNREACHABLE)` where the connection was lost, and the code says nothing."""
+    if result.returncode == LOST:
+        raise RvError(
+            ErrorKind.UNREACHABLE,
+            result.stderr.strip() or "the connection was lost",
+            hint="the same command again; rv ps shows what was submitted",
+        )

@@ -34,7 +34,7 @@ _CONFIGURATIONS: Final = (
     "/run/slurm/conf/slurm.conf",
     "/run/slurmctld/conf/slurm.conf",
 )
-_VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
+VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
 _HOW_TO_NAME: Final = "rv init USER@HOST gives a cluster its name"
 _USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
@@ -132,7 +132,7 @@ def locate(cluster: str, environ: Mapping[str, str], early: Early = Early.NOTHIN
     if named is None:
         return _at(word, environ, clusters, early=early)
     here = LOCAL if is_this_machine(named.host) else named.host
-    found = _at(here if is_built_in(here) else f"ssh:{here}", environ, clusters, named.ssh, early)
+    found = _at(here if is_built_in(here) else f"ssh:{here}", environ, clusters, named, early)
     return _with_settings(found, named, environ)
 
 
@@ -159,13 +159,13 @@ def _at(
     word: str,
     environ: Mapping[str, str],
     clusters: Clusters,
-    ssh: SshKind | None = None,
+    named: NamedCluster | None = None,
     early: Early = Early.NOTHING,
 ) -> Cluster:
     """Find what a word without a setting of its own means."""
     kind, _, name = word.partition(":")
     if kind == "ssh" or "@" in word:
-        return _over_ssh(name if kind == "ssh" else word, environ, ssh, early)
+        return _over_ssh(name if kind == "ssh" else word, environ, named, early)
     if kind == SANDBOX:
         return _sandbox(name, environ)
     if kind not in ("", LOCAL):
@@ -175,10 +175,13 @@ def _at(
     return _local(environ)
 
 
-def _over_ssh(host: str, environ: Mapping[str, str], ssh: SshKind | None, early: Early) -> Cluster:
+def _over_ssh(
+    host: str, environ: Mapping[str, str], named: NamedCluster | None, early: Early
+) -> Cluster:
     from rv.workflow.remote_cluster import remote_cluster
 
-    return remote_cluster(host, environ.get("RV_SSH") or ssh or SshKind.AUTO, early)
+    kind = environ.get("RV_SSH") or (named and named.ssh) or SshKind.AUTO
+    return remote_cluster(host, kind, early, named.race_root if named else "")
 
 
 def _unknown(word: str, clusters: Clusters) -> RvError:
@@ -211,7 +214,7 @@ def expand_folder(folder: str, environ: Mapping[str, str], origin: str) -> str:
             f"{origin}: race_root names ${missing[0]}, which a login there does not set",
             hint="rv config set clusters.NAME.race_root /path writes another",
         )
-    path = _VARIABLE.sub(lambda match: environ[match[1] or match[2]], text)
+    path = VARIABLE.sub(lambda match: environ[match[1] or match[2]], text)
     if not path.startswith("/"):
         raise RvError(
             ErrorKind.CONFIG, f"{origin}: race_root is {path!r}", hint="write a whole path"
@@ -220,7 +223,7 @@ def expand_folder(folder: str, environ: Mapping[str, str], origin: str) -> str:
 
 
 def _variables(text: str) -> list[str]:
-    return [match[1] or match[2] for match in _VARIABLE.finditer(text)]
+    return [match[1] or match[2] for match in VARIABLE.finditer(text)]
 
 
 def saved_cluster(path: str) -> SavedCluster:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from rv.models.snapshot import Snapshot
@@ -30,7 +31,7 @@ _FILES: Final = (RECORD, VERDICT, *STATE_FILES)
 
 
 def ask(early: Early, root: str, shell: RemoteShell, cache: SnapshotCache) -> "EarlyQuestions":
-    """Send the questions; `root` is bash text for where races lie there."""
+    """Send the questions; `root` is the bash text that sets `root` to where races lie there."""
     queue = None
     if early is Early.RACES_AND_QUEUE:  # first, since files that are read later say more
         sentinel = new_sentinel()
@@ -57,12 +58,13 @@ def _ask_races(root: str, shell: RemoteShell) -> list[Question]:
     patterns = shlex.join(f"*/{name}" for name in _FILES)
     below = f'"$root"/{shlex.quote(shelf("", os.geteuid()).lstrip("/"))}'
     lines = (
+        'printf %s "$root"',
         'list_names "$root"',
         'list_directories "$root"',
         f"list_names {below}",
         f'read_tree "$root" {patterns} | gzip -1',
     )
-    head = f'. "$RV_FILES"\nroot={root}\n'
+    head = f'. "$RV_FILES"\n{root}'
     return [shell.ask(head + line, timeout_s=_LIST_S) for line in lines]
 
 
@@ -87,7 +89,7 @@ class EarlyQuestions:
             answer.set_exception(failure)
         return answer
 
-    def listing(self, root: str) -> Listing | None:
+    def listing(self) -> Listing | None:
         """Return the files of the races, and keep the queue's answer; None where none came."""
         if self.queue:
             sentinel, question = self.queue
@@ -97,7 +99,8 @@ class EarlyQuestions:
         answers = [self.shell.wait(question) for question in self.races]
         if any(code == LOST for code, _, _ in answers):  # 1: there is no such folder yet
             return None
-        names, directories, payloads, archive = (out for _, out, _ in answers)
+        place, names, directories, payloads, archive = (out for _, out, _ in answers)
+        root = str(PurePosixPath(place.decode("utf-8", "surrogateescape")))
         try:
             files = unpacked(_decompressed(archive))
         except (OSError, EOFError):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rv.errors import ErrorKind, RvError
+from rv.race.payload_folders import payload_hash, stage_payloads
 from rv.transport import Transport
 from rv.transport.paramiko_connection import Paramiko
 from rv.transport.remote_shell import LOST
@@ -224,6 +225,33 @@ def test_two_login_nodes_behind_one_name(
         proxy.break_all()
         assert transport.run("true", timeout_s=20).returncode == LOST
     assert (logins(server), logins(other)) == (2, 2)
+
+
+def test_payloads_that_are_staged_over_a_connection_that_breaks(
+    server: SshServer, connect: Connect, make_proxy: MakeProxy, tmp_path: Path
+) -> None:
+    """Wherever it does: they are there, or the connection is said to be lost, and nothing else."""
+    transport = connect()
+    root = tmp_path / "races"
+    files = {"check.py": b"print()", "_harness/main.py": b"x" * 100_000}
+    digest = payload_hash(files)
+    stage_payloads(str(root), digest, files, transport)
+    at = {"to": 0}
+    proxy = make_proxy(server.port, cuts=lambda n, way: "after" if n == at.get(way) else "")
+    use(server, proxy)
+    server.cut()
+    lost = 0
+    for number in range(1, 5):
+        transport.names(str(root))
+        at["to"] = proxy.pieces["to"] + number
+        try:
+            stage_payloads(str(root), digest, files, transport)
+        except RvError as error:
+            assert error.kind is ErrorKind.UNREACHABLE, error.message  # noqa: PT017
+            lost += 1
+    assert lost
+    at.clear()
+    stage_payloads(str(root), digest, files, transport)
 
 
 def test_an_address_that_refuses(server: SshServer, connect: Connect) -> None:
