@@ -98,9 +98,7 @@ def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
     if kind == "ssh" or "@" in cluster:
         from rv.workflow.remote_cluster import remote_cluster
 
-        return remote_cluster(
-            name if kind == "ssh" else cluster, environ.get("RV_SSH", "") or "auto"
-        )
+        return remote_cluster(name if kind == "ssh" else cluster, environ.get("RV_SSH", ""))
     if kind == "sandbox":
         return _sandbox(name, environ)
     if kind not in ("", "local"):
