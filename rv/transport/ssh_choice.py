@@ -31,11 +31,12 @@ class Ssh(Protocol):
 
 
 def choose_ssh(host: str, kind: str) -> Ssh:
-    """Return what reaches `host`; `kind` is one of `KINDS`.
+    """Return what reaches `host`; `kind` is one of `KINDS`, or "" for AUTO.
 
     AUTO is the user's own ssh where there is one and its connections may be shared: it knows more.
     Raises `RvError(CONFIG)` for another kind, `RvError(UNREACHABLE)` for an ssh that is not there.
     """
+    kind = kind or AUTO
     if kind not in KINDS:
         raise RvError(
             ErrorKind.CONFIG, f"no ssh {kind!r} is known", hint=f"one of {', '.join(KINDS)}"

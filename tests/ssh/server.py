@@ -74,7 +74,7 @@ class SshServer:
             subprocess.run(["kill", pid], check=False)
             pid_file.unlink(missing_ok=True)
             deadline = time.monotonic() + 5
-            while Path("/proc", pid).exists() and time.monotonic() < deadline:
+            while self._listens() and time.monotonic() < deadline:
                 time.sleep(0.01)
 
     def sessions(self) -> list[int]:
@@ -143,12 +143,14 @@ class SshServer:
     def _wait(self) -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                listens = probe.connect_ex(("127.0.0.1", self.port)) == 0
-            if listens and (self.path / "sshd.pid").exists():  # by which it is stopped
+            if self._listens() and (self.path / "sshd.pid").exists():  # by which it is stopped
                 return
-            time.sleep(0.05)
+            time.sleep(0.02)
         raise AssertionError((self.path / "sshd.log").read_text())
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     @staticmethod
     def _call(*words: object) -> None:
