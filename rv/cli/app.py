@@ -20,6 +20,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
+    "attach": ("rv.cli.attach", "Open a shell, or run a command, beside a race's."),
+    "exec": ("rv.cli.attach", "Run a command on the login node."),
     "gpu": ("rv.cli.gpu", "Show how a race uses its GPUs."),
     "sync": ("rv.cli.sync", "Send your code to the cluster, and fetch results."),
     "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),

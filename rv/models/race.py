@@ -110,6 +110,7 @@ class Race:
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
     `code` is what was sent for it, None where its command runs in a directory of the user's.
+    `workdir` is where the command runs.
     """
 
     race_id: str
@@ -130,6 +131,7 @@ class Race:
     payload_hash: str = ""
     card_sizes: tuple[int, ...] = ()
     code: Code | None = None
+    workdir: str = ""
 
     @property
     def next_name(self) -> str:

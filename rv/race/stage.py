@@ -177,6 +177,7 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         payload_hash=script.payload_hash,
         card_sizes=plan.card_sizes,
         code=context.code,
+        workdir=script.workdir,
     )
 
 

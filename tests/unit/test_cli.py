@@ -13,7 +13,7 @@ from rv.workflow import cluster
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
-    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["gpu"], ["status"], ["cost"], ["explain"], ["snapshot"],
+    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["gpu"], ["attach"], ["exec"], ["status"], ["cost"], ["explain"], ["snapshot"],
     ["sync"], ["sync", "push"], ["sync", "pull"], ["sync", "status"], ["sync", "watch"],
     ["init"], ["config"], ["config", "set"], ["config", "unset"], ["doctor"],
     ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
