@@ -3,9 +3,10 @@
 import os
 import shlex
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rv.cli.caller import current_caller, now_s
 from rv.cli.options import ClusterOption, command_app
@@ -30,25 +31,34 @@ from rv.workflow.races import find_races
 app = command_app()
 
 
-@app.command()
+class AttachCommand(TyperCommand):
+    """Takes what follows `--` for a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Keep the command apart, and parse the rest as usual."""
+        at = args.index("--") if "--" in args else len(args)
+        ctx.meta["rv.command"] = args[at + 1 :]
+        parsed: list[str] = super().parse_args(ctx, args[:at])
+        return parsed
+
+
+@app.command(cls=AttachCommand)
 def attach(
     *,
+    context: typer.Context,
     race: Annotated[
         str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
-    ] = None,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[-- CMD]", help="A command, not a shell."),
     ] = None,
     node: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="On this node, from 0.")
     ] = None,
     cluster: ClusterOption = "",
 ) -> None:
-    """Open a shell beside the command of a race, or run another command there.
+    """Open a shell beside the command of a race; `-- CMD` runs that there instead.
 
     It shares the race's GPUs, and ends with the race at the latest.
     """
+    words: list[str] = context.meta["rv.command"]
     found = current_caller(cluster, early=Early.RACES).cluster
     (record,) = find_races([race] if race else [], found)
     place = find_place(record, node, found, now_s())
@@ -61,7 +71,7 @@ def attach(
             "a shell needs a terminal",
             hint=f"give a command: rv attach {record.race_id} -- nvidia-smi",
         )
-    raise typer.Exit(_open(place, words or [], found))
+    raise typer.Exit(_open(place, words, found))
 
 
 def _open(place: Place, words: list[str], cluster: Cluster) -> int:

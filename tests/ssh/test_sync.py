@@ -308,3 +308,27 @@ def test_trees_that_nobody_used_for_a_week_are_removed(laptop: Laptop, project: 
     assert len(stores(laptop)) == 2
     races = laptop.home.parent / "away" / ".local/state/rv/races"
     assert [path.read_text() for path in races.glob("*/code/train.py")] == ["print('first')\n"]
+
+
+def test_results_that_were_cut_off_are_not_called_fetched(laptop: Laptop, project: Path) -> None:
+    """The next pull fetches the rest; no half of a file is left."""
+    line = (
+        "mkdir out; for n in $(seq 9); do head -c 200000 /dev/urandom >out/$n; done; chmod +x out/9"
+    )
+    run(laptop, project, line, "-o", "out")
+    programs = laptop.home.parent / "away" / "bin"
+    programs.mkdir(exist_ok=True)
+    tar = programs / "tar"
+    tar.write_text(
+        '#!/bin/bash\n[[ " $* " != *" -cf "* ]] || { /bin/tar "$@" | head -c 650000; exit; }\n'
+        'exec /bin/tar "$@"\n'
+    )
+    tar.chmod(0o755)
+    done = rv(laptop, project, "sync", "pull")
+    assert done.returncode == 125
+    assert "error[unreachable]: " in done.stderr
+    came = sorted(path.name for path in (project / "out").iterdir())
+    assert came == ["1", "2", "3"]
+    tar.unlink()
+    assert "fetched 6 files (1.2 MB) of 9" in rv(laptop, project, "sync", "pull").stderr
+    assert [(project / "out" / name).stat().st_mode & 0o100 for name in ("8", "9")] == [0, 0o100]
