@@ -78,7 +78,7 @@ class SshServer:
                 time.sleep(0.01)
 
     def sessions(self) -> list[int]:
-        """The processes of its connections."""
+        """The processes of its connections: not what they run, which notices by itself."""
         pid_file = self.path / "sshd.pid"
         if not pid_file.exists():
             return []
@@ -86,7 +86,7 @@ class SshServer:
         found = subprocess.run(["pgrep", "-P", pid], capture_output=True, text=True, check=False)
         children = [int(word) for word in found.stdout.split()]
         below = subprocess.run(
-            ["pgrep", "-P", ",".join(map(str, children)) or "0"],
+            ["pgrep", "-P", ",".join(map(str, children)) or "0", "sshd"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         return children + [int(word) for word in below.stdout.split()]

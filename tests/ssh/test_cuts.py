@@ -1,7 +1,7 @@
 """The connection is cut at each step, over both transports; and some of the fault scenarios.
 
 Counted from outside, as in tests/faults: commands that started more than once, jobs and processes
-that were left, races that were lost. RV_CUTS (3) is how many cuts there are over each transport,
+that were left, races that were lost. RV_CUTS (2) is how many cuts there are over each transport,
 RV_SEED (0) what their dice are thrown with; all scenarios: RV_FAULTS_OVER=openssh, in
 tests/faults/test_suite.py.
 """
@@ -24,7 +24,7 @@ from tests.ssh.proxy import Proxy
 __all__ = ["sandbox_home"]
 
 KINDS = ("openssh", "paramiko")
-CUTS = int(os.environ.get("RV_CUTS", "3"))
+CUTS = int(os.environ.get("RV_CUTS", "2"))
 SEED = int(os.environ.get("RV_SEED", "0"))
 MOST_PIECES = 45
 """About as many pieces of bytes go one way in a launch that is watched to its end."""
