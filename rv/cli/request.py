@@ -49,7 +49,7 @@ _OWNED: Final = frozenset(
 _NO_DEFAULTS: Final = frozenset(
     {
         "checkpoint", "cluster", "config", "json", "mig", "min_time", "multi_node", "name",
-        "no_avoid", "single_node", "snapshot", "typed",
+        "no_avoid", "send", "single_node", "snapshot", "typed",
     }
 )  # fmt: skip
 """What is said for one launch, not for all."""
