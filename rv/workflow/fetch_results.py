@@ -99,16 +99,7 @@ def fetch(
     what was fetched. Raises `RvError`.
     """
     known = _read_memory(memory)
-    wanted: dict[Result, _Look] = {}
-    left: list[Result] = []
-    for result in results:
-        here = _seen(into, result.path)
-        if here == (result.size, result.mtime_ns):
-            continue
-        if here is None or force or known.get(result.path) == here:
-            wanted[result] = here
-        else:
-            left.append(result)
+    wanted, left = _choose(results, into, known, force=force)
     came: list[Result] = []
     try:
         for result, is_placed in _receive(race, wanted, into, transport):
@@ -123,6 +114,23 @@ def fetch(
         size=sum(result.size for result in came),
         left=tuple(os.fsdecode(result.path) for result in left),
     )
+
+
+def _choose(
+    results: Sequence[Result], into: Path, known: Mapping[bytes, tuple[int, int]], *, force: bool
+) -> tuple[dict[Result, _Look], list[Result]]:
+    """Part what is to be fetched, with what is here now, from what was changed here."""
+    new = {result: _seen(into, result.path) for result in results}
+    wanted: dict[Result, _Look] = {}
+    left: list[Result] = []
+    for result, here in new.items():
+        if here == (result.size, result.mtime_ns):
+            continue
+        if here is None or force or known.get(result.path) == here:
+            wanted[result] = here
+        else:
+            left.append(result)
+    return wanted, left
 
 
 def _directory(race: Race) -> str:
