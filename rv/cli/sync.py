@@ -165,11 +165,11 @@ def _require_project(cluster: Cluster, named: Sequence[str]) -> Project:
 def _push(project: Project, cluster: Cluster) -> Sent:
     """Send, and say what was sent and what stays."""
     work = project.read()
+    _say_notes(work)  # before it takes long
     _, size = pending(project, work)
     with transfer("sending", size) as bar:
         sent = send_project(project, work, cluster, bar.add if bar else _quietly)
     console.notice(f"synced {_count(sent.files)} ({_bytes(sent.size)}), {sent.code.version}")
-    _say_notes(work)
     return sent
 
 

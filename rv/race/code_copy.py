@@ -15,7 +15,8 @@ _SCRIPT: Final = files("rv.race") / "scripts" / "copy_code.sh"
 def copy_script(code: Code) -> str:
     """Return the bash text that copies a tree into the directory that it runs in."""
     words = shlex.join(["copy_tree", code.store, code.tree])
-    return f'{_SCRIPT.read_text()}\n({words} "$PWD/{CODE}") || exit 1\n'
+    folder = shlex.quote(f"{CODE}/{code.folder}")  # nothing in it may have been sent
+    return f'{_SCRIPT.read_text()}\n({words} "$PWD/{CODE}") && mkdir -p -- {folder} || exit 1\n'
 
 
 def copy_failure(text: str, race_dir: str) -> RvError:

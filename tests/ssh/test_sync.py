@@ -182,6 +182,21 @@ def test_without_git_nothing_is_sent(laptop: Laptop) -> None:
     assert (done.returncode, "git init" in done.stderr) == (2, True), done.stderr
 
 
+def test_a_home_is_never_sent(laptop: Laptop) -> None:
+    """Though it be a git work tree, as some keep their settings."""
+    git(laptop.home, "init", "-q")
+    (laptop.home / "private.txt").write_text("private\n")
+    assert run(laptop, laptop.home, "pwd") == f"{laptop.home.parent / 'away'}\n"
+    assert stores(laptop) == []
+
+
+def test_a_folder_with_nothing_to_send(laptop: Laptop, project: Path) -> None:
+    """Is there all the same."""
+    (project / "runs").mkdir()
+    (project / "runs" / "1.log").write_text("ignored\n")
+    assert run(laptop, project / "runs", "ls; cat ../train.py") == "print('first')\n"
+
+
 def test_no_sync_runs_in_the_home_there(laptop: Laptop, project: Path) -> None:
     """As it did before."""
     assert run(laptop, project, "pwd", "--no-sync") == f"{laptop.home.parent / 'away'}\n"
