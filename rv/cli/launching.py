@@ -1,6 +1,6 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -13,6 +13,7 @@ from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command
 from rv.slurm.environment import caller_environment
+from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document
@@ -61,6 +62,8 @@ def race(
     caller = current_caller(options.cluster, patience_s(options), Early.PLAN)
     say_request(options, command, caller.cluster.label)
     code = _sync(options, command, caller)
+    if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # sending took long: ask anew
+        caller = replace(caller, cluster=replace(caller.cluster, answer=None))
     environment = caller_environment(caller.environ) | {"RV_UMASK": umask()}
     site = options.config.site
     made = prepare(
