@@ -22,8 +22,8 @@ LOST: Final = 255
 
 _MARK_BYTES: Final = 16
 _MOST_BANNER_BYTES: Final = 1 << 20
-_MOST_UNREAD_BYTES: Final = 16 << 10
-"""Sent at most while answers are unread: a pipe holds more."""
+_MOST_UNREAD_BYTES: Final = 32 << 10
+"""Sent at most before answers are read: a pipe holds more."""
 
 _SCRIPTS: Final = files("rv.transport") / "scripts"
 
@@ -63,8 +63,9 @@ class Stream(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Question:
-    """A script that was sent; `answer` or `failure` is set when it is known."""
+    """A script as it is sent; `answer` or `failure` is set when it is known."""
 
+    request: bytes
     answer: Answer | None = None
     failure: RvError | None = None
 
@@ -72,7 +73,7 @@ class Question:
 class RemoteShell:
     """Runs scripts, one after the other, over streams that `connect` opens: anew when one is lost.
 
-    Questions may be sent before those sent earlier are answered: they share a round trip.
+    Questions that are asked before an answer is waited for are sent at once, in one round trip.
     `connect` raises `RvError(UNREACHABLE)`, and so does the first script. Once there was a
     connection, one that cannot be made is one that was lost. `unset_forms` is an extended regular
     expression for the variables that no script sees.
@@ -85,6 +86,7 @@ class RemoteShell:
         self._mark = b""
         self._is_ready = False
         self._has_answered = False
+        self._unsent: deque[Question] = deque()
         self._unanswered: deque[Question] = deque()
         self._lock = threading.Lock()
 
@@ -96,16 +98,18 @@ class RemoteShell:
         return self.wait(self.ask(script, data, timeout_s=timeout_s))
 
     def ask(self, script: str, data: bytes = b"", *, timeout_s: float) -> Question:
-        """Send a script, without waiting for its answer."""
-        question = Question()
-        with self._lock, self._losing(question):
-            self._send(script.encode("utf-8", "surrogateescape"), data, timeout_s)
-            self._unanswered.append(question)
+        """Return the question, which is sent as soon as an answer is waited for."""
+        text = script.encode("utf-8", "surrogateescape")
+        question = Question(b"%.3f %d %d\n" % (timeout_s, len(text), len(data)) + text + data)
+        with self._lock:
+            self._unsent.append(question)
         return question
 
     def wait(self, question: Question) -> Answer:
         """Return the answer, as `run` does."""
         with self._lock, self._losing():
+            while self._unsent:
+                self._send()
             while question in self._unanswered:
                 self._receive()
         if question.failure:
@@ -118,39 +122,47 @@ class RemoteShell:
             self._lose(ConnectionError("it was closed"))
 
     @contextmanager
-    def _losing(self, *asking: Question) -> Iterator[None]:
-        """Answer all questions that were sent with what went wrong."""
+    def _losing(self) -> Iterator[None]:
+        """Answer all questions with what went wrong."""
         try:
             yield
         except (OSError, RvError) as error:
-            self._lose(error, *asking)
+            self._lose(error)
         except BaseException:  # Ctrl-C: the answer would be taken for the next one's
             self._lose(ConnectionError("interrupted"))
             raise
 
-    def _lose(self, error: OSError | RvError, *asking: Question) -> None:
+    def _lose(self, error: OSError | RvError) -> None:
         if self._stream:
             with suppress(OSError):
                 self._stream.close()
         self._stream = None
         is_first = isinstance(error, RvError) and not self._has_answered
-        for question in (*self._unanswered, *asking):
+        for question in (*self._unanswered, *self._unsent):
             if is_first and isinstance(error, RvError):
                 question.failure = error
             else:
                 question.answer = LOST, b"", f"the connection was lost: {error}".encode()
         self._unanswered.clear()
+        self._unsent.clear()
 
-    def _send(self, script: bytes, data: bytes, timeout_s: float) -> None:
-        request = b"%.3f %d %d\n" % (timeout_s, len(script), len(data))
-        while self._unanswered and len(script) + len(data) > _MOST_UNREAD_BYTES:
-            self._receive()  # or both sides might wait for the other to read
+    def _send(self) -> None:
+        """Send what fits unread beside answers: both sides might wait for the other to read."""
+        while self._unanswered:
+            self._receive()
+        sending = [self._unsent.popleft()]
+        size = len(sending[0].request)
+        while self._unsent and size + len(self._unsent[0].request) <= _MOST_UNREAD_BYTES:
+            sending.append(self._unsent.popleft())
+            size += len(sending[-1].request)
+        self._unanswered.extend(sending)
+        opening = b""
         if self._stream is None:
             self._stream = self._connect()
             self._is_ready = False
             self._mark = b"rv" + secrets.token_hex(_MARK_BYTES).encode()
-            request = self._opening() + request
-        self._stream.write(request + script + data)
+            opening = self._opening()
+        self._stream.write(opening + b"".join(question.request for question in sending))
 
     def _receive(self) -> None:
         """Read the answer of the question that was sent first."""

@@ -40,8 +40,6 @@ def remote_cluster(
     shell = RemoteShell(client.connect, SCRUBBED_FORM)
     cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}")
     about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
-    if about.failure or about.answer:  # there is no connection: nobody is to log in once more
-        early = Early.NOTHING
     questions = ask(early, _assignment(race_root), shell, cache)
     code, out, err = shell.wait(about)
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
