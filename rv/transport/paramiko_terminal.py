@@ -2,7 +2,6 @@
 
 import os
 import select
-import shutil
 import signal
 import sys
 import termios
@@ -15,6 +14,7 @@ from typing import Final
 import paramiko
 
 _PIECE_BYTES: Final = 1 << 16
+_USUAL_SIZE: Final = (80, 24)
 _LOST: Final = 255
 _ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
 
@@ -25,12 +25,13 @@ def run_on_terminal(channel: paramiko.Channel, command: str) -> int:
     Keys go there as they are typed, Ctrl-C too. Where there is no terminal it gets plain pipes.
     """
     with channel:
-        if os.isatty(sys.stdin.fileno()):
-            size = shutil.get_terminal_size()
-            channel.get_pty(os.environ.get("TERM", "dumb"), size.columns, size.lines)
-        channel.exec_command(command)
-        with _signals() as (wake, ended_by), _raw():
-            _pass_on(channel, wake, ended_by)
+        with _signals() as (wake, ended_by):  # before its size is read: it may change at any time
+            if os.isatty(sys.stdin.fileno()):
+                size = _size()
+                channel.get_pty(os.environ.get("TERM", "dumb"), size.columns, size.lines)
+            channel.exec_command(command)
+            with _raw():
+                _pass_on(channel, wake, ended_by)
         if ended_by:
             return 128 + ended_by[0]
         code = channel.recv_exit_status()
@@ -64,6 +65,12 @@ def _signals() -> Iterator[tuple[int, list[int]]]:
         os.close(woken)
 
 
+def _size() -> os.terminal_size:
+    """Return what the terminal itself says, whatever COLUMNS and LINES are."""
+    size = os.get_terminal_size(sys.stdin.fileno())
+    return size if all(size) else os.terminal_size(_USUAL_SIZE)
+
+
 @contextmanager
 def _raw() -> Iterator[None]:
     """Let the program there see each key, and leave the terminal, if any, as it was."""
@@ -87,7 +94,7 @@ def _pass_on(channel: paramiko.Channel, wake: int, ended_by: list[int]) -> None:
         ready = select.select(sources, [], [])[0]
         if wake in ready:
             os.read(wake, _PIECE_BYTES)
-            size = shutil.get_terminal_size()
+            size = _size()
             channel.resize_pty(size.columns, size.lines)
         if channel in ready and not _show(channel):
             return

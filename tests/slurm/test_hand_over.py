@@ -162,7 +162,7 @@ def test_a_segment_that_slurm_ends_at_its_limit_is_gone_on_with(
     """It has noted its checkpoint and does not stop: Slurm's TIMEOUT is an end of this segment."""
     first, states = job_of(chain), set[str]()
     following = time_is_up(chain, 1, eventually)
-    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now")
+    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now+2")
 
     def is_ended(job: str, state: str) -> bool:
         states.add(chain.state()["state"])
@@ -181,7 +181,7 @@ def test_a_segment_that_slurm_ends_at_its_limit_is_gone_on_with(
 def test_a_client_goes_on_after_slurms_timeout(chain: Chain, eventually: Eventually) -> None:
     """The partition took no job from the node: the next rv command sends the segment."""
     first, states = job_of(chain), set[str]()
-    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now")
+    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now+2")
     chain.rv.slurm("scontrol", "update", "partitionname=cheap", "allocnodes=none")
     try:
         eventually(lambda: chain.rv.job_state(first) == "TIMEOUT", timeout=60)
