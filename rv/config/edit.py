@@ -15,6 +15,8 @@ from rv.errors import ErrorKind, RvError
 
 _INDENT: Final = 2
 
+_LINE_BREAKS: Final = frozenset("\x85\u2028\u2029")
+
 
 def set_value(text: str, keys: Sequence[str], value: Any, name: str) -> str:
     """Return the text with the value at these keys, and mappings above it that were not there.
@@ -122,10 +124,17 @@ def _line_end(text: str, at: int) -> int:
 
 def _flow(value: Any) -> str:
     """Write a value on one line."""
-    text: str = yaml.safe_dump(
-        value, default_flow_style=True, width=10**9, allow_unicode=True, sort_keys=False
-    )
+    text = _dumped(value, allow_unicode=True)
+    if _LINE_BREAKS & set(text):  # of Unicode: PyYAML reads them back as blanks
+        text = _dumped(value, allow_unicode=False)
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _dumped(value: Any, *, allow_unicode: bool) -> str:
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, width=10**9, allow_unicode=allow_unicode, sort_keys=False
+    )
+    return text
 
 
 def _block(keys: Sequence[str], value: Any, indent: int) -> str:

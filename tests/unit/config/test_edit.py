@@ -2,7 +2,7 @@
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rv.config.edit import set_value, unset_value
@@ -113,6 +113,8 @@ VALUES = st.one_of(
 )  # fmt: skip
 
 
+@example([(["a"], "\x85"), (["b"], "x\u2028y\u2029z"), (["c"], ["\x85\n"])], True, ["a"])
+@example([(["a"], "\x85"), (["z", "b"], "x\u2028y\u2029z")], False, ["b"])
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.booleans(), KEYS)
 def test_whatever_is_set_and_removed_is_read_back(steps, flow, removed):
     """And comments between the lines stay, in order."""
