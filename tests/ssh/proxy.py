@@ -16,7 +16,7 @@ class Proxy:
     `cuts(number, direction)` says whether to break everything at the so many'th piece of bytes
     that goes "to" or comes "from" the server, "before" it is passed on or "after" that; pieces are
     counted over all connections. Each piece is held back for `delay_s`. `trips` counts round trips:
-    how often the client sent something after it had received something.
+    how often something came to the client after it had sent something.
     """
 
     ports: Sequence[int]
@@ -28,7 +28,7 @@ class Proxy:
     pieces: Counter[str] = field(default_factory=Counter)
     broken: int = 0
     trips: int = 0
-    _has_received: bool = True
+    _has_sent: bool = False
     _open: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -82,14 +82,13 @@ class Proxy:
                 with self._lock:
                     self.pieces[direction] += 1
                     cut = self.cuts(self.pieces[direction], direction)
-                    if direction == "to" and self._has_received:
-                        self.trips += 1
-                        self._has_received = False
+                    self._has_sent = self._has_sent or direction == "to"
                 time.sleep(self.delay_s)
                 if cut != "before":
                     target.sendall(data)
-                if direction == "from":
-                    self._has_received = True
+                if direction == "from" and self._has_sent:
+                    self.trips += 1
+                    self._has_sent = False
                 if cut:
                     self.broken += 1
                     self.break_all()

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -14,7 +15,7 @@ from tests.ssh.server import HOST
 
 __all__ = ["campus"]
 
-DELAY_S = 0.3
+DELAY_S = 0.2
 """Each way: on a busy machine too, what is sent without waiting goes before an answer comes."""
 
 
@@ -28,9 +29,15 @@ def proxy(laptop: Laptop) -> Iterator[Proxy]:
     made.close()
 
 
+def quiet(proxy: Proxy) -> int:
+    """Wait until what came before is over, and return the count."""
+    time.sleep(4 * DELAY_S)
+    return proxy.trips
+
+
 def trips(laptop: Laptop, proxy: Proxy, *words: str) -> int:
-    """Run rv and count."""
-    before = proxy.trips
+    """Run rv and count, to its end: what it leaves behind closes without it."""
+    before = quiet(proxy)
     done = laptop.rv(*words)
     assert done.returncode == 0, done.stderr
     return proxy.trips - before
@@ -39,7 +46,7 @@ def trips(laptop: Laptop, proxy: Proxy, *words: str) -> int:
 def ssh_trips(laptop: Laptop, proxy: Proxy, command: str) -> int:
     """Count those of ssh itself, over the connection that rv shares."""
     ssh = [str(laptop.server.path / "bin" / "ssh"), "-o", f"ControlPath={laptop.home}/rv/%C"]
-    before = proxy.trips
+    before = quiet(proxy)
     subprocess.run([*ssh, HOST, command], check=True, capture_output=True)
     return proxy.trips - before
 
