@@ -25,6 +25,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "cost": ("rv.cli.queries", "Compare GPU models: what a request would cost on each."),
     "explain": ("rv.cli.queries", "Tell why a race still waits, and what would start now."),
     "snapshot": ("rv.cli.queries", "Print the cluster as JSON, to plan with elsewhere."),
+    "env": ("rv.cli.env", "Variables for every job of yours, such as tokens."),
     "accept": ("rv.cli.accept", "Acceptance: test GPUs and nodes, judge and keep the results."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }

@@ -64,6 +64,32 @@ _Line = Annotated[
     # YAML reads an unquoted 2:59:00 as the number 10740.
     must_be("text", hint="put it in quotes"),
 ]
+
+
+def _pairs(values: Mapping[str, Any]) -> list[str]:
+    """Write variables as the words of --env: one without a value is taken from the caller."""
+    words = {name: _as_text(value) for name, value in values.items() if value is not None}
+    return [f"{name}={words[name]}" if name in words else name for name in values]
+
+
+def _lines(value: Any) -> tuple[str, ...]:
+    """Read shell lines: a list of them, or one text."""
+    lines = [value] if isinstance(value, str) else value
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise ValueError(value)
+    return tuple(line for line in lines if line.strip())
+
+
+_BY_NAME: Final[Mapping[str, Any]] = {
+    "env": Annotated[
+        list[str],
+        BeforeValidator(_pairs),
+        must_be("a mapping of names to text", hint="put other values in quotes"),
+    ],
+    "setup": Annotated[tuple[str, ...], BeforeValidator(_lines), must_be("a list of shell lines")],
+}
+"""Options whose values in a file have a form of their own."""
+
 _TYPES: Final[Mapping[type, Any]] = {
     list: Annotated[dict[str, _Value], AfterValidator(_assigned)],
     bool: Switch,
@@ -97,6 +123,8 @@ def _schema(options: Mapping[str, type]) -> type[_File]:
 
 
 def _annotation(name: str, kind: type) -> Any:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     if kind not in _TYPES and issubclass(kind, StrEnum):
         return Annotated[kind, one_of(kind, name)]
     return _TYPES.get(kind, _Line)

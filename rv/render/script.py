@@ -35,7 +35,9 @@ ReadTemplate = Callable[[str], str]
 class ScriptContext:
     """What all the scripts of one race share. Paths are those of the cluster.
 
-    `ranking` holds the ids of the strategies that its jobs carry, best first.
+    `ranking` holds the ids of the strategies that its jobs carry, best first. `venv` and `conda`
+    are folders of environments to activate, "" for none; `setup` are shell lines before the
+    command.
     """
 
     race_id: str
@@ -48,6 +50,9 @@ class ScriptContext:
     command: Command | None
     title: str = ""
     modules: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    venv: str = ""
+    conda: str = ""
     chain: Chain | None = None
     payload_hash: str = ""
     payload_folder: str = ""
@@ -94,6 +99,9 @@ def _rendered(
         line = race.command.line
     else:
         line = environment.get_template("_hold.sh.j2").render(lease_seconds=LEASE_SECONDS)
+    if race.setup or race.conda:
+        lines = {"setup": tuple(map(_setup_line, race.setup)), "conda": race.conda}
+        line = environment.get_template("_setup.sh.j2").render(lines) + line
     return environment.get_template(_template(strategy, race)).render(
         job=_job(submission.number, race, line),
         s=strategy,
@@ -107,6 +115,11 @@ def _rendered(
         stop_watch_seconds=_STOP_WATCH_SECONDS,
         on_every_node=strategy.nodes > 1 and not _runs_once(race.command),
     )
+
+
+def _setup_line(line: str) -> dict[str, quote.Quoted | str]:
+    """Return a line of the user's, which is shell text as the command is, and how it is quoted."""
+    return {"text": quote.Quoted(line), "shown": line}
 
 
 def _segments(strategy: Strategy, chain: Chain) -> dict[str, quote.Quoted | int]:

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SHOWN = [
     ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["status"], ["cost"], ["explain"], ["snapshot"],
     ["sync"], ["sync", "push"], ["sync", "pull"], ["sync", "status"], ["sync", "watch"],
+    ["env"], ["env", "set"], ["env", "list"], ["env", "unset"], ["env", "import"],
     ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
     ["sandbox", "fault"], ["accept"], ["accept", "list"], ["accept", "run"],
     ["accept", "sweep"], ["accept", "avoid"], ["accept", "compare"], ["accept", "export"],
