@@ -217,6 +217,44 @@ def test_a_conda_environment_is_activated(rv: Rv) -> None:
     assert f"there is: {env}" in done.stderr
 
 
+@pytest.fixture(scope="session")
+def uv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The real uv, in a folder with a wheel of six beside it."""
+    folder = tmp_path_factory.mktemp("uv")
+    pip = [sys.executable, "-m", "pip", "-q"]
+    subprocess.run([*pip, "install", "--target", folder, "uv"], check=True)
+    subprocess.run(
+        [*pip, "download", "--no-deps", "-d", folder / "wheels", "six==1.17.0"], check=True
+    )
+    return folder
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "pylock.toml", "requirements.txt"])
+def test_uv_builds_where_it_is_there(rv: Rv, project: Path, uv: Path, name: str) -> None:
+    """From each kind of lock file that it writes."""
+    settings = {
+        "PATH": f"{uv}/bin:{rv.environment['PATH']}", "UV_NO_INDEX": "1", "UV_OFFLINE": "1",
+        "UV_FIND_LINKS": str(uv / "wheels"), "UV_CACHE_DIR": str(rv.home / "uv-cache"),
+    }  # fmt: skip
+    there = replace(rv, more=settings)
+    (project / "requirements.txt").unlink()
+    (project / "pyproject.toml").write_text(
+        '[project]\nname = "x"\nversion = "1"\nrequires-python = ">=3.11"\ndependencies = ["six"]\n'
+    )
+    subprocess.run(["uv", "lock", "-q"], cwd=project, env=there.environment, check=True)
+    if name != "uv.lock":
+        subprocess.run(
+            ["uv", "export", "-q", "--frozen", "--no-emit-project", "-o", name],
+            cwd=project, env=there.environment, check=True, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        (project / "uv.lock").unlink()
+    done = there("run", "--time", "5m", "--venv", "auto", SHOW, cwd=project)
+    assert done.returncode == 0, done.stderr
+    (home,) = built(rv)
+    assert done.stdout == f"1.17.0 {home}/venv\n{home}/venv\n"
+    assert f"uv installs {name}" in done.stderr
+
+
 def age(home: Path) -> None:
     """Let an environment have been used last 31 days ago."""
     long_ago = time.time() - 31 * 86400
