@@ -9,7 +9,18 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
 from rv.config.documents import Document, read_document
-from rv.config.schema import Number, Schema, Switch, Text, Whole, Words, must_be, one_of, validate
+from rv.config.schema import (
+    Number,
+    Schema,
+    Switch,
+    Text,
+    Whole,
+    Words,
+    must_be,
+    one_of,
+    problem,
+    validate,
+)
 from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site
 from rv.planner.catalogue import normal
 
@@ -66,10 +77,22 @@ _Line = Annotated[
 ]
 
 
-def _pairs(values: Mapping[str, Any]) -> list[str]:
-    """Write variables as the words of --env: one without a value is taken from the caller."""
-    words = {name: _as_text(value) for name, value in values.items() if value is not None}
-    return [f"{name}={words[name]}" if name in words else name for name in values]
+def _pairs(values: Any) -> list[str]:
+    """Write variables as the words of --env: one without a value is taken from the caller.
+
+    A message quotes no value: it may be a secret.
+    """
+    if not isinstance(values, dict):
+        raise problem("env must be a mapping of names", hint="write NAME: value below it")
+    return [_pair(name, value) for name, value in values.items()]
+
+
+def _pair(name: Any, value: Any) -> str:
+    try:
+        return str(name) if value is None else f"{name}={_as_text(value)}"
+    except ValueError:
+        hint = "put it in quotes"
+        raise problem("its value must be text or a number", hint=hint, key=str(name)) from None
 
 
 def _lines(value: Any) -> tuple[str, ...]:
@@ -81,11 +104,7 @@ def _lines(value: Any) -> tuple[str, ...]:
 
 
 _BY_NAME: Final[Mapping[str, Any]] = {
-    "env": Annotated[
-        list[str],
-        BeforeValidator(_pairs),
-        must_be("a mapping of names to text", hint="put other values in quotes"),
-    ],
+    "env": Annotated[list[str], BeforeValidator(_pairs)],
     "setup": Annotated[tuple[str, ...], BeforeValidator(_lines), must_be("a list of shell lines")],
 }
 """Options whose values in a file have a form of their own."""

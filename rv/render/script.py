@@ -100,8 +100,8 @@ def _rendered(
     else:
         line = environment.get_template("_hold.sh.j2").render(lease_seconds=LEASE_SECONDS)
     if race.setup or race.conda:
-        lines = {"setup": tuple(map(_setup_line, race.setup)), "conda": race.conda}
-        line = environment.get_template("_setup.sh.j2").render(lines) + line
+        before = environment.get_template("_setup.sh.j2")
+        line = before.render(setup=race.setup, conda=race.conda) + line
     return environment.get_template(_template(strategy, race)).render(
         job=_job(submission.number, race, line),
         s=strategy,
@@ -115,11 +115,6 @@ def _rendered(
         stop_watch_seconds=_STOP_WATCH_SECONDS,
         on_every_node=strategy.nodes > 1 and not _runs_once(race.command),
     )
-
-
-def _setup_line(line: str) -> dict[str, quote.Quoted | str]:
-    """Return a line of the user's, which is shell text as the command is, and how it is quoted."""
-    return {"text": quote.Quoted(line), "shown": line}
 
 
 def _segments(strategy: Strategy, chain: Chain) -> dict[str, quote.Quoted | int]:

@@ -20,7 +20,8 @@ _POETRY: Final = "poetry.lock"
 _WANTED: Final = ".python-version"
 _PYTHON: Final = re.compile(r"[0-9A-Za-z.,<>=!~*@+ -]{1,64}", re.ASCII)
 _ELSEWHERE: Final = re.compile(
-    r"\s*(?:(?P<flag>-r|-c|-e|--requirement|--constraint|--editable)\b|(?P<path>\.{1,2}/|/|file:))"
+    r"\s*(?:(?P<flag>-[rce](?!\w*-)|--requirement|--constraint|--editable)"
+    r"|(?:[\w.\[\],-]+\s*@\s*)?(?:\.{1,2}(?:/|$)|/|file:))"
 )
 _LOCKED: Final = "uv lock, or: pip freeze > requirements.txt"
 

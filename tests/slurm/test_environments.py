@@ -193,7 +193,7 @@ def test_a_dotenv_file_is_kept_and_forgotten(rv: Rv, secret: str) -> None:
 
 def test_a_file_that_others_may_read_is_refused(rv: Rv) -> None:
     """With what to type."""
-    keep(rv, "set", "A", given="1")
+    keep(rv, "set", "A", given="the-value")
     path = rv.home / "config" / "rv" / "environment.json"
     path.chmod(0o644)
     done = rv("run", "--time", "5m", "true")
