@@ -15,7 +15,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Snapshot
 from rv.transport.query_retry import Patience
-from rv.workflow.cluster import Cluster, SavedCluster, locate, saved_cluster
+from rv.workflow.cluster import Cluster, Early, SavedCluster, locate, saved_cluster
 
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
 
@@ -23,6 +23,7 @@ PATIENCE_S: Final = 60.0
 """For how many seconds a controller that is silent is asked again, unless the user says."""
 
 _asked_early: list[Cluster] = []
+_located: dict[str, Cluster] = {}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +36,9 @@ class Caller:
     cluster: Cluster
 
 
-def current_caller(cluster: str, patience_s: float = PATIENCE_S) -> Caller:
+def current_caller(
+    cluster: str, patience_s: float = PATIENCE_S, early: Early = Early.NOTHING
+) -> Caller:
     """Read the environment and find the cluster, as `--cluster` names it.
 
     One that is silent is asked again for `patience_s` seconds, and the user is told.
@@ -44,8 +47,8 @@ def current_caller(cluster: str, patience_s: float = PATIENCE_S) -> Caller:
 
     workdir = working_directory()
     environ: Mapping[str, str] = dict(os.environ)
-    early = _asked_early[0] if _asked_early and not cluster else None
-    found = early or locate(cluster, environ)
+    asked = _asked_early[0] if _asked_early and not cluster else None
+    found = asked or _located.get(cluster) or locate(cluster, environ, early)
     if found.login:
         environ, workdir = found.login.environ, found.login.home
     return Caller(
@@ -56,11 +59,20 @@ def current_caller(cluster: str, patience_s: float = PATIENCE_S) -> Caller:
     )
 
 
+def keep_located(name: str, cluster: Cluster) -> None:
+    """Keep a cluster that was found by its name: its connection serves this process on."""
+    _located[name] = cluster
+
+
 def planning_cluster(
     cluster: str, snapshot: str, patience_s: float = PATIENCE_S
 ) -> Cluster | SavedCluster:
     """Find the cluster to look at: the one that `snapshot` saved, where it names a file."""
-    return saved_cluster(snapshot) if snapshot else current_caller(cluster, patience_s).cluster
+    return (
+        saved_cluster(snapshot)
+        if snapshot
+        else current_caller(cluster, patience_s, Early.PLAN).cluster
+    )
 
 
 def working_directory() -> str:
@@ -94,8 +106,11 @@ def start_fast(arguments: Sequence[str]) -> None:
     if any(word.startswith(_NEEDS_NO_ANSWER) for word in own):
         return
     try:
-        cluster = locate("", os.environ)
+        cluster = locate("", os.environ, Early.PLAN)
     except RvError:
+        return
+    if cluster.answer or cluster.login:  # it was asked in the first trip
+        _asked_early.append(cluster)
         return
     answer: Future[Snapshot] = Future()
     # A daemon: a command line with an error in it is not kept waiting for the answer.

@@ -1,6 +1,6 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -8,14 +8,16 @@ import typer
 from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.environments import job_environment, with_environment
 from rv.cli.options import RequestOptions
-from rv.cli.request import build_request, patience_s, say_request
+from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command
+from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document
+from rv.workflow.cluster import Early
 from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed
 from rv.workflow.launch import prepare
 from rv.workflow.races import exit_code, recover_races
@@ -29,6 +31,11 @@ def launch(
 
     `stops_unclaimed`: Ctrl-C before there is a winner cancels the race instead of leaving it.
     """
+    if asks_all(options):
+        from rv.cli.every_cluster import race_on_the_best
+
+        _check_options(options, command, detach=detach)
+        options = race_on_the_best(options, command)
     raced = race(options, command, detach=detach, stops_unclaimed=stops_unclaimed)
     if raced is None:
         return
@@ -52,11 +59,13 @@ def race(
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
     _check_options(options, command, detach=detach)
-    caller = current_caller(options.cluster, patience_s(options))
+    caller = current_caller(options.cluster, patience_s(options), Early.PLAN)
     say_request(options, command, caller.cluster.label)
     environment = job_environment(options, caller.environ) | {"RV_UMASK": umask()}
     request = with_environment(build_request(options, command), caller)
     code = _sync(options, command, caller)
+    if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # building or sending took long
+        caller = replace(caller, cluster=replace(caller.cluster, answer=None))
     site = options.config.site
     made = prepare(
         request,

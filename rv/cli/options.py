@@ -15,7 +15,11 @@ _DIGITS: Final = 10
 
 ClusterOption = Annotated[
     str,
-    typer.Option("--cluster", metavar="WHERE", help="local, sandbox[:NAME], or USER@HOST by ssh."),
+    typer.Option(
+        "--cluster",
+        metavar="WHERE",
+        help="A name of rv config, local, sandbox[:NAME], or USER@HOST.",
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
 
@@ -50,7 +54,7 @@ class RequestOptions:
     """The shared options as typed, over the defaults of the configuration files.
 
     `typer` reads this class's annotations. `config` holds the files' defaults that are in use, and
-    the facts of the site.
+    the facts of the site; `typed` names the options that were typed.
     """
 
     gpu: Annotated[
@@ -190,9 +194,15 @@ class RequestOptions:
         list[str] | None,
         typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
     ] = None
-    cluster: Annotated[str, typer.Option(metavar="WHERE", help="local, or sandbox[:NAME].")] = ""
+    cluster: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE", help="A name of rv config, local, sandbox[:NAME], or USER@HOST."
+        ),
+    ] = ""
     snapshot: Annotated[
         str, typer.Option(metavar="FILE", help="Plan on a saved cluster (rv snapshot).")
     ] = ""
     json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
     config: Config = _NO_CONFIG
+    typed: frozenset[str] = frozenset()

@@ -12,6 +12,7 @@ from rv.cli.options import (
     command_app,
 )
 from rv.cli.request import (
+    asks_all,
     build_request,
     patience_s,
     read_config,
@@ -38,6 +39,10 @@ def status(
     json: JsonOption = False,
 ) -> None:
     """Show free and total GPUs of each model, who waits for them, and your limits."""
+    if asks_all(RequestOptions(cluster=cluster)) and not snapshot:
+        from rv.cli.every_cluster import show_status
+
+        raise typer.Exit(show_status(json=json))
     where = planning_cluster(cluster, snapshot)
     console.say(f"on {where.label}")
     pools = free_gpus(where)
@@ -72,7 +77,7 @@ def explain(
     """Tell why a race still waits: reasons, places in line, and what would start now."""
     caller = current_caller(cluster)
     (record,) = find_races([race] if race else [], caller.cluster)
-    explanation = explain_race(record, caller.cluster, read_config().site, caller.now_s)
+    explanation = explain_race(record, caller.cluster, read_config(cluster).site, caller.now_s)
     if json:
         console.emit_json(explanation_document(explanation))
     else:

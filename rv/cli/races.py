@@ -1,29 +1,23 @@
-"""`rv ps`, `rv logs` and `rv stop`: races that were launched."""
+"""`rv ps` and `rv stop`: races that were launched."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import typer
 
-from rv.cli.caller import Caller, current_caller, now_s
+from rv.cli.caller import current_caller, now_s
 from rv.cli.options import ClusterOption, JsonOption, command_app
 from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
 from rv.models.race import Race
-from rv.race.directory import Chunk, OutputReader
 from rv.ui import console
-from rv.ui.progress import Progress
 from rv.ui.race_views import (
-    chunk_document,
-    race_document,
     races_document,
     races_text,
     stopped_document,
     stopped_lines,
 )
+from rv.workflow.cluster import Early
 from rv.workflow.races import (
-    exit_code,
-    find_races,
-    follow_race,
     list_races,
     open_races,
     stop_races,
@@ -43,7 +37,7 @@ def ps(
     json: JsonOption = False,
 ) -> None:
     """List races: what waits, what runs, and how it ended; recover what a killed client left."""
-    caller = current_caller(cluster)
+    caller = current_caller(cluster, early=Early.RACES_AND_QUEUE)
     races = [
         status
         for status in list_races(caller.cluster, caller.now_s)
@@ -56,66 +50,6 @@ def ps(
     else:
         console.say(f"on {caller.cluster.label}")
         console.answer(*races_text(races, caller.now_s))
-
-
-@app.command()
-def logs(
-    *,
-    race: Annotated[
-        str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
-    err: Annotated[bool, typer.Option("--err", help="Only its errors.")] = False,
-    node: Annotated[
-        int | None, typer.Option(min=0, metavar="N", help="Only this node, from 0.")
-    ] = None,
-    cluster: ClusterOption = "",
-    json: JsonOption = False,
-) -> None:
-    """Show a race's output."""
-    caller = current_caller(cluster)
-    (record,) = find_races([race] if race else [], caller.cluster)
-    _check_node(record, node)
-    if follow:
-        raise typer.Exit(_follow(record, caller, node, json=json))
-    chunks = _chunks(record, caller, node, only_errors=err)
-    if json:
-        rows = [chunk_document(chunk) for chunk in chunks]
-        console.emit_json({"race": record.race_id, "output": rows})
-        return
-    for chunk in chunks:
-        console.raw(chunk.data, is_error=chunk.is_error and not err)
-
-
-def _check_node(race: Race, node: int | None) -> None:
-    """Raise `RvError(USAGE)` for a node that none of a race's jobs can have."""
-    most = max((entry.nodes for entry in race.entries), default=1)
-    if node is not None and node >= most:
-        numbers = "only node 0" if most == 1 else f"nodes 0 to {most - 1}"
-        raise RvError(
-            ErrorKind.USAGE,
-            f"race {race.race_id} has no node {node}",
-            hint=f"it has {numbers}",
-        )
-
-
-def _chunks(race: Race, caller: Caller, node: int | None, *, only_errors: bool) -> Iterator[Chunk]:
-    reader = OutputReader(race, caller.cluster.transport, node)
-    while chunks := reader.read():
-        yield from (chunk for chunk in chunks if chunk.is_error or not only_errors)
-
-
-def _follow(race: Race, caller: Caller, node: int | None, *, json: bool) -> int:
-    progress = Progress(json_only=json)
-    try:
-        status = follow_race(race, caller.cluster, progress, node)
-    except KeyboardInterrupt:
-        console.say(f"race {race.race_id} goes on")
-        return EXIT_INTERRUPTED
-    progress.finish(status)
-    if json:
-        console.emit_json(race_document(status))
-    return exit_code(status, caller.cluster.transport)
 
 
 def _ask_to_stop(races: Sequence[Race]) -> None:
@@ -146,7 +80,7 @@ def stop(
 
     Where a name, or none, could mean several races, they are named, and nothing is stopped unasked.
     """
-    here = current_caller(cluster).cluster
+    here = current_caller(cluster, early=Early.RACES).cluster
     if everything and not races:
         chosen = open_races(here)
     else:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
 from math import inf
-from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
@@ -17,7 +16,8 @@ from rv import bundle
 from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.environments import check_names, masked, planned
 from rv.cli.options import RequestOptions
-from rv.config.settings import SITE_FILE, load_config, override
+from rv.config.config_files import find_config_files
+from rv.config.settings import ALL, chosen_cluster, load_clusters, load_config, override
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
@@ -50,7 +50,7 @@ _OWNED: Final = frozenset(
 _NO_DEFAULTS: Final = frozenset(
     {
         "checkpoint", "cluster", "config", "json", "mig", "min_time", "multi_node", "name",
-        "no_avoid", "single_node", "snapshot",
+        "no_avoid", "send", "single_node", "snapshot", "typed",
     }
 )  # fmt: skip
 """What is said for one launch, not for all."""
@@ -83,7 +83,7 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
         typed = {name for name in shared if _is_typed(context, name)}
         if wants_context:
             values["context"] = context
-        command(options=with_defaults(options, typed, read_config()), **values)
+        command(options=with_defaults(options, typed, read_config(options.cluster)), **values)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
     parameters = [context, *own.values(), *shared.values()]
@@ -114,19 +114,23 @@ def _is_typed(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def read_config() -> Config:
-    """Read the site's and the user's files. Raises `RvError(CONFIG)` for what is wrong in them."""
-    site_file = os.environ.get("RV_SITE_CONFIG")
-    config = load_config(
-        Path(site_file) if site_file else SITE_FILE, bundle.user_config_dir(), _kinds()
-    )
+def read_config(cluster: str = "") -> Config:
+    """Read the files, with what they set for the cluster. Raises `RvError(CONFIG)` for slips."""
+    files = find_config_files(os.environ, bundle.user_config_dir())
+    chosen = chosen_cluster(cluster, os.environ, load_clusters(files))
+    config = load_config(files, option_kinds(), chosen)
+    check_defaults(config)
+    return config
+
+
+def check_defaults(config: Config) -> None:
+    """Refuse a default that its option would refuse. Raises `RvError(CONFIG)`."""
     for name, setting in config.defaults.items():
         try:
             build_request(replace(RequestOptions(), **{name: setting.value}), None)
         except RvError as error:
             text = f"{setting.origin}: {error.message}"
             raise RvError(ErrorKind.CONFIG, text, hint=error.hint) from error
-    return config
 
 
 def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> RequestOptions:
@@ -139,7 +143,7 @@ def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> R
         or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
     }
     values = {name: _value(name, setting, getattr(options, name)) for name, setting in used.items()}
-    return replace(options, config=replace(config, defaults=used), **values)
+    return replace(options, config=replace(config, defaults=used), typed=frozenset(typed), **values)
 
 
 def _value(name: str, setting: Setting, typed: Any) -> Any:
@@ -151,7 +155,7 @@ def _value(name: str, setting: Setting, typed: Any) -> Any:
     return override(setting.value, typed or ())
 
 
-def _kinds() -> dict[str, type]:
+def option_kinds() -> dict[str, type]:
     """The options that a file may set, with the types of their values."""
     hints = get_type_hints(RequestOptions)
     names = (field.name for field in fields(RequestOptions) if field.name not in _NO_DEFAULTS)
@@ -382,6 +386,11 @@ def _extra(text: str) -> tuple[str, str]:
 
 def show_plan(options: RequestOptions, command: Command | None) -> None:
     """Show what would be submitted, for `--dry-run`, and submit nothing."""
+    if asks_all(options):
+        from rv.cli.every_cluster import show_best_plan
+
+        show_best_plan(options, command)
+        return
     # A command's help needs no planner: it is shown in half of the time without it.
     from rv.ui.plan_views import plan_document, plan_text
     from rv.workflow.launch import prepare
@@ -395,6 +404,11 @@ def show_plan(options: RequestOptions, command: Command | None) -> None:
         console.emit_json(plan_document(launch.plan, launch.names, launch.scripts))
     else:
         console.answer(*plan_text(launch.plan, launch.sbatch_lines, request.widen_after))
+
+
+def asks_all(options: RequestOptions) -> bool:
+    """Whether every cluster with a name is meant."""
+    return (options.cluster or os.environ.get("RV_CLUSTER", "")) == ALL
 
 
 def say_request(options: RequestOptions, command: Command | None, cluster: str) -> None:

@@ -15,7 +15,7 @@ from rv.models.code import Code, size_of, tree_hash
 from rv.models.race import Race
 from rv.ui import console
 from rv.ui.transfer import transfer
-from rv.workflow.cluster import Cluster
+from rv.workflow.cluster import Cluster, Early
 from rv.workflow.fetch_results import Fetched, fetch, list_results
 from rv.workflow.races import find_races
 from rv.workflow.send_code import Sent
@@ -103,7 +103,7 @@ def pull(
     json: JsonOption = False,
 ) -> None:
     """Fetch the files that a race wrote, as -o of rv run named them."""
-    found = current_caller(cluster).cluster
+    found = current_caller(cluster, early=Early.RACES).cluster
     (record,) = find_races([race] if race else [], found)
     patterns = tuple(output or (record.request.outputs if record.request else ()))
     if not patterns:
@@ -165,11 +165,11 @@ def _require_project(cluster: Cluster, named: Sequence[str]) -> Project:
 def _push(project: Project, cluster: Cluster) -> Sent:
     """Send, and say what was sent and what stays."""
     work = project.read()
+    _say_notes(work)  # before it takes long
     _, size = pending(project, work)
     with transfer("sending", size) as bar:
         sent = send_project(project, work, cluster, bar.add if bar else _quietly)
     console.notice(f"synced {_count(sent.files)} ({_bytes(sent.size)}), {sent.code.version}")
-    _say_notes(work)
     return sent
 
 

@@ -1,4 +1,4 @@
-"""Read one configuration file, the site's or the user's; each value knows its file and line."""
+"""Read one configuration file; each value knows its file and line."""
 
 from collections.abc import Mapping
 from datetime import date
@@ -8,6 +8,14 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, create_model
 
+from rv.config.clusters_file import (
+    ClusterEntry,
+    ClusterName,
+    ClustersFile,
+    ProjectCluster,
+    ProjectFile,
+)
+from rv.config.config_files import Source
 from rv.config.documents import Document, read_document
 from rv.config.schema import (
     Number,
@@ -21,31 +29,58 @@ from rv.config.schema import (
     problem,
     validate,
 )
+from rv.config.settings import overlaid
 from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site
 from rv.planner.catalogue import normal
 
 _LARGEST: Final = 10**15
 
 
-def read_settings(path: Path, options: Mapping[str, type], *, by_site: bool) -> Config:
-    """Read a configuration file. Raises `RvError(CONFIG)` with file, line and the nearest key."""
-    document = read_document(path)
-    file = validate(document, _schema(options))
-    names = (document.data or {}).get("defaults", {})
+def read_settings(
+    path: Path, options: Mapping[str, type], source: Source, cluster: str = ""
+) -> Config:
+    """Read a configuration file, with what it sets for a cluster of that name.
+
+    Raises `RvError(CONFIG)` with file, line and the nearest key.
+    """
+    return settings_of(read_document(path), options, source, cluster)
+
+
+def settings_of(
+    document: Document, options: Mapping[str, type], source: Source, cluster: str = ""
+) -> Config:
+    """Read the settings of a file that was parsed; the errors are those of `read_settings`."""
+    defaults = _defaults(options)
+    if source is Source.PROJECT:
+        project = validate(document, _project_schema(defaults))
+        return Config(defaults=_settings(document, project, cluster))
+    file = validate(document, _schema(defaults))
     return Config(
-        defaults={name: _setting(document, file, name) for name in names},
+        defaults=_settings(document, file, cluster),
         site=Site(
             prices=_prices(document, file),
             unit=file.prices.unit,
             skipped=dict.fromkeys(file.skip_partitions, document.origin(("skip_partitions",))),
             max_fanout=_ceiling(document, file),
-            aliases=_aliases(document, file, by_site=by_site),
+            aliases=_aliases(document, file, by_site=source is Source.SITE),
         ),
     )
 
 
-def _setting(document: Document, file: "_File", name: str) -> Setting:
-    return Setting(value=getattr(file.defaults, name), origin=document.origin(("defaults", name)))
+def _settings(document: Document, file: "_File | ProjectFile", cluster: str) -> dict[str, Setting]:
+    """Return what the file sets for all clusters, and over it what it sets for this one."""
+    general = _section(document, file.defaults, ("defaults",))
+    entry = file.clusters.get(cluster)
+    own = _section(document, entry.defaults, ("clusters", cluster, "defaults")) if entry else {}
+    return overlaid(general, own)
+
+
+def _section(document: Document, values: Schema, path: tuple[str, ...]) -> dict[str, Setting]:
+    return {
+        name: Setting(value=getattr(values, name), origin=document.origin((*path, name)))
+        for name in type(values).model_fields
+        if name in values.model_fields_set
+    }
 
 
 def _as_text(value: Any) -> str:
@@ -123,7 +158,7 @@ class _Prices(Schema):
     per_gpu_hour: dict[str, Number] = {}
 
 
-class _File(Schema):
+class _File(ClustersFile):
     defaults: Schema = Field(default_factory=Schema)
     max_fanout: Annotated[int, Field(ge=0), must_be("a whole number")] | None = None
     prices: _Prices = Field(default_factory=_Prices)
@@ -131,14 +166,27 @@ class _File(Schema):
     skip_partitions: Words = []
 
 
-def _schema(options: Mapping[str, type]) -> type[_File]:
-    """Make the schema of a file whose `defaults` are these options of the command line."""
+def _defaults(options: Mapping[str, type]) -> Any:
+    """Make the schema of `defaults`, from these options of the command line."""
     types = {name: _annotation(name, kind) for name, kind in options.items()}
     fields: dict[str, Any] = {name: (annotation, None) for name, annotation in types.items()}
-    defaults = create_model("_Defaults", __base__=Schema, **fields)
-    return create_model(
-        "_Settings", __base__=_File, defaults=(defaults, Field(default_factory=defaults))
-    )
+    return create_model("_Defaults", __base__=Schema, **fields)
+
+
+def _schema(defaults: Any) -> type[_File]:
+    """Make the schema of a file of the site or the user."""
+    field = (defaults, Field(default_factory=defaults))
+    entry: Any = create_model("_Cluster", __base__=ClusterEntry, defaults=field)
+    clusters: Any = (dict[ClusterName, entry], {})
+    return create_model("_Settings", __base__=_File, defaults=field, clusters=clusters)
+
+
+def _project_schema(defaults: Any) -> type[ProjectFile]:
+    """Make the schema of a project's file."""
+    field = (defaults, Field(default_factory=defaults))
+    entry: Any = create_model("_ProjectCluster", __base__=ProjectCluster, defaults=field)
+    clusters: Any = (dict[ClusterName, entry], {})
+    return create_model("_Project", __base__=ProjectFile, defaults=field, clusters=clusters)
 
 
 def _annotation(name: str, kind: type) -> Any:

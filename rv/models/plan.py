@@ -178,6 +178,7 @@ class Plan:
     the site calls the unit of costs, "" where it has no name for it. `spares` are the parts of
     merged submissions, sent only where Slurm refuses those. `job_notes` are about the jobs.
     `possible_gpus` is how many GPUs the request could have where it can have none as it stands.
+    `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
     """
 
     strategies: tuple[Strategy, ...]
@@ -189,6 +190,7 @@ class Plan:
     cost_unit: str = ""
     spares: tuple[Submission, ...] = ()
     possible_gpus: int = 0
+    card_sizes: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

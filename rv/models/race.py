@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from rv.models.code import Code
+from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState
 from rv.models.request import Request
 
@@ -107,7 +108,9 @@ class Race:
     `chain` is None for a command that cannot resume, `request` in records of an rv that did not
     record it. `retry_of` is the lost race that this one starts again, "" for most.
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
+    `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
     `code` is what was sent for it, None where its command runs in a directory of the user's.
+    `workdir` is where the command runs.
     """
 
     race_id: str
@@ -126,7 +129,9 @@ class Race:
     request: Request | None = None
     retry_of: str = ""
     payload_hash: str = ""
+    card_sizes: tuple[int, ...] = ()
     code: Code | None = None
+    workdir: str = ""
 
     @property
     def next_name(self) -> str:
@@ -278,6 +283,7 @@ class RaceStatus:
 
     `exit_code` is the command's own (128+n for a signal), None where it is not known. `saved_at` is
     when a chain's latest checkpoint was written, None where there is none or it is not known.
+    `gpu_use` is known of a race that is over, None where nothing was measured.
     """
 
     race: Race
@@ -291,6 +297,7 @@ class RaceStatus:
     warnings: tuple[str, ...] = ()
     segments: tuple[Segment, ...] = ()
     saved_at: float | None = None
+    gpu_use: GpuUse | None = None
 
     @property
     def elapsed_s(self) -> float | None:

@@ -1,7 +1,8 @@
-"""What the site's and the user's configuration files say, with the origin of values, FILE:LINE."""
+"""What the configuration files say, with the origin of values, FILE:LINE."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 
@@ -54,6 +55,37 @@ class Setting:
 
     value: Any
     origin: str
+
+
+class SshKind(StrEnum):
+    """How rv connects: by the user's own ssh, by paramiko, or by the first of them that can."""
+
+    AUTO = "auto"
+    OPENSSH = "openssh"
+    PARAMIKO = "paramiko"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NamedCluster:
+    """A cluster that a file gives a name.
+
+    `host` is what locates it: a name of ssh's, USER@HOST, `local` or `sandbox[:NAME]`. `race_root`
+    may hold variables of the login there, "" is the usual folder. `origin` is where it is named.
+    """
+
+    name: str
+    host: str = ""
+    ssh: SshKind | None = None
+    race_root: str = ""
+    origin: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Clusters:
+    """The clusters with a name, and which of them is taken where none is asked for."""
+
+    named: Mapping[str, NamedCluster] = field(default_factory=dict)
+    default: Setting | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

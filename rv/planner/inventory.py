@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
 
-from rv.models.snapshot import GpuGroup, Node, Partition
+from rv.models.snapshot import GpuGroup, Node, Partition, Snapshot
 from rv.planner.catalogue import Catalogue, GpuModel, MigProfile, mig_profile
 from rv.planner.eligibility import ASLEEP, Constraint, Features, NodeFilter
 
@@ -199,6 +199,20 @@ def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:
     return tuple(
         GpuGroup(type=name, total=total, used=used[name]) for name, total in totals.items() if total
     )
+
+
+def card_sizes(snapshot: Snapshot, catalogue: Catalogue) -> tuple[int, ...]:
+    """Return the memory of the models of whole GPUs that a cluster has, in MiB, least first."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    kinds = {
+        (group.type, node.features, partition.name)
+        for partition in snapshot.partitions
+        for node in filter(None, map(nodes.get, partition.nodes))
+        for group in node.gpus
+        if group.total > 0
+    }
+    models = (_model(catalogue, *kind) for kind in kinds)
+    return tuple(sorted({model.vram_mib for model, mig in models if model.vram_mib and not mig}))
 
 
 @lru_cache(maxsize=4096)

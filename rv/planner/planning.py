@@ -19,7 +19,7 @@ from rv.planner.eligibility import (
     parse_constraint,
     returning_nodes,
 )
-from rv.planner.inventory import Pool, constrained, cpu_pools, gpu_pools
+from rv.planner.inventory import Pool, card_sizes, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes
 from rv.planner.merge import Merger
@@ -71,6 +71,7 @@ def plan(
         job_notes=compiled.notes,
         cost_unit=cost_unit(ranked, site),
         possible_gpus=possible,
+        card_sizes=card_sizes(snapshot, catalogue),
     )
 
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -21,8 +21,6 @@ from rv.transport import Transport
 RECORD: Final = "race.json"
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})((?:\.[0-9a-f]{1,32})?)", re.ASCII)
 _LATEST_S: Final = 253_402_300_799.0  # the end of the year 9999
-_PIECE_BYTES: Final = 1 << 20
-_OUTPUT: Final = re.compile(r"node(\d{1,6})\.(out|err)", re.ASCII)
 FOLDERS: Final = (
     "absent",
     "again",
@@ -30,6 +28,7 @@ FOLDERS: Final = (
     "claims",
     "declined",
     "exhausted",
+    "gpus",
     "jobs",
     "output",
     "results",
@@ -252,44 +251,3 @@ def _float(text: str, *, default: float) -> float:
     except ValueError:
         return default
     return seconds if is_moment(seconds) else default
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Chunk:
-    """New output of one node; `is_error` tells stderr from stdout."""
-
-    node: int
-    is_error: bool
-    data: bytes
-
-
-class OutputReader:
-    """Reads what is new since the last call, from every node or from one."""
-
-    def __init__(self, race: Race, transport: Transport, node: int | None = None) -> None:
-        self._race = race
-        self._transport = transport
-        self._node = node
-        self._offsets: dict[str, int] = {}
-
-    def read(self) -> tuple[Chunk, ...]:
-        """Return the new chunks, by node, stdout before stderr."""
-        return tuple(self._chunks())
-
-    def _chunks(self) -> Iterator[Chunk]:
-        for node, is_error, name in self._files():
-            offset = self._offsets.get(name, 0)
-            path = f"{self._race.directory}/{name}"
-            data = self._transport.read(path, offset=offset, limit=_PIECE_BYTES)
-            if data:
-                self._offsets[name] = offset + len(data)
-                yield Chunk(node=node, is_error=is_error, data=data)
-
-    def _files(self) -> list[tuple[int, bool, str]]:
-        """Return node, whether it is stderr, and name of the output files, in this order."""
-        files = []
-        for name in self._transport.names(f"{self._race.directory}/output"):
-            match = _OUTPUT.fullmatch(name)
-            if match and self._node in (None, int(match[1])):
-                files.append((int(match[1]), match[2] == "err", f"output/{name}"))
-        return sorted(files)

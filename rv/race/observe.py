@@ -4,10 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
 from rv.race.directory import cache, load_state_files, write_state_file
 from rv.race.facts import CACHED_S
+from rv.race.gpu_use import load_gpu_sums
 from rv.race.sources import Sources, forgotten
 from rv.race.status import is_known, resolve, unaccounted
 from rv.render.quote import shell
@@ -82,6 +84,8 @@ def _snapshot(
     status = resolve(race, files, sources)
     if race.chain:
         status = replace(status, saved_at=_saved_at(race, transport))
+    if status.state.is_over and status.claim:
+        status = replace(status, gpu_use=gpu_use(load_gpu_sums(race, transport)))
     return RaceSnapshot(
         status=status,
         files=files,

@@ -15,6 +15,7 @@ from rv.errors import ErrorKind, RvError
 from rv.race.directory import RECORD, load_race
 from rv.render.quote import shell
 from rv.transport import Transport
+from rv.transport.remote_shell import LOST, require_answer
 
 _CUT_OFF: Final = re.compile(r"\.[0-9a-f]{20}\.(\d{1,12})\..*", re.ASCII)
 _STAGING_S: Final = 3600.0
@@ -64,30 +65,36 @@ def remove_unused_payloads(root: str, current: str, now_s: float, transport: Tra
 
     Where a race's record cannot be read, nothing is removed.
     """
-    shelf = _shelf(root)
-    for name in transport.names(shelf):
+    folder = _shelf(root)
+    for name in transport.names(folder):
         cut_off = _CUT_OFF.fullmatch(name)
         if cut_off and now_s - float(cut_off[1]) > _STAGING_S:
-            transport.remove(f"{shelf}/{name}")
-    old = set(transport.directories(shelf)) - {current}
+            transport.remove(f"{folder}/{name}")
+    old = set(transport.directories(folder)) - {current}
     for digest in sorted(old - _in_use(root, old, transport)):
         _remove(root, digest, now_s, transport)
 
 
+def shelf(root: str, user_id: int) -> str:
+    """Return the folder of all versions; several users may share a race root."""
+    return f"{root}/.payloads-{user_id}"
+
+
 def _shelf(root: str) -> str:
-    """The folder of all versions; several users may share a race root."""
-    return f"{root}/.payloads-{os.geteuid()}"
+    return shelf(root, os.geteuid())
 
 
 def _is_whole(root: str, digest: str, files: Mapping[str, bytes], transport: Transport) -> bool:
     """Whether the folder is the user's own, and each file is as it should be."""
-    shelf = _shelf(root)
-    if digest not in transport.directories(shelf):
+    place = _shelf(root)
+    if digest not in transport.directories(place):
         return False
-    if transport.run(f"[ -O {shell(shelf)} ] && [ ! -L {shell(shelf)} ]", timeout_s=30).returncode:
+    looked = transport.run(f"[ -O {shell(place)} ] && [ ! -L {shell(place)} ]", timeout_s=30)
+    if looked.returncode:
+        require_answer(looked)
         raise RvError(
             ErrorKind.STAGE,
-            f"another user could change your payloads, in {shelf}",
+            f"another user could change your payloads, in {place}",
             hint="name a directory of your own with RV_RACE_ROOT=/path",
         )
     return transport.read_tree(payload_folder(root, digest), list(files)) == dict(files)
@@ -126,7 +133,8 @@ def _remove(root: str, digest: str, now_s: float, transport: Transport) -> None:
     """Remove a folder, put aside first: a race that took it up in between gets it back."""
     folder = payload_folder(root, digest)
     aside = f"{_shelf(root)}/.{digest}.{now_s:.0f}.removed"
-    if transport.run(f"mv -T {shell(folder)} {shell(aside)}", timeout_s=30).returncode != 0:
+    moved = transport.run(f"mv -T {shell(folder)} {shell(aside)}", timeout_s=30).returncode
+    if moved not in (0, LOST):
         return  # another client removes it
     if digest in _in_use(root, {digest}, transport):
         transport.run(f"mv -nT {shell(aside)} {shell(folder)}", timeout_s=30)

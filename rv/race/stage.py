@@ -13,18 +13,18 @@ from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race, job_name
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
-from rv.race.code_copy import copy_code
+from rv.race.code_copy import copy_failure, copy_script
 from rv.race.directory import CODE, FOLDERS, RECORD, STAGED, record_text
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
-from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, render_all
-from rv.transport import Transport
+from rv.transport import FinishError, Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
-_LINK_TEST: Final = 'cd "$RV_STAGED" && ln -T nonce .link && rm .link || exit 1'
+_NO_LINKS: Final = 47
+_LINK_TEST: Final = f"ln -T nonce .link && rm .link || exit {_NO_LINKS}\n"
 _LEAVE_MARKER: Final = f"""
-[ -O .. ] && mkdir -p ../{STAGED} && : >../{STAGED}/"${{PWD##*/}}"
+[ -O .. ] && mkdir -p ../{STAGED} && : >../{STAGED}/"$RV_NAME"
 exit 0"""
 
 
@@ -68,11 +68,14 @@ def stage(
         "environment": _environment(context.environment),
     }
     files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
-    transport.create_tree(script.race_dir, files, FOLDERS)
-    _require_hard_links(script.race_dir, transport)
     try:
-        if context.code:
-            copy_code(context.code, script.race_dir, transport)
+        transport.create_tree(script.race_dir, files, FOLDERS, _finish(context))
+    except FinishError as failure:
+        raise _unfinished(failure, script.race_dir) from failure
+    except RvError:
+        transport.remove(script.race_dir)  # made, perhaps, and the answer lost
+        raise
+    try:
         if payloads:
             stage_payloads(context.race_root, script.payload_hash, payloads, transport)
     except RvError:
@@ -134,16 +137,19 @@ def _workdir(context: LaunchContext, race_dir: str) -> str:
     return str(PurePosixPath(race_dir, CODE, context.code.folder))
 
 
-def _require_hard_links(race_dir: str, transport: Transport) -> None:
-    script = f"RV_STAGED={shell(race_dir)}; {_LINK_TEST}{_LEAVE_MARKER}"
-    tested = transport.run(script, timeout_s=30)
-    if tested.returncode != 0:
-        transport.remove(race_dir)
-        raise RvError(
-            ErrorKind.STAGE,
-            f"the file system has no hard links, on {PurePosixPath(race_dir).parent}",
-            hint="a race needs them to have one winner: name another disk with RV_RACE_ROOT=/path",
-        )
+def _finish(context: LaunchContext) -> str:
+    """Return the script that finishes a race directory: hard links are tried, code is copied."""
+    return _LINK_TEST + (copy_script(context.code) if context.code else "") + _LEAVE_MARKER
+
+
+def _unfinished(failure: FinishError, race_dir: str) -> RvError:
+    if failure.code != _NO_LINKS:
+        return copy_failure(failure.text, race_dir)
+    return RvError(
+        ErrorKind.STAGE,
+        f"the file system has no hard links, on {PurePosixPath(race_dir).parent}",
+        hint="a race needs them to have one winner: name another disk with RV_RACE_ROOT=/path",
+    )
 
 
 def _environment(variables: Mapping[str, str]) -> bytes:
@@ -172,7 +178,9 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         request=request,
         retry_of=context.retry_of,
         payload_hash=script.payload_hash,
+        card_sizes=plan.card_sizes,
         code=context.code,
+        workdir=script.workdir,
     )
 
 

@@ -4,8 +4,9 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState, is_live
-from rv.models.plain import build
+from rv.models.plain import build, plain
 from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import live_records
 from rv.race.directory import is_moment, load_state_files, write_state_file
@@ -14,7 +15,7 @@ from rv.race.sources import own_end
 from rv.race.status import awaits_code
 from rv.transport import Transport
 
-_FILE: Final = "verdict.json"
+VERDICT: Final = "verdict.json"
 _LATEST_S: Final = 86400.0
 _JobFields = tuple[int, int, JobState, str, str]
 
@@ -32,9 +33,10 @@ def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
         "why": status.why,
         "warnings": status.warnings,
         "saved_at": status.saved_at,
+        "gpu_use": plain(status.gpu_use),
         "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
     }
-    write_state_file(status.race, _FILE, json.dumps(data), transport)
+    write_state_file(status.race, VERDICT, json.dumps(data), transport)
 
 
 def _is_final(snapshot: RaceSnapshot) -> bool:
@@ -54,7 +56,7 @@ def _is_final(snapshot: RaceSnapshot) -> bool:
 
 def is_settled(directory: str, transport: Transport) -> bool:
     """Return whether a verdict is kept there, whatever it says."""
-    return transport.read(f"{directory}/{_FILE}", limit=1) is not None
+    return transport.read(f"{directory}/{VERDICT}", limit=1) is not None
 
 
 def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
@@ -63,7 +65,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     A node that was only out of touch may still bring the exit file, and a network disk may show a
     claim late.
     """
-    text = transport.read(f"{race.directory}/{_FILE}")
+    text = transport.read(f"{race.directory}/{VERDICT}")
     if text is None:
         return None
     verdict = _read(text)
@@ -83,6 +85,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
         warnings=verdict.warnings,
         segments=files.segments,
         saved_at=verdict.saved_at,
+        gpu_use=verdict.gpu_use,
         jobs=tuple(_job(race, files, fields) for fields in verdict.jobs),
     )
 
@@ -104,6 +107,7 @@ class _Verdict:
     warnings: tuple[str, ...]
     saved_at: float | None
     jobs: tuple[_JobFields, ...]
+    gpu_use: GpuUse | None = None
 
 
 def _read(text: bytes) -> _Verdict | None:

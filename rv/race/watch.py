@@ -9,8 +9,9 @@ from typing import Final, Protocol
 
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.race.directory import Chunk, OutputReader, load_state_files
+from rv.race.directory import load_state_files
 from rv.race.observe import RaceSnapshot, observe
+from rv.race.output import Chunk, OutputReader
 from rv.race.recover import recover, unsent
 from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve
@@ -25,6 +26,8 @@ _GROWTH: Final = 1.3
 _TICK_S: Final = 1.0
 _QUICK_TICK_S: Final = 0.1
 _QUICK_FOR_S: Final = 10.0
+_QUIET_TICK_S: Final = 2.0
+_QUIET_AFTER_S: Final = 60.0
 _NEXT_WAVE_S: Final = 2.0
 _LAST_STATE_TRIES: Final = 20
 _LAST_STATE_S: Final = 0.5
@@ -56,6 +59,7 @@ class Watch:
     """One client's watch over one race. Times in seconds; `clock` is the epoch's.
 
     `waves` are those still to be sent; `until_claim` ends the watch as soon as there is a winner.
+    `reader` is what reads the output, all of it unless it is given.
     """
 
     race: Race
@@ -65,12 +69,13 @@ class Watch:
     widen_after: timedelta = timedelta(seconds=5)
     wait_timeout: timedelta | None = None
     until_claim: bool = False
-    node: int | None = None
+    reader: OutputReader | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _began_s: float = 0.0
     _next_ask_s: float = 0.0
     _asked_s: float = 0.0
+    _heard_s: float = 0.0
     _pace_s: float = _FIRST_ASK_S
     _records: tuple[JobRecord, ...] = ()
     _warnings: int = 0
@@ -84,8 +89,8 @@ class Watch:
         """
         self._began_s = self.clock()
         self._next_ask_s = self._began_s + _FIRST_ASK_S
-        self._asked_s = self._began_s
-        reader = OutputReader(self.race, self.queue.transport, self.node)
+        self._asked_s = self._heard_s = self._began_s
+        reader = self.reader or OutputReader(self.race, self.queue.transport)
         while True:
             status = self._look()
             self.sink.status(status)
@@ -98,15 +103,23 @@ class Watch:
                 return status
             if not status.claim:
                 self._while_unclaimed(status)
-            self.sleep(self._tick())
+            self.sleep(self._tick(status))
 
-    def _tick(self) -> float:
-        return _QUICK_TICK_S if self.clock() - self._began_s < _QUICK_FOR_S else _TICK_S
+    def _tick(self, status: RaceStatus) -> float:
+        """How long to wait before the next look: longer where a command says nothing for long."""
+        now_s = self.clock()
+        if now_s - self._began_s < _QUICK_FOR_S:
+            return _QUICK_TICK_S
+        is_quiet = status.claim and now_s - self._heard_s > _QUIET_AFTER_S
+        return _QUIET_TICK_S if is_quiet else _TICK_S
 
     def _stream(self, reader: OutputReader) -> None:
         while chunks := reader.read():
+            self._heard_s = self.clock()
             for chunk in chunks:
                 self.sink.output(chunk)
+            if not reader.has_more:
+                break
 
     def _look(self) -> RaceStatus:
         """Look at the directory only, or at all sources when the queue is due."""

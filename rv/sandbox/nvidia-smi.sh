@@ -1,7 +1,8 @@
 #!/bin/sh
 # The nvidia-smi of a fake node. Its folder holds `gpus`, a line a GPU:
 #   index|uuid|product|MiB|MIG profile|number of slices
-# and, when it is to lie, `fault`.
+# and, when it is to lie, `fault`; when its GPUs are to be in use, `use` and `processes`, lines of
+#   index|percent|MiB|watts|degrees   and   index|pid|MiB|program
 # Rows are read in pipelines on purpose: each loop needs its row only inside.
 # shellcheck disable=SC2030,SC2031
 set -u
@@ -46,6 +47,28 @@ list() {
     done
 }
 
+# in_use: sets $percent, $used, $watts and $degrees for the row in hand: idle unless told.
+in_use() {
+    percent=0 used=0 watts=50.00 degrees=30
+    if [ -r "$node/use" ]; then
+        while IFS='|' read -r of of_percent of_used of_watts of_degrees; do
+            [ "$of" = "$index" ] || continue
+            percent=$of_percent used=$of_used watts=$of_watts degrees=$of_degrees
+        done <"$node/use"
+    fi
+    if [ -n "$mig" ]; then percent='[N/A]'; fi
+}
+
+# processes: what runs on the GPUs, in the fields of rv's own query whatever was asked for.
+processes() {
+    [ -r "$node/processes" ] || return 0
+    gpus | while IFS='|' read -r index uuid product memory mig slices; do
+        while IFS='|' read -r of pid used program; do
+            [ "$of" != "$index" ] || echo "GPU-$uuid, $pid, $used, $program"
+        done <"$node/processes"
+    done
+}
+
 # value FIELD: sets $value for the row in hand.
 value() {
     case "$1" in
@@ -57,11 +80,11 @@ value() {
     compute_cap) value=$([ -n "$mig" ] && echo 8.0 || echo '[N/A]') ;;
     mig.mode.current) value=$([ -n "$mig" ] && echo Enabled || echo '[N/A]') ;;
     memory.total) value=$memory unit=' MiB' ;;
-    memory.used) value=0 unit=' MiB' ;;
-    memory.free) value=$memory unit=' MiB' ;;
-    utilization.gpu | utilization.memory) value=0 unit=' %' ;;
-    temperature.gpu) value=30 ;;
-    power.draw) value=50.00 unit=' W' ;;
+    memory.used) value=$used unit=' MiB' ;;
+    memory.free) value=$((memory - used)) unit=' MiB' ;;
+    utilization.gpu | utilization.memory) value=$percent unit=' %' ;;
+    temperature.gpu) value=$degrees ;;
+    power.draw) value=$watts unit=' W' ;;
     pci.bus_id | gpu_bus_id) value=$(printf '00000000:%02X:00.0' "$((index + 1))") ;;
     serial) value='[N/A]' ;;
     *) echo "Field \"$1\" is not a valid field to query." >&2; return 2 ;;
@@ -90,6 +113,7 @@ query() {
         if [ -n "$wanted" ]; then
             case ",$wanted," in *",$index,"* | *",GPU-$uuid,"*) ;; *) continue ;; esac
         fi
+        in_use
         row "$fields" || exit 2
     done
 }
@@ -110,7 +134,7 @@ while [ $# -gt 0 ]; do
     -L | --list-gpus) action=list ;;
     --query-gpu=*) action=query fields=${1#*=} ;;
     --query-gpu) action=query fields=$2; shift ;;
-    --query-compute-apps=*) action=nothing ;;
+    --query-compute-apps=*) action=processes ;;
     --format=*) format=${1#*=} ;;
     --format) format=$2; shift ;;
     -i | --id) wanted=$2; shift ;;
@@ -122,5 +146,6 @@ done
 case "$action" in
 list) list ;;
 query) query "$fields" "$format" ;;
+processes) processes ;;
 table) table ;;
 esac

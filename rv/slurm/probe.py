@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
@@ -18,7 +18,7 @@ from rv.slurm.script import (
     parse_outputs,
     write_outputs,
 )
-from rv.transport import Transport
+from rv.transport import ScriptResult, Transport
 from rv.transport.query_retry import Patience, retry_query
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ _FAILED_ACCOUNTS_FOR: Final = timedelta(minutes=1)
 # A dead controller is reported after 9 s, a silent one after its MessageTimeout, 10 s by default.
 _CONTROLLER_TIMEOUT_S: Final = 12
 _DATABASE_TIMEOUT_S: Final = 5
+_PROBE_S: Final = 30.0
 _REQUIRED: Final = ("config", "nodes", "partitions", "queue")
 _MISSING: Final = CommandOutput(exit_code=1, stdout="", stderr="was not asked")
 _COMMAND_NOT_FOUND: Final = 127
@@ -54,7 +55,7 @@ def take_snapshot(
     cache: SnapshotCache | None = None,
     *,
     max_age: timedelta = SHARED_FOR,
-    timeout_s: float = 30.0,
+    timeout_s: float = _PROBE_S,
     patience: Patience = _USUAL_PATIENCE,
     early: "Future[Snapshot] | None" = None,
 ) -> Snapshot:
@@ -94,7 +95,31 @@ def _take_once(
     cached = _parse_answer(cache.load("probe", max_age)) if cache else None
     if cached is not None and accounts is not None:
         return build_snapshot({**cached.outputs, **accounts}, cached.sentinel)
-    answer = _run_probe(transport, timeout_s, with_accounts=accounts is None)
+    sentinel = new_sentinel()
+    script = probe_script(sentinel, with_accounts=accounts is None)
+    return _read_probe(transport.run(script, timeout_s=timeout_s), sentinel, accounts, cache)
+
+
+def ask_early(
+    cache: SnapshotCache, send: Callable[[str, float], Callable[[], ScriptResult]]
+) -> Callable[[], Snapshot] | None:
+    """Send the probe, and return what waits for its answer; None where a fresh one is shared.
+
+    `send` takes a script and its most seconds. What waits raises as `take_snapshot` does.
+    """
+    accounts = _cached_accounts(cache)
+    if accounts is not None and cache.load("probe", SHARED_FOR):
+        return None
+    sentinel = new_sentinel()
+    wait = send(probe_script(sentinel, with_accounts=accounts is None), _PROBE_S)
+    return lambda: _read_probe(wait(), sentinel, accounts, cache)
+
+
+def _read_probe(
+    result: ScriptResult, sentinel: str, accounts: _Outputs | None, cache: SnapshotCache | None
+) -> Snapshot:
+    """Make the snapshot of a probe's answer, and share it."""
+    answer = _answer(result, sentinel)
     snapshot = build_snapshot({**answer.outputs, **(accounts or {})}, answer.sentinel)
     if cache is not None:
         cache.store("probe", answer.text, answer.sentinel)
@@ -171,15 +196,12 @@ class _Answer:
     outputs: _Outputs
 
 
-def _run_probe(transport: Transport, timeout_s: float, *, with_accounts: bool) -> _Answer:
-    sentinel = new_sentinel()
-    script = probe_script(sentinel, with_accounts=with_accounts)
-    result = transport.run(script, timeout_s=timeout_s)
+def _answer(result: ScriptResult, sentinel: str) -> _Answer:
     outputs = parse_outputs(result.stdout, sentinel)
     if outputs is None:
         why = values.last_line(result.stderr) or f"exit code {result.returncode}"
         if result.timed_out:
-            why = f"no answer within {timeout_s:g} s"
+            why = f"no answer within {_PROBE_S:g} s"
         raise _SilenceError(
             ErrorKind.UNREACHABLE,
             f"the cluster could not be asked: {why}",

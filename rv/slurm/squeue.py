@@ -126,10 +126,15 @@ class OwnJobs:
     def _ask(self) -> CachedAnswer | None:
         sentinel = new_sentinel()
         result = self.transport.run(squeue_own_script(sentinel), timeout_s=_TIMEOUT_S)
-        if parse_squeue_own(result.stdout, sentinel) is None:
-            return None
-        self.cache.store("queue", result.stdout, sentinel)
-        return CachedAnswer(text=result.stdout, sentinel=sentinel, at_s=self.cache.clock())
+        return keep_own(result.stdout, sentinel, self.cache)
+
+
+def keep_own(text: str, sentinel: str, cache: SnapshotCache) -> CachedAnswer | None:
+    """Keep the answer of `squeue_own_script` for whoever asks next; None where squeue failed."""
+    if parse_squeue_own(text, sentinel) is None:
+        return None
+    cache.store("queue", text, sentinel)
+    return CachedAnswer(text=text, sentinel=sentinel, at_s=cache.clock())
 
 
 @contextmanager

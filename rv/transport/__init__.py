@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from rv.transport.remote_shell import Stream
@@ -18,6 +18,19 @@ class ScriptResult:
     timed_out: bool = False
 
 
+FINISH_S: Final = 900.0
+"""How long the script that finishes a tree may take: it may copy much."""
+
+
+class FinishError(Exception):
+    """The script that finishes a tree failed; `code` is its exit code, `text` its errors."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
 class Transport(Protocol):
     """Where Slurm's commands run. All paths are absolute paths on that machine."""
 
@@ -28,10 +41,16 @@ class Transport(Protocol):
         """
 
     def create_tree(
-        self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
+        self,
+        root: str,
+        files: Mapping[str, bytes],
+        directories: Sequence[str] = (),
+        finish: str = "",
     ) -> None:
         """Create `root` (0700, it must not exist) with `files` by relative path; all or nothing.
 
+        `finish` is bash text that runs in the directory before it gets its name, which RV_NAME is.
+        Raises `FinishError` where that fails.
         Raises `RvError(STAGE)` where it cannot be written, or another user could change it.
         """
 
@@ -43,6 +62,14 @@ class Transport(Protocol):
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Read the small files under `root` that match `names`; only a last part has wildcards."""
+
+    def read_new(
+        self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
+    ) -> dict[str, bytes]:
+        """Read on, each from its offset (else 0), in the files under `root` that match `names`.
+
+        `limit` bytes at most are read in all; files with nothing new are left out.
+        """
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory, none where it does not exist."""

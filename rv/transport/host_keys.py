@@ -21,6 +21,19 @@ _HASHED: Final = "|1|"
 _MOST_BYTES: Final = 64 << 20
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServerKey:
+    """The public key that a server shows: the user calls it `name`, known_hosts `host`."""
+
+    name: str
+    host: str
+    kind: str
+    key: bytes
+
+    def __str__(self) -> str:
+        return f"{self.kind} {fingerprint(self.key)}"
+
+
 class Verdict(Enum):
     """What known_hosts says of a key."""
 
@@ -57,24 +70,25 @@ def read_known_hosts(paths: Iterable[Path]) -> list[KnownHost]:
     return [line for path in paths for line in _lines(path)]
 
 
-def judge(known: Iterable[KnownHost], host: str, kind: str, key: bytes) -> Verdict:
-    """Say whether `key` may be `host`'s, as known_hosts names it: NAME or [NAME]:PORT.
+def judge(known: Iterable[KnownHost], key: ServerKey) -> Verdict:
+    """Say whether a key may be that of its host, which known_hosts has as NAME or [NAME]:PORT.
 
-    A key of the host's on its usual port serves on another port too, as with ssh.
+    As with ssh, a key of the host's usual port serves on one of which no key is known.
     """
-    lines, shown = list(known), base64.b64encode(key).decode()
-    own = [line for line in lines if line.names(host)]
-    usual = [line for line in lines if host.startswith("[") and line.names(_without_port(host))]
-    same = [line.marker for line in (*own, *usual) if line.key == shown]
-    if _REVOKED in same:
-        return Verdict.REVOKED
-    if "" in same:
-        return Verdict.KNOWN
-    if any(not line.marker and line.kind == kind for line in own):
+    lines, shown = list(known), base64.b64encode(key.key).decode()
+    own = _of(lines, key.host)
+    kinds = {line.marker or line.kind for line in own}
+    usual = [] if key.kind in kinds else _of(lines, _without_port(key.host))
+    same = {line.marker for line in (*own, *usual) if line.key == shown}
+    if same & {"", _REVOKED}:
+        return Verdict.REVOKED if _REVOKED in same else Verdict.KNOWN
+    if key.kind in kinds:
         return Verdict.CHANGED
-    if any(line.marker == _AUTHORITY for line in own):
-        return Verdict.AUTHORITY
-    return Verdict.UNKNOWN
+    return Verdict.AUTHORITY if _AUTHORITY in kinds else Verdict.UNKNOWN
+
+
+def _of(lines: Iterable[KnownHost], host: str) -> list[KnownHost]:
+    return [line for line in lines if line.names(host)]
 
 
 def known_kinds(known: Iterable[KnownHost], host: str) -> set[str]:
@@ -89,14 +103,12 @@ def fingerprint(key: bytes) -> str:
     return f"SHA256:{digest.rstrip('=')}"
 
 
-def refusal(
-    verdict: Verdict, name: str, host: str, kind: str, key: bytes, known: Iterable[KnownHost]
-) -> RvError:
-    """Return the error for a key that is not known; `name` is what the user calls `host`."""
-    shown = f"{kind} {fingerprint(key)}"
-    line = shlex.quote(f"{host} {kind} {base64.b64encode(key).decode()}")
-    add = f"echo {line} >>~/.ssh/known_hosts"
-    old = next((each.where for each in known if each.kind == kind and each.names(host)), "")
+def refusal(verdict: Verdict, shown: ServerKey, known: Iterable[KnownHost], file: Path) -> RvError:
+    """Return the error for a key that is not known; `file` is where the user would add it."""
+    name, kind = shown.name, shown.kind
+    line = f"{shown.host} {kind} {base64.b64encode(shown.key).decode()}"
+    add = f"echo {shlex.quote(line)} >>{shlex.quote(str(file))}"
+    old = next((each.where for each in known if each.kind == kind and each.names(shown.host)), "")
     what, hint = {
         Verdict.UNKNOWN: (
             f"the host key of {name} is not known here: {shown}",

@@ -4,6 +4,7 @@ import errno
 import fnmatch
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from typing import IO, cast
 
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
-from rv.transport import ScriptResult
+from rv.transport import FINISH_S, FinishError, ScriptResult
 from rv.transport.private_directories import (
     is_own,
     make_private,
@@ -76,7 +77,11 @@ class LocalTransport:
         )
 
     def create_tree(
-        self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
+        self,
+        root: str,
+        files: Mapping[str, bytes],
+        directories: Sequence[str] = (),
+        finish: str = "",
     ) -> None:
         """Build the tree beside `root` and rename it into place, so that nobody sees half of it."""
         final = Path(root)
@@ -92,10 +97,19 @@ class LocalTransport:
                     make_private(building / name)
                 for name, contents in files.items():
                     _write_new(building / name, contents)
+                if finish:
+                    self._finish(finish, building, final.name)
                 building.rename(final)
             except BaseException:
                 shutil.rmtree(building, ignore_errors=True)
                 raise
+
+    def _finish(self, script: str, directory: Path, name: str) -> None:
+        """Run a script in a directory that is being made. Raises `FinishError`."""
+        head = f"cd {shlex.quote(str(directory))} && RV_NAME={shlex.quote(name)}"
+        done = self.run(f"{head} || exit\n{script}", timeout_s=FINISH_S)
+        if done.returncode:
+            raise FinishError(done.returncode, done.stderr)
 
     def write(self, path: str, contents: bytes) -> None:
         """Replace a file by a temporary one beside it."""
@@ -114,15 +128,27 @@ class LocalTransport:
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Open what matches the patterns, whatever a stat would say; what vanishes is left out."""
+        read = ((name, self.read(f"{root}/{name}")) for name in self._matching(root, names))
+        return {name: contents for name, contents in read if contents is not None}
+
+    def read_new(
+        self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
+    ) -> dict[str, bytes]:
+        """Open each, as `read` does, and read on."""
         files: dict[str, bytes] = {}
-        for pattern in names:
+        for name in self._matching(root, names):
+            contents = self.read(f"{root}/{name}", offset=offsets.get(name, 0), limit=limit)
+            if contents:
+                files[name] = contents
+                limit -= len(contents)
+        return files
+
+    def _matching(self, root: str, patterns: Sequence[str]) -> Iterator[str]:
+        for pattern in patterns:
             folder, _, last = pattern.rpartition("/")
             listed = self.names(f"{root}/{folder}") if _WILD.search(last) else (last,)
             for name in fnmatch.filter(listed, last):
-                contents = self.read(f"{root}/{folder}/{name}")
-                if contents is not None:
-                    files[f"{folder}/{name}" if folder else name] = contents
-        return files
+                yield f"{folder}/{name}" if folder else name
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""

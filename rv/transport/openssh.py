@@ -81,6 +81,12 @@ class OpenSsh:
         except OSError as error:
             raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
 
+    @property
+    def description(self) -> str:
+        """Say how this connects, once it has: whether one login serves several commands."""
+        is_shared = "ControlMaster=auto" in (self._own_options or ())
+        return "openssh, shared" if is_shared else "openssh, as your ssh configuration says"
+
     def _command(self, terminal: str, line: str) -> list[str]:
         if self._own_options is None:
             self._own_options = self._add_options()

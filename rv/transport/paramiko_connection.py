@@ -30,6 +30,11 @@ class Paramiko:
         self._lock = threading.Lock()
         atexit.register(self.close)
 
+    @property
+    def description(self) -> str:
+        """Say how this connects."""
+        return "paramiko, a login for each command"
+
     def connect(self) -> "ChannelStream":
         """Start a shell there. Raises `RvError(UNREACHABLE)` where that fails."""
         return self._start(START_COMMAND)

@@ -1,5 +1,6 @@
 """What paramiko and sockets fail with, as one line."""
 
+import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,8 +22,15 @@ def explained(host: str, role: str = "") -> Iterator[None]:
         raise RvError(
             ErrorKind.UNREACHABLE,
             f"cannot connect to {host}{role}: {_reason(error)}",
-            hint=f"try: ssh {host}",
+            hint=what_to_try(host),
         ) from error
+
+
+def what_to_try(host: str) -> str:
+    """Return a hint for who cannot connect; ssh itself knows more, and says more."""
+    if shutil.which("ssh"):
+        return f"try: ssh {host}; if that works: RV_SSH=openssh"
+    return "look at HostName, User, Port and IdentityFile in ~/.ssh/config"
 
 
 def _reason(error: Exception) -> str:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import paramiko
 
 from rv.errors import ErrorKind, RvError
-from rv.transport.host_keys import Verdict, judge, known_kinds, read_known_hosts, refusal
+from rv.transport.host_keys import ServerKey, Verdict, judge, known_kinds, read_known_hosts, refusal
 from rv.transport.paramiko_errors import FAILURES, explained
 from rv.transport.paramiko_login import Login
 from rv.transport.paramiko_proxy import ProxyCommand
@@ -155,11 +155,12 @@ def _greet(transport: paramiko.Transport, settings: SshSettings) -> None:
     transport.auth_timeout = _LOGIN_S
     transport.start_client(timeout=_HANDSHAKES * settings.connect_timeout_s)
     key = transport.get_remote_server_key()
-    verdict = judge(known, settings.known_as, key.get_name(), key.asbytes())
+    shown = ServerKey(
+        name=settings.name, host=settings.known_as, kind=key.get_name(), key=key.asbytes()
+    )
+    verdict = judge(known, shown)
     if verdict is not Verdict.KNOWN:
-        raise refusal(
-            verdict, settings.name, settings.known_as, key.get_name(), key.asbytes(), known
-        )
+        raise refusal(verdict, shown, known, settings.known_hosts_files[0])
 
 
 def _kind(algorithm: str) -> str:

@@ -17,6 +17,7 @@ import paramiko
 from paramiko.ssh_exception import BadAuthenticationType
 
 from rv.errors import ErrorKind, RvError
+from rv.transport.paramiko_errors import what_to_try
 from rv.transport.paramiko_keys import agent_keys, open_agent, read_key
 from rv.transport.ssh_config_file import SshSettings
 from rv.transport.terminal_questions import ask, can_ask, tell
@@ -52,10 +53,14 @@ class Login:
         self._settings = settings
         self._who = f"{settings.user}@{settings.address}"
         self._has_terminal = can_ask()
+        self._banner = ""
 
     def run(self) -> None:
         """Raise `RvError(UNREACHABLE)` where the server does not let the user in."""
-        allowed = self._allowed_at_first()
+        try:
+            allowed = self._allowed_at_first()
+        except paramiko.AuthenticationException as error:
+            raise EOFError from error  # nothing was tried yet: the connection broke
         if self._transport.is_authenticated():
             return
         agent = open_agent() if self._settings.asks_agent else None
@@ -82,9 +87,7 @@ class Login:
         try:
             return self._transport.auth_none(self._settings.user)
         except BadAuthenticationType as refused:
-            banner = self._transport.get_banner()
-            if banner and self._has_terminal:
-                tell(banner.decode("utf-8", "replace"))
+            self._banner = (self._transport.get_banner() or b"").decode("utf-8", "replace")
             return refused.allowed_types
 
     def _attempts(self, agent: paramiko.Agent | None) -> Iterator[_Attempt]:
@@ -105,7 +108,7 @@ class Login:
     def _refused(self, allowed: Sequence[str]) -> RvError:
         name, methods = self._settings.name, ",".join(allowed)
         if not self._transport.is_active():
-            why = f"Permission denied ({methods}): it closed the connection"
+            why = f"Permission denied ({methods}): it closed the connection, after too many tries"
         elif not self._has_terminal and {_FORM, _PASSWORD} & set(allowed):
             why = f"Permission denied ({methods}): it asks, and there is no terminal to answer on"
         else:
@@ -113,7 +116,7 @@ class Login:
         return RvError(
             ErrorKind.UNREACHABLE,
             f"cannot connect to {name}: {self._who}: {why}",
-            hint=f"try: ssh {name}; what only ssh can do (Kerberos, hardware keys): RV_SSH=openssh",
+            hint=what_to_try(name),
         )
 
     # Keys.
@@ -143,6 +146,7 @@ class Login:
     # Questions.
 
     def _give_password(self) -> Sequence[str]:
+        self._show_banner()
         secret = self._ask(f"{self._who}'s password: ", is_secret=True)
         return self._transport.auth_password(self._settings.user, secret, fallback=False)
 
@@ -171,12 +175,19 @@ class Login:
         return done.result()
 
     def _fill(self, form: _Form) -> list[str]:
+        self._show_banner()
         if form.instructions:
             tell(form.instructions)
         return [
             self._ask(f"({self._who}) {text}", is_secret=not may_be_shown)
             for text, may_be_shown in form.prompts
         ]
+
+    def _show_banner(self) -> None:
+        """Show what the server says to everyone, before its first question: it may explain it."""
+        if self._banner:
+            tell(self._banner)
+        self._banner = ""
 
     def _ask(self, question: str, *, is_secret: bool) -> str:
         try:

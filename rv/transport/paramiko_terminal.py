@@ -24,13 +24,12 @@ def run_on_terminal(channel: paramiko.Channel, command: str) -> int:
 
     Keys go there as they are typed, Ctrl-C too. Where there is no terminal it gets plain pipes.
     """
-    has_terminal = os.isatty(sys.stdin.fileno())
     with channel:
-        if has_terminal:
+        if os.isatty(sys.stdin.fileno()):
             size = shutil.get_terminal_size()
             channel.get_pty(os.environ.get("TERM", "dumb"), size.columns, size.lines)
         channel.exec_command(command)
-        with _signals() as (wake, ended_by), _raw(has_terminal):
+        with _signals() as (wake, ended_by), _raw():
             _pass_on(channel, wake, ended_by)
         if ended_by:
             return 128 + ended_by[0]
@@ -66,12 +65,12 @@ def _signals() -> Iterator[tuple[int, list[int]]]:
 
 
 @contextmanager
-def _raw(has_terminal: bool) -> Iterator[None]:  # noqa: FBT001 - the one thing that it depends on
-    """Let the program there see each key, and leave the terminal as it was."""
-    if not has_terminal:
+def _raw() -> Iterator[None]:
+    """Let the program there see each key, and leave the terminal, if any, as it was."""
+    terminal = sys.stdin.fileno()
+    if not os.isatty(terminal):
         yield
         return
-    terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
     try:
         tty.setraw(terminal)

@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
-from rv.transport import ScriptResult
+from rv.transport import FINISH_S, FinishError, ScriptResult
 from rv.transport.remote_shell import LOST, Answer, RemoteShell, Stream, as_result
 
 _FILES_S: Final = 60.0
 _MOST_WAIT_S: Final = 5.0
 _NO_FILE: Final = 44
 _UNSAFE: Final = 45
+_NOT_FINISHED: Final = 46
 _PATTERN: Final = re.compile(r"[\w./*?\[\]-]+", re.ASCII)
 
 
@@ -48,11 +49,20 @@ class RemoteTransport:
         return as_result(self._shell.run(script, timeout_s=timeout_s))
 
     def create_tree(
-        self, root: str, files: Mapping[str, bytes], directories: Sequence[str] = ()
+        self,
+        root: str,
+        files: Mapping[str, bytes],
+        directories: Sequence[str] = (),
+        finish: str = "",
     ) -> None:
         """Send the tree as one archive, unpack it beside `root` and rename it into place."""
         archive = _archive(files, directories)
-        code, out, err = self._do("create_tree", root, data=archive)
+        code, out, err = self._do("create_tree", root, finish, data=archive, timeout_s=FINISH_S)
+        if code == _NOT_FINISHED:
+            own_code, _, text = (
+                err.decode("utf-8", "replace").rpartition("\nrv-finish ")[2].partition(" ")
+            )
+            raise FinishError(int(own_code or 1), text)
         if code == _UNSAFE:
             why = out.decode("utf-8", "replace").strip()
             raise RvError(
@@ -74,19 +84,26 @@ class RemoteTransport:
 
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Read the small files that match the patterns, as one archive."""
-        unfit = [name for name in names if not _PATTERN.fullmatch(name)]
-        if unfit:
-            raise ValueError(f"no pattern for a shell: {unfit[0]!r}")
+        _require_patterns(names)
         _, out, _ = self._ask("read_tree", root, *names)
-        return _unpacked(out)
+        return unpacked(out)
+
+    def read_new(
+        self, root: str, names: Sequence[str], offsets: Mapping[str, int], limit: int
+    ) -> dict[str, bytes]:
+        """Read on in all of them, as one answer."""
+        _require_patterns(names)
+        known = [f"{offset}/{name}" for name, offset in offsets.items()]
+        _, out, _ = self._ask("read_new", root, limit, *known, "--", *names)
+        return _pieces(out)
 
     def names(self, directory: str) -> tuple[str, ...]:
         """Name the files in a directory."""
-        return _separate(self._ask("list_names", directory)[1])
+        return separate(self._ask("list_names", directory)[1])
 
     def directories(self, root: str) -> tuple[str, ...]:
         """Name the user's own directories in `root` that are not hidden."""
-        return _separate(self._ask("list_directories", root)[1])
+        return separate(self._ask("list_directories", root)[1])
 
     def remove(self, root: str) -> None:
         """Delete a tree of the user's own."""
@@ -118,13 +135,40 @@ class RemoteTransport:
             wait_s = min(wait_s + 0.5, _MOST_WAIT_S)
         return answer
 
-    def _do(self, operation: str, *arguments: object, data: bytes = b"") -> Answer:
+    def _do(
+        self,
+        operation: str,
+        *arguments: object,
+        data: bytes = b"",
+        timeout_s: float = _FILES_S,
+    ) -> Answer:
         """Call a function of scripts/files.sh, with `data` as its input."""
         words = shlex.join(map(str, arguments))
-        return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=_FILES_S)
+        return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=timeout_s)
 
 
-def _separate(out: bytes) -> tuple[str, ...]:
+def _require_patterns(names: Sequence[str]) -> None:
+    """Raise `ValueError` for what a shell would not read as a pattern of names."""
+    unfit = [name for name in names if not _PATTERN.fullmatch(name)]
+    if unfit:
+        raise ValueError(f"no pattern for a shell: {unfit[0]!r}")
+
+
+def _pieces(data: bytes) -> dict[str, bytes]:
+    """Read pieces of files, each after a line with its size and name; one cut short is no piece."""
+    pieces: dict[str, bytes] = {}
+    at = 0
+    while (end := data.find(b"\n", at)) >= 0:
+        size, _, name = data[at:end].partition(b" ")
+        if not size.isdigit():
+            break
+        at = end + 1 + int(size)
+        if at <= len(data):
+            pieces[name.decode("utf-8", "surrogateescape")] = data[end + 1 : at]
+    return pieces
+
+
+def separate(out: bytes) -> tuple[str, ...]:
     """Read names that a NUL ends each, in order."""
     names = out.decode("utf-8", "surrogateescape").split("\0")
     return tuple(sorted(name for name in names if name))
@@ -155,7 +199,7 @@ def _parents(name: str) -> list[str]:
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
 
-def _unpacked(data: bytes) -> dict[str, bytes]:
+def unpacked(data: bytes) -> dict[str, bytes]:
     """Read the regular files of an archive; one that was cut off is empty."""
     if not data:
         return {}

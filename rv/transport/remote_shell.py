@@ -7,12 +7,14 @@ it costs no round trip more than the connection.
 import secrets
 import shlex
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Protocol
 
-from rv.errors import RvError
+from rv.errors import ErrorKind, RvError
 from rv.transport import ScriptResult
 
 LOST: Final = 255
@@ -20,6 +22,9 @@ LOST: Final = 255
 
 _MARK_BYTES: Final = 16
 _MOST_BANNER_BYTES: Final = 1 << 20
+_MOST_UNREAD_BYTES: Final = 16 << 10
+"""Sent at most while answers are unread: a pipe holds more."""
+
 _SCRIPTS: Final = files("rv.transport") / "scripts"
 
 # The login shell there may be any: it must read this line alike, whatever it is. Profiles may read
@@ -56,9 +61,18 @@ class Stream(Protocol):
         """End it; no error where it has ended."""
 
 
-class RemoteShell:
-    """Runs scripts over streams that `connect` opens: anew when one is lost, one script at a time.
+@dataclass(eq=False, slots=True)
+class Question:
+    """A script that was sent; `answer` or `failure` is set when it is known."""
 
+    answer: Answer | None = None
+    failure: RvError | None = None
+
+
+class RemoteShell:
+    """Runs scripts, one after the other, over streams that `connect` opens: anew when one is lost.
+
+    Questions may be sent before those sent earlier are answered: they share a round trip.
     `connect` raises `RvError(UNREACHABLE)`, and so does the first script. Once there was a
     connection, one that cannot be made is one that was lost. `unset_forms` is an extended regular
     expression for the variables that no script sees.
@@ -69,7 +83,9 @@ class RemoteShell:
         self._unset_forms = unset_forms
         self._stream: Stream | None = None
         self._mark = b""
+        self._is_ready = False
         self._has_answered = False
+        self._unanswered: deque[Question] = deque()
         self._lock = threading.Lock()
 
     def run(self, script: str, data: bytes = b"", *, timeout_s: float) -> Answer:
@@ -77,36 +93,75 @@ class RemoteShell:
 
         What it did before that is not known. A script that ran into its timeout has code 124.
         """
-        with self._lock:
-            try:
-                answer = self._exchange(script.encode("utf-8", "surrogateescape"), data, timeout_s)
-            except (OSError, RvError) as error:
-                self._drop()
-                if isinstance(error, RvError) and not self._has_answered:
-                    raise
-                return LOST, b"", f"the connection was lost: {error}".encode()
-            except BaseException:  # Ctrl-C: the answer would be taken for the next one's
-                self._drop()
-                raise
-            self._has_answered = True
-            return answer
+        return self.wait(self.ask(script, data, timeout_s=timeout_s))
+
+    def ask(self, script: str, data: bytes = b"", *, timeout_s: float) -> Question:
+        """Send a script, without waiting for its answer."""
+        question = Question()
+        with self._lock, self._losing(question):
+            self._send(script.encode("utf-8", "surrogateescape"), data, timeout_s)
+            self._unanswered.append(question)
+        return question
+
+    def wait(self, question: Question) -> Answer:
+        """Return the answer, as `run` does."""
+        with self._lock, self._losing():
+            while question in self._unanswered:
+                self._receive()
+        if question.failure:
+            raise question.failure
+        return question.answer or (LOST, b"", b"")
 
     def close(self) -> None:
         """End the shell there."""
         with self._lock:
-            self._drop()
+            self._lose(ConnectionError("it was closed"))
 
-    def _exchange(self, script: bytes, data: bytes, timeout_s: float) -> Answer:
+    @contextmanager
+    def _losing(self, *asking: Question) -> Iterator[None]:
+        """Answer all questions that were sent with what went wrong."""
+        try:
+            yield
+        except (OSError, RvError) as error:
+            self._lose(error, *asking)
+        except BaseException:  # Ctrl-C: the answer would be taken for the next one's
+            self._lose(ConnectionError("interrupted"))
+            raise
+
+    def _lose(self, error: OSError | RvError, *asking: Question) -> None:
+        if self._stream:
+            with suppress(OSError):
+                self._stream.close()
+        self._stream = None
+        is_first = isinstance(error, RvError) and not self._has_answered
+        for question in (*self._unanswered, *asking):
+            if is_first and isinstance(error, RvError):
+                question.failure = error
+            else:
+                question.answer = LOST, b"", f"the connection was lost: {error}".encode()
+        self._unanswered.clear()
+
+    def _send(self, script: bytes, data: bytes, timeout_s: float) -> None:
         request = b"%.3f %d %d\n" % (timeout_s, len(script), len(data))
-        is_new = self._stream is None
+        while self._unanswered and len(script) + len(data) > _MOST_UNREAD_BYTES:
+            self._receive()  # or both sides might wait for the other to read
         if self._stream is None:
             self._stream = self._connect()
+            self._is_ready = False
             self._mark = b"rv" + secrets.token_hex(_MARK_BYTES).encode()
             request = self._opening() + request
         self._stream.write(request + script + data)
-        if is_new:
+
+    def _receive(self) -> None:
+        """Read the answer of the question that was sent first."""
+        if self._stream is None:
+            raise ConnectionError("it was closed")
+        if not self._is_ready:
             self._pass_over_banner(self._stream)
-        return self._answer(self._stream)
+            self._is_ready = True
+        answer = self._answer(self._stream)
+        self._unanswered.popleft().answer = answer
+        self._has_answered = True
 
     def _opening(self) -> bytes:
         """Return what a new shell is to read first: its loop, and the operations on files."""
@@ -136,12 +191,6 @@ class RemoteShell:
             raise ConnectionError("the answer was cut off")
         return code, out, err
 
-    def _drop(self) -> None:
-        if self._stream:
-            with suppress(OSError):
-                self._stream.close()
-        self._stream = None
-
 
 def as_result(answer: Answer) -> ScriptResult:
     """Return an answer as a transport has it."""
@@ -152,3 +201,13 @@ def as_result(answer: Answer) -> ScriptResult:
         stderr=err.decode("utf-8", "replace"),
         timed_out=code == 124,
     )
+
+
+def require_answer(result: ScriptResult) -> None:
+    """Raise `RvError(UNREACHABLE)` where the connection was lost, and the code says nothing."""
+    if result.returncode == LOST:
+        raise RvError(
+            ErrorKind.UNREACHABLE,
+            result.stderr.strip() or "the connection was lost",
+            hint="the same command again; rv ps shows what was submitted",
+        )

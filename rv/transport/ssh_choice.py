@@ -16,6 +16,10 @@ KINDS: Final = (AUTO, "openssh", "paramiko")
 class Ssh(Protocol):
     """Opens shells, programs and terminals on one machine."""
 
+    @property
+    def description(self) -> str:
+        """Say how this connects, once it has."""
+
     def connect(self) -> Stream:
         """Start a shell there. Raises `RvError(UNREACHABLE)`."""
 
@@ -27,12 +31,13 @@ class Ssh(Protocol):
 
 
 def choose_ssh(host: str, kind: str) -> Ssh:
-    """Return what reaches `host`; `kind` is one of `KINDS`, "" is `AUTO`.
+    """Return what reaches `host`; `kind` is one of `KINDS`, or "" for AUTO.
 
     AUTO is the user's own ssh where there is one and its connections may be shared: it knows more.
     Raises `RvError(CONFIG)` for another kind, `RvError(UNREACHABLE)` for an ssh that is not there.
     """
-    if kind not in ("", *KINDS):
+    kind = kind or AUTO
+    if kind not in KINDS:
         raise RvError(
             ErrorKind.CONFIG, f"no ssh {kind!r} is known", hint=f"one of {', '.join(KINDS)}"
         )
@@ -43,8 +48,8 @@ def choose_ssh(host: str, kind: str) -> Ssh:
             "there is no ssh here",
             hint="install an OpenSSH client, or RV_SSH=paramiko",
         )
-    has_choice = kind in ("", AUTO)
-    if kind == "paramiko" or program is None or (has_choice and forbids_sharing(host, Path.home())):
+    is_forbidden = kind == AUTO and forbids_sharing(host, Path.home())
+    if kind == "paramiko" or program is None or is_forbidden:
         from rv.transport.paramiko_connection import Paramiko
 
         return Paramiko(host)

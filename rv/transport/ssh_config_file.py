@@ -26,7 +26,8 @@ _SYSTEM_KNOWN: Final = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 _USUAL_KEYS: Final = ("id_ed25519", "id_ecdsa", "id_rsa")
 _MOST_INCLUDES: Final = 16
 _LINE: Final = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)")
-_READ_CRITERIA: Final = {"all", "canonical", "final", "host", "originalhost", "user", "localuser"}
+_CRITERIA: Final = {"host", "originalhost", "user", "localuser"}
+_CRITERIA_ALONE: Final = {"all", "canonical", "final"}
 _NEVER: Final = "Host !*"
 _NAMED: Final = re.compile(r"(?:ssh://)?(?:(?P<user>.*)@)?(?P<host>[^@]+?)(?::(?P<port>\d+))?/?")
 _IPV6: Final = re.compile(r"(?:(?P<user>[^@]*)@)?\[?(?P<host>[0-9a-fA-F:]+:[0-9a-fA-F:.%\w]*)\]?")
@@ -125,12 +126,10 @@ def _with_includes(path: Path, folder: Path, home: Path, depth: int) -> list[str
         match = _LINE.match(line)
         word = match[1].lower() if match else ""
         if match and word == "include" and depth < _MOST_INCLUDES:
-            for name in shlex.split(match[2]):
-                for included in _files(name, folder, home):
-                    lines += _with_includes(included, folder, home, depth + 1)
+            for included in _files(match[2], folder, home):
+                lines += _with_includes(included, folder, home, depth + 1)
             lines.append(section)
-            continue
-        if match and word in ("host", "match"):
+        elif match and word in ("host", "match"):
             section = _readable(line, match)
             lines.append(section)
         else:
@@ -142,13 +141,23 @@ def _readable(line: str, match: re.Match[str]) -> str:
     """Return a section's line, one that applies to nothing where only ssh can tell."""
     if match[1].lower() == "host":
         return line
-    criteria = {word.lstrip("!").lower() for word in shlex.split(match[2])[::2]}
-    return line if criteria <= _READ_CRITERIA or "all" in criteria else _NEVER
+    words = iter(shlex.split(match[2]))
+    for word in words:
+        criterion = word.lstrip("!").lower()
+        if criterion in _CRITERIA:
+            next(words, None)  # its patterns
+        elif criterion not in _CRITERIA_ALONE:
+            return _NEVER
+    return line
 
 
-def _files(pattern: str, folder: Path, home: Path) -> list[Path]:
-    expanded = _expand(pattern, home)
-    return [Path(name) for name in sorted(glob(str(folder / expanded)))]  # noqa: PTH207 - may be absolute
+def _files(patterns: str, folder: Path, home: Path) -> list[Path]:
+    """Return the files that an Include names."""
+    return [
+        Path(name)
+        for pattern in shlex.split(patterns)
+        for name in sorted(glob(str(folder / _expand(pattern, home))))  # noqa: PTH207 - absolute too
+    ]
 
 
 def _expand(path: str, home: Path) -> str:
@@ -171,9 +180,7 @@ def _settings(host: str, found: "SSHConfigDict", home: Path) -> SshSettings:
         asks_agent=found.get("identityagent", "").lower() != "none",
         jump_hosts=() if jump.lower() == "none" else tuple(jump.replace(" ", "").split(",")),
         proxy_command=found.get("proxycommand") or "",
-        known_hosts_files=tuple(
-            Path(_expand(name, home)) for name in shlex.split(known) if name.lower() != "none"
-        ),
+        known_hosts_files=tuple(Path(_expand(name, home)) for name in shlex.split(known)),
         host_key_alias=found.get("hostkeyalias", ""),
         connect_timeout_s=_seconds(found, "connecttimeout", CONNECT_TIMEOUT_S),
         alive_interval_s=_seconds(found, "serveraliveinterval", ALIVE_INTERVAL_S),

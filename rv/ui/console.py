@@ -42,11 +42,18 @@ def can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def confirm(question: str) -> bool:
-    """Ask a question on stderr, no by default."""
+def confirm(question: str, *, default: bool = False) -> bool:
+    """Ask a question on stderr; Enter takes the default."""
     import typer
 
-    return typer.confirm(_printable_lines(question), err=True)
+    return typer.confirm(_printable_lines(question), default=default, err=True)
+
+
+def ask(question: str, default: str) -> str:
+    """Ask for a word on stderr; Enter takes the default."""
+    import typer
+
+    return str(typer.prompt(_printable_lines(question), default=printable(default), err=True))
 
 
 def answer(*parts: Part) -> None:
@@ -54,8 +61,13 @@ def answer(*parts: Part) -> None:
 
     On a terminal the tables fit its width.
     """
+    _write(sys.stdout, answer_text(*parts) + "\n")
+
+
+def answer_text(*parts: Part) -> str:
+    """Return an answer as it is written to stdout, for a terminal where that is one."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    _write(sys.stdout, "\n\n".join(_shown(part, width) for part in parts) + "\n")
+    return "\n\n".join(_shown(part, width) for part in parts)
 
 
 def _shown(part: Part, width: int) -> str:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from rv.models.race import Claim, RaceState, RaceStatus
-from rv.race.directory import Chunk
+from rv.models.race import Claim, Race, RaceState, RaceStatus
+from rv.race.output import Chunk
 from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.ui import console
+from rv.ui.gpu_views import gpu_use_sentence
+from rv.ui.output import OutputLines
 from rv.ui.race_views import ending, seconds_text
 from rv.ui.reasons import sentence
 
@@ -13,11 +15,10 @@ from rv.ui.reasons import sentence
 class Progress:
     """Says each thing once. With `json_only`, the command's output goes to stderr as well."""
 
-    def __init__(self, *, json_only: bool, prefix_nodes: bool = False) -> None:
-        self._json_only = json_only
-        self._prefix = prefix_nodes
+    def __init__(self, *, json_only: bool, shows_one_node: bool = False) -> None:
+        self._shows_one_node = shows_one_node
+        self._output = OutputLines(names_nodes=False, into="err" if json_only else "")
         self._said: set[str] = set()
-        self._partial: dict[tuple[int, bool], bytes] = {}
 
     def say(self, text: str) -> None:
         """Say a sentence."""
@@ -43,36 +44,33 @@ class Progress:
             self._once(f"node check: {warning}")
         claim = status.claim
         if claim is not None:
-            entry = status.race.entry(claim.submission)
-            self._prefix = self._prefix or bool(entry and entry.nodes > 1)
+            if has_several_nodes(status.race, claim) and not self._shows_one_node:
+                self._output.names_nodes = True
             self._once(_started(status, claim))
         if status.state is RaceState.PENDING and status.why:
             self._once(f"waiting: {sentence(status.why)}")
 
     def output(self, chunk: Chunk) -> None:
         """Pass output on, each line with its node where there are several."""
-        is_error = chunk.is_error or self._json_only
-        if not self._prefix:
-            console.raw(chunk.data, is_error=is_error)
-            return
-        key = (chunk.node, chunk.is_error)
-        *lines, rest = (self._partial.pop(key, b"") + chunk.data).split(b"\n")
-        self._partial[key] = rest
-        label = f"[node{chunk.node}] ".encode()
-        console.raw(b"".join(label + line + b"\n" for line in lines), is_error=is_error)
+        self._output.show(chunk)
 
     def finish(self, status: RaceStatus) -> None:
-        """Say how it ended, on the last line."""
-        for (node, is_error), rest in sorted(self._partial.items()):
-            if rest:
-                line = f"[node{node}] ".encode() + rest + b"\n"
-                console.raw(line, is_error=is_error or self._json_only)
+        """Say how it used its GPUs, and on the last line how it ended."""
+        self._output.finish()
+        if use := gpu_use_sentence(status):
+            console.notice(use)
         console.notice(ending(status))
 
     def _once(self, text: str) -> None:
         if text not in self._said:
             self._said.add(text)
             console.notice(text)
+
+
+def has_several_nodes(race: Race, claim: Claim | None) -> bool:
+    """Whether the job that won has several nodes, whose lines have to be told apart."""
+    entry = race.entry(claim.submission) if claim else None
+    return bool(entry and entry.nodes > 1)
 
 
 def _started(status: RaceStatus, claim: Claim) -> str:

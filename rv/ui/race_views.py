@@ -10,7 +10,8 @@ from rv.models.job import JobState
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
 from rv.race.cancel import CancelResult
-from rv.race.directory import Chunk
+from rv.race.output import Chunk
+from rv.ui.gpu_views import gpu_use_document
 from rv.ui.tables import Part, Table
 
 
@@ -131,6 +132,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "ended_at": _time(status.ended_at),
         "why": status.why,
         "warnings": list(status.warnings),
+        "gpu_use": gpu_use_document(status),
         "directory": status.race.directory,
         "code": _code(status.race.code),
     }
@@ -182,13 +184,21 @@ def seconds_text(seconds: float) -> str:
     return short_duration(timedelta(seconds=round(seconds)))
 
 
-def chunk_document(chunk: Chunk) -> dict[str, Any]:
-    """Describe a piece of a race's output."""
-    return {
-        "node": chunk.node,
-        "stream": "err" if chunk.is_error else "out",
-        "text": chunk.data.decode("utf-8", errors="replace"),
-    }
+def output_documents(chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
+    """Describe a race's output: for each segment, node and stream what it holds."""
+    texts: dict[tuple[int, int, bool], bytearray] = {}
+    for chunk in chunks:
+        text = texts.setdefault((chunk.segment, chunk.node, chunk.is_error), bytearray())
+        text.extend(chunk.data)
+    return [
+        {
+            "segment": segment,
+            "node": node,
+            "stream": "err" if is_error else "out",
+            "text": data.decode("utf-8", errors="replace"),
+        }
+        for (segment, node, is_error), data in sorted(texts.items())
+    ]
 
 
 def stopped_lines(results: Iterable[CancelResult]) -> Iterator[str]:

@@ -1,16 +1,24 @@
 """Find the cluster that a command is for, and where its races and caches lie."""
 
+import platform
+import re
 import shutil
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
 from typing import Final
 
+from rv import bundle
+from rv.config.config_files import find_config_files
+from rv.config.settings import ALL, LOCAL, SANDBOX, chosen_cluster, is_built_in, load_clusters
 from rv.errors import ErrorKind, RvError
+from rv.models.site import Clusters, NamedCluster, SshKind
 from rv.models.snapshot import Snapshot
+from rv.models.spelling import nearest
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import scrubbed_environment
 from rv.slurm.probe import take_snapshot
@@ -26,17 +34,32 @@ _CONFIGURATIONS: Final = (
     "/run/slurm/conf/slurm.conf",
     "/run/slurmctld/conf/slurm.conf",
 )
+VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
+_HOW_TO_NAME: Final = "rv init USER@HOST gives a cluster its name"
 _USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 
+class Early(StrEnum):
+    """What a command is about to need: of a login node elsewhere it is asked at once."""
+
+    NOTHING = "nothing"
+    PLAN = "plan"
+    RACES = "races"
+    RACES_AND_QUEUE = "races and queue"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoginNode:
-    """What a login on another machine has: its environment, and the directory it starts in."""
+    """What a login on another machine has: its environment, and the directory it starts in.
+
+    `connection` says in words how it is reached: "openssh, shared".
+    """
 
     environ: Mapping[str, str]
     home: str
+    connection: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +67,8 @@ class Cluster:
     """A cluster as commands use it. `key` tells its races from other clusters'.
 
     `answer` is a snapshot that is on its way already; `patience` is with a controller that is
-    silent; `login` is None where Slurm's commands run on this machine.
+    silent; `login` is None where Slurm's commands run on this machine; `name` is what the
+    configuration files call it, "" for others.
     """
 
     key: str
@@ -56,6 +80,7 @@ class Cluster:
     answer: Future[Snapshot] | None = None
     patience: Patience = _USUAL_PATIENCE
     login: LoginNode | None = None
+    name: str = ""
 
     def take_snapshot(self) -> Snapshot:
         """Ask the cluster what it is now, or take another process's answer of the last 30 s."""
@@ -86,30 +111,119 @@ class SavedCluster:
         return self.snapshot
 
 
-def locate(cluster: str, environ: Mapping[str, str]) -> Cluster:
-    """Find the cluster: `--cluster`, else RV_CLUSTER, else SLURM_CONF, this machine's, the sandbox.
+def locate(cluster: str, environ: Mapping[str, str], early: Early = Early.NOTHING) -> Cluster:
+    """Find the cluster: `--cluster`, RV_CLUSTER, the files', SLURM_CONF, this machine's, a sandbox.
 
-    `cluster` is "", "local", "sandbox[:NAME]", or what ssh is to connect to: "USER@HOST" or
-    "ssh:HOST", HOST being any name of its configuration.
-    Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down.
+    `cluster` is "", the name that a configuration file gives one, "local", "sandbox[:NAME]", or
+    what ssh is to connect to: "USER@HOST" or "ssh:HOST", HOST being any name of its configuration.
+    `early` is what will be asked of it.
+    Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down,
+    `RvError(CONFIG)` for a name that is not known.
     """
-    cluster = cluster or environ.get("RV_CLUSTER", "")
-    kind, _, name = cluster.partition(":")
-    if kind == "ssh" or "@" in cluster:
-        from rv.workflow.remote_cluster import remote_cluster
-
-        return remote_cluster(name if kind == "ssh" else cluster, environ.get("RV_SSH", ""))
-    if kind == "sandbox":
-        return _sandbox(name, environ)
-    if kind not in ("", "local"):
+    clusters = named_clusters(environ)
+    word = chosen_cluster(cluster, environ, clusters)
+    if word == ALL:
         raise RvError(
-            ErrorKind.CONFIG,
-            f"no cluster {cluster!r} is known",
-            hint="use local, sandbox[:NAME], USER@HOST or ssh:HOST",
+            ErrorKind.USAGE,
+            "all clusters at once are for up, run and status",
+            hint=f"name one of {', '.join(clusters.named)}" if clusters.named else _HOW_TO_NAME,
         )
-    if not cluster and not _has_slurm(environ) and (live := _live_sandbox("", environ)):
+    named = clusters.named.get(word) or _named_by_host(word, clusters)
+    if named is None:
+        return _at(word, environ, clusters, early=early)
+    here = LOCAL if is_this_machine(named.host) else named.host
+    found = _at(here if is_built_in(here) else f"ssh:{here}", environ, clusters, named, early)
+    return _with_settings(found, named, environ)
+
+
+def named_clusters(environ: Mapping[str, str]) -> Clusters:
+    """Return the clusters of the configuration files. Raises `RvError(CONFIG)`."""
+    return load_clusters(find_config_files(environ, bundle.user_config_dir()))
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host of ssh's is this machine by its name: its Slurm is asked without ssh."""
+    name = host.rpartition("@")[2].removeprefix("ssh:").lower()
+    here = platform.node().lower()
+    return bool(here) and name in (here, here.partition(".")[0])
+
+
+def _named_by_host(word: str, clusters: Clusters) -> NamedCluster | None:
+    """Return the cluster with a name that this host is, so that its races are found either way."""
+    host = word.removeprefix("ssh:")
+    matching = (named for named in clusters.named.values() if named.host in (word, host))
+    return next(matching, None) if word and word != LOCAL else None
+
+
+def _at(
+    word: str,
+    environ: Mapping[str, str],
+    clusters: Clusters,
+    named: NamedCluster | None = None,
+    early: Early = Early.NOTHING,
+) -> Cluster:
+    """Find what a word without a setting of its own means."""
+    kind, _, name = word.partition(":")
+    if kind == "ssh" or "@" in word:
+        return _over_ssh(name if kind == "ssh" else word, environ, named, early)
+    if kind == SANDBOX:
+        return _sandbox(name, environ)
+    if kind not in ("", LOCAL):
+        raise _unknown(word, clusters)
+    if not word and not _has_slurm(environ) and (live := _live_sandbox("", environ)):
         return live
     return _local(environ)
+
+
+def _over_ssh(
+    host: str, environ: Mapping[str, str], named: NamedCluster | None, early: Early
+) -> Cluster:
+    from rv.workflow.remote_cluster import remote_cluster
+
+    kind = environ.get("RV_SSH") or (named and named.ssh) or SshKind.AUTO
+    return remote_cluster(host, kind, early, named.race_root if named else "")
+
+
+def _unknown(word: str, clusters: Clusters) -> RvError:
+    names = tuple(clusters.named)
+    near = nearest(word, (*names, LOCAL, SANDBOX))
+    known = ", ".join((*names, LOCAL, "sandbox[:NAME]", "USER@HOST", "ssh:HOST"))
+    hint = f"did you mean {near}? known: {known}" if near else f"use {known}"
+    return RvError(ErrorKind.CONFIG, f"no cluster {word!r} is known", hint=hint)
+
+
+def _with_settings(found: Cluster, named: NamedCluster, environ: Mapping[str, str]) -> Cluster:
+    """Give a cluster its name, and the race root that is set for it; RV_RACE_ROOT there wins."""
+    there = found.login.environ if found.login else environ
+    root = found.race_root
+    if named.race_root and not there.get("RV_RACE_ROOT"):
+        root = expand_folder(named.race_root, there, named.origin)
+    return replace(found, label=f"{named.name} ({found.label})", name=named.name, race_root=root)
+
+
+def expand_folder(folder: str, environ: Mapping[str, str], origin: str) -> str:
+    """Fill in `~`, `$NAME` and `${NAME}` by the variables of a login; nothing is run for it.
+
+    Raises `RvError(CONFIG)` where one is not set there, or the path is no whole one.
+    """
+    text = f"$HOME{folder[1:]}" if folder.startswith("~") else folder
+    missing = [name for name in _variables(text) if not environ.get(name)]
+    if missing:
+        raise RvError(
+            ErrorKind.CONFIG,
+            f"{origin}: race_root names ${missing[0]}, which a login there does not set",
+            hint="rv config set clusters.NAME.race_root /path writes another",
+        )
+    path = VARIABLE.sub(lambda match: environ[match[1] or match[2]], text)
+    if not path.startswith("/"):
+        raise RvError(
+            ErrorKind.CONFIG, f"{origin}: race_root is {path!r}", hint="write a whole path"
+        )
+    return str(PurePosixPath(path))
+
+
+def _variables(text: str) -> list[str]:
+    return [match[1] or match[2] for match in VARIABLE.finditer(text)]
 
 
 def saved_cluster(path: str) -> SavedCluster:

@@ -1,18 +1,16 @@
 """Fetch results: files that a race wrote beside its code, into the work tree here."""
 
-# Paths are bytes, as file systems have them; those that came from the cluster are checked.
-
 import io
 import os
 import re
 import shlex
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import IO, Final, TypeAlias, cast
 
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
@@ -29,6 +27,10 @@ _PIECE_BYTES: Final = 1 << 18
 _BEGIN: Final = b"rv-archive"
 _MOST_BANNER_LINES: Final = 10_000
 _ENTRY: Final = re.compile(rb"(\d{1,15}) (\d{1,12})(?:\.(\d{1,9})\d*)? \./(.+)", re.DOTALL)
+
+
+_Look: TypeAlias = tuple[int, int] | None
+"""Bytes and time of change (ns) of a file here, None where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +69,7 @@ def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> t
 def parse_results(text: str) -> tuple[Result, ...]:
     """Read the list; what is no path below the folder is left out."""
     results = []
-    for line in text.encode("utf-8", "surrogateescape").split(b"\0"):
+    for line in text.encode("utf-8", "surrogatepass").split(b"\0"):
         match = _ENTRY.fullmatch(line)
         if match and is_safe(match[4]):
             fraction = (match[3] or b"0").ljust(9, b"0")
@@ -97,27 +99,38 @@ def fetch(
     what was fetched. Raises `RvError`.
     """
     known = _read_memory(memory)
-    wanted: list[Result] = []
-    left: list[str] = []
-    for result in results:
-        here = _seen(into, result.path)
-        if here == (result.size, result.mtime_ns):
-            continue
-        if here is None or force or known.get(result.path) == here:
-            wanted.append(result)
-        else:
-            left.append(os.fsdecode(result.path))
+    wanted, left = _choose(results, into, known, force=force)
+    came: list[Result] = []
     try:
-        for result in _receive(race, wanted, into, transport):
+        for result, is_placed in _receive(race, wanted, into, transport):
             report(result.size)
-            known[result.path] = result.size, result.mtime_ns
+            (came if is_placed else left).append(result)
+            if is_placed:
+                known[result.path] = result.size, result.mtime_ns
     finally:
         _write_memory(memory, known)
     return Fetched(
-        paths=tuple(os.fsdecode(result.path) for result in wanted),
-        size=sum(result.size for result in wanted),
-        left=tuple(left),
+        paths=tuple(os.fsdecode(result.path) for result in came),
+        size=sum(result.size for result in came),
+        left=tuple(os.fsdecode(result.path) for result in left),
     )
+
+
+def _choose(
+    results: Sequence[Result], into: Path, known: Mapping[bytes, tuple[int, int]], *, force: bool
+) -> tuple[dict[Result, _Look], list[Result]]:
+    """Part what is to be fetched, with what is here now, from what was changed here."""
+    new = {result: _seen(into, result.path) for result in results}
+    wanted: dict[Result, _Look] = {}
+    left: list[Result] = []
+    for result, here in new.items():
+        if here == (result.size, result.mtime_ns):
+            continue
+        if here is None or force or known.get(result.path) == here:
+            wanted[result] = here
+        else:
+            left.append(result)
+    return wanted, left
 
 
 def _directory(race: Race) -> str:
@@ -139,11 +152,15 @@ def _seen(into: Path, path: bytes) -> tuple[int, int] | None:
 
 
 def _receive(
-    race: Race, wanted: Sequence[Result], into: Path, transport: Transport
-) -> Iterator[Result]:
-    """Yield each file when it is in its place."""
+    race: Race, wanted: Mapping[Result, _Look], into: Path, transport: Transport
+) -> Iterator[tuple[Result, bool]]:
+    """Yield each file when it has come, and whether it is in its place.
+
+    Raises `RvError(UNREACHABLE)` where not all of them came.
+    """
     if not wanted:
         return
+    missing = set(wanted)
     words = shlex.join(["send_results", _directory(race)])
     names = b"".join(b"./" + result.path + b"\0" for result in wanted)
     line = f"{_SCRIPT.read_text()}\necho; echo {_BEGIN.decode()}; head -c {len(names)} | {words}"
@@ -157,15 +174,23 @@ def _receive(
             for entry in archive:
                 result = by_name.get(entry.name.encode("utf-8", "surrogateescape"))
                 contents = archive.extractfile(entry) if entry.isreg() else None
-                if result and contents:
-                    _put(contents, into, result, entry.size)
-                    yield result
-    except tarfile.TarError as error:
+                if result in missing and contents:
+                    missing.discard(result)
+                    draft = _Draft(into, result, is_program=bool(entry.mode & 0o100))
+                    draft.write(contents)
+                    yield result, draft.place(wanted[result])
+    except (tarfile.TarError, ValueError) as error:
         raise RvError(
             ErrorKind.UNREACHABLE, "the results were cut off", hint="the same command again"
         ) from error
     finally:
         stream.close()
+    if missing:
+        raise RvError(
+            ErrorKind.UNREACHABLE,
+            f"{len(missing)} of {len(wanted)} results did not come",
+            hint="the same command again fetches the rest",
+        )
 
 
 def _pass_over_banner(stream: Stream) -> None:
@@ -193,26 +218,54 @@ class _Reader(io.RawIOBase):
         return len(data)
 
 
-def _put(contents: IO[bytes], into: Path, result: Result, size: int) -> None:
-    """Write a file beside its place and rename it; never through a link that leads elsewhere."""
-    place = Path(os.fsdecode(os.fsencode(into) + b"/" + result.path))
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if not place.parent.resolve().is_relative_to(into.resolve()):
-            raise PermissionError("a link leads out of the work tree")
-        draft = place.with_name(f".{place.name[:200]}.rv-new")
-        with draft.open("wb") as file:
-            while piece := contents.read(_PIECE_BYTES):
-                file.write(piece)
-        os.utime(draft, ns=(result.mtime_ns, result.mtime_ns))
-        draft.replace(place)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise RvError(
-            ErrorKind.STAGE, f"{place}: {printable(why)}", hint="rv sync pull --to ANOTHER_FOLDER"
-        ) from error
-    if place.stat().st_size != size:
-        raise RvError(ErrorKind.STAGE, f"{place}: it was cut off", hint="the same command again")
+class _Draft:
+    """A file that comes, beside its place; it goes there whole, or is removed."""
+
+    def __init__(self, into: Path, result: Result, *, is_program: bool) -> None:
+        self._into = into
+        self._result = result
+        self._mode = 0o777 if is_program else 0o666
+        self._place = Path(os.fsdecode(os.fsencode(into) + b"/" + result.path))
+        self._path = self._place.with_name(f".{self._place.name[:200]}.rv-new")
+
+    def write(self, contents: IO[bytes]) -> None:
+        """Write it; never through a link that leads elsewhere. Raises `RvError(STAGE)`."""
+        try:
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            if not self._place.parent.resolve().is_relative_to(self._into.resolve()):
+                raise PermissionError("a link leads out of the work tree")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            with os.fdopen(os.open(self._path, flags, self._mode), "wb") as file:
+                while piece := contents.read(_PIECE_BYTES):
+                    file.write(piece)
+            os.utime(self._path, ns=(self._result.mtime_ns, self._result.mtime_ns))
+        except OSError as error:
+            raise self._failure(error) from error
+        except BaseException:  # it was cut off, or Ctrl-C
+            self._remove()
+            raise
+
+    def place(self, before: _Look) -> bool:
+        """Put it in its place, unless what is there changed since it was looked at."""
+        try:
+            if _seen(self._into, self._result.path) != before:
+                self._remove()
+                return False
+            self._path.replace(self._place)
+        except OSError as error:
+            raise self._failure(error) from error
+        return True
+
+    def _failure(self, error: OSError) -> RvError:
+        self._remove()
+        why = printable(error.strerror or str(error))
+        return RvError(
+            ErrorKind.STAGE, f"{self._place}: {why}", hint="rv sync pull --to ANOTHER_FOLDER"
+        )
+
+    def _remove(self) -> None:
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
 
 def _read_memory(memory: Path) -> dict[bytes, tuple[int, int]]:

@@ -14,6 +14,7 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.cancel import CancelResult, cancel_late_jobs, cancel_races, leftover_jobs
 from rv.race.directory import load_race, load_races, load_state_files, remove_race
 from rv.race.observe import RaceSnapshot, observe
+from rv.race.output import OutputReader
 from rv.race.payload_folders import has_several_versions, payload_hash, remove_unused_payloads
 from rv.race.recover import cancel_jobs_of_deleted_races, recover
 from rv.race.sources import is_active
@@ -201,6 +202,18 @@ def _by_job(word: str, races: Sequence[Race], transport: Transport) -> Race | No
     return None
 
 
+def require_node(race: Race, node: int | None) -> None:
+    """Raise `RvError(USAGE)` for a node, from 0, that none of a race's jobs can have."""
+    most = max((entry.nodes for entry in race.entries), default=1)
+    if node is not None and node >= most:
+        numbers = "only node 0" if most == 1 else f"nodes 0 to {most - 1}"
+        raise RvError(
+            ErrorKind.USAGE,
+            f"race {race.race_id} has no node {node}",
+            hint=f"it has {numbers}",
+        )
+
+
 def stoppable_races(
     words: Sequence[str], cluster: Cluster, now_s: float
 ) -> tuple[tuple[Race, ...], bool]:
@@ -247,9 +260,9 @@ def stop_races(races: Sequence[Race], cluster: Cluster) -> tuple[CancelResult, .
     return results
 
 
-def follow_race(race: Race, cluster: Cluster, sink: Sink, node: int | None) -> RaceStatus:
-    """Watch a race that another client launched to its end; output of one node, or of all."""
-    return Watch(race=race, queue=cluster.queue, sink=sink, node=node).run()
+def follow_race(race: Race, cluster: Cluster, sink: Sink, reader: OutputReader) -> RaceStatus:
+    """Watch a race that another client launched to its end, with the output that a reader reads."""
+    return Watch(race=race, queue=cluster.queue, sink=sink, reader=reader).run()
 
 
 def exit_code(status: RaceStatus, transport: Transport) -> int:

@@ -5,34 +5,45 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
+from rv.render.quote import shell as shell_word
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.values import last_line
+from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
 from rv.transport.remote_shell import LOST, RemoteShell
 from rv.transport.ssh_choice import choose_ssh
-from rv.workflow.cluster import Cluster, LoginNode
+from rv.workflow.cluster import VARIABLE, Cluster, Early, LoginNode
+from rv.workflow.early_questions import ask
 
 _ASKING_S: Final = 30.0
 # What launching there needs: the environment of a login shell, and where things are.
-_ABOUT: Final = """\
-state=${XDG_STATE_HOME:-$HOME/.local/state}
-printf '%s\\0' "$(command -v sbatch)" "${RV_RACE_ROOT:-$state/rv/races}"
+_RACE_ROOT: Final = '"${RV_RACE_ROOT:-${XDG_STATE_HOME:-$HOME/.local/state}/rv/races}"'
+_ABOUT: Final = f"""\
+printf '%s\\0' "$(command -v sbatch)" {_RACE_ROOT}
 env -0
 """
 
 
-def remote_cluster(host: str, kind: str = "") -> Cluster:
+def remote_cluster(
+    host: str, ssh: str = "auto", early: Early = Early.NOTHING, race_root: str = ""
+) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
-    `kind` of ssh is one of `rv.transport.ssh_choice.KINDS`.
+    `ssh` is how: one of `rv.transport.ssh_choice.KINDS`; `early` is asked in the same trip.
+    `race_root` is where its races lie if the user has set that, with variables of a login there.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
     import platformdirs
 
-    ssh = choose_ssh(host, kind)
-    shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
-    code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
+    client = choose_ssh(host, ssh)
+    shell = RemoteShell(client.connect, SCRUBBED_FORM)
+    cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}")
+    about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
+    if about.failure or about.answer:  # there is no connection: nobody is to log in once more
+        early = Early.NOTHING
+    questions = ask(early, _assignment(race_root), shell, cache)
+    code, out, err = shell.wait(about)
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
         code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
     sbatch, root, *pairs = [*out.decode("utf-8", "surrogateescape").split("\0"), "", ""]
@@ -46,15 +57,33 @@ def remote_cluster(host: str, kind: str = "") -> Cluster:
             hint="load the site's slurm module in ~/.bash_profile there, or name a login node",
         )
     environ = _login_environment(pairs)
+    transport = RemoteTransport(shell, client)
+    listing = questions.listing()
     return Cluster(
         key=f"ssh:{host}",
         label=f"Slurm behind {host}",
-        transport=RemoteTransport(shell, ssh),
-        cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}"),
+        transport=ReadAhead(transport, listing) if listing else transport,
+        cache=cache,
+        answer=questions.answered_snapshot(),
         race_root=str(PurePosixPath(root)),
         slurm_path=str(PurePosixPath(sbatch).parent),
-        login=LoginNode(environ=environ, home=environ.get("HOME", "/")),
+        login=LoginNode(
+            environ=environ, home=environ.get("HOME", "/"), connection=client.description
+        ),
     )
+
+
+def _assignment(race_root: str) -> str:
+    """Return the bash line that sets `root`; RV_RACE_ROOT there wins."""
+    if not race_root:
+        return f"root={_RACE_ROOT}\n"
+    text = f"$HOME{race_root[1:]}" if race_root.startswith("~") else race_root
+    words, at = [], 0
+    for match in VARIABLE.finditer(text):
+        words += [shell_word(text[at : match.start()]), f'"${{{match[1] or match[2]}-}}"']
+        at = match.end()
+    words.append(shell_word(text[at:]))
+    return f'root=${{RV_RACE_ROOT:-}}\n[ -n "$root" ] || root={"".join(words)}\n'
 
 
 def _login_environment(pairs: Iterable[str]) -> dict[str, str]:

@@ -65,10 +65,14 @@ class WorkTree:
 
 
 def find_top(directory: str) -> str:
-    """Return the top of the work tree that a directory lies in, "" outside of any."""
+    """Return the top of the work tree that a directory lies in, "" outside of any.
+
+    A home that is a work tree itself counts as none: all that is in it would be sent.
+    """
     with suppress(RvError):
-        top = output_of(["git", "-C", directory, "rev-parse", "--show-toplevel"])
-        return os.fsdecode(top.removesuffix(b"\n"))
+        shown = output_of(["git", "-C", directory, "rev-parse", "--show-toplevel"])
+        top = os.fsdecode(shown.removesuffix(b"\n"))
+        return "" if os.path.realpath(top) == os.path.realpath(Path.home()) else top
     return ""
 
 

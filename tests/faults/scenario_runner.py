@@ -1,6 +1,5 @@
 """Play scenarios on several clusters at once, on each one after the other."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,11 +17,9 @@ from rv import sandbox
 from tests.faults.accounting import Row, count_outcome
 from tests.faults.scenarios.registry import Scenario
 from tests.faults.world import PATIENCE_S, TINY, World, do_nothing
+from tests.ssh.login_node import OVER
 
 Prepare = Callable[[World], None]
-OVER: Final = os.environ.get("RV_FAULTS_OVER", "")
-"""The ssh over which the scenarios are played: openssh or paramiko; none for the login node."""
-
 PROFILE: Final = {
     **TINY,
     "cluster": "runner",

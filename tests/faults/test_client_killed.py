@@ -78,13 +78,28 @@ def check_now(world: World, state: str) -> None:
 
 @WHOLE
 @SEED
-def test_before_sbatch(world: World, seed: int, whole: bool) -> None:
-    """Staged, and nothing was submitted."""
+def test_while_staging(world: World, seed: int, whole: bool) -> None:
+    """A race directory is there whole or not at all."""
     world.wrap("ln", '[ "$2" != nonce ] || at; exec "$real" "$@"')
     client = launch(world)
     world.reached("ln")
     kill_soon(client, seed, whole=whole)
     world.go("ln")
+    assert world.ps() == []
+    assert not check_the_end(world)
+
+
+@SEED
+def test_before_sbatch(world: World, seed: int) -> None:
+    """Staged, and nothing was submitted."""
+    world.wrap("sbatch", "at; exit 1")
+    client = launch(world)
+    world.reached("sbatch")
+    kill_soon(client, seed, whole=True)
+    (directory,) = world.races()
+    for sent in (directory / "jobs").glob("*.sent"):
+        sent.unlink()  # the last step before sbatch, and nothing else is between
+    (world.bin / "sbatch").unlink()
     race = world.race()
     assert (race["state"], race["winner"]) == ("STAGED", None)
     assert not check_the_end(world)

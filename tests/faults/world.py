@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from rv import sandbox
 from rv.sandbox.ports import listener
-from tests.faults.login_node import LoginNode
+from tests.ssh.login_node import OVER, LoginNode
 
 ROOT: Final = Path(__file__).parents[2]
 PATIENCE_S: Final = 90.0
@@ -112,7 +112,7 @@ class World:
     last: ExitStack = field(default_factory=ExitStack)
     """What is done when the world is closed."""
 
-    over: str = ""
+    over: str = OVER
     """The ssh that its clients reach the cluster by; none where they run on the login node."""
 
     def __post_init__(self) -> None:

@@ -367,6 +367,11 @@ rv_save_code='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@")
 rv_checkpoints=$RV_CHECKPOINT_DIR
 mkdir -p "$rv_checkpoints"
 rm -f "$rv_checkpoints/.rv-stop" "$rv_checkpoints/.rv-next"
+# Where in the output this segment begins: all of them write to the same files.
+if ! rv_exists "segments/$RV_SEGMENT.output"; then
+  stat --printf='%s %n\n' output/node* >".output.$RV_ME" 2>/dev/null
+  mv -T ".output.$RV_ME" "segments/$RV_SEGMENT.output"
+fi
 
 # Signals the processes of the command on this node that catch the signal: it would kill others,
 # such as torchrun's agent, whose ranks would go on without it. srun passes it on to all of them.
@@ -498,16 +503,55 @@ rv_decide() {
   fi
 }
 
+# Samples this job's GPUs of this node while process $1 lives: soon after its start, then every 30 s.
+# gpus/… keeps sums, a line a GPU: index, samples, those with utilization, its sum, most and all memory.
+rv_sample_gpus() {
+  local file="gpus/$RV_ME.$SLURMD_NODENAME" own=${CUDA_VISIBLE_DEVICES:-${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}}
+  local nap=3 child='' commas rows row index uuid used total busy name lines
+  local -A samples measured sums peaks
+  trap 'kill "$child"; exit' TERM
+  umask 077
+  cd "$RV_RACE_DIR" && [ -O . ] && command -v nvidia-smi >/dev/null || return
+  commas=${own//[!,]/}
+  while timeout "$nap" tail --pid="$1" -f /dev/null & child=$!; wait "$child"; [ $? -eq 124 ]; do
+    nap=30
+    rv_slurm timeout -k 1 10 nice -n 19 nvidia-smi --query-gpu=index,uuid,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu,name --format=csv,noheader,nounits >"gpus/.rows.${file##*/}" &
+    child=$!
+    wait "$child" || continue
+    mapfile -t rows <"gpus/.rows.${file##*/}"
+    lines=''
+    for row in "${rows[@]}"; do
+      IFS=, read -r index uuid used total busy _ _ name <<<"${row//, /,}"
+      [[ $index =~ ^[0-9]+$ && $used =~ ^[0-9]+$ && $total =~ ^[0-9]+$ ]] || continue
+      if [ "${#rows[@]}" -gt $((${#commas} + 1)) ]; then
+        case ,$own, in *",$index,"* | *",$uuid,"*) ;; *) continue ;; esac
+      fi
+      samples[$index]=$((${samples[$index]:-0} + 1))
+      if [[ $busy =~ ^[0-9]+$ ]]; then
+        measured[$index]=$((${measured[$index]:-0} + 1))
+        sums[$index]=$((${sums[$index]:-0} + busy))
+      fi
+      [ "${peaks[$index]:--1}" -ge "$used" ] || peaks[$index]=$used
+      lines+="$index ${samples[$index]} ${measured[$index]:-0} ${sums[$index]:-0} ${peaks[$index]} $total $name"$'\n'
+    done
+    [ -z "$lines" ] || { printf '%s' "$lines" >"gpus/.new.${file##*/}" && mv -T "gpus/.new.${file##*/}" "$file"; }
+  done
+}
+
 # 8. Run the command
 # Once on every node; each node's task knows its own rank.
 rv_task() {
   export NODE_RANK=$SLURM_PROCID PET_NODE_RANK=$SLURM_PROCID
   export MASTER_ADDR=${SLURM_LAUNCH_NODE_IPADDR:-$RV_FIRST_ADDRESS}
   export PET_MASTER_ADDR=$MASTER_ADDR SLURM_UMASK=$RV_UMASK
+  (env -u RV_INSTANCE setsid bash -c 'rv_sample_gpus "$1"' rv $$ </dev/null >/dev/null 2>&1 &)
+  unset -f rv_sample_gpus rv_slurm
+  unset RV_NODE_PATH
   umask "$RV_UMASK"
   exec bash -c "$RV_COMMAND"
 }
-export -f rv_task
+export -f rv_task rv_sample_gpus rv_slurm
+export RV_NODE_PATH
 RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 export RV_FIRST_ADDRESS
 cd /home/ada/project || exit 1

@@ -260,6 +260,41 @@ export RV_COMMAND='python train.py'
 export RV_UMASK=${RV_UMASK:-0022}
 rv_save_code='exec 3>&2 2>/dev/null; trap : TERM; (umask "$RV_UMASK"; exec "$@") 2>&3 3>&-; code=$?; echo "$code" >"$RV_RACE_DIR/.code.$RV_ME"; exit "$code"'
 
+# Samples this job's GPUs of this node while process $1 lives: soon after its start, then every 30 s.
+# gpus/… keeps sums, a line a GPU: index, samples, those with utilization, its sum, most and all memory.
+rv_sample_gpus() {
+  local file="gpus/$RV_ME.$SLURMD_NODENAME" own=${CUDA_VISIBLE_DEVICES:-${SLURM_STEP_GPUS:-$SLURM_JOB_GPUS}}
+  local nap=3 child='' commas rows row index uuid used total busy name lines
+  local -A samples measured sums peaks
+  trap 'kill "$child"; exit' TERM
+  umask 077
+  cd "$RV_RACE_DIR" && [ -O . ] && command -v nvidia-smi >/dev/null || return
+  commas=${own//[!,]/}
+  while timeout "$nap" tail --pid="$1" -f /dev/null & child=$!; wait "$child"; [ $? -eq 124 ]; do
+    nap=30
+    rv_slurm timeout -k 1 10 nice -n 19 nvidia-smi --query-gpu=index,uuid,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu,name --format=csv,noheader,nounits >"gpus/.rows.${file##*/}" &
+    child=$!
+    wait "$child" || continue
+    mapfile -t rows <"gpus/.rows.${file##*/}"
+    lines=''
+    for row in "${rows[@]}"; do
+      IFS=, read -r index uuid used total busy _ _ name <<<"${row//, /,}"
+      [[ $index =~ ^[0-9]+$ && $used =~ ^[0-9]+$ && $total =~ ^[0-9]+$ ]] || continue
+      if [ "${#rows[@]}" -gt $((${#commas} + 1)) ]; then
+        case ,$own, in *",$index,"* | *",$uuid,"*) ;; *) continue ;; esac
+      fi
+      samples[$index]=$((${samples[$index]:-0} + 1))
+      if [[ $busy =~ ^[0-9]+$ ]]; then
+        measured[$index]=$((${measured[$index]:-0} + 1))
+        sums[$index]=$((${sums[$index]:-0} + busy))
+      fi
+      [ "${peaks[$index]:--1}" -ge "$used" ] || peaks[$index]=$used
+      lines+="$index ${samples[$index]} ${measured[$index]:-0} ${sums[$index]:-0} ${peaks[$index]} $total $name"$'\n'
+    done
+    [ -z "$lines" ] || { printf '%s' "$lines" >"gpus/.new.${file##*/}" && mv -T "gpus/.new.${file##*/}" "$file"; }
+  done
+}
+
 # 8. Run the command
 # In a session of its own.
 cd /home/ada/project || exit 1
@@ -289,6 +324,8 @@ rv_watch() {
 }
 rv_watch </dev/null >/dev/null 2>&1 &
 rv_watcher=$!
+rv_sample_gpus $$ </dev/null >/dev/null 2>&1 &
+rv_sampler=$!
 
 wait "$rv_pid"
 rv_code=$?
@@ -298,6 +335,7 @@ if [ -n "$rv_cause" ]; then
   read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
   rv_code=${rv_saved_code:-$rv_code}
 fi
+kill "$rv_sampler" 2>/dev/null
 
 # 9. Write the exit file
 # For whoever asks later; Slurm forgets, and accounting lags.

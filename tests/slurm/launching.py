@@ -1,11 +1,13 @@
 """Run `rv` as a user does, on a sandbox, and read what its races left behind."""
 
+import atexit
 import json
 import os
 import pwd
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rv import sandbox
+from tests.ssh.login_node import OVER, LoginNode
 
 REPOSITORY = Path(__file__).parents[2]
 MODELS = {
@@ -175,12 +178,17 @@ class Rv:
             return Counter()
         return Counter(line.split()[0] for line in self.starts_file.read_text().splitlines())
 
+    @property
+    def client_environment(self) -> Mapping[str, str]:
+        """What `rv` is called with."""
+        return login_node(self.home).environment(self.environment) if OVER else self.environment
+
     def launch(self, *arguments: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
         """Start `rv` with these arguments; its output goes to pipes."""
         return subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "rv", *arguments],
             cwd=cwd or self.home,
-            env=self.environment,
+            env=self.client_environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -245,6 +253,19 @@ class Rv:
     def state(self) -> dict[str, Any]:
         """What `rv ps` says of the latest race."""
         return self.states()[self.last().race_id]
+
+
+_LOGIN_NODES: dict[Path, LoginNode] = {}
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def login_node(home: Path) -> LoginNode:
+    """The login node of who has this home, for as long as the tests run."""
+    with _ONE_AT_A_TIME:
+        if home not in _LOGIN_NODES:
+            _LOGIN_NODES[home] = LoginNode(home / "login", home, OVER)
+            atexit.register(_LOGIN_NODES[home].stop)
+        return _LOGIN_NODES[home]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -14,16 +15,20 @@ class Proxy:
 
     `cuts(number, direction)` says whether to break everything at the so many'th piece of bytes
     that goes "to" or comes "from" the server, "before" it is passed on or "after" that; pieces are
-    counted over all connections.
+    counted over all connections. Each piece is held back for `delay_s`. `trips` counts round trips:
+    how often the client sent something after it had received something.
     """
 
     ports: Sequence[int]
     cuts: Callable[[int, str], str] = lambda _number, _direction: ""
     closes: bool = False
     is_frozen: bool = False
+    delay_s: float = 0.0
     accepted: int = 0
     pieces: Counter[str] = field(default_factory=Counter)
     broken: int = 0
+    trips: int = 0
+    _has_received: bool = True
     _open: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -77,8 +82,14 @@ class Proxy:
                 with self._lock:
                     self.pieces[direction] += 1
                     cut = self.cuts(self.pieces[direction], direction)
+                    if direction == "to" and self._has_received:
+                        self.trips += 1
+                        self._has_received = False
+                time.sleep(self.delay_s)
                 if cut != "before":
                     target.sendall(data)
+                if direction == "from":
+                    self._has_received = True
                 if cut:
                     self.broken += 1
                     self.break_all()

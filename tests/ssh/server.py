@@ -72,12 +72,13 @@ class SshServer:
         if pid_file.exists():
             pid = pid_file.read_text().strip()
             subprocess.run(["kill", pid], check=False)
-            while Path("/proc", pid).exists():  # it listens until it is gone
-                time.sleep(0.01)
             pid_file.unlink(missing_ok=True)
+            deadline = time.monotonic() + 5
+            while self._listens() and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     def sessions(self) -> list[int]:
-        """The processes of its connections."""
+        """The processes of its connections: not what they run, which notices by itself."""
         pid_file = self.path / "sshd.pid"
         if not pid_file.exists():
             return []
@@ -85,7 +86,7 @@ class SshServer:
         found = subprocess.run(["pgrep", "-P", pid], capture_output=True, text=True, check=False)
         children = [int(word) for word in found.stdout.split()]
         below = subprocess.run(
-            ["pgrep", "-P", ",".join(map(str, children)) or "0"],
+            ["pgrep", "-P", ",".join(map(str, children)) or "0", "sshd"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         return children + [int(word) for word in below.stdout.split()]
@@ -142,11 +143,14 @@ class SshServer:
     def _wait(self) -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return
-            time.sleep(0.05)
+            if self._listens() and (self.path / "sshd.pid").exists():  # by which it is stopped
+                return
+            time.sleep(0.02)
         raise AssertionError((self.path / "sshd.log").read_text())
+
+    def _listens(self) -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     @staticmethod
     def _call(*words: object) -> None:

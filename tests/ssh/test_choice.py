@@ -1,6 +1,7 @@
 """Which ssh is used: the user's own where its connections may be shared, else rv's."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from rv.errors import ErrorKind, RvError
 from rv.transport.openssh import OpenSsh
 from rv.transport.paramiko_connection import Paramiko
 from rv.transport.ssh_choice import choose_ssh
+from tests.ssh.conftest import Laptop
 from tests.ssh.logging_in import environment, one_line, run
 from tests.ssh.server import HOST, SshServer
 
@@ -36,7 +38,6 @@ def test_what_the_configuration_allows(home: Path, text: str, kind: type) -> Non
     """`ssh -G` cannot say: it answers `controlmaster false` for a file without a word of it."""
     (home / ".ssh" / "config").write_text(text)
     (home / ".ssh" / "more").write_text("Host cluster\n  ControlMaster no\n")
-    assert type(choose_ssh(HOST, "")) is kind
     assert type(choose_ssh(HOST, "auto")) is kind
     assert type(choose_ssh(HOST, "openssh")) is OpenSsh
     assert type(choose_ssh(HOST, "paramiko")) is Paramiko
@@ -75,6 +76,7 @@ def test_who_forbids_sharing_gets_none(server: SshServer) -> None:
     server.configure_client("ControlMaster no")
     for _ in range(2):
         assert run(server, "openssh").returncode == 0
+    assert choose_ssh(HOST, "openssh").description == "openssh, as your ssh configuration says"
     assert (server.path / "sshd.log").read_text().count("Accepted publickey") == 2
     assert not list(Path(environment(server)["XDG_RUNTIME_DIR"]).glob("rv/*"))
 
@@ -101,6 +103,16 @@ def test_a_shared_connection_that_was_ending(server: SshServer, times: int) -> N
     lost = "the connection was lost: ssh ended without a word" in done.stderr
     assert lost == (times == 2), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_machine_without_ssh(laptop: Laptop) -> None:
+    """Nothing of rv's misses it."""
+    environment = {**laptop.environment, "RV_SSH": "auto", "PATH": str(laptop.home)}
+    done = subprocess.run(
+        [sys.executable, "-m", "rv", "ps"], env=environment, cwd=laptop.home,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "no races\n"), done.stderr
 
 
 def test_an_error_has_one_line(server: SshServer) -> None:

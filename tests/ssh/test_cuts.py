@@ -1,7 +1,7 @@
 """The connection is cut at each step, over both transports; and some of the fault scenarios.
 
 Counted from outside, as in tests/faults: commands that started more than once, jobs and processes
-that were left, races that were lost. RV_CUTS (3) is how many cuts there are over each transport,
+that were left, races that were lost. RV_CUTS (2) is how many cuts there are over each transport,
 RV_SEED (0) what their dice are thrown with; all scenarios: RV_FAULTS_OVER=openssh, in
 tests/faults/test_suite.py.
 """
@@ -24,7 +24,7 @@ from tests.ssh.proxy import Proxy
 __all__ = ["sandbox_home"]
 
 KINDS = ("openssh", "paramiko")
-CUTS = int(os.environ.get("RV_CUTS", "3"))
+CUTS = int(os.environ.get("RV_CUTS", "2"))
 SEED = int(os.environ.get("RV_SEED", "0"))
 MOST_PIECES = 45
 """About as many pieces of bytes go one way in a launch that is watched to its end."""
@@ -54,12 +54,12 @@ def connection_is_cut(world: World, dice: Random) -> None:
     )
     client = launch(world, "--fanout", dice.choice(["auto", "each"]))
     code = client.wait()
+    points.clear()
     ENDED[f"code {code}"] += 1
     ENDED["cuts"] += proxy.broken
-    assert code in (0, 125), client.err
-    if code == 125:
-        assert "error[unreachable]" in client.err, client.err
-        assert "hint" in client.err, client.err
+    said = client.err[-600:]
+    if code and not (code == 125 and "error[unreachable]" in said and "hint" in said):
+        raise AssertionError(f"code {code}: {said}")
 
 
 CUT = Scenario(

@@ -127,7 +127,16 @@ def test_a_broken_connection_loses_nothing(laptop: Laptop) -> None:
     assert starts.read_text() == "start\n"
 
 
-@pytest.mark.parametrize("moment", ["before sbatch", "in sbatch", "after sbatch"])
+@pytest.mark.parametrize(
+    ("laptop", "moment"),
+    [
+        ("openssh", "before sbatch"),
+        ("openssh", "in sbatch"),
+        ("openssh", "after sbatch"),
+        ("paramiko", "after sbatch"),
+    ],
+    indirect=["laptop"],
+)
 def test_a_connection_that_breaks_while_submitting(laptop: Laptop, moment: str) -> None:
     """The job is found by its name, or sent again: the command runs once."""
     lines = {
@@ -144,7 +153,7 @@ def test_a_connection_that_breaks_while_submitting(laptop: Laptop, moment: str) 
     assert [race["state"] for race in races(laptop)] == ["COMPLETED"]
 
 
-@pytest.mark.parametrize("program", ["tar", "squeue", "scontrol"])
+@pytest.mark.parametrize("program", ["tar", "ln", "squeue", "scontrol"])
 def test_a_connection_that_breaks_at_another_step(laptop: Laptop, program: str) -> None:
     """In the staging nothing was submitted; anywhere else the race goes on to its end."""
     break_once(laptop, program, ["cut", program])

@@ -132,11 +132,15 @@ def test_a_second_factor_that_is_wrong_three_times(server: SshServer, at_termina
 def test_a_password(server: SshServer, at_terminal: Start) -> None:
     """Where no key is accepted."""
     asked = ask_second_factor(server, "password")
+    banner = server.path.parent / "banner"
+    banner.write_text("Users of\x1b[2J this\nsite only\n")
+    server.settings.append(f"Banner {banner}")
     terminal = at_terminal()
     terminal.shows("root@127.0.0.1's password:")
     terminal.types(CODE)
     assert terminal.ends() == 0
     assert "logged in as root" in terminal.said
+    assert "\x1b[2J" not in terminal.said
     assert asked.read_text().split() == [CODE]
 
 
@@ -189,6 +193,19 @@ def test_ctrl_c_at_a_question(server: SshServer, at_terminal: Start) -> None:
     terminal.types("")
     assert terminal.ends() in (125, 130)
     assert terminal.settings() == before
+
+
+@as_root
+def test_ctrl_c_at_a_second_factor(server: SshServer, at_terminal: Start) -> None:
+    """The same, though the server waits for the answer."""
+    ask_second_factor(server, "publickey,keyboard-interactive")
+    terminal = at_terminal()
+    before = terminal.settings()
+    terminal.shows(ASKED)
+    terminal.presses(b"\x03")
+    assert terminal.ends() == 130
+    assert terminal.settings() == before
+    assert "Traceback" not in terminal.said
 
 
 def test_the_environment_of_the_tests_has_no_agent(server: SshServer) -> None:

@@ -41,3 +41,18 @@ def test_three_commands_in_a_row(
         assert shown in terminal.said
         terminal.close()
     assert asked.read_text().split() == [CODE] * times
+
+
+@as_root
+@pytest.mark.parametrize("kind", ["openssh", "paramiko"])
+def test_one_that_is_wrong_is_not_asked_for_anew(asked: Path, laptop: Laptop, kind: str) -> None:
+    """Whatever the command would have asked next: three tries, and one line."""
+    here = replace(laptop, ssh=kind)
+    argv = [sys.executable, "-m", "rv", "ps"]
+    terminal = Terminal(argv, here.environment, str(here.home))
+    for times in (1, 2, 3):
+        terminal.shows("Password:", times=times)
+        terminal.types(f"wrong{times}")
+    assert terminal.ends() == 125
+    terminal.close()
+    assert asked.read_text().split() == ["wrong1", "wrong2", "wrong3"]

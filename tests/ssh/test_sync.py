@@ -182,6 +182,21 @@ def test_without_git_nothing_is_sent(laptop: Laptop) -> None:
     assert (done.returncode, "git init" in done.stderr) == (2, True), done.stderr
 
 
+def test_a_home_is_never_sent(laptop: Laptop) -> None:
+    """Though it be a git work tree, as some keep their settings."""
+    git(laptop.home, "init", "-q")
+    (laptop.home / "private.txt").write_text("private\n")
+    assert run(laptop, laptop.home, "pwd") == f"{laptop.home.parent / 'away'}\n"
+    assert stores(laptop) == []
+
+
+def test_a_folder_with_nothing_to_send(laptop: Laptop, project: Path) -> None:
+    """Is there all the same."""
+    (project / "runs").mkdir()
+    (project / "runs" / "1.log").write_text("ignored\n")
+    assert run(laptop, project / "runs", "ls; cat ../train.py") == "print('first')\n"
+
+
 def test_no_sync_runs_in_the_home_there(laptop: Laptop, project: Path) -> None:
     """As it did before."""
     assert run(laptop, project, "pwd", "--no-sync") == f"{laptop.home.parent / 'away'}\n"
@@ -308,3 +323,27 @@ def test_trees_that_nobody_used_for_a_week_are_removed(laptop: Laptop, project: 
     assert len(stores(laptop)) == 2
     races = laptop.home.parent / "away" / ".local/state/rv/races"
     assert [path.read_text() for path in races.glob("*/code/train.py")] == ["print('first')\n"]
+
+
+def test_results_that_were_cut_off_are_not_called_fetched(laptop: Laptop, project: Path) -> None:
+    """The next pull fetches the rest; no half of a file is left."""
+    line = (
+        "mkdir out; for n in $(seq 9); do head -c 200000 /dev/urandom >out/$n; done; chmod +x out/9"
+    )
+    run(laptop, project, line, "-o", "out")
+    programs = laptop.home.parent / "away" / "bin"
+    programs.mkdir(exist_ok=True)
+    tar = programs / "tar"
+    tar.write_text(
+        '#!/bin/bash\n[[ " $* " != *" -cf "* ]] || { /bin/tar "$@" | head -c 650000; exit; }\n'
+        'exec /bin/tar "$@"\n'
+    )
+    tar.chmod(0o755)
+    done = rv(laptop, project, "sync", "pull")
+    assert done.returncode == 125
+    assert "error[unreachable]: " in done.stderr
+    came = sorted(path.name for path in (project / "out").iterdir())
+    assert came == ["1", "2", "3"]
+    tar.unlink()
+    assert "fetched 6 files (1.2 MB) of 9" in rv(laptop, project, "sync", "pull").stderr
+    assert [(project / "out" / name).stat().st_mode & 0o100 for name in ("8", "9")] == [0, 0o100]

@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from rv.errors import ErrorKind, RvError
+from rv.race.payload_folders import payload_hash, stage_payloads
 from rv.transport import Transport
+from rv.transport.paramiko_connection import Paramiko
 from rv.transport.remote_shell import LOST
 from tests.ssh.logging_in import one_line, run
 from tests.ssh.proxy import Proxy
-from tests.ssh.server import SSHD, SshServer
+from tests.ssh.server import HOST, SSHD, SshServer
 
 Connect = Callable[[], Transport]
 MakeProxy = Callable[..., Proxy]
@@ -224,6 +227,33 @@ def test_two_login_nodes_behind_one_name(
     assert (logins(server), logins(other)) == (2, 2)
 
 
+def test_payloads_that_are_staged_over_a_connection_that_breaks(
+    server: SshServer, connect: Connect, make_proxy: MakeProxy, tmp_path: Path
+) -> None:
+    """Wherever it does: they are there, or the connection is said to be lost, and nothing else."""
+    transport = connect()
+    root = tmp_path / "races"
+    files = {"check.py": b"print()", "_harness/main.py": b"x" * 100_000}
+    digest = payload_hash(files)
+    stage_payloads(str(root), digest, files, transport)
+    at = {"to": 0}
+    proxy = make_proxy(server.port, cuts=lambda n, way: "after" if n == at.get(way) else "")
+    use(server, proxy)
+    server.cut()
+    lost = 0
+    for number in range(1, 5):
+        transport.names(str(root))
+        at["to"] = proxy.pieces["to"] + number
+        try:
+            stage_payloads(str(root), digest, files, transport)
+        except RvError as error:
+            assert error.kind is ErrorKind.UNREACHABLE, error.message  # noqa: PT017
+            lost += 1
+    assert lost
+    at.clear()
+    stage_payloads(str(root), digest, files, transport)
+
+
 def test_an_address_that_refuses(server: SshServer, connect: Connect) -> None:
     """The next one of the name is tried: localhost is ::1 too."""
     transport = connect()
@@ -249,6 +279,29 @@ def test_a_network_that_went_away(
     assert time.monotonic() - began < 20
     proxy.is_frozen = False
     assert answers(transport)
+
+
+def test_a_stream_of_any_bytes(server: SshServer, connect_by: Callable[[str], Transport]) -> None:
+    """To a program's input and from its output, more than fits into a window; errors are apart."""
+    assert answers(connect_by("paramiko"))
+    ssh = Paramiko(HOST)
+    stream = ssh.open_stream('echo "it\'s"; seq 300000 >&2; exec cat')
+    assert stream.read_line() == b"it's\n"
+    data = bytes(range(256)) * 20_000
+    writer = threading.Thread(target=stream.write, args=(data,))
+    writer.start()
+    assert stream.read(len(data)) == data
+    writer.join()
+    stream.close()
+    stream.close()
+    with pytest.raises(OSError, match="closed the connection"):
+        stream.write(b"x")
+    ended = ssh.open_stream("printf 'no newline'; exit 3")
+    assert (ended.read_line(), ended.read(10), ended.read_line()) == (b"no newline", b"", b"")
+    server.stop()
+    with pytest.raises(RvError, match="Connection refused"):
+        ssh.open_stream("true")
+    ssh.close()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root's sshd serves other users")

@@ -15,12 +15,32 @@ from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
-from rv.models import job, quantities, snapshot
+from rv.models import code, job, quantities, snapshot
 from rv.planner import catalogue, eligibility
-from rv.race import directory
+from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
-from rv.slurm import hostlist, job_record, sacct, sacctmgr, scontrol, script, squeue, values
-from rv.workflow import command_line, known_programs, shellwords
+from rv.slurm import (
+    environment,
+    hostlist,
+    job_record,
+    nvidia_smi,
+    sacct,
+    sacctmgr,
+    scontrol,
+    script,
+    squeue,
+    values,
+)
+from rv.slurm.cache import SnapshotCache
+from rv.workflow import (
+    command_line,
+    discover,
+    fetch_results,
+    known_programs,
+    script_records,
+    shellwords,
+    user_variables,
+)
 
 DATA: Final = Path(__file__).parents[1] / "data"
 ROOT: Final = Path(__file__).parents[2]
@@ -162,6 +182,24 @@ RESULT: Final = json.dumps(
 """A result of the acceptance suite, in short."""
 
 
+GPU_USE: Final = {
+    "gpus/7.0.0a1b2c3d.a1": "0 12 12 144 9216 81920 NVIDIA A100-SXM4-80GB\n1 12 0 0 70000 81920 NVIDIA A100-SXM4-80GB\n",
+    "gpus/8.0.0a1b2c3e.a1": "0 3 3 300 10 81920 NVIDIA A100-SXM4-80GB\n",
+}  # fmt: skip
+"""What jobs measured of their GPUs."""
+
+
+def _gpu_files(written: str) -> Any:
+    """Read the sums from their JSON; what is none is the contents of one file."""
+    try:
+        files = {str(name): str(value) for name, value in json.loads(written).items()}
+    except (ValueError, AttributeError, RecursionError):
+        files = dict.fromkeys(GPU_USE, written)
+    return gpu_use.read_gpu_sums(
+        {name: value.encode("utf-8", "surrogatepass") for name, value in files.items()}
+    )
+
+
 def _marks(written: str) -> Any:
     """Read marks from their JSON; what is none is the contents of all of them."""
     try:
@@ -206,7 +244,31 @@ def _layer(written: str) -> Any:
     return baselines.read_layer(document, "site")
 
 
+_GPUS: Final = (
+    f"{S} a1 own 0,1\n{S} a1 gpu 0, GPU-1, 9216, 81920, 12, 90.50, 41, NVIDIA A100-SXM4-80GB\n"
+    f"{S} b1 failed has no nvidia-smi\n{S} a1 gpu 1, GPU-2, [N/A], 81920, [N/A], [N/A], [N/A], A, B\n"
+    f"{S} a1 process GPU-1, 4711, 9000, ada, python train.py, x\n{S} a1 process GPU-1, x, , , \n"
+)
 _QUEUE: Final = _slurm("22.05/own_queue.txt")
+_MANIFEST: Final = f"f {'ab' * 32} 12 train.py\0x {'cd' * 32} 3 src/run.sh\0"
+
+
+def _manifest(text: str) -> object:
+    """What is none is `ValueError`, and all is sent again."""
+    try:
+        return code.read_manifest(text.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return {}
+
+
+def _dotenv(text: str) -> object:
+    """A line that is none is `ValueError`, and rv says which."""
+    try:
+        return user_variables.parse_dotenv(text.splitlines())
+    except ValueError:
+        return {}
+
+
 PARSERS: Final = (
     _entry(result_files.parse, RESULT, parse=_result),
     _entry(
@@ -222,7 +284,12 @@ PARSERS: Final = (
     _entry(script.parse_outputs, *_slurm("22.05/probe.txt"), parse=lambda t: script.parse_outputs(t, S)),
     _entry(scontrol.parse_node_gres, *_GRES, parse=lambda t: scontrol.parse_node_gres(t, t, t)),
     _entry(hostlist.expand, *_LISTS),
+    _entry(environment.why_refused, "A", "SLURM_CONF", "rv_x", "1"),
+    _entry(user_variables.parse_dotenv, "# x\nexport A='b' # c\nB=\"\\n\"\n", parse=_dotenv),
     _entry(script.has_succeeded, f"x\n{S} end 0\n", parse=lambda t: script.has_succeeded(t, S)),
+    _entry(squeue.keep_own, *_QUEUE, parse=lambda t: squeue.keep_own(f"{t}\n{S} end 0\n", S, SnapshotCache(directory=Path("/dev/null/none"), key="")) and squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
+    _entry(fetch_results.parse_results, "12 1700000000.1234567890 ./out/a\0003 1700000001 ./o d/b\nc\0"),
+    _entry(code.read_manifest, _MANIFEST, parse=_manifest),
     _entry(squeue.parse_squeue_own, *_QUEUE, parse=lambda t: squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
     _entry(scontrol.parse_show_job, *_slurm("22.05/own_show_jobs.txt"), parse=lambda t: scontrol.parse_show_job(f"{t}\n{S} end 0\n", S)),
     _entry(sacct.parse_sacct, *_slurm("22.05/own_sacct.txt"), parse=lambda t: sacct.parse_sacct(f"{t}\n{S} end 0\n", S)),
@@ -265,10 +332,15 @@ PARSERS: Final = (
     _entry(documents.read_document, *CONFIG, parse=lambda t: documents.read_document(_File(t))),  # type: ignore[arg-type]
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
+    _entry(nvidia_smi.parse_gpus, _GPUS, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.csv"))), parse=lambda t: nvidia_smi.parse_gpus(t, S)),
+    _entry(output.read_sizes, "120 output/node0.out\n7 output/node10.err\n", "5 output/node0.out"),
+    _entry(gpu_use.read_gpu_sums, json.dumps(GPU_USE), *GPU_USE.values(), parse=_gpu_files),
     _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),
     _entry(loader.parse_nodes, *_slurm("*/show_node.txt")),
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
     _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
+    _entry(discover.parse_discovery, "banner\nfolder\thome ext2/ext3 999 64 yes /home/ada\0folder\tSCRATCH lustre 5000000 65 no /big/a b\0tool\tuv /usr/bin/uv\0"),
+    _entry(script_records.parse_records, "banner\nclock\t1763700000.5\0noise\thello\nworld\0half"),
     _entry(shellwords.simple_commands, *_LINES),
     _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(words) for words in shellwords.simple_commands(t)]),
     _entry(command_line.from_line, *_LINES, parse=lambda t: command_line.from_line(t, _AROUND)),
@@ -291,12 +363,20 @@ BY_FILE: Final = frozenset(
         "rv.race.directory:load_state_files",
         "rv.race.directory:load_race",
         "rv.race.directory:load_races",
+        "rv.race.gpu_use:load_gpu_sums",
         "rv.race.verdict_file:load_verdict",
         "rv.sandbox.records:read_all",
         "rv.sandbox.schema:load_profile",
+        "rv.config.clusters_file:read_clusters",
+        "rv.config.settings:load_clusters",
         "rv.config.settings:load_config",
         "rv.config.settings_file:read_settings",
+        "rv.transport.host_keys:read_known_hosts",
+        "rv.transport.paramiko_keys:read_key",
+        "rv.transport.ssh_config_file:read_settings",
         "rv.workflow.launch:read_template",
+        "rv.workflow.user_variables:load_variables",
+        "rv.workflow.work_tree:read_work_tree",
     }
 )
 """Those that read files by way of the parsers above: the malformed command lines go through them."""

@@ -1,5 +1,6 @@
 """The example files of sites and users: each is loaded, and does what its comments say."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from rv.models.plan import Submission
 from rv.models.request import Request
 from rv.planner import plan
 from rv.render.script import render
+from rv.workflow.cluster import named_clusters
 from tests.unit.planner.clusters import CATALOGUE, campus, nodes, partition, reasons, snapshot
 from tests.unit.render.test_golden import facts, strategy
 
@@ -27,8 +29,22 @@ def config(tmp_path, monkeypatch):
     """Both example files, read as a command reads them."""
     monkeypatch.setenv("RV_SITE_CONFIG", str(EXAMPLES / "site" / "config.yaml"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("RV_PROJECT_CONFIG", "none")
+    monkeypatch.delenv("RV_CLUSTER", raising=False)
     shutil.copytree(USER, tmp_path / "rv")
-    return read_config()
+    return read_config("local")
+
+
+def test_the_example_cluster_is_of_both_files_and_the_project_speaks_last(config, monkeypatch):
+    """The user's name there, the site's folder; the project's account over the site's."""
+    named = named_clusters(os.environ).named["campus"]
+    assert (named.host, named.race_root) == (
+        "ada@login.campus.example", "/scratch/$USER/rv/races",
+    )  # fmt: skip
+    assert read_config().defaults["time"].value == "4h"
+    monkeypatch.setenv("RV_PROJECT_CONFIG", str(EXAMPLES / "project" / "rv.yaml"))
+    values = {name: setting.value for name, setting in read_config().defaults.items()}
+    assert (values["account"], values["time"], values["type"]) == ("vision", "6h", "a100")
 
 
 def test_the_site_and_the_user_lie_over_each_other(config):

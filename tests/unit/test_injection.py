@@ -19,7 +19,7 @@ from rv.models.plan import Submission
 from rv.models.race import Chain, Entry
 from rv.models.request import Command, Launcher
 from rv.race.recover import _is_deleted
-from rv.race.stage import _require_hard_links
+from rv.race.stage import _LEAVE_MARKER, _LINK_TEST
 from rv.race.submit import SubmitOutcome, submit
 from rv.render.script import render, sbatch_line
 from rv.slurm.squeue import squeue_by_name_script
@@ -278,7 +278,7 @@ NUMBERS = re.compile(
     r"job\.number|s\.(nodes|gpus|gpus_per_node|cpus_per_task|memory_mib)|part\.vram_mib"
     r"|s\.node_names|omp_threads|\w+_seconds|chain\.\w+_(seconds|segments|fruitless)"
 )
-QUOTED_ALREADY = {"walltime", "chain.signal", "chain.total", "homes", "loop.index0"}
+QUOTED_ALREADY = {"gpu_query", "walltime", "chain.signal", "chain.total", "homes", "loop.index0"}
 
 
 def names_in(node: jinja2.nodes.Expr) -> set[str]:
@@ -346,9 +346,9 @@ def test_a_race_directory_of_any_name_is_only_a_directory(
     """To the shell that tries links in it, submits from it, and sees that it is gone."""
     root = tmp_path / f"root {text}".replace("/", "_")
     directory = f"{root}/aaaaaaaa"
-    login.create_tree(directory, {"nonce": b"x"}, ["jobs", "segments"])
+    Path(root).mkdir(mode=0o700)
     before = {path.name for path in tmp_path.iterdir()}
-    _require_hard_links(directory, login)
+    login.create_tree(directory, {"nonce": b"x"}, ["jobs", "segments"], _LINK_TEST + _LEAVE_MARKER)
     race = plain_race(directory=directory, entries=(Entry(number=1, name=text, strategy=text),))
     (result,) = submit(race, [1], login, sleep=lambda _: None)
     assert (result.outcome, result.job_id) == (SubmitOutcome.ACCEPTED, 7)

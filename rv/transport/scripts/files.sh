@@ -21,15 +21,29 @@ require_safe_root() {
   done
 }
 
-# create_tree DIRECTORY: unpack an archive beside it and rename it into place. 45: it is not safe there.
+# create_tree DIRECTORY FINISH: unpack an archive beside it, run the script FINISH in it, and rename it
+# into place. 45: it is not safe there. 46: FINISH failed, its code and errors follow `rv-finish`.
 create_tree() {
-  local parent building why
+  local parent building why code
   parent=$(dirname -- "$1")
   mkdir -p -- "$parent" || return 1
   why=$(require_safe_root "$parent") || { echo "$why"; return 45; }
   building=$(mktemp -d -p "$parent" ".${1##*/}.$(date +%s).XXXXXXXX") || return 1
   # tar itself would read backslashes in the name.
-  if ! (cd -- "$building" && tar -xf - --no-same-owner) || ! mv -T -- "$building" "$1"; then
+  if ! (cd -- "$building" && tar -xf - --no-same-owner); then
+    rm -rf -- "$building"
+    return 1
+  fi
+  if [ -n "$2" ]; then
+    why=$(cd -- "$building" && RV_NAME=${1##*/} /bin/bash --noprofile --norc -c "$2" 2>&1 >/dev/null)
+    code=$?
+    if [ "$code" -ne 0 ]; then
+      rm -rf -- "$building"
+      printf '\nrv-finish %s %s' "$code" "$why" >&2
+      return 46
+    fi
+  fi
+  if ! mv -T -- "$building" "$1"; then
     rm -rf -- "$building"
     return 1
   fi
@@ -62,6 +76,37 @@ read_tree() {
     # shellcheck disable=SC2231 # the pattern is to be expanded
     for name in $pattern; do [ ! -f "$name" ] || printf '%s\0' "$name"; done
   done | tar -chf - --hard-dereference --no-recursion --null --no-unquote --ignore-failed-read -T - 2>/dev/null
+  return 0
+}
+
+# read_new DIRECTORY LIMIT OFFSET/NAME… -- PATTERN…: print what follows its offset in each of the files
+# that match, LIMIT bytes in all; before each piece a line, BYTES NAME.
+read_new() {
+  local left=$2 pattern name size offset names=()
+  local -A offsets=()
+  cd -- "$1" 2>/dev/null || return 0
+  shift 2
+  while [ "$1" != -- ]; do
+    offsets[${1#*/}]=${1%%/*}
+    shift
+  done
+  shift
+  shopt -s nullglob
+  for pattern; do
+    # Opened, since a network disk may answer from memory otherwise.
+    # shellcheck disable=SC2231 # the pattern is to be expanded
+    for name in $pattern; do [ -f "$name" ] && { : <"$name"; } 2>/dev/null && names+=("$name"); done
+  done
+  [ "${#names[@]}" -gt 0 ] || return 0
+  stat --printf='%s %n\n' -- "${names[@]}" 2>/dev/null | while read -r size name; do
+    offset=${offsets[$name]:-0}
+    size=$((size - offset))
+    [ "$size" -le "$left" ] || size=$left
+    [ "$size" -gt 0 ] || continue
+    left=$((left - size))
+    printf '%s %s\n' "$size" "$name"
+    tail -c "+$((offset + 1))" -- "$name" | head -c "$size"
+  done
   return 0
 }
 

@@ -56,7 +56,7 @@ move_tree() {
 # prune_trees STORE NEWEST: remove trees that were not used for a week, and what was cut off.
 prune_trees() {
   find "$1" -mindepth 1 -maxdepth 1 -type d -mtime +7 ! -name "$2" -exec rm -rf -- {} +
-  find "$1" -mindepth 1 -maxdepth 1 -type d -name '.*' -mmin +120 -exec rm -rf -- {} +
+  find "$1" -mindepth 1 -maxdepth 1 -type d -name '.*' -mmin +2880 -exec rm -rf -- {} +
 }
 
 # list_results DIRECTORY PATTERN…: print bytes, time and path of the files that match, and of all

@@ -11,7 +11,7 @@ SUBMITTED_OR_NOT = ("COMPLETED", "CANCELLED")
 
 @scenario("CANCELLED")
 def killed_before_sbatch(world: World, dice: Random) -> None:
-    """Staged, and nothing was submitted."""
+    """While it stages: the race directory is there whole, or not at all."""
     world.wrap("ln", '[ "$2" != nonce ] || at; exec "$real" "$@"')
     client = launch(world)
     world.reached("ln")

@@ -28,6 +28,8 @@ Match host gate user bob
   Port 2201
 Match exec "true" host login
   User nobody
+Match final host login
+  ServerAliveCountMax 9
 Match originalhost tagged
   HostKeyAlias shared
 Host proxied
@@ -94,6 +96,7 @@ def test_as_ssh_reads_it(home: Path, host: str) -> None:
     assert (own.connect_timeout_s, own.alive_interval_s) == (
         (7, 21) if "login" in host else (15, 10)
     )
+    assert str(own.alive_count) == ssh["serveralivecountmax"][0]
     assert bool(own.proxy_command) == ("proxycommand" in ssh)
 
 

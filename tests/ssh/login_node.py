@@ -1,5 +1,9 @@
-"""A login node before a world's cluster: its clients run as on a laptop, and reach it over ssh."""
+"""A login node before a test's cluster: its clients run as on a laptop, and reach it over ssh.
 
+With RV_FAULTS_OVER=openssh or paramiko those of tests/slurm and tests/faults do.
+"""
+
+import os
 import shlex
 import shutil
 import tempfile
@@ -12,6 +16,10 @@ from tests.ssh.server import HOST, SshServer
 
 _THERE: Final = ("SLURM", "SBATCH", "SQUEUE", "SACCT", "SCANCEL", "SINFO", "RV_RACE_ROOT", "PATH")
 """What the variables begin with that are the login node's, and not the laptop's."""
+
+
+OVER: Final = os.environ.get("RV_FAULTS_OVER", "")
+"""The ssh over which clients reach the clusters: openssh or paramiko; none on the login node."""
 
 
 class LoginNode:
@@ -32,9 +40,9 @@ class LoginNode:
     def environment(self, env: Mapping[str, str]) -> dict[str, str]:
         """Give the login node its part of an environment, and return the laptop's."""
         there = {key: value for key, value in env.items() if key.startswith(_THERE)}
-        self._variables.write_text(
-            "".join(f"export {key}={shlex.quote(value)}\n" for key, value in there.items())
-        )
+        lines = "".join(f"export {key}={shlex.quote(value)}\n" for key, value in there.items())
+        if not self._variables.exists() or self._variables.read_text() != lines:
+            self._variables.write_text(lines)
         here = {key: value for key, value in env.items() if not key.startswith((*_THERE, "SSH_"))}
         return here | {
             "HOME": str(self._laptop),

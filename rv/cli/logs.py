@@ -1,0 +1,110 @@
+"""`rv logs`: what a race's command wrote, from its beginning or its end, once or to its end."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rv.cli.caller import Caller, current_caller
+from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
+from rv.models.race import Race
+from rv.race.directory import load_state_files
+from rv.race.output import STREAMS, Chunk, OutputReader
+from rv.ui import console
+from rv.ui.output import OutputLines
+from rv.ui.progress import Progress, has_several_nodes
+from rv.ui.race_views import output_documents, race_document
+from rv.workflow.cluster import Early
+from rv.workflow.pull_logs import pull_logs
+from rv.workflow.races import exit_code, find_races, follow_race, require_node
+
+app = command_app()
+
+
+@app.command()
+def logs(
+    *,
+    race: Annotated[
+        str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it ends.")] = False,
+    tail: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="N", help="Only the last lines, of each node and stream."),
+    ] = None,
+    err: Annotated[bool, typer.Option("--err", help="Only its errors.")] = False,
+    node: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only this node, from 0.")
+    ] = None,
+    pull: Annotated[
+        str, typer.Option(metavar="DIR", help="Copy all its logs into DIR/RACE instead.")
+    ] = "",
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Show a race's output, of all segments and nodes; each line with its node where several."""
+    if pull and any((follow, err, tail is not None, node is not None)):
+        raise RvError(
+            ErrorKind.USAGE,
+            "--pull copies all logs whole",
+            hint="leave out --follow, --tail, --err and --node",
+        )
+    caller = current_caller(cluster, early=Early.RACES)
+    (record,) = find_races([race] if race else [], caller.cluster)
+    if pull:
+        _pull(record, caller, pull, json=json)
+        return
+    require_node(record, node)
+    reader = OutputReader(record, caller.cluster.transport, node, ("err",) if err else STREAMS)
+    if tail is not None:
+        reader.skip_to_last(tail)
+    if follow:
+        progress = Progress(json_only=json, shows_one_node=node is not None)
+        raise typer.Exit(_follow(record, caller, reader, progress, json=json))
+    # What was asked for is the answer: errors alone go to stdout.
+    lines = OutputLines(names_nodes=False, into="out" if err else "")
+    if node is None:
+        claim = load_state_files(record, caller.cluster.transport).claim
+        lines.names_nodes = has_several_nodes(record, claim)
+    _show(record, reader, lines, json=json)
+
+
+def _show(race: Race, reader: OutputReader, lines: OutputLines, *, json: bool) -> None:
+    """Pass on what there is now."""
+    if json:
+        rows = output_documents(_chunks(reader))
+        console.emit_json({"race": race.race_id, "output": rows})
+        return
+    for chunk in _chunks(reader):
+        lines.show(chunk)
+    lines.finish()
+
+
+def _chunks(reader: OutputReader) -> Iterator[Chunk]:
+    while chunks := reader.read():
+        yield from chunks
+
+
+def _follow(
+    race: Race, caller: Caller, reader: OutputReader, progress: Progress, *, json: bool
+) -> int:
+    try:
+        status = follow_race(race, caller.cluster, progress, reader)
+    except KeyboardInterrupt:
+        console.say(f"race {race.race_id} goes on")
+        return EXIT_INTERRUPTED
+    progress.finish(status)
+    if json:
+        console.emit_json(race_document(status))
+    return exit_code(status, caller.cluster.transport)
+
+
+def _pull(race: Race, caller: Caller, folder: str, *, json: bool) -> None:
+    """Copy all logs, and name the files."""
+    paths = [str(path) for path in pull_logs(race, caller.cluster.transport, Path(folder))]
+    if json:
+        console.emit_json({"race": race.race_id, "files": paths})
+    else:
+        console.answer("\n".join(paths))

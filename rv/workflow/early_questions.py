@@ -1,0 +1,120 @@
+"""What a command will ask a login node, sent with its first question so that it costs no time."""
+
+import gzip
+import os
+import shlex
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Final
+
+from rv.models.snapshot import Snapshot
+from rv.race.directory import RECORD, STATE_FILES
+from rv.race.payload_folders import shelf
+from rv.race.verdict_file import VERDICT
+from rv.slurm.cache import SnapshotCache
+from rv.slurm.probe import ask_early
+from rv.slurm.script import new_sentinel
+from rv.slurm.squeue import keep_own, squeue_own_script
+from rv.transport import ScriptResult
+from rv.transport.read_ahead import Listing
+from rv.transport.remote import separate, unpacked
+from rv.transport.remote_shell import LOST, Question, RemoteShell, as_result
+from rv.workflow.cluster import Early
+
+_QUEUE_S: Final = 25.0
+_LIST_S: Final = 60.0
+_MOST_BYTES: Final = 256 << 20
+_FILES: Final = (RECORD, VERDICT, *STATE_FILES)
+
+
+def ask(early: Early, root: str, shell: RemoteShell, cache: SnapshotCache) -> "EarlyQuestions":
+    """Send the questions; `root` is the bash text that sets `root` to where races lie there."""
+    queue = None
+    if early is Early.RACES_AND_QUEUE:  # first, since files that are read later say more
+        sentinel = new_sentinel()
+        queue = sentinel, shell.ask(squeue_own_script(sentinel), timeout_s=_QUEUE_S)
+    races = early in (Early.RACES, Early.RACES_AND_QUEUE)
+    return EarlyQuestions(
+        shell=shell,
+        cache=cache,
+        queue=queue,
+        races=tuple(_ask_races(root, shell)) if races else (),
+        snapshot=_ask_plan(shell, cache) if early is Early.PLAN else None,
+    )
+
+
+def _ask_plan(shell: RemoteShell, cache: SnapshotCache) -> Callable[[], Snapshot] | None:
+    def send(script: str, timeout_s: float) -> Callable[[], ScriptResult]:
+        question = shell.ask(script, timeout_s=timeout_s)
+        return lambda: as_result(shell.wait(question))
+
+    return ask_early(cache, send)
+
+
+def _ask_races(root: str, shell: RemoteShell) -> list[Question]:
+    patterns = shlex.join(f"*/{name}" for name in _FILES)
+    below = f'"$root"/{shlex.quote(shelf("", os.geteuid()).lstrip("/"))}'
+    lines = (
+        'printf %s "$root"',
+        'list_names "$root"',
+        'list_directories "$root"',
+        f"list_names {below}",
+        f'read_tree "$root" {patterns} | gzip -1',
+    )
+    head = f'. "$RV_FILES"\n{root}'
+    return [shell.ask(head + line, timeout_s=_LIST_S) for line in lines]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EarlyQuestions:
+    """Questions that were sent; `answers` waits for what they bring."""
+
+    shell: RemoteShell
+    cache: SnapshotCache
+    queue: tuple[str, Question] | None
+    races: tuple[Question, ...]
+    snapshot: Callable[[], Snapshot] | None
+
+    def answered_snapshot(self) -> Future[Snapshot] | None:
+        """Return the snapshot, or the error that takes its place; None where none was asked."""
+        if self.snapshot is None:
+            return None
+        answer: Future[Snapshot] = Future()
+        try:
+            answer.set_result(self.snapshot())
+        except Exception as failure:  # noqa: BLE001 - raised where the answer is used
+            answer.set_exception(failure)
+        return answer
+
+    def listing(self) -> Listing | None:
+        """Return the files of the races, and keep the queue's answer; None where none came."""
+        if self.queue:
+            sentinel, question = self.queue
+            keep_own(as_result(self.shell.wait(question)).stdout, sentinel, self.cache)
+        if not self.races:
+            return None
+        answers = [self.shell.wait(question) for question in self.races]
+        if any(code == LOST for code, _, _ in answers):  # 1: there is no such folder yet
+            return None
+        place, names, directories, payloads, archive = (out for _, out, _ in answers)
+        root = str(PurePosixPath(place.decode("utf-8", "surrogateescape")))
+        try:
+            files = unpacked(_decompressed(archive))
+        except (OSError, EOFError):
+            return None
+        own = separate(directories)
+        return Listing(
+            root=root,
+            patterns=frozenset(_FILES),
+            directories=own,
+            names={root: separate(names), shelf(root, os.geteuid()): separate(payloads)},
+            files={path: data for path, data in files.items() if path.split("/")[0] in own},
+            at_s=time.monotonic(),
+        )
+
+
+def _decompressed(data: bytes) -> bytes:
+    return gzip.decompress(data) if data else b""

@@ -1,0 +1,67 @@
+"""How often a command waits for the login node, counted at a proxy that delays what it passes on."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from rv import sandbox
+from tests.slurm.conftest import campus
+from tests.ssh.conftest import Laptop
+from tests.ssh.proxy import Proxy
+from tests.ssh.server import HOST
+
+__all__ = ["campus"]
+
+DELAY_S = 0.08
+"""Each way: enough that what is sent without waiting goes before an answer comes."""
+
+
+@pytest.fixture
+def proxy(laptop: Laptop) -> Iterator[Proxy]:
+    """Delay what goes between the laptop and the login node."""
+    made = Proxy([laptop.server.port], delay_s=DELAY_S)
+    alias = f"HostKeyAlias [127.0.0.1]:{laptop.server.port}"
+    laptop.server.configure_client(f"Port {made.port}", alias)
+    yield made
+    made.close()
+
+
+def trips(laptop: Laptop, proxy: Proxy, *words: str) -> int:
+    """Run rv and count."""
+    before = proxy.trips
+    done = laptop.rv(*words)
+    assert done.returncode == 0, done.stderr
+    return proxy.trips - before
+
+
+def ssh_trips(laptop: Laptop, proxy: Proxy, command: str) -> int:
+    """Count those of ssh itself, over the connection that rv shares."""
+    ssh = [str(laptop.server.path / "bin" / "ssh"), "-o", f"ControlPath={laptop.home}/rv/%C"]
+    before = proxy.trips
+    subprocess.run([*ssh, HOST, command], check=True, capture_output=True)
+    return proxy.trips - before
+
+
+def test_listing_races_takes_as_long_as_squeue(laptop: Laptop, proxy: Proxy) -> None:
+    """Over the same connection: to open a session there, and to be answered."""
+    for number in range(3):
+        assert laptop.rv("run", "--time", "5m", f"echo {number}").returncode == 0
+    assert trips(laptop, proxy, "ps") <= ssh_trips(laptop, proxy, "squeue")
+
+
+def test_twelve_jobs_are_submitted_in_three_trips(
+    laptop: Laptop, proxy: Proxy, campus: sandbox.Sandbox
+) -> None:
+    """Beside those of the connection: to ask the cluster, to stage, and to submit."""
+    profile = laptop.home.parent / "away" / ".bash_profile"
+    profile.write_text(f"export SLURM_CONF={campus.slurm_conf}\n")
+    assert laptop.rv("ps").returncode == 0  # the connection is there
+    words = ("--gpu", "4", "--time", "5m", "--fanout", "each", "--layouts", "all")
+    (laptop.home / "none.py").touch()
+    connect = ssh_trips(laptop, proxy, "true")
+    assert trips(laptop, proxy, "run", "-d", *words, "torchrun none.py") <= connect + 3
+    jobs = json.loads(laptop.rv("ps", "--json").stdout)["races"][0]["jobs"]
+    assert len(jobs) == 12
+    assert laptop.rv("stop").returncode == 0
