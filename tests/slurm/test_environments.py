@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -51,6 +52,15 @@ def holding(root: Path, secret: str) -> list[str]:
     return sorted(str(p.relative_to(root)) for p in files if secret.encode() in p.read_bytes())
 
 
+def slow_sbatch(folder: Path) -> Path:
+    """Make an sbatch that runs for long enough to be seen; returns its folder."""
+    folder.mkdir(exist_ok=True)
+    script = folder / "sbatch"
+    script.write_text(f'#!/bin/sh\nsleep 1\nexec {shutil.which("sbatch")} "$@"\n')
+    script.chmod(0o755)
+    return folder
+
+
 def test_what_is_said_last_wins(rv: Rv) -> None:
     """Site, user, `rv env`, command line: in this order, each name of its own."""
     configure(
@@ -66,6 +76,30 @@ def test_what_is_said_last_wins(rv: Rv) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"site user kept a b 'c' 7 {os.environ['HOME']}\n"
     assert "env is A=•••, B=•••" in done.stderr
+
+
+def test_a_project_says_what_its_command_needs(rv: Rv, secret: str) -> None:
+    """Modules, setup lines and variables in its rv.yaml; `rv config` shows no variable's value."""
+    modules = rv.home / "modules" / "tool"
+    modules.mkdir(parents=True)
+    (modules / "1.0").write_text("#%Module1.0\nsetenv TOOL_HOME /opt/tool\n")
+    configure(rv, user="{env: {A: user, B: user}}")
+    project = rv.home / "project"
+    project.mkdir()
+    (project / "rv.yaml").write_text(
+        f"defaults:\n  modules: [tool/1.0]\n  setup: [export C=$TOOL_HOME/c]\n  env: {{B: {secret}}}\n"
+    )
+    inside = replace(rv, more={**rv.more, "MODULEPATH": str(modules.parent)})
+    done = inside("run", "--time", "5m", "echo $TOOL_HOME $A $B $C", cwd=project)
+    assert done.stdout == f"/opt/tool user {secret} /opt/tool/c\n", done.stderr
+    assert secret not in done.stderr
+    shown = inside("config", cwd=project)
+    assert "defaults.env.B" in shown.stdout
+    assert secret not in shown.stdout + shown.stderr
+    (project / "rv.yaml").write_text("defaults: {modules: [tool/2.0]}\n")
+    done = inside("run", "--time", "5m", rv.count_starts, cwd=project)
+    assert "module load tool/2.0 failed on this node" in done.stderr
+    assert not rv.starts
 
 
 def test_what_the_user_sets_is_not_set_by_rv(rv: Rv) -> None:
@@ -93,7 +127,7 @@ def test_setup_lines_run_in_the_commands_own_shell(rv: Rv, layout: str) -> None:
     done = rv("up", "-g", "4", layout, "--time", "5m", "--run", "echo $FROM $PWD")
     assert done.returncode == 0, done.stderr
     lines = {
-        line.removeprefix("[node0] ").removeprefix("[node1] ") for line in done.stdout.splitlines()
+        line.removeprefix("node0| ").removeprefix("node1| ") for line in done.stdout.splitlines()
     }
     assert lines == {"the site /tmp"}
 
@@ -118,6 +152,8 @@ def test_a_kept_secret_is_seen_nowhere_but_in_the_command(
     rv: Rv, secret: str, seen: set[bytes]
 ) -> None:
     """In two files of mode 0600, and in no argument of any program."""
+    slow = slow_sbatch(rv.home / "bin")
+    rv = replace(rv, more={**rv.more, "PATH": f"{slow}:{rv.environment['PATH']}"})
     keep(rv, "set", "API_TOKEN", given=f"{secret}\n")
     listed = rv("env", "list")
     assert listed.stdout == "API_TOKEN=•••\n"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.test_secrets import arguments
+from tests.slurm.test_environments import slow_sbatch
 from tests.ssh.conftest import Laptop
 from tests.ssh.test_launch import eventually
 
@@ -81,6 +82,7 @@ def test_a_secret_of_the_laptop_reaches_the_job_and_no_argument(by_each: Laptop)
     """It goes as bytes over the connection, into a file of mode 0600."""
     secret = secrets.token_hex(24)
     mine = WithVariable(server=by_each.server, home=by_each.home, ssh=by_each.ssh, value=secret)
+    slow_sbatch(by_each.home.parent / "away" / "bin")
     seen: set[bytes] = set()
     with arguments(seen):
         done = mine.rv("run", "--time", "5m", "--env", "API_TOKEN", "printf %s $API_TOKEN >mine")
