@@ -147,7 +147,7 @@ def _sweep(
     from rv.accept.results import exit_code
     from rv.accept.store import load_sweep
     from rv.accept.sweep import Sweeper, as_begun, begin
-    from rv.slurm.environment import caller_environment
+    from rv.cli.environments import job_environment, with_environment
     from rv.ui.progress import Progress
 
     if options.snapshot:
@@ -165,11 +165,11 @@ def _sweep(
     console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} nodes on {here.cluster.label}")
     sweeper = Sweeper(
         options=sweep_options,
-        base=build_request(replace(options, time=time), None),
+        base=with_environment(build_request(replace(options, time=time), None), here),
         cluster=here.cluster,
         snapshot=snapshot,
         workdir=here.workdir,
-        environment=caller_environment(here.environ),
+        environment=job_environment(options, here.environ),
         site=options.config.site,
         sink=Progress(json_only=options.json),
         say=console.say,

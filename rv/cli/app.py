@@ -28,6 +28,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "cost": ("rv.cli.queries", "Compare GPU models: what a request would cost on each."),
     "explain": ("rv.cli.queries", "Tell why a race still waits, and what would start now."),
     "snapshot": ("rv.cli.queries", "Print the cluster as JSON, to plan with elsewhere."),
+    "env": ("rv.cli.env", "Variables for every job of yours, such as tokens."),
     "init": ("rv.cli.init", "Set a cluster up: connect, discover, write the configuration."),
     "config": ("rv.cli.config", "Show each value of the configuration, and where it comes from."),
     "doctor": ("rv.cli.doctor", "Check each link, from here to a job on a node."),

@@ -6,13 +6,13 @@ from pathlib import Path
 import typer
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
+from rv.cli.environments import job_environment, with_environment
 from rv.cli.options import RequestOptions
 from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command
-from rv.slurm.environment import caller_environment
 from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.progress import Progress
@@ -61,13 +61,14 @@ def race(
     _check_options(options, command, detach=detach)
     caller = current_caller(options.cluster, patience_s(options), Early.PLAN)
     say_request(options, command, caller.cluster.label)
+    environment = job_environment(options, caller.environ) | {"RV_UMASK": umask()}
+    request = with_environment(build_request(options, command), caller)
     code = _sync(options, command, caller)
-    if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # sending took long: ask anew
+    if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # building or sending took long
         caller = replace(caller, cluster=replace(caller.cluster, answer=None))
-    environment = caller_environment(caller.environ) | {"RV_UMASK": umask()}
     site = options.config.site
     made = prepare(
-        build_request(options, command),
+        request,
         caller.cluster,
         caller.workdir,
         environment,

@@ -162,6 +162,21 @@ class RequestOptions:
         str,
         typer.Option(metavar="NAME,…", help="Environment modules to load before the command."),
     ] = ""
+    env: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--env", metavar="NAME[=VALUE]", help="A variable of the job; its value here, or this."
+        ),
+    ] = None
+    setup: Annotated[
+        list[str] | None,
+        typer.Option("--setup", metavar="LINE", help="Shell line before the command; repeatable."),
+    ] = None
+    venv: Annotated[
+        str,
+        typer.Option(metavar="PATH|auto", help="Virtual environment there; auto builds it."),
+    ] = ""
+    conda: Annotated[str, typer.Option(metavar="NAME|PATH", help="Conda environment there.")] = ""
     output: Annotated[
         list[str] | None,
         typer.Option(

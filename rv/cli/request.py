@@ -14,6 +14,7 @@ import typer
 
 from rv import bundle
 from rv.cli.caller import now_s, planning_cluster, working_directory
+from rv.cli.environments import check_names, masked, planned
 from rv.cli.options import RequestOptions
 from rv.config.config_files import find_config_files
 from rv.config.settings import ALL, chosen_cluster, load_clusters, load_config, override
@@ -57,6 +58,8 @@ _NO_DEFAULTS: Final = frozenset(
 _INSTEAD: Final[Mapping[str, frozenset[str]]] = {
     "type": frozenset({"mig"}),
     "vram": frozenset({"type"}),
+    "venv": frozenset({"conda"}),
+    "conda": frozenset({"venv"}),
 }
 """Options that, typed, speak in place of another's default."""
 
@@ -139,14 +142,16 @@ def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> R
         if isinstance(setting.value, list)
         or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
     }
-    values = {name: _value(setting, getattr(options, name)) for name, setting in used.items()}
+    values = {name: _value(name, setting, getattr(options, name)) for name, setting in used.items()}
     return replace(options, config=replace(config, defaults=used), typed=frozenset(typed), **values)
 
 
-def _value(setting: Setting, typed: Any) -> Any:
+def _value(name: str, setting: Setting, typed: Any) -> Any:
     """The file's value; of an option that may be repeated, both its words and those typed."""
     if not isinstance(setting.value, list):
         return setting.value
+    if name == "env":  # between the two stands what `rv env` keeps
+        return typed
     return override(setting.value, typed or ())
 
 
@@ -167,6 +172,7 @@ def _kind(hint: Any) -> type:
 def build_request(options: RequestOptions, command: Command | None) -> Request:
     """Read the options as typed. Raises `RvError(USAGE)` for what makes no sense."""
     _check_together(options)
+    check_names(options.env or ())
     walltime = _optional(parse_duration, options.time) or DEFAULT_WALLTIME
     return Request(
         gpus=options.gpu,
@@ -203,6 +209,9 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         max_cost=_cost(options.max_cost),
         retry=options.retry,
         outputs=tuple(_pattern(text) for text in options.output or ()),
+        setup=tuple(_setup_line(line) for line in options.setup or ()),
+        venv=_environment_path("--venv", options.venv),
+        conda=_environment_path("--conda", options.conda),
     )
 
 
@@ -212,6 +221,10 @@ def _check_together(options: RequestOptions) -> None:
             ErrorKind.USAGE,
             "--single-node and --multi-node exclude each other",
             hint="give one of them",
+        )
+    if options.venv and options.conda:
+        raise RvError(
+            ErrorKind.USAGE, "--venv and --conda exclude each other", hint="give one of them"
         )
     if not options.gpu and (options.type or options.vram or options.mig):
         raise RvError(
@@ -329,6 +342,23 @@ def _modules(text: str) -> tuple[str, ...]:
     return names
 
 
+def _setup_line(line: str) -> str:
+    if "\0" in line or not line.strip():
+        raise RvError(ErrorKind.USAGE, "a --setup line is empty", hint="leave it out")
+    return line
+
+
+def _environment_path(option: str, text: str) -> str:
+    """Read what names an environment; rv looks for it on the cluster."""
+    if any(ord(char) < ord(" ") or char in ":\x7f" for char in text):
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{text!r} is no value for {option}",
+            hint="a folder in PATH has no colon and no control character in its name",
+        )
+    return text
+
+
 def _pattern(text: str) -> str:
     """Read a pattern of results. Raises `RvError(USAGE)` for one that leads out of the code."""
     parts = text.split("/")
@@ -368,6 +398,7 @@ def show_plan(options: RequestOptions, command: Command | None) -> None:
     request = build_request(options, command)
     cluster = planning_cluster(options.cluster, options.snapshot, patience_s(options))
     say_request(options, command, cluster.label)
+    request = planned(request, cluster.race_root)
     launch = prepare(request, cluster, working_directory(), {}, now_s(), options.config.site)
     if options.json:
         console.emit_json(plan_document(launch.plan, launch.names, launch.scripts))
@@ -388,6 +419,7 @@ def say_request(options: RequestOptions, command: Command | None, cluster: str) 
     run = f": {command.typed or command.line}" if command else ""
     console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
     for name, setting in options.config.defaults.items():
-        values = setting.value if isinstance(setting.value, list) else [setting.value]
-        words = ", ".join(map(str, values))
+        is_one = not isinstance(setting.value, list | tuple)
+        values = [setting.value] if is_one else setting.value
+        words = ", ".join(map(str, masked(values) if name == "env" else values))
         console.say(f"  {name.replace('_', ' ')} is {words} by {setting.origin}")

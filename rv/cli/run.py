@@ -131,6 +131,8 @@ def _wants_value(argument: str, takes_value: Mapping[str, bool], words: Sequence
 
 def _ambiguous(words: Sequence[str], argument: str) -> RvError:
     text = " ".join(words)
+    # The value of a variable is not shown.
+    argument = "--env" if argument.startswith("--env=") else argument
     return RvError(
         ErrorKind.USAGE,
         f"{argument} after {text!r} could be rv's or the program's own",

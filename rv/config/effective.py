@@ -13,6 +13,9 @@ HIDDEN: Final = "***"
 ENVIRONMENT: Final[Mapping[str, str]] = {"RV_CLUSTER": "cluster", "RV_RACE_ROOT": "race_root"}
 """Variables that say what a file could, and the key for which they do."""
 
+_VARIABLE: Final = re.compile(r"(?:^|\.)defaults\.env(?:\.|$)")
+"""The variables of jobs: any may hold a password, such as that in a URL."""
+
 _SECRET: Final = re.compile(
     r"(?<![a-z])(pass|passwd|password|secrets?|tokens?|credentials?|key|apikey|auth)(?![a-z])",
     re.IGNORECASE,
@@ -55,6 +58,8 @@ def effective_values(
 def shown(key: str, value: Any) -> Any:
     """Return a value as it may be seen: what a secret's name promises is hidden."""
     if any(is_secret(part) for part in key.split(".")):
+        return HIDDEN
+    if _VARIABLE.search(key) and value is not None:
         return HIDDEN
     if isinstance(value, Mapping):
         return {name: shown(str(name), inner) for name, inner in value.items()}

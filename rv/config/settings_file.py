@@ -17,7 +17,18 @@ from rv.config.clusters_file import (
 )
 from rv.config.config_files import Source
 from rv.config.documents import Document, read_document
-from rv.config.schema import Number, Schema, Switch, Text, Whole, Words, must_be, one_of, validate
+from rv.config.schema import (
+    Number,
+    Schema,
+    Switch,
+    Text,
+    Whole,
+    Words,
+    must_be,
+    one_of,
+    problem,
+    validate,
+)
 from rv.config.settings import overlaid
 from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site
 from rv.planner.catalogue import normal
@@ -99,6 +110,40 @@ _Line = Annotated[
     # YAML reads an unquoted 2:59:00 as the number 10740.
     must_be("text", hint="put it in quotes"),
 ]
+
+
+def _pairs(values: Any) -> list[str]:
+    """Write variables as the words of --env: one without a value is taken from the caller.
+
+    A message quotes no value: it may be a secret.
+    """
+    if not isinstance(values, dict):
+        raise problem("env must be a mapping of names", hint="write NAME: value below it")
+    return [_pair(name, value) for name, value in values.items()]
+
+
+def _pair(name: Any, value: Any) -> str:
+    try:
+        return str(name) if value is None else f"{name}={_as_text(value)}"
+    except ValueError:
+        hint = "put it in quotes"
+        raise problem("its value must be text or a number", hint=hint, key=str(name)) from None
+
+
+def _lines(value: Any) -> tuple[str, ...]:
+    """Read shell lines: a list of them, or one text."""
+    lines = [value] if isinstance(value, str) else value
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise ValueError(value)
+    return tuple(line for line in lines if line.strip())
+
+
+_BY_NAME: Final[Mapping[str, Any]] = {
+    "env": Annotated[list[str], BeforeValidator(_pairs)],
+    "setup": Annotated[tuple[str, ...], BeforeValidator(_lines), must_be("a list of shell lines")],
+}
+"""Options whose values in a file have a form of their own."""
+
 _TYPES: Final[Mapping[type, Any]] = {
     list: Annotated[dict[str, _Value], AfterValidator(_assigned)],
     bool: Switch,
@@ -145,6 +190,8 @@ def _project_schema(defaults: Any) -> type[ProjectFile]:
 
 
 def _annotation(name: str, kind: type) -> Any:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     if kind not in _TYPES and issubclass(kind, StrEnum):
         return Annotated[kind, one_of(kind, name)]
     return _TYPES.get(kind, _Line)

@@ -86,7 +86,8 @@ class Request:
     split. `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
     `no_avoid`: also nodes that acceptance found bad. `retry` is how often the watching client
     starts a race again whose node was lost. `outputs` are patterns of the files that the command
-    writes and the user wants back.
+    writes and the user wants back. `setup` are shell lines that run before the command. `venv` and
+    `conda` name the environment that it runs in: paths on the cluster once they were looked for.
     """
 
     gpus: int = 1
@@ -124,6 +125,9 @@ class Request:
     max_cost: float | None = None
     retry: int = 0
     outputs: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    venv: str = ""
+    conda: str = ""
 
     @property
     def reservations(self) -> tuple[str, ...]:

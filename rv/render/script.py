@@ -36,7 +36,9 @@ ReadTemplate = Callable[[str], str]
 class ScriptContext:
     """What all the scripts of one race share. Paths are those of the cluster.
 
-    `ranking` holds the ids of the strategies that its jobs carry, best first.
+    `ranking` holds the ids of the strategies that its jobs carry, best first. `venv` and `conda`
+    are folders of environments to activate, "" for none; `setup` are shell lines before the
+    command.
     """
 
     race_id: str
@@ -49,6 +51,9 @@ class ScriptContext:
     command: Command | None
     title: str = ""
     modules: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    venv: str = ""
+    conda: str = ""
     chain: Chain | None = None
     payload_hash: str = ""
     payload_folder: str = ""
@@ -95,6 +100,9 @@ def _rendered(
         line = race.command.line
     else:
         line = environment.get_template("_hold.sh.j2").render(lease_seconds=LEASE_SECONDS)
+    if race.setup or race.conda:
+        before = environment.get_template("_setup.sh.j2")
+        line = before.render(setup=race.setup, conda=race.conda) + line
     return environment.get_template(_template(strategy, race)).render(
         job=_job(submission.number, race, line),
         s=strategy,

@@ -36,6 +36,9 @@ _RANKS: Final = re.compile(
     r"|OMP_NUM_THREADS"
 )
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SHELL_OWN: Final = re.compile(r"_|PWD|OLDPWD|SHLVL")
+_OF_RV: Final = re.compile(r"(?:RV|rv)_.*")
+_DEFAULT_ONLY: Final = ("OMP_NUM_THREADS",)
 _STAYS: Final = (_SLURM, _BASH, _SESSION, _DEVICES, _RANKS)
 
 
@@ -66,3 +69,23 @@ def caller_environment(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if _IDENTIFIER.fullmatch(name) and not any(form.fullmatch(name) for form in _STAYS)
     }
+
+
+def why_refused(name: str) -> str:
+    """Return why a user may not set a variable of this name for a job, "" where they may.
+
+    Refused is what rv or Slurm sets for each job, which would not be what the user wrote, and what
+    changes how the job script itself is read. PATH, LD_PRELOAD and LD_LIBRARY_PATH may be set: the
+    job script calls Slurm's commands without them.
+    """
+    if not _IDENTIFIER.fullmatch(name):
+        return "a name has letters, digits and underscores, and begins with no digit"
+    if _SLURM.fullmatch(name):
+        return "it is Slurm's own: --sbatch gives sbatch an option"
+    if _OF_RV.fullmatch(name):
+        return "names that begin with RV_ or rv_ are rv's own"
+    if _BASH.fullmatch(name) or _SHELL_OWN.fullmatch(name):
+        return "it changes how bash reads the job script: set it in the command itself"
+    if name not in _DEFAULT_ONLY and (_RANKS.fullmatch(name) or _DEVICES.fullmatch(name)):
+        return "rv or Slurm sets it in each job: set it in the command itself"
+    return ""

@@ -251,6 +251,7 @@ done
 
 # 4. Load the user's environment
 # And whatever else can fail before the command starts.
+unset OMP_NUM_THREADS
 while IFS= read -r -d '' rv_pair; do export "${rv_pair?}"; done <environment || rv_reject_node "the environment file cannot be read"
 PATH=$PATH:$RV_NODE_PATH
 cd /home/ada/project 2>/dev/null || rv_reject_node 'no directory /home/ada/project on this node'
@@ -342,8 +343,9 @@ fi
 # What every command finds in its environment; the layout comes from the strategy.
 export RV_SUBMISSION=1 RV_GPU=a100-80 RV_GPUS=2 RV_WORLD_SIZE=4
 export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints
-export PYTHONUNBUFFERED=1 TOKENIZERS_PARALLELISM=false
-export OMP_NUM_THREADS=8
+# What the user has set stays.
+export PYTHONUNBUFFERED="${PYTHONUNBUFFERED-1}" TOKENIZERS_PARALLELISM="${TOKENIZERS_PARALLELISM-false}"
+export OMP_NUM_THREADS="${OMP_NUM_THREADS-8}"
 # Caches go to scratch where there is one: they fill home quotas.
 for rv_scratch in "$SCRATCH" "/scratch/$SLURM_JOB_USER"; do
   [ -n "$rv_scratch" ] && [ -d "$rv_scratch" ] && [ -w "$rv_scratch" ] || continue

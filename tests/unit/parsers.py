@@ -20,6 +20,7 @@ from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
 from rv.slurm import (
+    environment,
     hostlist,
     job_record,
     nvidia_smi,
@@ -38,6 +39,7 @@ from rv.workflow import (
     known_programs,
     script_records,
     shellwords,
+    user_variables,
 )
 
 DATA: Final = Path(__file__).parents[1] / "data"
@@ -259,6 +261,14 @@ def _manifest(text: str) -> object:
         return {}
 
 
+def _dotenv(text: str) -> object:
+    """A line that is none is `ValueError`, and rv says which."""
+    try:
+        return user_variables.parse_dotenv(text.splitlines())
+    except ValueError:
+        return {}
+
+
 PARSERS: Final = (
     _entry(result_files.parse, RESULT, parse=_result),
     _entry(
@@ -274,6 +284,8 @@ PARSERS: Final = (
     _entry(script.parse_outputs, *_slurm("22.05/probe.txt"), parse=lambda t: script.parse_outputs(t, S)),
     _entry(scontrol.parse_node_gres, *_GRES, parse=lambda t: scontrol.parse_node_gres(t, t, t)),
     _entry(hostlist.expand, *_LISTS),
+    _entry(environment.why_refused, "A", "SLURM_CONF", "rv_x", "1"),
+    _entry(user_variables.parse_dotenv, "# x\nexport A='b' # c\nB=\"\\n\"\n", parse=_dotenv),
     _entry(script.has_succeeded, f"x\n{S} end 0\n", parse=lambda t: script.has_succeeded(t, S)),
     _entry(squeue.keep_own, *_QUEUE, parse=lambda t: squeue.keep_own(f"{t}\n{S} end 0\n", S, SnapshotCache(directory=Path("/dev/null/none"), key="")) and squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
     _entry(fetch_results.parse_results, "12 1700000000.1234567890 ./out/a\0003 1700000001 ./o d/b\nc\0"),
@@ -363,6 +375,7 @@ BY_FILE: Final = frozenset(
         "rv.transport.paramiko_keys:read_key",
         "rv.transport.ssh_config_file:read_settings",
         "rv.workflow.launch:read_template",
+        "rv.workflow.user_variables:load_variables",
         "rv.workflow.work_tree:read_work_tree",
     }
 )

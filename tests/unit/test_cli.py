@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 SHOWN = [
     ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["gpu"], ["attach"], ["exec"], ["status"], ["cost"], ["explain"], ["snapshot"],
     ["sync"], ["sync", "push"], ["sync", "pull"], ["sync", "status"], ["sync", "watch"],
+    ["env"], ["env", "set"], ["env", "list"], ["env", "unset"], ["env", "import"],
     ["init"], ["config"], ["config", "set"], ["config", "unset"], ["doctor"],
     ["sandbox"], ["sandbox", "up"], ["sandbox", "down"], ["sandbox", "status"], ["sandbox", "load"],
     ["sandbox", "fault"], ["accept"], ["accept", "list"], ["accept", "run"],

@@ -157,6 +157,20 @@ CASES = {
         ),
     ),
     "shell": (strategy(), facts(command=None)),
+    "venv": (
+        strategy(),
+        facts(
+            venv="/scratch/ada/it's $HERE/venv",
+            setup=("export A='b c'", "source env.sh\nulimit -n 4096"),
+        ),
+    ),
+    "conda": (
+        strategy(**TWO_NODES),
+        facts(
+            command=Command(line="torchrun train.py", launcher=Launcher.TORCHRUN),
+            conda="/opt/conda/envs/deep",
+        ),
+    ),
     "checkpoint": (strategy(**SEGMENTS), facts(chain=Chain(total=timedelta(hours=12)))),
     "checkpoint_on_two_nodes": (
         strategy(**(TWO_NODES | SEGMENTS)),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rv.slurm.environment import caller_environment, scrubbed_environment
+from rv.slurm.environment import caller_environment, scrubbed_environment, why_refused
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,22 @@ def test_goes_along() -> None:
     mine = {"PATH": "/v/bin:/bin", "VIRTUAL_ENV": "/v", "CONDA_PREFIX": "/c", "HF_TOKEN": "a\nb'c", "SQUAD_DIR": "/d",
             "LOADEDMODULES": "cuda", "OMPI_MCA_btl": "tcp", "TERMINUS": "x", "LANG": "C.UTF-8", "HOME": "/h"}  # fmt: skip
     assert caller_environment(mine) == mine
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SLURM_CONF", "SBATCH_ACCOUNT", "RV_RACE", "rv_pair", "BASH_ENV", "IFS", "UID", "PWD", "_", "MASTER_ADDR", "RANK",
+     "CUDA_VISIBLE_DEVICES", "PET_NNODES", "bad-name", "1X", "", "A B", "A\n"],
+)  # fmt: skip
+def test_no_user_sets(name: str) -> None:
+    """What rv, Slurm or bash itself sets or reads, and what is no name."""
+    assert why_refused(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "OMP_NUM_THREADS", "TMPDIR", "DISPLAY", "LC_ALL", "HF_TOKEN", "x", "SQUAD_DIR"],
+)  # fmt: skip
+def test_a_user_may_set(name: str) -> None:
+    """Even what would not go along by itself, such as the folder for temporary files."""
+    assert not why_refused(name)

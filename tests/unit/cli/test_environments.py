@@ -1,0 +1,61 @@
+"""Environments that nobody asked for cost nothing; variables are laid over each other."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from rv.cli.environments import job_environment, with_environment
+from rv.cli.options import RequestOptions
+from rv.cli.request import read_config
+from rv.errors import RvError
+from rv.models.request import Request
+from rv.models.site import Config, Setting
+
+if TYPE_CHECKING:
+    from rv.cli.caller import Caller
+
+
+def test_nothing_is_asked_where_none_is_wanted() -> None:
+    """There is no cluster to ask here."""
+    request = Request()
+    assert with_environment(request, cast("Caller", None)) is request
+
+
+def test_a_variable_typed_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over a file's, and over the caller's."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    config = Config(defaults={"env": Setting(value=["A=file", "B=file"], origin="f:1")})
+    options = RequestOptions(env=["A=typed"], config=config)
+    found = job_environment(options, {"A": "caller", "B": "caller", "C": "caller"})
+    assert found == {"A": "typed", "B": "file", "C": "caller"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("env: {SLURM_CONF: s3cret}", "'SLURM_CONF' cannot be set"),
+        ("env: [A=s3cret]", "env must be a mapping"),
+        ("env: s3cret", "env must be a mapping"),
+        ("env: {A: [s3cret]}", "its value must be text"),
+        ("env: {A: true}", "its value must be text"),
+        ("env: {1: s3cret}", "cannot be set"),
+        ("setup: {a: b}", "setup must be a list of shell lines"),
+        ("setup: [1]", "setup must be a list of shell lines"),
+        ('venv: "a:b"', "no value for --venv"),
+    ],
+)
+def test_a_slip_in_a_file_is_named_with_its_line(
+    text: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And without a value that may be secret."""
+    monkeypatch.setenv("RV_SITE_CONFIG", str(tmp_path / "none"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "rv").mkdir()
+    (tmp_path / "rv" / "config.yaml").write_text(f"defaults:\n  {text}\n")
+    with pytest.raises(RvError) as caught:
+        read_config()
+    shown: Any = caught.value.message + caught.value.hint
+    assert "config.yaml:2" in shown
+    assert says in shown
+    assert "s3cret" not in shown
