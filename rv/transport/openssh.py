@@ -17,7 +17,6 @@ from typing import IO, Final, TypeAlias, cast
 from rv.errors import ErrorKind, RvError
 from rv.transport.login_shell import login_command, stream_command
 from rv.transport.private_directories import is_own, make_private
-from rv.transport.remote_shell import START_COMMAND
 from rv.transport.ssh_config_file import (
     ALIVE_COUNT,
     ALIVE_INTERVAL_S,
@@ -59,14 +58,14 @@ class OpenSsh:
         self._program = program
         self._own_options: list[str] | None = None
 
-    def connect(self) -> "SshStream":
-        """Start a shell there. Raises `RvError(UNREACHABLE)` where ssh cannot be started.
+    def connect(self, command: str) -> "SshStream":
+        """Start a command there, its input and output the stream's.
 
-        That ssh cannot connect shows when the shell is first read from.
+        Raises `RvError(UNREACHABLE)` where ssh cannot be started. That ssh cannot connect shows
+        when the stream is first read from.
         """
-        command = self._command("-T", START_COMMAND)
         try:
-            return SshStream(command, self._explain)
+            return SshStream(self._command("-T", command), self._explain)
         except OSError as error:
             raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
 
@@ -76,10 +75,7 @@ class OpenSsh:
 
     def open_stream(self, line: str) -> "SshStream":
         """Start a bash line there, its input and output the stream's."""
-        try:
-            return SshStream(self._command("-T", stream_command(line)), self._explain)
-        except OSError as error:
-            raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
+        return self.connect(stream_command(line))
 
     @property
     def description(self) -> str:

@@ -14,7 +14,6 @@ import paramiko
 from rv.transport.login_shell import login_command, stream_command
 from rv.transport.paramiko_errors import FAILURES, explained
 from rv.transport.paramiko_link import Link, open_link
-from rv.transport.remote_shell import START_COMMAND
 from rv.transport.ssh_config_file import read_settings
 
 _PIECE_BYTES: Final = 1 << 16
@@ -35,13 +34,16 @@ class Paramiko:
         """Say how this connects."""
         return "paramiko, a login for each command"
 
-    def connect(self) -> "ChannelStream":
-        """Start a shell there. Raises `RvError(UNREACHABLE)` where that fails."""
-        return self._start(START_COMMAND)
+    def connect(self, command: str) -> "ChannelStream":
+        """Start a command there. Raises `RvError(UNREACHABLE)` where that fails."""
+        with explained(self._host):
+            channel = self._session()
+            channel.exec_command(command)
+            return ChannelStream(channel, self._host)
 
     def open_stream(self, line: str) -> "ChannelStream":
         """Run a bash line there, in a login shell. Raises `RvError(UNREACHABLE)`."""
-        return self._start(stream_command(line))
+        return self.connect(stream_command(line))
 
     def terminal(self, line: str) -> int:
         """Run a bash line there on this terminal, and return its exit code."""
@@ -54,12 +56,6 @@ class Paramiko:
         """End all connections."""
         while self._links:
             self._links.pop().close()
-
-    def _start(self, command: str) -> "ChannelStream":
-        with explained(self._host):
-            channel = self._session()
-            channel.exec_command(command)
-            return ChannelStream(channel, self._host)
 
     def _session(self) -> paramiko.Channel:
         with self._lock:

@@ -1,14 +1,17 @@
 """A bash on another machine that runs one script after the other, over one stream of bytes.
 
-scripts/loop.sh says what goes over it. The first request is sent with what starts the loop, so that
-it costs no round trip more than the connection.
+scripts/loop.sh says what goes over it. The first requests travel in the command that starts the
+loop: a server takes no input for a program before it has started it, so that waiting to write would
+cost a round trip more.
 """
 
+import base64
+import gzip
 import secrets
 import shlex
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.resources import files
@@ -27,14 +30,22 @@ _MOST_UNREAD_BYTES: Final = 32 << 10
 
 _SCRIPTS: Final = files("rv.transport") / "scripts"
 
+_MOST_COMMAND_BYTES: Final = 32 << 10
+"""Of requests that travel in a command, before compression: Linux takes 128 KiB for a word."""
+
+_CHUNK: Final = 1000
+"""Characters of a word: tcsh takes a few thousand."""
+
 # The login shell there may be any: it must read this line alike, whatever it is. Profiles may read
-# from standard input, so that requests come over another descriptor.
-START_COMMAND: Final = (
+# from standard input and look at their arguments, so that requests come over other descriptors:
+# those that travel here over 4, all later ones over 3.
+_START: Final = (
     "exec /bin/bash --noprofile --norc -c '"
-    'exec 3<&0; exec /bin/bash --login -c "'
-    r"PATH=\$PATH:/usr/bin:/bin; read -r n <&3; s=\$(head -c \$n <&3); eval \"\$s\""
+    'exec 3<&0 4< <(printf %s "$@"); exec /bin/bash --login -c "'
+    r"PATH=\$PATH:/usr/bin:/bin; exec 4< <(base64 -d <&4 | gzip -d); "
+    r"read -r n <&4; s=\$(head -c \$n <&4); eval \"\$s\""
     '" </dev/null'
-    "'"
+    "' rv"
 )
 
 
@@ -63,23 +74,29 @@ class Stream(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Question:
-    """A script as it is sent; `answer` or `failure` is set when it is known."""
+    """A script as it is sent, and its input; `answer` or `failure` is set when it is known."""
 
     request: bytes
+    data: bytes
     answer: Answer | None = None
     failure: RvError | None = None
+
+    @property
+    def size(self) -> int:
+        """The bytes of all of it."""
+        return len(self.request) + len(self.data)
 
 
 class RemoteShell:
     """Runs scripts, one after the other, over streams that `connect` opens: anew when one is lost.
 
     Questions that are asked before an answer is waited for are sent at once, in one round trip.
-    `connect` raises `RvError(UNREACHABLE)`, and so does the first script. Once there was a
-    connection, one that cannot be made is one that was lost. `unset_forms` is an extended regular
-    expression for the variables that no script sees.
+    `connect` is given the command that starts the shell there. It raises `RvError(UNREACHABLE)`,
+    and so does the first script. Once there was a connection, one that cannot be made is one that
+    was lost. `unset_forms` is an extended regular expression for the variables that no script sees.
     """
 
-    def __init__(self, connect: Callable[[], Stream], unset_forms: str) -> None:
+    def __init__(self, connect: Callable[[str], Stream], unset_forms: str) -> None:
         self._connect = connect
         self._unset_forms = unset_forms
         self._stream: Stream | None = None
@@ -100,7 +117,7 @@ class RemoteShell:
     def ask(self, script: str, data: bytes = b"", *, timeout_s: float) -> Question:
         """Return the question, which is sent as soon as an answer is waited for."""
         text = script.encode("utf-8", "surrogateescape")
-        question = Question(b"%.3f %d %d\n" % (timeout_s, len(text), len(data)) + text + data)
+        question = Question(b"%.3f %d %d\n" % (timeout_s, len(text), len(data)) + text, data)
         with self._lock:
             self._unsent.append(question)
         return question
@@ -151,18 +168,19 @@ class RemoteShell:
         while self._unanswered:
             self._receive()
         sending = [self._unsent.popleft()]
-        size = len(sending[0].request)
-        while self._unsent and size + len(self._unsent[0].request) <= _MOST_UNREAD_BYTES:
+        size = sending[0].size
+        while self._unsent and size + self._unsent[0].size <= _MOST_UNREAD_BYTES:
             sending.append(self._unsent.popleft())
-            size += len(sending[-1].request)
+            size += sending[-1].size
         self._unanswered.extend(sending)
-        opening = b""
         if self._stream is None:
-            self._stream = self._connect()
             self._is_ready = False
             self._mark = b"rv" + secrets.token_hex(_MARK_BYTES).encode()
-            opening = self._opening()
-        self._stream.write(opening + b"".join(question.request for question in sending))
+            first = _fit_for_a_command(sending)
+            self._stream = self._connect(self._start_command(first))
+            sending = sending[len(first) :]
+        if sending:
+            self._stream.write(b"".join(question.request + question.data for question in sending))
 
     def _receive(self) -> None:
         """Read the answer of the question that was sent first."""
@@ -175,15 +193,18 @@ class RemoteShell:
         self._unanswered.popleft().answer = answer
         self._has_answered = True
 
-    def _opening(self) -> bytes:
-        """Return what a new shell is to read first: its loop, and the operations on files."""
+    def _start_command(self, questions: Sequence[Question]) -> str:
+        """Return the command that starts the loop, with the operations on files and questions."""
         operations = (_SCRIPTS / "files.sh").read_bytes()
         loop = (
             b"mark=%s files_bytes=%d unset_forms=%s\n"
             % (self._mark, len(operations), shlex.quote(self._unset_forms).encode())
             + (_SCRIPTS / "loop.sh").read_bytes()
         )
-        return b"%d\n" % len(loop) + loop + operations
+        requests = b"".join(question.request for question in questions)
+        packed = gzip.compress(b"%d\n" % len(loop) + loop + operations + requests, mtime=0)
+        text = base64.b64encode(packed).decode()
+        return " ".join([_START, *(text[at : at + _CHUNK] for at in range(0, len(text), _CHUNK))])
 
     def _pass_over_banner(self, stream: Stream) -> None:
         """Read what profiles and banners print, up to the line of the loop."""
@@ -202,6 +223,16 @@ class RemoteShell:
         if len(out) < out_bytes or len(err) < err_bytes:
             raise ConnectionError("the answer was cut off")
         return code, out, err
+
+
+def _fit_for_a_command(questions: Sequence[Question]) -> Sequence[Question]:
+    """Return those at the front that a command can hold; others could read their input there."""
+    size = 0
+    for number, question in enumerate(questions):
+        size += question.size
+        if question.data or size > _MOST_COMMAND_BYTES:
+            return questions[:number]
+    return questions
 
 
 def as_result(answer: Answer) -> ScriptResult:

@@ -20,8 +20,8 @@ class Ssh(Protocol):
     def description(self) -> str:
         """Say how this connects, once it has."""
 
-    def connect(self) -> Stream:
-        """Start a shell there. Raises `RvError(UNREACHABLE)`."""
+    def connect(self, command: str) -> Stream:
+        """Start a command there, for any login shell. Raises `RvError(UNREACHABLE)`."""
 
     def terminal(self, line: str) -> int:
         """Run a bash line there on this terminal, and return its exit code."""

@@ -100,12 +100,14 @@ class Laptop:
             "ONLY_ON_THE_LAPTOP": "yes",
         }
 
-    def start(self, *words: str, folder: Path | None = None) -> "subprocess.Popen[str]":
+    def start(
+        self, *words: str, folder: Path | None = None, stderr: int = subprocess.PIPE
+    ) -> "subprocess.Popen[str]":
         """Start rv in a process group of its own, as a shell does."""
         return subprocess.Popen(
             [sys.executable, "-m", "rv", *words],
             cwd=folder or self.home, env=self.environment, text=True, process_group=0,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr,
         )  # fmt: skip
 
     def rv(self, *words: str, folder: Path | None = None) -> "subprocess.CompletedProcess[str]":

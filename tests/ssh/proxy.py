@@ -7,6 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from queue import Queue
+from typing import Final
+
+_MOST_UNDER_WAY: Final = 64
+"""Pieces in one direction of a connection; then its sender waits, as on a network."""
 
 
 @dataclass
@@ -15,8 +20,9 @@ class Proxy:
 
     `cuts(number, direction)` says whether to break everything at the so many'th piece of bytes
     that goes "to" or comes "from" the server, "before" it is passed on or "after" that; pieces are
-    counted over all connections. Each piece is held back for `delay_s`. `trips` counts round trips:
-    how often something came to the client after it had sent something.
+    counted over all connections. Each piece is held back for `delay_s`. `trips` counts round trips
+    one after the other: what the client sends comes after all that had reached it by then, and
+    so does what the server sends.
     """
 
     ports: Sequence[int]
@@ -28,7 +34,9 @@ class Proxy:
     pieces: Counter[str] = field(default_factory=Counter)
     broken: int = 0
     trips: int = 0
-    _has_sent: bool = False
+    """Those that have come back to the client."""
+    _reached_server: int = 0
+    """The number of the latest trip of which something has reached the server."""
     _open: list[socket.socket] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -75,22 +83,48 @@ class Proxy:
             self.accepted += 1
 
     def _copy(self, source: socket.socket, target: socket.socket, direction: str) -> None:
-        with suppress(OSError):
-            while data := source.recv(65536):
-                while self.is_frozen:
-                    threading.Event().wait(0.05)
-                with self._lock:
-                    self.pieces[direction] += 1
-                    cut = self.cuts(self.pieces[direction], direction)
-                    self._has_sent = self._has_sent or direction == "to"
-                time.sleep(self.delay_s)
-                if cut != "before":
-                    target.sendall(data)
-                if direction == "from" and self._has_sent:
-                    self.trips += 1
-                    self._has_sent = False
-                if cut:
+        """Stamp each piece when it is sent; another thread passes it on when its time has come."""
+        line: Queue[tuple[float, int, bytes]] = Queue(maxsize=_MOST_UNDER_WAY)
+        threading.Thread(target=self._deliver, args=(line, target, direction), daemon=True).start()
+        data = b"-"
+        while data:
+            data = b""
+            with suppress(OSError):
+                data = source.recv(65536)
+            with self._lock:
+                trip = self.trips + 1 if direction == "to" else self._reached_server
+            line.put((time.monotonic() + self.delay_s, trip, data))
+
+    def _deliver(
+        self, line: "Queue[tuple[float, int, bytes]]", target: socket.socket, direction: str
+    ) -> None:
+        while True:
+            due_s, trip, data = line.get()
+            time.sleep(max(0.0, due_s - time.monotonic()))
+            while self.is_frozen:
+                time.sleep(0.05)
+            with suppress(OSError):
+                if not data:
+                    target.shutdown(socket.SHUT_WR)
+                elif cut := self._arrive(trip, direction):
+                    if cut == "after":
+                        target.sendall(data)
                     self.broken += 1
                     self.break_all()
-                    return
-            target.shutdown(socket.SHUT_WR)
+                else:
+                    target.sendall(data)
+            if not data:
+                return
+
+    def _arrive(self, trip: int, direction: str) -> str:
+        """Count before it is passed on: what answers it may be here before the next line.
+
+        Return whether and how to break everything now.
+        """
+        with self._lock:
+            self.pieces[direction] += 1
+            if direction == "to":
+                self._reached_server = max(self._reached_server, trip)
+            else:
+                self.trips = max(self.trips, trip)
+            return self.cuts(self.pieces[direction], direction)

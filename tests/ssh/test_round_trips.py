@@ -1,6 +1,7 @@
 """How often a command waits for the login node, counted at a proxy that delays what it passes on."""
 
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -29,6 +30,23 @@ def proxy(laptop: Laptop) -> Iterator[Proxy]:
     made.close()
 
 
+@pytest.fixture(autouse=True)
+def unbuffered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have rv write each line when it has it."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+
+
+def trips_of(process: "subprocess.Popen[str]", proxy: Proxy, before: int) -> int:
+    """Count up to the last output: closing what was opened keeps nobody waiting."""
+    assert process.stdout
+    trips = 0
+    with process:
+        while os.read(process.stdout.fileno(), 65536):
+            trips = proxy.trips - before
+    assert process.returncode == 0
+    return trips
+
+
 def quiet(proxy: Proxy) -> int:
     """Wait until what came before is over, and return the count."""
     time.sleep(4 * DELAY_S)
@@ -36,19 +54,17 @@ def quiet(proxy: Proxy) -> int:
 
 
 def trips(laptop: Laptop, proxy: Proxy, *words: str) -> int:
-    """Run rv and count, to its end: what it leaves behind closes without it."""
+    """Run rv, and count."""
     before = quiet(proxy)
-    done = laptop.rv(*words)
-    assert done.returncode == 0, done.stderr
-    return proxy.trips - before
+    return trips_of(laptop.start(*words, stderr=subprocess.STDOUT), proxy, before)
 
 
 def ssh_trips(laptop: Laptop, proxy: Proxy, command: str) -> int:
     """Count those of ssh itself, over the connection that rv shares."""
     ssh = [str(laptop.server.path / "bin" / "ssh"), "-o", f"ControlPath={laptop.home}/rv/%C"]
     before = quiet(proxy)
-    subprocess.run([*ssh, HOST, command], check=True, capture_output=True)
-    return proxy.trips - before
+    process = subprocess.Popen([*ssh, HOST, command], stdout=subprocess.PIPE, text=True)
+    return trips_of(process, proxy, before)
 
 
 def test_listing_races_takes_as_long_as_squeue(laptop: Laptop, proxy: Proxy) -> None:
@@ -67,7 +83,7 @@ def test_twelve_jobs_are_submitted_in_three_trips(
     assert laptop.rv("ps").returncode == 0  # the connection is there
     words = ("--gpu", "4", "--time", "5m", "--fanout", "each", "--layouts", "all")
     (laptop.home / "none.py").touch()
-    connect = ssh_trips(laptop, proxy, "true")
+    connect = ssh_trips(laptop, proxy, "echo")
     assert trips(laptop, proxy, "run", "-d", *words, "torchrun none.py") <= connect + 3
     jobs = json.loads(laptop.rv("ps", "--json").stdout)["races"][0]["jobs"]
     assert len(jobs) == 12

@@ -1,5 +1,6 @@
 # Answers requests: each is a line, `SECONDS SCRIPT_BYTES INPUT_BYTES`, then the script and its input.
-# An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 3.
+# An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 4,
+# and when that has ended over 3.
 # shellcheck shell=bash disable=SC2154 # the sender sets mark, files_bytes and unset_forms
 set +e +u
 umask 077
@@ -13,14 +14,20 @@ export LC_ALL=C SLURM_TIME_FORMAT=standard PATH="$PATH:/usr/local/bin:/usr/bin:/
 rv_folder=$(mktemp -d -p "${XDG_RUNTIME_DIR:-/tmp}" rv.XXXXXXXX 2>/dev/null || mktemp -d) || exit 1
 trap 'rm -rf -- "$rv_folder"' EXIT
 export RV_FILES=$rv_folder/files.sh
-head -c "$files_bytes" <&3 >"$RV_FILES"
+head -c "$files_bytes" <&4 >"$RV_FILES"
 printf '\n%s ready\n' "$mark"
-while read -r rv_limit rv_script rv_input <&3; do
-  head -c "$rv_script" <&3 >"$rv_folder/script" && head -c "$rv_input" <&3 >"$rv_folder/in"
-  timeout -k 2 "$rv_limit" /bin/bash --noprofile --norc "$rv_folder/script" \
-    <"$rv_folder/in" >"$rv_folder/out" 2>"$rv_folder/err" 3<&-
-  rv_code=$?
-  { read -r rv_out && read -r rv_err; } < <(stat -c %s -- "$rv_folder/out" "$rv_folder/err")
-  printf '%s %s %s %s\n' "$mark" "$rv_code" "$rv_out" "$rv_err"
-  head -c "$rv_out" "$rv_folder/out" && head -c "$rv_err" "$rv_folder/err"
-done
+rv_serve() {
+  local rv_limit rv_script rv_input rv_code rv_out rv_err
+  while read -r rv_limit rv_script rv_input <&"$1"; do
+    head -c "$rv_script" <&"$1" >"$rv_folder/script" && head -c "$rv_input" <&"$1" >"$rv_folder/in"
+    timeout -k 2 "$rv_limit" /bin/bash --noprofile --norc "$rv_folder/script" \
+      <"$rv_folder/in" >"$rv_folder/out" 2>"$rv_folder/err" 3<&- 4<&-
+    rv_code=$?
+    { read -r rv_out && read -r rv_err; } < <(stat -c %s -- "$rv_folder/out" "$rv_folder/err")
+    printf '%s %s %s %s\n' "$mark" "$rv_code" "$rv_out" "$rv_err"
+    head -c "$rv_out" "$rv_folder/out" && head -c "$rv_err" "$rv_folder/err"
+  done
+}
+rv_serve 4
+exec 4<&-
+rv_serve 3
