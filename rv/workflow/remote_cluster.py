@@ -8,9 +8,10 @@ from rv.errors import ErrorKind, RvError
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.values import last_line
+from rv.transport import LOST
 from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import LOST, RemoteShell
+from rv.transport.remote_shell import RemoteShell
 from rv.transport.ssh_choice import choose_ssh
 from rv.workflow.cluster import Cluster, Early, LoginNode
 from rv.workflow.early_questions import ask
