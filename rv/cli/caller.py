@@ -15,7 +15,8 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Snapshot
 from rv.transport.query_retry import Patience
-from rv.workflow.cluster import Cluster, Early, SavedCluster, locate, saved_cluster
+from rv.workflow.cluster import Cluster, Early, SavedCluster, saved_cluster
+from rv.workflow.locate import locate
 
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
 

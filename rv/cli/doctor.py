@@ -8,14 +8,15 @@ import typer
 
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, command_app
 from rv.cli.request import build_request, read_config, with_defaults
-from rv.config.settings import LOCAL, chosen_cluster
+from rv.config.settings import chosen_cluster
 from rv.models.discovery import Finding, Verdict
 from rv.models.quantities import parse_duration
+from rv.models.site import LOCAL
 from rv.ui import console
 from rv.ui.setup_views import finding_lines, findings_document, worst
-from rv.workflow.cluster import locate, named_clusters
 from rv.workflow.doctor import Doctor
 from rv.workflow.interactive_shell import HungUp, hang_up_raised
+from rv.workflow.locate import locate, named_clusters
 
 app = command_app()
 

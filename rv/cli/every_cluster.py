@@ -18,8 +18,9 @@ from rv.ui import console
 from rv.ui.cluster_views import offer_document, offers_table, status_document, status_parts
 from rv.ui.plan_views import plan_document, plan_text
 from rv.workflow.all_clusters import Offer, ask_each, first_to_start, offers
-from rv.workflow.cluster import Cluster, locate, named_clusters
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare
+from rv.workflow.locate import locate, named_clusters
 from rv.workflow.queries import free_gpus
 
 _MOST_STATUS_S: Final = 30.0

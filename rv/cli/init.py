@@ -16,16 +16,17 @@ from rv.cli.config_text import check_text, config_files, contents, write_text
 from rv.cli.options import JsonOption, RequestOptions, command_app
 from rv.cli.request import build_request, read_config, with_defaults
 from rv.config.config_files import Source
-from rv.config.settings import LOCAL, chosen_cluster, is_built_in
+from rv.config.settings import chosen_cluster
 from rv.errors import ErrorKind, RvError
 from rv.models.discovery import Discovery
-from rv.models.site import Clusters, NamedCluster
+from rv.models.site import LOCAL, Clusters, NamedCluster, is_built_in
 from rv.ui import console
 from rv.ui.plan_views import plan_document, plan_text
 from rv.ui.setup_views import discovery_document, discovery_text
-from rv.workflow.cluster import Cluster, is_this_machine, locate, named_clusters
+from rv.workflow.cluster import Cluster
 from rv.workflow.discover import discover
 from rv.workflow.launch import Launch, prepare
+from rv.workflow.locate import is_this_machine, locate, named_clusters
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 

@@ -17,11 +17,11 @@ from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.environments import check_names, masked, planned
 from rv.cli.options import RequestOptions
 from rv.config.config_files import find_config_files
-from rv.config.settings import ALL, chosen_cluster, load_clusters, load_config, override
+from rv.config.settings import chosen_cluster, load_clusters, load_config
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
-from rv.models.site import Config, Setting
+from rv.models.site import ALL, Config, Setting, override
 from rv.slurm.hostlist import expand
 from rv.ui import console
 

@@ -14,8 +14,16 @@ from pydantic import AfterValidator, model_validator
 from rv.config.config_files import Source
 from rv.config.documents import Document, read_document
 from rv.config.schema import Schema, Text, one_of, problem, validate
-from rv.config.settings import ALL, LOCAL, SANDBOX, is_built_in
-from rv.models.site import Clusters, NamedCluster, Setting, SshKind
+from rv.models.site import (
+    ALL,
+    LOCAL,
+    SANDBOX,
+    Clusters,
+    NamedCluster,
+    Setting,
+    SshKind,
+    is_built_in,
+)
 from rv.models.spelling import suggestion
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", re.ASCII)

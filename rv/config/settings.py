@@ -12,14 +12,9 @@ from typing import Final, NoReturn
 
 from rv.config.config_files import ConfigFiles, Source
 from rv.errors import ErrorKind, RvError
-from rv.models.site import Ceiling, Clusters, Config, Setting, Site
+from rv.models.site import LOCAL, Ceiling, Clusters, Config, Site, is_built_in, overlaid
 from rv.models.spelling import suggestion
 
-ALL: Final = "all"
-"""Every cluster that has a name."""
-
-LOCAL: Final = "local"
-SANDBOX: Final = "sandbox"
 _UNKNOWN: Final = "no cluster {!r} is known"
 _HOW_TO_NAME: Final = "rv init USER@HOST gives a cluster its name"
 
@@ -107,11 +102,6 @@ def _check(clusters: Clusters) -> None:
         _fail(clusters.default.origin if clusters.default else "", _UNKNOWN.format(word), hint)
 
 
-def is_built_in(word: str) -> bool:
-    """Whether a word locates a cluster without a name: local, sandbox[:NAME], USER@HOST, ssh:…."""
-    return word.partition(":")[0] in (LOCAL, SANDBOX, "ssh") or "@" in word
-
-
 def _fail(origin: str, message: str, hint: str) -> NoReturn:
     raise RvError(ErrorKind.CONFIG, f"{origin}: {message}", hint=hint)
 
@@ -129,28 +119,6 @@ def _over(site: Config, user: Config) -> Config:
             aliases=(*site.site.aliases, *user.site.aliases),
         ),
     )
-
-
-def _joined(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Options that may be repeated come from both files."""
-    both = below.keys() & above.keys()
-    pairs = {name: (below[name].value, above[name].value) for name in both}
-    return {
-        name: Setting(value=override(first, second), origin=above[name].origin)
-        for name, (first, second) in pairs.items()
-        if isinstance(first, list) and isinstance(second, list)
-    }
-
-
-def overlaid(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
-    """Lay settings over others; options that may be repeated come from both."""
-    return {**below, **above, **_joined(below, above)}
-
-
-def override(below: Iterable[str], above: Iterable[str]) -> list[str]:
-    """Lay words `K=V` over others: of two with one key the later stays."""
-    words = (word.removeprefix("--") for word in (*below, *above))
-    return list({word.partition("=")[0]: word for word in words}.values())
 
 
 def _lowest(ceilings: Iterable[Ceiling]) -> Ceiling | None:

@@ -29,8 +29,7 @@ from rv.config.schema import (
     problem,
     validate,
 )
-from rv.config.settings import overlaid
-from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site
+from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site, overlaid
 from rv.planner.catalogue import normal
 
 _LARGEST: Final = 10**15

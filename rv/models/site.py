@@ -1,9 +1,15 @@
 """What the configuration files say, with the origin of values, FILE:LINE."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
+
+ALL: Final = "all"
+"""Every cluster that has a name."""
+
+LOCAL: Final = "local"
+SANDBOX: Final = "sandbox"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,3 +100,30 @@ class Config:
 
     defaults: Mapping[str, Setting] = field(default_factory=dict)
     site: Site = field(default_factory=Site)
+
+
+def is_built_in(word: str) -> bool:
+    """Whether a word locates a cluster without a name: local, sandbox[:NAME], USER@HOST, ssh:…."""
+    return word.partition(":")[0] in (LOCAL, SANDBOX, "ssh") or "@" in word
+
+
+def overlaid(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Lay settings over others; options that may be repeated come from both."""
+    return {**below, **above, **_joined(below, above)}
+
+
+def override(below: Iterable[str], above: Iterable[str]) -> list[str]:
+    """Lay words `K=V` over others: of two with one key the later stays."""
+    words = (word.removeprefix("--") for word in (*below, *above))
+    return list({word.partition("=")[0]: word for word in words}.values())
+
+
+def _joined(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
+    """Options that may be repeated come from both files."""
+    both = below.keys() & above.keys()
+    pairs = {name: (below[name].value, above[name].value) for name in both}
+    return {
+        name: Setting(value=override(first, second), origin=above[name].origin)
+        for name, (first, second) in pairs.items()
+        if isinstance(first, list) and isinstance(second, list)
+    }

@@ -14,8 +14,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.race.directory import RECORD, load_race
 from rv.render.quote import shell
-from rv.transport import Transport
-from rv.transport.remote_shell import LOST, require_answer
+from rv.transport import LOST, Transport, require_answer
 
 _CUT_OFF: Final = re.compile(r"\.[0-9a-f]{20}\.(\d{1,12})\..*", re.ASCII)
 _STAGING_S: Final = 3600.0

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from rv.errors import ErrorKind, RvError
+
 if TYPE_CHECKING:
     from rv.transport.remote_shell import Stream
 
@@ -17,6 +19,9 @@ class ScriptResult:
     stderr: str
     timed_out: bool = False
 
+
+LOST: Final = 255
+"""The exit code of a script whose connection was lost, as ssh has it."""
 
 FINISH_S: Final = 900.0
 """How long the script that finishes a tree may take: it may copy much."""
@@ -88,3 +93,13 @@ class Transport(Protocol):
 
     def interactive(self, argv: Sequence[str]) -> int:
         """Run a program on the user's terminal and return its exit code."""
+
+
+def require_answer(result: ScriptResult) -> None:
+    """Raise `RvError(UNREACHABLE)` where the connection was lost, and the code says nothing."""
+    if result.returncode == LOST:
+        raise RvError(
+            ErrorKind.UNREACHABLE,
+            result.stderr.strip() or "the connection was lost",
+            hint="the same command again; rv ps shows what was submitted",
+        )

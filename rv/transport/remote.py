@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
-from rv.transport import FINISH_S, FinishError, ScriptResult
-from rv.transport.remote_shell import LOST, Answer, RemoteShell, Stream, as_result
+from rv.transport import FINISH_S, LOST, FinishError, ScriptResult
+from rv.transport.remote_shell import Answer, RemoteShell, Stream, as_result
 
 _FILES_S: Final = 60.0
 _MOST_WAIT_S: Final = 5.0

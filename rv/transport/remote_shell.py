@@ -17,11 +17,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Protocol
 
-from rv.errors import ErrorKind, RvError
-from rv.transport import ScriptResult
-
-LOST: Final = 255
-"""The exit code of a script whose connection was lost, as ssh has it."""
+from rv.errors import RvError
+from rv.transport import LOST, ScriptResult
 
 _MARK_BYTES: Final = 16
 _MOST_BANNER_BYTES: Final = 1 << 20
@@ -244,13 +241,3 @@ def as_result(answer: Answer) -> ScriptResult:
         stderr=err.decode("utf-8", "replace"),
         timed_out=code == 124,
     )
-
-
-def require_answer(result: ScriptResult) -> None:
-    """Raise `RvError(UNREACHABLE)` where the connection was lost, and the code says nothing."""
-    if result.returncode == LOST:
-        raise RvError(
-            ErrorKind.UNREACHABLE,
-            result.stderr.strip() or "the connection was lost",
-            hint="the same command again; rv ps shows what was submitted",
-        )

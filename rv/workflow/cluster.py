@@ -1,44 +1,24 @@
-"""Find the cluster that a command is for, and where its races and caches lie."""
+"""A cluster as commands use it, and one that a file describes."""
 
-import platform
-import re
-import shutil
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
-from rv import bundle
-from rv.config.config_files import find_config_files
-from rv.config.settings import ALL, LOCAL, SANDBOX, chosen_cluster, is_built_in, load_clusters
 from rv.errors import ErrorKind, RvError
-from rv.models.site import Clusters, NamedCluster, SshKind
 from rv.models.snapshot import Snapshot
-from rv.models.spelling import nearest
 from rv.slurm.cache import SnapshotCache
-from rv.slurm.environment import scrubbed_environment
 from rv.slurm.probe import take_snapshot
 from rv.slurm.squeue import OwnJobs
 from rv.transport import Transport
-from rv.transport.local import LocalTransport
 from rv.transport.query_retry import Patience
 
-_CONFIGURATIONS: Final = (
-    "/etc/slurm/slurm.conf",
-    "/etc/slurm-llnl/slurm.conf",
-    "/usr/local/etc/slurm.conf",
-    "/run/slurm/conf/slurm.conf",
-    "/run/slurmctld/conf/slurm.conf",
-)
-VARIABLE: Final = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)\})", re.ASCII)
-_HOW_TO_NAME: Final = "rv init USER@HOST gives a cluster its name"
 _USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
-_SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 
 class Early(StrEnum):
@@ -111,121 +91,6 @@ class SavedCluster:
         return self.snapshot
 
 
-def locate(cluster: str, environ: Mapping[str, str], early: Early = Early.NOTHING) -> Cluster:
-    """Find the cluster: `--cluster`, RV_CLUSTER, the files', SLURM_CONF, this machine's, a sandbox.
-
-    `cluster` is "", the name that a configuration file gives one, "local", "sandbox[:NAME]", or
-    what ssh is to connect to: "USER@HOST" or "ssh:HOST", HOST being any name of its configuration.
-    `early` is what will be asked of it.
-    Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down,
-    `RvError(CONFIG)` for a name that is not known.
-    """
-    clusters = named_clusters(environ)
-    word = chosen_cluster(cluster, environ, clusters)
-    if word == ALL:
-        raise RvError(
-            ErrorKind.USAGE,
-            "all clusters at once are for up, run and status",
-            hint=f"name one of {', '.join(clusters.named)}" if clusters.named else _HOW_TO_NAME,
-        )
-    named = clusters.named.get(word) or _named_by_host(word, clusters)
-    if named is None:
-        return _at(word, environ, clusters, early=early)
-    here = LOCAL if is_this_machine(named.host) else named.host
-    found = _at(here if is_built_in(here) else f"ssh:{here}", environ, clusters, named, early)
-    return _with_settings(found, named, environ)
-
-
-def named_clusters(environ: Mapping[str, str]) -> Clusters:
-    """Return the clusters of the configuration files. Raises `RvError(CONFIG)`."""
-    return load_clusters(find_config_files(environ, bundle.user_config_dir()))
-
-
-def is_this_machine(host: str) -> bool:
-    """Whether a host of ssh's is this machine by its name: its Slurm is asked without ssh."""
-    name = host.rpartition("@")[2].removeprefix("ssh:").lower()
-    here = platform.node().lower()
-    return bool(here) and name in (here, here.partition(".")[0])
-
-
-def _named_by_host(word: str, clusters: Clusters) -> NamedCluster | None:
-    """Return the cluster with a name that this host is, so that its races are found either way."""
-    host = word.removeprefix("ssh:")
-    matching = (named for named in clusters.named.values() if named.host in (word, host))
-    return next(matching, None) if word and word != LOCAL else None
-
-
-def _at(
-    word: str,
-    environ: Mapping[str, str],
-    clusters: Clusters,
-    named: NamedCluster | None = None,
-    early: Early = Early.NOTHING,
-) -> Cluster:
-    """Find what a word without a setting of its own means."""
-    kind, _, name = word.partition(":")
-    if kind == "ssh" or "@" in word:
-        return _over_ssh(name if kind == "ssh" else word, environ, named, early)
-    if kind == SANDBOX:
-        return _sandbox(name, environ)
-    if kind not in ("", LOCAL):
-        raise _unknown(word, clusters)
-    if not word and not _has_slurm(environ) and (live := _live_sandbox("", environ)):
-        return live
-    return _local(environ)
-
-
-def _over_ssh(
-    host: str, environ: Mapping[str, str], named: NamedCluster | None, early: Early
-) -> Cluster:
-    from rv.workflow.remote_cluster import remote_cluster
-
-    kind = environ.get("RV_SSH") or (named and named.ssh) or SshKind.AUTO
-    return remote_cluster(host, kind, early, named.race_root if named else "")
-
-
-def _unknown(word: str, clusters: Clusters) -> RvError:
-    names = tuple(clusters.named)
-    near = nearest(word, (*names, LOCAL, SANDBOX))
-    known = ", ".join((*names, LOCAL, "sandbox[:NAME]", "USER@HOST", "ssh:HOST"))
-    hint = f"did you mean {near}? known: {known}" if near else f"use {known}"
-    return RvError(ErrorKind.CONFIG, f"no cluster {word!r} is known", hint=hint)
-
-
-def _with_settings(found: Cluster, named: NamedCluster, environ: Mapping[str, str]) -> Cluster:
-    """Give a cluster its name, and the race root that is set for it; RV_RACE_ROOT there wins."""
-    there = found.login.environ if found.login else environ
-    root = found.race_root
-    if named.race_root and not there.get("RV_RACE_ROOT"):
-        root = expand_folder(named.race_root, there, named.origin)
-    return replace(found, label=f"{named.name} ({found.label})", name=named.name, race_root=root)
-
-
-def expand_folder(folder: str, environ: Mapping[str, str], origin: str) -> str:
-    """Fill in `~`, `$NAME` and `${NAME}` by the variables of a login; nothing is run for it.
-
-    Raises `RvError(CONFIG)` where one is not set there, or the path is no whole one.
-    """
-    text = f"$HOME{folder[1:]}" if folder.startswith("~") else folder
-    missing = [name for name in _variables(text) if not environ.get(name)]
-    if missing:
-        raise RvError(
-            ErrorKind.CONFIG,
-            f"{origin}: race_root names ${missing[0]}, which a login there does not set",
-            hint="rv config set clusters.NAME.race_root /path writes another",
-        )
-    path = VARIABLE.sub(lambda match: environ[match[1] or match[2]], text)
-    if not path.startswith("/"):
-        raise RvError(
-            ErrorKind.CONFIG, f"{origin}: race_root is {path!r}", hint="write a whole path"
-        )
-    return str(PurePosixPath(path))
-
-
-def _variables(text: str) -> list[str]:
-    return [match[1] or match[2] for match in VARIABLE.finditer(text)]
-
-
 def saved_cluster(path: str) -> SavedCluster:
     """Read a snapshot's file, `-` for stdin. Raises `RvError(CONFIG)` for what is none."""
     from rv.models.snapshot import read_snapshot
@@ -237,69 +102,3 @@ def saved_cluster(path: str) -> SavedCluster:
             ErrorKind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
         ) from error
     return SavedCluster(label=f"snapshot {path}", snapshot=read_snapshot(text, path))
-
-
-def _has_slurm(environ: Mapping[str, str]) -> bool:
-    """Whether something on this machine says where a Slurm is; a configless one has no file."""
-    if environ.get("SLURM_CONF"):
-        return True
-    return any(Path(path).exists() for path in _CONFIGURATIONS)
-
-
-def _local(environ: Mapping[str, str]) -> Cluster:
-    conf = environ.get("SLURM_CONF", "")
-    if not conf:
-        return _cluster("slurm:", "this machine's Slurm", environ)
-    from rv import sandbox
-
-    for box in sandbox.list_all():
-        if Path(conf) == box.slurm_conf:
-            return _cluster(f"sandbox:{box.name}", f"sandbox {box.name}", environ)
-    return _cluster(f"slurm:{conf}", f"Slurm of {conf}", environ)
-
-
-def _sandbox(name: str, environ: Mapping[str, str]) -> Cluster:
-    cluster = _live_sandbox(name, environ)
-    if cluster is None:
-        raise RvError(
-            ErrorKind.SANDBOX,
-            f"sandbox {name or 'default'} is not up",
-            hint=f"rv sandbox up{f' --name {name}' if name else ''}",
-        )
-    return cluster
-
-
-def _live_sandbox(name: str, environ: Mapping[str, str]) -> Cluster | None:
-    from rv import sandbox
-
-    box = sandbox.find(name or None)
-    if box is None or not box.live:
-        return None
-    conf = {"SLURM_CONF": str(box.slurm_conf)}
-    return _cluster(
-        f"sandbox:{box.name}", f"sandbox {box.name} ({box.profile})", {**environ, **conf}
-    )
-
-
-def _cluster(key: str, label: str, environ: Mapping[str, str]) -> Cluster:
-    import platformdirs
-
-    environment = scrubbed_environment(environ)
-    path = environment.get("PATH", "")
-    environment["PATH"] = f"{path}:{_SYSTEM_PATH}" if path else _SYSTEM_PATH
-    sbatch = shutil.which("sbatch", path=environment["PATH"])
-    if sbatch is None:
-        raise RvError(
-            ErrorKind.UNREACHABLE,
-            "no Slurm commands on PATH",
-            hint="load the site's slurm module, or try rv sandbox up",
-        )
-    root = environ.get("RV_RACE_ROOT") or str(platformdirs.user_state_path("rv") / "races")
-    return Cluster(
-        key=key,
-        label=label,
-        transport=LocalTransport(environment),
-        cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=key),
-        race_root=str(Path(root).absolute()),
-        slurm_path=str(Path(sbatch).parent),
-    )

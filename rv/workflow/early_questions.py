@@ -18,10 +18,10 @@ from rv.slurm.cache import SnapshotCache
 from rv.slurm.probe import ask_early
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import keep_own, squeue_own_script
-from rv.transport import ScriptResult
+from rv.transport import LOST, ScriptResult
 from rv.transport.read_ahead import Listing
 from rv.transport.remote import separate, unpacked
-from rv.transport.remote_shell import LOST, Question, RemoteShell, as_result
+from rv.transport.remote_shell import Question, RemoteShell, as_result
 from rv.workflow.cluster import Early
 
 _QUEUE_S: Final = 25.0

@@ -12,9 +12,8 @@ from rv.slurm.hostlist import expand
 from rv.slurm.nvidia_smi import NodeGpus, gpus_script, parse_gpus
 from rv.slurm.script import new_sentinel
 from rv.slurm.values import last_line
-from rv.transport import ScriptResult, Transport
+from rv.transport import LOST, ScriptResult, Transport
 from rv.transport.query_retry import retry_query
-from rv.transport.remote_shell import LOST
 from rv.workflow.cluster import Cluster
 from rv.workflow.races import look_at, require_node
 

@@ -5,22 +5,22 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.render.quote import shell as shell_word
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.values import last_line
+from rv.transport import LOST
 from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import LOST, RemoteShell
+from rv.transport.remote_shell import RemoteShell
 from rv.transport.ssh_choice import choose_ssh
-from rv.workflow.cluster import VARIABLE, Cluster, Early, LoginNode
+from rv.workflow.cluster import Cluster, Early, LoginNode
 from rv.workflow.early_questions import ask
+from rv.workflow.race_root import RACE_ROOT, assignment
 
 _ASKING_S: Final = 30.0
 # What launching there needs: the environment of a login shell, and where things are.
-_RACE_ROOT: Final = '"${RV_RACE_ROOT:-${XDG_STATE_HOME:-$HOME/.local/state}/rv/races}"'
 _ABOUT: Final = f"""\
-printf '%s\\0' "$(command -v sbatch)" {_RACE_ROOT}
+printf '%s\\0' "$(command -v sbatch)" {RACE_ROOT}
 env -0
 """
 
@@ -40,7 +40,7 @@ def remote_cluster(
     shell = RemoteShell(client.connect, SCRUBBED_FORM)
     cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}")
     about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
-    questions = ask(early, _assignment(race_root), shell, cache)
+    questions = ask(early, assignment(race_root), shell, cache)
     code, out, err = shell.wait(about)
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
         code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
@@ -69,19 +69,6 @@ def remote_cluster(
             environ=environ, home=environ.get("HOME", "/"), connection=client.description
         ),
     )
-
-
-def _assignment(race_root: str) -> str:
-    """Return the bash line that sets `root`; RV_RACE_ROOT there wins."""
-    if not race_root:
-        return f"root={_RACE_ROOT}\n"
-    text = f"$HOME{race_root[1:]}" if race_root.startswith("~") else race_root
-    words, at = [], 0
-    for match in VARIABLE.finditer(text):
-        words += [shell_word(text[at : match.start()]), f'"${{{match[1] or match[2]}-}}"']
-        at = match.end()
-    words.append(shell_word(text[at:]))
-    return f'root=${{RV_RACE_ROOT:-}}\n[ -n "$root" ] || root={"".join(words)}\n'
 
 
 def _login_environment(pairs: Iterable[str]) -> dict[str, str]:

@@ -15,8 +15,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import short_duration
 from rv.slurm.values import printable
-from rv.transport import ScriptResult, Transport
-from rv.transport.remote_shell import LOST
+from rv.transport import LOST, ScriptResult, Transport
 from rv.workflow.lock_file import LockFile
 
 _SCRIPT: Final = files("rv.workflow") / "scripts" / "virtual_environment.sh"

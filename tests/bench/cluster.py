@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rv import sandbox
-from rv.workflow.cluster import Cluster, locate
+from rv.workflow.cluster import Cluster
+from rv.workflow.locate import locate
 
 RV = [sys.executable, "-m", "rv"]
 

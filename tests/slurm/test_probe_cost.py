@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.workflow.cluster import locate
+from rv.workflow.locate import locate
 from tests.bench.cluster import rpc_counts
 
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from rv.errors import ErrorKind, RvError
-from rv.transport import Transport
+from rv.transport import LOST, Transport
 from rv.transport.local import LocalTransport
-from rv.transport.remote_shell import LOST
 from tests.ssh.server import HOST, SshServer
 
 Connect = Callable[[], Transport]

@@ -11,9 +11,8 @@ import pytest
 
 from rv.errors import ErrorKind, RvError
 from rv.race.payload_folders import payload_hash, stage_payloads
-from rv.transport import Transport
+from rv.transport import LOST, Transport
 from rv.transport.paramiko_connection import Paramiko
-from rv.transport.remote_shell import LOST
 from tests.ssh.logging_in import one_line, run
 from tests.ssh.proxy import Proxy
 from tests.ssh.server import HOST, SSHD, SshServer

@@ -7,7 +7,8 @@ import pytest
 
 from rv.cli.request import read_config
 from rv.errors import ErrorKind, RvError
-from rv.workflow.cluster import expand_folder, is_this_machine, locate, named_clusters
+from rv.workflow.locate import is_this_machine, locate, named_clusters
+from rv.workflow.race_root import expand_folder
 
 CAMPUS = "clusters:\n  campus: {host: ada@login.campus.example, ssh: openssh}\n"
 
