@@ -1,6 +1,6 @@
 """What a command runs in: variables, and an environment of Python.
 
-Variables are the caller's, the files', those of `rv env` and of `--env`, the later winning. Their
+Variables are the caller's, the files', those of `--env` and, below these, of `rv env`. Their
 values are never shown: a message has the name alone.
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rv.errors import ErrorKind, RvError
-from rv.workflow import cluster
+from rv.workflow import locate
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
@@ -163,9 +163,9 @@ def test_the_programs_own_json_is_not_rvs(rv):
 
 def test_without_slurm_the_sandbox_is_offered(monkeypatch, tmp_path):
     """The line says what to do."""
-    monkeypatch.setattr(cluster, "_SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(locate, "_SYSTEM_PATH", str(tmp_path))
     with pytest.raises(RvError) as caught:
-        cluster.locate("local", {"PATH": str(tmp_path)})
+        locate.locate("local", {"PATH": str(tmp_path)})
     assert caught.value.kind is ErrorKind.UNREACHABLE
     assert "rv sandbox up" in caught.value.hint
 
