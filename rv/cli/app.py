@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "stop": ("rv.cli.races", "Cancel races whole."),
     "attach": ("rv.cli.attach", "Open a shell, or run a command, beside a race's."),
     "exec": ("rv.cli.attach", "Run a command on the login node."),
+    "forward": ("rv.cli.forward", "Let ports here lead to ports of a race's node."),
     "gpu": ("rv.cli.gpu", "Show how a race uses its GPUs."),
     "sync": ("rv.cli.sync", "Send your code to the cluster, and fetch results."),
     "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),

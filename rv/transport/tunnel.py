@@ -210,6 +210,11 @@ class Tunnel(Multiplexer):
                 raise self._failure from None
             raise
 
+    def stop(self) -> None:
+        """Let `run` end, from another thread."""
+        with suppress(OSError):  # it has ended
+            self._far.shutdown(socket.SHUT_RDWR)
+
     def opened(self, channel: Channel) -> None:
         """Tell who asked for it."""
         self._asked[channel.number].on_open()
