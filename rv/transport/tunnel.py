@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from selectors import EVENT_READ
-from typing import Final
+from typing import Final, NoReturn
 
 from rv.errors import ErrorKind, RvError
 from rv.transport.relay import MOST_FRAME_BYTES, Channel, LinkError, Multiplexer
@@ -197,7 +197,7 @@ class Tunnel(Multiplexer):
 
         channel = self.ask(sock, target, _FOREVER_S, seen)
 
-    def run(self) -> None:
+    def run(self) -> NoReturn:
         """Carry until the link ends. Raises `LinkError`, or what the stream raised.
 
         It is `EndedError` where what runs the relay says how it ended.
@@ -209,6 +209,14 @@ class Tunnel(Multiplexer):
             if self._failure:
                 raise self._failure from None
             raise
+
+    def finish(self) -> str:
+        """End the relay, and return what it and what it ran said of errors."""
+        self._stream.close_write()
+        try:
+            self.run()
+        except EndedError as error:
+            return error.text
 
     def stop(self) -> None:
         """Let `run` end, from another thread."""

@@ -23,7 +23,7 @@ _LOOK_S: Final = 30.0
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 # The variables of the command's environment, as the job restores them (rv/race/stage.py).
-_STEP: Final = """cd {directory} && [ -O . ] || exit 1
+ENVIRONMENT: Final = """cd {directory} && [ -O . ] || exit 1
 unset LC_ALL SLURM_TIME_FORMAT
 if [ -e shell.env ]; then
   . ./shell.env
@@ -31,8 +31,12 @@ else
   while IFS= read -r -d '' pair; do export "$pair"; done <environment
   export RV_RACE_DIR=$PWD RV_OUTPUT_DIR=$PWD/results RV_CHECKPOINT_DIR=$PWD/checkpoints
 fi
-cd {workdir} 2>/dev/null || cd || exit
+"""
+_STEP: Final = (
+    ENVIRONMENT
+    + """cd {workdir} 2>/dev/null || cd || exit
 {command}"""
+)
 _BASH: Final = ("/bin/bash", "-c")
 _SHELL: Final = 'exec "${SHELL:-/bin/bash}" -i'
 
