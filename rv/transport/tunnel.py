@@ -191,11 +191,10 @@ class Tunnel(Multiplexer):
         sock, other = socket.socketpair()
 
         def seen() -> None:
-            other.close()
-            self.give_up(channel, "it listens")
+            other.close()  # which ends the connection as usual
             then()
 
-        channel = self.ask(sock, target, _FOREVER_S, seen)
+        self.ask(sock, target, _FOREVER_S, seen)
 
     def run(self) -> NoReturn:
         """Carry until the link ends. Raises `LinkError`, or what the stream raised.
