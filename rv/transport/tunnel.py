@@ -88,13 +88,14 @@ class RelayPlace:
     start: Sequence[str]
     folder: str
     program: str = ""
+    pythons: Sequence[str] = _PYTHONS
 
-    def line(self, mark: str, size: int, pythons: Sequence[str] = _PYTHONS) -> str:
+    def line(self, mark: str, size: int) -> str:
         """Return the bash line that runs a relay whose source comes first, in `size` bytes."""
         script = _ON_NODE.format(
             size=size,
             folder=shlex.quote(self.folder),
-            pythons=shlex.join(pythons),
+            pythons=shlex.join(self.pythons),
             mark=mark,
             program=shlex.quote(self.program),
         )
@@ -275,7 +276,7 @@ class Tunnel(Multiplexer):
 
     def _fetch(self) -> None:
         """Take what the stream brings."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # `close` has closed the stream
             try:
                 while data := self._stream.read_some(MOST_FRAME_BYTES):
                     self._far.sendall(data)
@@ -285,7 +286,7 @@ class Tunnel(Multiplexer):
 
     def _pass_on(self) -> None:
         """Give the stream what is to be sent."""
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # `close` has closed the stream
             try:
                 while data := self._far.recv(MOST_FRAME_BYTES):
                     self._stream.write(data)
