@@ -250,7 +250,7 @@ class Tunnel(Multiplexer):
 
     def frame(self, received: bytearray, at: int) -> int:
         """Pass over what is printed before the relay begins, and see what is said after its end."""
-        if self.is_ready and not received.startswith(self._mark, at):
+        if self.is_ready and not received.startswith((b"\n", self._mark), at):
             return super().frame(received, at)
         end = received.find(b"\n", at)
         if end < 0:

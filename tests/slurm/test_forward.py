@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import urllib.error
 import urllib.request
@@ -15,7 +16,7 @@ import pytest
 
 from rv import sandbox
 from tests.slurm.launching import Rv, group, profile
-from tests.ssh.echo import Talk, all_echoed, echo_server, echoed
+from tests.ssh.echo import Talk, all_echoed, echo_server, echoed, free_port
 
 Eventually = Callable[..., None]
 STAND_IN = Path(__file__).with_name("jupyter_stand_in.py")
@@ -54,10 +55,10 @@ def start(rv: Rv) -> Iterator[Callable[..., Talk]]:
 
 
 def steps(rv: Rv) -> list[str]:
-    """The nodes of the steps that run beside races."""
+    """The nodes of the steps that run beside races: those of commands run on several."""
     lines = rv.slurm("squeue", "-h", "-s", "-o", "%i %N").splitlines()
     words = [line.split() for line in lines]
-    return [node for step, node in words if step.rpartition(".")[2].isdigit()]
+    return [node for step, node in words if step.rpartition(".")[2].isdigit() and "[" not in node]
 
 
 def test_a_port_of_each_node(rv: Rv, start: Callable[..., Talk], eventually: Eventually) -> None:
@@ -76,6 +77,57 @@ def test_a_port_of_each_node(rv: Rv, start: Callable[..., Talk], eventually: Eve
             talk.client.kill()
             eventually(lambda: not steps(rv))
     assert "has no node 2" in rv("forward", "--node", "2", "80").stderr
+
+
+@pytest.fixture
+def race(rv: Rv, eventually: Eventually) -> str:
+    """The id of a race that runs until the test is over."""
+    assert rv("run", "-d", "--gpu", "1", "--time", "5m", "exec sleep 300").returncode == 0
+    eventually(lambda: rv.state()["state"] == "RUNNING")
+    return rv.last().race_id
+
+
+def test_a_server_that_does_not_listen_yet(race: str, start: Callable[..., Talk]) -> None:
+    """A connection is reset, rv says so, and later ones work."""
+    server = free_port()
+    talk = start("forward", race, f"{server}:0")
+    port = talk.port()
+    early = socket.create_connection(("127.0.0.1", port))
+    with early, pytest.raises(ConnectionResetError):
+        early.recv(1)
+    talk.shows(f"port {server} of a1: nothing listens there")
+    with echo_server(server):
+        assert echoed(port, 100)
+
+
+def test_what_cannot_be_is_said(rv: Rv, race: str, start: Callable[..., Talk]) -> None:
+    """In a line with a hint, before anything is started; nothing is left in the background."""
+    taken = start("forward", race, "80:0").port()
+    for words, code, why in (
+        ((f"80:{taken}",), 125, f"cannot listen on port {taken} of this machine: address already"),
+        (("80:7000", "81:7000"), 2, "port 7000 of this machine is named twice"),
+        (("nothere", "80"), 2, "'nothere' is no race here"),
+        (("--node", "2", "80"), 2, "has no node 2"),
+        (("--stop", "nothere"), 2, "no tunnel to 'nothere' here"),
+        (("-d", "nothere", "80"), 2, "'nothere' is no race here"),
+    ):
+        done = rv("forward", *words)
+        assert (done.returncode, why in done.stderr) == (code, True), done
+        assert "hint" in done.stderr
+        assert "Traceback" not in done.stderr
+    assert start("forward", "--auto", race, f"80:{taken}").port() != taken
+    assert rv("forward", "--list").stdout == "no tunnels in the background\n"
+
+
+def test_a_race_that_waits_or_is_over(rv: Rv) -> None:
+    """Has no node whose ports could be reached."""
+    waits = rv("run", "-d", "--sbatch", "begin=now+1hour", "--time", "5m", "true")
+    assert waits.returncode == 0, waits.stderr
+    done = rv("forward", "80:0")
+    assert (done.returncode, "has not started yet" in done.stderr) == (2, True), done.stderr
+    assert rv("stop").returncode == 0
+    done = rv("forward", "80:0")
+    assert (done.returncode, "is over: CANCELLED" in done.stderr) == (2, True), done.stderr
 
 
 def fetch(url: str) -> tuple[int, str]:

@@ -11,7 +11,7 @@ import pytest
 
 from rv import sandbox
 from tests.ssh.conftest import Laptop
-from tests.ssh.echo import Talk, all_echoed, echo_server, echoed, echoes, free_port
+from tests.ssh.echo import Talk, all_echoed, echo_server, echoed, echoes
 from tests.ssh.test_launch import eventually, races
 
 
@@ -97,21 +97,6 @@ def test_a_lost_connection_is_made_anew(
     eventually(lambda: not steps())
 
 
-def test_a_server_that_does_not_listen_yet(race: str, start: Callable[..., Talk]) -> None:
-    """A connection is refused, rv says so, and later ones work."""
-    server = free_port()
-    talk = start(race, f"{server}:0")
-    port = talk.port()
-    with (
-        socket.create_connection(("127.0.0.1", port)) as early,
-        pytest.raises(OSError, match="reset"),
-    ):
-        early.recv(1)
-    talk.shows(f"port {server} of ")
-    with echo_server(server):
-        assert echoed(port, 100)
-
-
 def test_it_ends_with_the_race(
     laptop: Laptop, race: str, start: Callable[..., Talk], steps: Callable[[], list[str]]
 ) -> None:
@@ -134,41 +119,3 @@ def test_it_ends_with_the_race(
     assert f"race {race} is over: CANCELLED" in talk.text
     eventually(lambda: "no tunnels" in laptop.rv("forward", "--list").stdout)
     assert not steps()
-
-
-def test_what_cannot_be_is_said(laptop: Laptop, race: str, start: Callable[..., Talk]) -> None:
-    """In a line with a hint, before anything is started."""
-    talk = start(race, "80:0")
-    taken = talk.port()
-    for words, code, why in (
-        (
-            (race, f"80:{taken}"),
-            125,
-            f"cannot listen on port {taken} of this machine: address already",
-        ),
-        ((race, "80:7000", "81:7000"), 2, "port 7000 of this machine is named twice"),
-        (("70000",), 2, "70000: a port is a number from 1 to 65535"),
-        ((race, "eighty"), 2, "'eighty' is no port"),
-        (("nothere", "80"), 2, "'nothere' is no race here"),
-        ((race,), 2, "which port?"),
-        (("--node", "2", "80"), 2, "has no node 2"),
-        (("--stop", "nothere"), 2, "no tunnel to 'nothere' here"),
-        (("-d", "nothere", "80"), 2, "'nothere' is no race here"),
-    ):
-        done = laptop.rv("forward", *words)
-        assert (done.returncode, why in done.stderr) == (code, True), done
-        assert "hint" in done.stderr
-        assert "Traceback" not in done.stderr
-    other = start("--auto", race, f"80:{taken}")
-    assert other.port() != taken
-
-
-def test_a_race_that_waits_or_is_over(laptop: Laptop) -> None:
-    """Has no node whose ports could be reached."""
-    waits = laptop.rv("run", "-d", "--sbatch", "begin=now+1hour", "--time", "5m", "true")
-    assert waits.returncode == 0, waits.stderr
-    done = laptop.rv("forward", "80:0")
-    assert (done.returncode, "has not started yet" in done.stderr) == (2, True), done.stderr
-    assert laptop.rv("stop").returncode == 0
-    done = laptop.rv("forward", "80:0")
-    assert (done.returncode, "is over: CANCELLED" in done.stderr) == (2, True), done.stderr

@@ -67,6 +67,17 @@ def test_bytes_come_whole(tunnel: Tunnel) -> None:
     assert exchange(tunnel, "run", b"\x00\n\xff") == b"42\n\x00\n\xff"
 
 
+def test_what_was_said_of_errors(tmp_path: Path) -> None:
+    """On the node, by the relay's program: it is known after the end, whatever it is."""
+    place = RelayPlace(
+        start=("env",), folder=str(tmp_path), program="printf '%s\\n' 'ended 1' oh >&2"
+    )
+    tunnel = open_relay(place, HERE.open_stream)
+    assert exchange(tunnel, "run", b"") == b""
+    assert tunnel.finish() == "ended 1\noh"
+    tunnel.close()
+
+
 def test_a_port_that_a_file_names(tunnel: Tunnel, tmp_path: Path) -> None:
     """It is waited for, until it is there and listens."""
     seen: list[bool] = []
