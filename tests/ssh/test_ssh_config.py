@@ -16,12 +16,6 @@ from tests.ssh.test_launch import eventually, races
 __all__ = ["steps"]
 
 
-@pytest.fixture(params=["openssh", "paramiko"])
-def laptop(request: pytest.FixtureRequest, laptop: Laptop) -> Laptop:
-    """A laptop on which it is installed; both transports reach the login node."""
-    return replace(laptop, ssh=request.param)
-
-
 @pytest.fixture
 def race(laptop: Laptop) -> Iterator[str]:
     """The id of a race, named demo, that runs until the test is over."""
@@ -43,10 +37,12 @@ def ssh(laptop: Laptop, *words: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", ["openssh", "paramiko"])
 def test_a_login_to_the_node(
-    laptop: Laptop, race: str, steps: Callable[[], list[str]], tmp_path: Path
+    laptop: Laptop, race: str, steps: Callable[[], list[str]], tmp_path: Path, kind: str
 ) -> None:
     """In the job, with its GPUs and the race's environment; rsync works; nothing stays."""
+    laptop = replace(laptop, ssh=kind)
     seen = 'echo "$SLURM_JOB_ID $ONLY_ON_THE_CLUSTER $PWD $CUDA_VISIBLE_DEVICES"; exit 7'
     done = ssh(laptop, "rv-demo", seen)
     job = races(laptop)[0]["winner"]
