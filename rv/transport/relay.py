@@ -257,7 +257,7 @@ class Multiplexer:
             self._take(channel, payload)
         elif kind == b"E":
             channel.comes_no_more = True
-        elif kind == b"W":
+        elif kind == b"W" and payload.isdigit():
             channel.may_send += int(payload)
         elif kind == b"A":
             self.opened(channel)

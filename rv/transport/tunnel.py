@@ -25,6 +25,7 @@ PATIENCE_S: Final = 3.0
 
 _MARK_BYTES: Final = 6  # with "rv" it is shorter than the head of a frame
 _MOST_NOISE_BYTES: Final = 1 << 20
+_MOST_TEXT_BYTES: Final = 2000
 _BACKLOG: Final = 512
 _ENDING_S: Final = 10.0
 _FOREVER_S: Final = 1e9
@@ -33,7 +34,7 @@ _PYTHONS: Final = ("python3", "/usr/bin/python3", "/usr/libexec/platform-python"
 # Standard output is the relay's; what went wrong is said on it after the end.
 _LINE: Final = """\
 {{ text=$({start} 2>&1 >&3 3>&-); code=$?; }} 3>&1
-text=$(tail -c 2000 <<<"$text")
+text=$(tail -c {most} <<<"$text")
 LC_ALL=C
 printf '\\n%s ended %d %d\\n%s' {mark} "$code" "${{#text}}" "$text"
 """
@@ -99,7 +100,11 @@ class RelayPlace:
             mark=mark,
             program=shlex.quote(self.program),
         )
-        return _LINE.format(start=shlex.join([*self.start, "/bin/bash", "-c", script]), mark=mark)
+        return _LINE.format(
+            start=shlex.join([*self.start, "/bin/bash", "-c", script]),
+            mark=mark,
+            most=_MOST_TEXT_BYTES,
+        )
 
 
 def listen(port: int, target: str, *, auto: bool) -> Listener:
@@ -261,12 +266,20 @@ class Tunnel(Multiplexer):
         if words == [self._mark, b"ready"]:
             self.is_ready = True
             self.on_ready()
-        elif len(words) == 4 and words[:2] == [self._mark, b"ended"]:
-            text = received[end + 1 : end + 1 + int(words[3])]
-            if len(text) < int(words[3]):
-                return at
-            raise EndedError(int(words[2]), text.decode("utf-8", "replace"))
+        elif words[:2] == [self._mark, b"ended"]:
+            return self._end(words[2:], received, at, end + 1)
         return end + 1
+
+    def _end(self, words: Sequence[bytes], received: bytearray, at: int, begin: int) -> int:
+        """Raise `EndedError` with the code and text that these words announce, once it is whole."""
+        if len(words) != 2 or not all(word.isdigit() for word in words):
+            raise LinkError("its end is no end")
+        code, size = map(int, words)
+        if size > _MOST_TEXT_BYTES:
+            raise LinkError("its end is no end")
+        if len(received) < begin + size:
+            return at
+        raise EndedError(code, received[begin : begin + size].decode("utf-8", "replace"))
 
     def _accept(self, listener: Listener) -> None:
         with suppress(OSError):  # who connected has gone already

@@ -140,10 +140,11 @@ class Forwarding:
                 return status
             if status.state is RaceState.RUNNING and status.claim:
                 self._carry(place_of(status, self.node, time.time()))
-            elif status.claim:  # a chain's next segment may wait for hours
+                self._is_stopped.wait(min(_FIRST_WAIT_S * 2**self._failures, _MOST_WAIT_S))
+            else:  # a chain's next segment may wait for hours
                 self._failures = 0
                 self._say_once(f"race {self.race.race_id} does not run just now: waiting for it")
-            self._is_stopped.wait(min(_FIRST_WAIT_S * 2**self._failures, _MOST_WAIT_S))
+                self._is_stopped.wait(_MOST_WAIT_S)
 
     def stop(self) -> None:
         """End it, from another thread."""

@@ -10,7 +10,7 @@ import re
 import shlex
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +78,7 @@ def ssh_config_text(word: str, clusters: Clusters, paths: SshFiles) -> str:
     for name, host in hosts.items():
         lines += [f"Host {PREFIX}*.{name}", f"  User {_login(host)}"]
     lines += [
-        f"Host {PREFIX}*",
+        " ".join([f"Host {PREFIX}*", *_login_nodes(hosts.values())]),
         f"  User {_login(hosts.get(usual, usual))}",
         f"  ProxyCommand {command} -- %n",
         f"  IdentityFile {_quoted(paths.key)}",
@@ -144,6 +144,12 @@ def public_key(paths: SshFiles) -> str:
             ErrorKind.CONFIG, f"no key {paths.key}.pub", hint="rv ssh-config --install makes it"
         ) from error
     return f"{kind} {key} rv"
+
+
+def _login_nodes(hosts: Iterable[str]) -> list[str]:
+    """Return the patterns that leave out login nodes which have such a name themselves."""
+    names = [host.removeprefix("ssh:").rpartition("@")[2] for host in hosts]
+    return [f"!{name}" for name in names if name.startswith(PREFIX)]
 
 
 def _login(host: str) -> str:
