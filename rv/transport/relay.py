@@ -47,8 +47,7 @@ class Channel:
         self.sock = sock
         self.is_open = True  # a socket that is not connected yet waits for its turn
         self.unwritten = bytearray()
-        self.may_send = WINDOW_BYTES
-        self.may_come = WINDOW_BYTES
+        self.may_send = self.may_come = WINDOW_BYTES
         self.written = 0  # the other end was not told of these bytes yet
         self.has_read_all = False
         self.comes_no_more = False
@@ -219,12 +218,9 @@ class Multiplexer:
             raise LinkError("it ended")
         self._heard_s = time.monotonic()
         self._received += data
-        at = 0
-        while True:
-            after = self.frame(self._received, at)
-            if after == at:
-                break
-            at = after
+        at, after = -1, 0
+        while after != at:
+            at, after = after, self.frame(self._received, after)
         del self._received[:at]
 
     def frame(self, received: bytearray, at: int) -> int:
@@ -238,7 +234,7 @@ class Multiplexer:
         try:
             number, size = int(head[:8], 16), int(head[8:], 16)
         except ValueError:
-            raise LinkError("what came is no frame") from None
+            number, size = 0, -1
         if not 0 <= size <= MOST_FRAME_BYTES:
             raise LinkError("what came is no frame")
         end = at + _HEAD_BYTES + size
@@ -391,10 +387,9 @@ def main(mark: str, folder: str, program: str) -> None:
     os.write(1, f"\n{mark} ready\n".encode("ascii"))
     relay = Relay(folder, program)
     try:
-        while True:
-            relay.turn()
-    except LinkError:
-        pass
+        with suppress(LinkError):
+            while True:
+                relay.turn()
     finally:
         relay.close()
 
