@@ -148,7 +148,7 @@ def test_jupyter_in_a_browser(rv: Rv, start: Callable[..., Talk], eventually: Ev
     setup = f"PATH={fake}:$PATH"
     talk = start("up", "--jupyter", "--gpu", "1", "--time", "5m", "--setup", setup)
     talk.shows("Ctrl-C ends it")
-    match = re.search(r"http://127\.0\.0\.1:\d+/lab\?token=(\S+)", talk.text)
+    match = re.search(r"(?<=Jupyter: )http://127\.0\.0\.1:\d+/lab\?token=(\S+)", talk.text)
     assert match
     url, token = match[0], match[1]
     job = rv.state()["winner"]["job_id"]

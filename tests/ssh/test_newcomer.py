@@ -31,7 +31,7 @@ def test_from_init_to_jupyter(laptop: Laptop, user_file: Path, kind: str) -> Non
     talk = Talk(laptop.start("up", "--jupyter", "--gpu", "1", "--time", "5m", "--venv", "lab"))
     try:
         talk.shows("Ctrl-C ends it")
-        match = re.search(r"http://127\.0\.0\.1:\d+/lab\?token=\S+", talk.text)
+        match = re.search(r"(?<=Jupyter: )http://127\.0\.0\.1:\d+/lab\?token=\S+", talk.text)
         assert match
         assert re.fullmatch(r"/lab of job \d+", fetch(match[0])[1])
         assert fetch(match[0][:-1])[0] == 403
