@@ -97,7 +97,9 @@ class Talk:
     def close(self) -> None:
         """Kill it, and read what it said last."""
         self.client.kill()
-        self._reader.join()
+        self.client.wait()
+        self._reader.join(PATIENCE_S)
+        assert not self._reader.is_alive(), "a process that it left holds its stderr"
         with self.client:
             pass
 
