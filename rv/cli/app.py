@@ -24,7 +24,6 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "exec": ("rv.cli.attach", "Run a command on the login node."),
     "forward": ("rv.cli.forward", "Let ports here lead to ports of a race's node."),
     "ssh-config": ("rv.cli.ssh", "Let ssh, rsync and VS Code reach a race's node."),
-    "ssh-proxy": ("rv.cli.ssh", ""),
     "gpu": ("rv.cli.gpu", "Show how a race uses its GPUs."),
     "sync": ("rv.cli.sync", "Send your code to the cluster, and fetch results."),
     "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),
@@ -38,7 +37,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "accept": ("rv.cli.accept", "Acceptance: test GPUs and nodes, judge and keep the results."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
 }
-"""Each command's module, which has an `app`, and its line in `rv --help`, "" for none."""
+"""Each command's module, which has an `app`, and its line in `rv --help`."""
 
 
 class LazyGroup(TyperGroup):
@@ -70,7 +69,7 @@ def build() -> typer.Typer:
     )
     app.callback()(_root)
     for name, (_, summary) in COMMANDS.items():
-        app.command(name, help=summary, hidden=not summary)(_stand_in)
+        app.command(name, help=summary)(_stand_in)
     return app
 
 

@@ -1,4 +1,4 @@
-"""`rv ssh-config`, and the command by which ssh then reaches a race's node."""
+"""`rv ssh-config`, by which ssh reaches a race's node: it writes the file, and is run by ssh."""
 
 import os
 from typing import Annotated
@@ -33,9 +33,15 @@ def ssh_config(
     writes: Annotated[
         bool, typer.Option("--install", help="Write it, and include it in ~/.ssh/config.")
     ] = False,
+    host: Annotated[
+        str, typer.Option("--connect", metavar="rv-RACE", hidden=True, help="Run by ssh itself.")
+    ] = "",
     cluster: ClusterOption = "",
 ) -> None:
     """Print what makes `ssh rv-RACE` reach a race's node: for ssh, rsync and VS Code."""
+    if host:
+        _connect(host, cluster)
+        return
     paths = ssh_files()
     word = cluster or os.environ.get("RV_CLUSTER", "")
     text = ssh_config_text(word, named_clusters(os.environ), paths)
@@ -50,13 +56,8 @@ def ssh_config(
     console.notice("ssh rv-RACE now reaches the node of a running race")
 
 
-@app.command("ssh-proxy")
-def ssh_proxy(
-    *,
-    host: Annotated[str, typer.Argument(metavar="rv-RACE", help="As ssh was given it.")],
-    cluster: ClusterOption = "",
-) -> None:
-    """Connect standard input and output to a login on a race's node: ssh runs this."""
+def _connect(host: str, cluster: str) -> None:
+    """Connect standard input and output to a login on a race's node."""
     keys = take_standard_input()
     if not host.startswith(PREFIX) or host == PREFIX:
         raise RvError(ErrorKind.USAGE, f"{host!r} is no rv-RACE", hint="rv ps lists races")

@@ -71,7 +71,7 @@ def ssh_config_text(word: str, clusters: Clusters, paths: SshFiles) -> str:
     The user's name is that of the login there, which ssh asks for before it connects.
     """
     where = ["--cluster", word] if word else []
-    command = shlex.join([sys.executable, "-m", "rv", "ssh-proxy", *where]).replace("%", "%%")
+    command = shlex.join([sys.executable, "-m", "rv", "ssh-config", *where]).replace("%", "%%")
     hosts = {name: named.host for name, named in clusters.named.items()}
     usual = chosen_cluster(word, {}, clusters)
     lines = [_BEGIN.rstrip()]
@@ -80,7 +80,7 @@ def ssh_config_text(word: str, clusters: Clusters, paths: SshFiles) -> str:
     lines += [
         " ".join([f"Host {PREFIX}*", *_login_nodes(hosts.values())]),
         f"  User {_login(hosts.get(usual, usual))}",
-        f"  ProxyCommand {command} -- %n",
+        f"  ProxyCommand {command} --connect %n",
         f"  IdentityFile {_quoted(paths.key)}",
         "  IdentitiesOnly yes",
         "  PreferredAuthentications publickey",

@@ -58,16 +58,18 @@ def list_tunnels() -> tuple[TunnelRecord, ...]:
 def stop_tunnels(words: Sequence[str]) -> tuple[TunnelRecord, ...]:
     """End the tunnels of these races or ports, all without any. Raises `RvError(USAGE)`."""
     live = [record for record in list_tunnels() if record.is_live]
+    chosen: dict[int, TunnelRecord] = {} if words else {record.pid: record for record in live}
     for word in words:
-        if not any(_is_meant(record, word) for record in live):
+        meant = {record.pid: record for record in live if _is_meant(record, word)}
+        if not meant:
             raise RvError(
                 ErrorKind.USAGE, f"no tunnel to {word!r} here", hint="rv forward --list shows them"
             )
-    chosen = [r for r in live if not words or any(_is_meant(r, word) for word in words)]
-    for record in chosen:
+        chosen |= meant
+    for pid in chosen:
         with suppress(ProcessLookupError):  # it has just ended
-            os.kill(record.pid, signal.SIGTERM)
-    return tuple(chosen)
+            os.kill(pid, signal.SIGTERM)
+    return tuple(chosen.values())
 
 
 def _is_meant(record: TunnelRecord, word: str) -> bool:
