@@ -16,7 +16,7 @@ from rv.ui import console
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("rv.cli.up", "Race for GPUs, then run a command in them or open a shell."),
-    "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start, stream it."),
+    "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start."),
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
