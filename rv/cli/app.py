@@ -16,12 +16,14 @@ from rv.ui import console
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("rv.cli.up", "Race for GPUs, then run a command in them or open a shell."),
-    "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start, stream it."),
+    "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start."),
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
     "attach": ("rv.cli.attach", "Open a shell, or run a command, beside a race's."),
     "exec": ("rv.cli.attach", "Run a command on the login node."),
+    "forward": ("rv.cli.forward", "Let ports here lead to ports of a race's node."),
+    "ssh-config": ("rv.cli.ssh", "Let ssh, rsync and VS Code reach a race's node."),
     "gpu": ("rv.cli.gpu", "Show how a race uses its GPUs."),
     "sync": ("rv.cli.sync", "Send your code to the cluster, and fetch results."),
     "status": ("rv.cli.queries", "Show free GPUs and who waits for them."),

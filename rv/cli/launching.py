@@ -19,13 +19,19 @@ from rv.ui.progress import Progress
 from rv.ui.race_views import race_document
 from rv.workflow.cluster import Early
 from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed
+from rv.workflow.jupyter import Jupyter
 from rv.workflow.launch import prepare
 from rv.workflow.races import exit_code, recover_races
 from rv.workflow.shellwords import simple_commands
 
 
 def launch(
-    options: RequestOptions, command: Command | None, *, detach: bool, stops_unclaimed: bool
+    options: RequestOptions,
+    command: Command | None,
+    *,
+    detach: bool,
+    stops_unclaimed: bool,
+    jupyter: Jupyter | None = None,
 ) -> None:
     """Race, follow to the end, and exit with the job's own code.
 
@@ -36,7 +42,7 @@ def launch(
 
         _check_options(options, command, detach=detach)
         options = race_on_the_best(options, command)
-    raced = race(options, command, detach=detach, stops_unclaimed=stops_unclaimed)
+    raced = race(options, command, detach=detach, stops_unclaimed=stops_unclaimed, jupyter=jupyter)
     if raced is None:
         return
     cluster = raced.caller.cluster
@@ -55,15 +61,23 @@ class Raced:
 
 
 def race(
-    options: RequestOptions, command: Command | None, *, detach: bool, stops_unclaimed: bool
+    options: RequestOptions,
+    command: Command | None,
+    *,
+    detach: bool,
+    stops_unclaimed: bool,
+    jupyter: Jupyter | None = None,
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
     _check_options(options, command, detach=detach)
     caller = current_caller(options.cluster, patience_s(options), Early.PLAN)
     say_request(options, command, caller.cluster.label)
     environment = job_environment(options, caller.environ) | {"RV_UMASK": umask()}
+    if jupyter:
+        environment |= jupyter.variables
     request = with_environment(build_request(options, command), caller)
-    code = _sync(options, command, caller)
+    # What is written in a notebook is to stay in the user's own folder, as in a shell.
+    code = None if jupyter else _sync(options, command, caller)
     if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # building or sending took long
         caller = replace(caller, cluster=replace(caller.cluster, answer=None))
     site = options.config.site
@@ -83,6 +97,7 @@ def race(
         site=site,
         reporter=Progress(json_only=options.json),
         stops_unclaimed=stops_unclaimed,
+        jupyter=jupyter,
     )
     try:
         if not detach:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TYPE_CHECKING, cast
 
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
@@ -24,6 +24,9 @@ from rv.transport.private_directories import (
     require_private,
     require_safe_root,
 )
+
+if TYPE_CHECKING:
+    from io import BufferedReader
 
 _KILLED_OUTPUT_TIMEOUT_S = 5.0
 _PRIVATE = 0o600
@@ -197,7 +200,7 @@ class LocalStream:
             start_new_session=True,
         )
         pipes = (self._process.stdin, self._process.stdout)
-        self._in, self._out = cast("tuple[IO[bytes], IO[bytes]]", pipes)
+        self._in, self._out = cast("tuple[IO[bytes], BufferedReader]", pipes)
 
     def write(self, data: bytes) -> None:
         """Send all of it. Raises `OSError`."""
@@ -211,6 +214,10 @@ class LocalStream:
     def read(self, size: int) -> bytes:
         """Read so many bytes, fewer where it ended."""
         return self._out.read(size)
+
+    def read_some(self, size: int) -> bytes:
+        """Read what is there, so many bytes at most."""
+        return self._out.read1(size)
 
     def close_write(self) -> None:
         """Say that no more comes."""

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Final, TypeAlias, cast
+from typing import IO, TYPE_CHECKING, Final, cast
 
 from rv.errors import ErrorKind, RvError
 from rv.transport.login_shell import login_command, stream_command
@@ -24,6 +24,9 @@ from rv.transport.ssh_config_file import (
     forbids_sharing,
 )
 from rv.transport.terminal_questions import printable
+
+if TYPE_CHECKING:
+    from io import BufferedReader
 
 _SHARED_S: Final = 600
 _LAST_BYTES: Final = 20_000
@@ -46,7 +49,6 @@ _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification f
 _ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
 _REVOKED_KEY: Final = "REVOKED HOST KEY"
 _CHANGED_KEY: Final = "HOST IDENTIFICATION HAS CHANGED"
-_Pipe: TypeAlias = IO[bytes]
 _SERVER_KEY: Final = re.compile(r"Server host key: (\S+ SHA256:\S+)")
 
 
@@ -197,7 +199,7 @@ class SshStream:
             start_new_session=not has_terminal,
         )  # fmt: skip
         pipes = (self._process.stdin, self._process.stdout)
-        self._in, self._out = cast("tuple[_Pipe, _Pipe]", pipes)
+        self._in, self._out = cast("tuple[IO[bytes], BufferedReader]", pipes)
 
     def write(self, data: bytes) -> None:
         """Send all of it. Raises `RvError(UNREACHABLE)` where ssh failed."""
@@ -218,6 +220,14 @@ class SshStream:
     def read(self, size: int) -> bytes:
         """Read so many bytes, fewer where the connection ended."""
         return self._out.read(size)
+
+    def read_some(self, size: int) -> bytes:
+        """Read what is there, so many bytes at most. Raises `RvError(UNREACHABLE)`."""
+        data = self._out.read1(size)
+        failure = None if data else self._failure()
+        if failure:
+            raise failure
+        return data
 
     def close_write(self) -> None:
         """Say that no more comes."""

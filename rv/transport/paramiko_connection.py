@@ -114,6 +114,12 @@ class ChannelStream:
         self._unread = data[size:]
         return data[:size]
 
+    def read_some(self, size: int) -> bytes:
+        """Read what is there, so many bytes at most. Raises `OSError`."""
+        data = self._unread or self._more()
+        self._unread = data[size:]
+        return data[:size]
+
     def close_write(self) -> None:
         """Say that no more comes. Raises `OSError`."""
         try:
@@ -141,8 +147,9 @@ class ChannelStream:
 
     def _pass_over_errors(self) -> None:
         """Make room for what comes: outputs and errors have one window."""
-        while self._channel.recv_stderr_ready():
-            self._channel.recv_stderr(_PIECE_BYTES)
+        with suppress(TimeoutError):  # another thread took them
+            while self._channel.recv_stderr_ready():
+                self._channel.recv_stderr(_PIECE_BYTES)
 
     def _lost(self) -> ConnectionError:
         return ConnectionError(f"{self._host} closed the connection")

@@ -62,6 +62,9 @@ class Stream(Protocol):
     def read(self, size: int) -> bytes:
         """Read so many bytes, fewer where it ended. Raises `OSError`."""
 
+    def read_some(self, size: int) -> bytes:
+        """Read what is there, so many bytes at most, none where it ended. Raises `OSError`."""
+
     def close_write(self) -> None:
         """Say that no more comes: the program reads the end of its input. Raises `OSError`."""
 

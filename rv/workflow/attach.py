@@ -23,7 +23,7 @@ _LOOK_S: Final = 30.0
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 # The variables of the command's environment, as the job restores them (rv/race/stage.py).
-_STEP: Final = """cd {directory} && [ -O . ] || exit 1
+ENVIRONMENT: Final = """cd {directory} && [ -O . ] || exit 1
 unset LC_ALL SLURM_TIME_FORMAT
 if [ -e shell.env ]; then
   . ./shell.env
@@ -31,8 +31,13 @@ else
   while IFS= read -r -d '' pair; do export "$pair"; done <environment
   export RV_RACE_DIR=$PWD RV_OUTPUT_DIR=$PWD/results RV_CHECKPOINT_DIR=$PWD/checkpoints
 fi
-cd {workdir} 2>/dev/null || cd || exit
+"""
+_STEP: Final = (
+    ENVIRONMENT
+    + """cd {workdir} 2>/dev/null || cd || exit
 {command}"""
+)
+_BASH: Final = ("/bin/bash", "-c")
 _SHELL: Final = 'exec "${SHELL:-/bin/bash}" -i'
 
 
@@ -57,7 +62,12 @@ def find_place(race: Race, node: int | None, cluster: Cluster, now_s: float) -> 
     """Return where a race runs. Raises `RvError(USAGE)` for one that does not run now."""
     require_node(race, node)
     status, _ = look_at(race, cluster, now_s)
-    claim = _running(status)
+    return place_of(status, node, now_s)
+
+
+def place_of(status: RaceStatus, node: int | None, now_s: float) -> Place:
+    """Return where a race of this status runs. Raises `RvError(USAGE)`, as `find_place` does."""
+    race, claim = status.race, _running(status)
     names = expand(claim.nodes)
     number = node or 0
     if number >= len(names):
@@ -93,19 +103,19 @@ def _running(status: RaceStatus) -> Claim:
 
 def attach(place: Place, words: Sequence[str], cluster: Cluster) -> int:
     """Run a shell or a command there on this terminal, and return its exit code."""
-    return cluster.transport.interactive([*_srun(place, "--pty"), _script(place, words)])
+    return cluster.transport.interactive([*step(place, "--pty"), *_BASH, _script(place, words)])
 
 
 def attach_lasting(place: Place, cluster: Cluster) -> int:
     """Open a shell in a tmux of the login node: it is there again after a lost connection."""
     name = _UNFIT.sub("-", f"rv-{place.race.race_id}-{place.node}")
-    line = shlex.join([*_srun(place, "--pty"), _script(place, ())])
+    line = shlex.join([*step(place, "--pty"), *_BASH, _script(place, ())])
     return cluster.transport.interactive(["tmux", "new-session", "-A", "-s", name, line])
 
 
 def run_beside(place: Place, words: Sequence[str], cluster: Cluster) -> ScriptResult:
     """Run a command there without a terminal, and return what it said when it is over."""
-    line = shlex.join([*_srun(place), _script(place, words)])
+    line = shlex.join([*step(place), *_BASH, _script(place, words)])
     return cluster.transport.run(line, timeout_s=COMMAND_S)
 
 
@@ -114,7 +124,8 @@ def has_tmux(cluster: Cluster) -> bool:
     return cluster.transport.run("command -v tmux", timeout_s=_LOOK_S).returncode == 0
 
 
-def _srun(place: Place, *options: str) -> list[str]:
+def step(place: Place, *options: str) -> list[str]:
+    """Return the words that run a program there, which shares all that the job has."""
     return [
         "srun",
         f"--jobid={place.claim.job_id}",
@@ -123,8 +134,6 @@ def _srun(place: Place, *options: str) -> list[str]:
         "--ntasks=1",
         "--overlap",
         *options,
-        "/bin/bash",
-        "-c",
     ]
 
 

@@ -19,6 +19,7 @@ from rv.race.watch import Sink, WaitTimedOut
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
 from rv.workflow.interactive_shell import HungUp, hang_up_raised, hold_shell
+from rv.workflow.jupyter import Jupyter, hold_jupyter
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import stop_races
 from rv.workflow.start import send_rest, start, watch
@@ -46,12 +47,14 @@ class Follower:
     """Follows launches on one cluster.
 
     `stops_unclaimed`: Ctrl-C before there is a winner cancels the race instead of leaving it.
+    `jupyter` is what the command runs, None for any other: Ctrl-C always cancels that.
     """
 
     cluster: Cluster
     site: Site
     reporter: Reporter
     stops_unclaimed: bool
+    jupyter: Jupyter | None = None
 
     def run(self, launch: Launch) -> RaceStatus:
         """Start a race and follow it to its end; race again, up to `--retry` times, as nodes fail.
@@ -77,8 +80,12 @@ class Follower:
             return start(launch, self.cluster, self.reporter, detached=True)
 
     def _run_once(self, launch: Launch) -> RaceStatus:
-        follow = self._open_shell if launch.request.command is None else self._watch_command
-        status = follow(launch)
+        if launch.request.command is None:
+            status = self._open_shell(launch)
+        elif self.jupyter:
+            status = self._watch_jupyter(launch, self.jupyter)
+        else:
+            status = self._watch_command(launch)
         self.reporter.finish(status)
         return status
 
@@ -92,6 +99,12 @@ class Follower:
         with hang_up_raised(), self._user_may_end(launch):
             race = start(launch, self.cluster, self.reporter, detached=False)
             return hold_shell(race, launch, self.cluster, self.reporter)
+
+    def _watch_jupyter(self, launch: Launch, jupyter: Jupyter) -> RaceStatus:
+        """One that nobody reaches any more is of no use: the race ends with its client."""
+        with hang_up_raised(), self._user_may_end(launch):
+            race = start(launch, self.cluster, self.reporter, detached=False)
+            return hold_jupyter(race, launch, self.cluster, self.reporter, jupyter)
 
     @contextmanager
     def _user_may_end(self, launch: Launch) -> Iterator[None]:
@@ -117,7 +130,7 @@ class Follower:
             self.reporter.say("stopped: nothing was submitted")
             return
         is_claimed = load_state_files(race, transport).claim is not None
-        if self.stops_unclaimed and not is_claimed:
+        if self.jupyter or (self.stops_unclaimed and not is_claimed):
             self._stop(launch, "stopped")
             return
         if not is_claimed:
@@ -127,7 +140,8 @@ class Follower:
     def _hung_up(self, launch: Launch) -> None:
         """Stop the race of a shell; one with a winner was released, and ends by itself."""
         race = load_race(launch.script.race_dir, self.cluster.transport)
-        if race is None or load_state_files(race, self.cluster.transport).claim is None:
+        is_claimed = race and load_state_files(race, self.cluster.transport).claim
+        if self.jupyter or not is_claimed:
             self._stop(launch, "the terminal is gone")
         else:
             self.reporter.say("the terminal is gone: the GPUs are released")
