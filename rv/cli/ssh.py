@@ -11,7 +11,8 @@ from rv.errors import ErrorKind, RvError
 from rv.transport.standard_streams import take_standard_input
 from rv.ui import console
 from rv.workflow.attach import find_place
-from rv.workflow.cluster import Early, named_clusters
+from rv.workflow.cluster import Early
+from rv.workflow.locate import named_clusters
 from rv.workflow.races import find_races
 from rv.workflow.ssh_config import (
     PREFIX,

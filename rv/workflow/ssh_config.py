@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rv.config.settings import LOCAL, SANDBOX, chosen_cluster
+from rv.config.settings import chosen_cluster
 from rv.errors import ErrorKind, RvError
 from rv.files import others_may_write, read_regular, write_atomically
-from rv.models.site import Clusters
+from rv.models.site import LOCAL, SANDBOX, Clusters
 from rv.transport.local_program import output_of
 from rv.transport.private_directories import make_private
 from rv.transport.ssh_config_file import read_settings
-from rv.workflow.cluster import is_this_machine
+from rv.workflow.locate import is_this_machine
 
 PREFIX: Final = "rv-"
 
