@@ -22,6 +22,7 @@ whole_path() {
     "~") printf '%s\n' "$HOME" ;;
     "~/"*) printf '%s\n' "$HOME/${1#"~/"}" ;;
     /*) printf '%s\n' "${1%/}" ;;
+    ./*) whole_path "${1#./}" "$2" ;;
     *) printf '%s\n' "$2/${1%/}" ;;
   esac
 }
@@ -37,6 +38,20 @@ find_venv() {
   answer missing "$path"
   for other in "$path"/* "${path%/*}"/* "${path%/*}"/.venv; do
     [ ! -x "$other/bin/python" ] || answer near "$other"
+  done
+}
+
+# find_image PATH DIRECTORY: answer where the file or folder of a container's image is; else what lies beside it.
+find_image() {
+  local path other
+  path=$(whole_path "$1" "$2")
+  if [ -r "$path" ]; then
+    answer path "$path"
+    return
+  fi
+  answer missing "$path"
+  for other in "${path%/*}"/*.{sif,sqsh,sqfs,squashfs}; do
+    [ ! -r "$other" ] || answer near "$other"
   done
 }
 
