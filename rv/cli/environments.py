@@ -90,6 +90,24 @@ def with_surroundings(request: Request, options: RequestOptions) -> Request:
     )
 
 
+def check_shell(options: RequestOptions, command: Command | None) -> None:
+    """Refuse a shell in a container, or say that it is outside of one that is the default.
+
+    Raises `RvError(USAGE)`.
+    """
+    if command or not options.container:
+        return
+    if "container" in options.typed:
+        raise RvError(
+            ErrorKind.USAGE,
+            "--container is for a command, and this would be a shell",
+            hint="give one with --run, or start the container in the shell",
+        )
+    from rv.ui import console
+
+    console.notice(f"the shell is on the node itself, not in {options.container}")
+
+
 def _check_launcher(command: Command | None) -> None:
     if command and command.launcher is Launcher.MPI:
         raise RvError(

@@ -48,9 +48,7 @@ def read_image(text: str) -> Image:
     if is_path(text):
         if any(not char.isprintable() for char in text):
             raise _unfit(text)
-        return Image(
-            pyxis=text if text.endswith(_PYXIS_FILES) else "", apptainer=text, path=text
-        )
+        return Image(pyxis=text if text.endswith(_PYXIS_FILES) else "", apptainer=text, path=text)
     scheme, found, rest = text.rpartition("://")
     if found and f"{scheme}://" not in (_DOCKER, *_APPTAINER_ONLY):
         raise _unfit(text)
@@ -67,9 +65,7 @@ def _of_docker(name: str) -> Image:
         return Image(pyxis=name, apptainer=f"{_DOCKER}{found['registry']}/{found['name']}")
     registry, slash, rest = name.partition("/")
     is_host = bool(slash) and ("." in registry or ":" in registry or registry == "localhost")
-    return Image(
-        pyxis=f"{registry}#{rest}" if is_host else name, apptainer=f"{_DOCKER}{name}"
-    )
+    return Image(pyxis=f"{registry}#{rest}" if is_host else name, apptainer=f"{_DOCKER}{name}")
 
 
 def read_mount(text: str) -> str:

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from rv.cli.environments import job_environment, with_environment
+from rv.cli.environments import check_shell, job_environment, with_environment
 from rv.cli.options import RequestOptions
-from rv.cli.request import read_config
+from rv.cli.request import build_request, read_config
 from rv.errors import RvError
-from rv.models.request import Request
+from rv.models.request import Command, Launcher, Request
 from rv.models.site import Config, Setting
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ def test_a_variable_typed_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         ("setup: {a: b}", "setup must be a list of shell lines"),
         ("setup: [1]", "setup must be a list of shell lines"),
         ('venv: "a:b"', "no value for --venv"),
+        ("container: two words", "'two words' is no image"),
+        ("{container: a, conda: b}", "exclude each other"),
+        ("container_mounts: [data]", "container_mounts must be"),
     ],
 )
 def test_a_slip_in_a_file_is_named_with_its_line(
@@ -59,3 +62,35 @@ def test_a_slip_in_a_file_is_named_with_its_line(
     assert "config.yaml:2" in shown
     assert says in shown
     assert "s3cret" not in shown
+
+
+def test_variables_of_the_user_are_named_for_a_container(tmp_path: Path) -> None:
+    """Their values count over the image's; what the login shell has does not."""
+    found = job_environment(RequestOptions(env=["A=typed"], container="deep"), {"B": "caller"})
+    assert found["RV_VARIABLES"] == "A"
+
+
+@pytest.mark.parametrize(
+    ("options", "command", "says"),
+    [
+        ({"container": "deep", "venv": "auto"}, None, "--venv and --container exclude each other"),
+        ({"container": "deep"}, Command(line="srun x", launcher=Launcher.MPI), "srun and mpirun"),
+        ({"container": "a b"}, None, "is no image"),
+        ({"container_mounts": ["data"]}, None, "is no mount"),
+    ],
+)
+def test_what_makes_no_sense_with_a_container_is_refused(
+    options: dict[str, Any], command: Command | None, says: str
+) -> None:
+    """Before anything is asked of the cluster."""
+    with pytest.raises(RvError, match=says):
+        build_request(RequestOptions(**options), command)
+
+
+def test_a_shell_in_a_container_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where it was typed; a default is said to be without effect."""
+    with pytest.raises(RvError, match="is for a command"):
+        check_shell(RequestOptions(container="deep", typed=frozenset({"container"})), None)
+    check_shell(RequestOptions(container="deep"), None)
+    assert "not in deep" in capsys.readouterr().err
+    check_shell(RequestOptions(container="deep"), Command(line="true"))

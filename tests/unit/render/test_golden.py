@@ -174,7 +174,7 @@ CASES = {
     "container": (
         strategy(),
         facts(
-            command=Command(line="python it\'s.py"),
+            command=Command(line="python it's.py"),
             container="nvcr.io/nvidia/pytorch:24.05-py3",
             mounts=("/data/it's $HERE:/data:ro",),
             project="/home/ada/project",
