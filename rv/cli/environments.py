@@ -12,6 +12,7 @@ from typing import Final
 
 from rv.cli.caller import Caller, working_directory
 from rv.cli.options import RequestOptions
+from rv.config.settings import ONE_OF
 from rv.errors import ErrorKind, RvError
 from rv.models.container import VARIABLES, is_path, read_image, read_mount
 from rv.models.request import Command, Launcher, Request
@@ -22,7 +23,6 @@ MASK: Final = "•••"
 AUTO: Final = "auto"
 """The virtual environment of the project's lock file."""
 
-_ONE_OF: Final = ("venv", "conda", "container")
 _MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+:@-]{0,127}", re.ASCII)
 
 
@@ -33,8 +33,9 @@ def job_environment(options: RequestOptions, caller: Mapping[str, str]) -> dict[
     """
     own = load_variables()
     setting = options.config.defaults.get("env")
-    from_files = dict(_pairs(setting.value, os.environ | own) if setting else ())
-    typed = dict(_pairs(options.env or (), os.environ | own))
+    here = own | os.environ
+    from_files = dict(_pairs(setting.value, here) if setting else ())
+    typed = dict(_pairs(options.env or (), here))
     variables = from_files | own | typed
     # A container's image has variables of its own, which these overrule.
     names = {VARIABLES: " ".join(variables)} if options.container else {}
@@ -70,7 +71,7 @@ def with_environment(request: Request, caller: Caller) -> Request:
 
 def with_surroundings(request: Request, options: RequestOptions) -> Request:
     """Return the request with what its command runs in. Raises `RvError(USAGE)` for slips."""
-    given = [f"--{name}" for name in _ONE_OF if getattr(options, name)]
+    given = [f"--{name}" for name in ONE_OF if getattr(options, name)]
     if len(given) > 1:
         raise RvError(
             ErrorKind.USAGE, f"{' and '.join(given)} exclude each other", hint="give one of them"

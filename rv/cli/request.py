@@ -17,7 +17,7 @@ from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.environments import masked, planned, with_surroundings
 from rv.cli.options import RequestOptions
 from rv.config.config_files import find_config_files
-from rv.config.settings import ALL, chosen_cluster, load_clusters, load_config, override
+from rv.config.settings import ALL, ONE_OF, chosen_cluster, load_clusters, load_config, override
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
@@ -57,9 +57,7 @@ _NO_DEFAULTS: Final = frozenset(
 _INSTEAD: Final[Mapping[str, frozenset[str]]] = {
     "type": frozenset({"mig"}),
     "vram": frozenset({"type"}),
-    "venv": frozenset({"conda", "container"}),
-    "conda": frozenset({"venv", "container"}),
-    "container": frozenset({"venv", "conda"}),
+    **{name: frozenset(ONE_OF) for name in ONE_OF},
 }
 """Options that, typed, speak in place of another's default."""
 
@@ -142,7 +140,11 @@ def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> R
         if isinstance(setting.value, list)
         or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
     }
-    values = {name: _value(name, setting, getattr(options, name)) for name, setting in used.items()}
+    # Of defaults that were laid over the options before, for another cluster, none stays.
+    values: dict[str, Any] = dict.fromkeys(set(ONE_OF) - typed, "")
+    values |= {
+        name: _value(name, setting, getattr(options, name)) for name, setting in used.items()
+    }
     return replace(options, config=replace(config, defaults=used), typed=frozenset(typed), **values)
 
 

@@ -18,6 +18,9 @@ from rv.models.spelling import suggestion
 ALL: Final = "all"
 """Every cluster that has a name."""
 
+ONE_OF: Final = ("venv", "conda", "container")
+"""Options of which a command has one: a file's stands in place of another of a file below."""
+
 LOCAL: Final = "local"
 SANDBOX: Final = "sandbox"
 _UNKNOWN: Final = "no cluster {!r} is known"
@@ -144,7 +147,9 @@ def _joined(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[
 
 def overlaid(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
     """Lay settings over others; options that may be repeated come from both."""
-    return {**below, **above, **_joined(below, above)}
+    replaced = ONE_OF if above.keys() & set(ONE_OF) else ()
+    kept = {name: setting for name, setting in below.items() if name not in replaced}
+    return {**kept, **above, **_joined(below, above)}
 
 
 def override(below: Iterable[str], above: Iterable[str]) -> list[str]:

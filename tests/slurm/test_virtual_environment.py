@@ -78,6 +78,20 @@ def test_it_is_built_once_and_the_command_runs_in_it(rv: Rv, project: Path) -> N
     assert len(built(rv)) == 2
 
 
+def test_one_whose_python_is_gone_is_built_anew(rv: Rv, project: Path) -> None:
+    """The module or the program that it was made with may have been replaced."""
+    (project / "requirements.txt").write_text("")
+    show = "readlink $VIRTUAL_ENV/bin/python"
+    first = rv("run", "--time", "5m", "--venv", "auto", show, cwd=project)
+    (home,) = built(rv)
+    for name in ("python", "python3"):
+        (home / "venv" / "bin" / name).unlink()
+        (home / "venv" / "bin" / name).symlink_to("/nowhere/python3")
+    second = rv("run", "--time", "5m", "--venv", "auto", show, cwd=project)
+    assert (second.returncode, second.stdout) == (0, first.stdout), second.stderr
+    assert built(rv) == [home]
+
+
 def test_two_at_once_build_once(rv: Rv, project: Path) -> None:
     """The other waits, and uses it."""
     clients = [

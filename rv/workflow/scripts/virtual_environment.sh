@@ -124,8 +124,11 @@ look_for_built() {
   answer tool "$tool"
   answer version "$version"
   answer shelf "$shelf"
-  [ ! -e "$shelf/$key/ready" ] || ! touch -- "$shelf/$key/used" || answer path "$shelf/$key/venv"
+  ! is_whole "$shelf/$key" || ! touch -- "$shelf/$key/used" || answer path "$shelf/$key/venv"
 }
+
+# is_whole FOLDER: whether it was built, and its Python was not taken away since.
+is_whole() { [ -e "$1/ready" ] && [ -x "$1/venv/bin/python" ]; }
 
 # build_venv ROOT SHELF KEY KIND REQUEST SENT SECONDS: build it from the files in SENT, where nobody has.
 # Its files hold its path, so that it is built where it stays; `ready` is written last. Whoever builds
@@ -134,7 +137,7 @@ build_venv() {
   local home=$2/$3 tool python version code
   exec 9>"$2/.$3.lock" || return 1
   flock -w "$7" 9 || return 47
-  if [ -e "$home/ready" ]; then
+  if is_whole "$home"; then
     rm -rf -- "$6"
     answer there "$home/venv"
     return
