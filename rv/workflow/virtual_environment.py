@@ -31,6 +31,7 @@ _LOOKING_S: Final = 60.0
 _BUILDING_S: Final = 3600.0
 _MOST_NEAR: Final = 8
 _TRIES: Final = 3
+_NO_ROOM: Final = ("No space left on device", "Disk quota exceeded")
 _UNSAFE, _NO_MODULE, _BUSY, _NO_PYTHON = 45, 46, 47, 48
 
 
@@ -149,10 +150,13 @@ def _failed(lock: LockFile, done: ScriptResult) -> RvError:
     else:
         lines = [printable(line) for line in done.stderr.splitlines() if line.strip()]
         why = " | ".join(lines[-_MOST_NEAR:]) or "no reason was given"
+    remedy = f"correct {lock.name}, or build one there: --venv PATH"
+    if any(word in done.stderr for word in _NO_ROOM):
+        remedy = "make room, or name another disk with RV_RACE_ROOT=/path"
     return RvError(
         ErrorKind.STAGE,
         f"the venv of {lock.name} cannot be built: {why}",
-        hint=f"nothing is left of it; correct {lock.name}, or build one there: --venv PATH",
+        hint=f"nothing is left of it; {remedy}",
     )
 
 

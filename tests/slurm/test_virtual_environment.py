@@ -150,6 +150,22 @@ def test_a_build_that_fails_leaves_nothing_and_says_why(rv: Rv, project: Path) -
     assert left(rv) == []
 
 
+def test_a_disk_that_is_full_is_named(rv: Rv, project: Path) -> None:
+    """The log of the build is on it too, and holds nothing; the room is given back."""
+    rv.races_root.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(rv.races_root)]
+    subprocess.run(mount, check=True)
+    try:
+        done = rv("run", "--time", "5m", "--venv", "auto", SHOW, cwd=project)
+        assert done.returncode == 125
+        assert "cannot be built" in done.stderr
+        assert "No space left on device" in done.stderr
+        assert "RV_RACE_ROOT=/path" in done.stderr
+        assert left(rv) == []
+    finally:
+        subprocess.run(["umount", str(rv.races_root)], check=True)
+
+
 def test_hashes_are_held_to(rv: Rv, project: Path) -> None:
     """A wheel that is another than the one that was locked is not installed."""
     lock = project / "requirements.txt"

@@ -151,6 +151,8 @@ build_venv() {
     answer built "$home/venv"
   else
     tail -n 8 "$home/log" >&2
+    # On a full disk the log holds nothing: this says so.
+    head -c 1M /dev/zero >"$home/room"
     rm -rf -- "$home"
     return 1
   fi
