@@ -1,7 +1,7 @@
 """What a command runs in: variables, and a container or an environment of Python.
 
-Variables are the caller's, the files', those of `rv env` and of `--env`, the later winning. Their
-values are never shown: a message has the name alone.
+Variables are the caller's, the files', those of `rv env` and of the command line, the later
+winning. Their values are never shown: a message has the name alone.
 """
 
 import os

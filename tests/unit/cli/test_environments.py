@@ -121,7 +121,9 @@ def test_the_users_environment_stands_in_place_of_the_sites(
     options = with_defaults(RequestOptions(), set(), read_config())
     assert (options.conda, options.container, options.account) == ("", "ubuntu:24.04", "lab")
     assert build_request(options, None).container == "ubuntu:24.04"
-    again = with_defaults(options, set(), Config(defaults={"venv": Setting(value="v", origin="f:1")}))
+    again = with_defaults(
+        options, set(), Config(defaults={"venv": Setting(value="v", origin="f:1")})
+    )
     assert (again.venv, again.container) == ("v", "")
 
 
