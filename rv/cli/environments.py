@@ -1,10 +1,11 @@
-"""What a command runs in: variables, and an environment of Python.
+"""What a command runs in: variables, and a container or an environment of Python.
 
-Variables are the caller's, the files', those of `--env` and, below these, of `rv env`. Their
-values are never shown: a message has the name alone.
+Variables are the caller's, the files', those of `rv env` and of the command line, the later
+winning. Their values are never shown: a message has the name alone.
 """
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -12,13 +13,17 @@ from typing import Final
 from rv.cli.caller import Caller, working_directory
 from rv.cli.options import RequestOptions
 from rv.errors import ErrorKind, RvError
-from rv.models.request import Request
+from rv.models.container import VARIABLES, is_path, read_image, read_mount
+from rv.models.request import Command, Launcher, Request
+from rv.models.site import ONE_OF
 from rv.slurm.environment import caller_environment, why_refused
 from rv.workflow.user_variables import load_variables, why_unfit
 
 MASK: Final = "•••"
 AUTO: Final = "auto"
 """The virtual environment of the project's lock file."""
+
+_MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+:@-]{0,127}", re.ASCII)
 
 
 def job_environment(options: RequestOptions, caller: Mapping[str, str]) -> dict[str, str]:
@@ -28,9 +33,13 @@ def job_environment(options: RequestOptions, caller: Mapping[str, str]) -> dict[
     """
     own = load_variables()
     setting = options.config.defaults.get("env")
-    from_files = dict(_pairs(setting.value, os.environ | own) if setting else ())
-    typed = dict(_pairs(options.env or (), os.environ | own))
-    return caller_environment(caller) | from_files | own | typed
+    here = own | os.environ
+    from_files = dict(_pairs(setting.value, here) if setting else ())
+    typed = dict(_pairs(options.env or (), here))
+    variables = from_files | own | typed
+    # A container's image has variables of its own, which these overrule.
+    names = {VARIABLES: " ".join(variables)} if options.container else {}
+    return caller_environment(caller) | variables | names
 
 
 def with_environment(request: Request, caller: Caller) -> Request:
@@ -38,13 +47,17 @@ def with_environment(request: Request, caller: Caller) -> Request:
 
     Nothing is asked where none is wanted. Raises `RvError` for one that is not there.
     """
-    if not request.venv and not request.conda:
+    wants_image = is_path(request.container)
+    if not request.venv and not request.conda and not wants_image:
         return request
     from rv.ui import console
     from rv.workflow.lock_file import find_lock_file
     from rv.workflow.virtual_environment import build_environment, find_environment
 
     cluster, modules = caller.cluster, request.modules
+    if wants_image:
+        path = find_environment("image", request.container, caller.workdir, (), cluster.transport)
+        return replace(request, container=path)
     if request.conda:
         path = find_environment("conda", request.conda, caller.workdir, modules, cluster.transport)
         return replace(request, conda=path)
@@ -54,6 +67,83 @@ def with_environment(request: Request, caller: Caller) -> Request:
     lock = find_lock_file(working_directory())
     path = build_environment(lock, cluster.race_root, modules, cluster.transport, console.notice)
     return replace(request, venv=path)
+
+
+def with_surroundings(request: Request, options: RequestOptions) -> Request:
+    """Return the request with what its command runs in. Raises `RvError(USAGE)` for slips."""
+    given = [f"--{name}" for name in ONE_OF if getattr(options, name)]
+    if len(given) > 1:
+        raise RvError(
+            ErrorKind.USAGE, f"{' and '.join(given)} exclude each other", hint="give one of them"
+        )
+    check_names(options.env or ())
+    if options.container:
+        read_image(options.container)
+        _check_launcher(request.command)
+    return replace(
+        request,
+        modules=_modules(options.modules),
+        setup=tuple(_setup_line(line) for line in options.setup or ()),
+        venv=_environment_path("--venv", options.venv),
+        conda=_environment_path("--conda", options.conda),
+        container=options.container,
+        container_mounts=tuple(read_mount(text) for text in options.container_mounts or ()),
+    )
+
+
+def check_shell(options: RequestOptions, command: Command | None) -> None:
+    """Refuse a shell in a container, or say that it is outside of one that is the default.
+
+    Raises `RvError(USAGE)`.
+    """
+    if command or not options.container:
+        return
+    if "container" in options.typed:
+        raise RvError(
+            ErrorKind.USAGE,
+            "--container is for a command, and this would be a shell",
+            hint="give one with --run, or start the container in the shell",
+        )
+    from rv.ui import console
+
+    console.notice(f"the shell is on the node itself, not in {options.container}")
+
+
+def _check_launcher(command: Command | None) -> None:
+    if command and command.launcher is Launcher.MPI:
+        raise RvError(
+            ErrorKind.USAGE,
+            "srun and mpirun start their processes outside of the container",
+            hint="leave --container out, and name the image in the line: srun --container-image=…,"
+            " or srun apptainer exec …",
+        )
+
+
+def _modules(text: str) -> tuple[str, ...]:
+    names = tuple(word.strip() for word in text.split(",") if word.strip())
+    for name in names:
+        if not _MODULE.fullmatch(name):
+            raise RvError(
+                ErrorKind.USAGE, f"{name!r} is no name of a module", hint="module avail lists them"
+            )
+    return names
+
+
+def _setup_line(line: str) -> str:
+    if "\0" in line or not line.strip():
+        raise RvError(ErrorKind.USAGE, "a --setup line is empty", hint="leave it out")
+    return line
+
+
+def _environment_path(option: str, text: str) -> str:
+    """Read what names an environment; rv looks for it on the cluster."""
+    if any(ord(char) < ord(" ") or char in ":\x7f" for char in text):
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{text!r} is no value for {option}",
+            hint="a folder in PATH has no colon and no control character in its name",
+        )
+    return text
 
 
 def planned(request: Request, race_root: str) -> Request:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rv.cli.caller import PATIENCE_S, keep_located, now_s, working_directory
+from rv.cli.environments import planned
 from rv.cli.options import RequestOptions
 from rv.cli.request import build_request, patience_s, read_config, with_defaults
 from rv.errors import EXIT_RV_FAILED, ErrorKind, RvError
@@ -89,8 +90,8 @@ def _offers(options: RequestOptions, command: Command | None) -> list[Offer]:
 
     def ask(name: str) -> Launch:
         own = _options_for(options, name)
-        request = build_request(own, command)
         cluster = _fresh(name, patience_s(options))
+        request = planned(build_request(own, command), cluster.race_root)
         return prepare(request, cluster, working_directory(), {}, now_s(), own.config.site)
 
     return offers(ask_each(names, ask, limit_s))

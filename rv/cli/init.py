@@ -209,8 +209,9 @@ def _write(choice: Choice, *, asks: bool, dry_run: bool) -> dict[str, Any]:
 
 
 def _difference(before: str, after: str, path: Path) -> str:
+    # No line beside those that change: it may hold the value of a variable.
     lines = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), str(path), str(path), lineterm="", n=1
+        before.splitlines(), after.splitlines(), str(path), str(path), lineterm="", n=0
     )
     return "\n".join(lines)
 

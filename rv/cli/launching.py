@@ -6,7 +6,7 @@ from pathlib import Path
 import typer
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
-from rv.cli.environments import job_environment, with_environment
+from rv.cli.environments import check_shell, job_environment, with_environment
 from rv.cli.options import RequestOptions
 from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.errors import ErrorKind, RvError
@@ -135,6 +135,7 @@ def _say_what_stays(command: Command, why: str) -> None:
 
 def _check_options(options: RequestOptions, command: Command | None, *, detach: bool) -> None:
     """Refuse what makes no sense together. Raises `RvError(USAGE)`."""
+    check_shell(options, command)
     is_typed = options.retry and "retry" not in options.config.defaults
     if is_typed and (detach or command is None):
         raise RvError(

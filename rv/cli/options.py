@@ -177,6 +177,13 @@ class RequestOptions:
         typer.Option(metavar="PATH|auto", help="Virtual environment there; auto builds it."),
     ] = ""
     conda: Annotated[str, typer.Option(metavar="NAME|PATH", help="Conda environment there.")] = ""
+    container: Annotated[
+        str, typer.Option(metavar="IMAGE", help="Run the command in this container image.")
+    ] = ""
+    container_mounts: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SRC[:DST[:ro]]", help="Folder to mount there; repeatable."),
+    ] = None
     output: Annotated[
         list[str] | None,
         typer.Option(

@@ -14,14 +14,14 @@ import typer
 
 from rv import bundle
 from rv.cli.caller import now_s, planning_cluster, working_directory
-from rv.cli.environments import check_names, masked, planned
+from rv.cli.environments import masked, planned, with_surroundings
 from rv.cli.options import RequestOptions
 from rv.config.config_files import find_config_files
 from rv.config.settings import chosen_cluster, load_clusters, load_config
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
-from rv.models.site import ALL, Config, Setting, override
+from rv.models.site import ALL, ONE_OF, Config, Setting, override
 from rv.slurm.hostlist import expand
 from rv.ui import console
 
@@ -29,7 +29,6 @@ T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
-_MODULE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/+:@-]{0,127}", re.ASCII)
 _NODES: Final = re.compile(r"[A-Za-z0-9._,\[\]-]+", re.ASCII)
 _TIME: Final = re.compile(r"(\d+[dhms])+|\d+(-\d+)?(:\d+){1,2}|\d+-\d+", re.ASCII)
 _LEAST_BUFFER: Final = timedelta(seconds=20)
@@ -58,8 +57,7 @@ _NO_DEFAULTS: Final = frozenset(
 _INSTEAD: Final[Mapping[str, frozenset[str]]] = {
     "type": frozenset({"mig"}),
     "vram": frozenset({"type"}),
-    "venv": frozenset({"conda"}),
-    "conda": frozenset({"venv"}),
+    **{name: frozenset(ONE_OF) for name in ONE_OF},
 }
 """Options that, typed, speak in place of another's default."""
 
@@ -142,7 +140,11 @@ def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> R
         if isinstance(setting.value, list)
         or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
     }
-    values = {name: _value(name, setting, getattr(options, name)) for name, setting in used.items()}
+    # Of defaults that were laid over the options before, for another cluster, none stays.
+    values: dict[str, Any] = dict.fromkeys(set(ONE_OF) - typed, "")
+    values |= {
+        name: _value(name, setting, getattr(options, name)) for name, setting in used.items()
+    }
     return replace(options, config=replace(config, defaults=used), typed=frozenset(typed), **values)
 
 
@@ -172,9 +174,8 @@ def _kind(hint: Any) -> type:
 def build_request(options: RequestOptions, command: Command | None) -> Request:
     """Read the options as typed. Raises `RvError(USAGE)` for what makes no sense."""
     _check_together(options)
-    check_names(options.env or ())
     walltime = _optional(parse_duration, options.time) or DEFAULT_WALLTIME
-    return Request(
+    request = Request(
         gpus=options.gpu,
         types=_types(options.type),
         min_vram_mib=_optional(parse_sized_memory_mib, options.vram),
@@ -200,7 +201,6 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         strict_gpu=options.strict_gpu,
         command=command,
         name=_race_name(options.name),
-        modules=_modules(options.modules),
         sbatch=tuple(_extra(text) for text in options.sbatch or ()),
         fanout=options.fanout,
         max_submissions=_at_least_one(options.max_submissions),
@@ -209,10 +209,8 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         max_cost=_cost(options.max_cost),
         retry=options.retry,
         outputs=tuple(_pattern(text) for text in options.output or ()),
-        setup=tuple(_setup_line(line) for line in options.setup or ()),
-        venv=_environment_path("--venv", options.venv),
-        conda=_environment_path("--conda", options.conda),
     )
+    return with_surroundings(request, options)
 
 
 def _check_together(options: RequestOptions) -> None:
@@ -221,10 +219,6 @@ def _check_together(options: RequestOptions) -> None:
             ErrorKind.USAGE,
             "--single-node and --multi-node exclude each other",
             hint="give one of them",
-        )
-    if options.venv and options.conda:
-        raise RvError(
-            ErrorKind.USAGE, "--venv and --conda exclude each other", hint="give one of them"
         )
     if not options.gpu and (options.type or options.vram or options.mig):
         raise RvError(
@@ -328,33 +322,6 @@ def _race_name(text: str) -> str:
             ErrorKind.USAGE,
             f"{text!r} is no name for a race",
             hint="use letters, digits, dot, dash and underscore, 64 at most",
-        )
-    return text
-
-
-def _modules(text: str) -> tuple[str, ...]:
-    names = _words(text)
-    for name in names:
-        if not _MODULE.fullmatch(name):
-            raise RvError(
-                ErrorKind.USAGE, f"{name!r} is no name of a module", hint="module avail lists them"
-            )
-    return names
-
-
-def _setup_line(line: str) -> str:
-    if "\0" in line or not line.strip():
-        raise RvError(ErrorKind.USAGE, "a --setup line is empty", hint="leave it out")
-    return line
-
-
-def _environment_path(option: str, text: str) -> str:
-    """Read what names an environment; rv looks for it on the cluster."""
-    if any(ord(char) < ord(" ") or char in ":\x7f" for char in text):
-        raise RvError(
-            ErrorKind.USAGE,
-            f"{text!r} is no value for {option}",
-            hint="a folder in PATH has no colon and no control character in its name",
         )
     return text
 

@@ -140,6 +140,9 @@ def _lines(value: Any) -> tuple[str, ...]:
 _BY_NAME: Final[Mapping[str, Any]] = {
     "env": Annotated[list[str], BeforeValidator(_pairs)],
     "setup": Annotated[tuple[str, ...], BeforeValidator(_lines), must_be("a list of shell lines")],
+    "container_mounts": Annotated[
+        tuple[str, ...], BeforeValidator(_lines), must_be("a list of mounts")
+    ],
 }
 """Options whose values in a file have a form of their own."""
 

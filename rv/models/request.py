@@ -88,6 +88,7 @@ class Request:
     starts a race again whose node was lost. `outputs` are patterns of the files that the command
     writes and the user wants back. `setup` are shell lines that run before the command. `venv` and
     `conda` name the environment that it runs in: paths on the cluster once they were looked for.
+    `container` is the image that it runs in, `container_mounts` are `SRC:DST[:ro]`.
     """
 
     gpus: int = 1
@@ -128,6 +129,8 @@ class Request:
     setup: tuple[str, ...] = ()
     venv: str = ""
     conda: str = ""
+    container: str = ""
+    container_mounts: tuple[str, ...] = ()
 
     @property
     def reservations(self) -> tuple[str, ...]:

@@ -8,6 +8,9 @@ from typing import Any, Final
 ALL: Final = "all"
 """Every cluster that has a name."""
 
+ONE_OF: Final = ("venv", "conda", "container")
+"""Options of which a command has one: a file's stands in place of another of a file below."""
+
 LOCAL: Final = "local"
 SANDBOX: Final = "sandbox"
 
@@ -109,7 +112,9 @@ def is_built_in(word: str) -> bool:
 
 def overlaid(below: Mapping[str, Setting], above: Mapping[str, Setting]) -> dict[str, Setting]:
     """Lay settings over others; options that may be repeated come from both."""
-    return {**below, **above, **_joined(below, above)}
+    replaced = ONE_OF if above.keys() & set(ONE_OF) else ()
+    kept = {name: setting for name, setting in below.items() if name not in replaced}
+    return {**kept, **above, **_joined(below, above)}
 
 
 def override(below: Iterable[str], above: Iterable[str]) -> list[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from rv.errors import ErrorKind, RvError
+from rv.models.container import Image, is_mountable, read_image
 from rv.models.gpu_use import GPU_QUERY
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
@@ -38,7 +39,9 @@ class ScriptContext:
 
     `ranking` holds the ids of the strategies that its jobs carry, best first. `venv` and `conda`
     are folders of environments to activate, "" for none; `setup` are shell lines before the
-    command.
+    command. `container` is the image that the command runs in, "" for none; `mounts` are
+    `SRC:DST[:ro]`, beside those that the command needs, of which one is `project`, the folder of
+    the code.
     """
 
     race_id: str
@@ -54,6 +57,9 @@ class ScriptContext:
     setup: tuple[str, ...] = ()
     venv: str = ""
     conda: str = ""
+    container: str = ""
+    mounts: tuple[str, ...] = ()
+    project: str = ""
     chain: Chain | None = None
     payload_hash: str = ""
     payload_folder: str = ""
@@ -218,7 +224,26 @@ def _job(number: int, race: ScriptContext, line: str) -> dict[str, Any]:
         "output_pattern": f"{own_folder}/output",
         "line": line,
         "payload": race.command.payload if race.command else "",
+        "image": _image(race),
     }
+
+
+def _image(race: ScriptContext) -> Image | None:
+    """Return the image of the command. Raises `RvError(USAGE)` where what it needs is unmountable.
+
+    A shell in the allocation is outside of it.
+    """
+    if not race.container or race.command is None:
+        return None
+    needed = (race.workdir, race.race_dir, race.payload_folder or "/none")
+    for path in needed:
+        if path != "/" and not is_mountable(path):
+            raise RvError(
+                ErrorKind.USAGE,
+                f"no container can mount {path!r}",
+                hint="use a folder without commas and colons in its name",
+            )
+    return read_image(race.container)
 
 
 def _environment(read_template: ReadTemplate) -> "jinja2.Environment":

@@ -1,6 +1,7 @@
 """The user's own variables for every job: one file of this machine, for this user alone (0600)."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,11 @@ LONGEST_VALUE: Final = 128 << 10
 _MOST_BYTES: Final = 8 << 20
 _PRIVATE: Final = 0o600
 _LOCK_S: Final = 20.0
+_QUOTED: Final = re.compile(
+    r"""(?:'(?P<single>[^']*)'|"(?P<double>(?:[^"\\]|\\.)*)")(?:\s*|\s*\#.*)"""
+)
+_ESCAPES: Final = {"n": "\n", '"': '"', "\\": "\\"}
+_ESCAPED: Final = re.compile(r'\\([n"\\])')
 
 
 def variables_file() -> Path:
@@ -92,12 +98,12 @@ def _unquoted(value: str, number: int) -> str:
     quote = value[:1]
     if quote not in ("'", '"'):
         return value.partition(" #")[0].rstrip()
-    text, end, rest = value[1:].rpartition(quote)
-    if not end or (rest.strip() and not rest.strip().startswith("#")):
+    found = _QUOTED.fullmatch(value)
+    if not found:
         raise ValueError(f"line {number} has a quote that does not end")
     if quote == "'":
-        return text
-    return text.replace("\\n", "\n").replace('\\"', '"').replace("\\\\", "\\")
+        return found["single"]
+    return _ESCAPED.sub(lambda escaped: _ESCAPES[escaped[1]], found["double"])
 
 
 def _parsed(data: bytes, path: Path) -> dict[str, str]:

@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
@@ -21,10 +21,16 @@ from rv.workflow.lock_file import LockFile
 _SCRIPT: Final = files("rv.workflow") / "scripts" / "virtual_environment.sh"
 _ANSWER: Final = re.compile(r"rv-answer ([a-z]+) (.*)")
 _KEY: Final = re.compile(r"[0-9a-f]{20}", re.ASCII)
+_KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "venv": ("virtual environment", "--venv out"),
+    "conda": ("conda environment", "--conda out"),
+    "image": ("image", "--container out"),
+}
 _LOOKING_S: Final = 60.0
 _BUILDING_S: Final = 3600.0
 _MOST_NEAR: Final = 8
 _TRIES: Final = 3
+_NO_ROOM: Final = ("No space left on device", "Disk quota exceeded")
 _UNSAFE, _NO_MODULE, _BUSY, _NO_PYTHON = 45, 46, 47, 48
 
 
@@ -46,7 +52,7 @@ class _Built:
 def find_environment(
     kind: str, name: str, workdir: str, modules: Sequence[str], transport: Transport
 ) -> str:
-    """Return the folder of an environment that is there. `kind` is "venv" or "conda".
+    """Return the path of an environment that is there. `kind` is "venv", "conda" or "image".
 
     Raises `RvError(CONFIG)`, which names those that are there.
     """
@@ -54,10 +60,10 @@ def find_environment(
     answers = _answers(done)
     if path := answers.get("path"):
         return path[0]
-    what = "virtual environment" if kind == "venv" else "conda environment"
+    what, option = _KINDS[kind]
     missing = answers.get("missing", [name])[0]
     near = list(dict.fromkeys(answers.get("near", ())))[:_MOST_NEAR]
-    there = f"there is: {', '.join(near)}" if near else f"there is none; make it, or leave --{kind}"
+    there = f"there is: {', '.join(near)}" if near else f"there is none; make it, or leave {option}"
     raise RvError(ErrorKind.CONFIG, f"no {what} {missing} on the cluster", hint=there)
 
 
@@ -143,10 +149,13 @@ def _failed(lock: LockFile, done: ScriptResult) -> RvError:
     else:
         lines = [printable(line) for line in done.stderr.splitlines() if line.strip()]
         why = " | ".join(lines[-_MOST_NEAR:]) or "no reason was given"
+    remedy = f"correct {lock.name}, or build one there: --venv PATH"
+    if any(word in done.stderr for word in _NO_ROOM):
+        remedy = "make room, or name another disk with RV_RACE_ROOT=/path"
     return RvError(
         ErrorKind.STAGE,
         f"the venv of {lock.name} cannot be built: {why}",
-        hint=f"nothing is left of it; correct {lock.name}, or build one there: --venv PATH",
+        hint=f"nothing is left of it; {remedy}",
     )
 
 

@@ -78,6 +78,20 @@ def test_it_is_built_once_and_the_command_runs_in_it(rv: Rv, project: Path) -> N
     assert len(built(rv)) == 2
 
 
+def test_one_whose_python_is_gone_is_built_anew(rv: Rv, project: Path) -> None:
+    """The module or the program that it was made with may have been replaced."""
+    (project / "requirements.txt").write_text("")
+    show = "readlink $VIRTUAL_ENV/bin/python"
+    first = rv("run", "--time", "5m", "--venv", "auto", show, cwd=project)
+    (home,) = built(rv)
+    for name in ("python", "python3"):
+        (home / "venv" / "bin" / name).unlink()
+        (home / "venv" / "bin" / name).symlink_to("/nowhere/python3")
+    second = rv("run", "--time", "5m", "--venv", "auto", show, cwd=project)
+    assert (second.returncode, second.stdout) == (0, first.stdout), second.stderr
+    assert built(rv) == [home]
+
+
 def test_two_at_once_build_once(rv: Rv, project: Path) -> None:
     """The other waits, and uses it."""
     clients = [
@@ -134,6 +148,22 @@ def test_a_build_that_fails_leaves_nothing_and_says_why(rv: Rv, project: Path) -
     assert not rv.files()
     assert built(rv) == []
     assert left(rv) == []
+
+
+def test_a_disk_that_is_full_is_named(rv: Rv, project: Path) -> None:
+    """The log of the build is on it too, and holds nothing; the room is given back."""
+    rv.races_root.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "tmpfs", str(rv.races_root)]
+    subprocess.run(mount, check=True)
+    try:
+        done = rv("run", "--time", "5m", "--venv", "auto", SHOW, cwd=project)
+        assert done.returncode == 125
+        assert "cannot be built" in done.stderr
+        assert "No space left on device" in done.stderr
+        assert "RV_RACE_ROOT=/path" in done.stderr
+        assert left(rv) == []
+    finally:
+        subprocess.run(["umount", str(rv.races_root)], check=True)
 
 
 def test_hashes_are_held_to(rv: Rv, project: Path) -> None:

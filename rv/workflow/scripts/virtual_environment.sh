@@ -22,6 +22,7 @@ whole_path() {
     "~") printf '%s\n' "$HOME" ;;
     "~/"*) printf '%s\n' "$HOME/${1#"~/"}" ;;
     /*) printf '%s\n' "${1%/}" ;;
+    ./*) whole_path "${1#./}" "$2" ;;
     *) printf '%s\n' "$2/${1%/}" ;;
   esac
 }
@@ -37,6 +38,20 @@ find_venv() {
   answer missing "$path"
   for other in "$path"/* "${path%/*}"/* "${path%/*}"/.venv; do
     [ ! -x "$other/bin/python" ] || answer near "$other"
+  done
+}
+
+# find_image PATH DIRECTORY: answer where the file or folder of a container's image is; else what lies beside it.
+find_image() {
+  local path other
+  path=$(whole_path "$1" "$2")
+  if [ -r "$path" ]; then
+    answer path "$path"
+    return
+  fi
+  answer missing "$path"
+  for other in "${path%/*}"/*.{sif,sqsh,sqfs,squashfs}; do
+    [ ! -r "$other" ] || answer near "$other"
   done
 }
 
@@ -109,8 +124,11 @@ look_for_built() {
   answer tool "$tool"
   answer version "$version"
   answer shelf "$shelf"
-  [ ! -e "$shelf/$key/ready" ] || ! touch -- "$shelf/$key/used" || answer path "$shelf/$key/venv"
+  ! is_whole "$shelf/$key" || ! touch -- "$shelf/$key/used" || answer path "$shelf/$key/venv"
 }
+
+# is_whole FOLDER: whether it was built, and its Python was not taken away since.
+is_whole() { [ -e "$1/ready" ] && [ -x "$1/venv/bin/python" ]; }
 
 # build_venv ROOT SHELF KEY KIND REQUEST SENT SECONDS: build it from the files in SENT, where nobody has.
 # Its files hold its path, so that it is built where it stays; `ready` is written last. Whoever builds
@@ -119,7 +137,7 @@ build_venv() {
   local home=$2/$3 tool python version code
   exec 9>"$2/.$3.lock" || return 1
   flock -w "$7" 9 || return 47
-  if [ -e "$home/ready" ]; then
+  if is_whole "$home"; then
     rm -rf -- "$6"
     answer there "$home/venv"
     return
@@ -133,6 +151,8 @@ build_venv() {
     answer built "$home/venv"
   else
     tail -n 8 "$home/log" >&2
+    # On a full disk the log holds nothing: this says so.
+    head -c 1M /dev/zero >"$home/room"
     rm -rf -- "$home"
     return 1
   fi

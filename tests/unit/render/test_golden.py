@@ -171,6 +171,25 @@ CASES = {
             conda="/opt/conda/envs/deep",
         ),
     ),
+    "container": (
+        strategy(),
+        facts(
+            command=Command(line="python it's.py"),
+            container="nvcr.io/nvidia/pytorch:24.05-py3",
+            mounts=("/data/it's $HERE:/data:ro",),
+            project="/home/ada/project",
+            modules=("apptainer",),
+        ),
+    ),
+    "container_file_on_two_nodes": (
+        strategy(**(TWO_NODES | SEGMENTS)),
+        facts(
+            command=Command(line="torchrun train.py", launcher=Launcher.TORCHRUN),
+            chain=Chain(total=timedelta(hours=12)),
+            container="/images/it's $HERE.sqsh",
+            project="/home/ada/project",
+        ),
+    ),
     "checkpoint": (strategy(**SEGMENTS), facts(chain=Chain(total=timedelta(hours=12)))),
     "checkpoint_on_two_nodes": (
         strategy(**(TWO_NODES | SEGMENTS)),
@@ -231,7 +250,7 @@ def test_shellcheck_has_no_warning(case):
 
     Quotes in a path that is exported look to it like quotes that somebody wanted to take effect.
     """
-    quotes = ["-e", "SC2089,SC2090"] if case == "hostile" else []
+    quotes = ["-e", "SC2089,SC2090"] if case in ("hostile", "container") else []
     checked = subprocess.run(
         ["shellcheck", "-S", "warning", *quotes, "-"],
         input=rendered(case), capture_output=True, text=True,

@@ -13,6 +13,7 @@ from rv.workflow.user_variables import parse_dotenv, why_unfit
         ("A=1", {"A": "1"}), ("export A=1", {"A": "1"}), ("  A = 1  ", {"A": "1"}), ("A=", {"A": ""}),
         ("A=x # y", {"A": "x"}), ("A='x # y'", {"A": "x # y"}), ('A="x\\ny"', {"A": "x\ny"}),
         ("A='it' # is", {"A": "it"}), ("A=$(id)", {"A": "$(id)"}), ("A=x=y", {"A": "x=y"}),
+        ('A="x" # say "y"', {"A": "x"}), ("A='x' # it's", {"A": "x"}), ('A="a\\\\nb"', {"A": "a\\nb"}),
         ("# A=1", {}), ("", {}), ('A="say \\"hi\\""', {"A": 'say "hi"'}),
     ],
 )  # fmt: skip
