@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
 from rv.transport import ScriptResult
+from rv.transport.terminal_questions import printable
 
 LOST: Final = 255
 """The exit code of a script whose connection was lost, as ssh has it."""
@@ -25,6 +26,9 @@ _MOST_BANNER_BYTES: Final = 1 << 20
 _MOST_UNREAD_BYTES: Final = 32 << 10
 """Sent at most before answers are read: a pipe holds more."""
 
+_ROOM_BYTES: Final = 256 << 10
+"""The least room for requests and answers on the login node."""
+
 _SCRIPTS: Final = files("rv.transport") / "scripts"
 
 # The login shell there may be any: it must read this line alike, whatever it is. Profiles may read
@@ -32,7 +36,7 @@ _SCRIPTS: Final = files("rv.transport") / "scripts"
 START_COMMAND: Final = (
     "exec /bin/bash --noprofile --norc -c '"
     'exec 3<&0; exec /bin/bash --login -c "'
-    r"PATH=\$PATH:/usr/bin:/bin; read -r n <&3; s=\$(head -c \$n <&3); eval \"\$s\""
+    r"unset IFS; PATH=\$PATH:/usr/bin:/bin; read -r n <&3; s=\$(head -c \$n <&3); eval \"\$s\""
     '" </dev/null'
     "'"
 )
@@ -179,8 +183,8 @@ class RemoteShell:
         """Return what a new shell is to read first: its loop, and the operations on files."""
         operations = (_SCRIPTS / "files.sh").read_bytes()
         loop = (
-            b"mark=%s files_bytes=%d unset_forms=%s\n"
-            % (self._mark, len(operations), shlex.quote(self._unset_forms).encode())
+            b"mark=%s files_bytes=%d least_bytes=%d unset_forms=%s\n"
+            % (self._mark, len(operations), _ROOM_BYTES, shlex.quote(self._unset_forms).encode())
             + (_SCRIPTS / "loop.sh").read_bytes()
         )
         return b"%d\n" % len(loop) + loop + operations
@@ -188,10 +192,17 @@ class RemoteShell:
     def _pass_over_banner(self, stream: Stream) -> None:
         """Read what profiles and banners print, up to the line of the loop."""
         seen = 0
-        while (line := stream.read_line()).rstrip(b"\n") != self._mark + b" ready":
+        while not (line := stream.read_line()).startswith(self._mark):
             seen += len(line)
             if not line or seen > _MOST_BANNER_BYTES:
                 raise ConnectionError("no shell answered")
+        said = line.removeprefix(self._mark).decode("utf-8", "replace").strip()
+        if said != "ready":
+            raise RvError(
+                ErrorKind.UNREACHABLE,
+                f"{printable(said)}, on the login node",
+                hint="make room there: df -h, and quota, say what is full",
+            )
 
     def _answer(self, stream: Stream) -> Answer:
         words = stream.read_line().split()

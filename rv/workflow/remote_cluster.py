@@ -20,7 +20,9 @@ _ASKING_S: Final = 30.0
 # What launching there needs: the environment of a login shell, and where things are.
 _RACE_ROOT: Final = '"${RV_RACE_ROOT:-${XDG_STATE_HOME:-$HOME/.local/state}/rv/races}"'
 _ABOUT: Final = f"""\
-printf '%s\\0' "$(command -v sbatch)" {_RACE_ROOT}
+sbatch=$(type -P sbatch) # which also finds what nobody may run
+[ -x "$sbatch" ] || sbatch=
+printf '%s\\0' "$sbatch" {_RACE_ROOT}
 env -0
 """
 

@@ -178,17 +178,19 @@ class Rv:
             return Counter()
         return Counter(line.split()[0] for line in self.starts_file.read_text().splitlines())
 
-    @property
-    def client_environment(self) -> Mapping[str, str]:
-        """What `rv` is called with."""
-        return login_node(self.home).environment(self.environment) if OVER else self.environment
+    def client_environment(self, home: Path | None = None) -> Mapping[str, str]:
+        """What `rv` is called with; over ssh `home` is that of the logins."""
+        if not OVER:
+            return self.environment
+        inside = home and home.is_relative_to(self.home)
+        return login_node(self.home).environment(self.environment, home if inside else self.home)
 
     def launch(self, *arguments: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
         """Start `rv` with these arguments; its output goes to pipes."""
         return subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "rv", *arguments],
             cwd=cwd or self.home,
-            env=self.client_environment,
+            env=self.client_environment(cwd),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

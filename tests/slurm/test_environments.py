@@ -33,7 +33,7 @@ def secret() -> str:
 def keep(rv: Rv, *words: str, given: str) -> None:
     """Run `rv env` with a value on its standard input."""
     done = subprocess.run(
-        [sys.executable, "-m", "rv", "env", *words], cwd=rv.home, env=rv.environment,
+        [sys.executable, "-m", "rv", "env", *words], cwd=rv.home, env=rv.client_environment(),
         input=given, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
