@@ -41,10 +41,14 @@ OVER: Final = os.environ.get("RV_FAULTS_OVER", "")
 
 
 class LoginNode:
-    """An sshd whose logins have their home in `home`; `ssh` is the transport that clients use."""
+    """An sshd whose logins have their home in `home`; `ssh` is the transport that clients use.
 
-    def __init__(self, path: Path, home: Path, ssh: str) -> None:
+    They are of the user who runs the tests, or of another one, whose home it is.
+    """
+
+    def __init__(self, path: Path, home: Path, ssh: str, user: str = "") -> None:
         self._ssh = ssh
+        self._user = user
         self._proxies: list[Proxy] = []
         self._variables = path / "login_environment"
         self._runtime = Path(tempfile.mkdtemp(prefix="rvf", dir="/tmp"))
@@ -53,7 +57,18 @@ class LoginNode:
         (home / ".bash_profile").write_text(f". {shlex.quote(str(self._variables))}\n")
         self._server = SshServer(path=path / "sshd", client_homes=[self._laptop])
         self._server.settings = [f"SetEnv HOME={home}", "MaxStartups 100"]
+        if user:
+            self._server.binds = {"/etc/passwd": _users_with_shells(path / "passwd")}
         self._server.start()
+        if user:
+            self._server.configure_client(f"User {user}")
+            self._give()
+
+    def _give(self) -> None:
+        """Let the laptop's files be its user's."""
+        key = self._server.path / "user_key"
+        for file in (key, self._runtime, self._laptop, *self._laptop.rglob("*")):
+            shutil.chown(file, self._user)
 
     def environment(
         self, env: Mapping[str, str], home: Path, enter: Sequence[str] = ()
@@ -109,3 +124,10 @@ def _is_there(key: str, value: str) -> bool:
     return key.startswith(_THERE) or (
         is_set_by_the_test and not key.startswith(_HERE) and key not in _OWN
     )
+
+
+def _users_with_shells(path: Path) -> Path:
+    """Write the users of this machine, all of whom may log in."""
+    lines = Path("/etc/passwd").read_text().splitlines()
+    path.write_text("".join(f"{line.rpartition(':')[0]}:/bin/bash\n" for line in lines))
+    return path
