@@ -78,8 +78,10 @@ class RemoteTransport:
         _require(code, err, root)
 
     def write(self, path: str, contents: bytes) -> None:
-        """Replace a file by a temporary one beside it."""
+        """Replace a file by a temporary one beside it; twice, where a connection was just ending."""
         code, _, err = self._do("write_file", path, data=contents)
+        if code == LOST:
+            code, _, err = self._do("write_file", path, data=contents)
         _require(code, err, path)
 
     def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:

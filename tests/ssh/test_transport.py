@@ -235,6 +235,17 @@ def test_a_connection_that_breaks_is_made_anew(server: SshServer, connect: Conne
     assert transport.run("echo three", timeout_s=20).stdout == "three\n"
 
 
+def test_a_file_is_written_though_the_connection_was_just_ending(
+    server: SshServer, connect: Connect, tmp_path: Path
+) -> None:
+    """As when a terminal is closed, which ends rv's ssh too: the GPUs of its shell are released."""
+    transport = connect()
+    transport.run("true", timeout_s=20)
+    server.cut()
+    transport.write(str(tmp_path / "release"), b"1")
+    assert (tmp_path / "release").read_bytes() == b"1"
+
+
 def test_a_server_that_is_gone_for_good_is_no_answer(server: SshServer, connect: Connect) -> None:
     """Nor is it an absence: whoever watches asks again."""
     transport = connect()
