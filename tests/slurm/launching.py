@@ -184,7 +184,9 @@ class Rv:
         if not OVER:
             return self.environment
         inside = home and home.is_relative_to(self.home)
-        return login_node(self.home, self.user).environment(self.environment, home if inside else self.home)
+        return login_node(self.home, self.user).environment(
+            self.environment, home if inside else self.home
+        )
 
     def launch(self, *arguments: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
         """Start `rv` with these arguments; its output goes to pipes."""

@@ -74,7 +74,7 @@ def test_what_is_said_last_wins(rv: Rv) -> None:
         "run", "--time", "5m", "--env", "D=a b 'c'", "--env", "HOME", "echo $A $B $C $D $E $HOME"
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"site user kept a b 'c' 7 {os.environ['HOME']}\n"
+    assert done.stdout == f"site user kept a b 'c' 7 {rv.client_environment()['HOME']}\n"
     assert "env is A=•••, B=•••" in done.stderr
 
 

@@ -112,6 +112,20 @@ def test_a_tree_whose_making_was_killed_is_not_said_to_be_refused(
     assert "killed" in caught.value.message
 
 
+def test_a_shell_that_is_killed_is_no_failure_to_connect(away: Path, connect: Connect) -> None:
+    """What its profile said is not why; the next script has another shell."""
+    with (away / ".bash_profile").open("a") as profile:
+        profile.write("echo 'Try module --help' >&2\n")
+    transport = connect()
+    assert transport.run("echo one", timeout_s=20).stdout == "one\n"
+    done = transport.run("kill -9 $(ps -o ppid= -p $PPID)", timeout_s=20)
+    assert done.returncode == LOST
+    assert "connection was lost" in done.stderr
+    assert "Try" not in done.stderr
+    assert "cannot connect" not in done.stderr
+    assert transport.run("echo two", timeout_s=20).stdout == "two\n"
+
+
 def small_disk(server: SshServer, size: str, at: Path | str) -> None:
     """Let all logins see a small disk there; nobody else does."""
     mapped = "" if os.getuid() == 0 else "--map-root-user"
