@@ -1,7 +1,6 @@
 """What a job finds around it: variables of the files, of `rv env` and of --env, and setup lines."""
 
 import json
-import os
 import secrets
 import shutil
 import subprocess
