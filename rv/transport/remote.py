@@ -78,7 +78,7 @@ class RemoteTransport:
         _require(code, err, root)
 
     def write(self, path: str, contents: bytes) -> None:
-        """Replace a file by a temporary one beside it; again where the connection was just ending."""
+        """Replace a file by a temporary one; again where the connection was just ending."""
         code, _, err = self._do("write_file", path, data=contents)
         if code == LOST:
             code, _, err = self._do("write_file", path, data=contents)
