@@ -80,7 +80,7 @@ def _raw() -> Iterator[None]:
         return
     before = termios.tcgetattr(terminal)
     try:
-        tty.setraw(terminal)
+        tty.setraw(terminal, termios.TCSADRAIN)  # keeps what was typed ahead, as ssh does
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
