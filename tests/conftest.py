@@ -1,9 +1,11 @@
-"""Tests over ssh: with RV_FAULTS_OVER=openssh or paramiko, clients are on a laptop.
+"""What all tests share: signals, and which of them run over ssh.
 
+With RV_FAULTS_OVER=openssh or paramiko the clients of tests/slurm and tests/faults are on a laptop.
 What is left out then is listed here, with the reason, and named at the end of each run.
 """
 
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -25,6 +27,11 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "tests/slurm/test_sandbox_lifecycle.py": "is about the sandbox, which is on this machine",
 }
 """Files, or tests of them (FILE::NAME), that are not run over ssh, and why."""
+
+# A shell starts what it runs in the background deaf to Ctrl-C, nohup to a hang-up, and so would be
+# the clients of the tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _reason(item: pytest.Item) -> str:
