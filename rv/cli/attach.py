@@ -12,7 +12,7 @@ from rv.cli.caller import current_caller, now_s
 from rv.cli.options import ClusterOption, command_app
 from rv.errors import EXIT_GAVE_UP, ErrorKind, RvError
 from rv.models.quantities import parse_duration
-from rv.transport import ScriptResult
+from rv.transport import ScriptResult, require_answer
 from rv.ui import console
 from rv.workflow.attach import (
     COMMAND_S,
@@ -64,7 +64,7 @@ def attach(
     place = find_place(record, node, found, now_s())
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if words and not has_terminal:
-        raise typer.Exit(_show(run_beside(place, words, found), COMMAND_S))
+        raise typer.Exit(_show(run_beside(place, words, found), COMMAND_S, found))
     if not has_terminal:
         raise RvError(
             ErrorKind.USAGE,
@@ -104,11 +104,13 @@ def execute(
     line = words[0] if len(words) == 1 else shlex.join(words)
     if sys.stdin.isatty() and sys.stdout.isatty():
         raise typer.Exit(found.transport.interactive(["/bin/bash", "-c", line]))
-    raise typer.Exit(_show(found.transport.run(line, timeout_s=limit_s), limit_s))
+    raise typer.Exit(_show(found.transport.run(line, timeout_s=limit_s), limit_s, found))
 
 
-def _show(done: ScriptResult, limit_s: float) -> int:
+def _show(done: ScriptResult, limit_s: float, cluster: Cluster) -> int:
     """Pass outputs on, and return the exit code. Raises `RvError` where nothing is known."""
+    if cluster.login is not None:
+        require_answer(done)
     console.raw(done.stdout.encode(), is_error=False)
     console.raw(done.stderr.encode(), is_error=True)
     if done.timed_out:

@@ -8,6 +8,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.race.directory import CODE
 from rv.slurm.values import last_line, printable
+from rv.transport.storage_errors import why_not_written_there
 
 _SCRIPT: Final = files("rv.race") / "scripts" / "copy_code.sh"
 
@@ -21,7 +22,8 @@ def copy_script(code: Code) -> str:
 
 def copy_failure(text: str, race_dir: str) -> RvError:
     """Return the error for what the script said when it failed."""
-    why = printable(last_line(text).rpartition(": ")[2]) or "no answer"
+    said = printable(last_line(text).rpartition(": ")[2])
+    why = why_not_written_there(text) or said or "no answer"
     return RvError(
         ErrorKind.STAGE,
         f"the code cannot be copied for the race: {why}, on {race_dir}",

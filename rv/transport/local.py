@@ -1,6 +1,5 @@
 """The transport for a login node or the sandbox: Slurm's commands run on this machine."""
 
-import errno
 import fnmatch
 import os
 import re
@@ -24,6 +23,7 @@ from rv.transport.private_directories import (
     require_private,
     require_safe_root,
 )
+from rv.transport.storage_errors import why_not_written
 
 if TYPE_CHECKING:
     from io import BufferedReader
@@ -31,13 +31,6 @@ if TYPE_CHECKING:
 _KILLED_OUTPUT_TIMEOUT_S = 5.0
 _PRIVATE = 0o600
 _WILD = re.compile(r"[*?[]")
-_STORAGE_ERRORS = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is used up",
-    errno.EROFS: "the file system is read-only",
-    errno.EACCES: "permission denied",
-    errno.EPERM: "permission denied",
-}
 
 
 class LocalTransport:
@@ -255,7 +248,7 @@ def _storage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = _STORAGE_ERRORS.get(error.errno or 0, error.strerror or "I/O error")
+        why = why_not_written(error)
         raise RvError(
             ErrorKind.STAGE,
             f"cannot write the race directory: {why}, on {path}",

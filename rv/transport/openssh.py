@@ -186,6 +186,7 @@ class SshStream:
 
     def __init__(self, command: list[str], explain: Callable[[str], RvError | OSError]) -> None:
         self._explain = explain
+        self._has_answered = False
         has_terminal = sys.stdin.isatty()
         batch = [] if has_terminal else ["-o", "BatchMode=yes"]
         # A shared connection outlives this: it would hold a pipe open.
@@ -212,6 +213,7 @@ class SshStream:
     def read_line(self) -> bytes:
         """Read up to and with a newline. Raises `RvError(UNREACHABLE)` where ssh failed."""
         line = self._out.readline()
+        self._has_answered = self._has_answered or bool(line)
         failure = None if line else self._failure()
         if failure:
             raise failure
@@ -250,5 +252,7 @@ class SshStream:
             return None
         if code != _FAILED:
             return None
+        if self._has_answered:  # it was connected: what was said since is what runs there said
+            return ConnectionResetError("ssh ended, or the shell there was killed")
         self._said.seek(max(0, self._said.tell() - _LAST_BYTES))
         return self._explain(self._said.read().decode("utf-8", "replace"))

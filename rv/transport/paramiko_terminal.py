@@ -33,6 +33,8 @@ def run_on_terminal(channel: paramiko.Channel, command: str) -> int:
             with _raw():
                 _pass_on(channel, wake, ended_by)
         if ended_by:
+            if callable(signal.getsignal(ended_by[0])):  # who called this has more to do then
+                signal.raise_signal(ended_by[0])
             return 128 + ended_by[0]
         code = channel.recv_exit_status()
         return code if code >= 0 else _LOST
@@ -55,7 +57,8 @@ def _signals() -> Iterator[tuple[int, list[int]]]:
         with suppress(BlockingIOError):
             os.write(woken, b".")
 
-    before = {number: signal.signal(number, note) for number in (*_ENDING, signal.SIGWINCH)}
+    numbers = [n for n in _ENDING if signal.getsignal(n) is not signal.SIG_IGN]  # as under nohup
+    before = {number: signal.signal(number, note) for number in (*numbers, signal.SIGWINCH)}
     try:
         yield wake, ended_by
     finally:
@@ -80,7 +83,7 @@ def _raw() -> Iterator[None]:
         return
     before = termios.tcgetattr(terminal)
     try:
-        tty.setraw(terminal)
+        tty.setraw(terminal, termios.TCSADRAIN)  # keeps what was typed ahead, as ssh does
         yield
     finally:
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -11,12 +11,17 @@ from typing import Final, Protocol
 from rv.errors import ErrorKind, RvError
 from rv.transport import FINISH_S, LOST, FinishError, ScriptResult
 from rv.transport.remote_shell import Answer, RemoteShell, Stream, as_result
+from rv.transport.storage_errors import why_not_written_there
 
 _FILES_S: Final = 60.0
 _MOST_WAIT_S: Final = 5.0
 _NO_FILE: Final = 44
 _UNSAFE: Final = 45
 _NOT_FINISHED: Final = 46
+_TIMED_OUT: Final = 124
+_MOST_OWN_CODE: Final = 128
+"""What is killed has a code above it."""
+
 _PATTERN: Final = re.compile(r"[\w./*?\[\]-]+", re.ASCII)
 
 
@@ -73,8 +78,10 @@ class RemoteTransport:
         _require(code, err, root)
 
     def write(self, path: str, contents: bytes) -> None:
-        """Replace a file by a temporary one beside it."""
+        """Replace a file by a temporary one; again where the connection was just ending."""
         code, _, err = self._do("write_file", path, data=contents)
+        if code == LOST:
+            code, _, err = self._do("write_file", path, data=contents)
         _require(code, err, path)
 
     def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:
@@ -118,17 +125,17 @@ class RemoteTransport:
         return self._connection.open_stream(line)
 
     def _ask(self, operation: str, *arguments: object) -> Answer:
-        """Call a function that only reads, again where the connection is lost.
+        """Call a function that only reads, again where the connection is lost or it was killed.
 
-        Raises `RvError(UNREACHABLE)` where it stays lost.
+        Raises `RvError(UNREACHABLE)` where it stays so.
         """
         began_s = time.monotonic()
         wait_s = 0.0
-        while (answer := self._do(operation, *arguments))[0] == LOST:
+        while why := why_unknown(answer := self._do(operation, *arguments)):
             if time.monotonic() - began_s > self._patience_s:
                 raise RvError(
                     ErrorKind.UNREACHABLE,
-                    answer[2].decode("utf-8", "replace"),
+                    why,
                     hint="what was submitted goes on; rv ps shows it when the connection is back",
                 )
             time.sleep(wait_s)
@@ -145,6 +152,16 @@ class RemoteTransport:
         """Call a function of scripts/files.sh, with `data` as its input."""
         words = shlex.join(map(str, arguments))
         return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=timeout_s)
+
+
+def why_unknown(answer: Answer) -> str:
+    """Say why nobody knows what a function came to, "" where it came to its end."""
+    code, _, err = answer
+    if code == LOST:
+        return err.decode("utf-8", "replace") or "the connection was lost"
+    if code == _TIMED_OUT:
+        return "the login node took too long for its files"
+    return "a program of rv's was killed on the login node" if code > _MOST_OWN_CODE else ""
 
 
 def _require_patterns(names: Sequence[str]) -> None:
@@ -219,11 +236,12 @@ def _require(code: int, err: bytes, path: str) -> None:
     """Raise `RvError` where a file could not be written, with the last line that said why."""
     if code == 0:
         return
-    text = err.decode("utf-8", "replace").strip().rpartition("\n")[2]
-    if code == LOST:
-        raise RvError(ErrorKind.UNREACHABLE, text, hint="the same command again")
+    if why := why_unknown((code, b"", err)):
+        raise RvError(ErrorKind.UNREACHABLE, why, hint="the same command again")
+    text = err.decode("utf-8", "replace").strip()
+    said = text.rpartition("\n")[2].rpartition(": ")[2] or "I/O error"
     raise RvError(
         ErrorKind.STAGE,
-        f"cannot write the race directory: {text.rpartition(': ')[2] or 'I/O error'}, on {path}",
+        f"cannot write the race directory: {why_not_written_there(text) or said}, on {path}",
         hint="name a writable shared directory with RV_RACE_ROOT=/path there",
     )

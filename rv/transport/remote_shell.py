@@ -17,13 +17,17 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final, Protocol
 
-from rv.errors import RvError
+from rv.errors import ErrorKind, RvError
 from rv.transport import LOST, ScriptResult
+from rv.transport.terminal_questions import printable
 
 _MARK_BYTES: Final = 16
 _MOST_BANNER_BYTES: Final = 1 << 20
 _MOST_UNREAD_BYTES: Final = 32 << 10
 """Sent at most before answers are read: a pipe holds more."""
+
+_ROOM_BYTES: Final = 256 << 10
+"""The least room for requests and answers on the login node."""
 
 _SCRIPTS: Final = files("rv.transport") / "scripts"
 
@@ -39,7 +43,7 @@ _CHUNK: Final = 1000
 _START: Final = (
     "exec /bin/bash --noprofile --norc -c '"
     'exec 3<&0 4< <(printf %s "$@"); exec /bin/bash --login -c "'
-    r"PATH=\$PATH:/usr/bin:/bin; exec 4< <(base64 -d <&4 | gzip -d); "
+    r"unset IFS; PATH=\$PATH:/usr/bin:/bin; exec 4< <(base64 -d <&4 | gzip -d); "
     r"read -r n <&4; s=\$(head -c \$n <&4); eval \"\$s\""
     '" </dev/null'
     "' rv"
@@ -197,8 +201,8 @@ class RemoteShell:
         """Return the command that starts the loop, with the operations on files and questions."""
         operations = (_SCRIPTS / "files.sh").read_bytes()
         loop = (
-            b"mark=%s files_bytes=%d unset_forms=%s\n"
-            % (self._mark, len(operations), shlex.quote(self._unset_forms).encode())
+            b"mark=%s files_bytes=%d least_bytes=%d unset_forms=%s\n"
+            % (self._mark, len(operations), _ROOM_BYTES, shlex.quote(self._unset_forms).encode())
             + (_SCRIPTS / "loop.sh").read_bytes()
         )
         requests = b"".join(question.request for question in questions)
@@ -209,10 +213,17 @@ class RemoteShell:
     def _pass_over_banner(self, stream: Stream) -> None:
         """Read what profiles and banners print, up to the line of the loop."""
         seen = 0
-        while (line := stream.read_line()).rstrip(b"\n") != self._mark + b" ready":
+        while not (line := stream.read_line()).startswith(self._mark):
             seen += len(line)
             if not line or seen > _MOST_BANNER_BYTES:
                 raise ConnectionError("no shell answered")
+        said = line.removeprefix(self._mark).decode("utf-8", "replace").strip()
+        if said != "ready":
+            raise RvError(
+                ErrorKind.UNREACHABLE,
+                f"{printable(said)}, on the login node",
+                hint="make room there: df -h, and quota, say what is full",
+            )
 
     def _answer(self, stream: Stream) -> Answer:
         words = stream.read_line().split()

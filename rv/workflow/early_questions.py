@@ -19,8 +19,9 @@ from rv.slurm.probe import ask_early
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import keep_own, squeue_own_script
 from rv.transport import LOST, ScriptResult
+from rv.transport.query_retry import RETRY_FOR_S
 from rv.transport.read_ahead import Listing
-from rv.transport.remote import separate, unpacked
+from rv.transport.remote import separate, unpacked, why_unknown
 from rv.transport.remote_shell import Question, RemoteShell, as_result
 from rv.workflow.cluster import Early
 
@@ -62,7 +63,7 @@ def _ask_races(root: str, shell: RemoteShell) -> list[Question]:
         'list_names "$root"',
         'list_directories "$root"',
         f"list_names {below}",
-        f'read_tree "$root" {patterns} | gzip -1',
+        f'set -o pipefail; read_tree "$root" {patterns} | gzip -1',
     )
     head = f'. "$RV_FILES"\n{root}'
     return [shell.ask(head + line, timeout_s=_LIST_S) for line in lines]
@@ -92,12 +93,11 @@ class EarlyQuestions:
     def listing(self) -> Listing | None:
         """Return the files of the races, and keep the queue's answer; None where none came."""
         if self.queue:
-            sentinel, question = self.queue
-            keep_own(as_result(self.shell.wait(question)).stdout, sentinel, self.cache)
+            self._keep_queue(*self.queue)
         if not self.races:
             return None
         answers = [self.shell.wait(question) for question in self.races]
-        if any(code == LOST for code, _, _ in answers):  # 1: there is no such folder yet
+        if any(why_unknown(answer) for answer in answers):  # 1: there is no such folder yet
             return None
         place, names, directories, payloads, archive = (out for _, out, _ in answers)
         root = str(PurePosixPath(place.decode("utf-8", "surrogateescape")))
@@ -114,6 +114,15 @@ class EarlyQuestions:
             files={path: data for path, data in files.items() if path.split("/")[0] in own},
             at_s=time.monotonic(),
         )
+
+    def _keep_queue(self, sentinel: str, question: Question) -> None:
+        """Keep the queue's answer; that there was none for long is one too."""
+        began_s = time.monotonic()
+        result = as_result(self.shell.wait(question))
+        is_kept = keep_own(result.stdout, sentinel, self.cache)
+        waited_s = time.monotonic() - began_s
+        if not is_kept and result.returncode != LOST and waited_s >= RETRY_FOR_S:
+            self.cache.store("queue", "", sentinel)
 
 
 def _decompressed(data: bytes) -> bytes:

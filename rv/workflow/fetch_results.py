@@ -17,7 +17,7 @@ from rv.files import write_atomically
 from rv.models.race import Race
 from rv.race.directory import CODE
 from rv.slurm.values import last_line, printable
-from rv.transport import Transport
+from rv.transport import Transport, require_answer
 from rv.transport.remote_shell import Stream
 from rv.workflow.send_code import Report
 
@@ -56,8 +56,9 @@ def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> t
     words = shlex.join(["list_results", _directory(race), *patterns])
     script = f"set -o pipefail\n{_SCRIPT.read_text()}\n{words}"
     done = transport.run(script, timeout_s=_LIST_S)
+    require_answer(done)
     if done.returncode != 0:
-        why = printable(last_line(done.stderr).rpartition(": ")[2]) or "the connection was lost"
+        why = printable(last_line(done.stderr).rpartition(": ")[2]) or "I/O error"
         raise RvError(
             ErrorKind.STAGE,
             f"the results cannot be listed: {why}, on {race.directory}",
@@ -179,7 +180,7 @@ def _receive(
                     draft = _Draft(into, result, is_program=bool(entry.mode & 0o100))
                     draft.write(contents)
                     yield result, draft.place(wanted[result])
-    except (tarfile.TarError, ValueError) as error:
+    except (tarfile.TarError, ValueError, OSError) as error:
         raise RvError(
             ErrorKind.UNREACHABLE, "the results were cut off", hint="the same command again"
         ) from error

@@ -20,7 +20,9 @@ from rv.workflow.race_root import RACE_ROOT, assignment
 _ASKING_S: Final = 30.0
 # What launching there needs: the environment of a login shell, and where things are.
 _ABOUT: Final = f"""\
-printf '%s\\0' "$(command -v sbatch)" {RACE_ROOT}
+sbatch=$(type -P sbatch) # which also finds what nobody may run
+[ -x "$sbatch" ] || sbatch=
+printf '%s\\0' "$sbatch" {RACE_ROOT}
 env -0
 """
 

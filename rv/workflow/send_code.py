@@ -27,8 +27,9 @@ from rv.models.code import (
     write_manifest,
 )  # fmt: skip
 from rv.slurm.values import last_line, printable
-from rv.transport import Transport
+from rv.transport import Transport, require_answer
 from rv.transport.remote_shell import Stream
+from rv.transport.storage_errors import why_not_written_there
 from rv.workflow.work_tree import WorkTree
 
 _SCRIPT: Final = files("rv.workflow") / "scripts" / "code.sh"
@@ -133,6 +134,7 @@ def _find(store: str, name: str, base: str, transport: Transport) -> str:
             f"another user could change your code there: {printable(done.stdout.strip())}",
             hint="name a directory of your own with RV_RACE_ROOT=/path there",
         )
+    require_answer(done)
     if done.returncode != 0:
         raise _failure(done.stderr, store)
     return done.stdout.strip()
@@ -164,18 +166,33 @@ def _require_done(stream: Stream, store: str) -> None:
     """Read the answer. Raises `RvError` where the tree was not made."""
     said = ""
     for _ in range(_MOST_BANNER_LINES):
-        line = stream.read_line()
+        try:
+            line = stream.read_line()
+        except OSError as error:
+            raise _lost() from error
         if line.strip() == _DONE:
             return
-        if not line or line.strip() == _FAILED:
+        if not line:
+            raise _lost()
+        if line.strip() == _FAILED:
             break
         text = line.decode("utf-8", "replace").strip()
         said = said if _TAR_ENDS in text else text or said
     raise _failure(said, store)
 
 
+def _lost() -> RvError:
+    return RvError(
+        ErrorKind.UNREACHABLE,
+        "the connection was lost while the code was sent: nothing of it is used",
+        hint="the same command again",
+    )
+
+
 def _failure(text: str, store: str) -> RvError:
-    why = printable(last_line(text).rpartition(": ")[2]) or "the connection was lost"
+    why = (
+        why_not_written_there(text) or printable(last_line(text).rpartition(": ")[2]) or "I/O error"
+    )
     return RvError(
         ErrorKind.STAGE,
         f"the code cannot be sent: {why}, on {store}",

@@ -1,6 +1,5 @@
 """Clusters for the fault tests, and a world of its own for each of them."""
 
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,11 +14,6 @@ from tests.slurm.conftest import fresh_sandbox, sandbox_home
 __all__ = ["fresh_sandbox", "sandbox_home"]
 
 MakeWorld = Callable[..., World]
-
-# A shell starts what it runs in the background deaf to Ctrl-C, nohup to a hang-up, and so would be
-# the clients here.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def _box(home: Path, name: str, **changes: object) -> sandbox.Sandbox:

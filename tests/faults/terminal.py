@@ -16,12 +16,18 @@ RV: Final = ("-m", "rv")
 ENVIRONMENT: Final = {"TERM": "dumb", "SHELL": "/bin/bash", "PS1": "$ "}
 
 
+def terminal_environment(world: World) -> dict[str, str]:
+    """What rv is called with on a terminal; its user's configuration of bash is none."""
+    home = {} if world.login else {"HOME": str(world.path)}
+    return world.client_env | ENVIRONMENT | home
+
+
 class Terminal:
     """A person at rv, on a terminal."""
 
     def __init__(self, world: World, *words: str, program: tuple[str, ...] = RV) -> None:
         self.said = ""
-        env = world.env | ENVIRONMENT | {"HOME": str(world.path)}
+        env = terminal_environment(world)
         self.pid, self.handle = pty.fork()
         if self.pid == 0:
             os.chdir(world.work)
@@ -73,7 +79,7 @@ class Tmux:
 
     def __init__(self, world: World, *words: str) -> None:
         self._socket = str(world.path / "tmux")
-        env = world.env | ENVIRONMENT | {"HOME": str(world.path)}
+        env = terminal_environment(world)
         line = shlex.join([sys.executable, *RV, *words])
         command = ["new-session", "-d", "-x", "120", "-y", "40", "bash --norc --noprofile -i"]
         self._run(*command, env=env, cwd=world.work)

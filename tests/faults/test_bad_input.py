@@ -142,8 +142,10 @@ def test_no_slurm_on_path(world: World, words: tuple[str, ...]) -> None:
     """It says so, and offers the sandbox."""
     found = [shutil.which(name) for name in ("sbatch", "squeue", "scontrol", "scancel", "sinfo")]
     setup = "; ".join(f"mount --bind /dev/null {path}" for path in found)
-    check_error(world.rv_with_mounts(setup, *words), "unreachable", FAILED, "PATH", "rv sandbox up")
-    check_json_error(world.rv_with_mounts(setup, *words, "--json"), "unreachable", FAILED, "PATH")
+    enter = world.own_mounts(setup)
+    remedy = "bash_profile" if world.login else "rv sandbox up"
+    check_error(world.rv_among(enter, *words), "unreachable", FAILED, "PATH", remedy)
+    check_json_error(world.rv_among(enter, *words, "--json"), "unreachable", FAILED, "PATH")
 
 
 @pytest.fixture
@@ -183,13 +185,11 @@ def test_a_disk_that_takes_no_race(world: World, disk: str) -> None:
     setup, said = DISKS[disk]
     root = world.path / "races"
     root.mkdir()
-    setup = setup.format(root=root)
-    check_error(world.rv_with_mounts(setup, "up", *RUN), "stage", FAILED, said, "RV_RACE_ROOT")
-    check_json_error(world.rv_with_mounts(setup, "up", "--json", *RUN), "stage", FAILED, said)
-    # What is left there is listed from inside, where the mounts are.
-    listing = f"{setup}; {sys.executable} -m rv up --run true 2>/dev/null || ls -A {root}; exit"
-    left = world.rv_with_mounts(listing).stdout.split()
-    assert set(left) <= {"x"}
+    enter = world.own_mounts(setup.format(root=root))
+    check_error(world.rv_among(enter, "up", *RUN), "stage", FAILED, said, "RV_RACE_ROOT")
+    check_json_error(world.rv_among(enter, "up", "--json", *RUN), "stage", FAILED, said)
+    left = subprocess.run([*enter, "ls", "-A", root], capture_output=True, text=True, check=True)
+    assert set(left.stdout.split()) <= {"x"}
 
 
 @pytest.mark.usefixtures("nothing_submitted")

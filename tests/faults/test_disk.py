@@ -185,9 +185,10 @@ def test_a_race_is_told_and_stopped_from_where_its_disk_is_read_only(world: Worl
     eventually(world.starts)
     words = f"mount --bind {world.path}/races {world.path}/races"
     setup = f"{words} && mount -o remount,bind,ro {world.path}/races"
-    told = world.rv_with_mounts(setup, "ps", "--json")
+    enter = world.own_mounts(setup)
+    told = world.rv_among(enter, "ps", "--json")
     assert json.loads(told.stdout)["races"][0]["state"] == "RUNNING", told.stderr
-    stopped = world.rv_with_mounts(setup, "stop")
+    stopped = world.rv_among(enter, "stop")
     assert "Traceback" not in stopped.stderr
     assert "no stop file can be written" in stopped.stdout + stopped.stderr
     eventually(lambda: not world.live_jobs())
@@ -237,8 +238,8 @@ def test_another_disk_of_the_same_path_is_no_deletion(world: World) -> None:
     release = world.fill()
     world.ok("run", "-d", COUNTED)
     waiting = world.live_jobs()
-    elsewhere = f"mount -t tmpfs -o mode=0700 none {world.path}/races"
-    done = world.rv_with_mounts(elsewhere, "ps", "--json")
+    elsewhere = world.own_mounts(f"mount -t tmpfs -o mode=0700 none {world.path}/races")
+    done = world.rv_among(elsewhere, "ps", "--json")
     assert json.loads(done.stdout)["races"] == [], done.stderr
     assert world.live_jobs() == waiting
     release()

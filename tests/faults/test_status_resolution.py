@@ -5,8 +5,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -296,14 +294,7 @@ def test_a_controller_that_is_away_changes_nothing(world: World) -> None:
 
 def test_json_of_a_run_is_the_race(world: World) -> None:
     """One object on stdout; the command's own output on stderr."""
-    done = subprocess.run(
-        [sys.executable, "-m", "rv", "run", "--json", "echo out; exit 3"],
-        cwd=world.work,
-        env=world.env,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = world.rv("run", "--json", "echo out; exit 3")
     said = json.loads(done.stdout)
     assert "state" in said, said
     assert (done.returncode, said["state"], said["exit_code"]) == (3, "FAILED", 3)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +134,14 @@ class World:
     @property
     def client_env(self) -> dict[str, str]:
         """What clients are called with."""
-        return self.login.environment(self.env) if self.login else self.env
+        return self.client_env_with({})
+
+    def client_env_with(
+        self, more: Mapping[str, str], home: Path | None = None, enter: Sequence[str] = ()
+    ) -> dict[str, str]:
+        """The same with more variables; over ssh `home` is that of the logins, and `enter` is run first."""
+        env = self.env | more
+        return self.login.environment(env, home or self.work, enter) if self.login else env
 
     @property
     def work(self) -> Path:
@@ -184,7 +191,7 @@ class World:
     ) -> subprocess.CompletedProcess[str]:
         """Run rv to its end."""
         options.setdefault("cwd", self.work)
-        env = self.client_env | options.pop("env", {})
+        env = self.client_env_with(options.pop("env", {}), options["cwd"])
         return subprocess.run(
             [sys.executable, "-m", "rv", *words],
             env=env,
@@ -195,15 +202,26 @@ class World:
             **options,
         )
 
-    def rv_with_mounts(self, setup: str, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run rv with mounts of its own, which nobody else sees."""
+    def own_mounts(self, setup: str) -> list[str]:
+        """Make mounts that nobody else sees; returns what runs a program among them."""
         mapped = [] if os.getuid() == 0 else ["--map-root-user"]
-        script = f'set -e; {setup}; exec "$@"'
+        ready = self.path / f"mounted{time.monotonic_ns()}"
+        script = f"set -e; {setup}; : >{shlex.quote(str(ready))}; exec sleep infinity"
+        holder = subprocess.Popen(["unshare", "--mount", *mapped, "bash", "-c", script])
+        self.last.callback(holder.wait)
+        self.last.callback(holder.kill)
+        eventually(lambda: ready.exists() or holder.poll() is not None)
+        assert holder.poll() is None, setup
+        user = ["--user", "--preserve-credentials"] if mapped else []
+        return ["nsenter", f"--target={holder.pid}", "--mount", *user, f"--wd={self.work}"]
+
+    def rv_among(self, enter: Sequence[str], *words: str) -> subprocess.CompletedProcess[str]:
+        """Run rv among mounts of its own; over ssh the login node has them."""
+        here = [] if self.login else enter
         return subprocess.run(
-            ["unshare", "--mount", *mapped, "bash", "-c", script, "bash", sys.executable, "-m", "rv",
-             *words],
-            cwd=self.work, env=self.env, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=120,
+            [*here, sys.executable, "-m", "rv", *words],
+            cwd=self.work, env=self.client_env_with({}, enter=enter), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=120,
         )  # fmt: skip
 
     def ok(self, *words: str, **options: Any) -> str:

@@ -17,7 +17,9 @@ import pytest
 import yaml
 
 from rv import sandbox
+from tests.ssh.login_node import OVER
 
+NO_CLUSTER = "a-test-that-is-not-over-ssh"
 FOREIGN = ("SLURM", "SBATCH_", "SALLOC_", "SQUEUE_", "SINFO_", "SACCT")
 
 
@@ -32,6 +34,8 @@ def sandbox_home() -> Iterator[Path]:
             patch.setenv(f"XDG_{kind}_HOME", str(home / kind.lower()))
         for key in [key for key in os.environ if key.startswith(FOREIGN)]:
             patch.delenv(key)
+        if OVER:  # for rv that is not called through a login node, and would be found out here
+            patch.setenv("RV_CLUSTER", NO_CLUSTER)
         yield home
         for box in sandbox.list_all():
             sandbox.down(box.name)

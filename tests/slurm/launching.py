@@ -143,6 +143,7 @@ class Rv:
     home: Path
     prefix: tuple[str, ...] = ()
     more: Mapping[str, str] = field(default_factory=dict)
+    user: str = ""
 
     @property
     def environment(self) -> dict[str, str]:
@@ -178,17 +179,21 @@ class Rv:
             return Counter()
         return Counter(line.split()[0] for line in self.starts_file.read_text().splitlines())
 
-    @property
-    def client_environment(self) -> Mapping[str, str]:
-        """What `rv` is called with."""
-        return login_node(self.home).environment(self.environment) if OVER else self.environment
+    def client_environment(self, home: Path | None = None) -> Mapping[str, str]:
+        """What `rv` is called with; over ssh `home` is that of the logins."""
+        if not OVER:
+            return self.environment
+        inside = home and home.is_relative_to(self.home)
+        return login_node(self.home, self.user).environment(
+            self.environment, home if inside else self.home
+        )
 
     def launch(self, *arguments: str, cwd: Path | None = None) -> "subprocess.Popen[str]":
         """Start `rv` with these arguments; its output goes to pipes."""
         return subprocess.Popen(
             [*self.prefix, sys.executable, "-m", "rv", *arguments],
             cwd=cwd or self.home,
-            env=self.client_environment,
+            env=self.client_environment(cwd),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -259,13 +264,21 @@ _LOGIN_NODES: dict[Path, LoginNode] = {}
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def login_node(home: Path) -> LoginNode:
+def login_node(home: Path, user: str) -> LoginNode:
     """The login node of who has this home, for as long as the tests run."""
     with _ONE_AT_A_TIME:
         if home not in _LOGIN_NODES:
-            _LOGIN_NODES[home] = LoginNode(home / "login", home, OVER)
+            _LOGIN_NODES[home] = LoginNode(home / "login", home, OVER, user)
             atexit.register(_LOGIN_NODES[home].stop)
         return _LOGIN_NODES[home]
+
+
+def end_login_node(home: Path) -> None:
+    """End the one of a home that goes."""
+    if home in _LOGIN_NODES:
+        node = _LOGIN_NODES.pop(home)
+        atexit.unregister(node.stop)
+        node.stop()
 
 
 @contextmanager
@@ -284,6 +297,7 @@ def rv_of(user: str, box: sandbox.Sandbox, home: Path, before: Sequence[str] = (
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     try:
-        yield Rv(box=box, home=home, prefix=(*before, *drop), more=more)
+        yield Rv(box=box, home=home, prefix=(*before, *drop), more=more, user=user)
     finally:
+        end_login_node(home)
         shutil.rmtree(home)

@@ -1,7 +1,6 @@
 """What a job finds around it: variables of the files, of `rv env` and of --env, and setup lines."""
 
 import json
-import os
 import secrets
 import shutil
 import subprocess
@@ -33,7 +32,7 @@ def secret() -> str:
 def keep(rv: Rv, *words: str, given: str) -> None:
     """Run `rv env` with a value on its standard input."""
     done = subprocess.run(
-        [sys.executable, "-m", "rv", "env", *words], cwd=rv.home, env=rv.environment,
+        [sys.executable, "-m", "rv", "env", *words], cwd=rv.home, env=rv.client_environment(),
         input=given, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -74,7 +73,7 @@ def test_what_is_said_last_wins(rv: Rv) -> None:
         "run", "--time", "5m", "--env", "D=a b 'c'", "--env", "HOME", "echo $A $B $C $D $E $HOME"
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == f"site user kept a b 'c' 7 {os.environ['HOME']}\n"
+    assert done.stdout == f"site user kept a b 'c' 7 {rv.client_environment()['HOME']}\n"
     assert "env is A=•••, B=•••" in done.stderr
 
 

@@ -164,7 +164,7 @@ def test_a_terminal_is_drawn_over(rv: Rv, eventually: Eventually) -> None:
         ours, theirs = pty.openpty()
         with subprocess.Popen(
             [sys.executable, "-m", "rv", "gpu", "-w"],
-            env=rv.environment | {"TERM": "xterm", "COLUMNS": "120"},
+            env={**rv.client_environment(), "TERM": "xterm", "COLUMNS": "120"},
             stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
         ) as watching:  # fmt: skip
             os.close(theirs)

@@ -108,8 +108,18 @@ def no_world_size(found: Facts) -> bool:
 
 # The check, the template, its line as it is, and with the bug of the findings put back.
 FINDINGS = [
-    (omp_num_threads, "_environment.sh.j2", "export OMP_NUM_THREADS={{ omp_threads }}\n", ""),
-    (tokenizers_parallelism, "_environment.sh.j2", " TOKENIZERS_PARALLELISM=false", ""),
+    (
+        omp_num_threads,
+        "_environment.sh.j2",
+        'export OMP_NUM_THREADS="${OMP_NUM_THREADS-{{ omp_threads }}}"\n',
+        "",
+    ),
+    (
+        tokenizers_parallelism,
+        "_environment.sh.j2",
+        ' TOKENIZERS_PARALLELISM="${TOKENIZERS_PARALLELISM-false}"',
+        "",
+    ),
     (node_rank_per_task, "_on_every_node.sh.j2", "NODE_RANK=$SLURM_PROCID", "NODE_RANK=0"),
     (one_master, "_on_every_node.sh.j2", " PET_MASTER_ADDR=$MASTER_ADDR", ""),
     (torchruns_layout, "_environment.sh.j2", " PET_NPROC_PER_NODE=", " NPROC_PER_NODE="),

@@ -1,31 +1,28 @@
 """What a plan costs the controller, by sdiag's counts: the same for one strategy as for twelve."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import replace
 
 import pytest
 
+from rv.workflow.cluster import Cluster
 from rv.workflow.locate import locate
 from tests.bench.cluster import rpc_counts
+from tests.slurm.launching import Rv
 
 
 @pytest.fixture
-def quiet(fresh_sandbox, monkeypatch):
+def rv(fresh_sandbox, tmp_path) -> Rv:
     """A cluster that nobody else asks anything."""
-    box = fresh_sandbox("campus")
-    monkeypatch.setenv("SLURM_CONF", str(box.slurm_conf))
-    return locate("", os.environ)
+    return Rv(box=fresh_sandbox("campus"), home=tmp_path)
 
 
-def asked(target, monkeypatch, cache: Path, *options: str) -> tuple[int, dict[str, int]]:
+def asked(rv: Rv, target: Cluster, cache: str, *options: str) -> tuple[int, dict[str, int]]:
     """Plan with nothing cached; return the number of strategies and the RPCs by their names."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    fresh = replace(rv, more={"XDG_CACHE_HOME": str(rv.home / cache)})
     before = rpc_counts(target)
-    argv = [sys.executable, "-m", "rv", "up", "--dry-run", "--json", *options]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    done = fresh("up", "--dry-run", "--json", *options)
+    assert done.returncode == 0, done.stderr
     after = rpc_counts(target)
     since = {name: after[name] - before.get(name, 0) for name in after}
     ours = {n: c for n, c in since.items() if n.startswith("REQUEST_") and c}
@@ -33,12 +30,11 @@ def asked(target, monkeypatch, cache: Path, *options: str) -> tuple[int, dict[st
     return len(json.loads(done.stdout)["strategies"]), ours
 
 
-def test_strategies_cost_the_controller_nothing(quiet, monkeypatch, tmp_path):
+def test_strategies_cost_the_controller_nothing(rv: Rv) -> None:
     """One probe asks each thing once, however many ways there are to serve the request."""
-    one, few = asked(
-        quiet, monkeypatch, tmp_path / "1", "--gpu", "4", "--type", "h200", "--single-node"
-    )
-    twelve, many = asked(quiet, monkeypatch, tmp_path / "2", "--gpu", "4")
+    target = locate("local", rv.environment)
+    one, few = asked(rv, target, "1", "--gpu", "4", "--type", "h200", "--single-node")
+    twelve, many = asked(rv, target, "2", "--gpu", "4")
     assert (one, twelve) == (1, 12)
     assert few == many
     assert few["REQUEST_JOB_INFO"] == few["REQUEST_NODE_INFO"] == 1

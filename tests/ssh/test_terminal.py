@@ -48,6 +48,14 @@ def start(server: SshServer, kind: str) -> Iterator[Start]:
         terminal.close()
 
 
+def test_what_was_typed_before_is_not_lost(start: Start) -> None:
+    """As who knows what comes types ahead while rv still connects."""
+    terminal = start("read -r x; echo got $x")
+    terminal.presses(b"ahead\r")
+    terminal.shows("got ahead")
+    assert terminal.ends() == 0
+
+
 def test_its_exit_code_and_the_terminal_as_it_was(start: Start) -> None:
     """Keys go there as they are typed, Ctrl-C too; quotes and newlines are no matter."""
     terminal = start("trap 'echo \"it is\"' INT; tty\necho ready; read -r x; echo got $x; exit 7")

@@ -199,6 +199,30 @@ def test_banners_and_profiles_that_print_and_read(server: SshServer, connect: Co
     assert transport.run("echo two", timeout_s=20).stdout == "two\n"
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["export IFS=/e1", "set -o noclobber", "set -o noglob -o posix", "set -eu -o pipefail",
+     "readonly TMOUT=1", "shopt -s nullglob failglob"],
+)  # fmt: skip
+def test_settings_of_bash_in_a_profile(server: SshServer, connect: Connect, line: str) -> None:
+    """They change nothing, and end no shell that waits for its next script."""
+    home = server.path / "home"
+    home.mkdir(parents=True)
+    (home / ".bash_profile").write_text(f"{line}\n")
+    server.settings = [f"SetEnv HOME={home}"]
+    transport = connect()
+    shell = transport.run("echo $RV_FILES", timeout_s=20).stdout
+    time.sleep(1.2)  # longer than TMOUT
+    transport.write(str(home / "e1"), b"1")
+    assert transport.read_tree(str(home), ["e?", "e[0-9]"]) == {"e1": b"1"}
+    stream = transport.open_stream("a='1 e/1'; set -- $a; echo $#; cat")
+    stream.write(b"mine\n")
+    stream.close_write()
+    assert stream.read(1000) == b"2\nmine\n"
+    stream.close()
+    assert transport.run("echo $RV_FILES", timeout_s=20).stdout == shell, "another shell"
+
+
 def test_a_connection_that_breaks_is_made_anew(server: SshServer, connect: Connect) -> None:
     """What ran meanwhile is not known; the next script is answered."""
     transport = connect()
@@ -208,6 +232,17 @@ def test_a_connection_that_breaks_is_made_anew(server: SshServer, connect: Conne
     assert (broken.returncode, broken.stdout) == (LOST, "")
     assert "connection" in broken.stderr
     assert transport.run("echo three", timeout_s=20).stdout == "three\n"
+
+
+def test_a_file_is_written_though_the_connection_was_just_ending(
+    server: SshServer, connect: Connect, tmp_path: Path
+) -> None:
+    """As when a terminal is closed, which ends rv's ssh too: the GPUs of its shell are released."""
+    transport = connect()
+    transport.run("true", timeout_s=20)
+    server.cut()
+    transport.write(str(tmp_path / "release"), b"1")
+    assert (tmp_path / "release").read_bytes() == b"1"
 
 
 def test_a_server_that_is_gone_for_good_is_no_answer(server: SshServer, connect: Connect) -> None:

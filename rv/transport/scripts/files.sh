@@ -1,5 +1,14 @@
 # What is done with files on a login node: a function for each operation of the transport.
+# A code above 128 says that a program was killed, so that what was printed may be less than there is.
 # shellcheck shell=bash
+
+# all_lived CODE…: fail with 137 where one of them was killed, but for one that nobody read on (141).
+all_lived() {
+  local code
+  for code; do
+    [ "$code" -le 128 ] || [ "$code" -eq 141 ] || return 137
+  done
+}
 
 # require_safe_root DIRECTORY: fail, and say why, where another user could put something in the place
 # of what lies in it.
@@ -63,7 +72,7 @@ write_file() {
 read_file() {
   [ ! -d "$1" ] && exec <"$1" || return 44
   if [ "$3" -lt 0 ]; then tail -c "+$(($2 + 1))"; else tail -c "+$(($2 + 1))" | head -c "$3"; fi 2>/dev/null
-  return 0
+  all_lived "${PIPESTATUS[@]}"
 }
 
 # read_tree DIRECTORY PATTERN…: print an archive of the files that match.
@@ -76,7 +85,7 @@ read_tree() {
     # shellcheck disable=SC2231 # the pattern is to be expanded
     for name in $pattern; do [ ! -f "$name" ] || printf '%s\0' "$name"; done
   done | tar -chf - --hard-dereference --no-recursion --null --no-unquote --ignore-failed-read -T - 2>/dev/null
-  return 0
+  all_lived "${PIPESTATUS[@]}"
 }
 
 # read_new DIRECTORY LIMIT OFFSET/NAME… -- PATTERN…: print what follows its offset in each of the files
@@ -106,8 +115,9 @@ read_new() {
     left=$((left - size))
     printf '%s %s\n' "$size" "$name"
     tail -c "+$((offset + 1))" -- "$name" | head -c "$size"
+    all_lived "${PIPESTATUS[@]}" || exit
   done
-  return 0
+  all_lived "${PIPESTATUS[@]}"
 }
 
 # list_names DIRECTORY: print the names of what is in it, each ended by a NUL.

@@ -1,8 +1,11 @@
 # Answers requests: each is a line, `SECONDS SCRIPT_BYTES INPUT_BYTES`, then the script and its input.
 # An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 4,
 # and when that has ended over 3.
-# shellcheck shell=bash disable=SC2154 # the sender sets mark, files_bytes and unset_forms
-set +e +u
+# shellcheck shell=bash disable=SC2154 # the sender sets mark, files_bytes, least_bytes and unset_forms
+# What a profile set for its shell is not for this one; it waits for as long as rv does nothing.
+set +e +u +C +f +o posix +o pipefail
+shopt -u nullglob failglob
+unset IFS
 umask 077
 # Slurm's commands and bash itself are to see nothing of the user's settings for them.
 for rv_name in $(compgen -e); do
@@ -11,23 +14,51 @@ done
 # Jobs get the user's own locale: whoever asks for the environment finds it here.
 export RV_LC_ALL=${LC_ALL-}
 export LC_ALL=C SLURM_TIME_FORMAT=standard PATH="$PATH:/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
-rv_folder=$(mktemp -d -p "${XDG_RUNTIME_DIR:-/tmp}" rv.XXXXXXXX 2>/dev/null || mktemp -d) || exit 1
+rv_folder=
+for rv_base in "${XDG_RUNTIME_DIR:-/tmp}" /tmp "$HOME"; do
+  rv_folder=$(mktemp -d -p "$rv_base" .rv.XXXXXXXX 2>/dev/null) || continue
+  head -c "$least_bytes" /dev/zero 2>/dev/null >"$rv_folder/room" && break
+  rm -rf -- "$rv_folder"
+  rv_folder=
+done
+if [ -z "$rv_folder" ]; then
+  printf '\n%s no room for temporary files, neither in %s nor in %s\n' "$mark" "${XDG_RUNTIME_DIR:-/tmp}" "$HOME"
+  exit 1
+fi
 trap 'rm -rf -- "$rv_folder"' EXIT
 export RV_FILES=$rv_folder/files.sh
 head -c "$files_bytes" <&4 >"$RV_FILES"
-printf '\n%s ready\n' "$mark"
+: >"$rv_folder/room"
+
+# rv_sizes NAME NAME: print the sizes of two files.
+rv_sizes() { stat --printf '%s ' -- "$rv_folder/$1" "$rv_folder/$2"; }
+
+# rv_fail TEXT: answer that there is no answer.
+rv_fail() { printf '%s 255 0 %s\n%s' "$mark" "${#1}" "$1"; }
+
+# rv_serve DESCRIPTOR: answer the requests that come over it, to its end.
 rv_serve() {
   local rv_limit rv_script rv_input rv_code rv_out rv_err
-  while read -r rv_limit rv_script rv_input <&"$1"; do
+  while read -r -t 100000000 rv_limit rv_script rv_input <&"$1"; do
     head -c "$rv_script" <&"$1" >"$rv_folder/script" && head -c "$rv_input" <&"$1" >"$rv_folder/in"
+    # What came in part may mean anything: it is not run, and what follows it cannot be told apart.
+    if [ "$(rv_sizes script in)" != "$rv_script $rv_input " ]; then
+      rv_fail "what was sent did not arrive whole: is there no room in $rv_folder?"
+      exit 1
+    fi
     timeout -k 2 "$rv_limit" /bin/bash --noprofile --norc "$rv_folder/script" \
       <"$rv_folder/in" >"$rv_folder/out" 2>"$rv_folder/err" 3<&- 4<&-
     rv_code=$?
-    { read -r rv_out && read -r rv_err; } < <(stat -c %s -- "$rv_folder/out" "$rv_folder/err")
+    read -r rv_out rv_err < <(rv_sizes out err)
+    if ! printf . 2>/dev/null >"$rv_folder/room"; then
+      rv_fail "there was no room for an answer in $rv_folder"
+      continue
+    fi
     printf '%s %s %s %s\n' "$mark" "$rv_code" "$rv_out" "$rv_err"
     head -c "$rv_out" "$rv_folder/out" && head -c "$rv_err" "$rv_folder/err"
   done
 }
+printf '\n%s ready\n' "$mark"
 rv_serve 4
 exec 4<&-
 rv_serve 3
