@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 
@@ -23,8 +24,8 @@ class Handler(BaseHTTPRequestHandler):
     def tell_use(self, path):
         """As Jupyter Server's REST API does; the file IN_USE says what is in use."""
         is_let_in = self.headers["Authorization"] == f"token {os.environ['JUPYTER_TOKEN']}"
-        file = os.environ.get("IN_USE", "")
-        use = open(file).read() if os.path.exists(file) else ""
+        file = Path(os.environ.get("IN_USE", "/nowhere"))
+        use = file.read_text() if file.exists() else ""
         state = "busy" if use == "cell" else "idle"
         kernels = [{"execution_state": state, "connections": int(use == "browser")}]
         terminals = [{"name": "1"}] if use == "terminal" else []
