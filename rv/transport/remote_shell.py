@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
 from rv.transport import LOST, ScriptResult
+from rv.transport.login_shell import INPUT, after_login
 from rv.transport.terminal_questions import printable
 
 _MARK_BYTES: Final = 16
@@ -29,6 +30,8 @@ _MOST_UNREAD_BYTES: Final = 32 << 10
 _ROOM_BYTES: Final = 256 << 10
 """The least room for requests and answers on the login node."""
 
+_NO_SHELL: Final = "no shell answered (is there an exit or exec in ~/.bash_profile there?)"
+
 _SCRIPTS: Final = files("rv.transport") / "scripts"
 
 _MOST_COMMAND_BYTES: Final = 32 << 10
@@ -37,16 +40,11 @@ _MOST_COMMAND_BYTES: Final = 32 << 10
 _CHUNK: Final = 1000
 """Characters of a word: tcsh takes a few thousand."""
 
-# The login shell there may be any: it must read this line alike, whatever it is. Profiles may read
-# from standard input and look at their arguments, so that requests come over other descriptors:
-# those that travel here over 4, all later ones over 3.
-_START: Final = (
-    "exec /bin/bash --noprofile --norc -c '"
-    'exec 3<&0 4< <(printf %s "$@"); exec /bin/bash --login -c "'
-    r"unset IFS; PATH=\$PATH:/usr/bin:/bin; exec 4< <(base64 -d <&4 | gzip -d); "
-    r"read -r n <&4; s=\$(head -c \$n <&4); eval \"\$s\""
-    '" </dev/null'
-    "' rv"
+# Requests that travel in the command come over 44, all later ones over standard input's place.
+_START: Final = after_login(
+    'exec 44< <(base64 -d <&44 | gzip -d); read -r n <&44; s=$(head -c $n <&44); eval "$s"',
+    before=f'exec {INPUT}<&0 44< <(printf %s "$@"); ',
+    after=" </dev/null",
 )
 
 
@@ -216,7 +214,7 @@ class RemoteShell:
         while not (line := stream.read_line()).startswith(self._mark):
             seen += len(line)
             if not line or seen > _MOST_BANNER_BYTES:
-                raise ConnectionError("no shell answered")
+                raise ConnectionError(_NO_SHELL)
         said = line.removeprefix(self._mark).decode("utf-8", "replace").strip()
         if said != "ready":
             raise RvError(

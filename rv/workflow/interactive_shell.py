@@ -63,25 +63,32 @@ def hang_up_raised() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def lease_renewed(race: Race, transport: Transport) -> Iterator[None]:
+    """Tell the job again and again that its client is there."""
+    done = threading.Event()
+    _renew(race, transport)
+    keeper = threading.Thread(target=_keep, args=(race, transport, done), name="lease", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
 def hold_shell(race: Race, launch: Launch, cluster: Cluster, sink: Sink) -> RaceStatus:
     """Wait for a winner, open a shell on its first node, and release the allocation on exit.
 
     However this ends, no job of the race holds GPUs for longer. The exit code of the status is the
     shell's.
     """
-    done = threading.Event()
-    _renew(race, cluster.transport)
-    keeper = threading.Thread(
-        target=_keep, args=(race, cluster.transport, done), name="lease", daemon=True
-    )
-    keeper.start()
     try:
-        status = watch(race, launch, cluster, sink, until_claim=True)
-        if status.claim is None:
-            return status
-        code = _open_shell(race, status.claim, launch, cluster)
+        with lease_renewed(race, cluster.transport):
+            status = watch(race, launch, cluster, sink, until_claim=True)
+            if status.claim is None:
+                return status
+            code = _open_shell(race, status.claim, launch, cluster)
     finally:
-        done.set()
         with suppress(RvError):  # then the lease ends by itself
             cluster.transport.write(f"{race.directory}/release", b"")
     status = watch(race, launch, cluster, sink, until_claim=False)

@@ -13,6 +13,7 @@ from rv.race.watch import Sink
 from rv.transport.tunnel import LOOPBACK, Listener
 from rv.workflow.cluster import Cluster
 from rv.workflow.forward import Forwarding
+from rv.workflow.interactive_shell import lease_renewed
 from rv.workflow.launch import Launch
 from rv.workflow.start import watch
 
@@ -50,10 +51,20 @@ def jupyter_command() -> Command:
 def hold_jupyter(
     race: Race, launch: Launch, cluster: Cluster, sink: Sink, jupyter: Jupyter
 ) -> RaceStatus:
-    """Wait for a winner, carry Jupyter's port here, and watch to the end."""
-    status = watch(race, launch, cluster, sink, until_claim=True)
-    if status.claim is None:
-        return status
+    """Wait for a winner, carry Jupyter's port here, and watch to the end.
+
+    The job is told that the client is there; scripts/jupyter.sh says when it ends without one.
+    """
+    with lease_renewed(race, cluster.transport):
+        status = watch(race, launch, cluster, sink, until_claim=True)
+        if status.claim is None:
+            return status
+        return _watch_forwarding(race, launch, cluster, sink, jupyter)
+
+
+def _watch_forwarding(
+    race: Race, launch: Launch, cluster: Cluster, sink: Sink, jupyter: Jupyter
+) -> RaceStatus:
     forwarding = Forwarding(
         race=race,
         node=None,

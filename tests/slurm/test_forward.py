@@ -152,6 +152,7 @@ def test_jupyter_in_a_browser(rv: Rv, start: Callable[..., Talk], eventually: Ev
     assert match
     url, token = match[0], match[1]
     job = rv.state()["winner"]["job_id"]
+    assert (Path(rv.last().directory) / "lease").exists(), "nobody would hold it"
     assert fetch(url) == (200, f"/lab of job {job}")
     assert fetch(url[:-1]) == (403, "who are you?")
     asked = subprocess.run(["ps", "-eo", "args", "ww"], capture_output=True, text=True, check=True)

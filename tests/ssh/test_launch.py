@@ -62,7 +62,8 @@ def test_a_profile_that_breaks_the_shell_is_named(laptop: Laptop) -> None:
     profile.write_text("exit 3\n")
     done = laptop.rv("ps")
     assert done.returncode == 125
-    assert "error[unreachable]: the connection was lost: no shell answered, on" in done.stderr
+    assert "error[unreachable]: the connection was lost: no shell answered (is" in done.stderr
+    assert "exec in ~/.bash_profile" in done.stderr
     assert "Traceback" not in done.stderr
 
 

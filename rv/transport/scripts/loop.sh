@@ -1,11 +1,7 @@
 # Answers requests: each is a line, `SECONDS SCRIPT_BYTES INPUT_BYTES`, then the script and its input.
-# An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 4,
-# and when that has ended over 3.
+# An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 44,
+# and when that has ended over 43.
 # shellcheck shell=bash disable=SC2154 # the sender sets mark, files_bytes, least_bytes and unset_forms
-# What a profile set for its shell is not for this one; it waits for as long as rv does nothing.
-set +e +u +C +f +o posix +o pipefail
-shopt -u nullglob failglob
-unset IFS
 umask 077
 # Slurm's commands and bash itself are to see nothing of the user's settings for them.
 for rv_name in $(compgen -e); do
@@ -27,7 +23,7 @@ if [ -z "$rv_folder" ]; then
 fi
 trap 'rm -rf -- "$rv_folder"' EXIT
 export RV_FILES=$rv_folder/files.sh
-head -c "$files_bytes" <&4 >"$RV_FILES"
+head -c "$files_bytes" <&44 >"$RV_FILES"
 : >"$rv_folder/room"
 
 # rv_sizes NAME NAME: print the sizes of two files.
@@ -39,6 +35,7 @@ rv_fail() { printf '%s 255 0 %s\n%s' "$mark" "${#1}" "$1"; }
 # rv_serve DESCRIPTOR: answer the requests that come over it, to its end.
 rv_serve() {
   local rv_limit rv_script rv_input rv_code rv_out rv_err
+  # Without a limit a TMOUT of the user's would count: it waits for as long as rv does nothing.
   while read -r -t 100000000 rv_limit rv_script rv_input <&"$1"; do
     head -c "$rv_script" <&"$1" >"$rv_folder/script" && head -c "$rv_input" <&"$1" >"$rv_folder/in"
     # What came in part may mean anything: it is not run, and what follows it cannot be told apart.
@@ -47,7 +44,7 @@ rv_serve() {
       exit 1
     fi
     timeout -k 2 "$rv_limit" /bin/bash --noprofile --norc "$rv_folder/script" \
-      <"$rv_folder/in" >"$rv_folder/out" 2>"$rv_folder/err" 3<&- 4<&-
+      <"$rv_folder/in" >"$rv_folder/out" 2>"$rv_folder/err" 43<&- 44<&-
     rv_code=$?
     read -r rv_out rv_err < <(rv_sizes out err)
     if ! printf . 2>/dev/null >"$rv_folder/room"; then
@@ -59,6 +56,6 @@ rv_serve() {
   done
 }
 printf '\n%s ready\n' "$mark"
-rv_serve 4
-exec 4<&-
-rv_serve 3
+rv_serve 44
+exec 44<&-
+rv_serve 43
