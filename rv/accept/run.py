@@ -16,7 +16,7 @@ from rv.accept.store import Run, RunRecord, find_run, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.models.race import RaceStatus
-from rv.payloads.contract.catalogue import PayloadSpec
+from rv.payloads.contract.catalogue import PLANNED, PayloadSpec
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
 
@@ -69,6 +69,7 @@ def _record_of(
         label=label,
         profile=profile,
         payloads=payloads,
+        planned=tuple(f"{name} {test}" for name in payloads for test in PLANNED[name].split()),
         submitted_at=race.submitted_at,
         nodes=race.request.only_nodes if race.request else (),
         ended=f"the race {status.state}" + (f": {status.why}" if status.why else ""),
@@ -77,7 +78,7 @@ def _record_of(
         return record
     if winner := race.winner(claim):
         asked = f"{winner.gpus} x {winner.gpu or 'no GPU'}"
-        record = replace(record, asked=asked, gpu=winner.gpu)
+        record = replace(record, asked=asked, gpu=winner.gpu, gpus=winner.gpus)
     return replace(
         record,
         job_id=claim.job_id,

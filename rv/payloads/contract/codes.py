@@ -122,6 +122,8 @@ CODES: dict[str, Code] = {
     "usage": Code(CONFIG, FIX),
     "result_unreadable": Code(SOFTWARE, RETRY),
     "result_stale": Code(SOFTWARE, RETRY),
+    "result_foreign": Code(SOFTWARE, RETRY),
+    "result_invalid": Code(SOFTWARE, RETRY),
     "metric_missing": Code(SOFTWARE, RETRY),
     # of the result files of older acceptance programs
     "no_progress": Code(SOFTWARE, FIX),
