@@ -33,7 +33,7 @@ SITE_FILE: Final = Path("/etc/rv") / FILE
 BUILTIN, GOLDEN, SITE, USER = "builtin", "golden", "site", "user"
 LEAST_NODES: Final = 3
 """Nodes that a golden value needs."""
-LOWER: Final = -0.25
+LOWER: Final = -0.20
 WARN: Final = -0.10
 ABOVE_PEAK: Final = 1.15
 """How far above a data sheet's peak a value may be: cards run above the clock of the sheet."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rv.accept.legacy_formats import as_current
+from rv.accept.measurements import SOUND
 from rv.accept.result_checks import flaws, not_finite, with_flaws
 from rv.accept.results import Device, Metric, ResultError, RunResult, Status, TestResult, worst
 from rv.accept.untrusted import (
@@ -201,6 +202,7 @@ def _metric(metric: Mapping[str, Any]) -> Metric:
         "name": text_of(metric.get("name")) or "unnamed",
         "direction": direction if direction in ("higher", "lower") else "",
         "claimed": _claimed(metric.get("reference")),
+        "standing": SOUND,
         "more": _more(metric, Metric),
     }
     return Metric(**values)

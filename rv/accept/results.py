@@ -50,8 +50,8 @@ class Metric:
     """One measured number; `value` is None where the payload wrote none that is finite.
 
     `direction` is `higher` or `lower`, whichever is better; "" for one without. `claimed` is the
-    reference that the file itself has. `reference` and `verdict` are what judging adds. `more` has
-    the fields that are not named here.
+    reference that the file itself has. `reference`, `verdict` and `standing` (what the value counts
+    for in later runs) are what judging adds. `more` has the fields that are not named here.
     """
 
     name: str
@@ -65,6 +65,7 @@ class Metric:
     claimed: float | None = None
     reference: Reference | None = None
     verdict: Status | None = None
+    standing: str = "sound"
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
