@@ -107,19 +107,26 @@ class _Collector:
         """Give what rank 0 wrote for all ranks, else what each rank wrote, else each node."""
         own = f"{self.payload}_result.json"
         ranks = sorted(name for name in self.files if _RANK_FILE.fullmatch(name))
-        if own in self.files or ranks:
-            names = [own] if own in self.files else ranks
-            results = [self._whole(self._placed(self._read(name))) for name in names]
-            if own in self.files and results[0].world_size > 1 and not results[0].hosts:
-                results = [with_flaws(results[0], ["it lists no ranks"])]
-            yield from results
-            if own not in self.files:
-                yield from self._missing_ranks(results)
+        if own in self.files:
+            yield from self._of_ranks([self._merged(own)])
+        elif ranks:
+            results = [self._whole(self._placed(self._read(name))) for name in ranks]
+            yield from self._of_ranks(results)
+            yield from self._missing_ranks(results)
+        else:
             for index in range(len(self.nodes)):
-                yield from self._crash(index, results)
-            return
+                yield from self._of_node(index, f"node{index}/{own}")
+
+    def _of_ranks(self, results: list[RunResult]) -> Iterator[RunResult]:
+        yield from results
         for index in range(len(self.nodes)):
-            yield from self._of_node(index, f"node{index}/{own}")
+            yield from self._crash(index, results)
+
+    def _merged(self, name: str) -> RunResult:
+        """Read what rank 0 wrote for all ranks, which lists them."""
+        result = self._whole(self._placed(self._read(name)))
+        is_listed = result.world_size == 1 or result.hosts
+        return with_flaws(result, [] if is_listed else ["it lists no ranks"])
 
     def _of_node(self, index: int, name: str) -> Iterator[RunResult]:
         begun = f"node{index}.begun" in self.files

@@ -5,6 +5,7 @@ median is theirs and cannot say which are at fault: two groups that lie apart ar
 no GPU is blamed. Where a run has no others and no reference, by what other GPUs reached before.
 """
 
+import itertools
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,27 +70,36 @@ def disagreement(measured: Measurement, peers: Sequence[Measurement]) -> Remark 
     The groups part at the widest gap between neighbours, in parts of the better value. A single
     fast one is no group.
     """
-    ordered = sorted(peers, key=lambda peer: loss(peer.value, 1.0, peer.direction))
-    gaps = [
-        loss(ordered[at].value, ordered[at - 1].value, measured.direction)
-        for at in range(1, len(ordered))
-    ]
-    at = max(range(len(gaps)), key=gaps.__getitem__) + 1
-    fast, slow = ordered[:at], ordered[at:]
-    if gaps[at - 1] <= PEER_WARN or len(fast) < 2 or 2 * len(slow) < len(ordered):
-        return None
-    if measured not in slow:
+    fast, slow = _groups(peers)
+    if len(fast) < 2 or len(slow) < len(fast) or measured not in slow:
         return None
     low, high = (statistics.median([peer.value for peer in group]) for group in (slow, fast))
     lost = loss(low, high, measured.direction)
-    where = sorted({peer.node for peer in slow}), sorted({peer.node for peer in fast})
-    nodes = f" (on {', '.join(where[0][:8])}; {', '.join(where[1][:8])})"
+    nodes = f" (on {_nodes(slow)}; {_nodes(fast)})"
     reason = (
-        f"{number(measured)}: its peers disagree, {len(slow)} of {len(ordered)} are {lost:.1%} "
+        f"{number(measured)}: its peers disagree, {len(slow)} of {len(peers)} are {lost:.1%} "
         f"worse than the others, {low:.4g} beside {high:.4g}{nodes}; nothing says which are right"
     )
     status = Status.FAIL if lost > PEER_FAIL else Status.WARN
     return Remark(status=status, code="peers_disagree", reason=reason)
+
+
+def _groups(
+    peers: Sequence[Measurement],
+) -> tuple[Sequence[Measurement], Sequence[Measurement]]:
+    """Part the fast from the slow at the widest gap; where it is narrow, none are slow."""
+    ordered = sorted(peers, key=lambda peer: loss(peer.value, 1.0, peer.direction))
+    gaps = [
+        loss(worse.value, better.value, worse.direction)
+        for better, worse in itertools.pairwise(ordered)
+    ]
+    widest = max(gaps)
+    at = gaps.index(widest) + 1 if widest > PEER_WARN else len(ordered)
+    return ordered[:at], ordered[at:]
+
+
+def _nodes(peers: Sequence[Measurement]) -> str:
+    return ", ".join(sorted({peer.node for peer in peers})[:8])
 
 
 def _levels(measured: Measurement, others: Sequence[Measurement]) -> dict[tuple[str, ...], float]:

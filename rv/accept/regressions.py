@@ -119,18 +119,24 @@ def series_of(points: Sequence[Point], newest: Measurement) -> Series:
 def together(every: Sequence[Series]) -> list[Regression | None]:
     """Judge the newest value of each series; None where it is in line, or too few are before it."""
     pasts = [past for place, series in enumerate(every) if (past := _past(place, series))]
-    kinds = _grouped(pasts, lambda past: (past.series.kind, past.is_other))
-    subjects = [
-        places for places in _grouped(pasts, lambda past: past.series.subject).values()
-        if places[0].series.subject and len(places) >= _TOGETHER
-    ]  # fmt: skip
+    subjects = _subjects(pasts)
     bounds = limits(len(pasts) + len(subjects))
-    judged = {each.past.place: each for known in kinds.values() for each in _of_kind(known, bounds)}
-    found = [judged[place].regression if place in judged else None for place in range(len(every))]
+    judged = dict[int, _Judged]()
+    for known in _grouped(pasts, lambda past: (past.series.kind, past.is_other)).values():
+        judged |= {each.past.place: each for each in _of_kind(known, bounds)}
+    found: list[Regression | None] = [None] * len(every)
+    for place, each in judged.items():
+        found[place] = each.regression
     for known in subjects:
         if not any(found[past.place] for past in known):
             found[known[0].place] = _of_subject([judged[past.place] for past in known], bounds)
     return found
+
+
+def _subjects(pasts: Iterable[_Past]) -> list[list[_Past]]:
+    """Give the series of each GPU that has enough to be judged together."""
+    groups = _grouped(pasts, lambda past: past.series.subject)
+    return [known for name, known in groups.items() if name and len(known) >= _TOGETHER]
 
 
 def _grouped(pasts: Iterable[_Past], key: Callable[[_Past], Any]) -> dict[Any, list[_Past]]:
@@ -226,21 +232,26 @@ def _judged(
 
 def _of_subject(judged: Sequence[_Judged], bounds: Limits) -> Regression | None:
     """Judge all rates of one GPU as one series: their mean in parts of their references."""
+    values = _parts_of_runs(judged)
+    chart = _drawn(values, Chart(bounds, floor=_FLOOR_TOGETHER))
+    reading = chart.read(statistics.fmean([_part(each, each.newest) for each in judged]))
+    found = _regression(reading, bounds) if reading else None
+    return replace(found, cause="gpu-rates") if found else None
+
+
+def _parts_of_runs(judged: Sequence[_Judged]) -> list[tuple[float, bool]]:
+    """Give the mean part of each run that has most of a GPU's rates, and whether all were sound."""
     runs: dict[str, list[tuple[float, float, bool]]] = {}
     for each in judged:
         for point in each.past.points:
             part = _part(each, each.past.sign * point.value)
             runs.setdefault(point.run, []).append((point.time, part, point.standing == SOUND))
-    whole = [parts for parts in runs.values() if 2 * len(parts) > len(judged)]
-    whole.sort(key=lambda parts: min(time for time, _, _ in parts))
-    values = [
+    whole = sorted(runs.values(), key=min)
+    return [
         (statistics.fmean([part for _, part, _ in parts]), all(sound for _, _, sound in parts))
         for parts in whole
+        if 2 * len(parts) > len(judged)
     ]
-    chart = _drawn(values, Chart(bounds, floor=_FLOOR_TOGETHER))
-    reading = chart.read(statistics.fmean([_part(each, each.newest) for each in judged]))
-    found = _regression(reading, bounds) if reading else None
-    return replace(found, cause="gpu-rates") if found else None
 
 
 def _part(judged: _Judged, value: float) -> float:
@@ -252,18 +263,21 @@ def _regression(reading: Reading, bounds: Limits) -> Regression | None:
     """Flag a loss that one run shows by itself, or that lasts."""
     scale = abs(reading.mean or 1.0)
     single, recent = ((reading.mean - each) / scale for each in (reading.value, reading.recent))
-    is_single = reading.normal < bounds.single and single > WARN_LOSS
-    is_lasting = reading.total > bounds.lasting
-    if not is_single and not (is_lasting and recent > LASTING_LOSS):
+    losses = []
+    if reading.normal < bounds.single and single > WARN_LOSS:
+        losses.append((single, reading.normal))
+    if reading.total > bounds.lasting and recent > LASTING_LOSS:
+        losses.append((recent, -reading.total))
+    if not losses:
         return None
-    loss = max(single if is_single else 0.0, recent if is_lasting else 0.0)
+    loss = max(losses)[0]
     return Regression(
         status=Status.FAIL if loss > FAIL_LOSS else Status.WARN,
         loss=loss,
-        z=min(reading.normal, -reading.total if is_lasting else 0.0),
+        z=min(z for _, z in losses),
         median=abs(reading.mean),
         runs=reading.runs,
-        recovering=not is_single and reading.normal > _AT_LEVEL,
+        recovering=reading.normal > _AT_LEVEL,
     )
 
 

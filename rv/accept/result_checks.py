@@ -119,16 +119,15 @@ def _wrong_metrics(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _wrong_metric(metric: Mapping[str, Any]) -> str:
     """Say what is wrong with a number of a test that did not fail."""
-    value, low, high = (number_of(metric.get(name)) for name in ("value", "p05", "p95"))
-    least, most = number_of(metric.get("min")), number_of(metric.get("max"))
+    value = number_of(metric.get("value"))
     if value is None:
         return "has no value"
     if value <= 0 and metric.get("unit") in _RATES:
         return f"is {value:g} {text_of(metric.get('unit'))}"
-    if low is not None and high is not None and low > high:
-        return f"has p05 {low:g} above p95 {high:g}"
-    if least is not None and most is not None and least > most:
-        return f"has min {least:g} above max {most:g}"
+    for low, high in (("p05", "p95"), ("min", "max")):
+        least, most = number_of(metric.get(low)), number_of(metric.get(high))
+        if least is not None and most is not None and least > most:
+            return f"has {low} {least:g} above {high} {most:g}"
     return ""
 
 
@@ -164,19 +163,23 @@ def refusal(result: RunResult, payload: str, node: str, tokens: Sequence[str]) -
     `tokens` are the words that the nodes of its ranks noted, in their order; "" where an older rv's
     command noted none.
     """
-    if not result.job_id:
-        return "result_foreign", "names no job"
-    if result.timestamp is None:
-        return "result_foreign", "has no time"
-    if result.test_type != payload:
-        return "result_foreign", f"of {result.test_type}, not {payload}"
     said = (result.token, *(result.tokens or (result.token,)))
     noted = (tokens[0], *tokens)
-    if any(token and token != own for token, own in zip(noted, said, strict=True)):
-        return "result_foreign", "of another run of a payload: its token differs"
-    if node and result.node and result.node != node and not any(tokens):
-        return "result_foreign", f"of node {result.node}, not {node}"
-    return "", ""
+    is_other_node = node and result.node and result.node != node and not any(tokens)
+    reasons = {
+        "names no job": not result.job_id,
+        "has no time": result.timestamp is None,
+        f"of {result.test_type}, not {payload}": result.test_type != payload,
+        "of another run of a payload: its token differs": not _are_as_noted(noted, said),
+        f"of node {result.node}, not {node}": is_other_node,
+    }
+    why = next((reason for reason, is_so in reasons.items() if is_so), "")
+    return ("result_foreign", why) if why else ("", "")
+
+
+def _are_as_noted(noted: Sequence[str], said: Sequence[str]) -> bool:
+    """Whether each token is the one that a node noted, if it did."""
+    return all(not token or token == own for token, own in zip(noted, said, strict=True))
 
 
 def shortfall(result: RunResult, planned: Collection[str], gpus: int, world: int) -> list[str]:
@@ -201,15 +204,22 @@ def _untested(result: RunResult, planned: Collection[str]) -> Iterator[tuple[str
     """Give the planned tests that a rank did not make, or that left a GPU out."""
     for name in planned:
         alike = [test for test in result.tests if _is_of(test.name, name)]
-        ranks = {test.rank or 0 for test in alike}
-        own = range(result.world_size) if result.rank is None or result.hosts else [result.rank]
-        if absent := [rank for rank in own if rank not in ranks]:
-            yield name, f" of rank {absent[0]}" if result.world_size > 1 else ""
-            continue
-        used = {test.device for test in alike if test.device.startswith("cuda:")}
-        all_gpus = {f"cuda:{device.index}" for device in result.devices}
-        if used and result.world_size == 1 and (left := sorted(all_gpus - used)):
-            yield name, f" of {left[0]}"
+        if absent := _ranks(result) - {test.rank or 0 for test in alike}:
+            yield name, f" of rank {min(absent)}" if result.world_size > 1 else ""
+        elif result.world_size == 1 and (left := _left_out(result, alike)):
+            yield name, f" of {min(left)}"
+
+
+def _ranks(result: RunResult) -> set[int]:
+    """Give the ranks that a result is of: one, or where it lists them all of its world."""
+    is_of_one = result.rank is not None and not result.hosts
+    return {result.rank or 0} if is_of_one else set(range(result.world_size))
+
+
+def _left_out(result: RunResult, tests: Collection[TestResult]) -> set[str]:
+    """Give the GPUs that none of some tests was of, where any test was of a GPU."""
+    used = {test.device for test in tests if test.device.startswith("cuda:")}
+    return {f"cuda:{device.index}" for device in result.devices} - used if used else set()
 
 
 def _is_of(name: str, planned: str) -> bool:

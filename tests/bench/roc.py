@@ -1,6 +1,6 @@
 """How well faults are told from noise: made-up histories of 96 series a run, and a table a noise.
 
-`python tests/bench/roc.py [--fleets 40] [--noise 0.01,0.02,0.03] [--seed 1] [--jobs 2]`
+`python tests/bench/roc.py [--fleets 20] [--noise 0.01,0.02,0.03] [--seed 1] [--jobs 2]`
 
 A fleet of 12 nodes is measured in 25 to 35 runs: 8 GPUs of each by one number, or one GPU of each by
 8. Each GPU has its own level, and each value normal noise. In the last runs one GPU loses something,
@@ -158,7 +158,7 @@ def fleet_of(name: str, noise: float, numbers: int, seed: int) -> Seen:
 def main() -> None:
     """Print a table for each noise and layout."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fleets", type=int, default=40)
+    parser.add_argument("--fleets", type=int, default=20)
     parser.add_argument("--noise", default="0.01,0.02,0.03")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
