@@ -90,13 +90,12 @@ def as_normal(student: float, freedom: float) -> float:
 class Reading:
     """The newest `value` on its chart.
 
-    `mean` and `deviation` are the reference's, of `runs` values; `normal` is U, `total` the sum S.
+    `mean` is the reference's, of `runs` values; `normal` is U, `total` the sum S.
     `recent` is the mean of up to three newest values since the sum was last 0.
     """
 
     value: float
     mean: float
-    deviation: float
     runs: int
     normal: float
     total: float
@@ -120,30 +119,36 @@ class Chart:
 
         Values of an older rv all stand as sound.
         """
-        reading, bounds = self.read(value), self._bounds
-        is_out = reading and (reading.normal < bounds.single or reading.total > bounds.lasting)
-        if is_sound and not is_out and self._runs < ANCHOR:
+        normal, bounds = self._step(value), self._bounds
+        is_in_line = normal >= bounds.single and self._total <= bounds.lasting
+        if is_sound and is_in_line and self._runs < ANCHOR:
             self._learn(value)
 
     def read(self, value: float) -> Reading | None:
         """Hold a value against the reference; None where that has too few values."""
         if self._runs < LEAST_RUNS:
             return None
-        mean, deviation, freedom = self._mean, *self._spread()
-        wide = deviation * math.sqrt(1 + 1 / self._runs)
-        normal = as_normal((value - mean) / wide, freedom)
-        self._total = min(max(0.0, self._total - normal - SLACK), self._bounds.lasting + HEALING)
-        self._since = [*self._since[-2:], value] if self._total else []
-        recent = statistics.fmean(self._since or [value])
+        normal = self._step(value)
         return Reading(
             value=value,
-            mean=mean,
-            deviation=deviation,
+            mean=self._mean,
             runs=self._runs,
             normal=normal,
             total=self._total,
-            recent=recent,
+            recent=statistics.fmean(self._since or [value]),
         )
+
+    def _step(self, value: float) -> float:
+        """Add a value to the sum; give its U, 0 where the reference has too few values."""
+        if self._runs < LEAST_RUNS:
+            return 0.0
+        deviation, freedom = self._spread()
+        wide = deviation * math.sqrt(1 + 1 / self._runs)
+        normal = as_normal((value - self._mean) / wide, freedom)
+        most = self._bounds.lasting + HEALING
+        self._total = min(max(0.0, self._total - normal - SLACK), most)
+        self._since = [*self._since[-2:], value] if self._total else []
+        return normal
 
     @property
     def mean(self) -> float:

@@ -1,6 +1,6 @@
 """How well faults are told from noise: made-up histories of 96 series a run, and a table a noise.
 
-`python tests/bench/roc.py [--fleets 20] [--noise 0.01,0.02,0.03] [--seed 1] [--jobs 2]`
+`python tests/bench/roc.py [--fleets 15] [--noise 0.01,0.02,0.03] [--seed 1] [--jobs 2]`
 
 A fleet of 12 nodes is measured in 25 to 35 runs: 8 GPUs of each by one number, or one GPU of each by
 8. Each GPU has its own level, and each value normal noise. In the last runs one GPU loses something,
@@ -25,7 +25,7 @@ from rv.accept.measurements import Point
 from rv.accept.regressions import Regression, Series, standing, together
 
 NODES, PER_NODE = 12, 8
-WATCHED = 20
+WATCHED = 15
 """Runs that are judged."""
 DRIFT = 0.005
 
@@ -158,7 +158,7 @@ def fleet_of(name: str, noise: float, numbers: int, seed: int) -> Seen:
 def main() -> None:
     """Print a table for each noise and layout."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fleets", type=int, default=20)
+    parser.add_argument("--fleets", type=int, default=15)
     parser.add_argument("--noise", default="0.01,0.02,0.03")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
@@ -167,7 +167,7 @@ def main() -> None:
         for noise in map(float, options.noise.split(",")):
             for numbers in (1, PER_NODE):
                 what = "96 GPUs x 1 number" if numbers == 1 else "12 GPUs x 8 numbers"
-                print(f"\nnoise {noise:.0%}, {what}, {options.fleets} fleets, 20 runs each")
+                print(f"\nnoise {noise:.0%}, {what}, {options.fleets} fleets, {WATCHED} runs each")
                 print(
                     f"  {'shape':24} {'false':>7} {'in time':>8} {'of run':>6} {'after':>6} {'at':>6}"
                 )

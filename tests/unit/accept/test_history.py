@@ -264,7 +264,8 @@ def test_golden_values_come_from_three_clean_nodes(tmp_path: Path) -> None:
     def on(node: str, value: float) -> Measurement:
         return replace(measured(value, node), node=node)
 
-    nodes = [on("n1", 700), on("n1", 704), on("n2", 690), on("n3", 710), on("bad", 100)]
+    faulty = replace(on("n1", 300), standing="faulty")
+    nodes = [faulty, on("n1", 700), on("n1", 704), on("n2", 690), on("n3", 710), on("bad", 100)]
     text, count = golden(nodes, builtin, {"bad"}, 0.0)
     (tmp_path / "golden.yaml").write_text(text)
     layered = load(tmp_path, [tmp_path / "golden.yaml"], tmp_path / "none")
