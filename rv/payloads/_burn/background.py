@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from contract.nvidia import Reading
 
 KEPT_EVERY_S = 1.0
+HEARTBEAT = "stress_heartbeat.json"
+STARTING_S = 180.0  # in which a burn that is detached should be seen burning
 PRINTED_EVERY_S = 10.0  # in a log; on a terminal as often as it is kept
 FIGURES = {"utilisation": "%", "temperature_c": "C", "power_w": "W", "sm_mhz": "MHz"}
 
@@ -63,7 +65,7 @@ def _status(pid_file: Path, folder: Path) -> int:
         identity = None
     print(f"[STRESS] {f'running as process {identity.pid}' if identity else 'not running'}")
     try:
-        heartbeat = json.loads((folder / "stress_heartbeat.json").read_text())
+        heartbeat = json.loads((folder / HEARTBEAT).read_text())
     except (OSError, ValueError):
         heartbeat = {"devices": [], "elapsed_s": 0}
     for device in heartbeat["devices"]:
@@ -94,21 +96,35 @@ def _stop(pid_file: Path, result: Path) -> int:
 def _detach(argv: list[str], pid_file: Path, result: Path) -> int:
     folder = result.parent
     folder.mkdir(parents=True, exist_ok=True)
+    heartbeat = folder / HEARTBEAT
     earlier = programs.read_pid_file(pid_file)
     if earlier is None or not processes.is_alive(earlier):
-        result.unlink(missing_ok=True)  # what an earlier burn left is not this one's verdict
+        for left in (result, heartbeat):  # what an earlier burn left says nothing of this one
+            left.unlink(missing_ok=True)
     command = [sys.executable, "-u", sys.argv[0], *(word for word in argv if word != "--detach")]
     identity = programs.detach([*command, "--endless"], pid_file, folder / "stress.log")
     print(f"[STRESS] Started continuous stress (PID: {identity.pid}), log {folder / 'stress.log'}")
+    deadline = time.monotonic() + STARTING_S
+    while not _burns(heartbeat) and processes.is_alive(identity) and time.monotonic() < deadline:
+        time.sleep(0.1)  # stopped before it burns it would have no verdict
     print(f"[STRESS] Stop it with --stop --report-dir {folder}")
     return 0
+
+
+def _burns(heartbeat: Path) -> bool:
+    """Whether no device is still starting."""
+    try:
+        devices = json.loads(heartbeat.read_text())["devices"]
+    except (OSError, ValueError):
+        return False
+    return all(device.get("state") != "starting" for device in devices)
 
 
 class Live:
     """Shows the state of all devices at a pace that people can read."""
 
     def __init__(self, folder: Path, say: Callable[[str, str], None]) -> None:
-        self._say, self._heartbeat = say, folder / "stress_heartbeat.json"
+        self._say, self._heartbeat = say, folder / HEARTBEAT
         self._start_s = time.monotonic()
         self._kept_s = self._printed_s = -1e9
         self._every_s = KEPT_EVERY_S if sys.stdout.isatty() else PRINTED_EVERY_S
