@@ -128,8 +128,9 @@ def together(every: Sequence[Series]) -> list[Regression | None]:
     for place, each in judged.items():
         found[place] = each.regression
     for known in subjects:
-        if not any(found[past.place] for past in known):
-            found[known[0].place] = _of_subject([judged[past.place] for past in known], bounds)
+        whole = _of_subject([judged[past.place] for past in known], bounds)
+        for past in known:  # then none of its values is sound
+            found[past.place] = found[past.place] or whole
     return found
 
 

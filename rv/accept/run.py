@@ -70,7 +70,9 @@ def _record_of(
         label=label,
         profile=profile,
         payloads=payloads,
-        planned=tuple(f"{name} {test}" for name in payloads for test in PLANNED[name].split()),
+        planned=tuple(
+            f"{name} {test}" for name in payloads for test in PLANNED.get(name, "").split()
+        ),
         submitted_at=race.submitted_at,
         nodes=race.request.only_nodes if race.request else (),
         ended=f"the race {status.state}" + (f": {status.why}" if status.why else ""),

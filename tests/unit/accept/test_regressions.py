@@ -94,6 +94,27 @@ def test_what_all_lose_together_is_the_fleets_and_one_more_is_named() -> None:
     assert [each.cause for each in alone if each] == ["gpu", "gpu"]
 
 
+def test_a_gpu_whose_rates_all_drift_is_seen_in_them_together_and_learns_none() -> None:
+    """Eight numbers of each of four GPUs, 2 % of noise: one loses 4 %, two deviations."""
+    source = random.Random(2)
+    kept: list[list[Point]] = [[] for _ in range(32)]
+    for run in range(24):
+        for place, points in enumerate(kept):
+            level = 672 if run >= 20 and place < 8 else 700
+            value = level * (1 + source.gauss(0, 0.02))
+            points.append(Point(time=run, value=value, fingerprint="a", run=str(run)))
+    found = together(
+        [
+            Series(points=points, kind=(str(place % 8),), subject=f"g{place // 8}", node="n1")
+            for place, points in enumerate(kept)
+        ]
+    )
+
+    assert "gpu-rates" in {each.cause for each in found[:8] if each}
+    assert {standing(each) for each in found[:8]} == {FAULTY}
+    assert not any(found[8:])
+
+
 def test_a_small_roc() -> None:
     """The bench's tables, smaller: `python tests/bench/roc.py` prints them."""
     step, drift, driver = (roc.SHAPES[place] for place in (1, 3, 5))
