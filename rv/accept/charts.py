@@ -34,7 +34,7 @@ FLOOR: Final = 0.01
 """The least standard deviation that is believed, as a fraction of the mean."""
 SLACK: Final = 1.0
 """The k of the sum: half of the shift, in standard deviations, that it sees soonest."""
-ALARMS_A_RUN: Final = 0.008
+ALARMS_A_RUN: Final = 0.005
 """Share of runs in which sound series alarm, for which the limits are made; `tests/bench/roc.py`
 counts them."""
 HEALING: Final = 2.0

@@ -144,15 +144,35 @@ def row(shape: Shape, every: Iterable[Seen]) -> Row:
     )
 
 
-def measured(shape: Shape, noise: float, numbers: int, fleets: int, seed: int, pool: object) -> Row:
-    """Judge so many fleets; `pool` has a `map`."""
+def measured(
+    shape: Shape, noise: float, numbers: int, fleets: int, seed: int, pool: ProcessPoolExecutor
+) -> Row:
+    """Judge so many fleets of a shape."""
     one = partial(fleet_of, shape.name, noise, numbers)
-    return row(shape, pool.map(one, range(seed, seed + fleets)))  # type: ignore[attr-defined]
+    return row(shape, pool.map(one, range(seed, seed + fleets)))
 
 
 def fleet_of(name: str, noise: float, numbers: int, seed: int) -> Seen:
     """Judge the fleet of a shape, by its name: a process can be sent that."""
     return fleet(next(shape for shape in SHAPES if shape.name == name), noise, numbers, seed)
+
+
+def table(
+    noise: float, numbers: int, options: argparse.Namespace, pool: ProcessPoolExecutor
+) -> None:
+    """Print what was seen of each shape, with a line for sound GPUs beside all of them."""
+    what = "96 GPUs x 1 number" if numbers == 1 else "12 GPUs x 8 numbers"
+    print(f"\nnoise {noise:.0%}, {what}, {options.fleets} fleets, {WATCHED} runs each")
+    print(f"  {'shape':24} {'false':>7} {'in time':>8} {'of run':>6} {'after':>6} {'at':>6}")
+    rows = []
+    for shape in SHAPES:
+        each = measured(shape, noise, numbers, options.fleets, options.seed, pool)
+        told = f"{each.in_time:>8.1%} {shape.within:>6} {each.after:>6.0f} {each.at:>6.1%}"
+        is_fault = shape is not SHAPES[0]
+        print(f"  {shape.name:24} {each.false:>7.2%} {told if is_fault else ''}", flush=True)
+        rows.append(each)
+    runs = len(SHAPES) * options.fleets * WATCHED
+    print(f"  {'all':24} {statistics.fmean([each.false for each in rows]):>7.2%} of {runs:,} runs")
 
 
 def main() -> None:
@@ -166,21 +186,7 @@ def main() -> None:
     with ProcessPoolExecutor(options.jobs) as pool:
         for noise in map(float, options.noise.split(",")):
             for numbers in (1, PER_NODE):
-                what = "96 GPUs x 1 number" if numbers == 1 else "12 GPUs x 8 numbers"
-                print(f"\nnoise {noise:.0%}, {what}, {options.fleets} fleets, {WATCHED} runs each")
-                print(
-                    f"  {'shape':24} {'false':>7} {'in time':>8} {'of run':>6} {'after':>6} {'at':>6}"
-                )
-                for shape in SHAPES:
-                    each = measured(shape, noise, numbers, options.fleets, options.seed, pool)
-                    is_fault = shape.name != "none"
-                    told = (
-                        f"{each.in_time:>8.1%} {shape.within:>6} {each.after:>6.0f} {each.at:>6.1%}"
-                    )
-                    print(
-                        f"  {shape.name:24} {each.false:>7.2%} {told if is_fault else ''}",
-                        flush=True,
-                    )
+                table(noise, numbers, options, pool)
 
 
 if __name__ == "__main__":
