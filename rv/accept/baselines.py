@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import Field
 
 from rv import bundle
-from rv.accept.measurements import Measurement, size_of
+from rv.accept.measurements import SOUND, Measurement, size_of
 from rv.accept.results import Device, Reference
 from rv.config.documents import Document, read_document
 from rv.config.schema import Number, Schema, Text, Whole, validate
@@ -33,7 +33,7 @@ SITE_FILE: Final = Path("/etc/rv") / FILE
 BUILTIN, GOLDEN, SITE, USER = "builtin", "golden", "site", "user"
 LEAST_NODES: Final = 3
 """Nodes that a golden value needs."""
-LOWER: Final = -0.25
+LOWER: Final = -0.20
 WARN: Final = -0.10
 ABOVE_PEAK: Final = 1.15
 """How far above a data sheet's peak a value may be: cards run above the clock of the sheet."""
@@ -243,8 +243,8 @@ def golden(
 
 
 def _is_representative(measured: Measurement) -> bool:
-    """Whether a value is of whole GPUs on one node, and not of a quick run."""
-    is_whole = measured.is_of_gpus and not measured.is_mig
+    """Whether a value is a sound one of whole GPUs on one node, and not of a quick run."""
+    is_whole = measured.is_of_gpus and not measured.is_mig and measured.standing == SOUND
     return is_whole and measured.nodes == 1 and not measured.quick
 
 

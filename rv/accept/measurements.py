@@ -23,13 +23,23 @@ _HARDWARE_UNITS: Final = ("TFLOPS", "GB/s")
 _KNOWN_DTYPES: Final = frozenset({*_DTYPES.values(), "tf32", "fp8", "int8"})
 
 
+SOUND, FAULTY, SHIFTED, RETIRED = "sound", "faulty", "shifted", "retired"
+"""How a value stands in the history: part of the reference; judged bad; lower as those of all GPUs
+were, with no new software; or of the time before a repair."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One value of a history; `time` is seconds since the epoch, `fingerprint` the software."""
+    """One value of a history; `time` is seconds since the epoch, `fingerprint` the software.
+
+    `standing` is what it counts for, `run` the run that it is of.
+    """
 
     time: float
     value: float
     fingerprint: str
+    standing: str = SOUND
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +50,6 @@ class Measurement(Point):
     ranks, on how many nodes.
     """
 
-    run: str
     cluster: str
     node: str
     gpu_uuid: str
@@ -124,6 +133,7 @@ def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> It
                 unit=metric.unit,
                 direction=metric.direction,
                 value=metric.value,
+                standing=metric.standing,
                 quick=result.quick,
                 nodes=result.nnodes,
             )

@@ -328,6 +328,28 @@ def test_a_detached_burn_is_seen_and_stopped(tmp_path: Path) -> None:
     assert result["summary"]["status"] == "PASS"  # stopped is how an endless burn ends
 
 
+def test_stop_ends_with_the_burns_verdict(tmp_path: Path) -> None:
+    """A burn that found a fault, stopped or ended by itself; one whose result was lost is none."""
+    folder = ("--device", "cpu", "--report-dir", tmp_path)
+    with start("stress", "--detach", *folder, "--memory", "64", "--inject", "crash") as process:
+        process.communicate(timeout=120)
+    wait_for((tmp_path / "stress_result.json").exists)
+    with start("stress", "--stop", *folder) as stop:
+        said, _ = stop.communicate(timeout=120)
+    assert (stop.returncode, "[RESULT] FAIL" in said) == (1, True), said
+
+    (tmp_path / "stress_result.json").write_text('{"summary": {"status": "PASS"}}')
+    with start("stress", "--detach", *folder) as process:
+        process.communicate(timeout=120)
+    known = programs.read_pid_file(tmp_path / "stress.pid")
+    assert known is not None
+    os.kill(known.pid, signal.SIGKILL)
+    wait_for(lambda: not processes.is_alive(known))
+    with start("stress", "--stop", *folder) as stop:
+        said, _ = stop.communicate(timeout=120)
+    assert stop.returncode == 99, said
+
+
 def test_more_memory_than_there_is_is_refused_in_a_line(tmp_path: Path) -> None:
     code, text, result = run("stress", tmp_path, "--memory", "9000G")
 

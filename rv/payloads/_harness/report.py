@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from contract.codes import CODES
-from contract.schema import METHOD_VERSION, SCHEMA, summary_of, verdict_of
+from contract.schema import METHOD_VERSION, SCHEMA, TOKEN, summary_of, verdict_of
 from contract.verdicts import WORST_FIRST
 
 from .ranks import node_name
@@ -116,6 +116,7 @@ class Report:
             "test_type": self.test_type,
             "run_id": self.run_id,
             "launch": self.ranks.launch,
+            "token": os.environ.get(TOKEN),
             "payload_version": METHOD_VERSION,
             "method_version": METHOD_VERSION,
             "argv": sys.argv[1:],

@@ -177,3 +177,34 @@ FAULTS = {
     **{payload.name: payload.faults for payload in PAYLOADS},
 }
 """By script, the faults that `--inject` takes."""
+
+PLANNED: dict[str, str] = {
+    "check": """
+        matmul.fp64 matmul.fp32 matmul.tf32 matmul.fp16 matmul.bf16 matmul.fp8
+        matmul.fp32.exact matmul.fp32.repeat matmul.fp32.residual
+    """,
+    "membw": "membw.stream membw.host membw.peer membw.pcie membw.pattern.random",
+    "allreduce": """
+        allreduce.all_reduce allreduce.all_gather allreduce.reduce_scatter
+        allreduce.broadcast allreduce.all_to_all
+    """,
+    "train": "ddp.layout ddp.gradients ddp.replicas ddp.train",
+    "train_fsdp": "fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
+    "dataload": "dataload.cpus dataload.pool dataload.shm dataload.knee",
+    "ckpt_cycle": """
+        checkpoint.straight checkpoint.resumed checkpoint.term checkpoint.killed
+        checkpoint.truncated checkpoint.reshard
+    """,
+    "alloc_stress": "alloc.workers alloc.isolation alloc.balance alloc.processes alloc.launches",
+    "storage_net": "storage.large_file storage.small_files storage.rename",
+    "tensor_service": """
+        tensor_service.server.server_operations tensor_service.client.http_tensor_transfer
+        tensor_service.client.remote_execution tensor_service.client.error_handling
+    """,
+    "stress": "stress.[tg]*",
+}
+"""By payload, the tests that a result without a failure has from every rank (`NAME.rank` from ranks
+but the first) and of every GPU on which any of them was made, passed or skipped. `rv accept` takes
+a result with fewer for damaged. A name may be a shell pattern."""
+EVERY_GPU = ("check", "membw", "stress", "alloc_stress")
+"""Payloads that list every GPU of their node among a result's devices, and test each."""

@@ -11,6 +11,9 @@ from .stats import percentile
 from .verdicts import ERROR, FAIL, PASS, SKIP, WARN, exit_code, worst
 
 SCHEMA, METHOD_VERSION = "rv.accept/1", 2
+TOKEN = "RV_RESULT_TOKEN"  # noqa: S105 - a variable's name
+"""The variable by which `rv accept`'s command names this payload's run on this node: a random word,
+which the result repeats, so that no other file can be taken for it."""
 HIGHER, LOWER = "higher", "lower"
 """The better direction of a metric, its key `dir`."""
 
