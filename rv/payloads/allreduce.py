@@ -64,9 +64,11 @@ def body(session: Session) -> None:
     with session.group(device) as group:
         field = _field(session, group)
         session.say("DDP", f"{group.backend}, {field.world} ranks on {', '.join(group.hosts)}")
+        session.probe(group.device)
         started = time.perf_counter()
         table = sweep(field, session.options, lambda text: session.say("DDP", text))
         _report_sweep(session, table, time.perf_counter() - started)
+        session.probe(group.device)
         _check_speed(session, field, table["all_reduce"][-1])
         if field.world > 1:
             _check_arrival(session, field, group, torch)

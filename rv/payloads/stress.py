@@ -161,6 +161,8 @@ def _burn_with_torch(
         supervisor.start()
         warm_up = min(5.0, WARM_UP * (seconds or 60.0))
         supervisor.burn(warm_up, tick)
+        for worker in supervisor.workers:
+            worker.restart()
         if sampler:
             sampler.restart()
         supervisor.burn(seconds and seconds - warm_up, tick)
@@ -169,8 +171,12 @@ def _burn_with_torch(
         supervisor.stop()
     for worker in supervisor.workers:
         verdicts.add_worker(session.report, worker)
+        for share in worker.shares or ([0.5] if session.faults.get("contended") else []):
+            session.watch.add_share(worker.job.label, share)
     models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
     verdicts.add_digests(session.report, supervisor.workers, models)
+    if session.report.devices or session.faults.get("slow"):  # CPUs are shared
+        verdicts.add_peers(session.report, supervisor.workers, models)
     if interrupted.is_set() and seconds is not None:
         raise KeyboardInterrupt
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import statistics
 import time
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -79,6 +82,82 @@ def _events(
             end.record()
         torch.cuda.synchronize()
     return [start.elapsed_time(end) / 1e3 for start, end in pairs]
+
+
+CHUNK, TRIES = 150, 4
+"""Rounds that are queued together (a driver's queue holds about 1,000 kernels), and attempts."""
+
+
+@dataclass
+class Timed:
+    """Rounds on a device: the seconds of each, and of all from the first's start to the last's end.
+
+    `is_fed` is whether everything was queued before the device began, so that what `whole` has
+    beyond the rounds went to somebody else, and not to a wait for this process.
+    """
+
+    each: list[float] = field(default_factory=list)
+    whole: float = 0.0
+    is_fed: bool = True
+
+    @property
+    def share(self) -> float:
+        """What part of the time a device that was not shared would have needed."""
+        return statistics.median(self.each) * len(self.each) / self.whole
+
+
+def time_all(torch: Any, device: str, work: Callable[[], object], rounds: int) -> Timed:
+    """Time rounds one by one, and the whole span of them by the device's clock."""
+    timed = Timed()
+    if not device.startswith("cuda"):
+        start = time.perf_counter()
+        timed.each = time_each(torch, device, work, rounds=rounds)
+        timed.whole = time.perf_counter() - start
+        return timed
+    with torch.cuda.device(device):
+        ahead = AHEAD
+        for first in range(0, rounds, CHUNK):
+            chunk, ahead = _chunk(torch, work, min(CHUNK, rounds - first), ahead)
+            timed.each += chunk.each
+            timed.whole += chunk.whole
+            timed.is_fed &= chunk.is_fed
+    return timed
+
+
+def _chunk(torch: Any, work: Callable[[], object], rounds: int, ahead: int) -> tuple[Timed, int]:
+    """Time rounds that are queued while the device waits; where it waits too short, for longer."""
+    pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in "ab") for _ in range(rounds)]
+    is_fed = False
+    for _ in range(TRIES):
+        torch.cuda._sleep(ahead)  # noqa: SLF001 - the only kernel that just waits
+        for start, end in pairs:
+            start.record()
+            work()
+            end.record()
+        is_fed = not pairs[0][0].query()
+        torch.cuda.synchronize()
+        if is_fed:
+            break
+        ahead *= 2
+    each = [start.elapsed_time(end) / 1e3 for start, end in pairs]
+    return Timed(each, pairs[0][0].elapsed_time(pairs[-1][1]) / 1e3, is_fed), ahead
+
+
+PROBE_CYCLES = 200_000
+"""About 0.1 ms: a driver gives the programs on a GPU slices of about 2 ms in turn."""
+
+
+def own_share(torch: Any, device: str) -> float | None:
+    """Return what part of a GPU's time this process gets while it works: 0.5 beside one other.
+
+    Short kernels fit into the slices that it gets; the time between them is another's. None where
+    they could not be queued fast enough, and on a CPU, which always has others.
+    """
+    if not device.startswith("cuda"):
+        return None
+    spin = functools.partial(torch.cuda._sleep, PROBE_CYCLES)  # noqa: SLF001
+    timed = time_all(torch, device, spin, CHUNK)
+    return min(1.0, timed.share) if timed.is_fed else None
 
 
 def rounds_for(seconds: float, one_s: float, least: int = 5, most: int = MOST) -> int:
