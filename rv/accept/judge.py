@@ -1,7 +1,7 @@
 """Judge what payloads measured: against references, peers, history and its own spread. Pure.
 
 The payload's own verdict stands; judging can only make it worse. The limits: against a reference
-below 0.90 is WARN and below 0.75 FAIL; against the median of at least three peers of one run below
+below 0.90 is WARN and below 0.80 FAIL; against the median of at least three peers of one run below
 0.95 and below 0.90, or with six an outlier by modified z-score; against the history see
 `rv.accept.trends`.
 """
@@ -16,6 +16,8 @@ from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baseline, Baselines
 from rv.accept.measurements import Measurement, Point, device_of, measurements
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
 from rv.accept.trends import regression
+from rv.payloads.contract.codes import CONTENTION, FREE, OF_SPEED
+from rv.payloads.contract.rates import code_of_loss, has_references
 from rv.payloads.contract.stats import PEERS, loss, peer_verdict
 
 JITTER_CV: Final = 0.05
@@ -67,7 +69,8 @@ class Judge:
     ) -> RunResult:
         left = iter(measured)
         tests = [self._test(test, result, left, peers) for test in result.tests]
-        tests += self._missing(result, measured)
+        tests += [*self._missing(result, measured), *self._unknown(result, measured)]
+        tests = explained(tests)
         status = worst([result.status, *(test.status for test in tests)])
         return replace(result, tests=tuple(tests), status=status)
 
@@ -137,6 +140,22 @@ class Judge:
                     host=result.hostname,
                 )
 
+    def _unknown(self, result: RunResult, measured: Sequence[Measurement]) -> Iterator[TestResult]:
+        """Warn where nothing that was measured of a model of GPUs on a node has a reference."""
+        rates: dict[str, bool] = {}
+        for each in measured if has_references(result.test_type) and result.nnodes == 1 else ():
+            if each.is_of_gpus:
+                known = self.baselines.find(each, None) is not None
+                rates[each.gpu] = rates.get(each.gpu, False) or known
+        for product in (gpu for gpu, known in rates.items() if not known and self.baselines.values):
+            yield TestResult(
+                name="speed",
+                status=Status.WARN,
+                code="no_reference",
+                reason=f"no reference for {product}: speed not judged",
+                host=result.hostname,
+            )
+
     def _expected(self, result: RunResult) -> Iterable[tuple[str, str]]:
         """List the tests and metrics that have a reference for a GPU of this run."""
         names = dict[tuple[str, str], None]()
@@ -164,10 +183,11 @@ def _against_reference(measured: Measurement, reference: Reference) -> Iterator[
     lost = loss(measured.value, reference.value, measured.direction)
     share = f"{1 - lost:.2f} of the {reference.kind} reference {reference.value:.4g}"
     reason = f"{_number(measured)} is {share} ({reference.source})"
-    if reference.lower is not None and lost > -reference.lower:
-        yield Remark(status=Status.FAIL, code="below_floor", reason=reason)
-    elif reference.warn is not None and lost > -reference.warn:
-        yield Remark(status=Status.WARN, code="below_reference", reason=reason)
+    is_failure = reference.lower is not None and lost > -reference.lower
+    if is_failure or (reference.warn is not None and lost > -reference.warn):
+        status = Status.FAIL if is_failure else Status.WARN
+        code = code_of_loss(measured.payload, is_failure=is_failure)
+        yield Remark(status=status, code=code, reason=reason)
 
 
 def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Iterator[Remark]:
@@ -201,6 +221,22 @@ def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
         yield Remark(status=Status.WARN, code="jitter", reason=reason)
 
 
+def explained(tests: Sequence[TestResult]) -> list[TestResult]:
+    """Give tests, those of speed on a GPU that others use with that as class and action.
+
+    One without a device is of all of them, as in `contract.schema`, which a payload has of this.
+    """
+    shared = {(t.host, t.device) for t in tests if t.fault_class == CONTENTION}
+    return [
+        replace(test, fault=CONTENTION, action=FREE)
+        if test.code in OF_SPEED
+        and shared
+        and (not test.device or (test.host, test.device) in shared)
+        else test
+        for test in tests
+    ]
+
+
 def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
     """Make a test as bad as its worst remark; its own reason is kept behind the remark's."""
     if not remarks:
@@ -211,6 +247,8 @@ def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
     first = next(remark for remark in remarks if remark.status is status)
     more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""
     reason = "; ".join(filter(None, (f"{first.reason}{more}", test.reason)))
+    if test.fault_class == CONTENTION:  # others on the GPU explain it
+        return replace(test, status=status, reason=reason)
     return replace(test, status=status, code=first.code, reason=reason, fault="", action="")
 
 

@@ -175,7 +175,8 @@ def _burn_with_torch(
             session.watch.add_share(worker.job.label, share)
     models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
     verdicts.add_digests(session.report, supervisor.workers, models)
-    if session.report.devices or session.faults.get("slow"):  # CPUs are shared
+    slowed = any(fault.name == "slow" for fault in session.options.inject)
+    if session.report.devices or slowed:  # CPUs are shared
         verdicts.add_peers(session.report, supervisor.workers, models)
     if interrupted.is_set() and seconds is not None:
         raise KeyboardInterrupt

@@ -34,7 +34,7 @@ from contract.catalogue import FAULTS
 from contract.nvidia import open_source
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
-from . import deadline, devices, environment, files, flags, ranks, timing
+from . import deadline, devices, environment, files, flags, judging, ranks, timing
 from .inject import Faults
 from .report import Report
 
@@ -79,7 +79,7 @@ class Session:
         self.report.requested_gpu = options.requested_gpu
         self.report.strict, self.report.skip_exit_code = options.strict, options.skip_exit_code
         self.faults = Faults(options.inject, where.rank)
-        self.watch = Watch(None, {})
+        self.watch, self.vouched = Watch(None, {}), ""
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
@@ -166,27 +166,8 @@ class Session:
             if self.options.verbose:
                 sys.excepthook(*sys.exc_info())
             self.fail(_explained(error))
-        self._conclude_watch()
-
-    def _conclude_watch(self) -> None:
-        """Add what the watch saw of each device, before what was measured there."""
-        self.watch.stop()
-        for label in self.watch.seen:
-            found, details = self.watch.findings(label), self.watch.details(label)
-            failed = self.watch.is_failure(label) and not self.options.allow_busy_gpus
-            status = "FAIL" if failed else "WARN"
-            for code, reason in found:
-                about = {"code": code, "reason": reason, "device": label, "details": details}
-                self.report.add("contention", status, is_first=True, **about)
-            if found:
-                continue
-            if details["asked"]:
-                self.report.add("contention", "PASS", device=label, details=details)
-            elif self.report.devices:
-                reason = "the driver does not say who else is on the GPU"
-                self.report.add(
-                    "contention", "SKIP", code="nvml_unavailable", reason=reason, device=label
-                )
+        judging.add_contention(self)
+        self.vouched = judging.vouched(self, judging.judge_speeds(self))
 
     @contextlib.contextmanager
     def attempt(self, test: str, **more: Any) -> Iterator[None]:
@@ -329,5 +310,6 @@ def _print_verdict(session: Session, document: dict[str, Any]) -> None:
     summary = document["summary"]
     if session.options.json == "-":
         print(json.dumps(document, default=str), file=sys.__stdout__, flush=True)
-    reason = f": {summary['reason']}" if summary["reason"] else ""
-    print(f"[RESULT] {summary['status']}{reason}", flush=True)
+    parts = [session.vouched if summary["status"] == "PASS" else "", summary["reason"]]
+    said = "; ".join(filter(None, parts))
+    print(f"[RESULT] {summary['status']}{': ' if said else ''}{said}", flush=True)

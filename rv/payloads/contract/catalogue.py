@@ -66,8 +66,9 @@ OF_CHECKPOINTS = (
 """Faults in how ckpt_cycle's training saves and resumes."""
 OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
 """Faults of one of alloc_stress's workers."""
-OF_SHARING = ("busy", "held", "contended")
-"""Others on the GPU: a process, memory that somebody holds, time that somebody takes."""
+OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
+"""Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
+slower than its model should be, and a model that nobody knows."""
 OF_TELEMETRY = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
 """Faults of made-up readings of GPUs."""
 
@@ -97,7 +98,7 @@ PAYLOADS = (
             "residual",
             "slow",
             "stretch",
-            *OF_SHARING,
+            *OF_SPEED,
         ),
     ),
     PayloadSpec(
@@ -112,7 +113,17 @@ PAYLOADS = (
         RANKS,
         needs=("check",),
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
-        faults=(*OF_RANKS, "bitflip", "nan", "slow", "slow-call", "slow-node", *OF_SHARING),
+        faults=(
+            *OF_RANKS,
+            "bitflip",
+            "nan",
+            "slow",
+            "slow-call",
+            "slow-node",
+            "stretch",
+            "below-floor",
+            *OF_SPEED,
+        ),
     ),
     PayloadSpec(
         "train",
@@ -179,7 +190,7 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
-        faults=("bitflip", "digest", "hang", "crash", "slow", *OF_TELEMETRY, *OF_SHARING),
+        faults=("bitflip", "digest", "hang", "crash", "slow", *OF_TELEMETRY, *OF_SPEED),
     ),
 )
 
