@@ -170,6 +170,7 @@ def _burn_with_torch(
             sampler.freeze()
         supervisor.stop()
     for worker in supervisor.workers:
+        worker.settle()
         verdicts.add_worker(session.report, worker)
         for share in worker.shares or ([0.5] if session.faults.get("contended") else []):
             session.watch.add_share(worker.job.label, share)

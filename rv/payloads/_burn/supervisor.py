@@ -43,6 +43,7 @@ class Worker:
     beat_s: float | None = None  # the worker's clock at its last beat
     rates: list[float] = field(default_factory=list)  # TFLOPS between two beats
     counted: tuple[int, float] = (0, 0.0)  # the products of all these beats, and their seconds
+    warm_up: tuple[list[float], tuple[int, float]] = field(default_factory=lambda: ([], (0, 0.0)))
     shares: list[float] = field(default_factory=list)  # of the device's time that it got
 
     @property
@@ -52,8 +53,13 @@ class Worker:
         return 2 * self.size**3 * products / seconds / 1e12 if seconds else 0.0
 
     def restart(self) -> None:
-        """Forget the rates so far: the warm-up is no part of the work."""
-        self.rates, self.counted = [], (0, 0.0)
+        """Count anew: the warm-up is no part of the work, where anything comes after it."""
+        self.warm_up, self.rates, self.counted = (self.rates, self.counted), [], (0, 0.0)
+
+    def settle(self) -> None:
+        """Take the warm-up's rates where nothing was counted after it."""
+        if not self.rates:
+            self.rates, self.counted = self.warm_up
 
     @property
     def active(self) -> bool:
@@ -107,8 +113,9 @@ class Worker:
         made, before_s = message["products"] - self.products, self.beat_s
         self.products, self.errors = message["products"], message["errors"]
         self.beat_s = message["at"]
-        is_beat = message["kind"] == "beat"  # in what comes last the comparison of all is timed too
-        if made and is_beat and before_s is not None and message["at"] > before_s:
+        # In what comes last the comparison of all is timed too: it counts where it is all there is.
+        is_last = message["kind"] == "done" and (self.rates or self.warm_up[0])
+        if made and not is_last and before_s is not None and message["at"] > before_s:
             seconds = message["at"] - before_s
             self.rates.append(2 * self.size**3 * made / seconds / 1e12)
             self.counted = (self.counted[0] + made, self.counted[1] + seconds)

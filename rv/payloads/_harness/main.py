@@ -116,7 +116,7 @@ class Session:
         }
         busy, held = self.faults.get("busy"), self.faults.get("held")
         if busy or held:
-            faults = {"held": held.number("mib", 5000) if held else 0.0}
+            faults = {"held": held.number("mib", 8000) if held else 0.0}
             faults |= {"busy": 1.0} if busy else {}
             labels = dict(zip(chosen, chosen, strict=True))
             return Watch(Fake(chosen, faults), labels)
