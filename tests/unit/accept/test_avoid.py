@@ -44,6 +44,10 @@ def bad(now: float = NOW, days: int = 7) -> tuple[AvoidedNode, ...]:
         (failed("usage"), []),
         (failed("no_result", Status.ERROR), []),
         (failed("below_reference", Status.WARN), []),
+        (failed("gpu_busy"), []),
+        (failed("memory_held"), []),
+        (failed("contended"), []),
+        (failed("slow_fabric"), []),
     ],
 )
 def test_only_failing_hardware_makes_a_node_bad(result: RunResult, names: list[str]) -> None:
