@@ -25,7 +25,7 @@ from typing import Any
 
 PAYLOADS = Path(__file__).parents[2] / "rv" / "payloads"
 COMMANDS = {
-    "check": ["check.py", "--dtypes", "bf16,fp8", "--duration", "10"],
+    "check": ["check.py", "--dtypes", "bf16,fp8"],
     "check --quick": ["check.py", "--quick"],
     "stress": ["stress.py", "--engine", "torch", "--duration", "25"],
     "allreduce": ["allreduce.py", "--quick"],
