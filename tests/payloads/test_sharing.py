@@ -41,6 +41,7 @@ def seen(
     *processes: tuple[int, float, str],
     used: float = 4,
     mode: str = "Disabled",
+    watches: list[Watch] | None = None,
 ) -> list[tuple[str, str]]:
     """What a watch finds by an nvidia-smi that lists these processes."""
     program = tmp_path / "nvidia-smi"
@@ -53,6 +54,8 @@ def seen(
     watch = Watch(Smi(str(program), [UUID]), {"cuda:0": UUID})
     watch.start()
     watch.stop()
+    if watches is not None:
+        watches.append(watch)
     return watch.findings("cuda:0")
 
 
@@ -129,6 +132,19 @@ def test_what_cannot_be_seen_shows_by_its_memory(
     assert [code for code, _ in found] == expected
 
 
+@pytest.mark.usefixtures("alone")
+def test_a_driver_that_hides_processes_tells_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container: a list without this job's own process is none, and its numbers are others'."""
+    monkeypatch.setattr("_processes.processes.has_first_numbers", lambda: False)
+    stranger = (os.getppid(), 300, "python")
+    watches: list[Watch] = []
+    for processes, told in (([], None), ([stranger], None), ([ME, stranger], "nvidia-smi")):
+        assert len(seen(tmp_path, monkeypatch, *processes, watches=watches)) == (told is not None)
+        assert watches[-1].details("cuda:0")["asked"] == told
+
+
 def test_who_comes_during_the_work_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the first look and the last."""
     monkeypatch.delenv("LOCAL_RANK", raising=False)
@@ -151,7 +167,7 @@ class Clock:
 
     def __init__(self, *, slice_s: float = 0.0, fed_after: int = 0) -> None:
         self.now_s, self.slice_s, self.begun = 0.0, slice_s, fed_after
-        self.cuda, self.tries = self, 0
+        self.cuda, self.tries, self.marks = self, 0, 0
 
     def device(self, _: str) -> "Clock":
         return self
@@ -167,10 +183,15 @@ class Clock:
         self.work(cycles / 2e9)
 
     def work(self, seconds: float = 1e-4) -> None:
-        """Run a kernel; where there is another program, its slice follows after every twentieth."""
+        """Run a kernel."""
         self.now_s += seconds
-        if self.slice_s and round(self.now_s / 1e-4) % 20 == 0:
+
+    def mark(self) -> float:
+        """Give the time; another program has its slice after every twentieth kernel."""
+        self.marks += 1
+        if self.marks % 40 == 1:
             self.now_s += self.slice_s
+        return self.now_s
 
     def Event(self, **_: object) -> "Event":  # noqa: N802 - torch's own
         return Event(self)
@@ -183,7 +204,7 @@ class Event:
         self.clock, self.at_s = clock, 0.0
 
     def record(self) -> None:
-        self.at_s = self.clock.now_s
+        self.at_s = self.clock.mark()
 
     def query(self) -> bool:
         return self.clock.tries <= self.clock.begun

@@ -116,7 +116,9 @@ class Watch:
                     self._note_memory(self.seen[label], used, occupants.get(uuid, []))
 
     def _note(self, seen: Seen, occupants: list[Occupant]) -> None:
-        seen.is_told = True
+        # Where the driver hides processes, it hides this job's, too.
+        own = any(is_own(each.pid) for each in occupants)
+        seen.is_told = seen.is_told or own or processes.has_first_numbers()
         for each in others(occupants):
             seen.foreign.setdefault(each.pid, in_words(each))
 
