@@ -228,8 +228,16 @@ def test_a_gpu_that_waits_for_this_process_is_not_called_shared() -> None:
     assert timing.own_share(slow, "cuda:0") == pytest.approx(1.0)
     assert slow.tries == 3
     assert timing.own_share(Clock(fed_after=99), "cuda:0") is None
-    timed = timing.time_all(Clock(), "cuda:0", lambda: None, 2 * timing.CHUNK + 1)
-    assert len(timed.each) == 2 * timing.CHUNK + 1
+
+
+def test_what_is_done_between_the_rounds_is_no_part_of_their_time() -> None:
+    """As where outputs are compared, and poisoned again."""
+    gpu = Clock()
+    rounds = 2 * timing.CHUNK + 1
+    timed = timing.time_all(gpu, "cuda:0", gpu.work, rounds, lambda: gpu.work(5e-3))
+    assert len(timed.each) == rounds
+    assert timed.whole == pytest.approx(rounds * 1e-4)
+    assert timed.share == pytest.approx(1.0)
 
 
 def test_what_others_on_the_gpu_explain_is_no_hardware() -> None:

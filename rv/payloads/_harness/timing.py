@@ -112,41 +112,63 @@ class Timed:
         return own / self.whole
 
 
-def time_all(torch: Any, device: str, work: Callable[[], object], rounds: int) -> Timed:
-    """Time rounds one by one, and the whole span of them by the device's clock."""
+def time_all(
+    torch: Any,
+    device: str,
+    work: Callable[[], object],
+    rounds: int,
+    between: Callable[[], object] | None = None,
+) -> Timed:
+    """Time rounds one by one, and the whole span of them by the device's clock.
+
+    `between` runs before each round; what the device then does is no part of the span.
+    """
     timed = Timed()
     if not device.startswith("cuda"):
-        start = time.perf_counter()
-        timed.each = time_each(torch, device, work, rounds=rounds)
-        timed.whole = time.perf_counter() - start
+        timed.each = time_each(torch, device, work, rounds=rounds, between=between)
+        timed.whole = sum(timed.each)
         return timed
+    chunk = CHUNK if between is None else CHUNK // 3
     with torch.cuda.device(device):
         ahead = AHEAD
-        for first in range(0, rounds, CHUNK):
-            chunk, ahead = _chunk(torch, work, min(CHUNK, rounds - first), ahead)
-            timed.each += chunk.each
-            timed.whole += chunk.whole
-            timed.is_fed &= chunk.is_fed
+        for first in range(0, rounds, chunk):
+            part, ahead = _chunk(torch, work, min(chunk, rounds - first), ahead, between)
+            timed.each += part.each
+            timed.whole += part.whole
+            timed.is_fed &= part.is_fed
     return timed
 
 
-def _chunk(torch: Any, work: Callable[[], object], rounds: int, ahead: int) -> tuple[Timed, int]:
+def _chunk(
+    torch: Any,
+    work: Callable[[], object],
+    rounds: int,
+    ahead: int,
+    between: Callable[[], object] | None,
+) -> tuple[Timed, int]:
     """Time rounds that are queued while the device waits; where it waits too short, for longer."""
-    pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in "ab") for _ in range(rounds)]
+    marks = [[torch.cuda.Event(enable_timing=True) for _ in "abc"] for _ in range(rounds)]
     is_fed = False
     for _ in range(TRIES):
         torch.cuda._sleep(ahead)  # noqa: SLF001 - the only kernel that just waits
-        for start, end in pairs:
-            start.record()
+        for before, start, end in marks:
+            before.record()
+            if between is not None:
+                between()
+                start.record()
             work()
             end.record()
-        is_fed = not pairs[0][0].query()
+        is_fed = not marks[0][0].query()
         torch.cuda.synchronize()
         if is_fed:
             break
         ahead *= 2
-    each = [start.elapsed_time(end) / 1e3 for start, end in pairs]
-    return Timed(each, pairs[0][0].elapsed_time(pairs[-1][1]) / 1e3, is_fed), ahead
+    starts = [start if between is not None else before for before, start, _ in marks]
+    each = [start.elapsed_time(mark[2]) for start, mark in zip(starts, marks, strict=True)]
+    whole = starts[0].elapsed_time(marks[-1][2])
+    if between is not None:
+        whole -= sum(before.elapsed_time(start) for before, start, _ in marks[1:])
+    return Timed([ms / 1e3 for ms in each], whole / 1e3, is_fed), ahead
 
 
 PROBE_CYCLES = 200_000
