@@ -13,17 +13,22 @@ others the right class.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-PAYLOADS = Path(__file__).parents[2] / "rv" / "payloads"
+sys.path.insert(0, str(Path(__file__).parents[2] / "rv" / "payloads"))
+
+from _processes.processes import has_first_numbers
+
+PAYLOADS = Path(sys.path[0])
+
 COMMANDS = {
     "check": ["check.py", "--dtypes", "bf16,fp8"],
     "check --quick": ["check.py", "--quick"],
@@ -92,7 +97,9 @@ def show_driver() -> None:
     """Print what nvidia-smi says before anything runs, and whether processes can be seen."""
     query = ["--query-gpu=index,name,driver_version,memory.used,utilization.gpu,mig.mode.current"]
     print(smi(*query))
-    print(f"process numbers: {os.readlink('/proc/self/ns/pid')}")  # noqa: PTH115 - for people
+    print(
+        f"first process namespace: {has_first_numbers()}, NVML: {find_spec('pynvml') is not None}"
+    )
     with planted(HOLDS):
         said = smi("--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name")
         print(f"beside a process that holds memory nvidia-smi lists: {said or 'nobody'}")
