@@ -179,18 +179,22 @@ def _check_steady(session: Session, field: Field, row: Row) -> None:
     # A CPU always has others.
     part = row.of_median if on_gpus else 1.0
     part /= stretched.number("factor", 2) if stretched else 1.0
-    at, verdict = f"all_reduce of {size_word(row.nbytes)}", {"status": "PASS"}
+    details = {"bytes": row.nbytes, "of_median": part, "floor": floor}
+    _add(session, "allreduce.steady", _steady(session, row, part, floor), details=details)
+
+
+def _steady(session: Session, row: Row, part: float, floor: float | None) -> dict[str, str]:
+    at = f"all_reduce of {size_word(row.nbytes)}"
     if part < PART_WARN:
         # Between nodes others' traffic is usual.
         may_fail = session.ranks.nodes == 1 and not session.options.allow_busy_gpus
         status = "FAIL" if part < PART_FAIL and may_fail else "WARN"
         reason = f"{at}: {part:.2f} of the median rate over the whole time: shared, or unstable"
-        verdict = {"status": status, "code": "contended", "reason": reason}
-    elif floor and row.busbw < floor:
+        return {"status": status, "code": "contended", "reason": reason}
+    if floor and row.busbw < floor:
         reason = f"{at}: {row.busbw:.1f} GB/s, where NVLink gives {floor:.0f} at least"
-        verdict = {"status": "FAIL", "code": "slow_fabric", "reason": reason}
-    details = {"bytes": row.nbytes, "of_median": part, "floor": floor}
-    _add(session, "allreduce.steady", verdict, details=details)
+        return {"status": "FAIL", "code": "slow_fabric", "reason": reason}
+    return {"status": "PASS"}
 
 
 def _floor(session: Session, row: Row) -> float | None:

@@ -40,15 +40,19 @@ def judge_speeds(session: Session) -> str:
         return BY_RV if has_references(payload) else ""
     if session.faults.get("below") or session.faults.get("unknown-model"):
         return _made_up(session)
-    rates = list(rates_of(report.tests))
-    if not has_references(payload) or not rates:
+    if not has_references(payload) or not list(rates_of(report.tests)):
         return ""
-    if not report.devices:
-        return NOT_ON_CPU
-    several = session.ranks.nodes > 1  # the network between nodes is no GPU's
-    judged = judge_rates(payload, report.tests, report.devices, session.ranks.world * (not several))
-    if judged or several:
-        return _spoken(judged) if judged else "speed between nodes is not judged"
+    return _by_references(session) if report.devices else NOT_ON_CPU
+
+
+def _by_references(session: Session) -> str:
+    report, several = session.report, session.ranks.nodes > 1
+    world = 0 if several else session.ranks.world  # the network between nodes is no GPU's
+    judged = judge_rates(session.payload.name, report.tests, report.devices, world)
+    if judged:
+        return _spoken(judged)
+    if several:
+        return "speed between nodes is not judged"
     _add_unknown(session, ", ".join(sorted({device["name"] for device in report.devices})))
     return ""
 

@@ -88,7 +88,7 @@ class Report:
         }
         with self._lock:
             self._last = now
-            self.tests.insert(0 if is_first else len(self.tests), test)
+            self.tests.insert(len(self.tests) * (not is_first), test)
 
     def verdict(self) -> tuple[str, str]:
         """Return the worst status and its first reason."""

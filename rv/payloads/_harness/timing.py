@@ -150,25 +150,36 @@ def _chunk(
     marks = [[torch.cuda.Event(enable_timing=True) for _ in "abc"] for _ in range(rounds)]
     is_fed = False
     for _ in range(TRIES):
-        torch.cuda._sleep(ahead)  # noqa: SLF001 - the only kernel that just waits
-        for before, start, end in marks:
-            before.record()
-            if between is not None:
-                between()
-                start.record()
-            work()
-            end.record()
-        is_fed = not marks[0][0].query()
-        torch.cuda.synchronize()
+        is_fed = _queued(torch, work, marks, ahead, between)
         if is_fed:
             break
         ahead *= 2
-    starts = [start if between is not None else before for before, start, _ in marks]
-    each = [start.elapsed_time(mark[2]) for start, mark in zip(starts, marks, strict=True)]
-    whole = starts[0].elapsed_time(marks[-1][2])
+    each = [start.elapsed_time(end) / 1e3 for _, start, end in marks]
+    whole = marks[0][1].elapsed_time(marks[-1][2]) / 1e3
     if between is not None:
-        whole -= sum(before.elapsed_time(start) for before, start, _ in marks[1:])
-    return Timed([ms / 1e3 for ms in each], whole / 1e3, is_fed), ahead
+        whole -= sum(before.elapsed_time(start) for before, start, _ in marks[1:]) / 1e3
+    return Timed(each, whole, is_fed), ahead
+
+
+def _queued(
+    torch: Any,
+    work: Callable[[], object],
+    marks: list[list[Any]],
+    ahead: int,
+    between: Callable[[], object] | None,
+) -> bool:
+    """Queue rounds and wait for them; return whether the device began after all were queued."""
+    torch.cuda._sleep(ahead)  # noqa: SLF001 - the only kernel that just waits
+    for before, start, end in marks:
+        if between is not None:
+            before.record()
+            between()
+        start.record()
+        work()
+        end.record()
+    is_fed = not marks[0][1].query()
+    torch.cuda.synchronize()
+    return is_fed
 
 
 PROBE_CYCLES = 200_000
