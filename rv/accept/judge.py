@@ -23,6 +23,8 @@ from rv.accept.measurements import (
 from rv.accept.peers import Remark, against_others, against_peers, count, has_others, number
 from rv.accept.regressions import Regression, series_of, standing, together
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
+from rv.payloads.contract.codes import CONTENTION, FREE, OF_SPEED
+from rv.payloads.contract.rates import code_of_loss, has_references
 from rv.payloads.contract.stats import PEERS, loss
 
 _BAD: Final = (Status.FAIL, Status.ERROR)
@@ -103,8 +105,8 @@ class Judge:
     ) -> RunResult:
         left = zip(measured, slower, strict=True)
         tests = [self._test(test, result, left, peers) for test in result.tests]
-        tests += self._missing(result, measured)
-        tests += self._unjudged(measured, peers)
+        tests += [*self._missing(result, measured), *self._unjudged(result, measured, peers)]
+        tests = explained(tests)
         status = worst([result.status, *(test.status for test in tests)])
         return replace(result, tests=tuple(tests), status=status)
 
@@ -158,21 +160,32 @@ class Judge:
             yield remark
         yield from _spread(measured, metric)
 
-    def _unjudged(self, measured: Sequence[Measurement], peers: Peers) -> Iterator[TestResult]:
-        """Warn where a GPU's model has no reference and no other GPU tells what it should reach."""
-        for each in measured:
-            if not each.is_of_gpus or each.is_mig or self.baselines.of_model(each.gpu):
-                continue
-            if count(peers[_peer_key(each)]) < PEERS and not has_others(each, self.others(each)):
-                reason = f"no reference for {each.gpu}: its speed was not judged"
-                yield TestResult(
-                    name="speed",
-                    status=Status.WARN,
-                    code="no_reference",
-                    reason=reason,
-                    host=each.node,
-                )
-                return
+    def _unjudged(
+        self, result: RunResult, measured: Sequence[Measurement], peers: Peers
+    ) -> Iterator[TestResult]:
+        """Warn of a model of GPUs of whose rates nothing says how fast it should be."""
+        if not self.baselines.values:
+            return
+        judged: dict[str, bool] = {}
+        for each in measured if has_references(result.test_type) and result.nnodes == 1 else ():
+            if each.is_of_gpus and not each.is_mig:
+                judged[each.gpu] = judged.get(each.gpu, False) or self._is_judged(each, peers)
+        for product in (gpu for gpu, is_judged in judged.items() if not is_judged):
+            yield TestResult(
+                name="speed",
+                status=Status.WARN,
+                code="no_reference",
+                reason=f"no reference for {product}: speed not judged",
+                host=result.hostname,
+            )
+
+    def _is_judged(self, measured: Measurement, peers: Peers) -> bool:
+        """Whether a reference, peers or other GPUs of the model say what a rate should be."""
+        return (
+            self.baselines.find(measured, None) is not None
+            or count(peers[_peer_key(measured)]) >= PEERS
+            or has_others(measured, self.others(measured))
+        )
 
     def _missing(self, result: RunResult, measured: Sequence[Measurement]) -> Iterator[TestResult]:
         """Give an ERROR for each number with a reference that a passed test did not report."""
@@ -281,10 +294,11 @@ def _against_reference(measured: Measurement, reference: Reference) -> Iterator[
     lost = loss(measured.value, reference.value, measured.direction)
     share = f"{1 - lost:.2f} of the {reference.kind} reference {reference.value:.4g}"
     reason = f"{number(measured)} is {share} ({reference.source})"
-    if reference.lower is not None and lost >= -reference.lower - _ROUNDING:
-        yield Remark(status=Status.FAIL, code="below_floor", reason=reason)
-    elif reference.warn is not None and lost > -reference.warn:
-        yield Remark(status=Status.WARN, code="below_reference", reason=reason)
+    is_failure = reference.lower is not None and lost >= -reference.lower - _ROUNDING
+    if is_failure or (reference.warn is not None and lost > -reference.warn):
+        status = Status.FAIL if is_failure else Status.WARN
+        code = code_of_loss(measured.payload, is_failure=is_failure)
+        yield Remark(status=status, code=code, reason=reason)
 
 
 def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
@@ -305,6 +319,22 @@ def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
         yield Remark(status=Status.WARN, code="jitter", reason=reason)
 
 
+def explained(tests: Sequence[TestResult]) -> list[TestResult]:
+    """Give tests, those of speed on a GPU that others use with that as class and action.
+
+    One without a device is of all of them, as in `contract.schema`, which a payload has of this.
+    """
+    shared = {(t.host, t.device) for t in tests if t.fault_class == CONTENTION}
+    return [
+        replace(test, fault=CONTENTION, action=FREE)
+        if test.code in OF_SPEED
+        and shared
+        and (not test.device or (test.host, test.device) in shared)
+        else test
+        for test in tests
+    ]
+
+
 def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
     """Make a test as bad as its worst remark; its own reason is kept behind the remark's."""
     if not remarks:
@@ -315,9 +345,6 @@ def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
     first = next(remark for remark in remarks if remark.status is status)
     more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""
     reason = "; ".join(filter(None, (f"{first.reason}{more}", test.reason)))
+    if test.fault_class == CONTENTION:  # others on the GPU explain it
+        return replace(test, status=status, reason=reason)
     return replace(test, status=status, code=first.code, reason=reason, fault="", action="")
-
-
-def _number(measured: Measurement) -> str:
-    where = " ".join(filter(None, (measured.node, measured.device)))
-    return f"{where}: {measured.metric} {measured.value:.4g} {measured.unit}".strip()

@@ -9,18 +9,10 @@ from typing import Any, Final
 
 from rv.accept.results import Device, Metric, RunResult, TestResult
 from rv.accept.untrusted import text_of, whole_of
+from rv.payloads.contract.rates import DTYPES
 
-_DTYPES: Final = {
-    "float64": "fp64",
-    "float32": "fp32",
-    "tfloat32": "tf32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "half": "fp16",
-    "float8_e4m3fn": "fp8",
-}
 _HARDWARE_UNITS: Final = ("TFLOPS", "GB/s")
-_KNOWN_DTYPES: Final = frozenset({*_DTYPES.values(), "tf32", "fp8", "int8"})
+_KNOWNDTYPES: Final = frozenset({*DTYPES.values(), "tf32", "fp8", "int8"})
 
 
 SOUND, FAULTY, SHIFTED, RETIRED = "sound", "faulty", "shifted", "retired"
@@ -175,8 +167,8 @@ def dtype_of(test: TestResult, metric: Metric) -> str:
     """Return the short name of a metric's number type, such as bf16; "" where it has none."""
     name = text_of(metric.more.get("dtype")) or text_of(test.details.get("dtype"))
     name = name or test.name.rpartition(".")[2]
-    short = _DTYPES.get(name, name)
-    return short if short in _KNOWN_DTYPES else ""
+    short = DTYPES.get(name, name)
+    return short if short in _KNOWNDTYPES else ""
 
 
 def shape_of(test: TestResult, metric: Metric) -> str:

@@ -126,7 +126,9 @@ def _injected(payload: PayloadSpec, faults: Sequence[str]) -> list[str]:
 def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str]) -> str:
     step = payload.steps[profile]
     # Its own limit comes first, so that it can say what it was at.
-    words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S)), *extra]
+    # Here all references are known, there only those that came with rv.
+    words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S))]
+    words += ["--no-reference", *extra]
     script = f'"$RV_PAYLOADS/{payload.name}.py"'
     head = f"rv_accept {payload.starts} {payload.name} {step.timeout_s} {script}"
     return " ".join([head, *map(shlex.quote, words)])

@@ -29,6 +29,7 @@ from _collectives.measure import (
 )
 from _collectives.operations import OPERATIONS, bandwidths
 from _collectives.sweep import (
+    LARGE,
     Pair,
     as_details,
     busbw_samples,
@@ -42,6 +43,8 @@ from _collectives.sweep import (
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
+from _telemetry.sharing import PART_FAIL, PART_WARN
+from contract.rates import mesh_floor
 from contract.schema import HIGHER, LOWER, metric
 
 if TYPE_CHECKING:
@@ -64,10 +67,13 @@ def body(session: Session) -> None:
     with session.group(device) as group:
         field = _field(session, group)
         session.say("DDP", f"{group.backend}, {field.world} ranks on {', '.join(group.hosts)}")
+        session.probe(group.device)
         started = time.perf_counter()
         table = sweep(field, session.options, lambda text: session.say("DDP", text))
         _report_sweep(session, table, time.perf_counter() - started)
+        session.probe(group.device)
         _check_speed(session, field, table["all_reduce"][-1])
+        _check_steady(session, field, table["all_reduce"][-1])
         if field.world > 1:
             _check_arrival(session, field, group, torch)
         if session.options.pairwise:
@@ -134,7 +140,8 @@ def _metrics(rows: list[Row], world: int) -> list[dict[str, Any]]:
     kept = [metric("latency_us", [s * 1e6 for s in rows[0].seconds], "us", LOWER)]
     for row in gated(rows) if world > 1 else []:
         name, samples = f"busbw_{size_word(row.nbytes)}", busbw_samples(row, world)
-        kept.append(metric(name, samples, "GB/s", HIGHER, bytes=row.nbytes, world=world))
+        about = {"bytes": row.nbytes, "world": world, "value": row.busbw * row.of_median}
+        kept.append(metric(name, samples, "GB/s", HIGHER, **about))
     return kept
 
 
@@ -161,6 +168,42 @@ def _check_speed(session: Session, field: Field, row: Row) -> None:
         metric("bare", [plain], "GB/s", HIGHER),
     ]
     _add(session, "allreduce.speed", verdict, metrics=numbers, details={"bytes": row.nbytes})
+
+
+def _check_steady(session: Session, field: Field, row: Row) -> None:
+    """Hold the largest all-reduce against its own median, and against the least of NVLink."""
+    stretched, on_gpus = session.faults.get("stretch"), field.device != "cpu"
+    floor = _floor(session, row)
+    if field.world == 1 or not (on_gpus or stretched or floor):
+        return
+    # A CPU always has others.
+    part = row.of_median if on_gpus else 1.0
+    part /= stretched.number("factor", 2) if stretched else 1.0
+    details = {"bytes": row.nbytes, "of_median": part, "floor": floor}
+    _add(session, "allreduce.steady", _steady(session, row, part, floor), details=details)
+
+
+def _steady(session: Session, row: Row, part: float, floor: float | None) -> dict[str, str]:
+    at = f"all_reduce of {size_word(row.nbytes)}"
+    if part < PART_WARN:
+        # Between nodes others' traffic is usual.
+        may_fail = session.ranks.nodes == 1 and not session.options.allow_busy_gpus
+        status = "FAIL" if part < PART_FAIL and may_fail else "WARN"
+        reason = f"{at}: {part:.2f} of the median rate over the whole time: shared, or unstable"
+        return {"status": status, "code": "contended", "reason": reason}
+    if floor and row.busbw < floor:
+        reason = f"{at}: {row.busbw:.1f} GB/s, where NVLink gives {floor:.0f} at least"
+        return {"status": "FAIL", "code": "slow_fabric", "reason": reason}
+    return {"status": "PASS"}
+
+
+def _floor(session: Session, row: Row) -> float | None:
+    """Return the bus bandwidth in GB/s below which the GPUs of a node are not linked by NVLink."""
+    if session.faults.get("below-floor"):
+        return 2 * row.busbw
+    models = {device["name"] for device in session.report.devices}
+    is_known = len(models) == 1 and session.ranks.nodes == 1 and row.nbytes >= LARGE
+    return mesh_floor(models.pop()) if is_known else None
 
 
 def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> None:

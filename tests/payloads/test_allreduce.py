@@ -50,6 +50,12 @@ def test_fifty_rounds_of_torchrun_are_right(tmp_path: Path) -> None:
         ("nan:rank=0", (), "wrong_collective", "first at rank 0 element 500"),
         ("slow:rank=1,factor=8", (), "straggler", "late to a barrier: rank 1 on "),
         ("slow-call", (), "below_floor", "of the bare call's"),
+        ("stretch", (), "contended", "0.50 of the median rate"),
+        ("below-floor", (), "slow_fabric", "where NVLink gives"),
+        ("below", (), "slow_fabric", "is 0.70 of the "),
+        ("busy", (), "gpu_busy", "is not this job's alone: python of root (process 1, "),
+        ("held", (), "memory_held", "8000 MiB were in use"),
+        ("contended:rank=1", (), "contended", "worked for this job 50% of the time"),
     ],
 )
 def test_a_fault_is_found(

@@ -249,6 +249,21 @@ def test_each_fault_of_a_worker_is_found_and_named(tmp_path: Path) -> None:
     assert (digest["code"], "cpu:1" in digest["reason"]) == ("digest_mismatch", True)
 
 
+def test_others_on_its_devices_and_slow_ones_are_found(tmp_path: Path) -> None:
+    """A worker far behind its peer, a process, held memory, lost time, and a known model's rate."""
+    faults = ["slow:rank=1", "busy", "held", "contended", "below"]
+    words = [word for fault in faults for word in ("--inject", fault)]
+    code, text, result = run("stress", tmp_path, "--workers", 2, "--duration", 2, *words)
+
+    assert code == 1, text
+    assert codes(result) == {
+        "peer_outlier", "gpu_busy", "memory_held", "contended", "below_floor",
+    }  # fmt: skip
+    assert by_name(result, "stress.peers")["device"] == "cpu:1"
+    classes = {test["code"]: test["class"] for test in result["tests"] if test["code"]}
+    assert {classes[each] for each in ("gpu_busy", "peer_outlier")} == {"CONTENTION"}
+
+
 def test_each_fault_of_the_telemetry_is_found(tmp_path: Path) -> None:
     faults = [
         "throttle-mask:value=0x44",

@@ -18,6 +18,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from _harness import timing
 from _processes import processes
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 BITS = {2: "int16", 4: "int32", 8: "int64"}
 BATCH_S = 0.2  # of work queued at once
+PROBE_EVERY_S = 10.0  # for the others on the device: each takes a batch's time and 30 ms
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,7 @@ def _burn(torch: Any, job: Job, pipe: Connection) -> None:
     ready = {"size": ring.size, "slots": len(ring.slots), "digest": ring.digest()}
     pipe.send({"kind": "ready", "pid": os.getpid(), **ready})
     batch = _batch_size(ring)
+    probed_s = _probe(torch, job, pipe)
     _send(pipe, "beat", (ring.products, 0))  # from here on rates are counted
     stopped = False
     while not stopped:
@@ -201,12 +204,25 @@ def _burn(torch: Any, job: Job, pipe: Connection) -> None:
         while True:
             _run(ring, batch)
             _send(pipe, "beat", ring.settle(1))
+            if "slow" in job.faults:
+                time.sleep(0.2)
             if not job.pulse or time.monotonic() > rest_at_s:
                 break
+        if time.monotonic() - probed_s > PROBE_EVERY_S:
+            probed_s = _probe(torch, job, pipe)
         stopped = pipe.poll(job.pulse)  # where there is a pulse, this is its rest
+    _probe(torch, job, pipe)
     ring.sweep()
     ring.mark()
     _send(pipe, "done", ring.settle(0))
+
+
+def _probe(torch: Any, job: Job, pipe: Connection) -> float:
+    """Send what part of the device's time this process gets, behind all that is queued."""
+    share = timing.own_share(torch, job.device)
+    if share is not None:
+        pipe.send({"kind": "share", "share": share})
+    return time.monotonic()
 
 
 def _run(ring: RingBuffer, products: int) -> None:

@@ -76,6 +76,11 @@ class Row:
         """The median time of an iteration, seconds."""
         return statistics.median(self.seconds)
 
+    @property
+    def of_median(self) -> float:
+        """The rate over all iterations as a part of the median's: 1 of a steady run."""
+        return self.middle * len(self.seconds) / sum(self.seconds)
+
 
 def measure(
     field: Field, operation: Operation, total: int, *, budget_s: float, iters: int | None = None

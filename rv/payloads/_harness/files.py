@@ -12,7 +12,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from contract.codes import CODES
-from contract.schema import summary_of
+from contract.schema import explained, summary_of
 
 from .ranks import host_of
 
@@ -135,6 +135,7 @@ def merged(
     tests = [test for document in every for test in document["tests"]]
     missing = [rank for rank in range(ranks.world) if rank not in hosts]
     tests += [_absent(rank, host_of(rank, hosts, ranks), first) for rank in missing]
+    tests = explained(tests)
     own = first["summary"]
     strict, skip = own.get("strict", False), own["skip_exit_code"]
     return {

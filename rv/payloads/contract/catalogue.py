@@ -66,6 +66,9 @@ OF_CHECKPOINTS = (
 """Faults in how ckpt_cycle's training saves and resumes."""
 OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
 """Faults of one of alloc_stress's workers."""
+OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
+"""Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
+slower than its model should be, and a model that nobody knows."""
 OF_TELEMETRY = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
 """Faults of made-up readings of GPUs."""
 
@@ -87,7 +90,16 @@ PAYLOADS = (
         "check",
         "environment, devices as promised, exact matmul and its rate",
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
-        faults=(*OF_RANKS, "wrong-product", "not-repeatable", "digest", "residual", "slow"),
+        faults=(
+            *OF_RANKS,
+            "wrong-product",
+            "not-repeatable",
+            "digest",
+            "residual",
+            "slow",
+            "stretch",
+            *OF_SPEED,
+        ),
     ),
     PayloadSpec(
         "membw",
@@ -101,7 +113,17 @@ PAYLOADS = (
         RANKS,
         needs=("check",),
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
-        faults=(*OF_RANKS, "bitflip", "nan", "slow", "slow-call", "slow-node"),
+        faults=(
+            *OF_RANKS,
+            "bitflip",
+            "nan",
+            "slow",
+            "slow-call",
+            "slow-node",
+            "stretch",
+            "below-floor",
+            *OF_SPEED,
+        ),
     ),
     PayloadSpec(
         "train",
@@ -168,7 +190,7 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
-        faults=("bitflip", "digest", "hang", "crash", *OF_TELEMETRY),
+        faults=("bitflip", "digest", "hang", "crash", "slow", *OF_TELEMETRY, *OF_SPEED),
     ),
 )
 

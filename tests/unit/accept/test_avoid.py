@@ -53,6 +53,10 @@ def test_a_node_whose_gpu_is_not_yet_at_its_old_level_is_not_cleared() -> None:
         (failed("usage"), []),
         (failed("no_result", Status.ERROR), []),
         (failed("below_reference", Status.WARN), []),
+        (failed("gpu_busy"), []),
+        (failed("memory_held"), []),
+        (failed("contended"), []),
+        (failed("slow_fabric"), []),
     ],
 )
 def test_only_failing_hardware_makes_a_node_bad(result: RunResult, names: list[str]) -> None:

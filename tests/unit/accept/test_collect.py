@@ -311,7 +311,7 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
         "last": ("n7", Status.PASS, ""),
     }
     argv = json.loads(files["good/node0/good_result.json"])["test_info"]["argv"]
-    assert argv == ["--quick", "it's", "--timeout", "50"]
+    assert argv == ["--quick", "it's", "--timeout", "50", "--no-reference"]
 
 
 def test_codes_of_the_collector_have_a_meaning() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.accept.baselines import Baselines
+from rv.accept.baselines import Baseline, Baselines
 from rv.accept.charts import limits
 from rv.accept.history import History
 from rv.accept.judge import Judge
@@ -20,7 +20,11 @@ from rv.accept.store import Run, RunRecord
 from tests.bench import roc
 from tests.unit.accept.made_results import of_rates
 
-NO_BASELINES = Baselines(values=(), models={})
+OF_ANOTHER = Baseline(
+    payload="check", test="matmul.bf16", metric="tflops", unit="TFLOPS", gpu="another", value=1.0,
+    source="here", kind="site", method_version=2,
+)  # fmt: skip
+NO_BASELINES = Baselines(values=(OF_ANOTHER,), models={})
 
 
 def runs_of(
@@ -201,7 +205,7 @@ def test_an_unknown_model_is_judged_by_others_of_it_and_alone_is_a_warning(tmp_p
     again = judged(history, 3, of_run(3, 490.0, node="a2")).results[0]
 
     assert (alone.status, alone.code) == (Status.WARN, "no_reference")
-    assert "speed was not judged" in alone.reason
+    assert "speed not judged" in alone.reason
     assert (second.status, second.code) == (Status.WARN, "peers_disagree")
     assert third.status is Status.PASS
     assert (again.status, again.code) == (Status.FAIL, "peer_outlier")
