@@ -18,6 +18,8 @@ from contract.stats import odd_ones, peer_verdict
 from contract.verdicts import PASS, NotPassed
 
 from .dtypes import Factors, factors
+from .exact import require_small
+from .timed import Products
 
 if TYPE_CHECKING:
     from .dtypes import Kind
@@ -63,28 +65,36 @@ def _needs(kind: Kind, shape: Shape) -> int:
     return (m * k + k * n) * 2 * size + m * n * size
 
 
-def measure(given: Factors, device: str, *, quick: bool, slow: float) -> list[dict[str, Any]]:
+def measure(work: Products, device: str, *, quick: bool, slow: float) -> list[dict[str, Any]]:
     """Time products one by one, and a plain loop of them before and after: `bare`.
 
     The two must agree: the ratio shows that the measuring takes nothing. `slow` is an injected
-    factor on the times.
+    factor on the times. Raises NotPassed where a product is wrong: all that are timed one by one
+    are compared, and the last ones of each plain loop.
     """
-    torch, work = given.torch, _work(given)
+    given, torch = work.given, work.torch
     timing.warm_up(torch, device, work, seconds=_warmth(device, quick=quick), rounds=3)
     rounds = QUICK_ROUNDS if quick else ROUNDS
     before = _plain_loop(torch, device, work, rounds)
     rounds = _enough(device, before, rounds)
-    times = [slow * each for each in timing.time_each(torch, device, work, rounds=rounds)]
+    work.compare()
+    taken = timing.time_each(torch, device, work, rounds=rounds, between=work.between)
+    times = [slow * each for each in taken]
+    work.compare()
     bare = min(before, _plain_loop(torch, device, work, rounds))
+    work.require_right()
     m, n, k = given.shape
     flops = 2.0 * m * n * k
     rates = [flops / each / 1e12 for each in times]
     shape = f"{m}x{n}x{k}"
     ratio = statistics.median(rates) / (flops / bare / 1e12)
     return [
-        metric("tflops", rates, "TFLOPS", HIGHER, data="randn", shape=shape, dtype=given.kind.name),
+        metric(
+            "tflops", rates, "TFLOPS", HIGHER, data="randn", shape=shape, dtype=given.kind.name,
+            made=work.made, compared=work.compared,
+        ),
         metric("bare_ratio", [ratio], "ratio", HIGHER, shape=shape, dtype=given.kind.name),
-    ]
+    ]  # fmt: skip
 
 
 def _enough(device: str, one_s: float, usual: int) -> int:
@@ -101,11 +111,6 @@ def _warmth(device: str, *, quick: bool) -> float:
     if device == "cpu":
         return 0.05
     return 0.5 if quick else 3.0
-
-
-def _work(given: Factors) -> Any:
-    out = None if given.kind.name == "fp8" else given.product()
-    return lambda: given.product(out)
 
 
 def _plain_loop(torch: Any, device: str, work: Any, rounds: int) -> float:
@@ -154,9 +159,11 @@ def _climb(start: Shape, visit: Any, step: int, deadline: float) -> None:
 
 def _rate(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float:
     given = random_factors(torch, kind, device, shape, seed)
-    work = _work(given)
+    work = Products(given, device)
+    require_small(given, work.reference, device, seed)
     timing.warm_up(torch, device, work, seconds=0.0, rounds=3)
-    times = timing.time_each(torch, device, work, rounds=10)
+    times = timing.time_each(torch, device, work, rounds=10, between=work.between)
+    work.require_right()
     m, n, k = shape
     return 2.0 * m * n * k / statistics.median(times) / 1e12
 

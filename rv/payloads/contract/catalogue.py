@@ -59,6 +59,8 @@ class PayloadSpec:
 
 OF_RANKS = ("hang", "drop-rank", "crash")
 """Faults that a payload with a process group has from `_harness/ranks.py`."""
+OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
+"""Faults of products that are repeated or timed."""
 OF_CHECKPOINTS = (
     "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
     "trust-newest", "shared-draft", "keep-draft", "reshard",
@@ -87,13 +89,19 @@ PAYLOADS = (
         "check",
         "environment, devices as promised, exact matmul and its rate",
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
-        faults=(*OF_RANKS, "wrong-product", "not-repeatable", "digest", "residual", "slow"),
+        faults=(
+            *OF_RANKS, *OF_PRODUCTS, "wrong-product", "not-repeatable", "digest", "residual",
+            "slow",
+        ),  # fmt: skip
     ),
     PayloadSpec(
         "membw",
         "memory pattern and bandwidth, host link, peer copies",
         steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
-        faults=("bitflip", "stuck-bit", "host-copy", "peer-copy", "slow-gpu", "slow-peer", "pcie"),
+        faults=(
+            "bitflip", "not-written", "stuck-bit", "host-copy", "host-copy-lost", "peer-copy",
+            "peer-copy-lost", "slow-gpu", "slow-peer", "pcie",
+        ),  # fmt: skip
     ),
     PayloadSpec(
         "allreduce",
@@ -168,7 +176,10 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
-        faults=("bitflip", "digest", "hang", "crash", *OF_TELEMETRY),
+        faults=(
+            "bitflip", "digest", "hang", "crash", "not-launched", "half-written",
+            "wrong-reference", *OF_TELEMETRY,
+        ),  # fmt: skip
     ),
 )
 
