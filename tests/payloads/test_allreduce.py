@@ -46,8 +46,13 @@ def test_fifty_rounds_of_torchrun_are_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "more", "code", "said"),
     [
-        ("bitflip:rank=1", (), "wrong_collective", "first at rank 1 element 500 (2 wrong there)"),
-        ("nan:rank=0", (), "wrong_collective", "first at rank 0 element 500"),
+        (
+            "bitflip:rank=1",
+            (),
+            "wrong_collective",
+            "first at rank 1 element 500 of iteration 0 (6 wrong there, in 6 iterations)",
+        ),
+        ("nan:rank=0", (), "wrong_collective", "first at rank 0 element 500 of iteration 0"),
         ("slow:rank=1,factor=8", (), "straggler", "late to a barrier: rank 1 on "),
         ("slow-call", (), "below_floor", "of the bare call's"),
     ],

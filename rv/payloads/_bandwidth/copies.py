@@ -1,8 +1,8 @@
 """Copies that are timed: other random bytes in each round, and what arrived is compared.
 
 On a device everything is compared, between the times that are taken. In host memory that would let
-the link sleep: there the rounds write windows that overlap, so that each leaves a stripe of its own,
-and the last leaves all; what share of the bytes that is stands in the result.
+the link sleep: there the rounds write windows that overlap, so that each leaves a stripe of its
+own, and the last leaves all; what share of the bytes that is stands in the result.
 """
 
 from __future__ import annotations

@@ -59,6 +59,8 @@ class PayloadSpec:
 
 OF_RANKS = ("hang", "drop-rank", "crash")
 """Faults that a payload with a process group has from `_harness/ranks.py`."""
+OF_COLLECTIVES = ("bitflip", "nan", "not-written", "stale")
+"""Faults of what a collective delivers."""
 OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
 """Faults of products that are repeated or timed."""
 OF_CHECKPOINTS = (
@@ -90,18 +92,31 @@ PAYLOADS = (
         "environment, devices as promised, exact matmul and its rate",
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
         faults=(
-            *OF_RANKS, *OF_PRODUCTS, "wrong-product", "not-repeatable", "digest", "residual",
+            *OF_RANKS,
+            *OF_PRODUCTS,
+            "wrong-product",
+            "not-repeatable",
+            "digest",
+            "residual",
             "slow",
-        ),  # fmt: skip
+        ),
     ),
     PayloadSpec(
         "membw",
         "memory pattern and bandwidth, host link, peer copies",
         steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
         faults=(
-            "bitflip", "not-written", "stuck-bit", "host-copy", "host-copy-lost", "peer-copy",
-            "peer-copy-lost", "slow-gpu", "slow-peer", "pcie",
-        ),  # fmt: skip
+            "bitflip",
+            "not-written",
+            "stuck-bit",
+            "host-copy",
+            "host-copy-lost",
+            "peer-copy",
+            "peer-copy-lost",
+            "slow-gpu",
+            "slow-peer",
+            "pcie",
+        ),
     ),
     PayloadSpec(
         "allreduce",
@@ -109,7 +124,7 @@ PAYLOADS = (
         RANKS,
         needs=("check",),
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
-        faults=(*OF_RANKS, "bitflip", "nan", "slow", "slow-call", "slow-node"),
+        faults=(*OF_RANKS, *OF_COLLECTIVES, "slow", "slow-call", "slow-node"),
     ),
     PayloadSpec(
         "train",
@@ -177,9 +192,15 @@ PAYLOADS = (
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
         faults=(
-            "bitflip", "digest", "hang", "crash", "not-launched", "half-written",
-            "wrong-reference", *OF_TELEMETRY,
-        ),  # fmt: skip
+            "bitflip",
+            "digest",
+            "hang",
+            "crash",
+            "not-launched",
+            "half-written",
+            "wrong-reference",
+            *OF_TELEMETRY,
+        ),
     ),
 )
 
