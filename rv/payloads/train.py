@@ -103,23 +103,32 @@ def steps(
     session: Session, group: Group, model: Any, batches: Any
 ) -> tuple[list[float], list[float]]:
     """Train; return every step's loss, averaged over the ranks, and this rank's seconds."""
-    from _training import checks, models, progress
+    from _training import checks, models, progress, sums
+    from _training.strikes import Strike
 
     torch, optimizer = group.torch, progress.optimizer_of(session, model)
-    losses, seconds = [], []
+    losses, seconds, parameters = [], [], list(model.parameters())
+    alone = models.mlp(session.options.seed)
+    compared = sums.Sums(alone, group.device, range(total(session.options)))
+    strike = Strike(session, group)
+    strike.plant_in_ddp(model)
     session.test = "ddp.replicas"
     for step in range(total(session.options)):
-        batch = models.part(batches(step), group.ranks.rank, group.ranks.world, group.device)
+        every, strike.step = batches(step), step
+        batch = models.part(every, group.ranks.rank, group.ranks.world, group.device)
+        compared.before(step, parameters)
         start = time.perf_counter()
         losses.append(progress.one_step(model, optimizer, batch))
         timing.synchronize(torch, group.device)
         seconds.append(time.perf_counter() - start)
+        compared.after(step, parameters, [every])
         if session.faults.get("nan", step=step):
             losses[-1] *= float("nan")
         if session.faults.get("bitflip", step=step):
             checks.flip_bit(model)
         checks.require_equal(model, group, step)
     session.report.add("ddp.replicas", "PASS", device=group.device, details={"steps": len(losses)})
+    compared.report(session, "ddp.sums")
     return progress.averaged(group, losses), seconds
 
 

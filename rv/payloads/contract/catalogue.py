@@ -61,6 +61,8 @@ OF_RANKS = ("hang", "drop-rank", "crash")
 """Faults that a payload with a process group has from `_harness/ranks.py`."""
 OF_COLLECTIVES = ("bitflip", "nan", "not-written", "stale")
 """Faults of what a collective delivers."""
+OF_SUMS = ("unsummed", "stale-gradient")
+"""Faults of the gradients of a step, which all replicas have alike."""
 OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
 """Faults of products that are repeated or timed."""
 OF_CHECKPOINTS = (
@@ -132,7 +134,17 @@ PAYLOADS = (
         RANKS,
         needs=("allreduce",),
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 900)),
-        faults=(*OF_RANKS, "node-rank", "gradient", "bitflip", "nan", "no-learning"),
+        faults=(
+            *OF_RANKS,
+            *OF_SUMS,
+            "node-rank",
+            "gradient",
+            "bitflip",
+            "nan",
+            "no-learning",
+            "corrupt-checkpoint",
+            "stale-checkpoint",
+        ),
     ),
     PayloadSpec(
         "train_fsdp",
@@ -140,7 +152,16 @@ PAYLOADS = (
         RANKS,
         needs=("train",),
         steps=_steps(("--quick", 12, 120), ("", 90, 300), ("", 90, 900)),
-        faults=(*OF_RANKS, "gradient", "unsharded", "nan", "no-learning", "corrupt-checkpoint"),
+        faults=(
+            *OF_RANKS,
+            *OF_SUMS,
+            "gradient",
+            "unsharded",
+            "nan",
+            "no-learning",
+            "corrupt-checkpoint",
+            "stale-checkpoint",
+        ),
     ),
     PayloadSpec(
         "dataload",
