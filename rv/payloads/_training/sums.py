@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from .models import Batch
 
-ROUNDED = 5e-2
+ROUNDED = 2e-2
 """The gate where the model computes in bfloat16: a sum of fewer ranks is off by far more."""
 FLOOR = 1e-2
 """Of the first gradient's length: shorter ones are sums that cancel, and are held against that."""

@@ -67,7 +67,7 @@ OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
 """Faults of products that are repeated or timed."""
 OF_CHECKPOINTS = (
     "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
-    "trust-newest", "shared-draft", "keep-draft", "reshard",
+    "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
 )  # fmt: skip
 """Faults in how ckpt_cycle's training saves and resumes."""
 OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
@@ -167,7 +167,15 @@ PAYLOADS = (
         "dataload",
         "every sample exactly once, worker sweep, CPUs and shared memory",
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
-        faults=("duplicate", "worker-dies", "small-shm", "wrong-pool"),
+        faults=(
+            "duplicate",
+            "balanced-loss",
+            "other-data",
+            "torn-sample",
+            "worker-dies",
+            "small-shm",
+            "wrong-pool",
+        ),
     ),
     PayloadSpec(
         "ckpt_cycle",
