@@ -70,7 +70,7 @@ OF_CHECKPOINTS = (
     "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
 )  # fmt: skip
 """Faults in how ckpt_cycle's training saves and resumes."""
-OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
+OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
 """Faults of one of alloc_stress's workers."""
 OF_TELEMETRY = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
 """Faults of made-up readings of GPUs."""
@@ -192,7 +192,7 @@ PAYLOADS = (
             ("--quick", 15, 120), ("--duration 30", 90, 300), ("--duration 120", 180, 900)
         ),
         extra=True,
-        faults=(*OF_WORKERS, "unbalanced", "held-memory", "neighbour"),
+        faults=(*OF_WORKERS, "unbalanced", "no-scaling", "held-memory", "neighbour"),
     ),
     PayloadSpec(
         "storage_net",
