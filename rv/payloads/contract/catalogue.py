@@ -209,7 +209,16 @@ PAYLOADS = (
             ("pair --here --quick", 12, 120), ("pair --here", 60, 300), ("pair --here", 60, 600)
         ),
         extra=True,
-        faults=("wrong-answer", "open-door", "dead-server"),
+        faults=(
+            "wrong-answer",
+            "wrong-large",
+            "stale-answer",
+            "mixed-clients",
+            "late",
+            "late-each-fourth",
+            "open-door",
+            "dead-server",
+        ),
     ),
     PayloadSpec(
         "stress",
