@@ -51,6 +51,25 @@ def test_every_detector_sees_its_fault(launch: Launcher, tmp_path: Path) -> None
     assert "PCIe link under load is x8 of x16 lanes" in said
 
 
+def test_what_is_no_longer_written_is_seen(launch: Launcher, tmp_path: Path) -> None:
+    """In one round of a kernel and of each way of a copy, whose older bytes were right."""
+    faults = ("not-written:kernel=copy,round=5", "host-copy-lost:round=3,way=d2h",
+              "peer-copy-lost:round=4")  # fmt: skip
+    run = launch(
+        "membw", tmp_path, *CPU, *(word for fault in faults for word in ("--inject", fault))
+    )
+
+    assert run.code == 1
+    assert {name: code for name, code in run.coded.items() if code != "unsupported"} == {
+        "membw.stream": "wrong_result",
+        "membw.host": "host_copy_mismatch",
+        "membw.peer": "peer_copy_mismatch",
+    }
+    assert "cpu: copy: 1048576 wrong elements in 1 of 8 rounds" in run.reasons
+    shares = run.test("membw.host")["details"]["compared"]
+    assert shares == {"h2d_pageable": 1.0, "d2h_pageable": pytest.approx(0.2125)}
+
+
 @pytest.mark.parametrize(
     "test", ["walking_ones", "walking_zeros", "address", "moving_inversions", "random"]
 )
