@@ -69,11 +69,11 @@ def measure(work: Products, device: str, *, quick: bool, slow: float) -> list[di
     """Time products one by one, and a plain loop of them before and after: `bare`.
 
     The two must agree: the ratio shows that the measuring takes nothing. `slow` is an injected
-    factor on the times. Raises NotPassed where a product is wrong: all that are timed one by one
-    are compared, and the last ones of each plain loop.
+    factor on the times. Raises NotPassed where a product is wrong: all are compared, but of each
+    plain loop only the last ones, as many as there are slots.
     """
     given, torch = work.given, work.torch
-    timing.warm_up(torch, device, work, seconds=_warmth(device, quick=quick), rounds=3)
+    timing.warm_up(torch, device, work.watched, seconds=_warmth(device, quick=quick), rounds=3)
     rounds = QUICK_ROUNDS if quick else ROUNDS
     before = _plain_loop(torch, device, work, rounds)
     rounds = _enough(device, before, rounds)
@@ -161,7 +161,7 @@ def _rate(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float
     given = random_factors(torch, kind, device, shape, seed)
     work = Products(given, device)
     require_small(given, work.reference, device, seed)
-    timing.warm_up(torch, device, work, seconds=0.0, rounds=3)
+    timing.warm_up(torch, device, work.watched, seconds=0.0, rounds=3)
     times = timing.time_each(torch, device, work, rounds=10, between=work.between)
     work.require_right()
     m, n, k = shape

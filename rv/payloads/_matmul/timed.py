@@ -47,6 +47,11 @@ class Products:
         self.made += 1
         self._unseen += 1
 
+    def watched(self) -> None:
+        """Make one product, and compare when no slot is left: where time is not taken."""
+        self.between()
+        self()
+
     def between(self) -> None:
         """Compare when no slot is left, so that none is written again before it was seen."""
         if self._unseen >= len(self.slots):
