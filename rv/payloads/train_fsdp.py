@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from _harness.ranks import Group
 
+ON_CPU = 5  # steps whose gradients are computed again
 MOST_ALONE = 2**31  # parameters of a model that each rank holds a whole copy of, to compare
 SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
 
@@ -111,7 +112,7 @@ def sums_of(session: Session, group: Group, model: Any) -> Any:
     from _training import models, sums
 
     options = session.options
-    most = max(4, 160 // group.ranks.world)
+    most = max(4, 160 // group.ranks.world) if group.device.startswith("cuda") else ON_CPU
     if options.hf_model:
         most = 2 if sum(p.numel() for p in model.parameters()) < MOST_ALONE else 0
     if not most or not all(hasattr(p, "full_tensor") for p in model.parameters()):

@@ -132,13 +132,12 @@ class _Measured:
         """Warm up, time the rounds, and compare all of them."""
         time_each(self.work, rounds=WARM_UP, between=self.between)
         taken = time_each(self.work, rounds=rounds, between=self.between)
-        first = mismatches(self.torch, self.arrays[2], self._right()).first
-        self.between()
-        wrong = self.torch.stack(self.counts).tolist()
+        last = mismatches(self.torch, self.arrays[2], self._right())
+        wrong = [*self.torch.stack(self.counts).tolist(), last.total]
         nbytes = self.kernel.arrays * self.arrays[2].numel() * self.arrays[2].element_size()
         rates = [nbytes / seconds / 1e9 for seconds in taken]
         bad = sum(each > 0 for each in wrong)
-        return Streamed(self.kernel.name, rates, len(wrong), bad, sum(wrong), first)
+        return Streamed(self.kernel.name, rates, len(wrong), bad, sum(wrong), last.first)
 
 
 def _table(torch: Any, device: str, elements: int, stride: int) -> Any:
