@@ -18,7 +18,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from _collectives.measure import (
-    ITEM_BYTES,
     Field,
     Row,
     arrivals,
@@ -28,6 +27,7 @@ from _collectives.measure import (
     stragglers,
 )
 from _collectives.operations import OPERATIONS, bandwidths
+from _collectives.outputs import ITEM_BYTES
 from _collectives.sweep import (
     Pair,
     as_details,

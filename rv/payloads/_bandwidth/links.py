@@ -95,11 +95,12 @@ def _duplex(torch: Any, device: str, nbytes: int, strike: Strikes) -> Link:
     streams = [torch.cuda.Stream(device) for _ in range(2)]
     there = ToDevice(Tape(torch, "cpu", nbytes, pinned=True), device, strike("h2d"))
     back = ToHost(Tape(torch, device, nbytes), ROUNDS, strike("d2h"), pinned=True)
+    every: tuple[ToDevice | ToHost, ...] = (there, back)
 
     def both() -> float:
         torch.cuda.synchronize(device)
         start = time.perf_counter()
-        for stream, copies in zip(streams, (there, back), strict=True):
+        for stream, copies in zip(streams, every, strict=True):
             with torch.cuda.stream(stream):
                 copies.work()
         torch.cuda.synchronize(device)

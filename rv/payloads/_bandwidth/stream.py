@@ -105,7 +105,8 @@ class _Measured:
         strike: Strike,
     ) -> None:
         self.torch, self.kernel, self.arrays, self.strike = torch, kernel, arrays, strike
-        self.expected = [Repeated(kernel.expected(*tables, sign)) for sign in (1, -1)]
+        a, b = tables
+        self.expected = [Repeated(kernel.expected(a, b, sign)) for sign in (1, -1)]
         self.done = 0
         self.counts: list[Any] = []
         arrays[2].fill_(POISON)
@@ -114,7 +115,8 @@ class _Measured:
         """Run one round."""
 
         def run() -> None:
-            self.kernel.run(self.torch, *self.arrays, 1 - 2 * (self.done % 2))
+            a, b, c = self.arrays
+            self.kernel.run(self.torch, a, b, c, 1 - 2 * (self.done % 2))
 
         self.strike(self.kernel.name, self.done, run, self.arrays[2])
         self.done += 1

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contract.stats import peer_verdict
 from contract.verdicts import PASS
 
-from .measure import ITEM_BYTES, Field, Row, ladder, measure
+from .measure import Field, Row, ladder, measure
 from .operations import OPERATIONS, bandwidths
+from .outputs import ITEM_BYTES
 
 if TYPE_CHECKING:
     import argparse

@@ -67,7 +67,7 @@ class Products:
             self.compared += 1
         self._unseen = 0
 
-    def require_right(self) -> dict[str, float]:
+    def require_right(self) -> dict[str, int]:
         """Return how many products were made and compared; raise if one of those was wrong."""
         self.compare()
         counts = self.torch.stack([count for _, count in self._found]).tolist()

@@ -314,12 +314,13 @@ def _killed(client: Client) -> dict[str, Any]:
 
 def _connections(torch: Any, client: Client) -> dict[str, Any]:
     """Compare one connection kept with a new one each time."""
-    kept, new = [], []
+    times: tuple[list[float], list[float]] = ([], [])
     for turn in range(2 * REPEATS):
         if turn >= REPEATS:
             client.close()
         tensor = torch.randn(1024)
         result, total_ms, _ = client.execute(torch, ["neg"], tensor)
         _require_same(torch, ["neg"], result, -tensor)
-        (kept if turn < REPEATS else new).append(total_ms)
+        times[turn >= REPEATS].append(total_ms)
+    kept, new = times
     return {"kept_ms": statistics.median(kept), "new_ms": statistics.median(new)}
