@@ -58,8 +58,10 @@ class Outputs:
         self.given = self.torch.empty(sizes.inside + STEP, device=pattern.device)
         pattern.fill(self.given, rank)
         self.inside = sizes.inside
-        slots = min(MOST, TOGETHER // (sizes.outside * ITEM_BYTES))
-        self.slots = self.torch.empty((max(1, slots), sizes.outside), device=pattern.device)
+        slots = min(MOST, TOGETHER // (max(STEP, sizes.outside) * ITEM_BYTES))
+        aligned = -(-sizes.outside // STEP) * STEP  # where a library copies whole words
+        room = self.torch.empty((max(1, slots), aligned), device=pattern.device)
+        self.slots = room[:, : sizes.outside]
         self.in_place = operation.name in IN_PLACE
         pieces = operation.expected(rank, pattern.world, sizes.total)
         self.pieces = [

@@ -36,7 +36,7 @@ class Trouble(NamedTuple):
     other_data: bool = False
     torn: bool = False
 
-    def index(self, index: int) -> int:
+    def delivered(self, index: int) -> int:
         """Return the index that is delivered in place of this one."""
         if self.duplicate and index == 1:
             return 0
@@ -67,7 +67,7 @@ class Samples(Dataset[tuple[int, torch.Tensor]]):
             pass
         if self.trouble.deadly and torch.utils.data.get_worker_info() and index == self.size // 2:
             os._exit(11)
-        index = self.trouble.index(index)
+        index = self.trouble.delivered(index)
         return index, self.trouble.data(index, self.expected)
 
     @staticmethod
@@ -87,7 +87,7 @@ class Files(Dataset[tuple[int, torch.Tensor]]):
 
     def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
         """Read one file."""
-        index = self.trouble.index(index)
+        index = self.trouble.delivered(index)
         return index, self.trouble.data(index, self._read)
 
     def _read(self, index: int) -> torch.Tensor:
