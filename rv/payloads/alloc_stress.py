@@ -82,8 +82,7 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
     _require_memory(session, slots, workers)
     used = used_memory_mib() if not on_cpu else {}
     before = {slot.key: used[slot.key] for slot in slots if slot.key in used}  # others' are others'
-    scaling = options.scaling or (len(slots) > 1 and not on_cpu)
-    alone = _alone(session, slots) if scaling else 0.0
+    alone = _alone(session, slots)
     orders = _orders(session, slots, workers, options.duration)
     readings = Path(options.telemetry) if options.telemetry else None
     made += [readings] if readings else []
@@ -141,7 +140,9 @@ def _orders(session: Session, slots: list[Slot], workers: int, seconds: float) -
 
 
 def _alone(session: Session, slots: list[Slot]) -> float:
-    """Measure the rate of a single worker, operations a second."""
+    """Measure the rate of a single worker, operations a second; 0 where it is not asked for."""
+    if not session.options.scaling and (len(slots) < 2 or slots[0].kind == "cpu"):
+        return 0.0
     seconds = min(SCALING_S, session.options.duration)
     [result] = run_workers(_orders(session, slots, 1, seconds), START_WITHIN_S)
     return float(result.get("ops_per_second", 0.0))

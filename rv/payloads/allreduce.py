@@ -216,10 +216,8 @@ def _check_pairs(session: Session, field: Field, group: Group) -> None:
     for pair in pairs:
         session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
     slow = slow_nodes(pairs, SLOW_NODE)
-    wrong = [pair for pair in pairs if pair.wrong]
     verdict = {"status": "PASS"}
-    if wrong:
-        reason = f"{wrong[0].wrong} wrong elements between {wrong[0].one} and {wrong[0].other}"
+    if reason := _wrong_pair(pairs):
         verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
     elif not pairs:
         reason = f"{len(members)} node: a pair needs two"
@@ -228,6 +226,12 @@ def _check_pairs(session: Session, field: Field, group: Group) -> None:
         reason = f"slow with every partner: {', '.join(slow)}"
         verdict = {"status": "FAIL", "code": "peer_outlier", "reason": reason}
     _add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in pairs]})
+
+
+def _wrong_pair(pairs: list[Pair]) -> str:
+    """Return which pair of nodes added wrong, or ""."""
+    named = (f"{p.wrong} wrong elements between {p.one} and {p.other}" for p in pairs if p.wrong)
+    return next(named, "")
 
 
 def _nodes(field: Field, group: Group) -> list[tuple[str, list[int]]]:

@@ -203,6 +203,12 @@ def _small(session: Session, folder: Path) -> None:
     )  # fmt: skip
 
 
+def _contents(key: str, files: int) -> list[bytes]:
+    """Return as many different contents of small files."""
+    whole = b"".join(_block(key, number) for number in range(-(-files * SMALL // BLOCK)))
+    return [whole[number * SMALL : (number + 1) * SMALL] for number in range(files)]
+
+
 def _one_round(session: Session, folder: Path, turn: int) -> None:
     """Make, list, read and remove the small files once; raise where one did not come back.
 
@@ -210,11 +216,7 @@ def _one_round(session: Session, folder: Path, turn: int) -> None:
     """
     options = session.options
     paths = [folder / f"small.{number}" for number in range(options.files)]
-    whole = b"".join(
-        _block(_key(session, "small", turn), number)
-        for number in range(-(-options.files * SMALL // BLOCK))
-    )
-    contents = [whole[number * SMALL : (number + 1) * SMALL] for number in range(options.files)]
+    contents = _contents(_key(session, "small", turn), options.files)
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
     if session.faults.get("lost-file"):

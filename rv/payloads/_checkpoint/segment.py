@@ -225,6 +225,8 @@ def _save(torch: Any, training: Training, plan: Plan, ran: Ran) -> None:
     dies = training.done == plan.die_at
     between = (lambda: os.kill(os.getpid(), signal.SIGKILL)) if dies else None
     saved = store.save(torch, state, Path(plan.folder), faults=plan.faults, between=between)
+    if "corrupt-save" in plan.faults:
+        store.corrupt(Path(plan.folder) / f"step-{training.done:08d}.pt")
     if not store.is_kept(torch, Path(plan.folder), state):
         ran.broken.append(training.done)
     ran.saves.append(saved.seconds)
@@ -263,6 +265,14 @@ def require_kept(folder: Path) -> None:
     if broken:
         reason = f"the checkpoint of step {broken[0]} was read back and is not what was saved"
         raise NotPassed("FAIL", "checkpoint_corrupt", reason, details={"steps": broken})
+
+
+def require_none_skipped(folder: Path) -> None:
+    """Raise NotPassed where a segment of a chain found a broken checkpoint under its name."""
+    skipped = [name for one in history(folder) for name in one["skipped"]]
+    if skipped:
+        reason = f"a segment began with a broken checkpoint: {skipped[0]}"
+        raise NotPassed("FAIL", "checkpoint_corrupt", reason, details={"skipped": skipped})
 
 
 def figures(folder: Path) -> dict[str, Any]:

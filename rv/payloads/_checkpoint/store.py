@@ -79,8 +79,6 @@ def save(
             between()
         draft.replace(target)
         _sync(folder)
-        if "corrupt-save" in faults:
-            corrupt(target)
     except (OSError, RuntimeError) as error:
         if "keep-draft" not in faults:
             with contextlib.suppress(OSError):
@@ -125,14 +123,17 @@ def is_kept(torch: Any, folder: Path, state: dict[str, Any]) -> bool:
 def same(torch: Any, one: Any, other: Any) -> bool:
     """Compare two states: tensors by their bits, NaN equals NaN so."""
     if isinstance(other, torch.Tensor):
-        ends = [part.detach().cpu().contiguous().flatten() for part in (one, other)]
-        alike = one.dtype == other.dtype and one.shape == other.shape
-        return alike and bool(torch.equal(*(part.view(torch.uint8) for part in ends)))
+        return one.dtype == other.dtype and one.shape == other.shape and _equal(torch, one, other)
     if isinstance(other, dict):
         return one.keys() == other.keys() and all(same(torch, one[k], other[k]) for k in other)
     if isinstance(other, list | tuple):
         return len(one) == len(other) and all(map(functools.partial(same, torch), one, other))
     return bool(one == other)
+
+
+def _equal(torch: Any, one: Any, other: Any) -> bool:
+    ends = [part.detach().cpu().contiguous().flatten() for part in (one, other)]
+    return bool(torch.equal(*(part.view(torch.uint8) for part in ends)))
 
 
 def drop_cache(path: Path) -> bool:

@@ -199,15 +199,20 @@ def floor_of(count: int) -> float:
     return 0.0
 
 
+def _usual(session: Session, kind: str) -> float:
+    has_mig = any(device["mig"] for device in session.report.devices)
+    judged = kind != "cpu" and not has_mig and session.options.memory <= OPS_MIB
+    return OPS if judged else 0.0
+
+
 def operations(session: Session, slots: list[Slot], results: list[dict[str, Any]]) -> None:
     """Hold each GPU's operations a second against what is asked for, or else is usual.
 
     What is usual depends on the model: below it is a warning. A slice of a GPU is not held against
     it, nor a CPU.
     """
-    asked, usual = session.options.ops_floor, session.options.memory <= OPS_MIB
-    has_mig = any(device["mig"] for device in session.report.devices)
-    floor = asked or (OPS if usual and slots[0].kind != "cpu" and not has_mig else 0.0)
+    asked = session.options.ops_floor
+    floor = asked or _usual(session, slots[0].kind)
     rates = {
         slot.name: _sum([one for one in results if one["slot"] == slot.name], "ops_per_second")
         for slot in slots
