@@ -15,7 +15,9 @@ Stand-alone: stdlib, and torch where there is one.
 from __future__ import annotations
 
 import argparse
+import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from _harness.files import compute_aliases
@@ -23,8 +25,10 @@ from _harness.flags import whole
 from _harness.main import Payload, Session, run
 from _harness.ranks import node_name
 from _matmul import exact, speed
-from _matmul.dtypes import KINDS, Kind, precision, why_not
+from _matmul.dtypes import KINDS, Factors, Kind, precision, why_not
+from _matmul.timed import Products
 from _telemetry.sharing import PART_FAIL, PART_WARN
+from contract.catalogue import OF_PRODUCTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,9 +89,10 @@ def check_right(session: Session, kind: Kind, device: str) -> str:
         session.report.add(f"{name}.exact", "PASS", device=device, details={"size": size})
     with session.attempt(f"{name}.repeat", device=device):
         given = exact.seeded(torch, kind, device, size, options.seed)
+        given = replace(given, strike=striking(session, kind, "repeat"))
         times = QUICK_REPEATS if options.quick else REPEATS
         spoil = faults.get("not-repeatable", dtype=kind.name) is not None
-        digest = exact.repeat(given, times, spoil=spoil)
+        digest = exact.repeat(given, times, options.seed, spoil=spoil)
         if faults.get("digest", dtype=kind.name):
             digest = digest[::-1]
         details = {"size": size, "times": times, "digest": digest}
@@ -103,10 +108,12 @@ def check_speed(session: Session, kind: Kind, device: str) -> float:
         with session.attempt(f"matmul.{kind.name}", device=device):
             speed.require_room(session.torch, kind, device, shape)
             given = speed.random_factors(session.torch, kind, device, shape, session.options.seed)
-            prove(session, kind, device, given)
+            given = replace(given, strike=striking(session, kind, "timed"))
+            products = Products(given, device)
+            prove(session, kind, device, products)
             session.probe(device)
             measured = speed.measure(
-                given, device, quick=session.options.quick,
+                products, device, quick=session.options.quick,
                 slow=slow.number("factor", 2) if slow else 1.0,
                 stretch=stretched.number("factor", 2) if stretched else 1.0,
             )  # fmt: skip
@@ -117,14 +124,35 @@ def check_speed(session: Session, kind: Kind, device: str) -> float:
     return best
 
 
-def prove(session: Session, kind: Kind, device: str, given: Any) -> None:
-    """Check the product at full size with Freivalds' test."""
+def prove(session: Session, kind: Kind, device: str, products: Products) -> None:
+    """Check the product that all timed ones are compared with, by Freivalds' test."""
+    given, product = products.given, products.reference
     name, spoil = f"matmul.{kind.name}.residual", session.faults.get("residual", dtype=kind.name)
     with session.attempt(name, device=device):
         seed = session.options.seed
-        residual = exact.require_small(given, device, seed, spoil=spoil is not None)
+        residual = exact.require_small(given, product, device, seed, spoil=spoil is not None)
         shape = "x".join(map(str, given.shape))
         session.report.add(name, "PASS", device=device, details={**residual, "shape": shape})
+
+
+def striking(session: Session, kind: Kind, stage: str) -> Callable[[Factors, Any], None] | None:
+    """Return what makes products in place of the device, where a fault strikes in this stage."""
+    numbers, where = itertools.count(), {"dtype": kind.name, "stage": stage}
+    if not any(session.faults.get(name, **where) for name in OF_PRODUCTS):
+        return None
+
+    def strike(given: Factors, out: Any) -> None:
+        number = next(numbers)
+        here = {name for name in OF_PRODUCTS if session.faults.get(name, **where, product=number)}
+        half = len(out) // 2
+        if "half-written" in here:
+            out[:half] = replace(given, left=given.left[:half], strike=None).product()
+        elif "not-launched" not in here:
+            given.multiply(out)
+        if "wrong-element" in here:
+            out[1, 2] = -out[1, 2] - 1
+
+    return strike
 
 
 def add_speed(session: Session, kind: Kind, device: str, measured: speed.Speed) -> float:

@@ -229,11 +229,15 @@ def test_a_clean_burn_of_two_workers_passes(tmp_path: Path) -> None:
 
 
 def test_each_fault_of_a_worker_is_found_and_named(tmp_path: Path) -> None:
-    """A flipped bit, another product, a death and a hang: one a worker, all in one run."""
-    faults = ["bitflip:rank=0", "digest:rank=1", "crash:rank=2", "hang:rank=3"]
+    """A flipped bit, another product, a death, a hang, and products that are not made, or half, or
+    proven wrong before any is counted: one a worker, all in one run."""
+    faults = [
+        "bitflip:rank=0", "digest:rank=1", "crash:rank=2", "hang:rank=3",
+        "not-launched:rank=4", "half-written:rank=5", "wrong-reference:rank=6",
+    ]  # fmt: skip
     words = [word for fault in faults for word in ("--inject", fault)]
     code, text, result = run(
-        "stress", tmp_path, "--workers", 4, "--duration", 1, "--silence", 10, *words
+        "stress", tmp_path, "--workers", 7, "--duration", 1, "--silence", 10, *words
     )
 
     assert code == 1, text
@@ -245,6 +249,10 @@ def test_each_fault_of_a_worker_is_found_and_named(tmp_path: Path) -> None:
     assert found["cpu:1"]["status"] == "PASS"
     assert (found["cpu:2"]["code"], "code 9" in found["cpu:2"]["reason"]) == ("worker_failed", True)
     assert (found["cpu:3"]["code"], "hung" in found["cpu:3"]["reason"]) == ("worker_failed", True)
+    wrong = [found[f"cpu:{number}"]["details"]["wrong_elements"] for number in (4, 5)]
+    assert wrong == [256 * 256, 256 * 256 / 2]
+    assert found["cpu:6"]["code"] == "residual_too_large"
+    assert found["cpu:4"]["details"]["compared"] == found["cpu:4"]["details"]["products"]
     digest = by_name(result, "stress.digest")
     assert (digest["code"], "cpu:1" in digest["reason"]) == ("digest_mismatch", True)
 

@@ -38,6 +38,7 @@ class Worker:
     slots: int = 0
     digest: str = ""
     products: int = 0
+    compared: int = 0
     errors: int = 0
     heard_s: float = field(default_factory=time.monotonic)
     beat_s: float | None = None  # the worker's clock at its last beat
@@ -112,6 +113,7 @@ class Worker:
     def _count(self, message: dict[str, Any]) -> None:
         made, before_s = message["products"] - self.products, self.beat_s
         self.products, self.errors = message["products"], message["errors"]
+        self.compared = message["compared"]
         self.beat_s = message["at"]
         # In what comes last the comparison of all is timed too: it counts where it is all there is.
         is_last = message["kind"] == "done" and (self.rates or self.warm_up[0])

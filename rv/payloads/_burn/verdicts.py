@@ -24,6 +24,7 @@ def add_worker(report: Report, worker: Worker) -> None:
         "slots": worker.slots,
         "dtype": worker.job.dtype,
         "products": worker.products,
+        "compared": worker.compared,
         "wrong_elements": worker.errors,
         "digest": worker.digest or None,
         "data": "randn",

@@ -18,6 +18,8 @@ from contract.stats import odd_ones, slow_ones
 from contract.verdicts import NotPassed
 
 from .dtypes import Factors, factors
+from .exact import require_small
+from .timed import Products
 
 if TYPE_CHECKING:
     from .dtypes import Kind
@@ -76,21 +78,27 @@ class Speed(NamedTuple):
 
 
 def measure(
-    given: Factors, device: str, *, quick: bool, slow: float, stretch: float = 1.0
+    work: Products, device: str, *, quick: bool, slow: float, stretch: float = 1.0
 ) -> Speed:
     """Time products, and a plain loop of them before and after: `bare`.
 
     The rate is that of the whole span, by the clock; the median and the spread beside it are of
     single products. A program that shares the GPU lengthens the span and not the products, which
     fit between its own. `slow` and `stretch` are injected factors on all times, and on the span's.
+
+    Raises NotPassed where a product is wrong: all are compared, between the times that are taken,
+    but of each plain loop only the last ones, as many as there are slots.
     """
-    torch, work = given.torch, _work(given)
-    timing.warm_up(torch, device, work, seconds=_warmth(device, quick=quick), rounds=3)
+    given, torch = work.given, work.torch
+    timing.warm_up(torch, device, work.watched, seconds=_warmth(device, quick=quick), rounds=3)
     rounds = QUICK_ROUNDS if quick else ROUNDS
     before = _plain_loop(torch, device, work, rounds)
     rounds = _enough(device, before, rounds)
-    timed = timing.time_all(torch, device, work, rounds)
+    work.compare()
+    timed = timing.time_all(torch, device, work, rounds, between=work.between)
+    work.compare()
     bare = min(before, _plain_loop(torch, device, work, rounds))
+    work.require_right()
     m, n, k = given.shape
     flops = 2.0 * m * n * k / 1e12
     rates = [flops / (slow * each) for each in timed.each]
@@ -100,9 +108,9 @@ def measure(
     rate = flops * len(rates) / (slow * stretch * whole)
     of_median = rate / statistics.median(rates) if timed.is_fed else 1.0
     of_bare, how = rate * bare / flops, {"shape": shape, "dtype": given.kind.name}
-    about = {**how, "data": "randn", "whole_s": whole, "value": rate}
+    about = {"data": "randn", "whole_s": whole, "made": work.made, "compared": work.compared}
     metrics = [
-        metric("tflops", rates, "TFLOPS", HIGHER, **about),
+        metric("tflops", rates, "TFLOPS", HIGHER, value=rate, **how, **about),
         metric("bare_ratio", [of_bare], "ratio", HIGHER, **how),
     ]
     return Speed(metrics, of_bare, of_median)
@@ -122,11 +130,6 @@ def _warmth(device: str, *, quick: bool) -> float:
     if device == "cpu":
         return 0.05
     return 0.5 if quick else 3.0
-
-
-def _work(given: Factors) -> Any:
-    out = None if given.kind.name == "fp8" else given.product()
-    return lambda: given.product(out)
 
 
 def _plain_loop(torch: Any, device: str, work: Any, rounds: int) -> float:
@@ -175,9 +178,11 @@ def _climb(start: Shape, visit: Any, step: int, deadline: float) -> None:
 
 def _rate(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float:
     given = random_factors(torch, kind, device, shape, seed)
-    work = _work(given)
-    timing.warm_up(torch, device, work, seconds=0.0, rounds=3)
-    times = timing.time_each(torch, device, work, rounds=10)
+    work = Products(given, device)
+    require_small(given, work.reference, device, seed)
+    timing.warm_up(torch, device, work.watched, seconds=0.0, rounds=3)
+    times = timing.time_each(torch, device, work, rounds=10, between=work.between)
+    work.require_right()
     m, n, k = shape
     return 2.0 * m * n * k / statistics.median(times) / 1e12
 

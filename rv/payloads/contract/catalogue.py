@@ -59,12 +59,18 @@ class PayloadSpec:
 
 OF_RANKS = ("hang", "drop-rank", "crash")
 """Faults that a payload with a process group has from `_harness/ranks.py`."""
+OF_COLLECTIVES = ("bitflip", "nan", "not-written", "stale")
+"""Faults of what a collective delivers."""
+OF_SUMS = ("unsummed", "stale-gradient")
+"""Faults of the gradients of a step, which all replicas have alike."""
+OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
+"""Faults of products that are repeated or timed."""
 OF_CHECKPOINTS = (
     "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
-    "trust-newest", "shared-draft", "keep-draft", "reshard",
+    "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
 )  # fmt: skip
 """Faults in how ckpt_cycle's training saves and resumes."""
-OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
+OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
 """Faults of one of alloc_stress's workers."""
 OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
 """Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
@@ -92,6 +98,7 @@ PAYLOADS = (
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
         faults=(
             *OF_RANKS,
+            *OF_PRODUCTS,
             "wrong-product",
             "not-repeatable",
             "digest",
@@ -105,7 +112,18 @@ PAYLOADS = (
         "membw",
         "memory pattern and bandwidth, host link, peer copies",
         steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
-        faults=("bitflip", "stuck-bit", "host-copy", "peer-copy", "slow-gpu", "slow-peer", "pcie"),
+        faults=(
+            "bitflip",
+            "not-written",
+            "stuck-bit",
+            "host-copy",
+            "host-copy-lost",
+            "peer-copy",
+            "peer-copy-lost",
+            "slow-gpu",
+            "slow-peer",
+            "pcie",
+        ),
     ),
     PayloadSpec(
         "allreduce",
@@ -115,8 +133,7 @@ PAYLOADS = (
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
         faults=(
             *OF_RANKS,
-            "bitflip",
-            "nan",
+            *OF_COLLECTIVES,
             "slow",
             "slow-call",
             "slow-node",
@@ -131,7 +148,17 @@ PAYLOADS = (
         RANKS,
         needs=("allreduce",),
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 900)),
-        faults=(*OF_RANKS, "node-rank", "gradient", "bitflip", "nan", "no-learning"),
+        faults=(
+            *OF_RANKS,
+            *OF_SUMS,
+            "node-rank",
+            "gradient",
+            "bitflip",
+            "nan",
+            "no-learning",
+            "corrupt-checkpoint",
+            "stale-checkpoint",
+        ),
     ),
     PayloadSpec(
         "train_fsdp",
@@ -139,13 +166,30 @@ PAYLOADS = (
         RANKS,
         needs=("train",),
         steps=_steps(("--quick", 12, 120), ("", 90, 300), ("", 90, 900)),
-        faults=(*OF_RANKS, "gradient", "unsharded", "nan", "no-learning", "corrupt-checkpoint"),
+        faults=(
+            *OF_RANKS,
+            *OF_SUMS,
+            "gradient",
+            "unsharded",
+            "nan",
+            "no-learning",
+            "corrupt-checkpoint",
+            "stale-checkpoint",
+        ),
     ),
     PayloadSpec(
         "dataload",
         "every sample exactly once, worker sweep, CPUs and shared memory",
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
-        faults=("duplicate", "worker-dies", "small-shm", "wrong-pool"),
+        faults=(
+            "duplicate",
+            "balanced-loss",
+            "other-data",
+            "torn-sample",
+            "worker-dies",
+            "small-shm",
+            "wrong-pool",
+        ),
     ),
     PayloadSpec(
         "ckpt_cycle",
@@ -162,14 +206,14 @@ PAYLOADS = (
             ("--quick", 15, 120), ("--duration 30", 90, 300), ("--duration 120", 180, 900)
         ),
         extra=True,
-        faults=(*OF_WORKERS, "unbalanced", "held-memory", "neighbour"),
+        faults=(*OF_WORKERS, "unbalanced", "no-scaling", "held-memory", "neighbour"),
     ),
     PayloadSpec(
         "storage_net",
         "scratch writes and reads, many small files, network",
         steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
-        faults=("corrupt-file", "lost-file"),
+        faults=("corrupt-file", "lost-file", "mixed-files", "stale-write"),
     ),
     PayloadSpec(
         "tensor_service",
@@ -179,7 +223,16 @@ PAYLOADS = (
             ("pair --here --quick", 12, 120), ("pair --here", 60, 300), ("pair --here", 60, 600)
         ),
         extra=True,
-        faults=("wrong-answer", "open-door", "dead-server"),
+        faults=(
+            "wrong-answer",
+            "wrong-large",
+            "stale-answer",
+            "mixed-clients",
+            "late",
+            "late-each-fourth",
+            "open-door",
+            "dead-server",
+        ),
     ),
     PayloadSpec(
         "stress",
@@ -190,7 +243,18 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
-        faults=("bitflip", "digest", "hang", "crash", "slow", *OF_TELEMETRY, *OF_SPEED),
+        faults=(
+            "bitflip",
+            "digest",
+            "hang",
+            "crash",
+            "slow",
+            "not-launched",
+            "half-written",
+            "wrong-reference",
+            *OF_TELEMETRY,
+            *OF_SPEED,
+        ),
     ),
 )
 

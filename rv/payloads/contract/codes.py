@@ -114,6 +114,7 @@ CODES: dict[str, Code] = {
     "server_unreachable": Code(FABRIC, LINKS),
     "client_died": Code(SOFTWARE, RETRY),
     "wrong_answer": Code(SOFTWARE, REPORT),
+    "late_answer": Code(FABRIC, RETRY),
     "not_refused": Code(SOFTWARE, REPORT),
     "engine_missing": Code(CONFIG, "none: the built-in engine was used"),
     "engine_failed": Code(HARDWARE, RETRY),
