@@ -164,20 +164,19 @@ class Judge:
         self, result: RunResult, measured: Sequence[Measurement], peers: Peers
     ) -> Iterator[TestResult]:
         """Warn of a model of GPUs of whose rates nothing says how fast it should be."""
-        if not self.baselines.values:
+        if not (self.baselines.values and has_references(result.test_type) and result.nnodes == 1):
             return
-        judged: dict[str, bool] = {}
-        for each in measured if has_references(result.test_type) and result.nnodes == 1 else ():
-            if each.is_of_gpus and not each.is_mig:
-                judged[each.gpu] = judged.get(each.gpu, False) or self._is_judged(each, peers)
-        for product in (gpu for gpu, is_judged in judged.items() if not is_judged):
-            yield TestResult(
-                name="speed",
-                status=Status.WARN,
-                code="no_reference",
-                reason=f"no reference for {product}: speed not judged",
-                host=result.hostname,
-            )
+        rates = [each for each in measured if each.is_of_gpus and not each.is_mig]
+        judged = {each.gpu for each in rates if self._is_judged(each, peers)}
+        for product in dict.fromkeys(each.gpu for each in rates):
+            if product not in judged:
+                yield TestResult(
+                    name="speed",
+                    status=Status.WARN,
+                    code="no_reference",
+                    reason=f"no reference for {product}: speed not judged",
+                    host=result.hostname,
+                )
 
     def _is_judged(self, measured: Measurement, peers: Peers) -> bool:
         """Whether a reference, peers or other GPUs of the model say what a rate should be."""
