@@ -166,7 +166,7 @@ class Judge:
         """Warn of a model of GPUs of whose rates nothing says how fast it should be."""
         if not (self.baselines.values and has_references(result.test_type) and result.nnodes == 1):
             return
-        rates = [each for each in measured if each.is_of_gpus and not each.is_mig]
+        rates = list(filter(_is_of_whole_gpus, measured))
         judged = {each.gpu for each in rates if self._is_judged(each, peers)}
         for product in dict.fromkeys(each.gpu for each in rates):
             if product not in judged:
@@ -208,6 +208,11 @@ class Judge:
             values = self.baselines.of_payload(result.test_type, product, result.method_version)
             names |= {(v.test, v.metric): None for v in values if _is_expected(v, result)}
         return names
+
+
+def _is_of_whole_gpus(measured: Measurement) -> bool:
+    """Whether a number is a rate of GPUs that are no slices."""
+    return measured.is_of_gpus and not measured.is_mig
 
 
 def _is_expected(value: Baseline, result: RunResult) -> bool:
