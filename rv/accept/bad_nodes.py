@@ -22,7 +22,7 @@ def bad_nodes(
     for result in results:
         for test in result.tests:
             node = test.host or result.hostname
-            if not node or not _is_reason(test):
+            if not node or not is_of_hardware(test):
                 continue
             device = device_of(test, result)
             entry = bad.get(node) or AvoidedNode(node=node, since=now_s, until=until, run=run)
@@ -35,10 +35,18 @@ def bad_nodes(
 
 
 def cleared(results: Sequence[RunResult]) -> frozenset[str]:
-    """Return the nodes where every payload ended and none failed."""
+    """Return the nodes where every payload ended, none failed, and no GPU is slower than before.
+
+    One that was slow is good again when it has been at its old level for three runs.
+    """
     fine = {r.hostname for r in results if r.status in (Status.PASS, Status.WARN)}
     other = {r.hostname for r in results if r.status in (Status.FAIL, Status.ERROR)}
-    blamed = {t.host for r in results for t in r.tests if t.status is Status.FAIL}
+    blamed = {
+        test.host or result.hostname
+        for result in results
+        for test in result.tests
+        if test.status is Status.FAIL or test.code == "regression"
+    }
     return frozenset(fine - other - blamed)
 
 
@@ -59,7 +67,7 @@ def admin_text(bad: Sequence[AvoidedNode], cluster: str) -> str:
     return "\n".join(lines)
 
 
-def _is_reason(test: TestResult) -> bool:
+def is_of_hardware(test: TestResult) -> bool:
     """Whether a failure is one to leave the node out for: the hardware's, by code or action."""
     if test.status is not Status.FAIL:
         return False

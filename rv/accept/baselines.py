@@ -8,45 +8,45 @@ GPU's by its processors or its memory, and then only warns.
 
 import fnmatch
 import json
-import re
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic import Field
 
 from rv import bundle
-from rv.accept.measurements import Measurement, size_of
+from rv.accept.measurements import SOUND, Measurement, size_of
 from rv.accept.results import Device, Reference
 from rv.config.documents import Document, read_document
 from rv.config.schema import Number, Schema, Text, Whole, validate
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from rv.payloads.contract import references
+from rv.payloads.contract.rates import REFERENCE_FAIL, REFERENCE_WARN, model_of, share_of_slice
 
 FILE: Final = "baselines.yaml"
 SITE_FILE: Final = Path("/etc/rv") / FILE
 BUILTIN, GOLDEN, SITE, USER = "builtin", "golden", "site", "user"
 LEAST_NODES: Final = 3
 """Nodes that a golden value needs."""
-LOWER: Final = -0.25
-WARN: Final = -0.10
+LOWER: Final = -REFERENCE_FAIL
+WARN: Final = -REFERENCE_WARN
 ABOVE_PEAK: Final = 1.15
 """How far above a data sheet's peak a value may be: cards run above the clock of the sheet."""
 
 _OF_GOLDEN: Final = ("payload", "test", "metric", "unit", "world", "shape", "dtype")
-_WORD: Final = re.compile(r"[a-z0-9.]+")
 
 
 class Model(Schema):
-    """What a GPU is: processors, memory, and peaks by type, `memory`, `host`, `link`."""
+    """What a GPU is: processors, memory, and peaks by type, `memory`, `host`, `link`.
+
+    `mesh`: all GPUs of a node are linked by NVLink.
+    """
 
     sms: Whole = 0
     memory_gb: Whole = 0
+    mesh: bool = False
     peaks: dict[str, Number] = Field(default_factory=dict)
 
 
@@ -115,9 +115,7 @@ class Baselines:
 
     def model_of(self, product: str) -> str:
         """Return the model whose name is in a product's name, word by word; the longest one."""
-        words = _words(product)
-        names = [name for name in self.models if _words(name) in words]
-        return max(names, key=lambda name: (_words(name).count(" "), len(name)), default="")
+        return model_of(product, self.models)
 
     def of_model(self, name: str) -> tuple[Baseline, ...]:
         """Give every value of a GPU model, named in part or as drivers name it."""
@@ -163,11 +161,11 @@ def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baseli
 
     Raises `RvError(CONFIG)` with file and line for one that is wrong.
     """
-    builtin = files("rv.accept") / "data" / FILE
-    layers: list[tuple[Traversable, str]] = [(folder / FILE, USER), (site, SITE)]
+    builtin = Document(name="rv's own references", data=references.document(), node=None)
+    layers: list[tuple[Path, str]] = [(folder / FILE, USER), (site, SITE)]
     layers += [(path, GOLDEN) for path in golden]
     read = [read_layer(read_document(f), kind) for f, kind in layers if f.is_file()]
-    read.append(read_layer(read_document(builtin), BUILTIN))
+    read.append(read_layer(builtin, BUILTIN))
     values = tuple(value for layer, _ in read for value in layer)
     models = {value.gpu: Model() for value in values}
     for _, layer_models in reversed(read):
@@ -179,9 +177,9 @@ def read_layer(document: Document, kind: str) -> tuple[list[Baseline], dict[str,
     """Read one file's values and models. Raises `RvError(CONFIG)` for what is wrong in it."""
     file = validate(document, _File)
     values = []
-    for references in file.references.values():
-        of = {**references.of.model_dump(), "kind": kind, "method_version": file.method_version}
-        for gpu, entry in references.values.items():
+    for group in file.references.values():
+        of = {**group.of.model_dump(), "kind": kind, "method_version": file.method_version}
+        for gpu, entry in group.values.items():
             values.append(Baseline(gpu=gpu, value=entry.value, source=entry.source, **of))
     return values, file.gpus
 
@@ -196,22 +194,10 @@ def _reference(baseline: Baseline, model: Model, device: Device | None) -> Refer
     )
     if device is None or not device.mig:
         return whole
-    share = _share(baseline, model, device)
+    size = (device.sm_count, device.memory_bytes)
+    share = share_of_slice(baseline.peak, model.sms, model.memory_gb, *size)
     source = f"{share:.3f} of {baseline.value:g}: {source}"
     return replace(whole, value=baseline.value * share, lower=None, kind="scaled", source=source)
-
-
-def _share(baseline: Baseline, model: Model, device: Device) -> float:
-    """A slice's part of the GPU: of its memory for bandwidth, else of its processors."""
-    if baseline.peak in ("memory", "host", "link"):
-        eighths = round(8 * (device.memory_bytes or 0) / (model.memory_gb * 1e9 or 1))
-        return min(1.0, max(1, eighths) / 8)
-    return min(1.0, (device.sm_count or 0) / model.sms) if model.sms else 1.0
-
-
-def _words(name: str) -> str:
-    """Part a name's words by spaces, also at its ends: `h200` is not in `gh200`."""
-    return f" {' '.join(_WORD.findall(name.lower()))} "
 
 
 def golden(
@@ -243,8 +229,8 @@ def golden(
 
 
 def _is_representative(measured: Measurement) -> bool:
-    """Whether a value is of whole GPUs on one node, and not of a quick run."""
-    is_whole = measured.is_of_gpus and not measured.is_mig
+    """Whether a value is a sound one of whole GPUs on one node, and not of a quick run."""
+    is_whole = measured.is_of_gpus and not measured.is_mig and measured.standing == SOUND
     return is_whole and measured.nodes == 1 and not measured.quick
 
 

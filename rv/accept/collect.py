@@ -2,8 +2,9 @@
 
 Every node reports for a payload that runs once a node, every rank for one under torchrun. Each that
 did not is an ERROR, with the reason as far as the node's own notes give one
-(`rv.accept.payload_command`). A file of another job, of an earlier restart of this one, or written
-before the command began is stale and counts as none.
+(`rv.accept.payload_command`). A file of another job, of an earlier restart of this one, of another
+node, rank or payload counts as none: by the token that a node noted and the result repeats, and
+without one (of an older rv) by its time. A PASS that lacks part of what was planned is an ERROR.
 """
 
 import re
@@ -12,14 +13,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from rv.accept.result_checks import refusal, shortfall, with_flaws
 from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult
+from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
 from rv.slurm.values import printable
 
-_CLOCK: Final = timedelta(seconds=2)
-_RANK_FILE: Final = re.compile(r"[^/]*\.ranks/rank-\d{5,9}\.json", re.ASCII)
+_CLOCK: Final = timedelta(minutes=15)
+"""How far a node's clock may be behind, where no token tells whose a file is."""
+_RANK_FILE: Final = re.compile(r"[^/]*\.ranks/rank-(\d{5,9})\.json", re.ASCII)
 _NAMED_RANK: Final = re.compile(r"\brank (\d{1,6}) on\b", re.ASCII)
-_DONE: Final = (0, 77)
+_SKIPPED: Final = 77
 _EXITS: Final = {
     2: ("usage", "the payload did not take its arguments"),
     75: ("preempted", "it was preempted and asks to be run again"),
@@ -32,7 +36,9 @@ _EXITS: Final = {
 class Origin:
     """The job whose results count; `started_at` is when its command began.
 
-    `ended` is how the race ended, in a sentence, for what was never begun.
+    `ended` is how the race ended, in a sentence, for what was never begun. `gpus` are those of the
+    whole job, 0 for none. `planned` are the tests that its results have to have, each as
+    "payload test"; both are empty in records of an older rv.
     """
 
     job_id: int = 0
@@ -40,6 +46,8 @@ class Origin:
     nodes: tuple[str, ...] = ()
     started_at: float = 0.0
     ended: str = ""
+    gpus: int = 0
+    planned: tuple[str, ...] = ()
 
 
 def result_patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
@@ -62,7 +70,24 @@ def collect(
     results: list[RunResult] = []
     for payload in payloads:
         results += _Collector(payload, files, origin).results()
-    return tuple(results)
+    return without_twins(results)
+
+
+def without_twins(results: Sequence[RunResult]) -> tuple[RunResult, ...]:
+    """Make an ERROR of results that have a GPU on two nodes: one of them is another's."""
+    nodes: dict[str, set[str]] = {}
+    for result in results:
+        for device in result.devices:
+            nodes.setdefault(device.uuid, set()).add(device.host or result.hostname)
+    twins = {uuid: sorted(names) for uuid, names in nodes.items() if uuid and len(names) > 1}
+    return tuple(with_flaws(result, _twins_in(result, twins)) for result in results)
+
+
+def _twins_in(result: RunResult, twins: Mapping[str, Sequence[str]]) -> list[str]:
+    uuids = dict.fromkeys(d.uuid for d in result.devices if d.uuid in twins)
+    if any(test.code == "result_invalid" for test in result.tests):
+        return []
+    return [f"GPU {uuid} is on {' and on '.join(twins[uuid])}" for uuid in uuids]
 
 
 class _Collector:
@@ -73,32 +98,46 @@ class _Collector:
         self.payload, self.origin = payload, origin
         self.nodes = origin.nodes or ("?",)
         self.files = {n.removeprefix(head): d for n, d in files.items() if n.startswith(head)}
+        self.planned = [
+            n.removeprefix(f"{payload} ") for n in origin.planned if n.startswith(f"{payload} ")
+        ]
+        self.starts = next((p.starts for p in PAYLOADS if p.name == payload), NODE)
 
     def results(self) -> Iterator[RunResult]:
         """Give what rank 0 wrote for all ranks, else what each rank wrote, else each node."""
         own = f"{self.payload}_result.json"
         ranks = sorted(name for name in self.files if _RANK_FILE.fullmatch(name))
-        if own in self.files or ranks:
-            names = [own] if own in self.files else ranks
-            results = [self._read(name) for name in names]
-            yield from map(self._placed, results)
-            if own not in self.files:
-                yield from self._missing_ranks(results)
+        if own in self.files:
+            yield from self._of_ranks([self._merged(own)])
+        elif ranks:
+            results = [self._whole(self._placed(self._read(name))) for name in ranks]
+            yield from self._of_ranks(results)
+            yield from self._missing_ranks(results)
+        else:
             for index in range(len(self.nodes)):
-                yield from self._crash(index, results)
-            return
+                yield from self._of_node(index, f"node{index}/{own}")
+
+    def _of_ranks(self, results: list[RunResult]) -> Iterator[RunResult]:
+        yield from results
         for index in range(len(self.nodes)):
-            yield from self._of_node(index, f"node{index}/{own}")
+            yield from self._crash(index, results)
+
+    def _merged(self, name: str) -> RunResult:
+        """Read what rank 0 wrote for all ranks, which lists them."""
+        result = self._whole(self._placed(self._read(name)))
+        is_listed = result.world_size == 1 or result.hosts
+        return with_flaws(result, [] if is_listed else ["it lists no ranks"])
 
     def _of_node(self, index: int, name: str) -> Iterator[RunResult]:
-        if name not in self.files:
-            begun = f"node{index}.begun" in self.files
+        begun = f"node{index}.begun" in self.files
+        if name not in self.files or not begun:
             yield self._missing(self._node(index), self._exit(index), begun=begun)
             return
         node = self._node(index)
         result = self._read(name, node)
         tests = tuple(replace(test, host=node) for test in result.tests)
-        yield replace(result, hostname=node, tests=tests)
+        result = self._whole(replace(result, hostname=node, tests=tests))
+        yield result
         yield from self._crash(index, [result])
 
     def _missing_ranks(self, results: list[RunResult]) -> Iterator[RunResult]:
@@ -110,12 +149,14 @@ class _Collector:
 
     def _crash(self, index: int, results: list[RunResult]) -> Iterator[RunResult]:
         """Give an error for a node whose payload said that all is well, and did not end well."""
-        exit_code = self._exit(index)
+        exit_code, said = self._exit(index), {result.status for result in results}
         # torchrun ends with 1 for any code of its ranks.
-        explained = any(r.status in (Status.FAIL, Status.ERROR, Status.SKIP) for r in results)
-        if exit_code is not None and exit_code not in _DONE and not explained:
-            reason = f"said {results[0].status}, and then ended with exit code {exit_code}"
-            yield self._error(self._node(index), "crashed", reason)
+        ends = (0, 1, _SKIPPED) if Status.SKIP in said else (0,)
+        if said & {Status.FAIL, Status.ERROR} or exit_code in ends:
+            return
+        how = "wrote no exit code" if exit_code is None else f"ended with exit code {exit_code}"
+        reason = f"said {results[0].status}, and then {how}"
+        yield self._error(self._node(index), "crashed", reason)
 
     def _placed(self, result: RunResult) -> RunResult:
         """Put a result, and each of its tests, on the node of the rank that it speaks of."""
@@ -129,14 +170,22 @@ class _Collector:
         return replace(result, hostname=node, tests=tests, devices=devices)
 
     def _node_of(self, rank: int, world: int) -> str:
-        """The node of a rank: they are numbered node by node, as many on each."""
+        return self._node(self._index_of(rank, world))
+
+    def _index_of(self, rank: int, world: int) -> int:
+        """The number of a rank's node: ranks are numbered node by node, as many on each."""
         index = rank * len(self.nodes) // max(1, world)
-        return self._node(max(0, min(index, len(self.nodes) - 1)))
+        return max(0, min(index, len(self.nodes) - 1))
 
     def _node(self, index: int) -> str:
         """What the node of this number called itself when it began, else what Slurm calls it."""
+        return self._note(index)[0] or self.nodes[index]
+
+    def _note(self, index: int) -> tuple[str, str]:
+        """What the node of this number noted when it began: its name, and this run's token."""
         text = self.files.get(f"node{index}.begun", b"").decode("utf-8", errors="replace")
-        return printable(text).strip()[:255] or self.nodes[index]
+        lines = [printable(line).strip()[:255] for line in text.split("\n")]
+        return lines[0], lines[1] if len(lines) > 1 else ""
 
     def _exit(self, index: int) -> int | None:
         text = self.files.get(f"node{index}.exit", b"").strip()
@@ -147,9 +196,36 @@ class _Collector:
             result = parse(self.files[name], f"{self.payload}/{name}")
         except ResultError as error:
             return self._error(node, "result_unreadable", str(error))
-        if stale := _stale(result, self.origin):
-            return self._error(node, "result_stale", f"no result reported: {name} is {stale}")
-        return replace(result, test_type=self.payload)
+        tokens, rank = self._tokens(result, name), _RANK_FILE.fullmatch(name)
+        code, why = refusal(result, self.payload, node, tokens)
+        if rank and result.rank != int(rank[1]):
+            code, why = "result_foreign", f"is of rank {result.rank}"
+        if stale := _stale(result, self.origin, is_told=all(tokens)):
+            code, why = "result_stale", f"is {stale}"
+        if not code:
+            return result
+        refused = self._error(node, code, f"no result reported: {name} {why}")
+        if rank:
+            refused = replace(refused, rank=int(rank[1]), world_size=result.world_size)
+        return refused
+
+    def _tokens(self, result: RunResult, name: str) -> list[str]:
+        """The tokens that a file's ranks should have: those that their nodes noted."""
+        if name.startswith("node"):
+            return [self._note(int(name.partition("/")[0].removeprefix("node")))[1]]
+        world = result.world_size
+        ranks = range(len(result.tokens)) if result.tokens else [result.rank or 0]
+        return [self._note(self._index_of(rank, world))[1] for rank in ranks]
+
+    def _whole(self, result: RunResult) -> RunResult:
+        """Make an ERROR of a result that says PASS and lacks part of what was planned."""
+        world, gpus, nodes = 0, self.origin.gpus, len(self.nodes)
+        is_of_ranks = self.starts != NODE and self.planned
+        if is_of_ranks:
+            world = max(gpus, nodes)
+        if self.payload not in EVERY_GPU or any(device.mig for device in result.devices):
+            gpus = 0
+        return with_flaws(result, shortfall(result, self.planned, gpus // nodes, world))
 
     def _missing(self, node: str, exit_code: int | None, *, begun: bool) -> RunResult:
         code, why = "no_result", self.origin.ended or "the node wrote no exit code either"
@@ -181,12 +257,13 @@ def _blamed(test: TestResult) -> int:
     return int(named[1]) if named else test.rank or 0
 
 
-def _stale(result: RunResult, origin: Origin) -> str:
+def _stale(result: RunResult, origin: Origin, *, is_told: bool) -> str:
+    """Say what a file is left from; its time counts only where no token told whose it is."""
     if result.job_id and result.job_id != str(origin.job_id):
         return f"of job {result.job_id}, not {origin.job_id}"
     if result.job_id and result.restart_count != origin.restart:
         return f"of restart {result.restart_count} of the job, not {origin.restart}"
     began = datetime.fromtimestamp(origin.started_at, tz=UTC)
-    if result.timestamp and result.timestamp < began - _CLOCK:
+    if not is_told and result.timestamp and result.timestamp < began - _CLOCK:
         return f"of {result.timestamp:%Y-%m-%d %H:%M:%S}, before the job began"
     return ""

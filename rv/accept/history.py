@@ -1,7 +1,8 @@
 """The history of measurements on this machine: one SQLite file, read and written by many at once.
 
 It lies in the user's data folder, which should not be on NFS, whose locks fail. The
-measurements of one run are kept once, however often they are added.
+measurements of one run are kept once, however often they are added. Files of an older rv, which did
+not keep what was judged bad, are changed when they are opened.
 """
 
 import os
@@ -12,7 +13,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
-from rv.accept.measurements import Measurement
+from rv.accept.measurements import RETIRED, SOUND, Measurement
 from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 
@@ -21,7 +22,7 @@ _IDENTITY: Final = (
     "run, cluster, node, gpu_uuid, device, payload, test, metric, dtype, shape, world, nodes, unit"
 )
 _TYPES: Final[Mapping[Any, str]] = {float: "REAL", int: "INTEGER"}
-_VERSION: Final = 1
+_VERSION: Final = 2
 _BUSY_S: Final = 30.0
 _LAST: Final = "\U0010ffff"
 """What is sorted behind whatever a name goes on with."""
@@ -42,9 +43,24 @@ class History:
             database.executemany(statement, map(asdict, measured))
             return database.total_changes - before
 
-    def all(self, *, gpu: str = "", payload: str = "", node: str = "") -> tuple[Measurement, ...]:
+    def repaired(self, cluster: str, nodes: Iterable[str], *, anew: bool) -> int:
+        """Retire what was judged bad on nodes; give how many values. With `anew` the sound too."""
+        bad = "" if anew else f" AND standing != '{SOUND}'"
+        statement = (
+            f"UPDATE measurements SET standing = '{RETIRED}' "  # noqa: S608 - constants only
+            f"WHERE cluster = ? AND node = ? AND standing != '{RETIRED}'{bad}"
+        )
+        with self._open() as database:
+            before = database.total_changes
+            database.executemany(statement, [(cluster, node) for node in nodes])
+            return database.total_changes - before
+
+    def all(
+        self, *, gpu: str = "", payload: str = "", node: str = "", model: str = ""
+    ) -> tuple[Measurement, ...]:
         """Give measurements oldest first; `gpu` is a UUID or the beginning of one."""
         conditions = {
+            "gpu = ?": model,
             "gpu_uuid >= ?": gpu,
             "gpu_uuid < ?": gpu and gpu + _LAST,
             "payload = ?": payload,
@@ -89,12 +105,15 @@ def _make_private(path: Path) -> None:
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    """Make the tables of a new file."""
+    """Make the tables of a new file, and add to those of an older rv what they lack."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version == _VERSION:
         return
     if version > _VERSION:
         raise sqlite3.DatabaseError(f"it is of a newer rv (format {version})")
+    if version == 1:
+        adding = f"ALTER TABLE measurements ADD COLUMN standing TEXT NOT NULL DEFAULT '{SOUND}'"
+        database.execute(adding)
     columns = ", ".join(f"{n} {_TYPES.get(kind, 'TEXT')} NOT NULL" for n, kind in _COLUMNS.items())
     database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({_IDENTITY}))")
     database.execute("CREATE INDEX IF NOT EXISTS by_gpu ON measurements (gpu_uuid, time)")

@@ -1,23 +1,35 @@
 """Judge what payloads measured: against references, peers, history and its own spread. Pure.
 
 The payload's own verdict stands; judging can only make it worse. The limits: against a reference
-below 0.90 is WARN and below 0.75 FAIL; against the median of at least three peers of one run below
-0.95 and below 0.90, or with six an outlier by modified z-score; against the history see
-`rv.accept.trends`.
+below 0.90 is WARN, at 0.80 and below FAIL; for peers see `rv.accept.peers`, for the history, which
+is judged for all numbers of a run together, `rv.accept.regressions`.
 """
 
 import itertools
-import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baseline, Baselines
-from rv.accept.measurements import Measurement, Point, device_of, measurements
+from rv.accept.measurements import (
+    FAULTY,
+    SHIFTED,
+    SOUND,
+    Measurement,
+    Point,
+    device_of,
+    measurements,
+)
+from rv.accept.peers import Remark, against_others, against_peers, count, has_others, number
+from rv.accept.regressions import Regression, series_of, standing, together
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
-from rv.accept.trends import regression
-from rv.payloads.contract.stats import PEERS, loss, peer_verdict
+from rv.payloads.contract.codes import CONTENTION, FREE, OF_SPEED
+from rv.payloads.contract.rates import code_of_loss, has_references
+from rv.payloads.contract.stats import PEERS, loss
 
+_BAD: Final = (Status.FAIL, Status.ERROR)
+_ROUNDING: Final = 1e-9
+_ANEW: Final = "rv accept repaired --anew NODES takes the new speed for the usual one"
 JITTER_CV: Final = 0.05
 JITTER_RATIO: Final = 1.5
 JITTER_LEAST: Final = 20
@@ -28,17 +40,18 @@ Past = Callable[[Measurement], Sequence[Point]]
 """Earlier values of the same device, measured in the same way, oldest first."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Remark:
-    """What is wrong with one number."""
-
-    status: Status
-    code: str
-    reason: str
-
+Others = Callable[[Measurement], Sequence[Measurement]]
+"""Earlier values of all devices of a model, of the same payload."""
 
 Peers = Mapping[tuple[str, ...], Sequence[Measurement]]
 """What was measured alike on one model of GPU, by the model and the measurement's key."""
+_ABOUT_ITSELF: Final = ("regression", "peer_outlier", "peers_disagree")
+"""Remarks that make a value no reference for later ones, though they may only warn."""
+
+
+def _none(_: Measurement) -> Sequence[Measurement]:
+    """No other device is known."""
+    return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,32 +60,62 @@ class Judge:
 
     baselines: Baselines
     past: Past
+    others: Others = _none
     run: str = ""
     cluster: str = ""
     time_s: float = 0.0
 
     def judge(self, results: Sequence[RunResult]) -> tuple[RunResult, ...]:
         """Give the results with every metric's reference and verdict, and the tests' made worse."""
-        peers: dict[tuple[str, ...], list[Measurement]] = {}
         measured = [
             list(measurements(result, self.run, self.cluster, self.time_s)) for result in results
         ]
-        for each in itertools.chain.from_iterable(measured):
+        every = list(itertools.chain.from_iterable(measured))
+        peers: dict[tuple[str, ...], list[Measurement]] = {}
+        for each in every:
             peers.setdefault(_peer_key(each), []).append(each)
-        pairs = zip(results, measured, strict=True)
-        return tuple(self._result(result, numbers, peers) for result, numbers in pairs)
+        slower = self._regressions(every)
+        found, at = [], 0
+        for result, numbers in zip(results, measured, strict=True):
+            own = slower[at : at + len(numbers)]
+            found.append(self._result(result, numbers, own, peers))
+            at += len(numbers)
+        return _with_shifts(found, every, slower)
+
+    def _regressions(self, every: Sequence[Measurement]) -> list[Regression | None]:
+        """Judge a run's rates by their own histories, all together."""
+        # A run over several nodes has others each time.
+        places = [i for i, each in enumerate(every) if each.is_of_gpus and each.nodes == 1]
+        series = []
+        for place in places:
+            each = every[place]
+            earlier = [point for point in self.past(each) if point.time < each.time]
+            series.append(series_of([*earlier, each], each))
+        found: list[Regression | None] = [None] * len(every)
+        for place, regression in zip(places, together(series), strict=True):
+            found[place] = regression
+        return found
 
     def _result(
-        self, result: RunResult, measured: Sequence[Measurement], peers: Peers
+        self,
+        result: RunResult,
+        measured: Sequence[Measurement],
+        slower: Sequence[Regression | None],
+        peers: Peers,
     ) -> RunResult:
-        left = iter(measured)
+        left = zip(measured, slower, strict=True)
         tests = [self._test(test, result, left, peers) for test in result.tests]
-        tests += self._missing(result, measured)
+        tests += [*self._missing(result, measured), *self._unjudged(result, measured, peers)]
+        tests = explained(tests)
         status = worst([result.status, *(test.status for test in tests)])
         return replace(result, tests=tuple(tests), status=status)
 
     def _test(
-        self, test: TestResult, result: RunResult, left: Iterator[Measurement], peers: Peers
+        self,
+        test: TestResult,
+        result: RunResult,
+        left: Iterator[tuple[Measurement, Regression | None]],
+        peers: Peers,
     ) -> TestResult:
         device = device_of(test, result)
         metrics, remarks = list[Metric](), list[Remark]()
@@ -80,12 +123,14 @@ class Judge:
             if metric.value is None or not metric.direction:
                 metrics.append(metric)
                 continue
-            measured = next(left)
+            measured, slower = next(left)
             reference = self.baselines.find(measured, device)
             about = list(self._remarks(measured, metric, reference, peers[_peer_key(measured)]))
+            about += _of_history(measured, slower)
             verdict = worst([remark.status for remark in about]) if about else Status.PASS
             judged = verdict if measured.gpu else None
-            metrics.append(replace(metric, reference=reference, verdict=judged))
+            counts = _standing(about, slower)
+            metrics.append(replace(metric, reference=reference, verdict=judged, standing=counts))
             remarks.extend(about)
         return _worsened(replace(test, metrics=tuple(metrics)), remarks)
 
@@ -96,31 +141,50 @@ class Judge:
         reference: Reference | None,
         peers: Sequence[Measurement],
     ) -> Iterator[Remark]:
-        """Judge one number of a GPU: on a CPU there is nothing to expect."""
+        """Judge one number of a GPU, but for its history: on a CPU there is nothing to expect."""
+        yield from _claim(measured, metric, reference)
         if not measured.gpu:
             return
         if reference is not None:
             yield from _against_reference(measured, reference)
         peak = self.baselines.peak(measured)
         if peak and measured.value > ABOVE_PEAK * peak:
-            reason = f"{_number(measured)} is above the peak of {peak:g}: wrong type or timing"
+            reason = f"{number(measured)} is above the peak of {peak:g}: wrong type or timing"
             yield Remark(status=Status.FAIL, code="above_peak", reason=reason)
-        if measured.is_of_gpus:
-            yield from _against_peers(measured, peers)
-            yield from _spread(measured, metric)
-        # A run over several nodes has others each time.
-        if measured.is_of_gpus and measured.nodes == 1:
-            yield from self._against_history(measured)
+        if not measured.is_of_gpus:
+            return
+        remark = against_peers(measured, peers)
+        if reference is None and measured.nodes == 1 and count(peers) < PEERS:
+            remark = against_others(measured, self.others(measured))
+        if remark:
+            yield remark
+        yield from _spread(measured, metric)
 
-    def _against_history(self, measured: Measurement) -> Iterator[Remark]:
-        earlier = [point for point in self.past(measured) if point.time < measured.time]
-        slower = regression([*earlier, measured], measured.direction)
-        if slower:
-            reason = (
-                f"{_number(measured)} is {slower.loss:.1%} worse than the median "
-                f"{slower.median:.4g} of {slower.runs} earlier runs (z {slower.z:.1f})"
-            )
-            yield Remark(status=slower.status, code="regression", reason=reason)
+    def _unjudged(
+        self, result: RunResult, measured: Sequence[Measurement], peers: Peers
+    ) -> Iterator[TestResult]:
+        """Warn of a model of GPUs of whose rates nothing says how fast it should be."""
+        if not (self.baselines.values and has_references(result.test_type) and result.nnodes == 1):
+            return
+        rates = list(filter(_is_of_whole_gpus, measured))
+        judged = {each.gpu for each in rates if self._is_judged(each, peers)}
+        for product in dict.fromkeys(each.gpu for each in rates):
+            if product not in judged:
+                yield TestResult(
+                    name="speed",
+                    status=Status.WARN,
+                    code="no_reference",
+                    reason=f"no reference for {product}: speed not judged",
+                    host=result.hostname,
+                )
+
+    def _is_judged(self, measured: Measurement, peers: Peers) -> bool:
+        """Whether a reference, peers or other GPUs of the model say what a rate should be."""
+        return (
+            self.baselines.find(measured, None) is not None
+            or count(peers[_peer_key(measured)]) >= PEERS
+            or has_others(measured, self.others(measured))
+        )
 
     def _missing(self, result: RunResult, measured: Sequence[Measurement]) -> Iterator[TestResult]:
         """Give an ERROR for each number with a reference that a passed test did not report."""
@@ -146,6 +210,11 @@ class Judge:
         return names
 
 
+def _is_of_whole_gpus(measured: Measurement) -> bool:
+    """Whether a number is a rate of GPUs that are no slices."""
+    return measured.is_of_gpus and not measured.is_mig
+
+
 def _is_expected(value: Baseline, result: RunResult) -> bool:
     """Whether every such run measures what the baseline is of: no pattern, no certain size."""
     if "*" in value.metric or value.shape or value.world not in (0, result.world_size):
@@ -158,29 +227,82 @@ def _peer_key(measured: Measurement) -> tuple[str, ...]:
     return (measured.gpu, *measured.key)
 
 
+def _claim(measured: Measurement, metric: Metric, reference: Reference | None) -> Iterator[Remark]:
+    """Refuse a reference in the file that is not rv's own."""
+    if metric.claimed is None:
+        return
+    own = reference.value if reference else None
+    if own is None or abs(metric.claimed - own) > _ROUNDING * max(1.0, abs(own)):
+        has = f"is {own:g}" if own is not None else "does not exist"
+        reason = f"{number(measured)}: the result has a reference of {metric.claimed:g}, rv's {has}"
+        yield Remark(status=Status.ERROR, code="result_invalid", reason=reason)
+
+
+def _of_history(measured: Measurement, slower: Regression | None) -> Iterator[Remark]:
+    """Say what the history shows of a number; what all GPUs share is told once, elsewhere."""
+    if slower is None or slower.cause == "fleet":
+        return
+    what = number(measured)
+    if slower.cause == "gpu-rates":
+        what = f"{measured.node} {measured.gpu_uuid}: its rates together, this one among them"
+    reason = (
+        f"{what} {'were' if slower.cause == 'gpu-rates' else 'is'} {slower.loss:.1%} worse than in "
+        f"{slower.runs} earlier sound runs ({slower.median:.4g}, z {slower.z:.1f})"
+    )
+    if slower.cause == "software":
+        reason += f", since the software changed to {measured.fingerprint}: {_ANEW}"
+    elif slower.recovering:
+        reason += ": at its old level again, and not yet for three runs"
+    yield Remark(status=slower.status, code="regression", reason=reason)
+
+
+def _standing(remarks: Sequence[Remark], slower: Regression | None) -> str:
+    """Say what a value counts for in later runs."""
+    if any(each.status in _BAD or each.code in _ABOUT_ITSELF for each in remarks):
+        is_shifted = standing(slower) == SHIFTED
+        return SHIFTED if is_shifted else FAULTY
+    return standing(slower) if slower else SOUND
+
+
+def _with_shifts(
+    results: Sequence[RunResult],
+    every: Sequence[Measurement],
+    slower: Sequence[Regression | None],
+) -> tuple[RunResult, ...]:
+    """Add one warning for what all GPUs of a model lost together to the first result."""
+    shifts: dict[tuple[str, ...], tuple[float, bool]] = {}
+    for each, regression in zip(every, slower, strict=True):
+        if regression and regression.shift > 0:
+            what = (each.gpu, each.test, each.metric)
+            shifts.setdefault(what, (regression.shift, regression.is_software))
+    if not shifts:
+        return tuple(results)
+    (gpu, test, metric), (lost, is_software) = max(shifts.items(), key=lambda item: item[1][0])
+    why = "since their software changed" if is_software else "with no new software that is known of"
+    more = f" (and {len(shifts) - 1} more numbers)" if len(shifts) > 1 else ""
+    reason = (
+        f"all {gpu} are {lost:.1%} slower together in {test} {metric}{more}, {why}: driver, "
+        f"firmware or the fleet's power, not these GPUs one by one; {_ANEW}"
+    )
+    warning = TestResult(name="history", status=Status.WARN, code="fleet_shift", reason=reason)
+    first = results[0]
+    changed = replace(
+        first, tests=(*first.tests, warning), status=worst([first.status, Status.WARN])
+    )
+    return (changed, *results[1:])
+
+
 def _against_reference(measured: Measurement, reference: Reference) -> Iterator[Remark]:
     if not reference.value:
         return
     lost = loss(measured.value, reference.value, measured.direction)
     share = f"{1 - lost:.2f} of the {reference.kind} reference {reference.value:.4g}"
-    reason = f"{_number(measured)} is {share} ({reference.source})"
-    if reference.lower is not None and lost > -reference.lower:
-        yield Remark(status=Status.FAIL, code="below_floor", reason=reason)
-    elif reference.warn is not None and lost > -reference.warn:
-        yield Remark(status=Status.WARN, code="below_reference", reason=reason)
-
-
-def _against_peers(measured: Measurement, peers: Sequence[Measurement]) -> Iterator[Remark]:
-    if len({(peer.node, peer.device) for peer in peers}) < PEERS:
-        return
-    values = [peer.value for peer in peers]
-    status = Status(peer_verdict(measured.value, values, measured.direction))
-    if status is Status.PASS:
-        return
-    median = statistics.median(values)
-    lost = loss(measured.value, median, measured.direction)
-    reason = f"{_number(measured)} is {lost:.1%} worse than the median {median:.4g} of its peers"
-    yield Remark(status=status, code="peer_outlier", reason=reason)
+    reason = f"{number(measured)} is {share} ({reference.source})"
+    is_failure = reference.lower is not None and lost >= -reference.lower - _ROUNDING
+    if is_failure or (reference.warn is not None and lost > -reference.warn):
+        status = Status.FAIL if is_failure else Status.WARN
+        code = code_of_loss(measured.payload, is_failure=is_failure)
+        yield Remark(status=status, code=code, reason=reason)
 
 
 def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
@@ -201,6 +323,22 @@ def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
         yield Remark(status=Status.WARN, code="jitter", reason=reason)
 
 
+def explained(tests: Sequence[TestResult]) -> list[TestResult]:
+    """Give tests, those of speed on a GPU that others use with that as class and action.
+
+    One without a device is of all of them, as in `contract.schema`, which a payload has of this.
+    """
+    shared = {(t.host, t.device) for t in tests if t.fault_class == CONTENTION}
+    return [
+        replace(test, fault=CONTENTION, action=FREE)
+        if test.code in OF_SPEED
+        and shared
+        and (not test.device or (test.host, test.device) in shared)
+        else test
+        for test in tests
+    ]
+
+
 def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
     """Make a test as bad as its worst remark; its own reason is kept behind the remark's."""
     if not remarks:
@@ -211,9 +349,6 @@ def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
     first = next(remark for remark in remarks if remark.status is status)
     more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""
     reason = "; ".join(filter(None, (f"{first.reason}{more}", test.reason)))
+    if test.fault_class == CONTENTION:  # others on the GPU explain it
+        return replace(test, status=status, reason=reason)
     return replace(test, status=status, code=first.code, reason=reason, fault="", action="")
-
-
-def _number(measured: Measurement) -> str:
-    where = " ".join(filter(None, (measured.node, measured.device)))
-    return f"{where}: {measured.metric} {measured.value:.4g} {measured.unit}".strip()

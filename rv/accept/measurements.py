@@ -9,27 +9,29 @@ from typing import Any, Final
 
 from rv.accept.results import Device, Metric, RunResult, TestResult
 from rv.accept.untrusted import text_of, whole_of
+from rv.payloads.contract.rates import DTYPES
 
-_DTYPES: Final = {
-    "float64": "fp64",
-    "float32": "fp32",
-    "tfloat32": "tf32",
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "half": "fp16",
-    "float8_e4m3fn": "fp8",
-}
 _HARDWARE_UNITS: Final = ("TFLOPS", "GB/s")
-_KNOWN_DTYPES: Final = frozenset({*_DTYPES.values(), "tf32", "fp8", "int8"})
+_KNOWNDTYPES: Final = frozenset({*DTYPES.values(), "tf32", "fp8", "int8"})
+
+
+SOUND, FAULTY, SHIFTED, RETIRED = "sound", "faulty", "shifted", "retired"
+"""How a value stands in the history: part of the reference; judged bad; lower as those of all GPUs
+were, with no new software; or of the time before a repair."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One value of a history; `time` is seconds since the epoch, `fingerprint` the software."""
+    """One value of a history; `time` is seconds since the epoch, `fingerprint` the software.
+
+    `standing` is what it counts for, `run` the run that it is of.
+    """
 
     time: float
     value: float
     fingerprint: str
+    standing: str = SOUND
+    run: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,7 +42,6 @@ class Measurement(Point):
     ranks, on how many nodes.
     """
 
-    run: str
     cluster: str
     node: str
     gpu_uuid: str
@@ -124,6 +125,7 @@ def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> It
                 unit=metric.unit,
                 direction=metric.direction,
                 value=metric.value,
+                standing=metric.standing,
                 quick=result.quick,
                 nodes=result.nnodes,
             )
@@ -165,8 +167,8 @@ def dtype_of(test: TestResult, metric: Metric) -> str:
     """Return the short name of a metric's number type, such as bf16; "" where it has none."""
     name = text_of(metric.more.get("dtype")) or text_of(test.details.get("dtype"))
     name = name or test.name.rpartition(".")[2]
-    short = _DTYPES.get(name, name)
-    return short if short in _KNOWN_DTYPES else ""
+    short = DTYPES.get(name, name)
+    return short if short in _KNOWNDTYPES else ""
 
 
 def shape_of(test: TestResult, metric: Metric) -> str:

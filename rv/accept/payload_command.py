@@ -1,8 +1,9 @@
 """Choose a run's payloads, and write the one command that runs them. Pure.
 
 The command runs each payload in turn on every node, with a time limit. Each has a folder of its own
-for results. Beside them a node writes `node<rank>.begun`, its host's name in it, before each
-payload, and `node<rank>.exit`, the exit code in it, after: where no result is found they say why.
+for results. Beside them a node writes `node<rank>.begun`, with its host's name and a random word
+that the payload's result repeats, before each payload, and `node<rank>.exit`, the exit code in it,
+after: where no result is found they say why.
 The command itself always ends with 0: one node's failure would end the other nodes' payloads,
 and a verdict comes from the results alone. Threads are capped at the CPUs available, to avoid
 oversubscription.
@@ -30,7 +31,9 @@ rv_accept() {
   rv_starts=$1 rv_name=$2 rv_limit=$3 rv_folder=$rv_results/$2
   shift 3
   rv_mark=$rv_folder/node${NODE_RANK:-0}
-  mkdir -p "$rv_folder" "$rv_mark" && echo "${SLURMD_NODENAME:-$HOSTNAME}" >"$rv_mark.begun"
+  read -r RV_RESULT_TOKEN </proc/sys/kernel/random/uuid
+  mkdir -p "$rv_folder" "$rv_mark" &&
+    printf '%s\n' "${SLURMD_NODENAME:-$HOSTNAME}" "$RV_RESULT_TOKEN" >"$rv_mark.begun"
   rv_port=$((rv_port + 1))
   echo "[ACCEPT] $rv_name"
   if [ "$rv_starts" = torchrun ] && [ -n "$rv_torch" ]; then
@@ -39,6 +42,7 @@ rv_accept() {
     rv_folder=$rv_mark
   fi
   RV_OUTPUT_DIR=$rv_folder MASTER_PORT=$rv_port PET_MASTER_PORT=$rv_port \\
+    RV_RESULT_TOKEN=$RV_RESULT_TOKEN \\
     timeout -k 15 "$rv_limit" "$RV_PYTHON" "$@"
   rv_code=$?
   echo "$rv_code" >"$rv_mark.exit"
@@ -122,7 +126,9 @@ def _injected(payload: PayloadSpec, faults: Sequence[str]) -> list[str]:
 def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str]) -> str:
     step = payload.steps[profile]
     # Its own limit comes first, so that it can say what it was at.
-    words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S)), *extra]
+    # Here all references are known, there only those that came with rv.
+    words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S))]
+    words += ["--no-reference", *extra]
     script = f'"$RV_PAYLOADS/{payload.name}.py"'
     head = f"rv_accept {payload.starts} {payload.name} {step.timeout_s} {script}"
     return " ".join([head, *map(shlex.quote, words)])

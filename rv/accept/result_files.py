@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rv.accept.legacy_formats import as_current
+from rv.accept.measurements import SOUND
+from rv.accept.result_checks import flaws, not_finite, with_flaws
 from rv.accept.results import Device, Metric, ResultError, RunResult, Status, TestResult, worst
 from rv.accept.untrusted import (
     EMPTY,
@@ -46,11 +48,12 @@ def parse(text: str | bytes, source: str = "result") -> RunResult:
     """Read one result; `source` names it in errors. Raises `ResultError`."""
     document = _load(text, source)
     if document.get("schema") == SCHEMA:
-        return _run(document, source, is_legacy=False)
+        return with_flaws(_run(document, source, is_legacy=False), flaws(document))
     older = as_current(document, source.rpartition("/")[2])
     if older is None:
         raise ResultError(printable(f"{source}: not a result of {SCHEMA}, nor an older one"))
-    return _run(older, source, is_legacy=True)
+    wrong = not_finite(document, texts=False)
+    return with_flaws(_run(older, source, is_legacy=True), [wrong] if wrong else [])
 
 
 def read_file(path: Path) -> RunResult:
@@ -122,9 +125,12 @@ def _run(document: Mapping[str, Any], source: str, *, is_legacy: bool) -> RunRes
     summary = object_of(document.get("summary"))
     tests = tuple(_test(object_of(item)) for item in list_of(document.get("tests")))
     devices = [object_of(item) for item in list_of(document.get("devices"))]
+    ranks = [object_of(item) for item in list_of(document.get("ranks"))]
     values = _process(object_of(document.get("test_info"))) | {
         "status": _verdict(tests, _status(summary.get("status"))),
-        "hosts": tuple(text_of(object_of(r).get("host")) for r in list_of(document.get("ranks"))),
+        "hosts": tuple(text_of(rank.get("host")) for rank in ranks),
+        "tokens": tuple(text_of(rank.get("token")) for rank in ranks),
+        "exit_code": whole_of(summary.get("exit_code")),
         "env": plain_of(object_of(document.get("env"))),
         "devices": tuple(_device(number, device) for number, device in enumerate(devices)),
         "tests": tests,
@@ -140,10 +146,15 @@ def _process(info: Mapping[str, Any]) -> dict[str, Any]:
     values = _values(RunResult, {**info, **{name: slurm.get(name) for name in _SLURM_FIELDS}})
     return values | {
         "test_type": values["test_type"] or "unknown",
-        "world_size": max(1, whole_of(world.get("size")) or 1),
-        "nnodes": max(1, whole_of(world.get("nnodes")) or 1),
+        "world_size": _count(world.get("size")),
+        "nnodes": _count(world.get("nnodes")),
         "backend": text_of(world.get("backend")),
     }
+
+
+def _count(value: Any) -> int:
+    """Read a number of ranks or nodes: one at least, and not so many that listing them hurts."""
+    return max(1, min(whole_of(value) or 1, MAX_ITEMS))
 
 
 def _verdict(tests: tuple[TestResult, ...], summary: Status | None) -> Status:
@@ -190,9 +201,16 @@ def _metric(metric: Mapping[str, Any]) -> Metric:
     values = _values(Metric, metric) | {
         "name": text_of(metric.get("name")) or "unnamed",
         "direction": direction if direction in ("higher", "lower") else "",
+        "claimed": _claimed(metric.get("reference")),
+        "standing": SOUND,
         "more": _more(metric, Metric),
     }
     return Metric(**values)
+
+
+def _claimed(reference: Any) -> float | None:
+    """Read the reference that a file itself has, a number or an object with a value."""
+    return number_of(object_of(reference).get("value", reference))
 
 
 def _device(number: int, device: Mapping[str, Any]) -> Device:

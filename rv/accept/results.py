@@ -49,8 +49,9 @@ class Reference:
 class Metric:
     """One measured number; `value` is None where the payload wrote none that is finite.
 
-    `direction` is `higher` or `lower`, whichever is better; "" for one without. `reference` and
-    `verdict` are what judging adds. `more` has the fields that are not named here.
+    `direction` is `higher` or `lower`, whichever is better; "" for one without. `claimed` is the
+    reference that the file itself has. `reference`, `verdict` and `standing` (what the value counts
+    for in later runs) are what judging adds. `more` has the fields that are not named here.
     """
 
     name: str
@@ -61,8 +62,10 @@ class Metric:
     median: float | None = None
     p05: float | None = None
     p95: float | None = None
+    claimed: float | None = None
     reference: Reference | None = None
     verdict: Status | None = None
+    standing: str = "sound"
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -129,6 +132,9 @@ class RunResult:
     `test_type` is the payload; `rank` None where one file speaks for all ranks, whose hosts are
     `hosts`. `status` is the worst of the file's own summary and its tests. `env` is plain
     JSON. `is_legacy` says that it was written before `rv.accept/1`.
+
+    `node` is what the node called itself, `token` the word that the job gave this run of the
+    payload (`tokens` those of all ranks), `exit_code` what it meant to end with.
     """
 
     test_type: str
@@ -146,6 +152,10 @@ class RunResult:
     world_size: int = 1
     nnodes: int = 1
     hosts: tuple[str, ...] = ()
+    node: str = ""
+    token: str = ""
+    tokens: tuple[str, ...] = ()
+    exit_code: int | None = None
     backend: str = ""
     env: Mapping[str, Any] = field(default_factory=dict)
     devices: tuple[Device, ...] = ()

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rv import avoided_nodes
-from rv.accept.bad_nodes import bad_nodes, cleared
+from rv.accept.bad_nodes import bad_nodes, cleared, is_of_hardware
 from rv.accept.baselines import baselines_for
 from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
-from rv.accept.judge import Judge, Past
-from rv.accept.measurements import Measurement, measurements
-from rv.accept.results import Status
+from rv.accept.judge import Judge, Others, Past
+from rv.accept.measurements import FAULTY, SOUND, Measurement, measurements
+from rv.accept.results import RunResult, Status
 from rv.accept.store import Run, RunRecord, find_run, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.models.race import RaceStatus
-from rv.payloads.contract.catalogue import PayloadSpec
+from rv.payloads.contract.catalogue import PLANNED, PayloadSpec
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
 
@@ -33,10 +33,11 @@ class Conclusion:
 def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -> Conclusion:
     """Judge a run, add it to the history, and write down which nodes to avoid from now on.
 
+    What was judged bad is kept too, and marked: it is no reference for later runs.
     Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
     """
-    history().add(measured_of(fetched))
     run = judged(fetched)
+    history().add(remembered(run))
     bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days)
     good = cleared(run.results)
     before = avoided_nodes.load(run.record.cluster, now_s)
@@ -69,6 +70,9 @@ def _record_of(
         label=label,
         profile=profile,
         payloads=payloads,
+        planned=tuple(
+            f"{name} {test}" for name in payloads for test in PLANNED.get(name, "").split()
+        ),
         submitted_at=race.submitted_at,
         nodes=race.request.only_nodes if race.request else (),
         ended=f"the race {status.state}" + (f": {status.why}" if status.why else ""),
@@ -77,7 +81,7 @@ def _record_of(
         return record
     if winner := race.winner(claim):
         asked = f"{winner.gpus} x {winner.gpu or 'no GPU'}"
-        record = replace(record, asked=asked, gpu=winner.gpu)
+        record = replace(record, asked=asked, gpu=winner.gpu, gpus=winner.gpus)
     return replace(
         record,
         job_id=claim.job_id,
@@ -93,9 +97,11 @@ def judged(run: Run) -> Run:
     Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
     """
     record = run.record
+    kept = history()
     judge = Judge(
         baselines=baselines_for(record.cluster),
-        past=earlier(history(), record.race_id),
+        past=earlier(kept, record.race_id),
+        others=others(kept, record.race_id),
         run=record.race_id,
         cluster=record.cluster,
         time_s=record.started_at or record.submitted_at,
@@ -115,10 +121,53 @@ def measured_of(run: Run) -> Sequence[Measurement]:
     ]
 
 
+def remembered(run: Run) -> Sequence[Measurement]:
+    """Give every number of a judged run, each with what it counts for in later runs.
+
+    Numbers of a device that failed any test of the run are faulty. What was measured beside a fault
+    on order is left out.
+    """
+    record, bad = run.record, _faulty_devices(run.results)
+    time_s = record.started_at or record.submitted_at
+    return [
+        replace(measured, standing=FAULTY)
+        if measured.standing == SOUND
+        and bad & {(measured.node, measured.device), (measured.node, "")}
+        else measured
+        for result in run.results
+        if "--inject" not in result.argv
+        for measured in measurements(result, record.race_id, record.cluster, time_s)
+    ]
+
+
+def _faulty_devices(results: Sequence[RunResult]) -> set[tuple[str, str]]:
+    """Give the devices, by node, whose hardware failed, or whose result is not to be trusted.
+
+    A device that the test does not name is "".
+    """
+    return {
+        (test.host or result.hostname, test.device)
+        for result in results
+        for test in result.tests
+        if is_of_hardware(test) or test.code == "result_invalid"
+    }
+
+
 def compare_runs(before: str, after: str) -> Comparison:
     """Compare two runs, each named as `find_run` takes it."""
     first, second = find_run(before), find_run(after)
     return compare(measured_of(first), measured_of(second), (first.results, second.results))
+
+
+def others(kept: History, run: str) -> Others:
+    """Look up what other runs measured on any device of a model, with the same payload."""
+    read = functools.cache(kept.all)
+
+    def points(measured: Measurement) -> Sequence[Measurement]:
+        rows = read(model=measured.gpu, payload=measured.payload)
+        return [row for row in rows if row.run != run and row.cluster == measured.cluster]
+
+    return points
 
 
 def earlier(kept: History, run: str) -> Past:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from rv.accept.collect import Origin, collect
+from rv.accept.collect import Origin, collect, without_twins
 from rv.accept.result_files import MAX_BYTES, read_file, read_folder, read_tree
 from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
@@ -243,7 +243,7 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
         nodes=tuple(node.node for node in sweep.nodes),
     )
     results = itertools.chain.from_iterable(_results_of(node) for node in sweep.nodes)
-    return Run(record=record, results=tuple(results))
+    return Run(record=record, results=without_twins(tuple(results)))
 
 
 def _results_of(node: NodeState) -> Sequence[RunResult]:

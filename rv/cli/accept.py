@@ -227,6 +227,32 @@ def avoid(
         console.answer(admin_text(entries, here.cluster.label))
 
 
+@app.command()
+def repaired(
+    nodes: Annotated[str, typer.Argument(metavar="NODES", help="What was repaired: a1,b[2-4].")],
+    *,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Their speed is another now: forget the usual one too.")
+    ] = False,
+    cluster: ClusterOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Say that nodes were repaired: what was judged bad there no longer counts."""
+    from rv import avoided_nodes
+    from rv.accept.history import history
+
+    here = caller.current_caller(cluster)
+    names = expand(nodes)
+    values = history().repaired(here.cluster.key, names, anew=anew)
+    was_avoided = sorted(set(names) & set(avoided_nodes.reasons(here.cluster.key, here.now_s)))
+    avoided_nodes.update(here.cluster.key, (), frozenset(names), here.now_s)
+    if json:
+        console.emit_json({"nodes": list(names), "values": values, "avoided": was_avoided})
+        return
+    again = f"; no longer avoided: {', '.join(was_avoided)}" if was_avoided else ""
+    console.answer(f"{values} values of {', '.join(names)} no longer count{again}")
+
+
 def _bundled() -> frozenset[str]:
     from rv import bundle
 

@@ -129,6 +129,9 @@ class RequestOptions:
     strict_gpu: Annotated[
         bool, typer.Option("--strict-gpu", help="Refuse a node with another GPU model.")
     ] = False
+    allow_busy_gpus: Annotated[
+        bool, typer.Option("--allow-busy-gpus", help="Also GPUs that others use at the moment.")
+    ] = False
     name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="Name of the race.")] = (
         ""
     )

@@ -199,6 +199,7 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         node_limit=_node_limit(options),
         layouts=options.layouts,
         strict_gpu=options.strict_gpu,
+        allow_busy_gpus=options.allow_busy_gpus,
         command=command,
         name=_race_name(options.name),
         sbatch=tuple(_extra(text) for text in options.sbatch or ()),

@@ -116,7 +116,8 @@ def fault(
         str, typer.Argument(metavar="NODE", help="The node whose nvidia-smi is to lie.")
     ],
     kind: Annotated[
-        str | None, typer.Argument(metavar="FAULT", help="wrong-model, missing-gpu, error or hang.")
+        str | None,
+        typer.Argument(metavar="FAULT", help="wrong-model, missing-gpu, busy, error or hang."),
     ] = None,
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Make it honest again.")] = False,
@@ -128,7 +129,7 @@ def fault(
         raise RvError(
             ErrorKind.USAGE,
             "name a fault, or --clear",
-            hint="faults: wrong-model missing-gpu error hang",
+            hint="faults: wrong-model missing-gpu busy error hang",
         )
     sandbox.set_fault(_live(name), node, kind)
     if json:

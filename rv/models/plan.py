@@ -72,13 +72,13 @@ class Strategy:
     `gpu` is the canonical model ("a100-80"), `gres` what Slurm is asked for per node
     ("gpu:a100:4", "" without GPUs). `name_pattern` is an extended regular expression that the
     node's nvidia-smi name must match, "" where the catalogue has none. `vram_mib` is the memory
-    that each GPU must have to pass the node check. `node_names` are the nodes that could serve it,
-    best first. `walltime` is what one job asks for. Of a resumable command, `total` is the whole
-    time, `buffer` how long before its job's end it gets the signal to save its work; both are None
-    or 0 for others. `shortened`: less than the time asked for, as `--min-time` allows. `cost` is
-    that of the whole time in the plan's unit, `priced_by` the source of the price. `preemptible`:
-    jobs of others may end or requeue it. `covered_by` is the id of a strategy that makes it
-    needless.
+    that each GPU must have to pass the node check, and `allow_busy_gpus` lets others be on it.
+    `node_names` are the nodes that could serve it, best first. `walltime` is what one job asks for.
+    Of a resumable command, `total` is the whole time, `buffer` how long before its job's end it
+    gets the signal to save its work; both are None or 0 for others. `shortened`: less than the time
+    asked for, as `--min-time` allows. `cost` is that of the whole time in the plan's unit,
+    `priced_by` the source of the price. `preemptible`: jobs of others may end or requeue it.
+    `covered_by` is the id of a strategy that makes it needless.
     """
 
     id: str
@@ -103,6 +103,7 @@ class Strategy:
     name_pattern: str = ""
     vram_mib: int = 0
     strict_gpu: bool = False
+    allow_busy_gpus: bool = False
     extra: tuple[tuple[str, str], ...] = ()
     preemptible: bool = False
     estimate: Estimate = UNKNOWN_START

@@ -84,9 +84,10 @@ class Request:
     `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
     in a backfill window must have. `checkpoint`: the command can resume, so that its time may be
     split. `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
-    `no_avoid`: also nodes that acceptance found bad. `retry` is how often the watching client
-    starts a race again whose node was lost. `outputs` are patterns of the files that the command
-    writes and the user wants back. `setup` are shell lines that run before the command. `venv` and
+    `no_avoid`: also nodes that acceptance found bad. `allow_busy_gpus`:
+    also GPUs that others use. `retry` is how often the watching client starts a race again whose
+    node was lost. `outputs` are patterns of the files that the command writes and the user wants
+    back. `setup` are shell lines that run before the command. `venv` and
     `conda` name the environment that it runs in: paths on the cluster once they were looked for.
     `container` is the image that it runs in, `container_mounts` are `SRC:DST[:ro]`.
     """
@@ -111,6 +112,7 @@ class Request:
     node_limit: NodeLimit = NodeLimit.ANY
     layouts: Layouts = Layouts.AUTO
     strict_gpu: bool = False
+    allow_busy_gpus: bool = False
     command: Command | None = None
     name: str = ""
     modules: tuple[str, ...] = ()

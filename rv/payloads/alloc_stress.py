@@ -82,14 +82,17 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
     _require_memory(session, slots, workers)
     used = used_memory_mib() if not on_cpu else {}
     before = {slot.key: used[slot.key] for slot in slots if slot.key in used}  # others' are others'
-    alone = _alone(session, slots) if options.scaling else 0.0
+    alone = _alone(session, slots)
     orders = _orders(session, slots, workers, options.duration)
     readings = Path(options.telemetry) if options.telemetry else None
     made += [readings] if readings else []
     with recorded(readings):
         results = run_workers(orders, min(START_WITHIN_S, session.left()))
     verdicts.workers(session, results)
+    verdicts.right(session, results)
+    verdicts.progress(session, slots, results)
     verdicts.isolation(session, results)
+    verdicts.operations(session, slots, results)
     verdicts.balance(session, slots, orders, results)
     if alone:
         verdicts.scaling(session, slots, results, alone)
@@ -137,7 +140,9 @@ def _orders(session: Session, slots: list[Slot], workers: int, seconds: float) -
 
 
 def _alone(session: Session, slots: list[Slot]) -> float:
-    """Measure the rate of a single worker, operations a second."""
+    """Measure the rate of a single worker, operations a second; 0 where it is not asked for."""
+    if not session.options.scaling and (len(slots) < 2 or slots[0].kind == "cpu"):
+        return 0.0
     seconds = min(SCALING_S, session.options.duration)
     [result] = run_workers(_orders(session, slots, 1, seconds), START_WITHIN_S)
     return float(result.get("ops_per_second", 0.0))
@@ -193,8 +198,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-stress", action="store_true")
     parser.add_argument("--skip-launch", action="store_true")
     parser.add_argument("--cleanup", action="store_true", help="remove the logs that it made")
-    parser.add_argument("--scaling", action="store_true", help="measure one worker alone, too")
+    parser.add_argument(
+        "--scaling", action="store_true", help="measure one worker alone (on GPUs: always)"
+    )
     parser.add_argument("--balance", type=positive, help="most work of a GPU over the least (1.25)")
+    parser.add_argument(
+        "--ops-floor", type=positive, help="operations a second under which a GPU fails"
+    )
     parser.add_argument("--launch-cmd", help="the program to launch, with {gpu_ids} in it")
     parser.add_argument("--launch-timeout", type=positive, default=LAUNCH_TIMEOUT_S)
     parser.add_argument("--telemetry", metavar="FILE", help="nvidia-smi's readings, each second")

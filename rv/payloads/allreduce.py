@@ -18,7 +18,6 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from _collectives.measure import (
-    ITEM_BYTES,
     Field,
     Row,
     arrivals,
@@ -28,7 +27,9 @@ from _collectives.measure import (
     stragglers,
 )
 from _collectives.operations import OPERATIONS, bandwidths
+from _collectives.outputs import ITEM_BYTES
 from _collectives.sweep import (
+    LARGE,
     Pair,
     as_details,
     busbw_samples,
@@ -42,9 +43,15 @@ from _collectives.sweep import (
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
+from _telemetry.sharing import PART_FAIL, PART_WARN
+from contract.catalogue import OF_COLLECTIVES
+from contract.rates import mesh_floor
 from contract.schema import HIGHER, LOWER, metric
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from _collectives.outputs import Strike
     from _harness.ranks import Group
 
 LATE = {"cuda": (1.05, 1.11), "cpu": (3.0, 3.0)}
@@ -64,10 +71,13 @@ def body(session: Session) -> None:
     with session.group(device) as group:
         field = _field(session, group)
         session.say("DDP", f"{group.backend}, {field.world} ranks on {', '.join(group.hosts)}")
+        session.probe(group.device)
         started = time.perf_counter()
         table = sweep(field, session.options, lambda text: session.say("DDP", text))
         _report_sweep(session, table, time.perf_counter() - started)
+        session.probe(group.device)
         _check_speed(session, field, table["all_reduce"][-1])
+        _check_steady(session, field, table["all_reduce"][-1])
         if field.world > 1:
             _check_arrival(session, field, group, torch)
         if session.options.pairwise:
@@ -76,27 +86,37 @@ def body(session: Session) -> None:
 
 def _field(session: Session, group: Group) -> Field:
     kind = "cpu" if group.device == "cpu" else "cuda"
-    spoil = (
-        _spoiler(session) if session.faults.get("bitflip") or session.faults.get("nan") else None
-    )
     delay = functools.partial(time.sleep, 0.1) if session.faults.get("slow-call") else None
     device = "cpu" if kind == "cpu" else group.device
     torch = group.torch
     return Field(
         torch=torch, dist=group.dist, rank=group.ranks.rank, world=group.ranks.world,
-        device=device, spoil=spoil, delay=delay,
+        device=device, strike=_striking(session), delay=delay,
         time_each=functools.partial(time_each, torch, device),
     )  # fmt: skip
 
 
-def _spoiler(session: Session) -> Any:
-    """Damage one element of an output before it is checked."""
+def _striking(session: Session) -> Strike | None:
+    """Return what runs each iteration where a fault is injected: as a broken network would."""
+    faults = session.faults
+    if not any(faults.get(name) for name in OF_COLLECTIVES):
+        return None
+    kept: dict[int, Any] = {}
 
-    def spoil(out: Any) -> None:
-        place = out.numel() // 2
-        out[place] = out[place] + 1 if session.faults.get("bitflip") else float("nan")
+    def strike(number: int, run: Callable[[], object], out: Any) -> None:
+        here = {name for name in OF_COLLECTIVES if faults.get(name, iteration=number)}
+        place, before = out.numel() // 2, out.clone()
+        run()
+        came = out.clone()
+        if "bitflip" in here or "nan" in here:
+            out[place] = out[place] + 1 if "bitflip" in here else float("nan")
+        if "not-written" in here:
+            out.copy_(before)
+        if "stale" in here:
+            out.copy_(kept.get(out.numel(), came))
+        kept[out.numel()] = came
 
-    return spoil
+    return strike
 
 
 def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float) -> None:
@@ -134,7 +154,8 @@ def _metrics(rows: list[Row], world: int) -> list[dict[str, Any]]:
     kept = [metric("latency_us", [s * 1e6 for s in rows[0].seconds], "us", LOWER)]
     for row in gated(rows) if world > 1 else []:
         name, samples = f"busbw_{size_word(row.nbytes)}", busbw_samples(row, world)
-        kept.append(metric(name, samples, "GB/s", HIGHER, bytes=row.nbytes, world=world))
+        about = {"bytes": row.nbytes, "world": world, "value": row.busbw * row.of_median}
+        kept.append(metric(name, samples, "GB/s", HIGHER, **about))
     return kept
 
 
@@ -161,6 +182,42 @@ def _check_speed(session: Session, field: Field, row: Row) -> None:
         metric("bare", [plain], "GB/s", HIGHER),
     ]
     _add(session, "allreduce.speed", verdict, metrics=numbers, details={"bytes": row.nbytes})
+
+
+def _check_steady(session: Session, field: Field, row: Row) -> None:
+    """Hold the largest all-reduce against its own median, and against the least of NVLink."""
+    stretched, on_gpus = session.faults.get("stretch"), field.device != "cpu"
+    floor = _floor(session, row)
+    if field.world == 1 or not (on_gpus or stretched or floor):
+        return
+    # A CPU always has others.
+    part = row.of_median if on_gpus else 1.0
+    part /= stretched.number("factor", 2) if stretched else 1.0
+    details = {"bytes": row.nbytes, "of_median": part, "floor": floor}
+    _add(session, "allreduce.steady", _steady(session, row, part, floor), details=details)
+
+
+def _steady(session: Session, row: Row, part: float, floor: float | None) -> dict[str, str]:
+    at = f"all_reduce of {size_word(row.nbytes)}"
+    if part < PART_WARN:
+        # Between nodes others' traffic is usual.
+        may_fail = session.ranks.nodes == 1 and not session.options.allow_busy_gpus
+        status = "FAIL" if part < PART_FAIL and may_fail else "WARN"
+        reason = f"{at}: {part:.2f} of the median rate over the whole time: shared, or unstable"
+        return {"status": status, "code": "contended", "reason": reason}
+    if floor and row.busbw < floor:
+        reason = f"{at}: {row.busbw:.1f} GB/s, where NVLink gives {floor:.0f} at least"
+        return {"status": "FAIL", "code": "slow_fabric", "reason": reason}
+    return {"status": "PASS"}
+
+
+def _floor(session: Session, row: Row) -> float | None:
+    """Return the bus bandwidth in GB/s below which the GPUs of a node are not linked by NVLink."""
+    if session.faults.get("below-floor"):
+        return 2 * row.busbw
+    models = {device["name"] for device in session.report.devices}
+    is_known = len(models) == 1 and session.ranks.nodes == 1 and row.nbytes >= LARGE
+    return mesh_floor(models.pop()) if is_known else None
 
 
 def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> None:
@@ -203,13 +260,21 @@ def _check_pairs(session: Session, field: Field, group: Group) -> None:
         session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
     slow = slow_nodes(pairs, SLOW_NODE)
     verdict = {"status": "PASS"}
-    if not pairs:
+    if reason := _wrong_pair(pairs):
+        verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
+    elif not pairs:
         reason = f"{len(members)} node: a pair needs two"
         verdict = {"status": "SKIP", "code": "not_run", "reason": reason}
     elif slow and (field.device != "cpu" or session.faults.faults):
         reason = f"slow with every partner: {', '.join(slow)}"
         verdict = {"status": "FAIL", "code": "peer_outlier", "reason": reason}
     _add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in pairs]})
+
+
+def _wrong_pair(pairs: list[Pair]) -> str:
+    """Return which pair of nodes added wrong, or ""."""
+    named = (f"{p.wrong} wrong elements between {p.one} and {p.other}" for p in pairs if p.wrong)
+    return next(named, "")
 
 
 def _nodes(field: Field, group: Group) -> list[tuple[str, list[int]]]:
@@ -227,7 +292,7 @@ def _measure_round(
     met: list[tuple[int, int]],
 ) -> list[Pair]:
     """Measure the pairs of a round at the same time; return all results on every rank."""
-    dist, own_pair, speed = field.dist, None, 0.0
+    dist, own_pair, speed, wrong = field.dist, None, 0.0, 0
     groups = [dist.new_group([*members[a][1], *members[b][1]]) for a, b in met]
     # Every rank must ask, those of a node that sits out too.
     nbytes = min(PAIR_BYTES[_kind(field)], most_bytes(field, session.options))
@@ -235,28 +300,31 @@ def _measure_round(
         ranks = [*members[one][1], *members[other][1]]
         if field.rank in ranks:
             own_pair = (one, other)
-            speed = _pair_speed(session, field, group, len(ranks), nbytes)
-    every = field.gather([speed, float(met.index(own_pair)) if own_pair else -1.0])
-    best = {int(place): rate for rate, place in every if place >= 0}
+            row = _pair_row(session, field, group, len(ranks), nbytes)
+            speed, wrong = row.busbw, row.wrong
+    place = float(met.index(own_pair)) if own_pair else -1.0
+    every = field.gather([speed, float(wrong), place])
+    best = {int(place): (rate, int(wrong)) for rate, wrong, place in every if place >= 0}
     for group in groups:
         if group != dist.GroupMember.NON_GROUP_MEMBER:
             dist.destroy_process_group(group)
-    return [Pair(members[a][0], members[b][0], best[n]) for n, (a, b) in enumerate(met)]
+    return [Pair(members[a][0], members[b][0], *best[n]) for n, (a, b) in enumerate(met)]
 
 
 def _kind(field: Field) -> str:
     return "cpu" if field.device == "cpu" else "cuda"
 
 
-def _pair_speed(session: Session, field: Field, group: Any, world: int, nbytes: int) -> float:
+def _pair_row(session: Session, field: Field, group: Any, world: int, nbytes: int) -> Row:
     strikes = session.faults.get("slow-node", node=session.ranks.node)
     slow = functools.partial(time.sleep, 0.1) if strikes else None
     near = Field(
         torch=field.torch, dist=field.dist, rank=field.dist.get_rank(group), world=world,
         device=field.device, time_each=field.time_each, group=group, delay=slow,
+        strike=field.strike,
     )  # fmt: skip
     total = nbytes // ITEM_BYTES
-    return measure(near, OPERATIONS["all_reduce"], total, budget_s=0.5, iters=10).busbw
+    return measure(near, OPERATIONS["all_reduce"], total, budget_s=0.5, iters=10)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,9 @@ Stand-alone: stdlib, and torch where there is one.
 from __future__ import annotations
 
 import argparse
+import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from _harness.files import compute_aliases
@@ -23,7 +25,10 @@ from _harness.flags import whole
 from _harness.main import Payload, Session, run
 from _harness.ranks import node_name
 from _matmul import exact, speed
-from _matmul.dtypes import KINDS, Kind, precision, why_not
+from _matmul.dtypes import KINDS, Factors, Kind, precision, why_not
+from _matmul.timed import Products
+from _telemetry.sharing import PART_FAIL, PART_WARN
+from contract.catalogue import OF_PRODUCTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,9 +89,10 @@ def check_right(session: Session, kind: Kind, device: str) -> str:
         session.report.add(f"{name}.exact", "PASS", device=device, details={"size": size})
     with session.attempt(f"{name}.repeat", device=device):
         given = exact.seeded(torch, kind, device, size, options.seed)
+        given = replace(given, strike=striking(session, kind, "repeat"))
         times = QUICK_REPEATS if options.quick else REPEATS
         spoil = faults.get("not-repeatable", dtype=kind.name) is not None
-        digest = exact.repeat(given, times, spoil=spoil)
+        digest = exact.repeat(given, times, options.seed, spoil=spoil)
         if faults.get("digest", dtype=kind.name):
             digest = digest[::-1]
         details = {"size": size, "times": times, "digest": digest}
@@ -96,51 +102,88 @@ def check_right(session: Session, kind: Kind, device: str) -> str:
 
 def check_speed(session: Session, kind: Kind, device: str) -> float:
     """Prove and time products at full size; return the TFLOPS of the largest, or 0."""
-    best, slow = 0.0, session.faults.get("slow", dtype=kind.name)
+    best, faults = 0.0, session.faults
+    slow, stretched = faults.get("slow", dtype=kind.name), faults.get("stretch", dtype=kind.name)
     for shape in shapes_of(session, device):
         with session.attempt(f"matmul.{kind.name}", device=device):
             speed.require_room(session.torch, kind, device, shape)
             given = speed.random_factors(session.torch, kind, device, shape, session.options.seed)
-            prove(session, kind, device, given)
-            factor = slow.number("factor", 2) if slow else 1.0
-            quick = session.options.quick
-            best = add_speed(
-                session, kind, device, speed.measure(given, device, quick=quick, slow=factor)
-            )
+            given = replace(given, strike=striking(session, kind, "timed"))
+            products = Products(given, device)
+            prove(session, kind, device, products)
+            session.probe(device)
+            measured = speed.measure(
+                products, device, quick=session.options.quick,
+                slow=slow.number("factor", 2) if slow else 1.0,
+                stretch=stretched.number("factor", 2) if stretched else 1.0,
+            )  # fmt: skip
+            session.probe(device)
+            best = add_speed(session, kind, device, measured)
     if session.options.search:
         search(session, kind, device)
     return best
 
 
-def prove(session: Session, kind: Kind, device: str, given: Any) -> None:
-    """Check the product at full size with Freivalds' test."""
+def prove(session: Session, kind: Kind, device: str, products: Products) -> None:
+    """Check the product that all timed ones are compared with, by Freivalds' test."""
+    given, product = products.given, products.reference
     name, spoil = f"matmul.{kind.name}.residual", session.faults.get("residual", dtype=kind.name)
     with session.attempt(name, device=device):
         seed = session.options.seed
-        residual = exact.require_small(given, device, seed, spoil=spoil is not None)
+        residual = exact.require_small(given, product, device, seed, spoil=spoil is not None)
         shape = "x".join(map(str, given.shape))
         session.report.add(name, "PASS", device=device, details={**residual, "shape": shape})
 
 
-def add_speed(session: Session, kind: Kind, device: str, metrics: list[dict[str, Any]]) -> float:
-    """Report a speed, with a warning where the plain loop was faster."""
-    tflops, ratio = metrics[0], metrics[1]["value"]
-    outcome: dict[str, Any] = {"status": "PASS"}
-    if ratio < BARE and device != "cpu" and not session.faults.get("slow"):
-        reason = f"{device} {kind.name}: {ratio:.2f} of a plain loop of torch.mm"
-        outcome = {"status": "WARN", "code": "jitter", "reason": reason}
+def striking(session: Session, kind: Kind, stage: str) -> Callable[[Factors, Any], None] | None:
+    """Return what makes products in place of the device, where a fault strikes in this stage."""
+    numbers, where = itertools.count(), {"dtype": kind.name, "stage": stage}
+    if not any(session.faults.get(name, **where) for name in OF_PRODUCTS):
+        return None
+
+    def strike(given: Factors, out: Any) -> None:
+        number = next(numbers)
+        here = {name for name in OF_PRODUCTS if session.faults.get(name, **where, product=number)}
+        half = len(out) // 2
+        if "half-written" in here:
+            out[:half] = replace(given, left=given.left[:half], strike=None).product()
+        elif "not-launched" not in here:
+            given.multiply(out)
+        if "wrong-element" in here:
+            out[1, 2] = -out[1, 2] - 1
+
+    return strike
+
+
+def add_speed(session: Session, kind: Kind, device: str, measured: speed.Speed) -> float:
+    """Report a speed, with what is wrong with it."""
+    tflops, outcome = measured.metrics[0], judged(session, kind, device, measured)
     details = {"concurrent": not session.options.serial}
     session.report.add(
-        f"matmul.{kind.name}", device=device, metrics=metrics, details=details, **outcome
+        f"matmul.{kind.name}", device=device, metrics=measured.metrics, details=details, **outcome
     )
-    show(kind, device, tflops, f"{ratio:.2f} of a plain loop")
+    show(kind, device, tflops, f"{measured.of_bare:.2f} of a plain loop")
     return float(tflops["value"])
+
+
+def judged(session: Session, kind: Kind, device: str, measured: speed.Speed) -> dict[str, str]:
+    """Judge a speed within the run: against the median of its products, and the plain loop."""
+    is_asked = device != "cpu" or session.faults.get("stretch")
+    if is_asked and measured.of_median < PART_WARN:
+        what = f"{device} {kind.name}: {measured.of_median:.2f} of what single products promise"
+        is_failure = measured.of_median < PART_FAIL and not session.options.allow_busy_gpus
+        reason = f"{what}: something else takes the rest of its time, or it is unstable"
+        return {"status": "FAIL" if is_failure else "WARN", "code": "contended", "reason": reason}
+    if measured.of_bare < BARE and device != "cpu" and not session.faults.get("slow"):
+        reason = f"{device} {kind.name}: {measured.of_bare:.2f} of a plain loop of torch.mm"
+        return {"status": "WARN", "code": "jitter", "reason": reason}
+    return {"status": "PASS"}
 
 
 def show(kind: Kind, device: str, tflops: dict[str, Any], more: str) -> None:
     """Print one line, on every rank: `[COMPUTE] cuda:0: 781,200.0 GFLOP/s …`."""
     speed_of = f"{tflops['value'] * 1e3:,.1f} GFLOP/s"
-    about = f"{kind.name} {tflops['shape']}, median of {tflops['n']}"
+    about = f"{kind.name} {tflops['shape']}, {tflops['n']} products"
     print(f"[COMPUTE] {device}: {speed_of} {about}, {more}\n", end="", flush=True)
 
 
@@ -161,7 +204,8 @@ def reading(session: Session, kind: Kind, device: str, digest: str, rate: float)
     described = {f"cuda:{each['index']}": each["name"] for each in session.report.devices}
     host, model = node_name(), described.get(device, "cpu")
     where = f"{device} of rank {session.ranks.rank} on {host}"
-    return speed.Reading(where, model, kind.name, digest, rate, session.ranks.rank, host)
+    rank = session.ranks.rank
+    return speed.Reading(where, model, kind.name, digest, rate, rank, host, device)
 
 
 def compare(session: Session, readings: list[speed.Reading]) -> None:
@@ -176,8 +220,8 @@ def compare(session: Session, readings: list[speed.Reading]) -> None:
         session.report.add(name, "FAIL", code="digest_mismatch", reason=reason, **about)
     slow = speed.outliers(every)
     for status, each, share in slow:
-        reason = f"{each.where}: {each.kind} at {share:.0%} of its peers' median"
-        about = {"host": each.host, "rank": each.rank}
+        reason = f"{each.where}: {each.kind} at {share:.0%} of its peers"
+        about = {"host": each.host, "rank": each.rank, "device": each.device}
         session.report.add("matmul.peers", status, code="peer_outlier", reason=reason, **about)
     for test, failed in ((name, bad), ("matmul.peers", slow)):
         if not failed:

@@ -158,6 +158,8 @@ def _check_chain(session: Session, plan: segment.Plan, ran: segment.Ran, dist: A
     if covered is None:
         session.report.add("checkpoint.chain", "PASS")
         return
+    segment.require_kept(folder)
+    segment.require_none_skipped(folder)
     done = {"segments": ran.segment, "lost_steps": covered.lost, "digest": ran.digest}
     details = {**done, **segment.figures(folder)}
     session.report.add("checkpoint.chain", "PASS", details=details, metrics=_metrics(details))

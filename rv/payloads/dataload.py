@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SQUARES = 328350  # of the numbers below 100
 MOST_WORKERS = 1024
-FILE_BYTES = 256 * 1024
+FILES, FILE_BYTES = 256, 256 * 1024
 
 
 def body(session: Session) -> None:
@@ -73,10 +73,12 @@ def check_pool(session: Session, count: int) -> None:
 
     with session.attempt("dataload.pool"):
         with multiprocessing.get_context("fork").Pool(min(4, count)) as pool:
-            total = sum(pool.map(square, range(100)))
-        total += session.faults.get("wrong-pool") is not None
-        if total != SQUARES:
-            reason = f"a pool summed the squares below 100 to {total}, not {SQUARES}"
+            squares = pool.map(square, range(100))
+        if session.faults.get("wrong-pool"):
+            squares[7], squares[8] = squares[8], squares[7]
+        total = sum(squares)
+        if squares != [number * number for number in range(100)]:
+            reason = f"a pool's squares below 100 are wrong; their sum is {total} for {SQUARES}"
             raise NotPassed("FAIL", "wrong_answer", reason)
         session.say("DATA", f"pool of processes: sum of squares {total}")
         session.report.add("dataload.pool", "PASS", details={"sum": total})
@@ -106,15 +108,25 @@ def workers_of(session: Session) -> list[int]:
     return list(session.options.workers or (most[:4] if session.options.quick else most))
 
 
+def trouble_of(session: Session, source: str) -> Any:
+    """Return the faults that were asked for, of the samples or of the files."""
+    from _loading.loading import Trouble
+
+    names = {
+        "duplicate": "duplicate", "worker-dies": "deadly", "balanced-loss": "balanced",
+        "other-data": "other_data", "torn-sample": "torn",
+    }  # fmt: skip
+    found = (name for name in names if session.faults.get(name, source=source))
+    return Trouble(**{names[name]: True for name in found})
+
+
 def data_of(session: Session) -> Any:
     """Make the samples, with the faults that were asked for."""
-    from _loading.loading import Samples, Trouble
+    from _loading.loading import Samples
 
-    options, faults = session.options, session.faults
-    duplicate, deadly = faults.get("duplicate"), faults.get("worker-dies")
-    trouble = Trouble(duplicate=duplicate is not None, deadly=deadly is not None)
+    options = session.options
     size = options.samples or (200 if options.quick else 1000)
-    return Samples(size, options.work_ms, trouble)
+    return Samples(size, options.work_ms, trouble_of(session, "samples"))
 
 
 def sweep(session: Session) -> int | None:
@@ -169,9 +181,10 @@ def read_files(session: Session, workers: int) -> None:
     """Load files from the file system that is asked about: not cached, then cached."""
     from _loading.loading import Files, Settings, load
 
-    with session.attempt("dataload.files"), some_files(Path(session.options.files)) as paths:
+    with session.attempt("dataload.files"), some_files(Path(session.options.files)) as made:
+        paths, data = made[0], Files(*made, trouble_of(session, "files"))
         for state in ("cold", "warm"):
-            seconds = load(Files(paths), session.options.batch_size, Settings(workers), 60.0)
+            seconds = load(data, session.options.batch_size, Settings(workers), 60.0)
             speed = len(paths) * FILE_BYTES / seconds / 1e9
             value = metric("read", [speed], "GB/s", HIGHER, cache=state)
             session.report.add(f"dataload.files.{state}", "PASS", metrics=[value])
@@ -179,17 +192,22 @@ def read_files(session: Session, workers: int) -> None:
 
 
 @contextlib.contextmanager
-def some_files(folder: Path) -> Iterator[list[Path]]:
-    """Write files, and drop them from this node's cache, as far as it lets us."""
+def some_files(folder: Path) -> Iterator[tuple[list[Path], Any]]:
+    """Write files, and drop them from this node's cache, as far as it lets us; yield both."""
+    import torch
+
+    contents = torch.empty(FILES, FILE_BYTES, dtype=torch.uint8)
     with tempfile.TemporaryDirectory(prefix="rv-dataload-", dir=folder) as own:
-        paths = [Path(own) / f"{number:04d}" for number in range(256)]
-        for path in paths:
+        paths = [Path(own) / f"{number:04d}" for number in range(FILES)]
+        for path, content in zip(paths, contents, strict=True):
+            drawn = bytearray(os.urandom(FILE_BYTES))
+            content.copy_(torch.frombuffer(drawn, dtype=torch.uint8))
             with path.open("wb") as file:
-                file.write(os.urandom(FILE_BYTES))
+                file.write(drawn)
                 file.flush()
                 os.fsync(file.fileno())
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        yield paths
+        yield paths, contents
 
 
 def numbers(text: str) -> list[int]:

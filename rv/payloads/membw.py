@@ -22,13 +22,15 @@ from _bandwidth import links, patterns
 from _bandwidth.links import together
 from _bandwidth.stream import Streamed, stream
 from _harness.main import Payload, Session, run
-from _harness.timing import time_each
+from _harness.timing import synchronize, time_each
 from contract.schema import HIGHER, metric
 from contract.stats import PEERS, peer_verdict
 from contract.verdicts import NotPassed, worst
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from _bandwidth.copies import Strike
 
 STREAM_BYTES = {"cuda": 1 << 30, "cpu": 1 << 24}
 PEER_BYTES = {"cuda": 1 << 30, "cpu": 1 << 22}
@@ -69,13 +71,16 @@ def _stream(session: Session, devices: list[str]) -> None:
     torch, quick = session.torch, session.options.quick
     rounds = (5 if quick else 10) if devices == ["cpu"] else 30
 
-    def spoil(result: Any, kernel: str) -> None:
-        if session.faults.get("bitflip", kernel=kernel):
+    def strike(kernel: str, number: int, run: Callable[[], object], result: Any) -> None:
+        where = {"kernel": kernel, "round": number}
+        if not session.faults.get("not-written", **where):
+            run()
+        if session.faults.get("bitflip", **where):
             result[len(result) // 2] += 1
 
     def one(device: str) -> list[Streamed]:
         nbytes = STREAM_BYTES[_kind(device)] // (QUICK_SHARE if quick else 1)
-        return stream(torch, device, nbytes, rounds, _timer(session, device), spoil)
+        return stream(torch, device, nbytes, rounds, _timer(session, device), strike)
 
     by_device = together(devices, one)
     for device, rows in zip(devices, by_device, strict=True):
@@ -93,9 +98,13 @@ def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: in
     verdict = {"status": "PASS"}
     wrong = next((row for row in rows if row.wrong), None)
     if wrong:
-        reason = f"{device}: {wrong.kernel}: {wrong.wrong} wrong elements, first {wrong.first}"
-        verdict = _fail("wrong_result", reason)
-    details = {"data": "integers below 1021", "devices_at_once": at_once}
+        where = f", first {wrong.first} of the last" if wrong.first >= 0 else ""
+        found = f"{wrong.wrong} wrong elements in {wrong.bad} of {wrong.rounds} rounds"
+        verdict = _fail("wrong_result", f"{device}: {wrong.kernel}: {found}{where}")
+    compared = {row.kernel: row.rounds for row in rows}
+    details = {
+        "data": "integers below 1021", "devices_at_once": at_once, "rounds_compared": compared,
+    }  # fmt: skip
     _add(session, "membw.stream", verdict, device, metrics, details)
 
 
@@ -122,13 +131,13 @@ def _host(session: Session, devices: list[str]) -> None:
     """Measure the links to the host: each device alone, then all at the same time."""
     torch = session.torch
 
-    def spoil(arrived: Any) -> None:
-        if session.faults.get("host-copy"):
-            arrived[len(arrived) // 2] ^= 1
-
     def one(device: str) -> list[links.Link]:
         nbytes = LINK_BYTES[_kind(device)] // (QUICK_SHARE if session.options.quick else 1)
-        return links.host_links(torch, device, nbytes, _timer(session, device), spoil)
+
+        def strike(way: str) -> Strike:
+            return _copying(session, "host-copy", device, way)
+
+        return links.host_links(torch, device, nbytes, _timer(session, device), strike)
 
     alone = [one(device) for device in devices]
     at_once = together(devices, one) if len(devices) > 1 else []
@@ -138,24 +147,35 @@ def _host(session: Session, devices: list[str]) -> None:
             wrong = max(row.wrong for row in rows)
             verdict = {"status": "PASS"}
             if wrong:
-                reason = f"{device}: {wrong} bytes came back from the device changed"
+                reason = f"{device}: {wrong} words of 8 bytes arrived changed, or not at all"
                 verdict = _fail("host_copy_mismatch", reason)
-            _add(session, name, verdict, device, metrics)
+            details = {"compared": {row.name: row.share for row in rows}}
+            _add(session, name, verdict, device, metrics, details)
+
+
+def _copying(session: Session, fault: str, device: str, way: str) -> Strike:
+    """Return what makes each copy: it alone, or with a fault, or not at all (FAULT-lost)."""
+
+    def strike(number: int, run: Callable[[], object], target: Any) -> None:
+        where = {"way": way, "round": number}
+        if not session.faults.get(f"{fault}-lost", **where):
+            run()
+        if session.faults.get(fault, **where):
+            synchronize(session.torch, device)
+            target[0] ^= 1
+
+    return strike
 
 
 def _peer(session: Session, devices: list[str]) -> None:
     """Measure the links between every two devices."""
-    faulty = session.faults.get("peer-copy") or session.faults.get("slow-peer")
+    faulty = any(session.faults.get(f) for f in ("peer-copy", "peer-copy-lost", "slow-peer"))
     if len(devices) < 2 and not faulty:
         raise NotPassed("SKIP", "not_run", "one device has no peer")
     shown = devices if len(devices) > 1 else devices * 3
-
-    def spoil(arrived: Any) -> None:
-        if session.faults.get("peer-copy"):
-            arrived[len(arrived) // 2] ^= 1
-
     nbytes = PEER_BYTES[_kind(devices[0])] // (QUICK_SHARE if session.options.quick else 1)
-    peer_links = links.peers(session.torch, shown, nbytes, spoil)
+    strike = _copying(session, "peer-copy", devices[0], "peer")
+    peer_links = links.peers(session.torch, shown, nbytes, strike)
     if session.faults.get("slow-peer"):
         peer_links[0] = peer_links[0]._replace(one_way=peer_links[0].one_way / 1e3)
     _say_peers(session, peer_links)
@@ -180,7 +200,7 @@ def _judged_peers(
 ) -> dict[str, str]:
     wrong = [link for link in peer_links if link.wrong]
     if wrong:
-        reason = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} bytes arrived changed"
+        reason = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} words wrong"
         return _fail("peer_copy_mismatch", reason)
     slow = links.slow(peer_links)
     judged = devices[0] != "cpu" or session.faults.get("slow-peer")

@@ -21,6 +21,7 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from _checkpoint.store import drop_cache
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from contract.schema import HIGHER, metric
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MIB = 2**20
 BLOCK = 4 * MIB
 SMALL = 4096  # bytes of a small file
+TURNS = 4  # of writing over a file
 RESERVE = 2.0  # times what is written must be free
 
 
@@ -61,6 +63,7 @@ def body(session: Session) -> None:
         else:
             _attempt(session, "storage.many_ranks", lambda: _together(session, folder))
         _attempt(session, "storage.small_files", lambda: _small(session, folder))
+        _attempt(session, "storage.overwrite", lambda: _overwrite(session, folder))
         _attempt(session, "storage.rename", lambda: _rename(session, folder))
     _attempt(session, "network.download", lambda: _download(session))
 
@@ -115,10 +118,10 @@ def _large(session: Session, folder: Path) -> float:
     writes, reads, cold = [], [], True
     for repeat in range(options.repeats):
         file = folder / f"large.{repeat}"
-        written, digest = _write(file, blocks, options.seed + repeat + session.ranks.rank)
+        written, digest = _write(file, blocks, _key(session, "large", repeat))
         if session.faults.get("corrupt-file", repeat=repeat):
             _corrupt(file)
-        cold = _drop_cache(file) and cold
+        cold = drop_cache(file) and cold
         seconds, read_digest = _read(file)
         if read_digest != digest:
             raise NotPassed(
@@ -139,17 +142,22 @@ def _large(session: Session, folder: Path) -> float:
     return max(writes)
 
 
-def _block(seed: int, number: int) -> bytes:
+def _key(session: Session, kind: str, turn: int) -> str:
+    """Return what a file's content is made of: no two files of any rank or turn are alike."""
+    return f"{session.options.seed}/{kind}/{session.ranks.rank}/{turn}"
+
+
+def _block(key: str, number: int, length: int = BLOCK) -> bytes:
     """Make bytes that no file system stores as less: a hash stretched, different in each block."""
-    return hashlib.shake_128(f"{seed}/{number}".encode()).digest(BLOCK)
+    return hashlib.shake_128(f"{key}/{number}".encode()).digest(length)
 
 
-def _write(file: Path, blocks: int, seed: int) -> tuple[float, str]:
+def _write(file: Path, blocks: int, key: str) -> tuple[float, str]:
     """Write and sync; return the seconds in which the file system was at work, and the digest."""
     digest, seconds = hashlib.sha256(), 0.0
     with file.open("wb", buffering=0) as target:
         for number in range(blocks):
-            block = _block(seed, number)
+            block = _block(key, number)
             digest.update(block)
             start = time.perf_counter()
             target.write(block)
@@ -172,18 +180,6 @@ def _read(file: Path) -> tuple[float, str]:
             digest.update(block)
 
 
-def _drop_cache(file: Path) -> bool:
-    """Ask the kernel to drop a file from its page cache; return whether it accepted."""
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    except (AttributeError, OSError):
-        return False
-    finally:
-        os.close(descriptor)
-    return True
-
-
 def _corrupt(file: Path) -> None:
     """Change one byte: the injected fault that the comparison must find."""
     with file.open("r+b") as target:
@@ -196,9 +192,9 @@ def _corrupt(file: Path) -> None:
 def _small(session: Session, folder: Path) -> None:
     """Create, list, read and remove many small files: what metadata servers are slow at."""
     options, rates = session.options, []
-    for _ in range(options.repeats):
+    for turn in range(options.repeats):
         start = time.perf_counter()
-        _one_round(session, folder)
+        _one_round(session, folder, turn)
         rates.append(options.files / (time.perf_counter() - start))
     session.say("STORAGE", f"small files {max(rates):.0f} a second (made, listed, read, removed)")
     session.report.add(
@@ -207,20 +203,58 @@ def _small(session: Session, folder: Path) -> None:
     )  # fmt: skip
 
 
-def _one_round(session: Session, folder: Path) -> None:
-    """Make, list, read and remove the small files once; raise where one did not come back."""
-    content, options = b"x" * SMALL, session.options
+def _contents(key: str, files: int) -> list[bytes]:
+    """Return as many different contents of small files."""
+    whole = b"".join(_block(key, number) for number in range(-(-files * SMALL // BLOCK)))
+    return [whole[number * SMALL : (number + 1) * SMALL] for number in range(files)]
+
+
+def _one_round(session: Session, folder: Path, turn: int) -> None:
+    """Make, list, read and remove the small files once; raise where one did not come back.
+
+    Each has a content of its own, and in each turn another.
+    """
+    options = session.options
     paths = [folder / f"small.{number}" for number in range(options.files)]
-    for path in paths:
+    contents = _contents(_key(session, "small", turn), options.files)
+    for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)
     if session.faults.get("lost-file"):
         paths[0].unlink()
+    if session.faults.get("mixed-files"):
+        paths[1].write_bytes(contents[0])
     listed = set(folder.glob("small.*"))
-    if listed != set(paths) or any(path.read_bytes() != content for path in paths):
+    if listed != set(paths):
         reason = f"{len(listed)} of {len(paths)} small files came back in {options.path}"
+        raise NotPassed("FAIL", "storage_mismatch", reason)
+    changed = [p for p, content in zip(paths, contents, strict=True) if p.read_bytes() != content]
+    if changed:
+        reason = f"{len(changed)} of {len(paths)} small files in {options.path} hold other bytes"
         raise NotPassed("FAIL", "storage_mismatch", reason)
     for path in paths:
         path.unlink()
+
+
+def _overwrite(session: Session, folder: Path) -> None:
+    """Write over a file without making it anew: what was there before must be gone.
+
+    Bytes that are not written any more, or read from an old copy, were right once.
+    """
+    file = folder / "overwritten"
+    file.write_bytes(b"\0" * BLOCK)
+    for turn in range(TURNS):
+        content = _block(_key(session, "overwritten", turn), 0)
+        lost = session.faults.get("stale-write", turn=turn)
+        with file.open("r+b") as target:
+            target.write(content[: BLOCK // 2] if lost else content)
+            target.flush()
+            os.fsync(target.fileno())
+        drop_cache(file)
+        if file.read_bytes() != content:
+            reason = f"a file in {session.options.path} that was written over holds older bytes"
+            raise NotPassed("FAIL", "storage_mismatch", reason)
+    details = {"turns": TURNS, "bytes": BLOCK}
+    session.report.add("storage.overwrite", "PASS", details=details)
 
 
 def _rename(session: Session, folder: Path) -> None:

@@ -161,18 +161,31 @@ def _burn_with_torch(
         supervisor.start()
         warm_up = min(5.0, WARM_UP * (seconds or 60.0))
         supervisor.burn(warm_up, tick)
+        for worker in supervisor.workers:
+            worker.restart()
         if sampler:
             sampler.restart()
         supervisor.burn(seconds and seconds - warm_up, tick)
         if sampler:
             sampler.freeze()
         supervisor.stop()
-    for worker in supervisor.workers:
-        verdicts.add_worker(session.report, worker)
-    models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
-    verdicts.add_digests(session.report, supervisor.workers, models)
+    _add_workers(session, supervisor.workers)
     if interrupted.is_set() and seconds is not None:
         raise KeyboardInterrupt
+
+
+def _add_workers(session: Session, workers: list[Worker]) -> None:
+    """Judge each device's burn, then the devices against each other."""
+    for worker in workers:
+        worker.settle()
+        verdicts.add_worker(session.report, worker)
+        for share in worker.shares or ([0.5] if session.faults.get("contended") else []):
+            session.watch.add_share(worker.job.label, share)
+    models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
+    verdicts.add_digests(session.report, workers, models)
+    slowed = any(fault.name == "slow" for fault in session.options.inject)
+    if session.report.devices or slowed:  # CPUs are shared
+        verdicts.add_peers(session.report, workers, models)
 
 
 def _state(worker: Worker, uuids: dict[str, str], readings: dict[str, Reading]) -> dict[str, Any]:

@@ -19,10 +19,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from _checkpoint import store
 from _harness import timing
 from _harness.files import training_aliases
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse
@@ -103,23 +105,32 @@ def steps(
     session: Session, group: Group, model: Any, batches: Any
 ) -> tuple[list[float], list[float]]:
     """Train; return every step's loss, averaged over the ranks, and this rank's seconds."""
-    from _training import checks, models, progress
+    from _training import checks, models, progress, sums
+    from _training.strikes import Strike
 
     torch, optimizer = group.torch, progress.optimizer_of(session, model)
-    losses, seconds = [], []
+    losses, seconds, parameters = [], [], list(model.parameters())
+    alone = models.mlp(session.options.seed)
+    compared = sums.Sums(alone, group.device, range(total(session.options)))
+    strike = Strike(session, group)
+    strike.plant_in_ddp(model)
     session.test = "ddp.replicas"
     for step in range(total(session.options)):
-        batch = models.part(batches(step), group.ranks.rank, group.ranks.world, group.device)
+        every, strike.step = batches(step), step
+        batch = models.part(every, group.ranks.rank, group.ranks.world, group.device)
+        compared.before(step, parameters)
         start = time.perf_counter()
         losses.append(progress.one_step(model, optimizer, batch))
         timing.synchronize(torch, group.device)
         seconds.append(time.perf_counter() - start)
+        compared.after(step, parameters, [every])
         if session.faults.get("nan", step=step):
             losses[-1] *= float("nan")
         if session.faults.get("bitflip", step=step):
             checks.flip_bit(model)
         checks.require_equal(model, group, step)
     session.report.add("ddp.replicas", "PASS", device=group.device, details={"steps": len(losses)})
+    compared.report(session, "ddp.sums")
     return progress.averaged(group, losses), seconds
 
 
@@ -154,13 +165,38 @@ def save(session: Session, group: Group, model: Any) -> None:
     with session.attempt("ddp.checkpoint"):
         target = Path(folder) / "train.pt"
         target.parent.mkdir(parents=True, exist_ok=True)
-        draft = target.with_suffix(".part")
-        group.torch.save(model.module.state_dict(), draft)
-        draft.replace(target)
+        write(session, group, model.module.state_dict(), target)
+        require_kept(group.torch, model.module.state_dict(), target)
         size = target.stat().st_size
         session.say("TRAIN", f"checkpoint {target}: {size / 1024:.1f} KB")
-        details = {"path": str(target), "bytes": size}
+        details = {"path": str(target), "bytes": size, "read_back": True}
         session.report.add("ddp.checkpoint", "PASS", details=details)
+
+
+def write(session: Session, group: Group, state: dict[str, Any], target: Path) -> None:
+    """Write a checkpoint under its name when it is whole and on disk."""
+    if session.faults.get("stale-checkpoint"):
+        state = {name: group.torch.zeros_like(tensor) for name, tensor in state.items()}
+    draft = target.with_suffix(".part")
+    with draft.open("wb") as file:
+        group.torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(target)
+    if session.faults.get("corrupt-checkpoint"):
+        store.corrupt(target)
+
+
+def require_kept(torch: Any, state: dict[str, Any], target: Path) -> None:
+    """Read a checkpoint back, past the cache. Raises NotPassed unless it is what was saved."""
+    store.drop_cache(target)
+    try:
+        is_same = store.same(torch, torch.load(target, weights_only=True), dict(state))
+    except Exception as error:  # whatever torch says of a file that is none of its own
+        why = f"{target} cannot be read back: {error}".partition("\n")[0]
+        raise NotPassed("FAIL", "checkpoint_corrupt", why) from error
+    if not is_same:
+        raise NotPassed("FAIL", "checkpoint_corrupt", f"{target}: read back, it is another one")
 
 
 def total(options: argparse.Namespace) -> int:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from _harness.ranks import Group
 
+ON_CPU = 5  # steps whose gradients are computed again
+MOST_ALONE = 2**31  # parameters of a model that each rank holds a whole copy of, to compare
 SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
 
 
@@ -85,9 +87,9 @@ def model_and_data(session: Session, group: Group) -> tuple[Any, Any]:
     from _training import models
 
     session.test = "fsdp.shard"
-    options, torch = session.options, group.torch
+    options = session.options
     rows = max(1, options.batch_size // group.ranks.world) * group.ranks.world
-    dtype = torch.bfloat16 if group.device.startswith("cuda") else None
+    dtype = computing(group)
     if options.hf_model:
         model, draw = models.hub_model(options.hf_model), models.hub_batches(options.hf_model, rows)
     else:
@@ -95,6 +97,31 @@ def model_and_data(session: Session, group: Group) -> tuple[Any, Any]:
         draw = models.tokens(options.seed, rows)
     whole_model = session.faults.get("unsharded") is not None
     return (model.to(group.device) if whole_model else shard(group, model, dtype)), draw
+
+
+def computing(group: Group) -> Any:
+    """Return the type that the sharded model computes in, None for that of its parameters."""
+    return group.torch.bfloat16 if group.device.startswith("cuda") else None
+
+
+def sums_of(session: Session, group: Group, model: Any) -> Any:
+    """Return what compares the gradients of steps: all of them, or of some where that takes long.
+
+    A model of another is as large as a whole one, on each rank; for the largest there is no room.
+    """
+    from _training import models, sums
+
+    options = session.options
+    most = max(4, 160 // group.ranks.world) if group.device.startswith("cuda") else ON_CPU
+    if options.hf_model:
+        most = 2 if sum(p.numel() for p in model.parameters()) < MOST_ALONE else 0
+    if not most or not all(hasattr(p, "full_tensor") for p in model.parameters()):
+        return sums.Sums(group.torch.nn.Module(), group.device, [])
+    whole = models.hub_model(options.hf_model) if options.hf_model else models.decoder(options.seed)
+    compared = sums.Sums(whole, group.device, sums.spread(options.steps, most))
+    if (dtype := computing(group)) is not None:
+        compared.round_to(dtype)
+    return compared
 
 
 def require_sharded(session: Session, group: Group, model: Any) -> None:
@@ -115,20 +142,28 @@ def require_sharded(session: Session, group: Group, model: Any) -> None:
 def train(session: Session, group: Group, model: Any, draw: Any) -> None:
     """Train; the loss must fall."""
     from _training import models, progress
+    from _training.strikes import Strike
 
     session.test = "fsdp.train"
+    compared, strike = sums_of(session, group, model), Strike(session, group)
+    parameters = list(model.parameters())
     ranks, optimizer = group.ranks, progress.optimizer_of(session, model)
     losses, seconds = [], []
     for step in range(session.options.steps):
-        batch = models.part(draw(step), ranks.rank, ranks.world, group.device)
+        every, strike.step = draw(step), step
+        parts = [models.part(every, rank, ranks.world, group.device) for rank in range(ranks.world)]
+        compared.before(step, parameters)
         start = time.perf_counter()
-        losses.append(progress.one_step(model, optimizer, batch))
+        with strike.planted_in_fsdp():
+            losses.append(progress.one_step(model, optimizer, parts[ranks.rank]))
         timing.synchronize(group.torch, group.device)
         seconds.append(time.perf_counter() - start)
+        compared.after(step, parameters, parts)
         if session.faults.get("nan", step=step):
             losses[-1] *= float("nan")
     values = progress.averaged(group, losses)
     progress.judge(session, group, model, values, seconds, memory(group))
+    compared.report(session, "fsdp.sums")
 
 
 def memory(group: Group) -> dict[str, int]:
@@ -144,8 +179,10 @@ def save_and_load(session: Session, group: Group, model: Any) -> None:
 
     session.test = "fsdp.checkpoint"
     folder = Path(session.options.checkpoint_dir) / "train_fsdp.dcp"
-    before = int(checks.fingerprint(shards.local(model)))
     size, seconds = shards.save(model, folder, group)
+    if session.faults.get("stale-checkpoint"):
+        shards.move_on(model)
+    before = int(checks.fingerprint(shards.local(model)))
     shards.forget(model)
     shards.load(model, folder)
     if session.faults.get("corrupt-checkpoint"):

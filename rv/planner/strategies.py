@@ -229,6 +229,7 @@ def _asked_of_nodes(pool: Pool, layout: Layout, needs: NodeNeeds, request: Reque
         name_pattern=pool.pattern,
         vram_mib=_least_vram_mib(pool, request),
         strict_gpu=request.strict_gpu,
+        allow_busy_gpus=request.allow_busy_gpus,
         extra=request.sbatch,
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.container import Image, is_mountable, read_image
-from rv.models.gpu_use import GPU_QUERY
+from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
 from rv.models.race import Chain, job_name, next_job_name
@@ -121,6 +121,7 @@ def _rendered(
         buffer_seconds=int(strategy.buffer.total_seconds()),
         stop_watch_seconds=_STOP_WATCH_SECONDS,
         gpu_query=quote.words(GPU_QUERY),
+        process_query=quote.words(PROCESS_QUERY),
         # A slice's share of its card is not told, and there is nothing to sample without GPUs.
         samples_gpus=strategy.gpus_per_node > 0 and not strategy.mig_profile,
         on_every_node=strategy.nodes > 1 and not _runs_once(race.command),

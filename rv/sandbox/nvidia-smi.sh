@@ -56,11 +56,18 @@ in_use() {
             percent=$of_percent used=$of_used watts=$of_watts degrees=$of_degrees
         done <"$node/use"
     fi
+    [ "$fault" != busy ] || percent=100 used=$((memory / 2))
     if [ -n "$mig" ]; then percent='[N/A]'; fi
 }
 
 # processes: what runs on the GPUs, in the fields of rv's own query whatever was asked for.
 processes() {
+    if [ "$fault" = busy ]; then
+        # Somebody else's, on every GPU: the first process of the machine.
+        gpus | while IFS='|' read -r index uuid product memory mig slices; do
+            echo "GPU-$uuid, 1, $((memory / 2)), python"
+        done
+    fi
     [ -r "$node/processes" ] || return 0
     gpus | while IFS='|' read -r index uuid product memory mig slices; do
         while IFS='|' read -r of pid used program; do

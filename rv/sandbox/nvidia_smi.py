@@ -25,6 +25,7 @@ class Fault(StrEnum):
     MISSING_GPU = "missing-gpu"
     ERROR = "error"
     HANG = "hang"
+    BUSY = "busy"
 
 
 def install(profile: Profile, layout: Layout, marker: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from rv.accept.baselines import Baseline
 from rv.accept.measurements import Measurement
@@ -10,6 +10,13 @@ from rv.accept.store import RunRecord
 from rv.accept.trends import Comparison, Trend
 from rv.models.plain import plain
 from rv.ui.tables import Part, Table
+
+_CAUSES: Final = {
+    "gpu": "regression",
+    "gpu-rates": "regression of all its rates",
+    "software": "since its software changed",
+    "fleet": "all of the model",
+}
 
 
 def trends_text(trends: Sequence[Trend]) -> list[Part]:
@@ -28,7 +35,11 @@ def trends_text(trends: Sequence[Trend]) -> list[Part]:
 
 def _trend_row(trend: Trend) -> tuple[str, ...]:
     last, slower = trend.last, trend.regression
-    flag = f"{slower.status} regression {slower.loss:.1%}, z {slower.z:.1f}" if slower else "-"
+    flag = (
+        f"{slower.status} {_CAUSES[slower.cause]} {slower.loss:.1%}, z {slower.z:.1f}"
+        if slower
+        else "-"
+    )
     return (
         _subject(last),
         last.node,

@@ -1,98 +1,192 @@
-"""How well a drop of one GPU is told from noise: 1,000 synthetic histories, and the ROC.
+"""How well faults are told from noise: made-up histories of 96 series a run, and a table a noise.
 
-`python tests/bench/roc.py [--histories 1000] [--noise 0.02] [--drop 0.07]`
+`python tests/bench/roc.py [--fleets 15] [--noise 0.01,0.02,0.03] [--seed 1] [--jobs 2]`
 
-Half of the histories are of a fleet of eight GPUs in which one loses `drop` in its last five runs,
-half of a fleet in which none does. Each run of each GPU has normal noise. Every GPU's history is
-judged as `rv accept history` does after each of the last five runs. Counted are fleets: found and
-rightly named, and alarmed falsely. The curve moves the threshold of the modified z-score.
+A fleet of 12 nodes is measured in 25 to 35 runs: 8 GPUs of each by one number, or one GPU of each by
+8. Each GPU has its own level, and each value normal noise. In the last runs one GPU loses something,
+in one shape, or nothing or all of them do. Every run of these is judged as `rv accept run` does, and
+what was judged bad is not part of the reference of the next.
+
+Counted are runs in which a sound GPU was named (`false`), and fleets in which the bad one was named
+in time (`in time`); `after` is the median of the runs until then, and `at` the 95th percentile of
+what was lost when it was. For all GPUs together it counts fleets that were told as such, with none
+of their GPUs named.
 """
 
 import argparse
 import random
-from dataclasses import dataclass
+import statistics
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
 
-from rv.accept import trends
 from rv.accept.measurements import Point
+from rv.accept.regressions import Regression, Series, standing, together
 
-GPUS = 8
-TAIL = 5
+NODES, PER_NODE = 12, 8
+WATCHED = 15
+"""Runs that are judged."""
+DRIFT = 0.005
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Counts:
-    """Of fleets with a drop: those whose GPU was named, and those with another flagged. Of fleets
-    without: those with any flagged; and of all judgements of sound GPUs the share that alarmed."""
+class Shape:
+    """A fault: what is lost in its nth run (from 1). `within` is the run in which it counts as seen
+    in time; `whole` says that it is in all GPUs, `software` that the driver was changed with it."""
 
-    named: float
-    misnamed: float
-    alarmed: float
-    per_judgement: float
-
-
-def history(
-    source: random.Random, runs: int, noise: float, drop: float, drift: float
-) -> list[Point]:
-    """One GPU: its own level, noise, and a drop in its last runs."""
-    level = 700 * (1 + source.gauss(0, drift))
-    values = [level * (1 + source.gauss(0, noise)) for _ in range(runs)]
-    values[-TAIL:] = [value * (1 - drop) for value in values[-TAIL:]]
-    return [Point(time=t, value=v, fingerprint="torch 2") for t, v in enumerate(values)]
+    name: str
+    lost: Callable[[int], float]
+    within: int = WATCHED
+    whole: bool = False
+    software: bool = False
 
 
-def flagged(points: list[Point]) -> int:
-    """After how many of the last runs the history was flagged."""
-    ends = range(len(points) - TAIL + 1, len(points) + 1)
-    return sum(trends.regression(points[:end], "higher") is not None for end in ends)
+SHAPES = (
+    Shape(name="none", lost=lambda _: 0.0),
+    Shape(name="step of 7 %", lost=lambda _: 0.07, within=5),
+    Shape(name="step of 20 %, for ever", lost=lambda _: 0.20, within=1),
+    Shape(name="drift of 0.5 % a run", lost=lambda run: DRIFT * run, within=9),
+    Shape(name="15 % in each 3rd run", lost=lambda run: 0.15 * (run % 3 == 1)),
+    Shape(name="driver: all 8 % slower", lost=lambda _: 0.08, within=1, whole=True, software=True),
+    Shape(name="all 8 % slower", lost=lambda _: 0.08, within=1, whole=True),
+)
 
 
-def count(histories: int, noise: float, drop: float, seed: int = 1) -> Counts:
-    """Judge that many fleets, half of them with a drop."""
-    source = random.Random(seed)
-    named = misnamed = alarmed = alarms = judged = 0
-    half = histories // 2
-    for number in range(2 * half):
-        bad = source.randrange(GPUS) if number < half else -1
-        runs = source.randint(2 * TAIL + 1, 30)
-        hits = [
-            flagged(history(source, runs, noise, drop if gpu == bad else 0.0, 0.02))
-            for gpu in range(GPUS)
-        ]
-        sound = [hit for gpu, hit in enumerate(hits) if gpu != bad]
-        alarms, judged = alarms + sum(sound), judged + TAIL * len(sound)
-        if number < half:
-            named += hits[bad] > 0
-            misnamed += any(sound)
-        else:
-            alarmed += any(sound)
-    return Counts(
-        named=named / half,
-        misnamed=misnamed / half,
-        alarmed=alarmed / half,
-        per_judgement=alarms / judged,
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """What was said of one fleet: in how many runs a sound GPU was named, of how many; the first
+    run in which the bad one was, 0 for none; in how many it was; in how many all were told."""
+
+    false: int
+    runs: int
+    first: int
+    named: int
+    told: int
+
+
+def fleet(shape: Shape, noise: float, numbers: int, seed: int) -> Seen:
+    """Make one fleet's runs, and judge those from the first with the fault on."""
+    source = random.Random(f"{shape.name} {noise} {numbers} {seed}")
+    subjects = NODES * PER_NODE // numbers
+    bad = source.randrange(subjects)
+    levels = [700 * (1 + source.gauss(0, 0.02)) for _ in range(subjects * numbers)]
+    kept: list[list[Point]] = [[] for _ in levels]
+    seen = Seen(false=0, runs=0, first=0, named=0, told=0)
+    sound_runs = source.randint(25, 35)
+    for run in range(sound_runs + WATCHED):
+        nth = run - sound_runs + 1
+        lost = shape.lost(nth) if nth > 0 else 0.0
+        every = []
+        for place, level in enumerate(levels):
+            subject, number = divmod(place, numbers)
+            hit = shape.whole or subject == bad
+            value = level * (1 + source.gauss(0, noise)) * (1 - lost * hit)
+            driver = "new" if shape.software and nth > 0 else "old"
+            point = Point(time=run, value=value, fingerprint=driver, run=str(run))
+            kept[place].append(point)
+            every.append(_series(kept[place], subject, number, subjects))
+        if nth > 0:
+            found = together(every)
+            for points, regression in zip(kept, found, strict=True):
+                points[-1] = replace(points[-1], standing=standing(regression))
+            seen = _counted(seen, found, bad, numbers, nth, shape)
+    return seen
+
+
+def _series(points: list[Point], subject: int, number: int, subjects: int) -> Series:
+    node = subject * NODES // subjects
+    return Series(points=points, kind=(str(number),), subject=f"GPU-{subject}", node=f"n{node}")
+
+
+def _counted(
+    seen: Seen, found: list[Regression | None], bad: int, numbers: int, nth: int, shape: Shape
+) -> Seen:
+    named = {
+        place // numbers
+        for place, regression in enumerate(found)
+        if regression is not None and regression.cause != "fleet"
+    }
+    told = sum(regression is not None and regression.cause == "fleet" for regression in found)
+    is_named = not shape.whole and shape.lost(nth) > 0 and bad in named
+    others = named if shape.whole or not shape.lost(WATCHED) + shape.lost(1) else named - {bad}
+    return Seen(
+        false=seen.false + bool(others),
+        runs=seen.runs + 1,
+        first=seen.first or (nth if is_named or told > len(found) / 2 else 0),
+        named=seen.named + is_named,
+        told=seen.told + (told > len(found) / 2),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What was seen of many fleets of one shape."""
+
+    shape: Shape
+    false: float
+    in_time: float
+    after: float
+    at: float
+
+
+def row(shape: Shape, every: Iterable[Seen]) -> Row:
+    """Count fleets, and runs."""
+    fleets = list(every)
+    firsts = sorted(each.first or WATCHED + 1 for each in fleets)
+    late = firsts[min(len(firsts) - 1, int(0.95 * len(firsts)))]
+    return Row(
+        shape=shape,
+        false=sum(each.false for each in fleets) / sum(each.runs for each in fleets),
+        in_time=sum(first <= shape.within for first in firsts) / len(firsts),
+        after=statistics.median(firsts),
+        at=shape.lost(late),
+    )
+
+
+def measured(
+    shape: Shape, noise: float, numbers: int, fleets: int, seed: int, pool: ProcessPoolExecutor
+) -> Row:
+    """Judge so many fleets of a shape."""
+    one = partial(fleet_of, shape.name, noise, numbers)
+    return row(shape, pool.map(one, range(seed, seed + fleets)))
+
+
+def fleet_of(name: str, noise: float, numbers: int, seed: int) -> Seen:
+    """Judge the fleet of a shape, by its name: a process can be sent that."""
+    return fleet(next(shape for shape in SHAPES if shape.name == name), noise, numbers, seed)
+
+
+def table(
+    noise: float, numbers: int, options: argparse.Namespace, pool: ProcessPoolExecutor
+) -> None:
+    """Print what was seen of each shape, with a line for sound GPUs beside all of them."""
+    what = "96 GPUs x 1 number" if numbers == 1 else "12 GPUs x 8 numbers"
+    print(f"\nnoise {noise:.0%}, {what}, {options.fleets} fleets, {WATCHED} runs each")
+    print(f"  {'shape':24} {'false':>7} {'in time':>8} {'of run':>6} {'after':>6} {'at':>6}")
+    rows = []
+    for shape in SHAPES:
+        each = measured(shape, noise, numbers, options.fleets, options.seed, pool)
+        told = f"{each.in_time:>8.1%} {shape.within:>6} {each.after:>6.0f} {each.at:>6.1%}"
+        is_fault = shape is not SHAPES[0]
+        print(f"  {shape.name:24} {each.false:>7.2%} {told if is_fault else ''}", flush=True)
+        rows.append(each)
+    runs = len(SHAPES) * options.fleets * WATCHED
+    print(f"  {'all':24} {statistics.fmean([each.false for each in rows]):>7.2%} of {runs:,} runs")
 
 
 def main() -> None:
-    """Print the curve, and the point at which rv works."""
+    """Print a table for each noise and layout."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--histories", type=int, default=1000)
-    parser.add_argument("--noise", type=float, default=0.02)
-    parser.add_argument("--drop", type=float, default=0.07)
+    parser.add_argument("--fleets", type=int, default=15)
+    parser.add_argument("--noise", default="0.01,0.02,0.03")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    shipped = trends.WARN_Z
-    print(
-        f"{options.histories} fleets of {GPUS} GPUs, noise {options.noise:.0%}, drop {options.drop:.0%}"
-    )
-    print("  z below   named  misnamed  fleets alarmed falsely  alarms a judgement")
-    for threshold in (-2.0, -2.5, -3.0, -3.5, -4.0, -5.0, -6.0):
-        trends.WARN_Z = threshold
-        found = count(options.histories, options.noise, options.drop)
-        mark = "  <- rv" if threshold == shipped else ""
-        print(
-            f"  {threshold:>7}  {found.named:>6.1%}  {found.misnamed:>8.1%}"
-            f"  {found.alarmed:>22.1%}  {found.per_judgement:>18.3%}{mark}"
-        )
+    with ProcessPoolExecutor(options.jobs) as pool:
+        for noise in map(float, options.noise.split(",")):
+            for numbers in (1, PER_NODE):
+                table(noise, numbers, options, pool)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,33 @@ def test_every_detector_sees_its_fault(launch: Launcher, tmp_path: Path) -> None
     assert "Traceback" not in run.out
 
 
+def test_a_worker_that_computes_nothing_right_or_stands_still_fails(
+    launch: Launcher, tmp_path: Path
+) -> None:
+    """One of five each, which the rate of success would let pass; and GPUs that do not add up."""
+    faults = ("nan:worker=0", "hollow:worker=1", "still:worker=2", "no-scaling")
+    words = (word for fault in faults for word in ("--inject", fault))
+    sizes = ("--workers", 5, "--duration", 2, "--skip-launch", "--scaling", "--ops-floor", 1e9)
+    run = launch("alloc_stress", tmp_path, *CPU, *sizes, *words)
+
+    assert run.code == 1
+    assert {
+        "alloc.products": "wrong_result",
+        "alloc.progress": "worker_failed",
+        "alloc.operations": "below_floor",
+    }.items() <= run.coded.items()
+    assert len(os.sched_getaffinity(0)) == 1 or run.coded["alloc.scaling"] == "below_floor"
+    assert "wrong products of 2 workers, first worker 0 on cpu:" in run.reasons
+    assert "worker 2 on cpu:" in run.reasons
+    assert "alloc.workers" not in run.coded
+
+
+def test_how_much_gpus_do_together() -> None:
+    """The seed's numbers, and what lies between them."""
+    floors = [verdicts.floor_of(count) for count in (1, 2, 3, 4, 6, 8, 16)]
+    assert floors == pytest.approx([1.0, 1.8, 2.65, 3.5, 4.75, 6.0, 12.0])
+
+
 def test_how_much_imbalance_passes_is_the_users(launch: Launcher, tmp_path: Path) -> None:
     """The busiest slot over the least busy one: at least 1, and so more than a limit below that."""
     words = (*CPU, "--workers", 2, "--duration", 1, "--skip-launch", "--balance", 0.001)

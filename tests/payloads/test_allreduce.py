@@ -12,7 +12,7 @@ from rv.payloads._collectives import measure, operations, sweep
 from tests.payloads.starting import Launcher, torchrun
 
 CPU = ("--device", "cpu")
-SHORT = (*CPU, "--numel", 1000, "--iters", 5)
+SHORT = (*CPU, "--numel", 1000, "--iters", 10)
 
 
 def test_every_collective_is_exact_at_every_size(launch: Launcher, tmp_path: Path) -> None:
@@ -46,10 +46,29 @@ def test_fifty_rounds_of_torchrun_are_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fault", "more", "code", "said"),
     [
-        ("bitflip:rank=1", (), "wrong_collective", "first at rank 1 element 500 (2 wrong there)"),
-        ("nan:rank=0", (), "wrong_collective", "first at rank 0 element 500"),
+        (
+            "bitflip:rank=1",
+            (),
+            "wrong_collective",
+            "first at rank 1 element 500 of iteration 0 (11 wrong there, in 11 iterations)",
+        ),
+        ("nan:rank=0", (), "wrong_collective", "first at rank 0 element 500 of iteration 0"),
+        ("bitflip:rank=1,iteration=8", (), "wrong_collective", "rank 1 of iteration 8 (1 wrong"),
+        ("not-written:rank=0,iteration=7", (), "wrong_collective", "rank 0 of iteration 7 (999 "),
+        (
+            "stale:iteration=8",
+            (),
+            "wrong_collective",
+            "rank 0 of iteration 8 (1000 wrong there, in 1",
+        ),
         ("slow:rank=1,factor=8", (), "straggler", "late to a barrier: rank 1 on "),
         ("slow-call", (), "below_floor", "of the bare call's"),
+        ("stretch", (), "contended", "0.50 of the median rate"),
+        ("below-floor", (), "slow_fabric", "where NVLink gives"),
+        ("below", (), "slow_fabric", "is 0.70 of the "),
+        ("busy", (), "gpu_busy", "is not this job's alone: python of root (process 1, "),
+        ("held", (), "memory_held", "8000 MiB were in use"),
+        ("contended:rank=1", (), "contended", "worked for this job 50% of the time"),
     ],
 )
 def test_a_fault_is_found(
@@ -90,6 +109,15 @@ def test_pairs_of_nodes_name_the_slow_one(launch: Launcher, tmp_path: Path) -> N
     assert reason.startswith("slow with every partner: ")
     assert reason.endswith("#1")
     assert "#0" not in reason
+
+
+def test_a_pair_of_nodes_that_adds_wrong_is_named(launch: Launcher, tmp_path: Path) -> None:
+    """In one iteration; its rate is no excuse."""
+    words = ("--pairwise", "all", "--max-bytes", 4096, "--inject", "stale:iteration=9,rank=1")
+    done = launch.start("allreduce", tmp_path, *SHORT, *words, world=3, apart=True).wait()
+
+    assert done.coded["allreduce.pairs"] == "wrong_collective"
+    assert "#1" in done.test("allreduce.pairs")["reason"]
 
 
 @pytest.mark.parametrize("words", [("--max-bytes", "0"), ("--numel", "-1"), ("--inject", "x")])

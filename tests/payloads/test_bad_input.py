@@ -127,7 +127,7 @@ def test_fake_gpus_are_said_to_be_fake(launch: Launcher, tmp_path: Path) -> None
 
     assert (done.code, done.last) == (
         0,
-        "[RESULT] PASS: without device: sandbox: 2 fake GPU(s), checked on CPU",
+        "[RESULT] PASS: the CPU: environment, devices as promised, exact matmul and its rate; on a CPU no speed is judged; without device: sandbox: 2 fake GPU(s), checked on CPU",
     )
     for must in (["--require-gpu"], ["--device", "cuda"]):
         done = launch("check", tmp_path, *words, *must, RV_GPUS="2", RV_FAKE_GPUS="1")

@@ -40,7 +40,7 @@ def test_check_passes_on_a_cpu(launch: Launcher, tmp_path: Path) -> None:
 
     assert (done.code, done.last, done.err) == (
         0,
-        "[RESULT] PASS: without matmul.tf32: tf32: not on a CPU (and 2 more)",
+        "[RESULT] PASS: the CPU: environment, devices as promised, exact matmul and its rate; on a CPU no speed is judged; without matmul.tf32: tf32: not on a CPU (and 2 more)",
         "",
     )
     names = {test["name"]: test["status"] for test in done.result["tests"]}

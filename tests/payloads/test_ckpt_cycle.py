@@ -52,12 +52,17 @@ def test_every_detector_sees_its_fault(launch: Launcher, tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("fault", "case", "code"),
-    [("forget-optimizer", "resumed", "resume_mismatch"), ("repeat-step", "straight", "steps_lost")],
+    [
+        ("forget-optimizer", "resumed", "resume_mismatch"),
+        ("repeat-step", "straight", "steps_lost"),
+        ("corrupt-save", "straight", "checkpoint_corrupt"),
+        ("lost-save", "straight", "checkpoint_corrupt"),
+    ],
 )
 def test_a_forgotten_part_or_step_is_noticed(
     launch: Launcher, tmp_path: Path, fault: str, case: str, code: str
 ) -> None:
-    """Optimizer state, and a step that was logged twice."""
+    """Optimizer state, a step that was logged twice, and a checkpoint that nobody goes on from."""
     run = launch("ckpt_cycle", tmp_path, "--device", "cpu", "--cases", case, "--inject", fault)
 
     assert run.code == 1

@@ -1,6 +1,7 @@
 """membw.py on a CPU: every detector sees its fault, and nothing else."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,9 +46,28 @@ def test_every_detector_sees_its_fault(launch: Launcher, tmp_path: Path) -> None
         "membw.pattern.random": "memory_mismatch",
     }
     said = run.reasons
-    assert "cpu: add: 1 wrong elements, first 524288" in said
+    assert "cpu: add: 8 wrong elements in 8 of 8 rounds, first 524288 of the last" in said
     assert "2 mismatching words, first at byte 2097152 with wrong bits 0x20" in said
     assert "PCIe link under load is x8 of x16 lanes" in said
+
+
+def test_what_is_no_longer_written_is_seen(launch: Launcher, tmp_path: Path) -> None:
+    """In one round of a kernel and of each way of a copy, whose older bytes were right."""
+    faults = ("not-written:kernel=copy,round=5", "host-copy-lost:round=3,way=d2h",
+              "peer-copy-lost:round=4")  # fmt: skip
+    run = launch(
+        "membw", tmp_path, *CPU, *(word for fault in faults for word in ("--inject", fault))
+    )
+
+    assert run.code == 1
+    assert {name: code for name, code in run.coded.items() if code != "unsupported"} == {
+        "membw.stream": "wrong_result",
+        "membw.host": "host_copy_mismatch",
+        "membw.peer": "peer_copy_mismatch",
+    }
+    assert "cpu: copy: 1048576 wrong elements in 1 of 8 rounds" in run.reasons
+    shares = run.test("membw.host")["details"]["compared"]
+    assert shares == {"h2d_pageable": 1.0, "d2h_pageable": pytest.approx(0.2125)}
 
 
 @pytest.mark.parametrize(
@@ -102,10 +122,11 @@ def test_a_link_that_wakes_up_is_measured_when_it_is_awake() -> None:
     """As an idle H100 gave it: less than half of the rate in its first copies."""
     taken = iter([4.0] * 3 + [3.0] * 3 + [2.0] * 3 + [2.0] * 3 + [2.0] * links.ROUNDS)
 
-    def time_each(_work: object, rounds: int) -> list[float]:
+    def time_each(_work: object, rounds: int, between: object) -> list[float]:
         return [next(taken) for _ in range(rounds)]
 
-    rates = links._rates(lambda: None, 2 * 10**9, time_each)
+    copies = SimpleNamespace(work=None, between=None, begin=lambda: None)
+    rates = links._rates(copies, 2 * 10**9, time_each)
 
     assert rates == [1.0] * links.ROUNDS
 

@@ -34,7 +34,9 @@ def test_storage_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize("fault", ["corrupt-file", "lost-file"])
+@pytest.mark.parametrize(
+    "fault", ["corrupt-file", "lost-file", "mixed-files", "stale-write", "stale-write:turn=2"]
+)
 def test_a_file_that_comes_back_changed_or_not_at_all_fails(fault: str, tmp_path: Path) -> None:
     code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, "--inject", fault)
 

@@ -229,11 +229,15 @@ def test_a_clean_burn_of_two_workers_passes(tmp_path: Path) -> None:
 
 
 def test_each_fault_of_a_worker_is_found_and_named(tmp_path: Path) -> None:
-    """A flipped bit, another product, a death and a hang: one a worker, all in one run."""
-    faults = ["bitflip:rank=0", "digest:rank=1", "crash:rank=2", "hang:rank=3"]
+    """A flipped bit, another product, a death, a hang, and products that are not made, or half, or
+    proven wrong before any is counted: one a worker, all in one run."""
+    faults = [
+        "bitflip:rank=0", "digest:rank=1", "crash:rank=2", "hang:rank=3",
+        "not-launched:rank=4", "half-written:rank=5", "wrong-reference:rank=6",
+    ]  # fmt: skip
     words = [word for fault in faults for word in ("--inject", fault)]
     code, text, result = run(
-        "stress", tmp_path, "--workers", 4, "--duration", 1, "--silence", 10, *words
+        "stress", tmp_path, "--workers", 7, "--duration", 1, "--silence", 10, *words
     )
 
     assert code == 1, text
@@ -245,8 +249,27 @@ def test_each_fault_of_a_worker_is_found_and_named(tmp_path: Path) -> None:
     assert found["cpu:1"]["status"] == "PASS"
     assert (found["cpu:2"]["code"], "code 9" in found["cpu:2"]["reason"]) == ("worker_failed", True)
     assert (found["cpu:3"]["code"], "hung" in found["cpu:3"]["reason"]) == ("worker_failed", True)
+    wrong = [found[f"cpu:{number}"]["details"]["wrong_elements"] for number in (4, 5)]
+    assert wrong == [256 * 256, 256 * 256 / 2]
+    assert found["cpu:6"]["code"] == "residual_too_large"
+    assert found["cpu:4"]["details"]["compared"] == found["cpu:4"]["details"]["products"]
     digest = by_name(result, "stress.digest")
     assert (digest["code"], "cpu:1" in digest["reason"]) == ("digest_mismatch", True)
+
+
+def test_others_on_its_devices_and_slow_ones_are_found(tmp_path: Path) -> None:
+    """A worker far behind its peer, a process, held memory, lost time, and a known model's rate."""
+    faults = ["slow:rank=1", "busy", "held", "contended", "below"]
+    words = [word for fault in faults for word in ("--inject", fault)]
+    code, text, result = run("stress", tmp_path, "--workers", 2, "--duration", 2, *words)
+
+    assert code == 1, text
+    assert codes(result) == {
+        "peer_outlier", "gpu_busy", "memory_held", "contended", "below_floor",
+    }  # fmt: skip
+    assert by_name(result, "stress.peers")["device"] == "cpu:1"
+    classes = {test["code"]: test["class"] for test in result["tests"] if test["code"]}
+    assert {classes[each] for each in ("gpu_busy", "peer_outlier")} == {"CONTENTION"}
 
 
 def test_each_fault_of_the_telemetry_is_found(tmp_path: Path) -> None:
@@ -326,6 +349,28 @@ def test_a_detached_burn_is_seen_and_stopped(tmp_path: Path) -> None:
     wait_for(lambda: not any(processes.is_alive(process) for process in [known, *workers]))
     result = json.loads((tmp_path / "stress_result.json").read_text())
     assert result["summary"]["status"] == "PASS"  # stopped is how an endless burn ends
+
+
+def test_stop_ends_with_the_burns_verdict(tmp_path: Path) -> None:
+    """A burn that found a fault, stopped or ended by itself; one whose result was lost is none."""
+    folder = ("--device", "cpu", "--report-dir", tmp_path)
+    with start("stress", "--detach", *folder, "--memory", "64", "--inject", "crash") as process:
+        process.communicate(timeout=120)
+    wait_for((tmp_path / "stress_result.json").exists)
+    with start("stress", "--stop", *folder) as stop:
+        said, _ = stop.communicate(timeout=120)
+    assert (stop.returncode, "[RESULT] FAIL" in said) == (1, True), said
+
+    (tmp_path / "stress_result.json").write_text('{"summary": {"status": "PASS"}}')
+    with start("stress", "--detach", *folder) as process:
+        process.communicate(timeout=120)
+    known = programs.read_pid_file(tmp_path / "stress.pid")
+    assert known is not None
+    os.kill(known.pid, signal.SIGKILL)
+    wait_for(lambda: not processes.is_alive(known))
+    with start("stress", "--stop", *folder) as stop:
+        said, _ = stop.communicate(timeout=120)
+    assert stop.returncode == 99, said
 
 
 def test_more_memory_than_there_is_is_refused_in_a_line(tmp_path: Path) -> None:

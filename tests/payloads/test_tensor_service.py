@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from contract.verdicts import NotPassed
 
-from rv.payloads._tensor_service import protocol, report
+from rv.payloads._tensor_service import clients, protocol, report
 from rv.payloads._tensor_service import server as service
 from rv.payloads._tensor_service.client import Client, Unreachable
 from rv.payloads._tensor_service.server import (
@@ -374,6 +375,57 @@ def test_a_server_that_is_wrong_open_or_dead_fails(
     ended, text, result = run("tensor_service", tmp_path, *words, launch=launch)
 
     assert (ended, codes(result)) == (1, {code}), text
+
+
+def test_each_fault_of_an_answer_is_found_where_it_strikes(
+    tmp_path: Path, launch: Launcher
+) -> None:
+    """Large tensors wrong in one element, and a client that gets another's."""
+    words = (
+        "pair",
+        "--quick",
+        "--limit",
+        32,
+        "--inject",
+        "wrong-large",
+        "--inject",
+        "mixed-clients",
+    )
+    ended, text, result = run("tensor_service", tmp_path, *words, launch=launch)
+
+    assert (ended, codes(result)) == (1, {"wrong_answer"}), text
+    bad = {test["name"].rpartition(".")[2] for test in result["tests"] if test["status"] == "FAIL"}
+    assert bad == {
+        "large_tensor_handling", "performance_comparison", "size_sweep", "concurrent_clients",
+        "connection_reuse",
+    }  # fmt: skip
+
+
+def test_clients_at_once_have_each_its_own(server: Server, client: Client) -> None:
+    """From a server that is right, and not from one that mixes them or answers what is old."""
+    torch = pytest.importorskip("torch")
+    server.state.limit = 2**20
+    assert clients.at_once(torch, client)["requests"] == 32
+    for fault in ("mixed-clients", "stale-answer"):
+        server.state.faults = server.state.strikes.faults = {fault}
+        with pytest.raises(NotPassed) as mixed:
+            clients.at_once(torch, client)
+        assert mixed.value.code == "wrong_answer"
+
+
+def test_answers_that_are_a_second_late_are_told(server: Server, client: Client) -> None:
+    """Two of three are no accident; of forty they are."""
+    torch = pytest.importorskip("torch")
+    client.execute(torch, ["neg"], torch.ones(4))
+    assert clients.in_time(client)["late"] == 0
+    server.state.faults = server.state.strikes.faults = {"late"}
+    for _ in range(2):
+        client.execute(torch, ["neg"], torch.ones(4))
+    with pytest.raises(NotPassed) as late:
+        clients.in_time(client)
+    assert late.value.code == "late_answer"
+    client.times += [(4, 1.0)] * 37
+    assert clients.in_time(client)["late"] == 2
 
 
 def test_a_client_without_a_server_says_so_soon(tmp_path: Path, launch: Launcher) -> None:

@@ -20,7 +20,7 @@ def test_the_seeds_command_line_passes(tmp_path: Path) -> None:
     assert "[DDP] rank 1/2 -> node 0 " in done.out
     assert "[TRAIN] cpu: world=2 ranks counted=2 loss " in done.out
     statuses = {test["name"]: test["status"] for test in done.result["tests"]}
-    wanted = ("layout", "gradients", "replicas", "train", "communication", "checkpoint")
+    wanted = ("layout", "gradients", "replicas", "sums", "train", "communication", "checkpoint")
     assert statuses == {f"ddp.{name}": "PASS" for name in wanted}
     alias = json.loads((tmp_path / "ddp_training_result.json").read_text())
     assert (alias["world"], alias["epochs"], alias["steps"]) == (2, 1, 10)
@@ -68,7 +68,7 @@ def test_a_hub_model_is_sharded_layer_by_layer(launch: Launcher, tmp_path: Path,
 
     done = launch("train_fsdp", tmp_path, *words, world=2, HF_HUB_OFFLINE="1")
 
-    assert done.last == "[RESULT] PASS", done.out + done.err
+    assert done.last.startswith("[RESULT] PASS: 2 ranks: "), done.out + done.err
     assert done.test("fsdp.shard")["details"]["share"] == pytest.approx(0.5, abs=0.1)
 
 

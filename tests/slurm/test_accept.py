@@ -56,7 +56,8 @@ def test_every_node_of_a_run_reports_and_its_numbers_are_kept(rv: Rv) -> None:
 
 
 def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv) -> None:
-    """A wrong product on a1; plans leave a1 out and say why; a sweep clears it; v1 cannot report.
+    """A wrong product on a1; plans leave a1 out and say why; a sweep clears it, as a repair does; v1
+    cannot report.
 
     The GPUs of v1 are not the model that Slurm says: its job gives it up, and that is a row.
     """
@@ -72,6 +73,8 @@ def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv) -> None:
     asked = rv("up", "--dry-run", "--json", "--gpu", "4", "--no-avoid").stdout
     assert "failed acceptance" not in asked
     assert "a1" in rv("accept", "avoid").stdout
+    (avoided,) = rv.home.glob("data/rv/accept/avoid/*.json")
+    kept = avoided.read_text()
 
     sandbox.set_fault(rv.box, "v1", "wrong-model")
     try:
@@ -82,6 +85,10 @@ def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv) -> None:
     assert nodes(swept) == {"a1": "PASS", "v1": "ERROR"}
     silent = next(result for result in swept["results"] if result["node"] == "v1")
     assert silent["reason"].startswith("no result reported: ")
+    assert "no node is known to be bad" in rv("accept", "avoid").stdout
+    avoided.write_text(kept)
+    repaired = json.loads(rv("accept", "repaired", "a1", "--json").stdout)
+    assert (repaired["nodes"], repaired["avoided"]) == (["a1"], ["a1"])
     assert "no node is known to be bad" in rv("accept", "avoid").stdout
     assert rv.queue() == []
 

@@ -142,6 +142,21 @@ def test_one_bad_node_of_a_pair_sends_the_job_to_another_pair(rv: Rv) -> None:
     assert race.submitted == {1: [int(race.claim["owner"].partition(".")[0])]}
 
 
+def test_a_node_whose_gpus_somebody_uses_is_rejected_unless_that_is_allowed(rv: Rv) -> None:
+    """The process, its user and its memory are named; it is no fault of the node's hardware."""
+    sandbox.set_fault(rv.box, "b1", "busy")
+    options = ("--gpu", "4", "--time", "10m", "-p", "main", "-x", "b2,b3")
+    done = rv("up", *options, "--run", rv.count_starts)
+    assert done.returncode == 0, done.stderr
+    said = "b1: GPU 0 is in use: python of root (process 1, 40960 MiB; GPU 100 % busy)"
+    assert said in done.stderr
+    assert rv.last().claim["nodes"] == "g1"
+    command = "echo busy GPUs: $RV_ALLOW_BUSY_GPUS"
+    allowed = rv("up", *options, "--allow-busy-gpus", "--run", command)
+    assert (allowed.returncode, "busy GPUs: 1" in allowed.stdout) == (0, True), allowed.stderr
+    assert rv.last().claim["nodes"] == "b1"
+
+
 def forbid_scontrol(rv: Rv) -> None:
     """As where nodes may not call it."""
     program = rv.box.directory / "bin" / "scontrol"  # first in the PATH of jobs only

@@ -47,7 +47,8 @@ def pretend(rv: Rv, node: str, kind: str, *lines: str) -> None:
 
 def run(rv: Rv, command: str, *options: str) -> "tuple[str, dict[str, object]]":
     """Run a command on large cards; what rv said, and its JSON."""
-    done = rv("run", "--type", "a100", "--time", "5m", "--json", *options, command)
+    shared = "--allow-busy-gpus"  # what is pretended, others use
+    done = rv("run", "--type", "a100", "--time", "5m", "--json", shared, *options, command)
     assert done.returncode == 0, done.stderr
     return done.stderr, json.loads(done.stdout)
 
@@ -118,7 +119,16 @@ def test_the_gpus_of_a_running_race(rv: Rv, eventually: Eventually) -> None:
     rv.fill("a1", 2)
     rv.fill("a2", 2)
     with rv.launch(
-        "run", "--type", "a100", "--gpu", "4", "--multi-node", "--time", "5m", "sleep 12"
+        "run",
+        "--type",
+        "a100",
+        "--gpu",
+        "4",
+        "--multi-node",
+        "--time",
+        "5m",
+        "--allow-busy-gpus",
+        "sleep 12",
     ) as process:
         eventually(lambda: rv.files() and rv.last().claim)
         eventually(lambda: rv.state()["state"] == "RUNNING")

@@ -167,7 +167,8 @@ def test_rv_run_check_on_a_mig_slice(campus: sandbox.Sandbox, tmp_path: Path) ->
     rv = Rv(box=campus, home=tmp_path)
     done = rv("run", "check.py", "--mig", "--time", "10m")
     assert done.returncode == 0, done.stderr + done.stdout + rv.last().logs()
-    assert "[RESULT] PASS: without device: sandbox: 1 fake GPU(s), checked on CPU" in done.stdout
+    assert "without device: sandbox: 1 fake GPU(s), checked on CPU" in done.stdout
+    assert "[RESULT] PASS: the CPU: environment" in done.stdout
     claim = rv.last().claim
     script = (rv.last().directory / "jobs" / f"{claim['submission']}.sh").read_text()
     assert "#SBATCH --cpus-per-task=1\n" in script

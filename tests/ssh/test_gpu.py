@@ -26,8 +26,9 @@ def busy(small: sandbox.Sandbox) -> Iterator[None]:
 def test_gpus_are_seen_from_a_laptop(laptop: Laptop) -> None:
     """Now, in a race's last lines, and afterwards; a connection that breaks is made anew."""
     client = laptop.start(
-        "run", "--gpu", "1", "--time", "5m", "until [ -e go ]; do sleep 0.2; done"
-    )
+        "run", "--gpu", "1", "--time", "5m", "--allow-busy-gpus",
+        "until [ -e go ]; do sleep 0.2; done",
+    )  # fmt: skip
     eventually(lambda: races(laptop) and races(laptop)[0]["state"] == "RUNNING")
     (row,) = json.loads(laptop.rv("gpu", "--json").stdout)["gpus"]
     assert (row["utilization"], row["memory_mib"], row["processes"]) == (25, 2048, [])

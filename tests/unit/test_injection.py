@@ -278,7 +278,15 @@ NUMBERS = re.compile(
     r"job\.number|s\.(nodes|gpus|gpus_per_node|cpus_per_task|memory_mib)|part\.vram_mib"
     r"|s\.node_names|omp_threads|\w+_seconds|chain\.\w+_(seconds|segments|fruitless)"
 )
-QUOTED_ALREADY = {"gpu_query", "walltime", "chain.signal", "chain.total", "homes", "loop.index0"}
+QUOTED_ALREADY = {
+    "gpu_query",
+    "process_query",
+    "walltime",
+    "chain.signal",
+    "chain.total",
+    "homes",
+    "loop.index0",
+}
 
 
 def names_in(node: jinja2.nodes.Expr) -> set[str]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from rv.accept.charts import LEAST_RUNS
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
+from rv.accept.regressions import series_of, since_change, together
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.results import WORST_FIRST, Device, Metric, RunResult, Status, TestResult, worst
-from rv.accept.trends import LEAST_RUNS, change_points, regression, since_change
+from rv.accept.trends import change_points
 from rv.accept.untrusted import list_of, number_of, object_of
 
 _BAD: Final = (Status.FAIL, Status.ERROR, Status.WARN)
@@ -260,14 +262,14 @@ def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequen
 
 def _history(group: Sequence[Measurement]) -> LineChart:
     last, first_s = group[-1], group[0].time
-    slower = regression(group, last.direction)
+    (slower,) = together([series_of(group, last)])
 
     def days(time_s: float) -> float:
         return (time_s - first_s) / _DAY_S
 
     outcome = "too few runs to judge"
     if slower:
-        outcome = f"{slower.loss:.1%} worse than its median"
+        outcome = f"{slower.loss:.1%} worse than its sound runs"
     elif len(since_change(group)) > LEAST_RUNS:
         outcome = "steady"
     return LineChart(

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from contract.nvidia import ask_smi
 
+from .copies import Tape, ToDevice, ToHost
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    Spoil = Callable[[Any], None]
+    from .copies import Strike
+
+    Strikes = Callable[[str], Strike]
     Timed = Callable[..., list[float]]
 
 
@@ -26,95 +30,93 @@ ROUNDS = 10
 SETTLING = 2.0
 """Seconds at most before a link is measured."""
 
-PERIOD = 1_048_583
-"""Bytes until random ones come again: a prime, which no displaced page is a multiple of."""
-
 SLOW = 0.75
 """Of the median rate between peers: what is below is slow."""
 
-CHECKED = 1 << 28
-"""Bytes of a copy between peers that are compared."""
-
 
 class Link(NamedTuple):
-    """Rates of one direction of a link, GB/s in each round, and bytes that arrived wrong."""
+    """One direction of a link: GB/s in each round, wrong words, and the share that was compared."""
 
     name: str
     rates: list[float]
     wrong: int
+    share: float
 
 
-def host_links(torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil) -> list[Link]:
+def host_links(
+    torch: Any, device: str, nbytes: int, time_each: Timed, strike: Strikes
+) -> list[Link]:
     """Copy to the device and back, from pinned and from pageable memory, and both ways at once.
 
     On a CPU there is no pinned memory: what runs there shows that the checks work.
     """
-    links = _there_and_back(torch, device, nbytes, time_each, spoil, pinned=False)
+    links = _there_and_back(torch, device, nbytes, time_each, strike, pinned=False)
     if device != "cpu":
-        links += _there_and_back(torch, device, nbytes, time_each, spoil, pinned=True)
-        rates = _duplex(torch, device, *(_bytes(torch, nbytes, pinned=True) for _ in "ab"))
-        links.append(Link("duplex_pinned", rates, 0))
+        links += _there_and_back(torch, device, nbytes, time_each, strike, pinned=True)
+        links.append(_duplex(torch, device, nbytes, strike))
     return links
 
 
 def _there_and_back(
-    torch: Any, device: str, nbytes: int, time_each: Timed, spoil: Spoil, *, pinned: bool
+    torch: Any, device: str, nbytes: int, time_each: Timed, strike: Strikes, *, pinned: bool
 ) -> list[Link]:
-    there = torch.zeros(nbytes, dtype=torch.uint8, device=device)
-    sent = _bytes(torch, nbytes, pinned=pinned)
-    back = torch.zeros(nbytes, dtype=torch.uint8, pin_memory=pinned)
-    to = _rates(lambda: there.copy_(sent, non_blocking=True), nbytes, time_each)
-    of = _rates(lambda: back.copy_(there, non_blocking=True), nbytes, time_each)
-    spoil(back)
-    wrong = int((sent != back).sum().item())
     kind = "pinned" if pinned else "pageable"
-    return [Link(f"h2d_{kind}", to, wrong), Link(f"d2h_{kind}", of, wrong)]
+    there = ToDevice(Tape(torch, "cpu", nbytes, pinned=pinned), device, strike("h2d"))
+    links = [_timed(f"h2d_{kind}", there, nbytes, time_each)]
+    del there
+    back = ToHost(Tape(torch, device, nbytes), ROUNDS, strike("d2h"), pinned=pinned)
+    return [*links, _timed(f"d2h_{kind}", back, nbytes, time_each)]
 
 
-def _bytes(torch: Any, count: int, *, pinned: bool) -> Any:
-    """Return random bytes in host memory, repeated: many take seconds to make."""
-    generator = torch.Generator().manual_seed(7)
-    some = torch.randint(0, 256, (PERIOD,), dtype=torch.uint8, generator=generator)
-    made = torch.empty(count, dtype=torch.uint8, pin_memory=pinned)
-    return made.copy_(some.repeat(count // PERIOD + 1)[:count])
+def _timed(name: str, copies: ToDevice | ToHost, nbytes: int, time_each: Timed) -> Link:
+    rates = _rates(copies, nbytes, time_each)
+    return Link(name, rates, copies.wrong(), copies.share)
 
 
-def _rates(work: Callable[[], object], nbytes: int, time_each: Timed) -> list[float]:
-    _settle(work, time_each)
-    return [nbytes / taken / 1e9 for taken in time_each(work, rounds=ROUNDS)]
+def _rates(copies: Any, nbytes: int, time_each: Timed) -> list[float]:
+    _settle(copies, time_each)
+    copies.begin()
+    taken = time_each(copies.work, rounds=ROUNDS, between=copies.between)
+    return [nbytes / seconds / 1e9 for seconds in taken]
 
 
-def _settle(work: Callable[[], object], time_each: Timed) -> None:
+def _settle(copies: Any, time_each: Timed) -> None:
     """Copy until it becomes no faster: a link that slept takes its time to come up to speed."""
     deadline, before = time.monotonic() + SETTLING, float("inf")
     while time.monotonic() < deadline:
-        taken = statistics.median(time_each(work, rounds=3))
+        taken = statistics.median(time_each(copies.work, rounds=3, between=copies.between))
         if taken > 0.97 * before:
             return
         before = taken
 
 
-def _duplex(torch: Any, device: str, sent: Any, back: Any) -> list[float]:
+def _duplex(torch: Any, device: str, nbytes: int, strike: Strikes) -> Link:
     """Copy both ways at the same time; GB/s of both together."""
     streams = [torch.cuda.Stream(device) for _ in range(2)]
-    inside, outside = (torch.zeros(len(sent), dtype=torch.uint8, device=device) for _ in range(2))
+    there = ToDevice(Tape(torch, "cpu", nbytes, pinned=True), device, strike("h2d"))
+    back = ToHost(Tape(torch, device, nbytes), ROUNDS, strike("d2h"), pinned=True)
+    every: tuple[ToDevice | ToHost, ...] = (there, back)
 
     def both() -> float:
         torch.cuda.synchronize(device)
         start = time.perf_counter()
-        with torch.cuda.stream(streams[0]):
-            inside.copy_(sent, non_blocking=True)
-        with torch.cuda.stream(streams[1]):
-            back.copy_(outside, non_blocking=True)
+        for stream, copies in zip(streams, every, strict=True):
+            with torch.cuda.stream(stream):
+                copies.work()
         torch.cuda.synchronize(device)
-        return 2 * len(sent) / (time.perf_counter() - start) / 1e9
+        taken = time.perf_counter() - start
+        there.between()
+        return 2 * nbytes / taken / 1e9
 
     both()
-    return [both() for _ in range(ROUNDS)]
+    back.begin()
+    rates = [both() for _ in range(ROUNDS)]
+    share = (there.share + back.share) / 2
+    return Link("duplex_pinned", rates, there.wrong() + back.wrong(), share)
 
 
 class Peer(NamedTuple):
-    """The link from one device to another: direct or through the host, GB/s, and wrong bytes."""
+    """The link from one device to another: direct or through the host, GB/s, and wrong words."""
 
     source: str
     target: str
@@ -124,16 +126,16 @@ class Peer(NamedTuple):
     wrong: int
 
 
-def peers(torch: Any, devices: list[str], nbytes: int, spoil: Spoil) -> list[Peer]:
-    """Copy between every two devices, one way and both ways, and check what arrives."""
+def peers(torch: Any, devices: list[str], nbytes: int, strike: Strike) -> list[Peer]:
+    """Copy between every two devices, one way and both ways, and check all that arrives."""
     pairs = [(a, b) for place, a in enumerate(devices) for b in devices[place + 1 :]]
     links = []
     for one, other in pairs:
-        both = _between(torch, one, other, nbytes, both=True)
+        both, wrong_both = _between(torch, [(one, other), (other, one)], nbytes, strike)
         for source, target in ((one, other), (other, one)):
-            rate = _between(torch, source, target, nbytes, both=False)
-            wrong = _arrived_wrong(torch, source, target, nbytes, spoil)
-            links.append(Peer(source, target, _direct(torch, source, target), rate, both, wrong))
+            rate, wrong = _between(torch, [(source, target)], nbytes, strike)
+            direct = _direct(torch, source, target)
+            links.append(Peer(source, target, direct, rate, both, wrong + wrong_both))
     return links
 
 
@@ -162,26 +164,30 @@ def _direct(torch: Any, source: str, target: str) -> bool:
     return source != "cpu" and bool(torch.cuda.can_device_access_peer(source, target))
 
 
-def _between(torch: Any, source: str, target: str, nbytes: int, *, both: bool) -> float:
-    ends = [(source, target), (target, source)] if both else [(source, target)]
-    buffers = [
-        tuple(torch.zeros(nbytes, dtype=torch.uint8, device=end) for end in pair) for pair in ends
-    ]
-    streams = [_streams(torch, pair) for pair in ends]
+def _between(
+    torch: Any, ways: list[tuple[str, str]], nbytes: int, strike: Strike
+) -> tuple[float, int]:
+    """Copy these ways at the same time; return GB/s of all together, and wrong words."""
+    every = [ToDevice(Tape(torch, a, nbytes), b, strike) for a, b in ways]
+    streams = [_streams(torch, way) for way in ways]
 
     def once() -> float:
-        _wait(torch, (source, target))
+        _wait(torch, ways[0])
         start = time.perf_counter()
-        for (given, taken), own in zip(buffers, streams, strict=True):
+        for copies, own in zip(every, streams, strict=True):
             with contextlib.ExitStack() as stack:
                 for stream in own:
                     stack.enter_context(torch.cuda.stream(stream))
-                taken.copy_(given, non_blocking=True)
-        _wait(torch, (source, target))
-        return len(ends) * nbytes / (time.perf_counter() - start) / 1e9
+                copies.work()
+        _wait(torch, ways[0])
+        taken = time.perf_counter() - start
+        for copies in every:
+            copies.between()
+        return len(ways) * nbytes / taken / 1e9
 
     once()
-    return statistics.median(once() for _ in range(ROUNDS))
+    rate = statistics.median(once() for _ in range(ROUNDS))
+    return rate, sum(copies.wrong() for copies in every)
 
 
 def _streams(torch: Any, pair: tuple[str, str]) -> list[Any]:
@@ -193,17 +199,6 @@ def _wait(torch: Any, devices: tuple[str, ...]) -> None:
     for device in devices:
         if device != "cpu":
             torch.cuda.synchronize(device)
-
-
-def _arrived_wrong(torch: Any, source: str, target: str, nbytes: int, spoil: Spoil) -> int:
-    nbytes = min(nbytes, CHECKED)
-    sent = _bytes(torch, nbytes, pinned=False)
-    given = torch.empty(nbytes, dtype=torch.uint8, device=source)
-    given.copy_(sent)
-    arrived = torch.zeros(nbytes, dtype=torch.uint8, device=target)
-    arrived.copy_(given)
-    spoil(arrived)
-    return int((arrived.cpu() != sent).sum().item())
 
 
 PCIE_FIELDS = (

@@ -41,10 +41,15 @@ def fill(array: Any, contents: Contents) -> None:
         part.copy_(expected)
 
 
+def count(torch: Any, array: Any, contents: Contents) -> Any:
+    """Count the elements that differ; the number stays on the device, and nothing waits for it."""
+    counts = [(part != expected).sum() for _, part, expected in _parts(array, contents)]
+    return torch.stack(counts).sum()
+
+
 def mismatches(torch: Any, array: Any, contents: Contents) -> Mismatch:
     """Compare every element; waits for the device once, and again only if something differs."""
-    counts = [(part != expected).sum() for _, part, expected in _parts(array, contents)]
-    total = int(torch.stack(counts).sum().item())
+    total = int(count(torch, array, contents).item())
     if not total:
         return Mismatch(0)
     for offset, part, expected in _parts(array, contents):

@@ -1,99 +1,148 @@
-"""STREAM's four kernels on device memory, each result exact.
+"""STREAM's four kernels on device memory, every result of every round exact.
 
 Bytes moved are counted as STREAM does: copy and scale 2 N, add and triad 3 N. Elements are integers
-below 1021, repeated, so that every result is one table's, exactly.
+below 1021, repeated, so that every result is one table's, exactly. Each round has another result
+than the one before, is compared before the next, and finds its array poisoned: what is no longer
+written is seen, although what it leaves was right once.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .patterns import Repeated, fill, mismatches
+from .patterns import Repeated, count, fill, mismatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     Timed = Callable[..., list[float]]
+    Strike = Callable[[str, int, Callable[[], object], Any], object]
 
 FACTOR = 3.0
 PERIOD = 1021
+POISON = -1e6
+WARM_UP = 3
 
 
 class Kernel(NamedTuple):
-    """One kernel: how many arrays it moves, what it runs on (a, b, c), and what c must hold."""
+    """One kernel: how many arrays it moves, what it runs on (a, b, c, sign), and what c must hold.
+
+    `sign` is 1 and -1 in turn.
+    """
 
     name: str
     arrays: int
-    run: Callable[[Any, Any, Any, Any], Any]
-    expected: Callable[[Any, Any], Any]
+    run: Callable[[Any, Any, Any, Any, int], Any]
+    expected: Callable[[Any, Any, int], Any]
 
 
 KERNELS = (
-    Kernel("copy", 2, lambda _torch, a, _, c: c.copy_(a), lambda a, _: a),
-    Kernel("scale", 2, lambda torch, a, _, c: torch.mul(a, FACTOR, out=c), lambda a, _: FACTOR * a),
-    Kernel("add", 3, lambda torch, a, b, c: torch.add(a, b, out=c), lambda a, b: a + b),
+    Kernel(
+        "copy",
+        2,
+        lambda _torch, a, b, c, sign: c.copy_(a if sign > 0 else b),
+        lambda a, b, sign: a if sign > 0 else b,
+    ),
+    Kernel(
+        "scale",
+        2,
+        lambda torch, a, _, c, sign: torch.mul(a, sign * FACTOR, out=c),
+        lambda a, _, sign: sign * FACTOR * a,
+    ),
+    Kernel(
+        "add",
+        3,
+        lambda torch, a, b, c, sign: torch.add(a, b, alpha=sign, out=c),
+        lambda a, b, sign: a + sign * b,
+    ),
     Kernel(
         "triad",
         3,
-        lambda torch, a, b, c: torch.add(a, b, alpha=FACTOR, out=c),
-        lambda a, b: a + FACTOR * b,
+        lambda torch, a, b, c, sign: torch.add(a, b, alpha=sign * FACTOR, out=c),
+        lambda a, b, sign: a + sign * FACTOR * b,
     ),
 )
 
 
 class Streamed(NamedTuple):
-    """One kernel's GB/s in each round, its wrong elements and the first of them."""
+    """One kernel's GB/s in each round; the rounds, the wrong ones, their elements, and the first.
+
+    `first` is -1 where the last round is right.
+    """
 
     kernel: str
     rates: list[float]
+    rounds: int
+    bad: int
     wrong: int
     first: int
 
 
 def stream(
-    torch: Any,
-    device: str,
-    nbytes: int,
-    rounds: int,
-    time_each: Timed,
-    spoil: Callable[[Any, str], None],
+    torch: Any, device: str, nbytes: int, rounds: int, time_each: Timed, strike: Strike
 ) -> list[Streamed]:
-    """Run the kernels on arrays of `nbytes` each; `spoil(c, kernel)` may damage a result."""
-    count = nbytes // 4
-    tables = [_table(torch, device, count, stride) for stride in (1, 7)]
-    a, b, c = (torch.empty(count, dtype=torch.float32, device=device) for _ in "abc")
+    """Run the kernels on arrays of `nbytes` each; `strike(kernel, round, run, c)` runs each."""
+    elements = nbytes // 4
+    tables = [_table(torch, device, elements, stride) for stride in (1, 7)]
+    a, b, c = (torch.empty(elements, dtype=torch.float32, device=device) for _ in "abc")
     for array, table in zip((a, b), tables, strict=True):
         fill(array, Repeated(table))
     return [
-        _measured(torch, kernel, (a, b, c), tables, rounds, time_each, spoil) for kernel in KERNELS
+        _Measured(torch, kernel, (a, b, c), tables, strike).times(rounds, time_each)
+        for kernel in KERNELS
     ]
 
 
-def _measured(
-    torch: Any,
-    kernel: Kernel,
-    arrays: tuple[Any, Any, Any],
-    tables: list[Any],
-    rounds: int,
-    time_each: Timed,
-    spoil: Callable[[Any, str], None],
-) -> Streamed:
-    """Time one kernel, and check the last round's result."""
-    c = arrays[2]
-    c.fill_(-1.0)
+class _Measured:
+    """One kernel, whose result is compared and poisoned between two rounds."""
 
-    def work() -> None:
-        kernel.run(torch, *arrays)
+    def __init__(
+        self,
+        torch: Any,
+        kernel: Kernel,
+        arrays: tuple[Any, Any, Any],
+        tables: list[Any],
+        strike: Strike,
+    ) -> None:
+        self.torch, self.kernel, self.arrays, self.strike = torch, kernel, arrays, strike
+        a, b = tables
+        self.expected = [Repeated(kernel.expected(a, b, sign)) for sign in (1, -1)]
+        self.done = 0
+        self.counts: list[Any] = []
+        arrays[2].fill_(POISON)
 
-    time_each(work, rounds=3)
-    taken = time_each(work, rounds=rounds)
-    spoil(c, kernel.name)
-    bad = mismatches(torch, c, Repeated(kernel.expected(*tables)))
-    rates = [kernel.arrays * c.numel() * c.element_size() / seconds / 1e9 for seconds in taken]
-    return Streamed(kernel.name, rates, bad.total, bad.first)
+    def work(self) -> None:
+        """Run one round."""
+
+        def run() -> None:
+            a, b, c = self.arrays
+            self.kernel.run(self.torch, a, b, c, 1 - 2 * (self.done % 2))
+
+        self.strike(self.kernel.name, self.done, run, self.arrays[2])
+        self.done += 1
+
+    def between(self) -> None:
+        """Compare what the round before left, if there was one, and poison it."""
+        if self.done > len(self.counts):
+            self.counts.append(count(self.torch, self.arrays[2], self._right()))
+            self.arrays[2].fill_(POISON)
+
+    def _right(self) -> Repeated:
+        return self.expected[(self.done - 1) % 2]
+
+    def times(self, rounds: int, time_each: Timed) -> Streamed:
+        """Warm up, time the rounds, and compare all of them."""
+        time_each(self.work, rounds=WARM_UP, between=self.between)
+        taken = time_each(self.work, rounds=rounds, between=self.between)
+        last = mismatches(self.torch, self.arrays[2], self._right())
+        wrong = [*self.torch.stack(self.counts).tolist(), last.total]
+        nbytes = self.kernel.arrays * self.arrays[2].numel() * self.arrays[2].element_size()
+        rates = [nbytes / seconds / 1e9 for seconds in taken]
+        bad = sum(each > 0 for each in wrong)
+        return Streamed(self.kernel.name, rates, len(wrong), bad, sum(wrong), last.first)
 
 
-def _table(torch: Any, device: str, count: int, stride: int) -> Any:
+def _table(torch: Any, device: str, elements: int, stride: int) -> Any:
     """Return periods of integers, as many as a block of the array has."""
     period = (torch.arange(PERIOD, device=device) * stride % PERIOD).float()
-    return period.repeat(min(count, 1 << 22) // PERIOD + 1)
+    return period.repeat(min(elements, 1 << 22) // PERIOD + 1)

@@ -1,4 +1,7 @@
-"""A burn in the background (`--detach`, `--status`, `--stop`), and its state while it runs."""
+"""A burn in the background (`--detach`, `--status`, `--stop`), and its state while it runs.
+
+`--stop` ends with the burn's own verdict and exit code, also where the burn had ended before.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from _harness import files
 from _processes import processes, programs
+from contract.verdicts import ERROR, EXIT_CODES, WORST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +23,8 @@ if TYPE_CHECKING:
     from contract.nvidia import Reading
 
 KEPT_EVERY_S = 1.0
+HEARTBEAT = "stress_heartbeat.json"
+STARTING_S = 180.0  # in which a burn that is detached should be seen burning
 PRINTED_EVERY_S = 10.0  # in a log; on a terminal as often as it is kept
 FIGURES = {"utilisation": "%", "temperature_c": "C", "power_w": "W", "sm_mhz": "MHz"}
 
@@ -36,17 +42,17 @@ def controlled(argv: list[str]) -> int | None:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     add_flags(parser)
     parser.add_argument("--report-dir", default=os.environ.get("RV_OUTPUT_DIR") or ".")
+    parser.add_argument("--report-name", default="stress_result.json")
     options, _ = parser.parse_known_args(argv)
     folder = Path(options.report_dir)
     pid_file = Path(options.pid_file or folder / "stress.pid")
+    result = folder / options.report_name
     try:
         if options.stop:
-            stopped = programs.stop(pid_file)
-            print(f"[STRESS] stopped process {stopped.pid}; its result is beside its log")
-            return 0
+            return _stop(pid_file, result)
         if options.status:
             return _status(pid_file, folder)
-        return _detach(argv, pid_file, folder) if options.detach else None
+        return _detach(argv, pid_file, result) if options.detach else None
     except (programs.NotStopped, OSError) as error:
         print(f"[STRESS] {error}")
         return 99
@@ -59,7 +65,7 @@ def _status(pid_file: Path, folder: Path) -> int:
         identity = None
     print(f"[STRESS] {f'running as process {identity.pid}' if identity else 'not running'}")
     try:
-        heartbeat = json.loads((folder / "stress_heartbeat.json").read_text())
+        heartbeat = json.loads((folder / HEARTBEAT).read_text())
     except (OSError, ValueError):
         heartbeat = {"devices": [], "elapsed_s": 0}
     for device in heartbeat["devices"]:
@@ -67,20 +73,58 @@ def _status(pid_file: Path, folder: Path) -> int:
     return 0 if identity else 1
 
 
-def _detach(argv: list[str], pid_file: Path, folder: Path) -> int:
+def _stop(pid_file: Path, result: Path) -> int:
+    """Stop the burn, print its verdict and return its exit code; without a result that is 99."""
+    known = programs.read_pid_file(pid_file)
+    try:
+        stopped = programs.stop(pid_file)
+        print(f"[STRESS] stopped process {stopped.pid}; its result is beside its log")
+    except programs.NotStopped as error:
+        if known is None or not result.exists():
+            raise
+        print(f"[STRESS] {error}; its result is what it left")
+    summary = (files.read(result) or {}).get("summary", {})
+    code = summary.get("exit_code")
+    if not isinstance(code, int) or summary.get("status") not in WORST_FIRST:
+        print(f"[RESULT] ERROR: the burn left no result in {result}, see its log")
+        return EXIT_CODES[ERROR]
+    reason = f": {summary['reason']}" if summary.get("reason") else ""
+    print(f"[RESULT] {summary['status']}{reason}")
+    return code
+
+
+def _detach(argv: list[str], pid_file: Path, result: Path) -> int:
+    folder = result.parent
     folder.mkdir(parents=True, exist_ok=True)
+    heartbeat = folder / HEARTBEAT
+    earlier = programs.read_pid_file(pid_file)
+    if earlier is None or not processes.is_alive(earlier):
+        for left in (result, heartbeat):  # what an earlier burn left says nothing of this one
+            left.unlink(missing_ok=True)
     command = [sys.executable, "-u", sys.argv[0], *(word for word in argv if word != "--detach")]
     identity = programs.detach([*command, "--endless"], pid_file, folder / "stress.log")
     print(f"[STRESS] Started continuous stress (PID: {identity.pid}), log {folder / 'stress.log'}")
+    deadline = time.monotonic() + STARTING_S
+    while not _burns(heartbeat) and processes.is_alive(identity) and time.monotonic() < deadline:
+        time.sleep(0.1)  # stopped before it burns it would have no verdict
     print(f"[STRESS] Stop it with --stop --report-dir {folder}")
     return 0
+
+
+def _burns(heartbeat: Path) -> bool:
+    """Whether no device is still starting."""
+    try:
+        devices = json.loads(heartbeat.read_text())["devices"]
+    except (OSError, ValueError):
+        return False
+    return all(device.get("state") != "starting" for device in devices)
 
 
 class Live:
     """Shows the state of all devices at a pace that people can read."""
 
     def __init__(self, folder: Path, say: Callable[[str, str], None]) -> None:
-        self._say, self._heartbeat = say, folder / "stress_heartbeat.json"
+        self._say, self._heartbeat = say, folder / HEARTBEAT
         self._start_s = time.monotonic()
         self._kept_s = self._printed_s = -1e9
         self._every_s = KEPT_EVERY_S if sys.stdout.isatty() else PRINTED_EVERY_S

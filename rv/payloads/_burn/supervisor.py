@@ -38,10 +38,29 @@ class Worker:
     slots: int = 0
     digest: str = ""
     products: int = 0
+    compared: int = 0
     errors: int = 0
     heard_s: float = field(default_factory=time.monotonic)
     beat_s: float | None = None  # the worker's clock at its last beat
     rates: list[float] = field(default_factory=list)  # TFLOPS between two beats
+    counted: tuple[int, float] = (0, 0.0)  # the products of all these beats, and their seconds
+    warm_up: tuple[list[float], tuple[int, float]] = field(default_factory=lambda: ([], (0, 0.0)))
+    shares: list[float] = field(default_factory=list)  # of the device's time that it got
+
+    @property
+    def rate(self) -> float:
+        """TFLOPS over the whole time that was counted, by the clock."""
+        products, seconds = self.counted
+        return 2 * self.size**3 * products / seconds / 1e12 if seconds else 0.0
+
+    def restart(self) -> None:
+        """Count anew: the warm-up is no part of the work, where anything comes after it."""
+        self.warm_up, self.rates, self.counted = (self.rates, self.counted), [], (0, 0.0)
+
+    def settle(self) -> None:
+        """Take the warm-up's rates where nothing was counted after it."""
+        if not self.rates:
+            self.rates, self.counted = self.warm_up
 
     @property
     def active(self) -> bool:
@@ -85,6 +104,8 @@ class Worker:
         elif message["kind"] == "ready":
             self.size, self.slots = message["size"], message["slots"]
             self.digest, self.state = message["digest"], "burning"
+        elif message["kind"] == "share":
+            self.shares.append(message["share"])
         else:
             self._count(message)
             self.state = "done" if message["kind"] == "done" else self.state
@@ -92,9 +113,14 @@ class Worker:
     def _count(self, message: dict[str, Any]) -> None:
         made, before_s = message["products"] - self.products, self.beat_s
         self.products, self.errors = message["products"], message["errors"]
+        self.compared = message["compared"]
         self.beat_s = message["at"]
-        if made and before_s is not None and message["at"] > before_s:
-            self.rates.append(2 * self.size**3 * made / (message["at"] - before_s) / 1e12)
+        # In what comes last the comparison of all is timed too: it counts where it is all there is.
+        is_last = message["kind"] == "done" and (self.rates or self.warm_up[0])
+        if made and not is_last and before_s is not None and message["at"] > before_s:
+            seconds = message["at"] - before_s
+            self.rates.append(2 * self.size**3 * made / seconds / 1e12)
+            self.counted = (self.counted[0] + made, self.counted[1] + seconds)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,8 @@
 A and B are never changed: feeding results back grows to infinity and then NaN within a few rounds,
 after which nothing can be compared and power falls. Results fill a ring of buffers over most of the
 memory. A buffer is compared with the reference just before it is written again, so that one
-comparison sees both a wrong product and memory that did not keep a right one.
+comparison sees both a wrong product and memory that did not keep a right one. It holds A B and B A
+in turn: what is not written any more holds the product before, which is then the wrong one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,20 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from _harness import timing
+from _matmul.dtypes import KINDS, Factors
+from _matmul.exact import require_small
 from _processes import processes
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 BITS = {2: "int16", 4: "int32", 8: "int64"}
 BATCH_S = 0.2  # of work queued at once
+PROBE_EVERY_S = 10.0  # for the others on the device: each takes a batch's time and 30 ms
+NAMES = {"float32": "fp32", "float64": "fp64", "float16": "fp16", "bfloat16": "bf16"}
+"""Of torch's types, as `_matmul` has them."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ class TooSmall(Exception):  # noqa: N818 - an outcome, told to the user
 
 
 class RingBuffer:
-    """Fixed factors, their reference product, and a ring of further products on one device."""
+    """Fixed factors, their products both ways round, and a ring of further ones on one device."""
 
     def __init__(self, torch: Any, job: Job) -> None:
         self.torch, self.job = torch, job
@@ -59,15 +67,15 @@ class RingBuffer:
         self.dtype = getattr(torch, "float32" if job.dtype == "tf32" else job.dtype)
         self.bits = getattr(torch, BITS[self.dtype.itemsize])
         _set_precision(torch, job.dtype)
-        self.products = 0
+        self.products = self.compared = 0
         self.slots: list[Any] = []
         self.a: Any = None
         self.b: Any = None
-        self.reference: Any = None
+        self.references: list[Any] = []
         self.mask: Any = None
         self.size = self._allocate()
         self.errors = torch.zeros(1, dtype=torch.int64, device=job.device)
-        self._marks: collections.deque[tuple[Any, Any, int]] = collections.deque()
+        self._marks: collections.deque[tuple[Any, Any, int, int]] = collections.deque()
 
     def _allocate(self) -> int:
         """Make factors and ring of the first size that fits; return the size."""
@@ -76,14 +84,14 @@ class RingBuffer:
             budget *= self.torch.cuda.mem_get_info(self.job.device)[0]
         for size in self.job.sizes:
             one = size * size * self.dtype.itemsize
-            slots = int((budget - 3 * one - size * size) // one)  # factors, reference and mask
+            slots = int((budget - 4 * one - size * size) // one)  # factors, references and mask
             try:
                 if slots >= 2:
                     self._fill(size, slots)
                     return size
             except (RuntimeError, MemoryError):  # out of memory: the next size
-                self.a = self.b = self.reference = self.mask = None
-                self.slots = []
+                self.a = self.b = self.mask = None
+                self.slots, self.references = [], []
                 if self.on_gpu:
                     self.torch.cuda.empty_cache()
         raise TooSmall(f"{budget / 2**20:.0f} MiB hold no ring of {self.job.sizes[-1]}²")
@@ -93,36 +101,59 @@ class RingBuffer:
         random = torch.Generator(device=device).manual_seed(self.job.seed)
         self.a = torch.randn(shape, device=device, dtype=self.dtype, generator=random)
         self.b = torch.randn(shape, device=device, dtype=self.dtype, generator=random)
-        self.reference = torch.mm(self.a, self.b)
+        self.references = [self._proven(left, right) for left, right in self._factors()]
         self.mask = torch.empty(shape, dtype=torch.bool, device=device)
-        self.slots = [torch.empty_like(self.reference) for _ in range(slots)]
+        self.slots = [torch.full_like(self.a, float("nan")) for _ in range(slots)]
+
+    def _factors(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        return (self.a, self.b), (self.b, self.a)
+
+    def _proven(self, left: Any, right: Any) -> Any:
+        """Return the product that others are compared with. Raises NotPassed for a wrong one."""
+        kind = KINDS[NAMES.get(self.job.dtype, self.job.dtype)]
+        given = Factors(self.torch, kind, left, right)
+        product = given.product()
+        if "wrong-reference" in self.job.faults:
+            product[1, 2] = -product[1, 2] - 1000
+        require_small(given, product, self.job.device, self.job.seed)
+        return product
 
     def digest(self) -> str:
         """Hash the reference: equal on all GPUs of one model and software."""
-        kept = self.reference.cpu()
+        kept = self.references[0].cpu()
         size = kept.numel() * kept.element_size()
         return hashlib.sha256((ctypes.c_char * size).from_address(kept.data_ptr())).hexdigest()
 
     def step(self) -> None:
         """Make one product where the oldest lies, which is compared first; then make faults."""
-        slot = self.slots[self.products % len(self.slots)]
-        if self.products >= len(self.slots):
-            self._compare(slot)
-        self.torch.mm(self.a, self.b, out=slot)
+        slot, number = self.slots[self.products % len(self.slots)], self.products
+        if number >= len(self.slots):
+            self._compare(number - len(self.slots))
         self.products += 1
-        for name, where in self.job.faults.items():
-            if self.products == int(where.get("step", 3)):
-                _strike(name, slot.view(self.bits))
+        steps = {name: int(where.get("step", 3)) for name, where in self.job.faults.items()}
+        here = {name for name, step in steps.items() if step == self.products}
+        if "not-launched" not in here:
+            left, right = self._factors()[self._way(number)]
+            rows = len(left) // 2 if "half-written" in here else len(left)
+            self.torch.mm(left[:rows], right, out=slot[:rows])
+        for name in here:
+            _strike(name, slot.view(self.bits))
+
+    def _way(self, number: int) -> int:
+        """Return which way round a product is: another one in each slot from turn to turn."""
+        return (number + number // len(self.slots)) % 2
 
     def sweep(self) -> None:
         """Compare every product that was not yet."""
-        for slot in self.slots[: self.products]:
-            self._compare(slot)
+        for number in range(max(0, self.products - len(self.slots)), self.products):
+            self._compare(number)
 
-    def _compare(self, slot: Any) -> None:
+    def _compare(self, number: int) -> None:
         """Count elements whose bits differ: NaN equals NaN so, and -0 is not 0."""
-        self.torch.ne(slot.view(self.bits), self.reference.view(self.bits), out=self.mask)
+        slot, right = self.slots[number % len(self.slots)], self.references[self._way(number)]
+        self.torch.ne(slot.view(self.bits), right.view(self.bits), out=self.mask)
         self.errors += self.torch.count_nonzero(self.mask)
+        self.compared += 1
 
     def mark(self) -> None:
         """Remember how far the work that was queued so far goes."""
@@ -133,19 +164,21 @@ class RingBuffer:
             event.record()
         else:
             host, event = self.errors.clone(), None
-        self._marks.append((event, host, self.products))
+        self._marks.append((event, host, self.products, self.compared))
 
-    def settle(self, left: int) -> tuple[int, int] | None:
-        """Wait until at most `left` marks are not reached; return products and wrong elements.
+    def settle(self, left: int) -> tuple[int, int, int] | None:
+        """Wait until at most `left` marks are not reached; return counts of the last that is.
+
+        The products, those compared, and the wrong elements in them.
 
         One mark stays open while burning, so that the device never waits for this program.
         """
         reached = None
         while len(self._marks) > left:
-            event, host, products = self._marks.popleft()
+            event, host, products, compared = self._marks.popleft()
             if event is not None:
                 event.synchronize()
-            reached = (products, int(host))
+            reached = (products, compared, int(host))
         return reached
 
 
@@ -179,6 +212,8 @@ def work(job: Job, pipe: Connection) -> None:
         _burn(torch, job, pipe)
     except (BrokenPipeError, EOFError):
         return  # nobody is left to tell
+    except NotPassed as outcome:
+        pipe.send({"kind": "error", "code": outcome.code, "reason": outcome.reason})
     except TooSmall as error:
         pipe.send({"kind": "error", "code": "out_of_memory", "reason": str(error)})
     except Exception as error:
@@ -194,19 +229,33 @@ def _burn(torch: Any, job: Job, pipe: Connection) -> None:
     ready = {"size": ring.size, "slots": len(ring.slots), "digest": ring.digest()}
     pipe.send({"kind": "ready", "pid": os.getpid(), **ready})
     batch = _batch_size(ring)
-    _send(pipe, "beat", (ring.products, 0))  # from here on rates are counted
+    probed_s = _probe(torch, job, pipe)
+    _send(pipe, "beat", (ring.products, 0, 0))  # from here on rates are counted
     stopped = False
     while not stopped:
         rest_at_s = time.monotonic() + job.pulse
         while True:
             _run(ring, batch)
             _send(pipe, "beat", ring.settle(1))
+            if "slow" in job.faults:
+                time.sleep(0.2)
             if not job.pulse or time.monotonic() > rest_at_s:
                 break
+        if time.monotonic() - probed_s > PROBE_EVERY_S:
+            probed_s = _probe(torch, job, pipe)
         stopped = pipe.poll(job.pulse)  # where there is a pulse, this is its rest
+    _probe(torch, job, pipe)
     ring.sweep()
     ring.mark()
     _send(pipe, "done", ring.settle(0))
+
+
+def _probe(torch: Any, job: Job, pipe: Connection) -> float:
+    """Send what part of the device's time this process gets, behind all that is queued."""
+    share = timing.own_share(torch, job.device)
+    if share is not None:
+        pipe.send({"kind": "share", "share": share})
+    return time.monotonic()
 
 
 def _run(ring: RingBuffer, products: int) -> None:
@@ -227,7 +276,7 @@ def _batch_size(ring: RingBuffer) -> int:
     return max(1, min(10_000, round(BATCH_S / max(1e-6, time.monotonic() - start_s))))
 
 
-def _send(pipe: Connection, kind: str, reached: tuple[int, int] | None) -> None:
+def _send(pipe: Connection, kind: str, reached: tuple[int, int, int] | None) -> None:
     if reached is not None:
-        products, errors = reached
-        pipe.send({"kind": kind, "at": time.monotonic(), "products": products, "errors": errors})
+        counts = dict(zip(("products", "compared", "errors"), reached, strict=True))
+        pipe.send({"kind": kind, "at": time.monotonic(), **counts})

@@ -27,11 +27,13 @@ BEFORE, HOLD = 3, 30.0
 """Steps that a segment has done before it is interrupted, and seconds that it waits for that."""
 
 SAVES = 12
+OF_STRAIGHT = ("repeat-step", "corrupt-save", "lost-save")
+"""Faults of the run that nothing interrupts, whose checkpoints nobody goes on from."""
 
 
 def straight(runner: SegmentRunner) -> dict[str, Any]:
     """Train without an interruption: what all others must come to."""
-    plan = runner.plan("straight", faults=fault_names(runner, "repeat-step"))
+    plan = runner.plan("straight", faults=fault_names(runner, *OF_STRAIGHT))
     runner.require_exit(plan, runner.finished(plan), 0, "resume_mismatch")
     log = segment.read_steps(Path(plan.folder))
     runner.straight = {line.step: line.digest for line in log}

@@ -87,6 +87,7 @@ class SegmentRunner:
         if covered.wrong or covered.last != plan.steps:
             reason = covered.wrong or f"the last step is {covered.last}, not {plan.steps}"
             raise NotPassed("FAIL", "steps_lost", f"{name}: {reason}")
+        segment.require_kept(Path(plan.folder))
         return covered
 
     def whole(self, plan: segment.Plan) -> store.Loaded:

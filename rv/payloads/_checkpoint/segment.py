@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contract.verdicts import PREEMPTED
+from contract.verdicts import PREEMPTED, NotPassed
 
 from . import store
 from .training import Training
@@ -115,7 +115,11 @@ class Plan:
 
 @dataclass
 class Ran:
-    """How a segment went. `saves` are seconds; `why` is done, told or stopped."""
+    """How a segment went. `saves` are seconds; `why` is done, told or stopped.
+
+    `skipped` are the checkpoints that were found broken when it began, `broken` the steps whose
+    checkpoint was another one when it was read back.
+    """
 
     segment: int
     first: int
@@ -126,6 +130,7 @@ class Ran:
     nbytes: int = 0
     skipped: list[str] = field(default_factory=list)
     saves: list[float] = field(default_factory=list)
+    broken: list[int] = field(default_factory=list)
 
 
 class SaveRequest:
@@ -220,6 +225,10 @@ def _save(torch: Any, training: Training, plan: Plan, ran: Ran) -> None:
     dies = training.done == plan.die_at
     between = (lambda: os.kill(os.getpid(), signal.SIGKILL)) if dies else None
     saved = store.save(torch, state, Path(plan.folder), faults=plan.faults, between=between)
+    if "corrupt-save" in plan.faults:
+        store.corrupt(Path(plan.folder) / f"step-{training.done:08d}.pt")
+    if not store.is_kept(torch, Path(plan.folder), state):
+        ran.broken.append(training.done)
     ran.saves.append(saved.seconds)
     ran.nbytes = saved.nbytes
 
@@ -248,6 +257,22 @@ def history(folder: Path) -> list[dict[str, Any]]:
     """Return the segments that ended by themselves, oldest first."""
     path = folder / SEGMENTS
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def require_kept(folder: Path) -> None:
+    """Raise NotPassed where a checkpoint was another one when it was read back."""
+    broken = [step for one in history(folder) for step in one["broken"]]
+    if broken:
+        reason = f"the checkpoint of step {broken[0]} was read back and is not what was saved"
+        raise NotPassed("FAIL", "checkpoint_corrupt", reason, details={"steps": broken})
+
+
+def require_none_skipped(folder: Path) -> None:
+    """Raise NotPassed where a segment of a chain found a broken checkpoint under its name."""
+    skipped = [name for one in history(folder) for name in one["skipped"]]
+    if skipped:
+        reason = f"a segment began with a broken checkpoint: {skipped[0]}"
+        raise NotPassed("FAIL", "checkpoint_corrupt", reason, details={"skipped": skipped})
 
 
 def figures(folder: Path) -> dict[str, Any]:

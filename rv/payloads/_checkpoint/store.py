@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import os
 import socket
@@ -70,6 +71,8 @@ def save(
     target = folder / f"step-{state['step']:08d}.pt"
     own = "shared" if "shared-draft" in faults else f"{socket.gethostname()}.{os.getpid()}"
     draft = target if "in-place" in faults else folder / f".{target.name}.{own}"
+    if "lost-save" in faults:
+        return Saved(time.perf_counter() - start, 1)
     try:
         nbytes = _write(torch, state, draft, between if "in-place" in faults else None)
         if between is not None and draft != target:
@@ -105,6 +108,54 @@ def _sync(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def is_kept(torch: Any, folder: Path, state: dict[str, Any]) -> bool:
+    """Read a checkpoint back, past the cache: all of it is what was saved, to the last bit."""
+    path = folder / f"step-{state['step']:08d}.pt"
+    try:
+        drop_cache(path)
+        return same(torch, torch.load(path, map_location="cpu", weights_only=True), state)
+    except Exception:  # whatever torch says of a file that is none of its own
+        return False
+
+
+def same(torch: Any, one: Any, other: Any) -> bool:
+    """Compare two states: tensors by their bits, NaN equals NaN so."""
+    if isinstance(other, torch.Tensor):
+        return one.dtype == other.dtype and one.shape == other.shape and _equal(torch, one, other)
+    if isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(torch, one[k], other[k]) for k in other)
+    if isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(functools.partial(same, torch), one, other))
+    return bool(one == other)
+
+
+def _equal(torch: Any, one: Any, other: Any) -> bool:
+    ends = [part.detach().cpu().contiguous().flatten() for part in (one, other)]
+    return bool(torch.equal(*(part.view(torch.uint8) for part in ends)))
+
+
+def drop_cache(path: Path) -> bool:
+    """Ask the kernel to drop a file from its page cache; return whether it accepted."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    except (AttributeError, OSError):
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def corrupt(path: Path) -> None:
+    """Change a page in the middle of a file: an injected fault."""
+    with path.open("r+b") as file:
+        middle = path.stat().st_size // 2
+        file.seek(middle)
+        old = file.read(4096)
+        file.seek(middle)
+        file.write(bytes(byte ^ 1 for byte in old))
 
 
 def load(torch: Any, folder: Path, *, faults: Collection[str] = ()) -> Loaded:

@@ -1,6 +1,6 @@
 """Time one collective at one size and check all of its elements on all ranks.
 
-What a run works on is set again before each iteration, outside of the timed region: a sum that is
+What a run works on is set again for each iteration, outside of the timed region: a sum that is
 reduced again would grow, and an output left over from before would hide one that never came. Ranks
 that come late to it are found by the time of equal work on each.
 """
@@ -12,25 +12,24 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .operations import IN_PLACE, Operation, Pattern, bandwidths, shape
+from .operations import Operation, Pattern, bandwidths, shape
+from .outputs import ITEM_BYTES, Found, Outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .outputs import Strike
 
 WARM_UP = 5
 LEAST, MOST = 5, 1000
-POISON = -1
-ITEM_BYTES = 4
-"""Of an element: fp32."""
 
 
 @dataclass(frozen=True)
 class Field:
     """Where collectives are measured: a group of ranks, seen from one of them.
 
-    `time_each` times rounds on the device (work, rounds, between); `spoil` may damage an output
-    before it is checked; `delay` runs inside of the timed region.
+    `time_each` times rounds on the device (work, rounds, between). Injected faults: `strike` runs
+    each iteration, `delay` runs inside of the timed region.
     """
 
     torch: Any
@@ -40,7 +39,7 @@ class Field:
     device: str
     time_each: Callable[..., list[float]]
     group: Any = None
-    spoil: Callable[[Any], None] | None = None
+    strike: Strike | None = None
     delay: Callable[[], None] | None = None
 
     def reduce(self, numbers: list[float], how: str) -> list[float]:
@@ -68,6 +67,7 @@ class Row:
     by_rank: list[float]
     algbw: float
     busbw: float
+    compared: int
     wrong: int
     where: str
 
@@ -76,6 +76,11 @@ class Row:
         """The median time of an iteration, seconds."""
         return statistics.median(self.seconds)
 
+    @property
+    def of_median(self) -> float:
+        """The rate over all iterations as a part of the median's: 1 of a steady run."""
+        return self.middle * len(self.seconds) / sum(self.seconds)
+
 
 def measure(
     field: Field, operation: Operation, total: int, *, budget_s: float, iters: int | None = None
@@ -83,62 +88,43 @@ def measure(
     """Measure a collective of `total` elements for about `budget` seconds, or `iters` times."""
     sizes = shape(operation, total, field.world)
     pattern = Pattern(field.torch, field.world, field.device)
-    given, out, between = _buffers(field, operation, pattern, sizes.inside, sizes.outside)
 
-    def work() -> None:
+    def run(given: Any, out: Any) -> None:
         operation.run(field.dist, field.group, given, out)
         if field.delay is not None:
             field.delay()
 
-    expected = operation.expected(field.rank, field.world, sizes.total)
-    # The first run is checked by itself: it sets up what the others reuse.
-    between()
-    work()
-    first = _checked(field, pattern, out, expected)
-    rounds = iters or _rounds(field, work, between, budget_s)
-    taken = field.time_each(work, rounds=rounds, between=between)
-    last = _checked(field, pattern, out, expected)
+    outputs = Outputs(pattern, operation, sizes, field.rank, run, field.strike)
+    outputs()  # by itself: it sets up what the others reuse
+    rounds = iters or _rounds(field, outputs, budget_s)
+    taken = field.time_each(outputs, rounds=rounds, between=outputs.between)
     nbytes = sizes.total * ITEM_BYTES
     slowest = field.reduce(taken, "MAX")
-    wrong = _together(field, [first, last])
+    compared, wrong, where = _together(field, outputs)
     speed = bandwidths(operation, nbytes, field.world, statistics.median(slowest))
     by_rank = [one[0] for one in field.gather([statistics.median(taken)])]
-    return Row(operation.name, nbytes, sizes.total, slowest, by_rank, *speed, *wrong)
+    times = (slowest, by_rank, *speed)
+    return Row(operation.name, nbytes, sizes.total, *times, compared, wrong, where)
 
 
-def _buffers(
-    field: Field, operation: Operation, pattern: Pattern, inside: int, outside: int
-) -> tuple[Any, Any, Callable[[], Any]]:
-    """Return the input, the output, and what sets them for the next run."""
-    given, out = (field.torch.empty(size, device=field.device) for size in (inside, outside))
-    pattern.fill(given, field.rank)
-    if operation.name in IN_PLACE:
-        return given, out, lambda: out.copy_(given)
-    return given, out, lambda: out.fill_(POISON)
+def _together(field: Field, outputs: Outputs) -> tuple[int, int, str]:
+    """Add up all ranks' iterations and wrong elements; say where the first of these are."""
+    every = field.gather([float(number) for number in outputs.found()])
+    found = [Found(*(int(number) for number in numbers)) for numbers in every]
+    named = [_named(rank, one) for rank, one in enumerate(found) if one.total]
+    return outputs.done, sum(one.total for one in found), "; ".join(named[:8])
 
 
-def _checked(field: Field, pattern: Pattern, out: Any, expected: Any) -> tuple[int, int]:
-    if field.spoil is not None:
-        field.spoil(out)
-    return pattern.wrong(out, expected)
+def _named(rank: int, found: Found) -> str:
+    place = f" element {found.place}" if found.place >= 0 else ""
+    many = f"{found.total} wrong there, in {found.iterations} iterations"
+    return f"rank {rank}{place} of iteration {found.first} ({many})"
 
 
-def _together(field: Field, mismatches: list[tuple[int, int]]) -> tuple[int, str]:
-    """Add up the wrong elements of all ranks; say where the first of them is."""
-    first = next((place for count, place in mismatches if count), -1)
-    every = field.gather([float(sum(count for count, _ in mismatches)), float(first)])
-    named = [
-        f"rank {rank} element {int(place)} ({int(count)} wrong there)"
-        for rank, (count, place) in enumerate(every)
-        if count
-    ]
-    return int(sum(count for count, _ in every)), "; ".join(named[:8])
-
-
-def _rounds(field: Field, work: Callable[[], None], between: Any, budget_s: float) -> int:
+def _rounds(field: Field, outputs: Outputs, budget_s: float) -> int:
     """Warm up, and return the iterations that fill the budget: the same number on every rank."""
     start = time.perf_counter()
-    taken = field.time_each(work, rounds=WARM_UP, between=between)
+    taken = field.time_each(outputs, rounds=WARM_UP, between=outputs.between)
     whole = (time.perf_counter() - start) / WARM_UP
     one = field.reduce([max(statistics.median(taken), whole)], "MAX")[0]
     return max(LEAST, min(MOST, round(budget_s / max(one, 1e-7))))

@@ -42,7 +42,7 @@ class Pattern:
     """The inputs of `world` ranks, on a device: fp32; fills and checks buffers."""
 
     def __init__(self, torch: Any, world: int, device: str) -> None:
-        self.torch, self.world = torch, world
+        self.torch, self.world, self.device = torch, world, device
         self._numbers = torch.arange(MODULUS, device=device)
 
     def table(self, source: int, start: int, length: int) -> Any:

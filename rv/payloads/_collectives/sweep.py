@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from contract.stats import peer_verdict
 from contract.verdicts import PASS
 
-from .measure import ITEM_BYTES, Field, Row, ladder, measure
+from .measure import Field, Row, ladder, measure
 from .operations import OPERATIONS, bandwidths
+from .outputs import ITEM_BYTES
 
 if TYPE_CHECKING:
     import argparse
@@ -87,6 +88,7 @@ def as_details(row: Row) -> dict[str, Any]:
         "time_us": row.middle * 1e6,
         "algbw": row.algbw,
         "busbw": row.busbw,
+        "compared": row.compared,
         "wrong": row.wrong,
         "by_rank_us": [seconds * 1e6 for seconds in row.by_rank],
     }
@@ -104,11 +106,12 @@ def gated(rows: list[Row]) -> list[Row]:
 
 
 class Pair(NamedTuple):
-    """Two nodes and the bus bandwidth between them, GB/s."""
+    """Two nodes, the bus bandwidth between them, GB/s, and wrong elements."""
 
     one: str
     other: str
     busbw: float
+    wrong: int = 0
 
 
 def pairings(nodes: int, how: str) -> list[list[tuple[int, int]]]:

@@ -12,7 +12,7 @@ import time
 from typing import IO, TYPE_CHECKING, Any
 
 from contract.codes import CODES
-from contract.schema import summary_of
+from contract.schema import explained, summary_of
 
 from .ranks import host_of
 
@@ -130,10 +130,12 @@ def merged(
 ) -> dict[str, Any]:
     """Merge rank 0's result with those of the others; a rank without a result is a failure."""
     every = [first, *(others[rank] for rank in sorted(others))]
-    hosts = {document["test_info"]["rank"]: document["test_info"]["node"] for document in every}
+    infos = {document["test_info"]["rank"]: document["test_info"] for document in every}
+    hosts = {rank: info["node"] for rank, info in infos.items()}
     tests = [test for document in every for test in document["tests"]]
     missing = [rank for rank in range(ranks.world) if rank not in hosts]
     tests += [_absent(rank, host_of(rank, hosts, ranks), first) for rank in missing]
+    tests = explained(tests)
     own = first["summary"]
     strict, skip = own.get("strict", False), own["skip_exit_code"]
     return {
@@ -141,7 +143,10 @@ def merged(
         "devices": _devices(every),
         "tests": tests,
         "summary": summary_of(tests, strict=strict, skip_exit_code=skip),
-        "ranks": [{"rank": rank, "host": hosts[rank]} for rank in sorted(hosts)],
+        "ranks": [
+            {"rank": rank, "host": hosts[rank], "token": infos[rank].get("token")}
+            for rank in sorted(hosts)
+        ],
     }
 
 

@@ -41,7 +41,16 @@ def _running(made: argparse.ArgumentParser, timeout: float) -> None:
 def _where(made: argparse.ArgumentParser) -> None:
     made.add_argument("--device", choices=["auto", "cuda", "cpu"], default="auto")
     made.add_argument("--backend", choices=["auto", "nccl", "gloo"], default="auto")
+    made.add_argument(
+        "--allow-busy-gpus",
+        action="store_true",
+        default=os.environ.get("RV_ALLOW_BUSY_GPUS") == "1",
+        help="others on the GPU are a warning, and no failure",
+    )
     made.add_argument("--require-gpu", action="store_true", help="no GPU is FAIL, not SKIP")
+    made.add_argument(
+        "--no-reference", action="store_true", help="leave it to rv accept to judge the speeds"
+    )
     made.add_argument(
         "--requested-gpu",
         default=os.environ.get("RV_GPU", ""),

@@ -28,10 +28,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from _telemetry.fake import Fake
+from _telemetry.sharing import Watch
 from contract.catalogue import FAULTS
+from contract.nvidia import open_source
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
-from . import deadline, devices, environment, files, flags, ranks
+from . import deadline, devices, environment, files, flags, judging, ranks, timing
 from .inject import Faults
 from .report import Report
 
@@ -76,6 +79,7 @@ class Session:
         self.report.requested_gpu = options.requested_gpu
         self.report.strict, self.report.skip_exit_code = options.strict, options.skip_exit_code
         self.faults = Faults(options.inject, where.rank)
+        self.watch, self.vouched = Watch(None, {}), ""
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
@@ -99,7 +103,31 @@ class Session:
         if self.payload.needs_numpy:
             devices.require_numpy(self.need_torch())
         self.test = self.payload.name
+        self.watch = self._watch(chosen)
+        self.watch.start()
         return chosen
+
+    def _watch(self, chosen: list[str]) -> Watch:
+        """See who else is on the devices; two faults put somebody there."""
+        uuids = {
+            f"cuda:{each['index']}": str(each["uuid"] or each["index"])
+            for each in self.report.devices
+            if f"cuda:{each['index']}" in chosen
+        }
+        busy, held = self.faults.get("busy"), self.faults.get("held")
+        if busy or held:
+            faults = {"held": held.number("mib", 8000) if held else 0.0}
+            faults |= {"busy": 1.0} if busy else {}
+            labels = dict(zip(chosen, chosen, strict=True))
+            return Watch(Fake(chosen, faults), labels)
+        source = open_source(list(uuids.values())) if uuids else None
+        return Watch(source, uuids, self.ranks.local_world)
+
+    def probe(self, device: str) -> float:
+        """Measure what part of the device's time this process gets, and note it; 1 if unknown."""
+        share = 0.5 if self.faults.get("contended") else timing.own_share(self.torch, device)
+        self.watch.add_share(device, share)
+        return 1.0 if share is None else share
 
     @contextlib.contextmanager
     def group(self, device: str, backend: str = "") -> Iterator[ranks.Group]:
@@ -138,6 +166,8 @@ class Session:
             if self.options.verbose:
                 sys.excepthook(*sys.exc_info())
             self.fail(_explained(error))
+        judging.add_contention(self)
+        self.vouched = judging.vouched(self, judging.judge_speeds(self))
 
     @contextlib.contextmanager
     def attempt(self, test: str, **more: Any) -> Iterator[None]:
@@ -280,5 +310,6 @@ def _print_verdict(session: Session, document: dict[str, Any]) -> None:
     summary = document["summary"]
     if session.options.json == "-":
         print(json.dumps(document, default=str), file=sys.__stdout__, flush=True)
-    reason = f": {summary['reason']}" if summary["reason"] else ""
-    print(f"[RESULT] {summary['status']}{reason}", flush=True)
+    parts = [session.vouched if summary["status"] == "PASS" else "", summary["reason"]]
+    said = "; ".join(filter(None, parts))
+    print(f"[RESULT] {summary['status']}{': ' if said else ''}{said}", flush=True)

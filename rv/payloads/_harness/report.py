@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from contract.codes import CODES
-from contract.schema import METHOD_VERSION, SCHEMA, summary_of, verdict_of
+from contract.schema import METHOD_VERSION, SCHEMA, TOKEN, explained, summary_of, verdict_of
 from contract.verdicts import WORST_FIRST
 
 from .ranks import node_name
@@ -58,9 +58,10 @@ class Report:
         device: str = "",
         details: dict[str, Any] | None = None,
         metrics: list[dict[str, Any]] | None = None,
+        is_first: bool = False,
         **more: Any,
     ) -> None:
-        """Add one test's outcome.
+        """Add one test's outcome, with `is_first` before the others.
 
         Anything but PASS has a `code` of `codes.py` and a `reason` that a person understands.
         Raises KeyError for an unknown code, ValueError for an unknown status.
@@ -87,7 +88,7 @@ class Report:
         }
         with self._lock:
             self._last = now
-            self.tests.append(test)
+            self.tests.insert(len(self.tests) * (not is_first), test)
 
     def verdict(self) -> tuple[str, str]:
         """Return the worst status and its first reason."""
@@ -96,7 +97,7 @@ class Report:
     def as_json(self) -> dict[str, Any]:
         """Lay the report out as the schema says."""
         with self._lock:
-            tests = list(self.tests)
+            tests = explained(self.tests)
         body = {"env": self.env, "devices": self.devices, "tests": tests}
         summary = summary_of(tests, strict=self.strict, skip_exit_code=self.skip_exit_code)
         return {
@@ -116,6 +117,7 @@ class Report:
             "test_type": self.test_type,
             "run_id": self.run_id,
             "launch": self.ranks.launch,
+            "token": os.environ.get(TOKEN),
             "payload_version": METHOD_VERSION,
             "method_version": METHOD_VERSION,
             "argv": sys.argv[1:],

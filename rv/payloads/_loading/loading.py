@@ -5,8 +5,6 @@ Datasets are at module level, so that every start method can pickle them.
 
 from __future__ import annotations
 
-import functools
-import operator
 import os
 import time
 import warnings
@@ -18,17 +16,39 @@ from contract.verdicts import NotPassed
 from torch.utils.data import DataLoader, Dataset
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
 FEATURES = 1024
 
 
+LOST, AGAIN = (0, 3, 5, 6), (1, 2, 4, 7)
+"""Indices of the same number, sum and exclusive or."""
+
+
 class Trouble(NamedTuple):
-    """Injected faults: an index that comes again, one that ends its worker."""
+    """Injected faults: which index comes for one, whose data, and whose worker ends."""
 
     duplicate: bool = False
     deadly: bool = False
+    balanced: bool = False
+    other_data: bool = False
+    torn: bool = False
+
+    def delivered(self, index: int) -> int:
+        """Return the index that is delivered in place of this one."""
+        if self.duplicate and index == 1:
+            return 0
+        return AGAIN[LOST.index(index)] if self.balanced and index in LOST else index
+
+    def data(self, index: int, read: Callable[[int], torch.Tensor]) -> torch.Tensor:
+        """Return the data that is delivered for an index: all of another one's, or half of it."""
+        right, other = read(index), index ^ 1
+        if index != 2 or not (self.other_data or self.torn):
+            return right
+        half = len(right) // 2 if self.torn else 0
+        return torch.cat([right[:half], read(other)[half:]])
 
 
 class Samples(Dataset[tuple[int, torch.Tensor]]):
@@ -47,23 +67,35 @@ class Samples(Dataset[tuple[int, torch.Tensor]]):
             pass
         if self.trouble.deadly and torch.utils.data.get_worker_info() and index == self.size // 2:
             os._exit(11)
-        returned = 0 if self.trouble.duplicate and index == 1 else index
-        return returned, torch.full((FEATURES,), float(index))
+        index = self.trouble.delivered(index)
+        return index, self.trouble.data(index, self.expected)
+
+    @staticmethod
+    def expected(index: int) -> torch.Tensor:
+        """Return the data of a sample: no two are alike, and no two parts of one."""
+        return torch.arange(index, index + FEATURES).float()
 
 
 class Files(Dataset[tuple[int, torch.Tensor]]):
-    """Samples that are files of random bytes."""
+    """Samples that are files of random bytes, which `contents` are what was written to."""
 
-    def __init__(self, paths: list[Path]) -> None:
-        self.paths = paths
+    def __init__(self, paths: list[Path], contents: torch.Tensor, trouble: Trouble) -> None:
+        self.paths, self.contents, self.trouble = paths, contents, trouble
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> tuple[int, torch.Tensor]:
         """Read one file."""
-        data = bytearray(self.paths[index].read_bytes())
-        return index, torch.frombuffer(data, dtype=torch.uint8)
+        index = self.trouble.delivered(index)
+        return index, self.trouble.data(index, self._read)
+
+    def _read(self, index: int) -> torch.Tensor:
+        return torch.frombuffer(bytearray(self.paths[index].read_bytes()), dtype=torch.uint8)
+
+    def expected(self, index: int) -> torch.Tensor:
+        """Return what was written."""
+        return self.contents[index]
 
 
 def square(number: int) -> int:
@@ -91,23 +123,31 @@ class Settings:
         return ", ".join([f"workers {self.workers}", *more])
 
 
-def load(data: Dataset[Any], batch: int, settings: Settings, patience_s: float) -> float:
+def load(data: Samples | Files, batch: int, settings: Settings, patience_s: float) -> float:
     """Load all samples, the second time where workers stay; return the seconds.
 
-    Raises NotPassed: `wrong_samples` unless each index came once, `worker_died`, `timeout`.
+    Raises NotPassed: `wrong_samples` unless each index came once, in its place and with its data;
+    `worker_died`, `timeout`.
     """
     loader = _loader(data, batch, settings, patience_s)
     seconds = 0.0
     for _ in range(2 if settings.persistent else 1):
         start = time.perf_counter()
         try:
-            came = [int(index) for indexes, _ in loader for index in indexes]
+            came = list(_checked(loader, data))
         except RuntimeError as error:
             message = str(error).partition("\n")[0]
             raise NotPassed("FAIL", "worker_died", f"{settings}: {message}") from error
         seconds = time.perf_counter() - start
-        _require_once(came, len(data), settings)  # type: ignore[arg-type]
+        _require_all(came, len(data), settings)
     return seconds
+
+
+def _checked(loader: DataLoader[Any], data: Samples | Files) -> Iterator[tuple[int, bool]]:
+    """Yield each index with whether its data is right: a comparison of what is in memory."""
+    for indexes, samples in loader:
+        for index, sample in zip(indexes.tolist(), samples, strict=True):
+            yield index, torch.equal(sample, data.expected(index))
 
 
 def _loader(
@@ -127,15 +167,20 @@ def _loader(
     )
 
 
-def _require_once(came: list[int], size: int, settings: Settings) -> None:
-    """Compare count, sum and exclusive or with what every index once would give."""
-    every = range(size)
-    got = (len(came), sum(came), functools.reduce(operator.xor, came, 0))
-    if got != (size, sum(every), functools.reduce(operator.xor, every, 0)):
-        lost, twice = sorted(set(every) - set(came)), len(came) - len(set(came))
-        first = f", first {lost[0]}" if lost else ""
-        reason = f"{settings}: {len(lost)} samples lost{first}, {twice} came again"
-        raise NotPassed("FAIL", "wrong_samples", reason, details={"lost": lost[:20]})
+def _require_all(came: list[tuple[int, bool]], size: int, settings: Settings) -> None:
+    """Require each index once and in its place, as a loader that does not shuffle gives them."""
+    indexes, spoilt = [index for index, _ in came], [index for index, right in came if not right]
+    if indexes == list(range(size)) and not spoilt:
+        return
+    lost, twice = sorted(set(range(size)) - set(indexes)), len(indexes) - len(set(indexes))
+    first = f", first {lost[0]}" if lost else ""
+    reason = f"{settings}: {len(lost)} samples lost{first}, {twice} came again"
+    if spoilt:
+        reason = f"{settings}: {len(spoilt)} samples with other data than theirs, first {spoilt[0]}"
+    elif not lost and not twice:
+        reason = f"{settings}: the samples came in another order"
+    details = {"lost": lost[:20], "spoilt": spoilt[:20]}
+    raise NotPassed("FAIL", "wrong_samples", reason, details=details)
 
 
 def knee(seconds: dict[int, float]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,17 @@ def precision(torch: Any, kind: Kind) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Factors:
-    """Two matrices on a device, as their type wants them laid out."""
+    """Two matrices on a device, as their type wants them laid out.
+
+    `strike(factors, out)` makes a product in place of `multiply`: an injected fault.
+    """
 
     torch: Any
     kind: Kind
     left: Any
     right: Any
     one: Any = None
+    strike: Callable[[Factors, Any], object] | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -87,13 +91,29 @@ class Factors:
         return self.left.shape[0], self.right.shape[1], self.left.shape[1]
 
     def product(self, out: Any = None) -> Any:
+        """Multiply into `out`, or into new memory that is poisoned first."""
+        out = self.poisoned() if out is None else out
+        (self.strike or Factors.multiply)(self, out)
+        return out
+
+    def poisoned(self) -> Any:
+        """Return an output of NaN: one that is not written to its end shows it.
+
+        What the allocator gives may hold the right bytes of the product before.
+        """
+        m, n, _ = self.shape
+        dtype = output_type(self.torch, self.kind)
+        return self.torch.full((m, n), float("nan"), dtype=dtype, device=self.left.device)
+
+    def multiply(self, out: Any) -> None:
         """Multiply; fp8 factors give a bf16 product, summed without the fast accumulator."""
         if self.kind.name != "fp8":
-            return self.torch.mm(self.left, self.right, out=out)
+            self.torch.mm(self.left, self.right, out=out)
+            return
         scaled = self.torch._scaled_mm  # noqa: SLF001 - the only product of fp8 that torch has
-        return scaled(
+        scaled(
             self.left, self.right, scale_a=self.one, scale_b=self.one,
-            out_dtype=self.torch.bfloat16, use_fast_accum=False,
+            out_dtype=self.torch.bfloat16, use_fast_accum=False, out=out,
         )  # fmt: skip
 
 

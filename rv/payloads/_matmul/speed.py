@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from _harness import timing
 from contract.schema import HIGHER, metric
-from contract.stats import odd_ones, peer_verdict
-from contract.verdicts import PASS, NotPassed
+from contract.stats import odd_ones, slow_ones
+from contract.verdicts import NotPassed
 
 from .dtypes import Factors, factors
+from .exact import require_small
+from .timed import Products
 
 if TYPE_CHECKING:
     from .dtypes import Kind
@@ -63,28 +65,55 @@ def _needs(kind: Kind, shape: Shape) -> int:
     return (m * k + k * n) * 2 * size + m * n * size
 
 
-def measure(given: Factors, device: str, *, quick: bool, slow: float) -> list[dict[str, Any]]:
-    """Time products one by one, and a plain loop of them before and after: `bare`.
+class Speed(NamedTuple):
+    """What timing products came to: metrics, and shares that ought to be 1.
 
-    The two must agree: the ratio shows that the measuring takes nothing. `slow` is an injected
-    factor on the times.
+    `of_bare` is the rate as a part of a plain loop's, `of_median` of what the median of single
+    products promises.
     """
-    torch, work = given.torch, _work(given)
-    timing.warm_up(torch, device, work, seconds=_warmth(device, quick=quick), rounds=3)
+
+    metrics: list[dict[str, Any]]
+    of_bare: float
+    of_median: float
+
+
+def measure(
+    work: Products, device: str, *, quick: bool, slow: float, stretch: float = 1.0
+) -> Speed:
+    """Time products, and a plain loop of them before and after: `bare`.
+
+    The rate is that of the whole span, by the clock; the median and the spread beside it are of
+    single products. A program that shares the GPU lengthens the span and not the products, which
+    fit between its own. `slow` and `stretch` are injected factors on all times, and on the span's.
+
+    Raises NotPassed where a product is wrong: all are compared, between the times that are taken,
+    but of each plain loop only the last ones, as many as there are slots.
+    """
+    given, torch = work.given, work.torch
+    timing.warm_up(torch, device, work.watched, seconds=_warmth(device, quick=quick), rounds=3)
     rounds = QUICK_ROUNDS if quick else ROUNDS
     before = _plain_loop(torch, device, work, rounds)
     rounds = _enough(device, before, rounds)
-    times = [slow * each for each in timing.time_each(torch, device, work, rounds=rounds)]
+    work.compare()
+    timed = timing.time_all(torch, device, work, rounds, between=work.between)
+    work.compare()
     bare = min(before, _plain_loop(torch, device, work, rounds))
+    work.require_right()
     m, n, k = given.shape
-    flops = 2.0 * m * n * k
-    rates = [flops / each / 1e12 for each in times]
+    flops = 2.0 * m * n * k / 1e12
+    rates = [flops / (slow * each) for each in timed.each]
     shape = f"{m}x{n}x{k}"
-    ratio = statistics.median(rates) / (flops / bare / 1e12)
-    return [
-        metric("tflops", rates, "TFLOPS", HIGHER, data="randn", shape=shape, dtype=given.kind.name),
-        metric("bare_ratio", [ratio], "ratio", HIGHER, shape=shape, dtype=given.kind.name),
+    # A CPU always has others, which says nothing of it.
+    whole = timed.whole if device != "cpu" else statistics.median(timed.each) * len(timed.each)
+    rate = flops * len(rates) / (slow * stretch * whole)
+    of_median = rate / statistics.median(rates) if timed.is_fed else 1.0
+    of_bare, how = rate * bare / flops, {"shape": shape, "dtype": given.kind.name}
+    about = {"data": "randn", "whole_s": whole, "made": work.made, "compared": work.compared}
+    metrics = [
+        metric("tflops", rates, "TFLOPS", HIGHER, value=rate, **how, **about),
+        metric("bare_ratio", [of_bare], "ratio", HIGHER, **how),
     ]
+    return Speed(metrics, of_bare, of_median)
 
 
 def _enough(device: str, one_s: float, usual: int) -> int:
@@ -101,11 +130,6 @@ def _warmth(device: str, *, quick: bool) -> float:
     if device == "cpu":
         return 0.05
     return 0.5 if quick else 3.0
-
-
-def _work(given: Factors) -> Any:
-    out = None if given.kind.name == "fp8" else given.product()
-    return lambda: given.product(out)
 
 
 def _plain_loop(torch: Any, device: str, work: Any, rounds: int) -> float:
@@ -154,14 +178,16 @@ def _climb(start: Shape, visit: Any, step: int, deadline: float) -> None:
 
 def _rate(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float:
     given = random_factors(torch, kind, device, shape, seed)
-    work = _work(given)
-    timing.warm_up(torch, device, work, seconds=0.0, rounds=3)
-    times = timing.time_each(torch, device, work, rounds=10)
+    work = Products(given, device)
+    require_small(given, work.reference, device, seed)
+    timing.warm_up(torch, device, work.watched, seconds=0.0, rounds=3)
+    times = timing.time_each(torch, device, work, rounds=10, between=work.between)
+    work.require_right()
     m, n, k = shape
     return 2.0 * m * n * k / statistics.median(times) / 1e12
 
 
-CPU_BOUNDS = {"warn": 0.5, "fail": 0.75}  # losses: CPUs are shared
+CPU_BOUNDS = {"warn": 0.5, "fail": 0.75}  # losses: CPUs are shared, and of two nothing is said
 
 
 class Reading(NamedTuple):
@@ -174,6 +200,7 @@ class Reading(NamedTuple):
     tflops: float
     rank: int
     host: str
+    device: str = ""
 
 
 def strange_digests(readings: list[Reading]) -> list[Reading]:
@@ -186,16 +213,15 @@ def strange_digests(readings: list[Reading]) -> list[Reading]:
 
 
 def outliers(readings: list[Reading]) -> list[tuple[str, Reading, float]]:
-    """Return (status, device, share of the median) of devices slower than their peers."""
-    slow = []
-    for group in _alike(readings):
-        speeds = [reading.tflops for reading in group]
-        for reading in group:
-            bounds = CPU_BOUNDS if reading.where.startswith("cpu") else {}
-            status = peer_verdict(reading.tflops, speeds, **bounds)
-            if status != PASS:
-                slow.append((status, reading, reading.tflops / statistics.median(speeds)))
-    return slow
+    """Return (status, device, share of its peers' rate) of devices slower than their peers."""
+    return [
+        (status, group[at], share)
+        for group in _alike(readings)
+        for at, status, share in slow_ones(
+            [reading.tflops for reading in group],
+            **(CPU_BOUNDS if group[0].where.startswith("cpu") else {}),
+        )
+    ]
 
 
 def _alike(readings: list[Reading]) -> list[list[Reading]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import pwd
+import re
 import signal
 import time
 from dataclasses import dataclass
@@ -46,6 +48,50 @@ def proc_stat(pid: int) -> list[str] | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
         return None
+
+
+def parents(pid: int) -> list[int]:
+    """Return the parent of a process, that one's parent, and so on."""
+    found: list[int] = []
+    while (fields := proc_stat(pid)) and (pid := int(fields[1])) > 0 and pid not in found:
+        found.append(pid)
+    return found
+
+
+def slurm_job(pid: int) -> str:
+    """Return the Slurm job of a process, by its cgroup or its environment; "" where none tells."""
+    try:
+        named = re.search(r"/job_(\d+)(?:/|$)", Path(f"/proc/{pid}/cgroup").read_text(), re.M)
+        if named:
+            return named[1]
+        variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    ids = (each for each in variables if each.startswith(b"SLURM_JOB_ID="))
+    return next(ids, b"=").decode(errors="replace").partition("=")[2]
+
+
+def user_of(pid: int) -> str:
+    """Return the name of a process's user, or its number."""
+    try:
+        uid = Path(f"/proc/{pid}").stat().st_uid
+    except OSError:
+        return "somebody"
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
+
+
+FIRST_PID_NAMESPACE = "pid:[4026531836]"  # the kernel's own constant
+
+
+def has_first_numbers() -> bool:
+    """Return whether processes have the numbers here that they have outside of all containers."""
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()) == FIRST_PID_NAMESPACE
+    except OSError:
+        return False
 
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
-from contract.nvidia import Counters, Reading
+from contract.nvidia import Counters, Occupant, Reading
 
 HEALTHY = Reading(99.0, 66.0, 640.0, 1755.0, 70000.0, 0x4)
 AT_REST = Counters(0, 0, rows_pending=False, rows_failed=False, slowdown_c=92.0, max_sm_mhz=1980.0)
@@ -29,6 +30,12 @@ class Fake:
         first = self._counters() if self._looks > 1 else AT_REST
         return {uuid: first if i == 0 else AT_REST for i, uuid in enumerate(self._uuids)}
 
+    def occupants(self) -> dict[str, list[Occupant]]:
+        """List this process, and on the first GPU another's, where that is a fault: number 1."""
+        own = [Occupant(os.getpid(), "python", 0.0)]
+        both = [*own, Occupant(1, "python", 4000.0)] if "busy" in self._faults else own
+        return {uuid: both if i == 0 else own for i, uuid in enumerate(self._uuids)}
+
     def _reading(self) -> Reading:
         fault = self._faults.get
         return replace(
@@ -36,6 +43,7 @@ class Fake:
             reasons=int(fault("throttle-mask", HEALTHY.reasons or 0)),
             temperature_c=fault("temperature", HEALTHY.temperature_c or 0),
             utilisation=fault("utilisation", HEALTHY.utilisation or 0),
+            memory_used_mib=fault("held", HEALTHY.memory_used_mib or 0),
         )
 
     def _counters(self) -> Counters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import platform
 import socket
@@ -18,6 +19,7 @@ from contract.verdicts import NotPassed
 
 from . import protocol
 from .client import Unreachable
+from .clients import at_once, in_time
 from .protocol import OPERATIONS, Refused
 from .report import break_even, fit
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 SYMBOLS = {"PASS": "\u2705", "SKIP": "\u23ed", "WARN": "\u26a0"}
 TOLERANCE = 1e-5  # absolute, as float32 allows
 SIDE = 1000  # of the matrix whose product is timed
+LARGE_SIDE = 2000
 REPEATS = 7
 INFO_TIME = "%Y-%m-%dT%H:%M:%S"
 CHAIN = ["relu", "sigmoid", "tanh", "abs"]
@@ -53,6 +56,7 @@ class Suite:
             details = test(*arguments)
         except NotPassed as outcome:
             verdict = {"status": outcome.status, "code": outcome.code, "reason": outcome.reason}
+            details = outcome.more.get("details", {})
         except Unreachable as error:
             verdict = {"status": "FAIL", "code": "server_unreachable", "reason": str(error)}
         except Refused as refusal:
@@ -65,7 +69,7 @@ class Suite:
             full_name, **verdict, details={**details, "test_ms": ms}, metrics=metrics
         )
         status, reason = verdict["status"], verdict.get("reason", "")
-        test_record = {"name": name, "status": status, "details": details or reason}
+        test_record = {"name": name, "status": status, "details": reason or details}
         self.tests.append({**test_record, "timing_ms": ms, "timestamp": time.strftime(INFO_TIME)})
         self.session.say("SERVICE", f"{SYMBOLS.get(status, chr(0x274C))} {name} {reason}".rstrip())
         return status == "PASS"
@@ -111,12 +115,19 @@ def run_client_tests(
     suite.run("performance_comparison", _compare, torch, client)
     suite.run("multi_operation_chain", answers, CHAIN, 50)
     suite.run("error_handling", _errors, torch, client)
-    suite.run("large_tensor_handling", answers, ["neg"], 500)
+    suite.run("large_tensor_handling", answers, ["neg"], side_of(max(sizes)))
+    suite.run("concurrent_clients", at_once, torch, client)
     suite.run("strangers_refused", _strangers, client)
     suite.run("bad_uploads_refused", _uploads, client)
     suite.run("client_killed_mid_request", _killed, client)
     suite.run("connection_reuse", _connections, torch, client)
     suite.run("size_sweep", _sweep, torch, client, sizes)
+    suite.run("answers_in_time", in_time, client)
+
+
+def side_of(most: int) -> int:
+    """Return the side of a large square: 16 MB, or what is let through."""
+    return min(LARGE_SIDE, math.isqrt(most // 4))
 
 
 def require(right: bool, reason: str) -> None:  # noqa: FBT001 - it reads as a sentence
@@ -134,15 +145,20 @@ def _answers(torch: Any, client: Client, names: list[str], size: int) -> dict[st
     if names[0] in ("log", "sqrt"):
         tensor = tensor.abs() + 0.5
     result, total_ms, _ = client.execute(torch, names, tensor)
-    expected = protocol.apply(torch, names, tensor)
+    _require_same(torch, names, result, protocol.apply(torch, names, tensor))
+    return {"operations": names, "bytes": 4 * size * size, "remote_ms": total_ms}
+
+
+def _require_same(torch: Any, names: list[str], result: Any, expected: Any) -> None:
+    """Compare an answer with what this CPU computes: bit by bit where nothing is rounded."""
     same = result.shape == expected.shape
     if same and set(names) <= {"relu", "abs", "neg"}:
         same = bool(torch.equal(result, expected))
     elif same:
-        atol = TOLERANCE * (size**0.5 if "matmul" in names else 1.0)
+        atol = TOLERANCE * (len(expected) ** 0.5 if "matmul" in names else 1.0)
         same = bool(torch.allclose(result, expected, atol=atol, rtol=TOLERANCE))
-    require(same, f"{' -> '.join(names)} is not what this CPU computes")
-    return {"operations": names, "bytes": 4 * size * size, "remote_ms": total_ms}
+    size = f"{expected.numel() * expected.element_size()} bytes"
+    require(same, f"{' -> '.join(names)} of {size} is not what this CPU computes")
 
 
 def _startup(client: Client, patience_s: float) -> dict[str, Any]:
@@ -204,16 +220,22 @@ def _compare(torch: Any, client: Client) -> dict[str, Any]:
 
 
 def _timed(torch: Any, client: Client, name: str, tensor: Any) -> dict[str, Any]:
-    """Time one operation there and here, after a warm-up; medians in milliseconds."""
-    for _ in range(2):
-        client.execute(torch, [name], tensor)
-        protocol.apply(torch, [name], tensor)
+    """Time one operation there and here, after a warm-up; medians in milliseconds.
+
+    Each time with another tensor than before, so that an old answer is a wrong one.
+    """
+    tensors = [tensor, tensor.roll(1)]
+    for each in tensors:
+        client.execute(torch, [name], each)
+        protocol.apply(torch, [name], each)
     local_ms, remote_ms, compute_ms = [], [], []
-    for _ in range(REPEATS):
+    for turn in range(REPEATS):
+        given = tensors[turn % len(tensors)]
         start_s = time.perf_counter()
-        protocol.apply(torch, [name], tensor)
+        expected = protocol.apply(torch, [name], given)
         local_ms.append((time.perf_counter() - start_s) * 1e3)
-        _, total, compute = client.execute(torch, [name], tensor)
+        result, total, compute = client.execute(torch, [name], given)
+        _require_same(torch, [name], result, expected)
         remote_ms.append(total)
         compute_ms.append(compute)
     return {
@@ -292,10 +314,13 @@ def _killed(client: Client) -> dict[str, Any]:
 
 def _connections(torch: Any, client: Client) -> dict[str, Any]:
     """Compare one connection kept with a new one each time."""
-    tensor = torch.randn(1024)
-    kept = [client.execute(torch, ["neg"], tensor)[1] for _ in range(REPEATS)]
-    new = []
-    for _ in range(REPEATS):
-        client.close()
-        new.append(client.execute(torch, ["neg"], tensor)[1])
+    times: tuple[list[float], list[float]] = ([], [])
+    for turn in range(2 * REPEATS):
+        if turn >= REPEATS:
+            client.close()
+        tensor = torch.randn(1024)
+        result, total_ms, _ = client.execute(torch, ["neg"], tensor)
+        _require_same(torch, ["neg"], result, -tensor)
+        times[turn >= REPEATS].append(total_ms)
+    kept, new = times
     return {"kept_ms": statistics.median(kept), "new_ms": statistics.median(new)}

@@ -41,7 +41,14 @@ class Client:
     def __init__(self, host: str, port: int, token: str, timeout_s: float = PATIENCE_S) -> None:
         self.host, self.port, self.timeout_s = host, port, timeout_s
         self.headers = {"Authorization": f"Bearer {token}"}
+        self.times: list[tuple[int, float]] = []  # of all tensors: bytes and milliseconds
         self._connection: http.client.HTTPConnection | None = None
+
+    def another(self) -> Client:
+        """Return a client of the same server with a connection of its own."""
+        made = Client(self.host, self.port, "", self.timeout_s)
+        made.headers = self.headers
+        return made
 
     def ask(
         self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
@@ -94,7 +101,9 @@ class Client:
         body = protocol.encode(protocol.to_frame(tensor, names))
         answer = self._granted("POST", "/execute", body)
         result = protocol.from_frame(torch, protocol.decode(answer.body))
-        return result, (time.perf_counter() - start_s) * 1e3, answer.compute_ms
+        total_ms = (time.perf_counter() - start_s) * 1e3
+        self.times.append((len(body), total_ms))
+        return result, total_ms, answer.compute_ms
 
     def wait(self, patience_s: float) -> dict[str, Any]:
         """Wait until the server answers; return its health. Raises Unreachable, Refused."""

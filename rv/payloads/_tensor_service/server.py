@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import protocol
 from .protocol import Refused
+from .strikes import Strikes
 
 if TYPE_CHECKING:
     from collections.abc import Set
@@ -51,6 +52,9 @@ class State:
     failed: int = 0
     finished: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.strikes = Strikes(self.faults)
 
     def count(self, *, good: bool) -> None:
         """Count one request for work."""
@@ -174,8 +178,8 @@ class Handler(BaseHTTPRequestHandler):
         if device.startswith("cuda"):
             torch.cuda.synchronize(device)
         compute_ms = round((time.perf_counter() - start_s) * 1e3, 4)
-        if "wrong-answer" in self.state.faults:
-            result = result + 1
+        if self.state.faults:
+            result = self.state.strikes.struck(self.client_address, len(frame.raw), result)
         return protocol.encode(protocol.to_frame(result.cpu())), compute_ms
 
     def _refuse(self, refusal: Refused) -> None:

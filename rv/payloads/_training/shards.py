@@ -9,6 +9,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
+from _checkpoint import store
 from torch.distributed.checkpoint import state_dict_loader, state_dict_saver
 from torch.distributed.checkpoint.state_dict import get_model_state_dict, set_model_state_dict
 
@@ -35,6 +36,13 @@ def save(model: torch.nn.Module, folder: Path, group: Any) -> tuple[int, float]:
     return size, time.perf_counter() - start
 
 
+def move_on(model: torch.nn.Module) -> None:
+    """Change the parameters after they were saved: an injected fault."""
+    with torch.no_grad():
+        for part in local(model):
+            part.mul_(1.01)
+
+
 def forget(model: torch.nn.Module) -> None:
     """Overwrite the parameters, so that only a load can bring them back."""
     with torch.no_grad():
@@ -44,6 +52,8 @@ def forget(model: torch.nn.Module) -> None:
 
 def load(model: torch.nn.Module, folder: Path) -> None:
     """Load all ranks' parts."""
+    for file in folder.iterdir():
+        store.drop_cache(file)
     with _quiet():
         state = get_model_state_dict(model)
         state_dict_loader.load({"model": state}, checkpoint_id=str(folder))

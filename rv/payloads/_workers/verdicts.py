@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
 SUCCESS = 0.8
 BALANCE = 1.25  # operations of the busiest GPU over those of the least busy one
 LEAK_MIB = 64
+PAUSE_S, PAUSE, IDLE = 3.0, 0.2, 0.8
+"""A worker on a GPU that pauses for so long, and this share of its time, stands still; on a CPU
+one that neither ran nor waited to run for this share."""
+FLOORS = ((1, 1.0), (2, 1.8), (4, 3.5), (8, 6.0))
+"""What so many GPUs do at least, in multiples of what one does."""
+OPS, OPS_MIB = 50.0, 256
+"""Operations a second that a GPU is expected to do with workers of so many MiB, or of fewer."""
 
 
 def _add(session: Session, name: str, code: str, reason: str, **more: Any) -> None:
@@ -62,6 +71,47 @@ def _success(results: list[dict[str, Any]]) -> dict[str, str]:
     reason = f"{where} on {first['slot']}: {first['error']}{advice}"
     status = "WARN" if good / len(results) >= SUCCESS else "FAIL"
     return {"status": status, "code": code, "reason": reason}
+
+
+def right(session: Session, results: list[dict[str, Any]]) -> None:
+    """Fail where a worker computed anything wrong: a rate of success is no excuse for that."""
+    bad = [result for result in results if result.get("wrong")]
+    reason = ""
+    if bad:
+        first, many = bad[0], sum(result["wrong"] for result in bad)
+        where = f"first worker {first['worker']} on {first['slot']}"
+        reason = f"{many} wrong products of {len(bad)} workers, {where}"
+    counted = sum(result.get("operations", 0) for result in results)
+    _add(session, "products", "wrong_result", reason, details={"compared": counted})
+
+
+def progress(session: Session, slots: list[Slot], results: list[dict[str, Any]]) -> None:
+    """Fail where a worker stood still, or did far less than those beside it on its GPU."""
+    good = [result for result in results if result["status"] == "success"]
+    still = [result for result in good if _stands_still(slots[0].kind, result)]
+    reason = ""
+    if still:
+        first = still[0]
+        done = f"{first['operations']} operations in {first['duration']:.1f} s"
+        reason = f"worker {first['worker']} on {first['slot']} stood still: {done}"
+    elif slots[0].kind != "cpu" and (slow := _behind(good)):
+        reason = f"worker {slow['worker']} on {slow['slot']} did less than half of its neighbours"
+    _add(session, "progress", "worker_failed", reason)
+
+
+def _stands_still(kind: str, result: dict[str, Any]) -> bool:
+    if kind == "cpu":
+        return result["idle"] is not None and result["idle"] > IDLE
+    return bool(result["longest_s"] > max(PAUSE_S, PAUSE * result["duration"]))
+
+
+def _behind(good: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return a worker that did less than half of the median on its slot."""
+    for result in good:
+        beside = [one["operations"] for one in good if one["slot"] == result["slot"]]
+        if result["operations"] < statistics.median(beside) / 2:
+            return result
+    return None
 
 
 def isolation(session: Session, results: list[dict[str, Any]]) -> None:
@@ -127,11 +177,54 @@ def scaling(
 ) -> None:
     """Compare the rate of all workers with that of a single one."""
     together = sum(result.get("ops_per_second", 0.0) for result in results)
-    text = f"{len(results)} workers on {len(slots)} slots: {together / alone:.2f} times one worker"
+    if session.faults.get("no-scaling"):
+        together = alone
+    times, floor = together / alone, floor_of(len(slots))
+    text = f"{len(results)} workers on {len(slots)} slots: {times:.2f} times one worker"
     session.say("COMPUTE", f"scaling {text}")
-    numbers = [metric("scaling", [together / alone], "", HIGHER)]
-    details = {"alone": alone, "together": together}
-    session.report.add("alloc.scaling", "PASS", details=details, metrics=numbers)
+    judged = slots[0].kind != "cpu" or session.faults.get("no-scaling")
+    reason = f"{text}, below {floor:.2f}" if judged and times < floor else ""
+    numbers = [metric("scaling", [times], "", HIGHER)]
+    details = {"alone": alone, "together": together, "floor": floor}
+    _add(session, "scaling", "below_floor", reason, details=details, metrics=numbers)
+
+
+def floor_of(count: int) -> float:
+    """Return what so many GPUs do at least, over one: between the known numbers as on a line."""
+    if count > FLOORS[-1][0]:
+        return FLOORS[-1][1] * count / FLOORS[-1][0]
+    for (few, low), (many, high) in itertools.pairwise(FLOORS):
+        if count <= many:
+            return low + (high - low) * (count - few) / (many - few)
+    return 0.0
+
+
+def _usual(session: Session, kind: str) -> float:
+    has_mig = any(device["mig"] for device in session.report.devices)
+    judged = kind != "cpu" and not has_mig and session.options.memory <= OPS_MIB
+    return OPS if judged else 0.0
+
+
+def operations(session: Session, slots: list[Slot], results: list[dict[str, Any]]) -> None:
+    """Hold each GPU's operations a second against what is asked for, or else is usual.
+
+    What is usual depends on the model: below it is a warning. A slice of a GPU is not held against
+    it, nor a CPU.
+    """
+    asked = session.options.ops_floor
+    floor = asked or _usual(session, slots[0].kind)
+    rates = {
+        slot.name: _sum([one for one in results if one["slot"] == slot.name], "ops_per_second")
+        for slot in slots
+    }
+    slow = [f"{name} {rate:.1f}" for name, rate in rates.items() if rate < floor]
+    verdict = {"status": "PASS"}
+    if slow:
+        reason = f"operations a second: {', '.join(slow)}, below {floor:g}"
+        status, code = ("FAIL", "below_floor") if asked else ("WARN", "below_reference")
+        verdict = {"status": status, "code": code, "reason": reason}
+    details = {"by_slot": rates, "floor": floor or None}
+    session.report.add("alloc.operations", **verdict, details=details)
 
 
 def leaks(session: Session, mark: str, before: dict[str, int]) -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .products import Products, Pulse, WrongProduct
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -55,11 +57,11 @@ def work(order: Order, go: Any, over: Any, messages: Any) -> None:
     own: dict[str, Any] = {"worker": order.number, "pid": os.getpid(), "slot": order.slot.name}
     matrices: list[Any] = []
     try:
-        torch, device, device_id = _ready(order, matrices)
+        products, device_id = _ready(order, matrices)
         messages.put({"worker": order.number, "ready": True})
         if not go.wait(order.patience):
             raise TimeoutError("the other workers did not get ready")
-        load = _load(torch, matrices, device, order.duration)
+        load = _load(products, matrices, order)
         own |= {"status": "success", "seen": device_id, **load}
     except BaseException as error:
         own |= _failure(error)
@@ -79,10 +81,11 @@ def _failure(error: BaseException) -> dict[str, Any]:
         "error": reason,
         "out_of_memory": name in ("OutOfMemoryError", "MemoryError"),
         "isolation": isinstance(error, NotOwnSlot),
+        "wrong": int(isinstance(error, WrongProduct)),
     }
 
 
-def _ready(order: Order, matrices: list[Any]) -> tuple[Any, str, str]:
+def _ready(order: Order, matrices: list[Any]) -> tuple[Products, str]:
     """Bind to the slot before CUDA is there to look; check that it is the only one; warm up."""
     if order.slot.kind == "cuda":
         os.environ["CUDA_VISIBLE_DEVICES"] = order.slot.key
@@ -100,8 +103,8 @@ def _ready(order: Order, matrices: list[Any]) -> tuple[Any, str, str]:
     size = side(order.memory)
     matrices += [torch.randn(size, size, device=device) / math.sqrt(size) for _ in range(2)]
     matrices.append(torch.empty(size, size, device=device))
-    _multiply(torch, matrices, device)
-    return torch, device, device_id
+    products = Products(torch, matrices, device, order.faults)
+    return products, device_id
 
 
 def _own_device(torch: Any, order: Order) -> str:
@@ -132,21 +135,19 @@ def side(memory: int) -> int:
     return max(16, math.isqrt(memory * MIB // (4 * MATRICES)))
 
 
-def _multiply(torch: Any, matrices: list[Any], device: str) -> None:
-    left, right, out = matrices
-    torch.mm(left, right, out=out)
-    if device != "cpu":
-        torch.cuda.synchronize()
-
-
-def _load(torch: Any, matrices: list[Any], device: str, duration_s: float) -> dict[str, Any]:
+def _load(products: Products, matrices: list[Any], order: Order) -> dict[str, Any]:
     begun, start_s, operations = time.time(), time.perf_counter(), 0
-    processor_s = time.thread_time()
-    while (spent_s := time.perf_counter() - start_s) < duration_s:
-        _multiply(torch, matrices, device)
+    processor_s, pulse = time.thread_time(), Pulse()
+    while (spent_s := time.perf_counter() - start_s) < order.duration:
+        products()
         operations += 1
+        pulse.beat()
+        if "still" in order.faults:
+            time.sleep(max(0.0, order.duration - spent_s))
     return {
+        **pulse.pace()._asdict(),
         "operations": operations,
+        "wrong": products.wrong,
         "duration": spent_s,
         "processor_s": time.thread_time() - processor_s,
         "ops_per_second": operations / spent_s,

@@ -59,13 +59,22 @@ class PayloadSpec:
 
 OF_RANKS = ("hang", "drop-rank", "crash")
 """Faults that a payload with a process group has from `_harness/ranks.py`."""
+OF_COLLECTIVES = ("bitflip", "nan", "not-written", "stale")
+"""Faults of what a collective delivers."""
+OF_SUMS = ("unsummed", "stale-gradient")
+"""Faults of the gradients of a step, which all replicas have alike."""
+OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
+"""Faults of products that are repeated or timed."""
 OF_CHECKPOINTS = (
     "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
-    "trust-newest", "shared-draft", "keep-draft", "reshard",
+    "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
 )  # fmt: skip
 """Faults in how ckpt_cycle's training saves and resumes."""
-OF_WORKERS = ("die", "allocate", "wrong-slot", "leak")
+OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
 """Faults of one of alloc_stress's workers."""
+OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
+"""Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
+slower than its model should be, and a model that nobody knows."""
 OF_TELEMETRY = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
 """Faults of made-up readings of GPUs."""
 
@@ -87,13 +96,34 @@ PAYLOADS = (
         "check",
         "environment, devices as promised, exact matmul and its rate",
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
-        faults=(*OF_RANKS, "wrong-product", "not-repeatable", "digest", "residual", "slow"),
+        faults=(
+            *OF_RANKS,
+            *OF_PRODUCTS,
+            "wrong-product",
+            "not-repeatable",
+            "digest",
+            "residual",
+            "slow",
+            "stretch",
+            *OF_SPEED,
+        ),
     ),
     PayloadSpec(
         "membw",
         "memory pattern and bandwidth, host link, peer copies",
         steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
-        faults=("bitflip", "stuck-bit", "host-copy", "peer-copy", "slow-gpu", "slow-peer", "pcie"),
+        faults=(
+            "bitflip",
+            "not-written",
+            "stuck-bit",
+            "host-copy",
+            "host-copy-lost",
+            "peer-copy",
+            "peer-copy-lost",
+            "slow-gpu",
+            "slow-peer",
+            "pcie",
+        ),
     ),
     PayloadSpec(
         "allreduce",
@@ -101,7 +131,16 @@ PAYLOADS = (
         RANKS,
         needs=("check",),
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
-        faults=(*OF_RANKS, "bitflip", "nan", "slow", "slow-call", "slow-node"),
+        faults=(
+            *OF_RANKS,
+            *OF_COLLECTIVES,
+            "slow",
+            "slow-call",
+            "slow-node",
+            "stretch",
+            "below-floor",
+            *OF_SPEED,
+        ),
     ),
     PayloadSpec(
         "train",
@@ -109,7 +148,17 @@ PAYLOADS = (
         RANKS,
         needs=("allreduce",),
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 900)),
-        faults=(*OF_RANKS, "node-rank", "gradient", "bitflip", "nan", "no-learning"),
+        faults=(
+            *OF_RANKS,
+            *OF_SUMS,
+            "node-rank",
+            "gradient",
+            "bitflip",
+            "nan",
+            "no-learning",
+            "corrupt-checkpoint",
+            "stale-checkpoint",
+        ),
     ),
     PayloadSpec(
         "train_fsdp",
@@ -117,13 +166,30 @@ PAYLOADS = (
         RANKS,
         needs=("train",),
         steps=_steps(("--quick", 12, 120), ("", 90, 300), ("", 90, 900)),
-        faults=(*OF_RANKS, "gradient", "unsharded", "nan", "no-learning", "corrupt-checkpoint"),
+        faults=(
+            *OF_RANKS,
+            *OF_SUMS,
+            "gradient",
+            "unsharded",
+            "nan",
+            "no-learning",
+            "corrupt-checkpoint",
+            "stale-checkpoint",
+        ),
     ),
     PayloadSpec(
         "dataload",
         "every sample exactly once, worker sweep, CPUs and shared memory",
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
-        faults=("duplicate", "worker-dies", "small-shm", "wrong-pool"),
+        faults=(
+            "duplicate",
+            "balanced-loss",
+            "other-data",
+            "torn-sample",
+            "worker-dies",
+            "small-shm",
+            "wrong-pool",
+        ),
     ),
     PayloadSpec(
         "ckpt_cycle",
@@ -140,14 +206,14 @@ PAYLOADS = (
             ("--quick", 15, 120), ("--duration 30", 90, 300), ("--duration 120", 180, 900)
         ),
         extra=True,
-        faults=(*OF_WORKERS, "unbalanced", "held-memory", "neighbour"),
+        faults=(*OF_WORKERS, "unbalanced", "no-scaling", "held-memory", "neighbour"),
     ),
     PayloadSpec(
         "storage_net",
         "scratch writes and reads, many small files, network",
         steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
-        faults=("corrupt-file", "lost-file"),
+        faults=("corrupt-file", "lost-file", "mixed-files", "stale-write"),
     ),
     PayloadSpec(
         "tensor_service",
@@ -157,7 +223,16 @@ PAYLOADS = (
             ("pair --here --quick", 12, 120), ("pair --here", 60, 300), ("pair --here", 60, 600)
         ),
         extra=True,
-        faults=("wrong-answer", "open-door", "dead-server"),
+        faults=(
+            "wrong-answer",
+            "wrong-large",
+            "stale-answer",
+            "mixed-clients",
+            "late",
+            "late-each-fourth",
+            "open-door",
+            "dead-server",
+        ),
     ),
     PayloadSpec(
         "stress",
@@ -168,7 +243,18 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
-        faults=("bitflip", "digest", "hang", "crash", *OF_TELEMETRY),
+        faults=(
+            "bitflip",
+            "digest",
+            "hang",
+            "crash",
+            "slow",
+            "not-launched",
+            "half-written",
+            "wrong-reference",
+            *OF_TELEMETRY,
+            *OF_SPEED,
+        ),
     ),
 )
 
@@ -177,3 +263,34 @@ FAULTS = {
     **{payload.name: payload.faults for payload in PAYLOADS},
 }
 """By script, the faults that `--inject` takes."""
+
+PLANNED: dict[str, str] = {
+    "check": """
+        matmul.fp64 matmul.fp32 matmul.tf32 matmul.fp16 matmul.bf16 matmul.fp8
+        matmul.fp32.exact matmul.fp32.repeat matmul.fp32.residual
+    """,
+    "membw": "membw.stream membw.host membw.peer membw.pcie membw.pattern.random",
+    "allreduce": """
+        allreduce.all_reduce allreduce.all_gather allreduce.reduce_scatter
+        allreduce.broadcast allreduce.all_to_all
+    """,
+    "train": "ddp.layout ddp.gradients ddp.replicas ddp.train",
+    "train_fsdp": "fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
+    "dataload": "dataload.cpus dataload.pool dataload.shm dataload.knee",
+    "ckpt_cycle": """
+        checkpoint.straight checkpoint.resumed checkpoint.term checkpoint.killed
+        checkpoint.truncated checkpoint.reshard
+    """,
+    "alloc_stress": "alloc.workers alloc.isolation alloc.balance alloc.processes alloc.launches",
+    "storage_net": "storage.large_file storage.small_files storage.rename",
+    "tensor_service": """
+        tensor_service.server.server_operations tensor_service.client.http_tensor_transfer
+        tensor_service.client.remote_execution tensor_service.client.error_handling
+    """,
+    "stress": "stress.[tg]*",
+}
+"""By payload, the tests that a result without a failure has from every rank (`NAME.rank` from ranks
+but the first) and of every GPU on which any of them was made, passed or skipped. `rv accept` takes
+a result with fewer for damaged. A name may be a shell pattern."""
+EVERY_GPU = ("check", "membw", "stress", "alloc_stress")
+"""Payloads that list every GPU of their node among a result's devices, and test each."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 HARDWARE, FABRIC, SOFTWARE, CONFIG = "HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"
+CONTENTION = "CONTENTION"
+"""Something else is at work on the same GPU: no fault of the GPU, nor of the node."""
 UNKNOWN = "UNKNOWN"
 
 EXCLUDE = "leave this node out and tell its administrators"
@@ -19,10 +21,11 @@ ASK = "ask for what the node can give, or ask another node"
 LOOK = "look at the details; nothing is proven broken"
 FIX = "look at the reason, and fix what it names"
 REPORT = "report it with the result file: the program or its libraries are at fault"
+FREE = "free the GPU, or ask for another node"
 
 
 class Code(NamedTuple):
-    """The class of a fault (HARDWARE, FABRIC, SOFTWARE, CONFIG) and what to do about it."""
+    """The class of a fault (HARDWARE, FABRIC, SOFTWARE, CONFIG, CONTENTION) and what to do."""
 
     fault: str
     action: str
@@ -59,13 +62,21 @@ CODES: dict[str, Code] = {
     "below_reference": Code(HARDWARE, LOOK),
     "above_peak": Code(SOFTWARE, "distrust the number: wrong type, sparsity or timing"),
     "peer_outlier": Code(HARDWARE, EXCLUDE),
+    "peers_disagree": Code(UNKNOWN, "measure both groups again beside a node known to be good"),
     "regression": Code(HARDWARE, RETRY),
+    "fleet_shift": Code(SOFTWARE, "compare driver, firmware and power limits with those before"),
+    "no_reference": Code(CONFIG, "none: rv accept baseline make, or a baselines.yaml, gives one"),
     "jitter": Code(HARDWARE, LOOK),
     "straggler": Code(FABRIC, RETRY),
     "underloaded": Code(SOFTWARE, LOOK),
     "unbalanced": Code(SOFTWARE, LOOK),
     "slow_link": Code(HARDWARE, EXCLUDE),
+    "slow_fabric": Code(FABRIC, LINKS),
     "overloaded": Code(CONFIG, "use fewer workers than there are CPUs"),
+    # who else is on the GPU
+    "gpu_busy": Code(CONTENTION, FREE),
+    "memory_held": Code(CONTENTION, FREE),
+    "contended": Code(CONTENTION, FREE),
     # telemetry
     "throttled_thermal": Code(HARDWARE, EXCLUDE),
     "throttled_power": Code(HARDWARE, EXCLUDE),
@@ -103,6 +114,7 @@ CODES: dict[str, Code] = {
     "server_unreachable": Code(FABRIC, LINKS),
     "client_died": Code(SOFTWARE, RETRY),
     "wrong_answer": Code(SOFTWARE, REPORT),
+    "late_answer": Code(FABRIC, RETRY),
     "not_refused": Code(SOFTWARE, REPORT),
     "engine_missing": Code(CONFIG, "none: the built-in engine was used"),
     "engine_failed": Code(HARDWARE, RETRY),
@@ -122,12 +134,21 @@ CODES: dict[str, Code] = {
     "usage": Code(CONFIG, FIX),
     "result_unreadable": Code(SOFTWARE, RETRY),
     "result_stale": Code(SOFTWARE, RETRY),
+    "result_foreign": Code(SOFTWARE, RETRY),
+    "result_invalid": Code(SOFTWARE, RETRY),
     "metric_missing": Code(SOFTWARE, RETRY),
     # of the result files of older acceptance programs
     "no_progress": Code(SOFTWARE, FIX),
     "failed": Code(SOFTWARE, FIX),
     "exit_code": Code(SOFTWARE, FIX),
 }
+
+
+OF_SPEED = (
+    "below_floor", "below_reference", "peer_outlier", "regression", "jitter", "straggler",
+    "underloaded", "unbalanced", "slow_link", "slow_fabric",
+)  # fmt: skip
+"""What a GPU that is shared with others shows though it is sound."""
 
 
 def meaning(code: str) -> Code:

@@ -119,6 +119,15 @@ class Counters:
     power_limit_w: float | None = None
 
 
+@dataclass(frozen=True)
+class Occupant:
+    """A process on a GPU, by the number that the driver knows it by."""
+
+    pid: int
+    name: str = ""
+    memory_mib: float | None = None
+
+
 def grown(before: int | None, after: int | None) -> int | None:
     """Return what a counter grew by; None unless both ends are known, 0 after a counter's reset."""
     if before is None or after is None:
@@ -145,6 +154,10 @@ class Source(Protocol):
         """Read the counters and limits of every GPU."""
         ...
 
+    def occupants(self) -> dict[str, list[Occupant]]:
+        """List the processes on every GPU; one that does not tell is left out."""
+        ...
+
 
 SMI_READING = ("utilization.gpu", "temperature.gpu", "power.draw", "clocks.sm", "memory.used")
 SMI_REASONS = (
@@ -157,6 +170,7 @@ SMI_COUNTERS = (
     "clocks.max.sm",
     "power.limit",
 )
+SMI_OCCUPANTS = "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name"
 SMI_REMAPPED = "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"
 
 
@@ -195,6 +209,18 @@ class Smi:
         remapped = self._ask(SMI_REMAPPED, 2)
         counted = self._ask_names(SMI_COUNTERS)
         return {uuid: _counters(cells, remapped.get(uuid)) for uuid, cells in counted.items()}
+
+    def occupants(self) -> dict[str, list[Occupant]]:
+        """List the processes on every GPU; in MIG mode none, whose slice would not be told."""
+        found: dict[str, list[Occupant]] = {
+            uuid: [] for uuid, (mode,) in self._ask_names(("mig.mode.current",)).items()
+            if mode != "Enabled"
+        }  # fmt: skip
+        for uuid, pid, memory, *name in ask_smi(SMI_OCCUPANTS, program=self._program):
+            known = self._wanted.get(bare(uuid), "")
+            if known in found and pid.isdecimal():
+                found[known].append(Occupant(int(pid), ", ".join(name), number(memory)))
+        return found
 
     def _ask_names(self, names: tuple[str, ...]) -> dict[str, list[str]]:
         return self._ask("--query-gpu=" + ",".join(("uuid", *names)), len(names))
@@ -266,6 +292,11 @@ def _ask(function: Callable[..., Any], *words: Any) -> Any:
         return None
 
 
+def _text(name: Any) -> str:
+    """Return a name, which old modules give as bytes."""
+    return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
+
+
 class Nvml:
     """The GPUs of one process, by UUID."""
 
@@ -282,6 +313,24 @@ class Nvml:
     def counters(self) -> dict[str, Counters]:
         """Read the counters and limits of every GPU."""
         return {uuid: self._counters(handles) for uuid, handles in self._handles.items()}
+
+    def occupants(self) -> dict[str, list[Occupant]]:
+        """List the processes on every GPU, of a MIG slice on it alone."""
+        found = {uuid: self._occupants(handles[0]) for uuid, handles in self._handles.items()}
+        return {uuid: processes for uuid, processes in found.items() if processes is not None}
+
+    def _occupants(self, handle: Any) -> list[Occupant] | None:
+        running = _ask(self._call, "nvmlDeviceGetComputeRunningProcesses", handle)
+        if running is None:
+            return None
+        return [
+            Occupant(
+                each.pid,
+                _text(_ask(self._call, "nvmlSystemGetProcessName", each.pid)),
+                None if each.usedGpuMemory is None else each.usedGpuMemory / 2**20,
+            )
+            for each in running
+        ]
 
     def _first(self, handles: list[Any], function: str, *words: Any) -> Any:
         """Ask the slice, then its card; None where neither tells."""
@@ -305,7 +354,7 @@ class Nvml:
     def _reading(self, handles: list[Any]) -> Reading:
         load = self._first(handles, "nvmlDeviceGetUtilizationRates")
         milliwatts = self._first(handles, "nvmlDeviceGetPowerUsage")
-        memory = self._first(handles, "nvmlDeviceGetMemoryInfo")
+        memory = self._memory(handles)
         return Reading(
             utilisation=None if load is None else float(load.gpu),
             temperature_c=self._first(handles, "nvmlDeviceGetTemperature", GPU_TEMPERATURE),
@@ -314,6 +363,12 @@ class Nvml:
             memory_used_mib=None if memory is None else memory.used / 2**20,
             reasons=self._reasons(handles),
         )
+
+    def _memory(self, handles: list[Any]) -> Any:
+        """Ask for the memory in use; the second version leaves out what the driver reserves."""
+        version = getattr(self._nvml, "nvmlMemory_v2", None)
+        memory = version and self._first(handles, "nvmlDeviceGetMemoryInfo", version)
+        return memory or self._first(handles, "nvmlDeviceGetMemoryInfo")
 
     def _violation(self, handles: list[Any], policy: int) -> int | None:
         status = self._first(handles, "nvmlDeviceGetViolationStatus", policy)

@@ -6,11 +6,14 @@ import statistics
 from collections import Counter
 from typing import Any
 
-from .codes import EXCLUDE
+from .codes import CONTENTION, EXCLUDE, FREE, OF_SPEED
 from .stats import percentile
 from .verdicts import ERROR, FAIL, PASS, SKIP, WARN, exit_code, worst
 
 SCHEMA, METHOD_VERSION = "rv.accept/1", 2
+TOKEN = "RV_RESULT_TOKEN"  # noqa: S105 - a variable's name
+"""The variable by which `rv accept`'s command names this payload's run on this node: a random word,
+which the result repeats, so that no other file can be taken for it."""
 HIGHER, LOWER = "higher", "lower"
 """The better direction of a metric, its key `dir`."""
 
@@ -36,6 +39,23 @@ def metric(name: str, samples: list[float], unit: str, better: str, **more: Any)
         "cv": deviation / abs(mean) if mean else 0.0,
     }
     return {"name": name, "value": middle, "unit": unit, "dir": better, **spread, **more}
+
+
+def explained(tests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give tests, those of speed on a GPU that others use with that as class and action.
+
+    One without a device is of all of them: a collective is as slow as its slowest rank.
+    """
+    shared = {(t["host"], t["device"]) for t in tests if t["class"] == CONTENTION}
+    blame = {"class": CONTENTION, "action": FREE}
+    return [
+        {**test, **blame}
+        if test["code"] in OF_SPEED
+        and shared
+        and (test["device"] is None or (test["host"], test["device"]) in shared)
+        else test
+        for test in tests
+    ]
 
 
 def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:

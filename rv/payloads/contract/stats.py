@@ -78,6 +78,24 @@ def peer_verdict(
     return FAIL if lost > fail or is_outlier else WARN
 
 
+def slow_ones(
+    rates: Sequence[float], *, warn: float = PEER_WARN, fail: float = PEER_FAIL
+) -> list[tuple[int, str, float]]:
+    """Find devices slower than their peers: (place, WARN or FAIL, share of what peers reach).
+
+    Of two the slower is held against the faster one, with twice the room.
+    """
+    if len(rates) == PEERS - 1:
+        warn, fail, usual = 2 * warn, 2 * fail, max(rates)
+        lost = [loss(rate, usual, "higher") for rate in rates]
+        verdicts = [FAIL if each > fail else WARN if each > warn else PASS for each in lost]
+    else:
+        usual = statistics.median(rates) if rates else 0.0
+        verdicts = [peer_verdict(rate, rates, warn=warn, fail=fail) for rate in rates]
+    pairs = zip(rates, verdicts, strict=True)
+    return [(at, each, rate / usual) for at, (rate, each) in enumerate(pairs) if each != PASS]
+
+
 def odd_ones(values: Sequence[str]) -> list[int]:
     """Return the places of the values that differ from the majority's; without a majority, all."""
     if len(set(values)) < 2:

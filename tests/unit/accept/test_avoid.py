@@ -35,6 +35,15 @@ def bad(now: float = NOW, days: int = 7) -> tuple[AvoidedNode, ...]:
     return bad_nodes([failed()], "r1", now, days)
 
 
+def test_a_node_whose_gpu_is_not_yet_at_its_old_level_is_not_cleared() -> None:
+    """A loss of speed needs three runs there, or a repair: until then it is a warning."""
+    slow = outcome("cuda:0", metric(1), status=Status.WARN, code="regression", reason="not yet")
+    hot = outcome("cuda:0", metric(1), status=Status.WARN, code="jitter", reason="varies")
+
+    assert cleared([run_of([slow], [gpu(0)], status=Status.WARN)]) == frozenset()
+    assert cleared([run_of([hot], [gpu(0)], status=Status.WARN)]) == {"n1"}
+
+
 @pytest.mark.parametrize(
     ("result", "names"),
     [
@@ -44,6 +53,10 @@ def bad(now: float = NOW, days: int = 7) -> tuple[AvoidedNode, ...]:
         (failed("usage"), []),
         (failed("no_result", Status.ERROR), []),
         (failed("below_reference", Status.WARN), []),
+        (failed("gpu_busy"), []),
+        (failed("memory_held"), []),
+        (failed("contended"), []),
+        (failed("slow_fabric"), []),
     ],
 )
 def test_only_failing_hardware_makes_a_node_bad(result: RunResult, names: list[str]) -> None:

@@ -25,7 +25,9 @@ def result(status: str = "PASS", /, **info: Any) -> bytes:
     slurm = {"job_id": "7", "restart_count": "0"} | info.pop("slurm", {})
     test = {"name": "t", "status": status, "reason": "seen", "code": "c"}
     head = {"test_type": "check", "hostname": "host", "timestamp": AFTER, "slurm": slurm} | info
-    return json.dumps({"schema": "rv.accept/1", "test_info": head, "tests": [test]}).encode()
+    summary = {"status": status, "exit_code": 0}
+    document = {"schema": "rv.accept/1", "test_info": head, "tests": [test], "summary": summary}
+    return json.dumps(document).encode()
 
 
 def node(index: int, data: bytes | None = None, code: int | None = 0) -> dict[str, bytes]:
@@ -144,8 +146,14 @@ def test_anothers_fault_is_blamed_on_its_node() -> None:
     }
     gone = {"name": "ranks", "status": "FAIL", "details": {"missing": [2]}, "rank": 0}
     fine = {"name": "sum", "status": "PASS", "reason": "rank 3 on time", "rank": 0}
-    head = {"timestamp": AFTER, "world": {"size": 4, "nnodes": 2}, "rank": 0}
-    document = {"schema": "rv.accept/1", "test_info": head, "tests": [late, gone, fine]}
+    head = json.loads(result(rank=0, world={"size": 4, "nnodes": 2}))["test_info"]
+    ranks = [{"rank": rank} for rank in range(4)]
+    document = {
+        "schema": "rv.accept/1",
+        "test_info": head,
+        "tests": [late, gone, fine],
+        "ranks": ranks,
+    }
     files = {"check/check_result.json": json.dumps(document).encode()} | node(0) | node(1)
 
     (found,) = collect(files, ["check"], ORIGIN)
@@ -251,13 +259,17 @@ import json, os, sys
 folder = os.environ["RV_OUTPUT_DIR"]
 os.makedirs(folder, exist_ok=True)
 slurm = {"job_id": "7", "restart_count": "0"}
+name = os.path.basename(sys.argv[0])[:-3]
 info = {"timestamp": "2027-01-15T08:00:05Z", "slurm": slurm, "argv": sys.argv[1:]}
+info |= {"test_type": name, "token": os.environ["RV_RESULT_TOKEN"]}
+summary = {"status": "PASS", "exit_code": 0}
 test = {"name": "t", "status": "PASS"}
 if "hang" in sys.argv[0]:
     import time; time.sleep(600)
 if "crash" not in sys.argv[0]:
-    with open(f"{folder}/{os.path.basename(sys.argv[0])[:-3]}_result.json", "w") as file:
-        json.dump({"schema": "rv.accept/1", "test_info": info, "tests": [test]}, file)
+    document = {"schema": "rv.accept/1", "test_info": info, "tests": [test], "summary": summary}
+    with open(f"{folder}/{name}_result.json", "w") as file:
+        json.dump(document, file)
 sys.exit(9 if "crash" in sys.argv[0] else 0)
 """
 
@@ -299,12 +311,12 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
         "last": ("n7", Status.PASS, ""),
     }
     argv = json.loads(files["good/node0/good_result.json"])["test_info"]["argv"]
-    assert argv == ["--quick", "it's", "--timeout", "50"]
+    assert argv == ["--quick", "it's", "--timeout", "50", "--no-reference"]
 
 
 def test_codes_of_the_collector_have_a_meaning() -> None:
     """Whoever sees one is told what to do."""
-    used = "no_result result_stale result_unreadable not_run timeout preempted crashed"
+    used = "no_result result_stale result_foreign result_invalid result_unreadable not_run timeout preempted crashed"
     assert set(used.split()) <= set(CODES)
 
 

@@ -78,7 +78,7 @@ def test_a_gpu_that_became_slower_is_ringed_with_the_median_it_had() -> None:
     chart = only([HERE], [*kept, measured(9 * 86400.0, 600)])
     assert chart.bad == [(9.0, 600)]
     assert chart.reference == pytest.approx(781, abs=1)
-    assert "worse than its median" in chart.caption
+    assert "worse than its sound runs" in chart.caption
 
 
 def test_a_change_of_software_is_marked_and_other_gpus_are_left_out() -> None:

@@ -119,9 +119,11 @@ RECORD = RunRecord(race_id="abc12345", cluster="c", payloads=("check",), job_id=
 
 def files(status: str = "PASS") -> dict[str, bytes]:
     test = {"name": "t", "status": status}
-    info = {"slurm": {"job_id": "7"}}
-    document = {"schema": "rv.accept/1", "test_info": info, "tests": [test]}
+    info = {"test_type": "check", "timestamp": "2027-01-15T08:00:00Z", "slurm": {"job_id": "7"}}
+    summary = {"status": status, "exit_code": 0}
+    document = {"schema": "rv.accept/1", "test_info": info, "tests": [test], "summary": summary}
     return {
+        "check/node0.begun": b"n1",
         "check/node0/check_result.json": json.dumps(document).encode(),
         "check/node0.exit": b"0",
     }

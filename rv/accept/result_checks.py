@@ -1,0 +1,226 @@
+"""Whether a result is whole, and written by the process that it is read for. Pure.
+
+`flaws` are what makes a document doubtful by itself, whoever wrote it. `refusal` says why a file is
+not the one that a node, or a rank, was to write, and `shortfall` what of the plan it lacks. Any of
+them makes a PASS an ERROR: what is doubtful was not tested.
+"""
+
+import fnmatch
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from rv.accept.results import RunResult, Status, TestResult, worst
+from rv.accept.untrusted import list_of, number_of, object_of, text_of, whole_of
+from rv.slurm.values import printable
+
+_COUNTED: Final = {
+    "passed": "PASS",
+    "warned": "WARN",
+    "failed": "FAIL",
+    "skipped": "SKIP",
+    "errors": "ERROR",
+}
+_RATES: Final = ("TFLOPS", "GB/s", "MB/s", "1/s")
+_NO_FIGURE: Final = re.compile(r"[+-]?(nan|inf(inity)?)", re.ASCII | re.IGNORECASE)
+_LARGEST: Final = 10**300
+_BAD: Final = ("FAIL", "ERROR")
+_ONLY_TEXT: Final = ("schema", "test_info", "env", "devices", "ranks", "summary")
+"""Parts of a document in which a text is never a figure."""
+
+
+def flaws(document: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what makes a document doubtful by itself: figures that are none, counts that differ."""
+    found = [*_no_figures(document), *_wrong_counts(document), *_wrong_metrics(document)]
+    found += [*_wrong_devices(document), *_wrong_ranks(document)]
+    found += [] if list_of(document.get("tests")) else ["it has no tests"]
+    return tuple(printable(each)[:300] for each in found)
+
+
+def with_flaws(result: RunResult, found: Sequence[str]) -> RunResult:
+    """Give a result with an ERROR for what makes it doubtful; its own tests stay beside it."""
+    if not found:
+        return result
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    test = TestResult(
+        name="result",
+        status=Status.ERROR,
+        code="result_invalid",
+        reason=f"the result file is not to be trusted: {found[0]}{more}",
+        host=result.hostname,
+    )
+    status = worst([result.status, Status.ERROR])
+    return replace(result, tests=(*result.tests, test), status=status)
+
+
+def not_finite(value: Any, where: str = "", *, texts: bool = True) -> str:
+    """Find a figure that is no finite number, below a value; give its place, "" for none.
+
+    With `texts` also a text that says so counts, such as "NaN".
+    """
+    left = [(where, value)]
+    while left:
+        place, each = left.pop()
+        if isinstance(each, Mapping):
+            left += [(f"{place}.{key}", inner) for key, inner in each.items()]
+        elif isinstance(each, list):
+            left += [(f"{place}[{index}]", inner) for index, inner in enumerate(each)]
+        elif _is_no_figure(each, texts=texts):
+            return f"{place.lstrip('.')} is {each!s:.20}"
+    return ""
+
+
+def _is_no_figure(value: Any, *, texts: bool) -> bool:
+    if isinstance(value, str):
+        return texts and _NO_FIGURE.fullmatch(value.strip()) is not None
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, int) and abs(value) > _LARGEST
+
+
+def _no_figures(document: Mapping[str, Any]) -> Iterator[str]:
+    """Look everywhere but in tests that failed: there, such a figure is what was found."""
+    tests = [object_of(test) for test in list_of(document.get("tests"))]
+    sound = {f"tests[{i}]": t for i, t in enumerate(tests) if t.get("status") not in _BAD}
+    figures = {
+        f"{name}.{part}": test.get(part)
+        for name, test in sound.items()
+        for part in ("metrics", "details", "timing_ms")
+    }
+    rest = {key: value for key, value in document.items() if key != "tests"}
+    for name, value in (figures | rest).items():
+        if found := not_finite(value, name, texts=name not in _ONLY_TEXT):
+            yield found
+
+
+def _wrong_counts(document: Mapping[str, Any]) -> Iterator[str]:
+    """Hold the summary against the tests that are there."""
+    summary = object_of(document.get("summary"))
+    tests = [object_of(test) for test in list_of(document.get("tests"))]
+    counts = Counter(text_of(test.get("status")) for test in tests)
+    for name, status in _COUNTED.items():
+        said = whole_of(summary.get(name))
+        if said is not None and said != counts[status]:
+            yield f"its summary counts {said} {name}, its tests {counts[status]}"
+
+
+def _wrong_metrics(document: Mapping[str, Any]) -> Iterator[str]:
+    for test in map(object_of, list_of(document.get("tests"))):
+        if test.get("status") in _BAD:
+            continue
+        for metric in map(object_of, list_of(test.get("metrics"))):
+            if why := _wrong_metric(metric):
+                yield f"{text_of(test.get('name'))}: {text_of(metric.get('name'))} {why}"
+
+
+def _wrong_metric(metric: Mapping[str, Any]) -> str:
+    """Say what is wrong with a number of a test that did not fail."""
+    value = number_of(metric.get("value"))
+    if value is None:
+        return "has no value"
+    if value <= 0 and metric.get("unit") in _RATES:
+        return f"is {value:g} {text_of(metric.get('unit'))}"
+    for low, high in (("p05", "p95"), ("min", "max")):
+        least, most = number_of(metric.get(low)), number_of(metric.get(high))
+        if least is not None and most is not None and least > most:
+            return f"has {low} {least:g} above {high} {most:g}"
+    return ""
+
+
+def _wrong_devices(document: Mapping[str, Any]) -> Iterator[str]:
+    uuids = [text_of(object_of(each).get("uuid")) for each in list_of(document.get("devices"))]
+    for uuid, count in Counter(filter(None, uuids)).items():
+        if count > 1:
+            yield f"{count} GPUs have the UUID {uuid}"
+
+
+def _wrong_ranks(document: Mapping[str, Any]) -> Iterator[str]:
+    """Hold the ranks that a merged result lists against its world; a missing one may be named."""
+    world = object_of(object_of(document.get("test_info")).get("world"))
+    size = whole_of(world.get("size"))
+    if not isinstance(document.get("ranks"), list) or size is None:
+        return
+    ranks = [_rank_of(object_of(each)) for each in list_of(document["ranks"])]
+    tests = map(object_of, list_of(document.get("tests")))
+    is_named = any(test.get("code") == "rank_missing" for test in tests)
+    is_in_order = all(a < b for a, b in itertools.pairwise([-1, *ranks, size]))
+    if not is_in_order or (len(ranks) < size and not is_named):
+        yield f"it lists {len(ranks)} ranks of a world of {size}"
+
+
+def _rank_of(entry: Mapping[str, Any]) -> int:
+    rank = whole_of(entry.get("rank"))
+    return -1 if rank is None else rank
+
+
+def refusal(result: RunResult, payload: str, node: str, tokens: Sequence[str]) -> tuple[str, str]:
+    """Say why a file is not this payload's on this node, with its code; "" where it is.
+
+    `tokens` are the words that the nodes of its ranks noted, in their order; "" where an older rv's
+    command noted none.
+    """
+    said = (result.token, *(result.tokens or (result.token,)))
+    noted = (tokens[0], *tokens)
+    is_other_node = node and result.node and result.node != node and not any(tokens)
+    reasons = {
+        "names no job": not result.job_id,
+        "has no time": result.timestamp is None,
+        f"of {result.test_type}, not {payload}": result.test_type != payload,
+        "of another run of a payload: its token differs": not _are_as_noted(noted, said),
+        f"of node {result.node}, not {node}": is_other_node,
+    }
+    why = next((reason for reason, is_so in reasons.items() if is_so), "")
+    return ("result_foreign", why) if why else ("", "")
+
+
+def _are_as_noted(noted: Sequence[str], said: Sequence[str]) -> bool:
+    """Whether each token is the one that a node noted, if it did."""
+    return all(not token or token == own for token, own in zip(noted, said, strict=True))
+
+
+def shortfall(result: RunResult, planned: Collection[str], gpus: int, world: int) -> list[str]:
+    """List what a result without a failure lacks: its exit code, ranks, GPUs, planned tests.
+
+    `gpus` is how many it should list, 0 where that is unknown; `world` its ranks, or 0.
+    """
+    if result.status not in (Status.PASS, Status.WARN):
+        return []
+    codes = {test.code for test in result.tests}
+    missing = [] if result.exit_code is not None else ["it has no exit code"]
+    if world and result.world_size != world:
+        missing.append(f"{result.world_size} ranks, {world} were planned")
+    if len(result.devices) < gpus and "fake_gpu" not in codes:
+        missing.append(f"{len(result.devices)} GPUs, {gpus} were planned")
+    if "no_torch" not in codes:
+        missing += [f"no test {name}{where}" for name, where in _untested(result, planned)]
+    return missing
+
+
+def _untested(result: RunResult, planned: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Give the planned tests that a rank did not make, or that left a GPU out."""
+    for name in planned:
+        alike = [test for test in result.tests if _is_of(test.name, name)]
+        if absent := _ranks(result) - {test.rank or 0 for test in alike}:
+            yield name, f" of rank {min(absent)}" if result.world_size > 1 else ""
+        elif result.world_size == 1 and (left := _left_out(result, alike)):
+            yield name, f" of {min(left)}"
+
+
+def _ranks(result: RunResult) -> set[int]:
+    """Give the ranks that a result is of: one, or where it lists them all of its world."""
+    is_of_one = result.rank is not None and not result.hosts
+    return {result.rank or 0} if is_of_one else set(range(result.world_size))
+
+
+def _left_out(result: RunResult, tests: Collection[TestResult]) -> set[str]:
+    """Give the GPUs that none of some tests was of, where any test was of a GPU."""
+    used = {test.device for test in tests if test.device.startswith("cuda:")}
+    return {f"cuda:{device.index}" for device in result.devices} - used if used else set()
+
+
+def _is_of(name: str, planned: str) -> bool:
+    return fnmatch.fnmatchcase(name.removesuffix(".rank"), planned)

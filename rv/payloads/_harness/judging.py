@@ -1,0 +1,91 @@
+"""What a run comes to besides its tests: who else was there, whether it is fast, what it shows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from contract.catalogue import PAYLOADS
+from contract.rates import Judged, Known, has_references, judge_rates, rates_of, worsen
+
+if TYPE_CHECKING:
+    from .main import Session
+
+NOT_ON_CPU = "on a CPU no speed is judged"
+BY_RV = "rv judges the speeds"
+
+
+def add_contention(session: Session) -> None:
+    """Add what the watch saw of each device, before what was measured there."""
+    watch, report = session.watch, session.report
+    watch.stop()
+    for label in watch.seen:
+        details = watch.details(label)
+        failed = watch.is_failure(label) and not session.options.allow_busy_gpus
+        about: dict[str, Any] = {"device": label, "details": details}
+        found = watch.findings(label)
+        for code, reason in reversed(found):
+            status = "FAIL" if failed else "WARN"
+            report.add("contention", status, code=code, reason=reason, is_first=True, **about)
+        if not found and details["asked"]:
+            report.add("contention", "PASS", **about)
+        elif not found and report.devices:
+            reason = "the driver does not say who else is on the GPU"
+            report.add("contention", "SKIP", code="nvml_unavailable", reason=reason, **about)
+
+
+def judge_speeds(session: Session) -> str:
+    """Hold the rates against references; return what to say of it in a sentence's part."""
+    report, payload = session.report, session.payload.name
+    if session.options.no_reference:
+        return BY_RV if has_references(payload) else ""
+    if session.faults.get("below") or session.faults.get("unknown-model"):
+        return _made_up(session)
+    if not has_references(payload) or not list(rates_of(report.tests)):
+        return ""
+    return _by_references(session) if report.devices else NOT_ON_CPU
+
+
+def _by_references(session: Session) -> str:
+    report, several = session.report, session.ranks.nodes > 1
+    world = 0 if several else session.ranks.world  # the network between nodes is no GPU's
+    judged = judge_rates(session.payload.name, report.tests, report.devices, world)
+    if judged:
+        return _spoken(judged)
+    if several:
+        return "speed between nodes is not judged"
+    _add_unknown(session, ", ".join(sorted({device["name"] for device in report.devices})))
+    return ""
+
+
+def _spoken(judged: list[Judged]) -> str:
+    shares = [each.share for each in judged]
+    models = ", ".join(sorted({each.known.gpu for each in judged}))
+    return (
+        f"{len(judged)} speeds at {min(shares):.2f} to {max(shares):.2f} of what {models} reaches"
+    )
+
+
+def _add_unknown(session: Session, product: str) -> None:
+    reason = f"no reference for {product}: speed not judged"
+    session.report.add("speed", "WARN", code="no_reference", reason=reason)
+
+
+def _made_up(session: Session) -> str:
+    """Judge as two faults say: a model that reaches more than this, or that nobody knows."""
+    below = session.faults.get("below")
+    if below is None:
+        _add_unknown(session, "a made-up GPU")
+        return ""
+    share = below.number("share", 0.7)
+    for test, metric in rates_of(session.report.tests):
+        known = Known("a made-up GPU", metric["value"] / share, "--inject below", can_fail=True)
+        worsen(session.payload.name, test, metric, Judged(test["device"] or "", share, known))
+    return ""
+
+
+def vouched(session: Session, speeds: str) -> str:
+    """Say what a PASS vouches for: on which devices, what was tested, and against what."""
+    names = [f"cuda:{device['index']}" for device in session.report.devices] or ["the CPU"]
+    tests = next((each.tests for each in PAYLOADS if each.name == session.payload.name), "")
+    where = f"{session.ranks.world} ranks" if session.ranks.world > 1 else ", ".join(names)
+    return "; ".join(filter(None, (f"{where}: {tests}" if tests else "", speeds)))

@@ -1,0 +1,194 @@
+"""Rates against the references of `references.py`: for `rv accept`, and a payload by itself."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .codes import CODES, CONTENTION
+from .references import GPUS, REFERENCES
+from .stats import loss
+from .verdicts import FAIL, PASS, WARN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+REFERENCE_WARN, REFERENCE_FAIL = 0.10, 0.20
+"""Losses against a reference: above the first it warns, from the second on it fails."""
+
+_ROUNDING = 1e-9
+DTYPES = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "tfloat32": "tf32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "half": "fp16",
+    "float8_e4m3fn": "fp8",
+}
+_WORD = re.compile(r"[a-z0-9.]+")
+_MESH_FLOOR = 0.2
+
+
+class Known(NamedTuple):
+    """What a rate of a GPU should be; `can_fail` where falling short of it fails."""
+
+    gpu: str
+    value: float
+    source: str
+    can_fail: bool
+
+
+class Judged(NamedTuple):
+    """A rate as a part of what it should be."""
+
+    device: str
+    share: float
+    known: Known
+
+
+def words(name: str) -> str:
+    """Part a name's words by spaces, also at its ends: `h200` is not in `gh200`."""
+    return f" {' '.join(_WORD.findall(name.lower()))} "
+
+
+def model_of(product: str, models: Collection[str] = tuple(GPUS)) -> str:
+    """Return the model whose name is in a product's name, word by word; the longest one."""
+    names = [name for name in models if words(name) in words(product)]
+    return max(names, key=lambda name: (words(name).count(" "), len(name)), default="")
+
+
+def share_of_slice(
+    peak: str, sms: int, memory_gb: int, sm_count: int | None, memory_bytes: int | None
+) -> float:
+    """Return a MIG slice's part of its GPU: of its memory for bandwidth, else of its processors."""
+    if peak in ("memory", "host", "link"):
+        eighths = round(8 * (memory_bytes or 0) / (memory_gb * 1e9 or 1))
+        return min(1.0, max(1, eighths) / 8)
+    return min(1.0, (sm_count or 0) / sms) if sms else 1.0
+
+
+def code_of_loss(payload: str, *, is_failure: bool) -> str:
+    """Return the code of a rate below its reference: what GPUs do together is the fabric's."""
+    if payload == "allreduce":
+        return "slow_fabric"
+    return "below_floor" if is_failure else "below_reference"
+
+
+def mesh_floor(product: str) -> float | None:
+    """Return the GB/s that any two GPUs of a node reach, where all are linked by NVLink.
+
+    Of the data sheet's link: two of four GPUs have a third of all links between them, and PCIe,
+    which NCCL takes without peer access, gives a tenth at most.
+    """
+    gpu = GPUS.get(model_of(product), {})
+    return float(_MESH_FLOOR * gpu["peaks"]["link"]) if gpu.get("mesh") else None
+
+
+def has_references(payload: str) -> bool:
+    """Whether there are references of a payload, be it of other GPUs."""
+    return any(each["of"]["payload"] == payload for each in REFERENCES.values())
+
+
+def known_rate(
+    payload: str, test: dict[str, Any], metric: dict[str, Any], device: dict[str, Any], world: int
+) -> Known | None:
+    """Return what a metric of a test on a GPU should be; None where nobody has said so."""
+    gpu = model_of(device["name"])
+    for each in REFERENCES.values():
+        entry = each["values"].get(gpu)
+        if entry and _is_of(each["of"], payload, test, metric, world):
+            return _known(gpu, entry, each["of"].get("peak", ""), device)
+    return None
+
+
+def _known(gpu: str, entry: dict[str, Any], peak: str, device: dict[str, Any]) -> Known:
+    """Scale to a MIG slice, which only warns; nor does a model say how fast its host is."""
+    value, model = float(entry["value"]), GPUS[gpu]
+    if not device.get("mig"):
+        return Known(gpu, value, entry["source"], peak != "host")
+    size = (device.get("sm_count"), device.get("memory_bytes"))
+    value *= share_of_slice(peak, model["sms"], model["memory_gb"], *size)
+    return Known(gpu, value, entry["source"], can_fail=False)
+
+
+def _is_of(
+    of: dict[str, Any], payload: str, test: dict[str, Any], metric: dict[str, Any], world: int
+) -> bool:
+    same = (payload, test["name"], metric["unit"])
+    if same != (of["payload"], of["test"], of["unit"]) or of.get("world", world) != world:
+        return False
+    if of.get("dtype") and of["dtype"] != _dtype(test, metric):
+        return False
+    return _size(test, metric) >= of.get("least", 0) and fnmatch.fnmatch(
+        metric["name"], of["metric"]
+    )
+
+
+def _dtype(test: dict[str, Any], metric: dict[str, Any]) -> str:
+    name = str(metric.get("dtype") or test["details"].get("dtype") or "")
+    return DTYPES.get(name, name)
+
+
+def _size(test: dict[str, Any], metric: dict[str, Any]) -> int:
+    """Return the smallest side, or the number of bytes."""
+    about = {**test["details"], **metric}
+    size = next((about[name] for name in ("shape", "size", "bytes") if name in about), 0)
+    return min((int(side) for side in str(size).split("x") if side.isdecimal()), default=0)
+
+
+def judge_rates(
+    payload: str, tests: list[dict[str, Any]], devices: list[dict[str, Any]], world: int
+) -> list[Judged]:
+    """Make tests worse whose rates are below their references; return all that was compared.
+
+    A test without a device is of all of them, as far as they are of one model.
+    """
+    judged = []
+    for test, metric, device in _rates(tests, devices):
+        known = known_rate(payload, test, metric, device, world)
+        if known is None:
+            continue
+        share = 1 - loss(metric["value"], known.value, metric["dir"])
+        judged.append(Judged(test["device"] or "", share, known))
+        worsen(payload, test, metric, judged[-1])
+    return judged
+
+
+def _rates(
+    tests: list[dict[str, Any]], devices: list[dict[str, Any]]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+    """Give every rate of a test that passed, with its GPU."""
+    by_label = {f"cuda:{device['index']}": device for device in devices}
+    is_one_model = len({device["name"] for device in devices}) == 1
+    for test, metric in rates_of(tests):
+        device = by_label.get(test["device"] or "")
+        if not test["device"] and is_one_model:
+            device = devices[0]
+        if device:
+            yield test, metric, device
+
+
+def rates_of(tests: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Give every rate of hardware that a test which passed has."""
+    for test in tests:
+        for metric in test["metrics"] if test["status"] in (PASS, WARN) else ():
+            if metric["dir"] == "higher" and metric["unit"] in ("TFLOPS", "GB/s"):
+                yield test, metric
+
+
+def worsen(payload: str, test: dict[str, Any], metric: dict[str, Any], judged: Judged) -> None:
+    """Make a test as bad as its rate; what others on the GPU explain keeps that as its code."""
+    _, share, known = judged
+    if share >= 1 - REFERENCE_WARN:
+        return
+    is_failure = known.can_fail and share <= 1 - REFERENCE_FAIL + _ROUNDING
+    of = f"{share:.2f} of the {known.value:.4g} that {known.gpu} reaches ({known.source})"
+    where = f"{test['device']}: " if test["device"] else ""
+    reason = f"{where}{metric['name']} {metric['value']:.4g} {metric['unit']} is {of}"
+    if test["class"] != CONTENTION:
+        code = code_of_loss(payload, is_failure=is_failure)
+        test.update({"code": code, "class": CODES[code].fault, "action": CODES[code].action})
+    status = FAIL if is_failure else test["status"].replace(PASS, WARN)
+    test.update(status=status, reason="; ".join(filter(None, (test["reason"], reason))))

@@ -1,0 +1,365 @@
+"""Result files damaged in many ways: none is a PASS, and the reason names the damage."""
+
+import copy
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rv.accept.collect import Origin, collect
+from rv.accept.result_files import parse
+from rv.accept.results import RunResult, Status
+from rv.payloads.contract.catalogue import PLANNED
+
+NODES, GPUS = ("a1", "a2"), 2
+AT = "2027-01-15T08:00:05Z"
+ORIGIN = Origin(
+    job_id=7,
+    nodes=NODES,
+    started_at=1_800_000_000.0,
+    ended="over",
+    gpus=len(NODES) * GPUS,
+    planned=tuple(f"{p} {name}" for p in ("check", "allreduce") for name in PLANNED[p].split()),
+)
+
+Document = dict[str, Any]
+Files = dict[str, Any]
+
+
+def a_test(name: str, rank: int, device: str, host: str) -> Document:
+    rates = {"n": 30, "median": 700.0, "p05": 690.0, "p95": 710.0, "min": 680.0, "max": 720.0}
+    rate = {"name": "tflops", "value": 700.0, "unit": "TFLOPS", "dir": "higher", **rates}
+    about = {"rank": rank, "device": device, "host": host, "timing_ms": 5.0}
+    details = {"size": 8192, "nested": {"errors": [0.0, 1e-9]}}
+    return {"name": name, "status": "PASS", **about, "details": details, "metrics": [rate]}
+
+
+def document(payload: str, node: str, tests: list[Document], world: int) -> Document:
+    """A result as a payload writes it."""
+    info = {
+        "test_type": payload, "hostname": node, "node": node, "timestamp": AT, "rank": 0,
+        "method_version": 2, "token": f"{payload}-{node}", "argv": ["--timeout", "50"],
+        "world": {"size": world, "nnodes": 2 if world > 1 else 1, "backend": "nccl"},
+        "slurm": {"job_id": "7", "restart_count": None},
+    }  # fmt: skip
+    summary = {"status": "PASS", "exit_code": 0, "passed": len(tests), "warned": 0, "failed": 0}
+    return {
+        "schema": "rv.accept/1",
+        "test_info": info,
+        "env": {"torch": "2.13.0", "vars": {"RV_GPUS": "2"}},
+        "tests": tests,
+        "summary": {**summary, "skipped": 0, "errors": 0},
+    }
+
+
+def checked(node: str) -> Document:
+    """What `check` writes on a node of two GPUs."""
+    names, devices = PLANNED["check"].split(), range(GPUS)
+    tests = [a_test(name, 0, f"cuda:{index}", node) for name in names for index in devices]
+    gpus = [{"index": i, "name": "NVIDIA H200", "uuid": f"GPU-{node}-{i}"} for i in devices]
+    ranks = [{"rank": 0, "host": node, "token": f"check-{node}"}]
+    return {**document("check", node, tests, 1), "devices": gpus, "ranks": ranks}
+
+
+def reduced() -> Document:
+    """What `allreduce` writes for four ranks on two nodes."""
+    names, hosts = PLANNED["allreduce"].split(), [NODES[rank // GPUS] for rank in range(4)]
+    tests = [
+        a_test(name + (".rank" if rank else ""), rank, "cuda:0", host)
+        for rank, host in enumerate(hosts)
+        for name in names
+    ]
+    ranks = [
+        {"rank": rank, "host": host, "token": f"allreduce-{host}"}
+        for rank, host in enumerate(hosts)
+    ]
+    gpus = [
+        {"index": index, "name": "NVIDIA H200", "uuid": f"GPU-{host}-{index}", "host": host}
+        for host in NODES
+        for index in range(GPUS)
+    ]
+    return {**document("allreduce", "a1", tests, 4), "devices": gpus, "ranks": ranks}
+
+
+CHECK, OTHER = "check/node0/check_result.json", "check/node1/check_result.json"
+REDUCE = "allreduce/allreduce_result.json"
+
+
+def whole_run() -> Files:
+    """Everything that a job of two payloads on two nodes leaves."""
+    files: Files = {CHECK: checked("a1"), OTHER: checked("a2"), REDUCE: reduced()}
+    for payload in ("check", "allreduce"):
+        for index, node in enumerate(NODES):
+            files[f"{payload}/node{index}.begun"] = f"{node}\n{payload}-{node}\n"
+            files[f"{payload}/node{index}.exit"] = "0\n"
+    return files
+
+
+def collected(files: Files) -> tuple[RunResult, ...]:
+    data = {
+        name: (each if isinstance(each, str) else json.dumps(each)).encode()
+        for name, each in files.items()
+        if each is not None
+    }
+    return collect(data, ["check", "allreduce"], ORIGIN)
+
+
+def place(file: str, path: str, value: Any) -> Callable[[Files], None]:
+    """Put a value at a place of a file's document, or delete what is there."""
+
+    def damage(files: Files) -> None:
+        at: Any = files[file]
+        *parts, last = [int(part) if part.isdigit() else part for part in path.split("/")]
+        for part in parts:
+            at = at[part]
+        if value is DELETED:
+            del at[last]
+        else:
+            at[last] = value
+
+    return damage
+
+
+def drop(
+    file: str, keep: Callable[[Document], bool], part: str = "tests"
+) -> Callable[[Files], None]:
+    """Drop entries of a document, and let its summary agree."""
+
+    def damage(files: Files) -> None:
+        at = files[file]
+        at[part] = [each for each in at[part] if keep(each)]
+        at["summary"]["passed"] = len(at["tests"])
+
+    return damage
+
+
+def swap(one: str, other: str) -> Callable[[Files], None]:
+    def damage(files: Files) -> None:
+        files[one], files[other] = files[other], files[one]
+
+    return damage
+
+
+def several(*damages: Callable[[Files], None]) -> Callable[[Files], None]:
+    def damage(files: Files) -> None:
+        for each in damages:
+            each(files)
+
+    return damage
+
+
+def ranks_apart(*, twice: bool) -> Callable[[Files], None]:
+    """Rank 0 merged nothing: each rank's own file, one of which is another's or says so."""
+
+    def damage(files: Files) -> None:
+        merged = files.pop(REDUCE)
+        for rank in range(4):
+            own = copy.deepcopy(merged)
+            own["tests"] = [test for test in merged["tests"] if test["rank"] == rank]
+            own["summary"]["passed"] = len(own["tests"])
+            own["test_info"] |= {"rank": rank, "token": merged["ranks"][rank]["token"]}
+            del own["ranks"]
+            files[f"allreduce/allreduce_result.ranks/rank-{rank:05}.json"] = own
+        if twice:
+            last = files["allreduce/allreduce_result.ranks/rank-00002.json"]
+            files["allreduce/allreduce_result.ranks/rank-00003.json"] = last
+
+    return damage
+
+
+DELETED = object()
+NAN, INF = float("nan"), float("inf")
+FIRST_METRIC = "tests/0/metrics/0"
+
+DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
+    # whose it is
+    "no job": (place(CHECK, "test_info/slurm/job_id", None), "names no job"),
+    "no slurm": (place(CHECK, "test_info/slurm", DELETED), "names no job"),
+    "empty job": (place(CHECK, "test_info/slurm/job_id", ""), "names no job"),
+    "another job": (place(CHECK, "test_info/slurm/job_id", "8"), "of job 8, not 7"),
+    "another restart": (place(CHECK, "test_info/slurm/restart_count", "1"), "of restart 1"),
+    "no time": (place(CHECK, "test_info/timestamp", DELETED), "has no time"),
+    "time is no time": (place(CHECK, "test_info/timestamp", "soon"), "has no time"),
+    "no head": (place(CHECK, "test_info", {}), "names no job"),
+    "another node's": (swap(CHECK, OTHER), "token differs"),
+    "a copy of another node's": (
+        lambda files: files.update({OTHER: copy.deepcopy(files[CHECK])}),
+        "token differs",
+    ),
+    "an earlier run's": (place(CHECK, "test_info/token", "check-before"), "token differs"),
+    "no token": (place(CHECK, "test_info/token", DELETED), "token differs"),
+    "another payload's": (place(CHECK, "test_info/test_type", "membw"), "of membw, not check"),
+    "another payload's file": (swap(CHECK, REDUCE), "of allreduce, not check"),
+    "no payload": (place(CHECK, "test_info/test_type", DELETED), "of unknown, not check"),
+    "a rank of another launch": (place(REDUCE, "ranks/3/token", "other"), "token differs"),
+    "never begun": (lambda files: files.pop("check/node0.begun"), "not begun"),
+    # less than planned
+    "a test less": (
+        drop(CHECK, lambda test: test["name"] != "matmul.bf16"),
+        "no test matmul.bf16",
+    ),
+    "a test less, summary whole": (place(CHECK, "tests/0", DELETED), "counts 18 passed"),
+    "a test less on one GPU": (
+        drop(CHECK, lambda test: (test["name"], test["device"]) != ("matmul.fp8", "cuda:1")),
+        "no test matmul.fp8 of cuda:1",
+    ),
+    "one test alone": (
+        drop(CHECK, lambda test: test["name"] == "matmul.fp64"),
+        "no test matmul.fp32",
+    ),
+    "a GPU less": (
+        several(
+            drop(CHECK, lambda gpu: gpu["index"] == 0, "devices"),
+            drop(CHECK, lambda test: test["device"] == "cuda:0"),
+        ),
+        "1 GPUs, 2 were planned",
+    ),
+    "no GPU": (place(CHECK, "devices", []), "0 GPUs, 2 were planned"),
+    "a rank less": (
+        several(
+            drop(REDUCE, lambda rank: rank["rank"] != 3, "ranks"),
+            drop(REDUCE, lambda test: test["rank"] != 3),
+        ),
+        "3 ranks",
+    ),
+    "a rank less, of a smaller world": (
+        several(
+            drop(REDUCE, lambda rank: rank["rank"] != 3, "ranks"),
+            drop(REDUCE, lambda test: test["rank"] != 3),
+            place(REDUCE, "test_info/world/size", 3),
+        ),
+        "3 ranks, 4 were planned",
+    ),
+    "no list of ranks": (place(REDUCE, "ranks", DELETED), "lists no ranks"),
+    "a rank twice": (place(REDUCE, "ranks/3/rank", 2), "4 ranks of a world of 4"),
+    "a rank without tests": (
+        drop(REDUCE, lambda test: test["rank"] != 2),
+        "no test allreduce.all_reduce of rank 2",
+    ),
+    "a rank's file twice": (ranks_apart(twice=True), "is of rank 2"),
+    "a world of a thousand million": (
+        place(REDUCE, "test_info/world/size", 10**9),
+        "token differs",
+    ),
+    # GPUs twice
+    "one UUID twice": (place(CHECK, "devices/1/uuid", "GPU-a1-0"), "2 GPUs have the UUID"),
+    "one UUID on two nodes": (place(OTHER, "devices/0/uuid", "GPU-a1-0"), "on a1 and on a2"),
+    "one UUID on two hosts": (place(REDUCE, "devices/3/uuid", "GPU-a1-0"), "have the UUID"),
+    # no end
+    "no exit file": (lambda files: files.pop("check/node0.exit"), "wrote no exit code"),
+    "empty exit file": (lambda files: files.update({"check/node0.exit": ""}), "no exit code"),
+    "exit file with a word": (
+        lambda files: files.update({"check/node0.exit": "ok"}),
+        "no exit code",
+    ),
+    "no exit code inside": (place(CHECK, "summary/exit_code", DELETED), "has no exit code"),
+    "no summary": (place(CHECK, "summary", DELETED), "has no exit code"),
+    "a rank's node without an end": (
+        lambda files: files.pop("allreduce/node1.exit"),
+        "wrote no exit code",
+    ),
+    "killed after it": (lambda files: files.update({"check/node0.exit": "137"}), "exit code 137"),
+    "exit 77 after a PASS": (
+        lambda files: files.update({"check/node0.exit": "77"}),
+        "exit code 77",
+    ),
+    # figures that are none
+    "NaN": (place(CHECK, f"{FIRST_METRIC}/value", NAN), "metrics[0].value is nan"),
+    "Inf": (place(CHECK, f"{FIRST_METRIC}/value", INF), "metrics[0].value is inf"),
+    "-Inf in the spread": (place(CHECK, f"{FIRST_METRIC}/p05", -INF), "p05 is -inf"),
+    "NaN as text": (place(CHECK, f"{FIRST_METRIC}/value", "NaN"), "value is NaN"),
+    "infinity as text": (place(CHECK, "tests/0/details/size", "-Infinity"), "size is -Infinity"),
+    "nested NaN": (place(CHECK, "tests/0/details/nested/errors/1", NAN), "errors[1] is nan"),
+    "nested NaN as text": (place(CHECK, "tests/0/details/nested/errors/1", "nan"), "is nan"),
+    "NaN in a time": (place(CHECK, "tests/0/timing_ms", NAN), "timing_ms is nan"),
+    "NaN of a device": (place(CHECK, "devices/0/power_limit_w", NAN), "power_limit_w is nan"),
+    "NaN beside the tests": (place(CHECK, "telemetry", {"c": [NAN]}), "telemetry.c[0] is nan"),
+    "too many digits": (place(CHECK, f"{FIRST_METRIC}/value", 10**400), "value is 1000"),
+    "no value": (place(CHECK, f"{FIRST_METRIC}/value", None), "tflops has no value"),
+    "a text as value": (place(CHECK, f"{FIRST_METRIC}/value", "700"), "tflops has no value"),
+    "true as value": (place(CHECK, f"{FIRST_METRIC}/value", True), "tflops has no value"),
+    "a rate below nothing": (place(CHECK, f"{FIRST_METRIC}/value", -700.0), "is -700 TFLOPS"),
+    "a rate of nothing": (place(CHECK, f"{FIRST_METRIC}/value", 0), "is 0 TFLOPS"),
+    "percentiles crossed": (place(CHECK, f"{FIRST_METRIC}/p05", 711.0), "above p95"),
+    # verdicts that do not agree
+    "a failed test under a PASS": (
+        place(CHECK, "tests/0/status", "FAIL"),
+        "",
+    ),
+    "a summary that failed": (place(CHECK, "summary/status", "FAIL"), ""),
+    "an unknown verdict": (place(CHECK, "tests/0/status", "FINE"), "no verdict"),
+    "no tests": (drop(CHECK, lambda _: False), "has no tests"),
+}
+
+
+def reasons(results: tuple[RunResult, ...]) -> str:
+    return "\n".join(test.reason for each in results for test in each.tests)
+
+
+def test_whole_results_pass() -> None:
+    """So do ranks' own files where rank 0 merged nothing, and a clock that is minutes off."""
+    files, apart = whole_run(), whole_run()
+    ranks_apart(twice=False)(apart)
+    early = whole_run()
+    for name in (CHECK, OTHER, REDUCE):
+        place(name, "test_info/timestamp", "2027-01-15T07:20:00Z")(early)
+
+    for each in (files, apart, early):
+        assert {r.status for r in collected(each)} == {Status.PASS}, reasons(collected(each))
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_result_is_no_pass(name: str) -> None:
+    """The reason says what is wrong with it."""
+    damage, said = DAMAGES[name]
+    files = whole_run()
+    damage(files)
+
+    results = collected(files)
+
+    bad = [each for each in results if each.status in (Status.FAIL, Status.ERROR)]
+    assert bad, [(each.test_type, each.status) for each in results]
+    assert re.search(re.escape(said), reasons(results)), reasons(results)
+
+
+def test_a_figure_that_is_none_is_what_a_failed_test_found() -> None:
+    """A loss of NaN stays a FAIL."""
+    one = checked("a1")
+    one["tests"][0] |= {"status": "FAIL", "code": "nan_loss", "details": {"loss": NAN}}
+    one["tests"][0]["metrics"][0]["value"] = NAN
+    one["summary"] |= {"passed": len(one["tests"]) - 1, "failed": 1, "status": "FAIL"}
+
+    result = parse(json.dumps(one))
+
+    assert (result.status, result.code) == (Status.FAIL, "nan_loss")
+    assert not [test for test in result.tests if test.code == "result_invalid"]
+
+
+def test_words_that_name_no_figure_are_none() -> None:
+    """An argument, a variable and a device may be called so."""
+    one = checked("a1")
+    one["test_info"]["argv"], one["env"]["vars"]["INF"] = ["--inject", "nan"], "inf"
+    one["devices"][0]["name"] = "NaN"
+
+    assert parse(json.dumps(one)).status is Status.PASS
+
+
+def test_results_of_an_older_rv_are_still_read() -> None:
+    """Their nodes noted no token, and their records no plan."""
+    files = whole_run()
+    for name in list(files):
+        if name.endswith(".begun"):
+            files[name] = files[name].split("\n")[0]
+    for name in (CHECK, OTHER, REDUCE):
+        del files[name]["test_info"]["token"]
+        for rank in files[name]["ranks"]:
+            del rank["token"]
+    data = {
+        n: (each if isinstance(each, str) else json.dumps(each)).encode()
+        for n, each in files.items()
+    }
+    older = Origin(job_id=7, nodes=NODES, started_at=1_800_000_000.0)
+
+    assert {r.status for r in collect(data, ["check", "allreduce"], older)} == {Status.PASS}

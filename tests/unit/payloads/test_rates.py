@@ -1,0 +1,117 @@
+"""Rates held against references: the same for a payload by itself as for `rv accept`."""
+
+from typing import Any
+
+import pytest
+
+from rv.payloads.contract.rates import Known, judge_rates, known_rate, mesh_floor
+from rv.payloads.contract.schema import HIGHER, metric
+from rv.payloads.contract.stats import slow_ones
+
+H200 = {"index": 0, "name": "NVIDIA H200", "uuid": "a", "mig": None}
+
+
+def outcome(name: str, rate: float, *, code: str = "", fault: str = "", **about: Any) -> Any:
+    """A test of the first GPU that passed, unless told, with one rate."""
+    unit = about.pop("unit", "TFLOPS")
+    what = about.pop("metric", "tflops")
+    return {
+        "name": name, "status": about.pop("status", "PASS"), "code": code or None,
+        "class": fault or None, "action": None, "reason": None, "details": {},
+        "device": about.pop("device", "cuda:0"), "host": "a1",
+        "metrics": [metric(what, [rate], unit, HIGHER, **about)],
+    }  # fmt: skip
+
+
+def judged(test: Any, payload: str = "check", world: int = 1, device: Any = H200) -> Any:
+    """What becomes of it: status, code and class."""
+    judge_rates(payload, [test], [device], world)
+    return test["status"], test["code"], test["class"]
+
+
+@pytest.mark.parametrize(
+    ("rate", "expected"),
+    [
+        (700, ("PASS", None, None)),
+        (640, ("WARN", "below_reference", "HARDWARE")),
+        (570, ("FAIL", "below_floor", "HARDWARE")),
+    ],
+)
+def test_a_fifth_below_a_known_model_fails(rate: float, expected: Any) -> None:
+    """720 TFLOPS of bf16 is what an H200 reaches."""
+    assert judged(outcome("matmul.bf16", rate, shape="8192x8192x8192", dtype="bf16")) == expected
+
+
+def test_what_others_explain_stays_contention() -> None:
+    """Half of the rate on a GPU that is shared is no fault of it, and a failure all the same."""
+    test = outcome(
+        "matmul.bf16", 360, shape="4096x4096x4096", status="WARN", code="contended",
+        fault="CONTENTION",
+    )  # fmt: skip
+    assert judged(test) == ("FAIL", "contended", "CONTENTION")
+    assert "0.50 of the 720 that h200 reaches" in test["reason"]
+
+
+def test_two_gpus_without_peer_access_are_the_fabrics_fault() -> None:
+    """NCCL over the host: 23.5 GB/s where NVLink gives 336; and a floor where nobody has measured."""
+
+    def slow(rate: float) -> Any:
+        about = {"metric": "busbw_4GiB", "unit": "GB/s", "bytes": 4 << 30, "device": None}
+        return outcome("allreduce.all_reduce", rate, **about)
+
+    assert judged(slow(23.5), "allreduce", 2) == ("FAIL", "slow_fabric", "FABRIC")
+    assert judged(slow(330), "allreduce", 2) == ("PASS", None, None)
+    for product in ("NVIDIA H100 80GB HBM3", "NVIDIA H200", "NVIDIA A100-SXM4-40GB"):
+        floor = mesh_floor(product)
+        assert floor is not None
+        assert 55 < floor < 100  # above PCIe, below two of four GPUs
+    assert [mesh_floor(name) for name in ("NVIDIA H100 NVL", "Tesla V100", "NVIDIA L4")] == [
+        None
+    ] * 3
+
+
+def test_a_slice_is_scaled_and_only_warns() -> None:
+    """As in `rv accept`, whose judge has the same numbers."""
+    slice_ = {
+        "index": 0, "name": "NVIDIA A100-SXM4-80GB MIG 1g.10gb", "mig": {"profile": "1g.10gb"},
+        "sm_count": 14, "memory_bytes": 10 << 30,
+    }  # fmt: skip
+    test = outcome("matmul.bf16", 33, shape="8192x8192x8192")
+    known = known_rate("check", test, test["metrics"][0], slice_, 1)
+    assert isinstance(known, Known)
+    assert (round(known.value, 2), known.can_fail) == (33.86, False)
+    assert judged(outcome("matmul.bf16", 10, shape="8192x8192x8192"), device=slice_)[0] == "WARN"
+
+
+def test_only_what_was_measured_alike_is_compared() -> None:
+    """Not small shapes, other types, other models, nor what failed already."""
+    for test in (
+        outcome("matmul.bf16", 1, shape="2048x2048x2048"),
+        outcome("stress.torch", 1, size=16384, dtype="float32"),
+        outcome("matmul.bf16", 1, shape="8192x8192x8192", device="cpu"),
+        outcome("matmul.bf16", 1, shape="8192x8192x8192", status="FAIL", code="wrong_result"),
+    ):
+        before = test["status"], test["code"]
+        payload = test["name"].partition(".")[0].replace("matmul", "check")
+        assert judged(test, payload)[:2] == before
+    unknown = outcome("matmul.bf16", 1, shape="8192x8192x8192")
+    assert judge_rates("check", [unknown], [{**H200, "name": "AMD Instinct MI300X"}], 1) == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ([612.0, 317.0], [(1, "FAIL")]),
+        ([612.0, 540.0], [(1, "WARN")]),
+        ([612.0, 560.0], []),
+        ([700.0, 700.0, 600.0], [(2, "FAIL")]),
+        ([700.0, 700.0, 655.0], [(2, "WARN")]),
+        ([700.0], []),
+        ([], []),
+    ],
+)
+def test_the_slower_of_two_is_held_against_the_faster(
+    rates: list[float], expected: list[tuple[int, str]]
+) -> None:
+    """Of three and more each against the median."""
+    assert [(at, status) for at, status, _ in slow_ones(rates)] == expected
