@@ -141,7 +141,7 @@ rv_check_node() {
   [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
   rv_find_runtime || reject "$rv_why"
   command -v nvidia-smi >/dev/null || exit 0
-  rows=$(timeout -k 1 15 nvidia-smi --query-gpu=index,memory.total,name --format=csv,noheader,nounits 2>&1)
+  rows=$(timeout -k 1 15 nvidia-smi --query-gpu=index,uuid,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu,name --format=csv,noheader,nounits 2>&1)
   case $? in
     0) ;;
     124 | 137) reject "nvidia-smi does not answer" ;;
@@ -153,11 +153,28 @@ rv_check_node() {
   count=$(grep -c , <<<"$rows")
   [ "$count" -ge 2 ] || reject "only $count of 2 GPUs are there"
   promised=a100-80
-  while IFS=, read -r index memory name; do
+  while IFS=, read -r index _ _ memory _ _ _ name; do
     memory=${memory//[!0-9]/}
     [ "${memory:-81920}" -ge 73728 ] || reject "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
     grep -Eiq -e 'A100.*80' <<<"$name" || rv_state_file "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
   done <<<"$rows"
+  # Is anybody else on these GPUs? Where no context can be, nobody is asked for.
+  if [ "$count" -eq 2 ] && awk -F, '$3 !~ /^ *[0-9]+ *$/ || $3 >= 64 { found = 1 } END { exit !found }' <<<"$rows"; then
+    processes=$(timeout -k 1 4 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name --format=csv,noheader,nounits 2>/dev/null)
+    advice="--allow-busy-gpus takes it all the same"
+    while IFS=, read -r index uuid used _ busy _ && [[ $processes != *nvidia-cuda-mps* ]]; do
+      [[ $busy =~ [0-9] ]] || continue
+      while IFS=, read -r of pid memory program; do
+        pid=${pid//[!0-9]/}
+        [ "$of" = "${uuid# }" ] && user=$(stat -c %U "/proc/${pid:-none}" 2>/dev/null) || continue
+        grep -Eqs "/job_$SLURM_JOB_ID(/|\$)" "/proc/$pid/cgroup" && continue
+        program=${program//[![:print:]]/?}
+        reject "GPU $index is in use:${program:0:60} of $user (process $pid,$memory MiB; GPU$busy % busy); $advice"
+      done <<<"$processes"
+      used=${used//[!0-9]/}
+      [ "${used:-0}" -le 1024 ] || reject "GPU $index has $used MiB in use by nobody who can be seen (GPU$busy % busy); $advice"
+    done <<<"$rows"
+  fi
   exit 0
 }
 export -f rv_check_node rv_state_file

@@ -15,7 +15,7 @@ from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
-from rv.models import code, job, quantities, snapshot
+from rv.models import code, container, job, quantities, snapshot
 from rv.payloads.contract import references
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
@@ -37,6 +37,7 @@ from rv.workflow import (
     command_line,
     discover,
     fetch_results,
+    forward,
     known_programs,
     script_records,
     shellwords,
@@ -346,6 +347,9 @@ PARSERS: Final = (
     _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(words) for words in shellwords.simple_commands(t)]),
     _entry(command_line.from_line, *_LINES, parse=lambda t: command_line.from_line(t, _AROUND)),
     _entry(command_line.from_words, *_LINES, parse=lambda t: command_line.from_words(t.split(" "), _AROUND)),
+    _entry(forward.parse_port, "8888", "8888:9999", "8888:0"),
+    _entry(container.read_image, "ubuntu:24.04", "nvcr.io#nvidia/pytorch:24.05-py3", "docker://a/b@sha256:0f", "./my image.sif"),
+    _entry(container.read_mount, "/a", "/a:/b", "/a:/b:ro", "/a:rw"),
     _entry(split_arguments, *_WORDS, parse=lambda t: split_arguments(t.split(" "), {"--gpu": True, "-g": True, "--mig": False})),
 )  # fmt: skip
 
