@@ -112,7 +112,7 @@ def test_payloads_use_known_codes_only() -> None:
     assert len(used) > 15
     assert used <= set(codes.CODES)
     for code in codes.CODES.values():
-        assert code.fault in {"HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"}
+        assert code.fault in {"HARDWARE", "FABRIC", "SOFTWARE", "CONFIG", "CONTENTION", "UNKNOWN"}
         assert len(code.action) > 10
 
 
@@ -325,7 +325,9 @@ def readings(*speeds: float, digests: str = "") -> list[Reading]:
 @pytest.mark.parametrize(
     ("speeds", "found"),
     [
-        ([100, 80], {}),
+        ([100, 91], {}),
+        ([100, 85], {1: "WARN"}),
+        ([100, 79], {1: "FAIL"}),
         ([100, 96, 101], {}),
         ([100, 94, 101], {1: "WARN"}),
         ([100, 89, 101], {1: "FAIL"}),
@@ -333,7 +335,8 @@ def readings(*speeds: float, digests: str = "") -> list[Reading]:
     ],
 )
 def test_slow_gpus_stand_out_among_their_peers(speeds: list[float], found: dict[int, str]) -> None:
-    """95 and 90 % of the median from three on; from six on, far out is a failure already."""
+    """Of two 90 and 80 % of the faster; 95 and 90 % of the median from three on; from six on, far
+    out is a failure already."""
     out = outliers(readings(*speeds))
     assert {each.rank: status for status, each, _ in out} == found
 
