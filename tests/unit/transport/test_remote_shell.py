@@ -50,7 +50,7 @@ class LocalStream:
     @property
     def carried(self) -> bytes:
         """What travelled in the command."""
-        words = self.command.rpartition("' rv ")[2]
+        words = self.command.rpartition("' ")[2]
         return gzip.decompress(base64.b64decode(words.replace(" ", "")))
 
 
