@@ -16,6 +16,7 @@ from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import code, container, job, quantities, snapshot
+from rv.payloads._collectives import nccl_log
 from rv.payloads.contract import references
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
@@ -278,6 +279,7 @@ PARSERS: Final = (
         json.dumps(references.document()),
         parse=_layer,
     ),
+    _entry(nccl_log.parse_nccl_log, *(p.read_text() for p in sorted((DATA / "nccl").glob("*.txt")))),
     _entry(sacctmgr.parse_qos, _probe("qos"), parse=lambda t: sacctmgr.parse_qos(t, t)),
     _entry(sacctmgr.parse_associations, _probe("associations"), _probe("association_limits"), parse=lambda t: sacctmgr.parse_associations(t, t, "lab")),
     _entry(sacctmgr.parse_accounts, "Cluster|Account|ParentName|GrpTRES|GrpJobs\nlab|root||||\nlab|a|root|gres/gpu=6|4\n"),
