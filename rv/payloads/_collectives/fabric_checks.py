@@ -7,7 +7,6 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from _harness.devices import promised_gpus
-from contract.fabrics import PCIE, Fabric
 from contract.rates import mesh_rate
 from contract.verdicts import FAIL, WARN
 
@@ -60,17 +59,26 @@ def add(session: Session, name: str, verdict: dict[str, str], **more: Any) -> No
 def check(session: Session, field: Field, group: Group, rows: list[Row], log_file: Path) -> None:
     """Add what the transport and the bandwidths of the largest `rows` come to."""
     nodes = tuple(int(one[0]) for one in field.gather([float(group.ranks.node)]))
-    made_up = field.device == "cpu" and session.faults.get("no-p2p")
-    if field.world > 1 and group.backend != "nccl" and promised_gpus() and not _is_fake():
-        _add_gloo(session, field, group.backend)
-    if field.world > 1 and (made_up or group.backend == "nccl"):
-        rate = _rate(session)
-        place = Place(nodes, rate is not None, active_ports())
-        log = parse_nccl_log(WITHOUT_P2P if made_up else read_log(log_file))
-        _add_transport(session, log, place)
-        _check_floor(session, rows, fabrics_of(log, place, rate))
-    elif session.faults.get("below-floor"):
-        _check_floor(session, rows, Fabrics(Fabric(PCIE, 0.0), None, field.world))
+    if field.world == 1:
+        return
+    if field.device == "cpu" and session.faults.get("no-p2p"):
+        _judge(session, rows, nodes, WITHOUT_P2P)
+    elif group.backend == "nccl":
+        _judge(session, rows, nodes, read_log(log_file))
+    else:
+        if promised_gpus() and os.environ.get("RV_FAKE_GPUS") != "1":
+            _add_gloo(session, field, group.backend)
+        if session.faults.get("below-floor"):
+            _check_floor(session, rows, Fabrics(None, None, field.world))
+
+
+def _judge(session: Session, rows: list[Row], nodes: tuple[int, ...], text: str) -> None:
+    """Judge by a log of NCCL's."""
+    rate = _rate(session)
+    place = Place(nodes, rate is not None, active_ports())
+    log = parse_nccl_log(text)
+    _add_transport(session, log, place)
+    _check_floor(session, rows, fabrics_of(log, place, rate))
 
 
 def _rate(session: Session) -> float | None:
@@ -79,10 +87,6 @@ def _rate(session: Session) -> float | None:
     models = {device["name"] for device in devices}
     is_whole = len(models) == 1 and not any(device["mig"] for device in devices)
     return mesh_rate(models.pop()) if is_whole else None
-
-
-def _is_fake() -> bool:
-    return os.environ.get("RV_FAKE_GPUS") == "1"
 
 
 def _add_gloo(session: Session, field: Field, backend: str) -> None:

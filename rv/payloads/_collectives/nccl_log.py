@@ -129,18 +129,8 @@ class _Gpu:
 
 
 def _links(lines: list[str], *, is_guess: bool) -> Links:
-    gpus: dict[str, _Gpu] = {}
-    nics: dict[str, float] = {}
-    last = None
-    for line in lines:
-        if gpu := _GPU.search(line):
-            last = gpus[gpu[2]] = _Gpu(float(gpu[1]), int(gpu[3]) if gpu[3] else -1)
-        elif last and (link := _LINK.search(line)):
-            last.nvlink += float(link[1])
-            last.is_switched |= link[2] == "NVS"
-            last.far.add(link[3])
-        elif nic := _NIC.search(line):
-            nics[nic[1]] = float(nic[2])
+    gpus = _gpus(lines)
+    nics = {nic[1]: float(nic[2]) for line in lines if (nic := _NIC.search(line))}
     every = list(gpus.values())
     is_switched = bool(every) and all(gpu.is_switched for gpu in every)
     return Links(
@@ -152,6 +142,20 @@ def _links(lines: list[str], *, is_guess: bool) -> Links:
         pairs=_pairs(gpus),
         is_guess=is_guess,
     )
+
+
+def _gpus(lines: list[str]) -> dict[str, _Gpu]:
+    """Return the GPUs by their names on the map; the links of each stand below it."""
+    gpus: dict[str, _Gpu] = {}
+    last = None
+    for line in lines:
+        if gpu := _GPU.search(line):
+            last = gpus[gpu[2]] = _Gpu(float(gpu[1]), int(gpu[3]) if gpu[3] else -1)
+        elif last and (link := _LINK.search(line)):
+            last.nvlink += float(link[1])
+            last.is_switched |= link[2] == "NVS"
+            last.far.add(link[3])
+    return gpus
 
 
 def _is_mesh(gpus: dict[str, _Gpu]) -> bool:
