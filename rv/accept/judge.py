@@ -153,7 +153,8 @@ class Judge:
             yield Remark(status=Status.FAIL, code="above_peak", reason=reason)
         if not measured.is_of_gpus:
             return
-        remark = against_peers(measured, peers)
+        # Over several nodes a number is of all of them: its own may not be at fault.
+        remark = against_peers(measured, peers) if measured.nodes == 1 else None
         if reference is None and measured.nodes == 1 and count(peers) < PEERS:
             remark = against_others(measured, self.others(measured))
         if remark:

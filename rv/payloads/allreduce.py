@@ -31,23 +31,15 @@ from _collectives.measure import (
 )
 from _collectives.operations import OPERATIONS, bandwidths
 from _collectives.outputs import ITEM_BYTES
-from _collectives.sweep import (
-    Pair,
-    as_details,
-    busbw_samples,
-    gated,
-    most_bytes,
-    pairings,
-    size_word,
-    slow_nodes,
-    sweep,
-)
+from _collectives.sweep import as_details, busbw_samples, gated, most_bytes, size_word, sweep
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
 from _telemetry.sharing import PART_FAIL, PART_WARN
 from contract.catalogue import OF_COLLECTIVES
+from contract.pairs import ON_CPU, Blame, Pair, blame, pairings
 from contract.schema import HIGHER, LOWER, metric
+from contract.stats import PEER_FAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,7 +54,6 @@ LEAST_RATIO = (0.95, 0.75)
 """Of bare all-reduce's bandwidth: below the first is a warning, below the second a failure."""
 
 PAIR_BYTES = {"cuda": 256 << 20, "cpu": 1 << 20}
-SLOW_NODE = 0.90
 
 
 def body(session: Session) -> None:
@@ -248,17 +239,25 @@ def _check_pairs(session: Session, field: Field, group: Group) -> None:
     ]
     for pair in pairs:
         session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
-    slow = slow_nodes(pairs, SLOW_NODE)
+    found = blame(pairs, loss=ON_CPU if field.device == "cpu" else PEER_FAIL)
     verdict = {"status": "PASS"}
     if reason := _wrong_pair(pairs):
         verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
     elif not pairs:
         reason = f"{len(members)} node: a pair needs two"
         verdict = {"status": "SKIP", "code": "not_run", "reason": reason}
-    elif slow and (field.device != "cpu" or session.faults.faults):
-        reason = f"slow with every partner: {', '.join(slow)}"
-        verdict = {"status": "FAIL", "code": "peer_outlier", "reason": reason}
+    elif any(found) and (field.device != "cpu" or session.faults.faults):
+        verdict = _slow_verdict(found)
     add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in pairs]})
+
+
+def _slow_verdict(found: Blame) -> dict[str, str]:
+    nodes = ", ".join(each.ends[0] for each in found.nodes)
+    pairs = ", ".join(" to ".join(each.ends) for each in found.pairs)
+    slow = {"slow with most partners": nodes, "slow together": pairs}
+    reason = "; ".join(f"{what}: {names}" for what, names in slow.items() if names)
+    code = "peer_outlier" if nodes else "slow_path"
+    return {"status": "FAIL", "code": code, "reason": reason}
 
 
 def _wrong_pair(pairs: list[Pair]) -> str:

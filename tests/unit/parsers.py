@@ -31,6 +31,7 @@ from rv.slurm import (
     scontrol,
     script,
     squeue,
+    topology,
     values,
 )
 from rv.slurm.cache import SnapshotCache
@@ -305,6 +306,7 @@ PARSERS: Final = (
     _entry(squeue.parse_squeue, _probe("queue"), parse=lambda t: squeue.parse_squeue(t, S)),
     _entry(scontrol.parse_show_reservation, *_slurm("*/show_reservation.txt")),
     _entry(snapshot.read_snapshot, *(p.read_text() for p in sorted((DATA / "snapshots").glob("[cf]*.json"))), parse=lambda t: snapshot.read_snapshot(t, "c.json")),
+    _entry(topology.parse_show_topology, "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=a[1-2]\nSwitchName=top Level=1 LinkSpeed=1 Nodes=a[1-4] Switches=s[1-2]\n", "BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n"),
     _entry(scontrol.parse_show_config, *_slurm("*/show_config.txt")),
     _entry(scontrol.parse_config_time, *_slurm("*/show_config.txt")),
     _entry(values.printable, "\x1b[31mred\x1b[0m", "\x1b]0;title\x07x"),
