@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from rv.accept.results import RunResult, Status, TestResult, worst
+from rv.accept.results import Metric, RunResult, Status, TestResult, worst
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Node
 from rv.payloads.contract.pairs import ON_CPU, Blame, Pair, Slow, blame, link_of, pairings
@@ -55,15 +55,19 @@ def names_of(pair: str) -> tuple[str, ...]:
 def measured_pair(names: Sequence[str], results: Sequence[RunResult]) -> Pair | None:
     """Return what a pair reached at its largest size; None where its job measured nothing."""
     rates = [
-        (bytes_, metric.value)
-        for result in results
-        for test in result.tests
-        if result.test_type == PAYLOAD and test.name == _TEST
-        for metric in test.metrics
-        if metric.value and metric.name.startswith("busbw_")
-        if isinstance(bytes_ := metric.more.get("bytes"), int)
+        (size, metric.value)
+        for metric in _rates(results)
+        if metric.value and isinstance(size := metric.more.get("bytes"), int)
     ]
     return Pair(names[0], names[1], max(rates)[1]) if rates else None
+
+
+def _rates(results: Sequence[RunResult]) -> Iterator[Metric]:
+    """Give the bus bandwidths of all_reduce."""
+    for result in results:
+        tests = [test for test in result.tests if test.name == _TEST]
+        for test in tests if result.test_type == PAYLOAD else ():
+            yield from (each for each in test.metrics if each.name.startswith("busbw_"))
 
 
 def judged_pairs(
@@ -74,13 +78,17 @@ def judged_pairs(
     On CPUs no speed is judged, unless a fault was injected, to see it found.
     """
     pairs = [pair for names, each in results.items() if (pair := measured_pair(names, each))]
-    every = list(itertools.chain.from_iterable(results.values()))
-    is_on_gpus = any(each.backend not in ("", "gloo") for each in every)
-    is_judged = is_on_gpus or any("--inject" in each.argv for each in every)
-    found = blame(pairs, leaves, PEER_FAIL if is_on_gpus else ON_CPU) if is_judged else Blame()
+    found = _blame(pairs, list(itertools.chain.from_iterable(results.values())), leaves)
     met = dict.fromkeys(name for names in results for name in names)
     nodes = [_of_node(name, pairs, found) for name in met]
     return (*nodes, _of_links(pairs, found, leaves))
+
+
+def _blame(pairs: Sequence[Pair], results: Sequence[RunResult], leaves: Mapping[str, str]) -> Blame:
+    if any(each.backend not in ("", "gloo") for each in results):
+        return blame(pairs, leaves, PEER_FAIL)
+    is_injected = any("--inject" in each.argv for each in results)
+    return blame(pairs, leaves, ON_CPU) if is_injected else Blame()
 
 
 def _of_node(name: str, pairs: Sequence[Pair], found: Blame) -> RunResult:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from _collectives.outputs import Strike
+    from _harness.inject import Fault
     from _harness.ranks import Group
 
 LATE = {"cuda": (1.05, 1.11), "cpu": (3.0, 3.0)}
@@ -93,13 +94,15 @@ def _delay(session: Session, group: Group) -> Callable[[], None] | None:
     """Return what makes each call slow where a fault is injected: on a host, or between two."""
     if session.faults.get("slow-call"):
         return functools.partial(time.sleep, 0.1)
-    hosts = set(group.hosts)
     named = (each for each in session.faults.faults if each.name in ("slow-host", "slow-link"))
-    for each in named:
-        ends = {each.where.get(key, "") for key in ("host", "one", "other")} - {""}
-        if ends and ends <= hosts:
-            return functools.partial(time.sleep, each.number("seconds", 0.02))
-    return None
+    slow = next((each for each in named if _strikes(each, set(group.hosts))), None)
+    return functools.partial(time.sleep, slow.number("seconds", 0.02)) if slow else None
+
+
+def _strikes(fault: Fault, hosts: set[str]) -> bool:
+    """Whether the hosts that a fault names are all among these: host=a1, or one=a1,other=a2."""
+    ends = {fault.where[key] for key in ("host", "one", "other") if key in fault.where}
+    return bool(ends) and ends <= hosts
 
 
 def _striking(session: Session) -> Strike | None:

@@ -141,15 +141,21 @@ def _slow_links(
     by_link: dict[tuple[str, ...], list[Pair]] = {}
     for pair in pairs:
         by_link.setdefault(link_of(pair, leaves), []).append(pair)
-    inner = {link: of for link, of in by_link.items() if len(link) == 1}
-    sound = {leaf for (leaf,), of in inner.items() if _part(of, slow) <= MOST_OF_NODE}
     found: Blamed = [
         (link, of)
         for link, of in sorted(by_link.items())
-        if len(link) == 2 and set(link) <= sound and _part(of, slow) >= MOST_OF_LINK
+        if _part(of, slow) >= MOST_OF_LINK and _joins_sound_leaves(link, by_link, slow)
     ]
     explained = {pair for _, of in found for pair in of}
     return found, [pair for pair in pairs if pair not in explained]
+
+
+def _joins_sound_leaves(
+    link: tuple[str, ...], by_link: Mapping[tuple[str, ...], Sequence[Pair]], slow: set[Pair]
+) -> bool:
+    """Whether a link is of two leaves, each with pairs of its own, most of which are not slow."""
+    inner = [by_link.get((leaf,), ()) for leaf in link]
+    return len(link) == 2 and all(of and _part(of, slow) <= MOST_OF_NODE for of in inner)
 
 
 def _slow_nodes(
@@ -157,21 +163,29 @@ def _slow_nodes(
 ) -> tuple[list[tuple[str, list[Pair]]], list[Pair]]:
     """Return the slow nodes, with their pairs, and the pairs that they do not explain."""
     found, left = list[tuple[str, list[Pair]]](), list(pairs)
-    while True:
-        by_node: dict[str, list[Pair]] = {}
-        for pair in left:
-            by_node.setdefault(pair.one, []).append(pair)
-            by_node.setdefault(pair.other, []).append(pair)
-        most = {
-            node: (_part(of, slow), sum(pair in slow for pair in of))
-            for node, of in by_node.items()
-            if len(of) > 1 and _part(of, slow) > MOST_OF_NODE
-        }
-        if not most:
-            return found, left
-        worst = max(sorted(most), key=lambda node: most[node])
-        found.append((worst, by_node[worst]))
-        left = [pair for pair in left if worst not in (pair.one, pair.other)]
+    while worst := _slowest_node(left, slow):
+        node, of = worst
+        found.append((node, of))
+        left = [pair for pair in left if node not in (pair.one, pair.other)]
+    return found, left
+
+
+def _slowest_node(pairs: Sequence[Pair], slow: set[Pair]) -> tuple[str, list[Pair]] | None:
+    """Return the node with the largest part of slow pairs, and its pairs; None where no most are.
+
+    Of one pair alone a node is not to blame.
+    """
+    by_node: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        by_node.setdefault(pair.one, []).append(pair)
+        by_node.setdefault(pair.other, []).append(pair)
+    ranked = [
+        (_part(of, slow), sum(pair in slow for pair in of), node)
+        for node, of in by_node.items()
+        if len(of) > 1
+    ]
+    part, _, node = max(ranked, default=(0.0, 0, ""))
+    return (node, by_node[node]) if part > MOST_OF_NODE else None
 
 
 def _part(pairs: Sequence[Pair], slow: set[Pair]) -> float:
