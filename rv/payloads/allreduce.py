@@ -242,16 +242,20 @@ def _check_pairs(session: Session, field: Field, group: Group) -> None:
     ]
     for pair in pairs:
         session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
-    found = blame(pairs, loss=ON_CPU if field.device == "cpu" else PEER_FAIL)
-    verdict = {"status": "PASS"}
-    if reason := _wrong_pair(pairs):
-        verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
-    elif not pairs:
-        reason = f"{len(members)} node: a pair needs two"
-        verdict = {"status": "SKIP", "code": "not_run", "reason": reason}
-    elif any(found) and (field.device != "cpu" or session.faults.faults):
-        verdict = _slow_verdict(found)
+    verdict = _pairs_verdict(session, field, len(members), pairs)
     add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in pairs]})
+
+
+def _pairs_verdict(session: Session, field: Field, nodes: int, pairs: list[Pair]) -> dict[str, str]:
+    if reason := _wrong_pair(pairs):
+        return {"status": "FAIL", "code": "wrong_collective", "reason": reason}
+    if not pairs:
+        reason = f"{nodes} node: a pair needs two"
+        return {"status": "SKIP", "code": "not_run", "reason": reason}
+    is_on_cpu = field.device == "cpu"
+    found = blame(pairs, loss=ON_CPU if is_on_cpu else PEER_FAIL)
+    is_judged = not is_on_cpu or session.faults.faults
+    return _slow_verdict(found) if any(found) and is_judged else {"status": "PASS"}
 
 
 def _slow_verdict(found: Blame) -> dict[str, str]:

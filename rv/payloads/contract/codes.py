@@ -76,6 +76,7 @@ CODES: dict[str, Code] = {
     "slow_path": Code(FABRIC, "tell the administrators which link it is; the nodes are sound"),
     "wrong_transport": Code(FABRIC, TRANSPORT),
     "transport_unknown": Code(FABRIC, LOOK),
+    "slow_storage": Code(UNKNOWN, "run it again at another hour; if it stays, tell administrators"),
     "overloaded": Code(CONFIG, "use fewer workers than there are CPUs"),
     # who else is on the GPU
     "gpu_busy": Code(CONTENTION, FREE),

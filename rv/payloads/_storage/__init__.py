@@ -1,0 +1,1 @@
+"""What storage_net.py measures: small files, and rates held against the file system's floors."""
