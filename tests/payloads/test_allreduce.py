@@ -87,6 +87,19 @@ def test_a_fault_is_found(
     assert said in done.reasons
 
 
+def test_gloo_on_a_node_with_gpus_is_told(launch: Launcher, tmp_path: Path) -> None:
+    """Asked for with --device cpu it warns; on the sandbox's fake GPUs there is no other way."""
+    for name in ("real", "fake"):
+        (tmp_path / name).mkdir()
+    done = launch("allreduce", tmp_path / "real", *SHORT, world=2, RV_GPUS="2")
+    fake = launch("allreduce", tmp_path / "fake", *SHORT, world=2, RV_GPUS="2", RV_FAKE_GPUS="1")
+
+    assert set(done.coded.values()) == {"wrong_transport"}, done.out
+    assert "gloo in place of NCCL on a node with 2 GPU(s)" in done.reasons
+    assert (done.code, done.result["summary"]["status"]) == (0, "WARN")
+    assert "allreduce.transport" not in fake.coded
+
+
 @pytest.mark.parametrize(
     ("fault", "code"), [("drop-rank:rank=1", "rank_missing"), ("hang:rank=1", "timeout")]
 )

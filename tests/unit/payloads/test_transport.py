@@ -1,13 +1,14 @@
 """The transport that NCCL took, read from logs that it wrote, and held against what there is."""
 
 import itertools
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rv.payloads._collectives.hearing import active_ports
+from rv.payloads._collectives.hearing import SYSTEMS, active_ports, nccl_log_file, read_log
 from rv.payloads._collectives.nccl_log import Links, NcclLog, parse_nccl_log
 from rv.payloads._collectives.transport import Place, Port, transport_findings, ways
 
@@ -169,6 +170,28 @@ def test_active_ports_are_read_from_the_kernel(tmp_path: Path) -> None:
 
     assert active_ports(tmp_path) == (Port("mlx5_0:1", "InfiniBand", 400.0),)
     assert active_ports(tmp_path / "none") == ()
+
+
+def test_nccl_is_told_to_log_to_a_file_that_goes_with_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The file that a user named stays, and is read by the name that NCCL gives it."""
+    for name in ("NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE"):
+        monkeypatch.setenv(name, "")  # put back after the test
+    with nccl_log_file() as path:
+        assert os.environ["NCCL_DEBUG_FILE"] == str(path)
+        assert (os.environ["NCCL_DEBUG"], os.environ["NCCL_DEBUG_SUBSYS"]) == ("INFO", SYSTEMS)
+        path.write_text("NCCL INFO Using network IB\n")
+        assert parse_nccl_log(read_log(path)).network == "IB"
+    assert not path.exists()
+    assert read_log(path) == ""
+
+    monkeypatch.setenv("NCCL_DEBUG_FILE", f"{tmp_path}/100%%.%p")
+    own = tmp_path / f"100%.{os.getpid()}"
+    own.write_text("mine")
+    with nccl_log_file() as path:
+        assert path == own
+    assert own.read_text() == "mine"
 
 
 _TEXT = "".join(path.read_text() for path in sorted(LOGS.glob("*.txt")))
