@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 MOUNTS = Path("/proc/self/mountinfo")
-LEAST_MIB, LEAST_FILES = 64.0, 100
-"""What has to be written for a rate to say anything of the file system."""
+LEAST_MIB, LEAST_FILES = 256.0, 500
+"""What has to be written for a rate to say anything of the file system; a quick run has less."""
 
 SLOW_PART = 0.5
 """Below this part of the others' median a rank's storage is slow: its node's mount or network."""
