@@ -1,12 +1,31 @@
 """What a terminal shows while a race waits: one table, drawn again in its place."""
 
 import re
+from collections.abc import Callable, Iterator
+
+import pytest
 
 from tests.faults.terminal import Tmux
 from tests.faults.world import World, eventually
 
-TERM = "screen"
 COMMAND = ("--time", "5m", "--run", "echo it ran")
+
+
+Type = Callable[..., Tmux]
+
+
+@pytest.fixture
+def type_in_tmux(world: World) -> Iterator[Type]:
+    """Type `rv` in a window that is closed with the test."""
+    windows: list[Tmux] = []
+
+    def open_window(*words: str) -> Tmux:
+        windows.append(Tmux(world, *words, term="screen"))
+        return windows[-1]
+
+    yield open_window
+    for window in windows:
+        window.close()
 
 
 def drawn_once(tmux: Tmux) -> str:
@@ -17,10 +36,10 @@ def drawn_once(tmux: Tmux) -> str:
     return screen
 
 
-def test_a_race_that_waits_is_one_table_until_it_starts(world: World) -> None:
+def test_a_race_that_waits_is_one_table_until_it_starts(world: World, type_in_tmux: Type) -> None:
     """It counts in its place through a resize, then the command's output follows in that place."""
     release = world.fill()
-    tmux = Tmux(world, "up", *COMMAND, term=TERM)
+    tmux = type_in_tmux("up", *COMMAND)
     tmux.shows("Ctrl-C cancels, d detaches")
     tmux.shows("00:02")
     drawn_once(tmux)
@@ -40,10 +59,10 @@ def test_a_race_that_waits_is_one_table_until_it_starts(world: World) -> None:
     tmux.shows("echo is 42")
 
 
-def test_the_key_d_leaves_the_race_to_slurm(world: World) -> None:
+def test_the_key_d_leaves_the_race_to_slurm(world: World, type_in_tmux: Type) -> None:
     """All of its jobs are sent first; the exit code says that nothing failed."""
     release = world.fill()
-    tmux = Tmux(world, "up", *COMMAND, term=TERM)
+    tmux = type_in_tmux("up", *COMMAND)
     tmux.shows("d detaches")
     tmux.presses("x")
     tmux.presses("d")
@@ -55,10 +74,10 @@ def test_the_key_d_leaves_the_race_to_slurm(world: World) -> None:
     assert world.settled("COMPLETED")["exit_code"] == 0
 
 
-def test_control_c_cancels_and_gives_the_keyboard_back(world: World) -> None:
+def test_control_c_cancels_and_gives_the_keyboard_back(world: World, type_in_tmux: Type) -> None:
     """Nothing of the drawing is left, and what is typed next is seen."""
     release = world.fill()
-    tmux = Tmux(world, "up", *COMMAND, term=TERM)
+    tmux = type_in_tmux("up", *COMMAND)
     tmux.shows("Ctrl-C cancels")
     tmux.presses("C-c")
     tmux.shows("is cancelled")
