@@ -19,7 +19,7 @@ def wait_headline(status: RaceStatus, now_s: float, keys: str) -> str:
     `now_s` is seconds since the epoch.
     """
     waited = round(max(0.0, now_s - status.race.submitted_at))
-    jobs = sum(job.state.is_pending for job in status.jobs)
+    jobs = sum(job.state.is_pending or _is_new(job) for job in status.jobs)
     parts = [f"{_clock(waited)}  {jobs} job{'' if jobs == 1 else 's'} waiting"]
     best = min(filter(None, (_planned_s(job, status, now_s) for job in status.jobs)), default=None)
     if checking := [job for job in status.jobs if job.state is JobState.RUNNING]:
@@ -63,16 +63,20 @@ def _rank(job: JobStatus, status: RaceStatus, now_s: float) -> tuple[bool, float
 def _row(job: JobStatus, entry: Entry | None, status: RaceStatus, now_s: float) -> tuple[str, ...]:
     planned_s = _planned_s(job, status, now_s)
     cost = entry.cost if entry else None
-    is_known = job.job_id or job.state is not JobState.UNKNOWN
     return (
         str(job.job_id) if job.job_id else _NOT_SENT,
         _gpu(entry),
         _layout(entry),
-        job.state if is_known else _NOT_SENT,
+        _NOT_SENT if job.state is JobState.UNKNOWN else job.state,
         _NOT_SENT if planned_s is None else _planned(planned_s),
         "-" if cost is None else f"{cost:.1f}",
-        job_sentence(job),
+        "submitted" if _is_new(job) else job_sentence(job),
     )
+
+
+def _is_new(job: JobStatus) -> bool:
+    """Whether Slurm took a job, and was not asked for it since."""
+    return job.job_id != 0 and job.state is JobState.UNKNOWN
 
 
 def _gpu(entry: Entry | None) -> str:

@@ -104,6 +104,10 @@ class Tmux:
         """Everything that stands in the window, and what was scrolled out of it."""
         return self._run("capture-pane", "-p", "-S", "-", "-J")
 
+    def visible(self) -> str:
+        """What stands in the window: a resize may scroll lines out of it that nobody can redraw."""
+        return self._run("capture-pane", "-p", "-J")
+
     def shows(self, text: str) -> None:
         eventually(lambda: text in self.screen(), 60)
 

@@ -40,7 +40,8 @@ def test_the_headline_counts_down_to_the_start_that_slurm_plans() -> None:
     assert wait_headline(status, T0 + 42, "Ctrl-C cancels") == (
         "00:42  2 jobs waiting · best a40, a6000 2x2 ~1m40s · Ctrl-C cancels"
     )
-    assert wait_headline(waiting(pending(1, None)), T0 + 3661, "") == "1:01:01  1 job waiting"
+    status = waiting(pending(1, None), record("FAILED", 2))
+    assert wait_headline(status, T0 + 3661, "") == "1:01:01  1 job waiting"
 
 
 def test_a_plan_whose_moment_has_passed_is_none() -> None:
@@ -100,3 +101,13 @@ def test_lines_are_drawn_again_in_their_place(monkeypatch: pytest.MonkeyPatch) -
     assert [re.findall(r"\x1b\[(\d+)F\x1b\[J", text) for text in written] == [
         [], ["2"], ["1"], ["4"],
     ]  # fmt: skip
+
+
+def test_a_job_that_slurm_was_not_asked_for_yet_is_submitted() -> None:
+    """The first seconds of every race: its state is not in doubt, only not heard yet."""
+    status = waiting()
+    assert wait_headline(status, T0, "") == "00:00  2 jobs waiting"
+    assert [row[3:] for row in wait_table(status, T0, 9).rows] == [
+        ("-", "-", "3.2", "submitted"),
+        ("-", "-", "-", "submitted"),
+    ]
