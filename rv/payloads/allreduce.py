@@ -358,6 +358,7 @@ PAYLOAD = Payload(
     timeout=600.0,
     add_flags=add_flags,
     aliases=aliases,
+    stands_for="ddp_tests",
 )
 
 if __name__ == "__main__":
