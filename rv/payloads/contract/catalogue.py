@@ -213,7 +213,14 @@ PAYLOADS = (
         "scratch writes and reads, many small files, network",
         steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
-        faults=("corrupt-file", "lost-file", "mixed-files", "stale-write"),
+        faults=(
+            "corrupt-file",
+            "lost-file",
+            "mixed-files",
+            "stale-write",
+            "fio-corrupt",
+            "fio-slow",
+        ),
     ),
     PayloadSpec(
         "tensor_service",
