@@ -136,7 +136,14 @@ def test_the_first_programs_words_follow_from_the_verdict(
 ) -> None:
     """A success is what ends with 0; what failed is listed as they did."""
     tests = [
-        {"name": f"t{at}", "status": status, "reason": "why", "host": "a", "action": "", "code": "no_gpu"}
+        {
+            "name": f"t{at}",
+            "status": status,
+            "reason": "why",
+            "host": "a",
+            "action": "",
+            "code": "no_gpu",
+        }
         for at, status in enumerate(statuses)
     ]
     document = {"tests": tests, "summary": summary_of(tests, strict=strict)}
