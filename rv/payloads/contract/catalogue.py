@@ -143,6 +143,14 @@ PAYLOADS = (
         ),
     ),
     PayloadSpec(
+        "nccl_tests",
+        "all_reduce_perf of nccl-tests, where it is installed",
+        needs=("check",),
+        steps=_steps(("--quick", 2, 120), ("", 60, 300), ("", 60, 900)),
+        extra=True,
+        faults=("wrong", "unchecked", "below-floor"),
+    ),
+    PayloadSpec(
         "train",
         "DDP training: loss falls, replicas equal, gradients right",
         RANKS,
@@ -281,6 +289,7 @@ PLANNED: dict[str, str] = {
         allreduce.all_reduce allreduce.all_gather allreduce.reduce_scatter
         allreduce.broadcast allreduce.all_to_all
     """,
+    "nccl_tests": "nccl_tests.all_reduce*",
     "train": "ddp.layout ddp.gradients ddp.replicas ddp.train",
     "train_fsdp": "fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
     "dataload": "dataload.cpus dataload.pool dataload.shm dataload.knee",

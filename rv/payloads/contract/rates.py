@@ -71,7 +71,7 @@ def share_of_slice(
 
 def code_of_loss(payload: str, *, is_failure: bool) -> str:
     """Return the code of a rate below its reference: what GPUs do together is the fabric's."""
-    if payload == "allreduce":
+    if payload in ("allreduce", "nccl_tests"):
         return "slow_fabric"
     return "below_floor" if is_failure else "below_reference"
 

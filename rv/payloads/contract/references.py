@@ -241,6 +241,20 @@ bytes, that a value holds from; `world` the number of GPUs; `peak` names the pea
 exceed.
 """
 
+REFERENCES |= {
+    f"nccl_tests.{world}": {
+        "of": {
+            **REFERENCES[f"allreduce.{world}"]["of"],
+            "payload": "nccl_tests",
+            "test": f"nccl_tests.all_reduce.{world}",
+            "world": 1,  # one process measures them all
+        },
+        "values": REFERENCES[f"allreduce.{world}"]["values"],
+    }
+    for world in (2, 4, 5, 6, 7, 8)
+}
+"""What nccl-tests calls busbw is what allreduce.py calls so."""
+
 
 def document() -> dict[str, Any]:
     """Return all of it, in the form of a file of baselines."""
