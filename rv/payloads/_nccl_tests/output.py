@@ -73,25 +73,27 @@ def parse_table(text: str) -> Table:
     if len(text) > MOST_CHARACTERS:
         raise ValueError("the table is too large")
     lines = [_MPI_PREFIX.sub("", line) for line in text.splitlines()]
-    is_counted = any("#wrong" in line for line in lines if line.startswith("#"))
-    rows = []
-    for line in lines:
-        cells = line.split()
-        if len(cells) in _TABLE and cells[0].isdecimal() and cells[1].isdecimal():
-            rows.append(_row_in(cells, _TABLE[len(cells)], is_counted=is_counted))
+    is_counted = any("#wrong" in line for line in lines)
+    cells = [line.split() for line in lines]
+    rows = [_row_in(row, is_counted=is_counted) for row in cells if _is_row(row)]
     found = [match for line in lines if (match := _OUT_OF_BOUNDS.match(line))]
     if not found:
         raise ValueError("no table of nccl-tests, or one that was cut short")
     return _table(rows[:MOST_ROWS], int(found[-1][1]))
 
 
-def _row_in(cells: list[str], at: int, *, is_counted: bool) -> Row:
+def _is_row(cells: list[str]) -> bool:
+    return len(cells) in _TABLE and cells[0].isdecimal() and cells[1].isdecimal()
+
+
+def _row_in(cells: list[str], *, is_counted: bool) -> Row:
     """Read a row; before `#wrong` its place had the largest error, which is no count."""
+    at = _TABLE[len(cells)]
     first, second = cells[at : at + 4], cells[at + 4 : at + 8]
     counts = [float(cell) * is_counted for cell in (first[3], second[3]) if cell != "N/A"]
     wrong = sum(map(_whole, counts)) if counts else None
-    figures = (_figure(float(cell)) for cell in (first[1], first[2], second[2]))
-    return Row(_whole(int(cells[0][:18])), *figures, wrong)
+    algbw, busbw, in_place = (_figure(float(cell)) for cell in (first[1], first[2], second[2]))
+    return Row(_whole(int(cells[0][:18])), algbw, busbw, in_place, wrong)
 
 
 def _table(rows: list[Row], out_of_bounds: int) -> Table:
