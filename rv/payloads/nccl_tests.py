@@ -37,8 +37,8 @@ TEST = "nccl_tests.all_reduce"
 
 def body(session: Session) -> None:
     """Read a report or make one, and judge it."""
-    session.test = TEST
     devices = session.devices()
+    session.test = TEST
     if session.options.read:
         table = read(Path(session.options.read))
     else:

@@ -65,6 +65,8 @@ OF_SUMS = ("unsummed", "stale-gradient")
 """Faults of the gradients of a step, which all replicas have alike."""
 OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
 """Faults of products that are repeated or timed."""
+OF_OUTPUTS = ("wrong-output", "stale-output", "not-launched", "other-rounding")
+"""Faults of what a network infers."""
 OF_CHECKPOINTS = (
     "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
     "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
@@ -186,6 +188,24 @@ PAYLOADS = (
         ),
     ),
     PayloadSpec(
+        "moe",
+        "mixture of experts, sharded: logits and decoded tokens right",
+        RANKS,
+        needs=("train_fsdp",),
+        steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
+        extra=True,
+        faults=(*OF_RANKS, "unsharded", "wrong-expert", "wrong-token"),
+    ),
+    PayloadSpec(
+        "inference",
+        "ResNet-50's shape in mixed precision: outputs right, images a second",
+        RANKS,
+        needs=("check",),
+        steps=_steps(("--quick", 10, 120), ("", 45, 300), ("", 45, 600)),
+        extra=True,
+        faults=(*OF_RANKS, *OF_OUTPUTS, "reference", "slow", "stretch", *OF_SPEED),
+    ),
+    PayloadSpec(
         "dataload",
         "every sample exactly once, worker sweep, CPUs and shared memory",
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
@@ -292,6 +312,8 @@ PLANNED: dict[str, str] = {
     "nccl_tests": "nccl_tests.all_reduce*",
     "train": "ddp.layout ddp.gradients ddp.replicas ddp.train",
     "train_fsdp": "fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
+    "moe": "moe.shard moe.logits moe.tokens",
+    "inference": "inference.reference inference.throughput",
     "dataload": "dataload.cpus dataload.pool dataload.shm dataload.knee",
     "ckpt_cycle": """
         checkpoint.straight checkpoint.resumed checkpoint.term checkpoint.killed
