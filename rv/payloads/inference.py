@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 SECONDS, QUICK_SECONDS, WARM_UP_S = 20.0, 3.0, 1.0
 BATCH = 256
-LEAST = 8  # batches that are timed
+LEAST, MOST, MOST_ON_CPU = 8, 10_000, 40  # batches that are timed
 TEST = "inference.throughput"
 
 
@@ -91,21 +91,10 @@ def prove(session: Session, work: Batches) -> None:
 
 def reading(session: Session, work: Batches) -> Reading:
     """Time batches and report the rate, with what is wrong with it."""
-    from _inference.batches import timed
-
-    options, faults = session.options, session.faults
+    options = session.options
     seconds = options.duration or (QUICK_SECONDS if options.quick else SECONDS)
-    each, _ = timed(work, 3)
-    rounds = rounds_for(WARM_UP_S, each[-1], 3)
-    timed(work, min(rounds, 3) if work.device == "cpu" else rounds)
-    each, span = timed(
-        work, rounds_for(seconds, each[-1], LEAST, 40 if work.device == "cpu" else 10**4)
-    )
+    each, span = stretched(session, *spans(work, seconds))
     details = work.require_right()
-    slow, stretch = faults.get("slow"), faults.get("stretch")
-    each = [one * (slow.number("factor", 2) if slow else 1.0) for one in each]
-    span *= slow.number("factor", 2) if slow else 1.0
-    span *= stretch.number("factor", 2) if stretch else 1.0
     rate, single = work.size * len(each) / span, [work.size / one for one in each]
     part = rate / statistics.median(single)
     about = {"value": rate, "size": work.size, "dtype": work.kind, "whole_s": span}
@@ -121,6 +110,25 @@ def reading(session: Session, work: Batches) -> Reading:
     host, rank = node_name(), session.ranks.rank
     where = f"{work.device} of rank {rank} on {host}"
     return Reading(where, host, rank, work.device, models.get(work.device, "cpu"), rate)
+
+
+def spans(work: Batches, seconds: float) -> tuple[list[float], float]:
+    """Warm up, then time batches for so many seconds; on a CPU forty batches at most."""
+    from _inference.batches import timed
+
+    is_cpu = work.device == "cpu"
+    each, _ = timed(work, 3)
+    each, _ = timed(work, 3 if is_cpu else rounds_for(WARM_UP_S, each[-1], 3))
+    most = MOST_ON_CPU if is_cpu else MOST
+    return timed(work, rounds_for(seconds, each[-1], LEAST, most))
+
+
+def stretched(session: Session, each: list[float], span: float) -> tuple[list[float], float]:
+    """Return times as injected faults make them: all longer, or only the whole span."""
+    slow, stretch = session.faults.get("slow"), session.faults.get("stretch")
+    factor = slow.number("factor", 2) if slow else 1.0
+    more = stretch.number("factor", 2) if stretch else 1.0
+    return [factor * one for one in each], factor * more * span
 
 
 def judged(session: Session, device: str, part: float, details: dict[str, int]) -> dict[str, str]:
@@ -162,18 +170,20 @@ def compare(session: Session, every: list[Reading]) -> None:
     is_asked = any(fault.name == "slow" for fault in session.faults.faults)
     if len(every) < 2 or (every[0].model == "cpu" and not is_asked):
         return
-    bad = 0
-    for model in sorted({each.model for each in every}):
-        alike = [each for each in every if each.model == model]
-        for at, status, share in slow_ones([each.rate for each in alike]):
-            one, bad = alike[at], bad + 1
-            reason = f"{one.where}: {share:.0%} of what its peers infer"
-            about = {"host": one.host, "rank": one.rank, "device": one.device}
-            session.report.add(
-                "inference.peers", status, code="peer_outlier", reason=reason, **about
-            )
-    if not bad:
+    slow = [found for model in {each.model for each in every} for found in behind(every, model)]
+    for status, one, share in slow:
+        reason = f"{one.where}: {share:.0%} of what its peers infer"
+        about = {"host": one.host, "rank": one.rank, "device": one.device}
+        session.report.add("inference.peers", status, code="peer_outlier", reason=reason, **about)
+    if not slow:
         session.report.add("inference.peers", "PASS", details={"devices": len(every)})
+
+
+def behind(every: list[Reading], model: str) -> list[tuple[str, Reading, float]]:
+    """Return the slow ones of a model: verdict, reading, and its part of what peers reach."""
+    alike = [each for each in every if each.model == model]
+    found = slow_ones([each.rate for each in alike])
+    return [(status, alike[at], share) for at, status, share in found]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
