@@ -46,6 +46,7 @@ def body(session: Session) -> None:
         if program is None or devices == ["cpu"]:
             reason = ABSENT if program is None else f"{PROGRAM} needs GPUs"
             code = "tool_absent" if program is None else "unsupported"
+            session.say("DDP", reason)
             session.report.add(TEST, "SKIP", code=code, reason=reason)
             return
         table = measure(session, program, len(devices))
