@@ -217,16 +217,19 @@ def operations(session: Session, slots: list[Slot], results: list[dict[str, Any]
         for slot in slots
     }
     floors = _gates(session, slots)
-    slow = [name for name, rate in rates.items() if rate < max(floors[name])]
-    verdict = {"status": "PASS"}
-    if slow:
-        said = [f"{name} {rates[name]:.1f}, below {max(floors[name]):.4g}" for name in slow]
-        is_failure = any(rates[name] < floors[name].fail for name in slow)
-        status, code = ("FAIL", "below_floor") if is_failure else ("WARN", "below_reference")
-        reason = f"operations a second: {'; '.join(said)}"
-        verdict = {"status": status, "code": code, "reason": reason}
     details = {"by_slot": rates, "gates": {name: each._asdict() for name, each in floors.items()}}
-    session.report.add("alloc.operations", **verdict, details=details)
+    session.report.add("alloc.operations", **_slowness(rates, floors), details=details)
+
+
+def _slowness(rates: dict[str, float], floors: dict[str, Gates]) -> dict[str, str]:
+    """Return the verdict of rates, naming the slots that are below one of their gates."""
+    slow = [name for name, rate in rates.items() if rate < max(floors[name])]
+    if not slow:
+        return {"status": "PASS"}
+    said = [f"{name} {rates[name]:.1f}, below {max(floors[name]):.4g}" for name in slow]
+    is_failure = any(rates[name] < floors[name].fail for name in slow)
+    status, code = ("FAIL", "below_floor") if is_failure else ("WARN", "below_reference")
+    return {"status": status, "code": code, "reason": f"operations a second: {'; '.join(said)}"}
 
 
 def leaks(session: Session, mark: str, before: dict[str, int]) -> None:
