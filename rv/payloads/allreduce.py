@@ -18,7 +18,7 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any
 
-from _collectives import fabric_checks
+from _collectives import between_nodes, fabric_checks
 from _collectives.fabric_checks import add
 from _collectives.measure import (
     Field,
@@ -75,6 +75,8 @@ def body(session: Session) -> None:
         fabric_checks.check(session, field, group, largest, log_file)
         if field.world > 1:
             _check_arrival(session, field, group, torch)
+        if session.ranks.nodes > 1:
+            between_nodes.check(session, field, group)
         if session.options.pairwise:
             _check_pairs(session, field, group)
 
@@ -354,6 +356,7 @@ PAYLOAD = Payload(
     timeout=600.0,
     add_flags=add_flags,
     aliases=aliases,
+    stands_for="ddp_tests",
 )
 
 if __name__ == "__main__":

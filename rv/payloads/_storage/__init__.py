@@ -1,1 +1,1 @@
-"""What storage_net.py measures: small files, and rates held against the file system's floors."""
+"""What storage_net.py measures: small files, rates against the file system's floors, and fio."""
