@@ -61,7 +61,9 @@ def admin_text(bad: Sequence[AvoidedNode], cluster: str) -> str:
         lines += [f"  {evidence}" for evidence in entry.evidence[:10]]
         if entry.uuids:
             lines.append(f"  GPU: {', '.join(entry.uuids)}")
-        lines.append(f"  to see it again: rv accept sweep --nodes {entry.node} --no-avoid")
+        by_pairs = any(evidence.startswith("pairs ") for evidence in entry.evidence)
+        how = "--pairs" if by_pairs else f"--nodes {entry.node}"
+        lines.append(f"  to see it again: rv accept sweep {how} --no-avoid")
         lines.append("")
     lines.append(f"As a list for sbatch: --exclude={','.join(entry.node for entry in bad)}")
     return "\n".join(lines)

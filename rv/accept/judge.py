@@ -153,12 +153,18 @@ class Judge:
             yield Remark(status=Status.FAIL, code="above_peak", reason=reason)
         if not measured.is_of_gpus:
             return
-        remark = against_peers(measured, peers)
-        if reference is None and measured.nodes == 1 and count(peers) < PEERS:
-            remark = against_others(measured, self.others(measured))
-        if remark:
+        # Over several nodes a number is of all of them: its own may not be at fault.
+        if measured.nodes == 1 and (remark := self._against_like(measured, reference, peers)):
             yield remark
         yield from _spread(measured, metric)
+
+    def _against_like(
+        self, measured: Measurement, reference: Reference | None, peers: Sequence[Measurement]
+    ) -> Remark | None:
+        """Judge one number by the run's others, else by what others reached before."""
+        if reference is None and count(peers) < PEERS:
+            return against_others(measured, self.others(measured))
+        return against_peers(measured, peers)
 
     def _unjudged(
         self, result: RunResult, measured: Sequence[Measurement], peers: Peers

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rv.accept.collect import Origin, collect, without_twins
+from rv.accept.pairs import judged_pairs, names_of
 from rv.accept.result_files import MAX_BYTES, read_file, read_folder, read_tree
 from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
@@ -64,12 +65,16 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeState:
-    """One node of a sweep: its race, where one was begun, and why it has none."""
+    """One node of a sweep, or a pair ("a1,a2"): its race, where one was begun, and why it has none.
+
+    `leaves` are the switches that its nodes are on, "" for one that nobody knows.
+    """
 
     node: str
     stage: Stage = Stage.WAITING
     race: str = ""
     why: str = ""
+    leaves: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +87,13 @@ class Sweep:
     payloads: tuple[str, ...]
     begun_at: float
     nodes: tuple[NodeState, ...] = ()
+    is_of_pairs: bool = False
+
+    @property
+    def leaves(self) -> dict[str, str]:
+        """The switch of each node that has one."""
+        ends = (zip(names_of(state.node), state.leaves, strict=False) for state in self.nodes)
+        return {name: leaf for each in ends for name, leaf in each if leaf}
 
     def at(self, stage: Stage) -> tuple[NodeState, ...]:
         """The nodes that are so far."""
@@ -232,7 +244,16 @@ def _foreign(path: Path) -> Run:
 
 
 def results_of(sweep: Sweep, label: str = "") -> Run:
-    """Put a sweep's results together as one run; a node without any is an ERROR."""
+    """Put a sweep's results together as one run; a node without any is an ERROR.
+
+    Those of pairs are judged by each other.
+    """
+    results = {node.node: _results_of(node) for node in sweep.nodes}
+    every = without_twins(tuple(itertools.chain.from_iterable(results.values())))
+    names = dict.fromkeys(name for node in sweep.nodes for name in names_of(node.node))
+    if sweep.is_of_pairs:
+        pairs = {(one, other): results[f"{one},{other}"] for one, other in map(names_of, results)}
+        every = (*every, *judged_pairs(pairs, sweep.leaves))
     record = RunRecord(
         race_id=sweep.sweep_id,
         cluster=sweep.cluster,
@@ -240,10 +261,9 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
         profile=sweep.profile,
         payloads=sweep.payloads,
         submitted_at=sweep.begun_at,
-        nodes=tuple(node.node for node in sweep.nodes),
+        nodes=tuple(names),
     )
-    results = itertools.chain.from_iterable(_results_of(node) for node in sweep.nodes)
-    return Run(record=record, results=without_twins(tuple(results)))
+    return Run(record=record, results=every)
 
 
 def _results_of(node: NodeState) -> Sequence[RunResult]:

@@ -1,5 +1,6 @@
 """Sweep nodes: one exclusive job on each, so many at once, until each has reported or cannot.
 
+Over pairs of nodes each job is on two of them, and no node is in two jobs at a time.
 The state is written after each step (`rv.accept.store`), so that a sweep that was cut off
 goes on from there.
 """
@@ -7,23 +8,25 @@ goes on from there.
 import itertools
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rv.accept.pairs import names_of, schedule
 from rv.accept.payload_command import Profile, command
 from rv.accept.run import Conclusion, conclude, fetch
 from rv.accept.store import NodeState, Stage, Sweep, results_of, save_sweep
 from rv.avoided_nodes import DAYS
 from rv.errors import ErrorKind, RvError
 from rv.models.race import RaceStatus, StateFiles
-from rv.models.request import Request
+from rv.models.request import NodeLimit, Pins, Request
 from rv.models.site import Site
 from rv.models.snapshot import Node, Snapshot
 from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec
 from rv.race.directory import load_race, load_state_files
 from rv.race.watch import Sink
+from rv.slurm import topology
 from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import list_races, stop_races
@@ -38,7 +41,8 @@ class SweepOptions:
     """What to run on which nodes; `max_jobs` are in the queue at once.
 
     `nodes`, `partitions` and `states` choose nodes, none of them all that have GPUs. A node that
-    fails is avoided for `avoid_days`. `faults` are injected into every payload.
+    fails is avoided for `avoid_days`. `faults` are injected into every payload. `by_pairs`: all
+    pairs of the nodes in place of each.
     """
 
     payloads: Sequence[PayloadSpec]
@@ -49,12 +53,14 @@ class SweepOptions:
     max_jobs: int = 200
     avoid_days: int = DAYS
     faults: Sequence[str] = ()
+    by_pairs: bool = False
 
 
 def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
     """Choose the nodes of a new sweep and keep its state.
 
     Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
+    Of pairs, see `pairs.schedule`.
     """
     members = {partition.name: partition.nodes for partition in snapshot.partitions}
     partitions = {name: members.get(name, ()) for name in options.partitions}
@@ -65,16 +71,31 @@ def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
         profile=options.profile,
         payloads=tuple(payload.name for payload in options.payloads),
         begun_at=time.time(),
-        nodes=tuple(NodeState(node=node.name) for node in nodes),
+        nodes=tuple(_states(nodes, options, cluster)),
+        is_of_pairs=options.by_pairs,
     )
     save_sweep(sweep)
     return sweep
 
 
+def _states(nodes: Sequence[Node], options: SweepOptions, cluster: Cluster) -> Iterator[NodeState]:
+    """Give what is to be run: each node, or each pair with the switches that its nodes are on."""
+    if not options.by_pairs:
+        yield from (NodeState(node=node.name) for node in nodes)
+        return
+    pairs = schedule(nodes)
+    leaves = topology.parse_show_topology(
+        cluster.transport.run(topology.SCRIPT, timeout_s=30).stdout
+    )
+    for pair in pairs:
+        yield NodeState(node=",".join(pair), leaves=tuple(leaves.get(end, "") for end in pair))
+
+
 def as_begun(options: SweepOptions, sweep: Sweep) -> SweepOptions:
     """Give the options of a sweep that goes on: it runs on the other nodes what it began with."""
     payloads = [payload for payload in PAYLOADS if payload.name in sweep.payloads]
-    return replace(options, profile=Profile(sweep.profile), payloads=payloads)
+    profile = Profile(sweep.profile)
+    return replace(options, profile=profile, payloads=payloads, by_pairs=sweep.is_of_pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,36 +180,42 @@ class Sweeper:
         return prepare(request, cluster, self.workdir, self.environment, time.time(), self.site)
 
     def _request(self, name: str) -> Request:
-        """Ask for the whole of one node, as soon as it can be had; on a MIG node for one slice."""
-        node, is_mig = self._node(name)
+        """Ask for the whole of one node, or two, as soon as it can be had; of MIG for one slice."""
+        nodes, is_mig = self._nodes(name)
         gpus, sbatch = self.base.gpus, [*self.base.sbatch, ("nodelist", name)]
         if is_mig:
             gpus = 1
-        elif node:
-            gpus = max((group.total for group in node.gpus), default=0)
+        elif nodes:
+            gpus = sum(max((group.total for group in node.gpus), default=0) for node in nodes)
         if not is_mig:
             sbatch.append(("exclusive", ""))
-        options = self.options
+        options, names = self.options, names_of(name)
+        tests = command(self._payloads(name), options.profile, options.faults)
+        if len(names) > 1:
+            pins = Pins(nodes=len(names), processes_per_node=gpus // len(names))
+            tests = replace(tests, pins=pins)
         return replace(
             self.base,
             gpus=gpus,
             mig=is_mig,
-            only_nodes=(name,),
+            only_nodes=names,
+            node_limit=NodeLimit.MULTI if len(names) > 1 else self.base.node_limit,
             max_submissions=1,
-            command=command(self._payloads(name), options.profile, options.faults),
+            command=tests,
             sbatch=tuple(sbatch),
             wait_timeout=None,
         )
 
     def _payloads(self, name: str) -> Sequence[PayloadSpec]:
         """Give what a node can run: MIG slices cannot talk to each other, so nothing collective."""
-        _, is_mig = self._node(name)
+        _, is_mig = self._nodes(name)
         return [p for p in self.options.payloads if p.starts == NODE or not is_mig]
 
-    def _node(self, name: str) -> tuple[Node | None, bool]:
-        """Find a node, and say whether it has MIG slices alone."""
-        node = next((node for node in self.snapshot.nodes if node.name == name), None)
-        return node, node is not None and is_mig(node)
+    def _nodes(self, name: str) -> tuple[list[Node], bool]:
+        """Find the nodes of a job, and say whether one has MIG slices alone."""
+        names = names_of(name)
+        nodes = [node for node in self.snapshot.nodes if node.name in names]
+        return nodes, any(map(is_mig, nodes))
 
     def _leave_out(self, sweep: Sweep, node: NodeState, why: str) -> Sweep:
         """Write down why a node has no job."""
@@ -228,9 +255,19 @@ def _keep(sweep: Sweep, node: NodeState) -> Sweep:
 
 
 def next_nodes(sweep: Sweep, max_jobs: int) -> tuple[NodeState, ...]:
-    """The nodes to submit now: as many as have room beside those in the queue."""
-    room = max_jobs - len(sweep.at(Stage.SENT))
-    return sweep.at(Stage.WAITING)[: max(0, room)]
+    """The nodes to submit now: as many as have room beside those in the queue.
+
+    Of pairs, those whose nodes are in no other job.
+    """
+    sent = sweep.at(Stage.SENT)
+    busy = {name for state in sent for name in names_of(state.node)}
+    chosen = list[NodeState]()
+    for state in sweep.at(Stage.WAITING):
+        names = set(names_of(state.node))
+        if len(sent) + len(chosen) < max_jobs and not names & busy:
+            chosen.append(state)
+            busy |= names
+    return tuple(chosen)
 
 
 def choose_nodes(

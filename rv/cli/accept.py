@@ -115,13 +115,21 @@ def sweep(
     resume: Annotated[
         str, typer.Option(metavar="SWEEP", help="Go on with a sweep: its id, or last.")
     ] = "",
+    pairs: Annotated[
+        bool,
+        typer.Option("--pairs", help="All-reduce on all pairs of the nodes: which link is slow?"),
+    ] = False,
     inject: InjectOption = None,
     strict: StrictOption = False,
 ) -> None:
     """Run the payloads on each of many nodes, one exclusive job a node, and compare the nodes."""
+    from rv.accept.pairs import PAYLOAD
     from rv.accept.sweep import SweepOptions
 
-    which = chosen(payloads or (), profile, _bundled())
+    if pairs and payloads:
+        problem = f"a sweep over pairs runs {PAYLOAD} alone"
+        raise RvError(ErrorKind.USAGE, problem, hint=f"leave out {', '.join(payloads)}")
+    which = chosen([PAYLOAD] if pairs else payloads or (), profile, _bundled())
     sweep_options = SweepOptions(
         payloads=which,
         profile=profile,
@@ -131,6 +139,7 @@ def sweep(
         max_jobs=max_jobs,
         avoid_days=avoid_days,
         faults=require_faults(inject or (), which),
+        by_pairs=pairs,
     )
     _sweep(options, sweep_options, resume, strict=strict)
 
@@ -164,7 +173,8 @@ def _sweep(
     else:
         begun = begin(sweep_options, here.cluster, snapshot)
     time = options.time or WALLTIMES[sweep_options.profile]
-    console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} nodes on {here.cluster.label}")
+    what = "pairs of nodes" if begun.is_of_pairs else "nodes"
+    console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} {what} on {here.cluster.label}")
     sweeper = Sweeper(
         options=sweep_options,
         base=with_environment(build_request(replace(options, time=time), None), here),

@@ -6,8 +6,9 @@
 
 Five collectives from 8 bytes to 4 GiB, with inputs of small integers whose results are exact.
 Bandwidths are nccl-tests' algbw and busbw, by the slowest rank of each iteration; only those of
-256 MiB and more are held against a floor. All-reduce is timed bare in the same run, for the ratio.
-Ranks that come late to a barrier after equal work are named, and with --pairwise slow nodes.
+256 MiB and more are held against the floor of the fabric. All-reduce is timed bare in the same run,
+for the ratio. The transport that NCCL took is read from its log. Ranks that come late to a barrier
+after equal work are named, and with --pairwise slow nodes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any
 
-from _collectives import between_nodes
+from _collectives import between_nodes, fabric_checks
+from _collectives.fabric_checks import add
 from _collectives.measure import (
     Field,
     Row,
@@ -29,30 +31,21 @@ from _collectives.measure import (
 )
 from _collectives.operations import OPERATIONS, bandwidths
 from _collectives.outputs import ITEM_BYTES
-from _collectives.sweep import (
-    LARGE,
-    Pair,
-    as_details,
-    busbw_samples,
-    gated,
-    most_bytes,
-    pairings,
-    size_word,
-    slow_nodes,
-    sweep,
-)
+from _collectives.sweep import as_details, busbw_samples, gated, most_bytes, size_word, sweep
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
 from _telemetry.sharing import PART_FAIL, PART_WARN
 from contract.catalogue import OF_COLLECTIVES
-from contract.rates import mesh_floor
+from contract.pairs import ON_CPU, Blame, Pair, blame, pairings
 from contract.schema import HIGHER, LOWER, metric
+from contract.stats import PEER_FAIL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from _collectives.outputs import Strike
+    from _harness.inject import Fault
     from _harness.ranks import Group
 
 LATE = {"cuda": (1.05, 1.11), "cpu": (3.0, 3.0)}
@@ -62,14 +55,13 @@ LEAST_RATIO = (0.95, 0.75)
 """Of bare all-reduce's bandwidth: below the first is a warning, below the second a failure."""
 
 PAIR_BYTES = {"cuda": 256 << 20, "cpu": 1 << 20}
-SLOW_NODE = 0.90
 
 
 def body(session: Session) -> None:
     """Measure the collectives, then who is late, then the pairs of nodes."""
     torch = session.need_torch()
     device = session.devices()[0]
-    with session.group(device) as group:
+    with fabric_checks.heard(session) as log_file, session.group(device) as group:
         field = _field(session, group)
         session.say("DDP", f"{group.backend}, {field.world} ranks on {', '.join(group.hosts)}")
         session.probe(group.device)
@@ -79,6 +71,8 @@ def body(session: Session) -> None:
         session.probe(group.device)
         _check_speed(session, field, table["all_reduce"][-1])
         _check_steady(session, field, table["all_reduce"][-1])
+        largest = [rows[-1] for rows in table.values()]
+        fabric_checks.check(session, field, group, largest, log_file)
         if field.world > 1:
             _check_arrival(session, field, group, torch)
         if session.ranks.nodes > 1:
@@ -89,14 +83,28 @@ def body(session: Session) -> None:
 
 def _field(session: Session, group: Group) -> Field:
     kind = "cpu" if group.device == "cpu" else "cuda"
-    delay = functools.partial(time.sleep, 0.1) if session.faults.get("slow-call") else None
     device = "cpu" if kind == "cpu" else group.device
     torch = group.torch
     return Field(
         torch=torch, dist=group.dist, rank=group.ranks.rank, world=group.ranks.world,
-        device=device, strike=_striking(session), delay=delay,
+        device=device, strike=_striking(session), delay=_delay(session, group),
         time_each=functools.partial(time_each, torch, device),
     )  # fmt: skip
+
+
+def _delay(session: Session, group: Group) -> Callable[[], None] | None:
+    """Return what makes each call slow where a fault is injected: on a host, or between two."""
+    if session.faults.get("slow-call"):
+        return functools.partial(time.sleep, 0.1)
+    named = (each for each in session.faults.faults if each.name in ("slow-host", "slow-link"))
+    slow = next((each for each in named if _strikes(each, set(group.hosts))), None)
+    return functools.partial(time.sleep, slow.number("seconds", 0.02)) if slow else None
+
+
+def _strikes(fault: Fault, hosts: set[str]) -> bool:
+    """Whether the hosts that a fault names are all among these: host=a1, or one=a1,other=a2."""
+    ends = {fault.where[key] for key in ("host", "one", "other") if key in fault.where}
+    return bool(ends) and ends <= hosts
 
 
 def _striking(session: Session) -> Strike | None:
@@ -133,7 +141,7 @@ def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float)
             reason = f"{problem}, first at {wrong[0].where}"
             verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
         details = {"rows": [as_details(row) for row in rows], "dtype": "float32"}
-        _add(session, f"allreduce.{name}", verdict, details=details, metrics=_metrics(rows, world))
+        add(session, f"allreduce.{name}", verdict, details=details, metrics=_metrics(rows, world))
     last = table["all_reduce"][-1]
     ok = not any(row.wrong for rows in table.values() for row in rows)
     spent = sum(last.seconds) if session.options.numel else seconds
@@ -142,14 +150,6 @@ def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float)
         "world": world, "iters": len(last.seconds), "numel": last.elements, "time": spent, "ok": ok,
     }  # fmt: skip
     session.say("DDP", f"world={world} {numbers} ok={ok}")
-
-
-def _add(session: Session, name: str, verdict: dict[str, str], **more: Any) -> None:
-    """Add a test once: on rank 0 with its figures, elsewhere with its verdict alone."""
-    if session.ranks.rank:
-        more = {}
-        name = f"{name}.rank"
-    session.report.add(name, **verdict, **more)
 
 
 def _metrics(rows: list[Row], world: int) -> list[dict[str, Any]]:
@@ -184,43 +184,26 @@ def _check_speed(session: Session, field: Field, row: Row) -> None:
         metric("ratio_to_bare", [ratio], "", HIGHER),
         metric("bare", [plain], "GB/s", HIGHER),
     ]
-    _add(session, "allreduce.speed", verdict, metrics=numbers, details={"bytes": row.nbytes})
+    add(session, "allreduce.speed", verdict, metrics=numbers, details={"bytes": row.nbytes})
 
 
 def _check_steady(session: Session, field: Field, row: Row) -> None:
-    """Hold the largest all-reduce against its own median, and against the least of NVLink."""
+    """Hold the largest all-reduce against its own median."""
     stretched, on_gpus = session.faults.get("stretch"), field.device != "cpu"
-    floor = _floor(session, row)
-    if field.world == 1 or not (on_gpus or stretched or floor):
+    if field.world == 1 or not (on_gpus or stretched):
         return
     # A CPU always has others.
     part = row.of_median if on_gpus else 1.0
     part /= stretched.number("factor", 2) if stretched else 1.0
-    details = {"bytes": row.nbytes, "of_median": part, "floor": floor}
-    _add(session, "allreduce.steady", _steady(session, row, part, floor), details=details)
-
-
-def _steady(session: Session, row: Row, part: float, floor: float | None) -> dict[str, str]:
-    at = f"all_reduce of {size_word(row.nbytes)}"
+    verdict = {"status": "PASS"}
     if part < PART_WARN:
         # Between nodes others' traffic is usual.
         may_fail = session.ranks.nodes == 1 and not session.options.allow_busy_gpus
         status = "FAIL" if part < PART_FAIL and may_fail else "WARN"
+        at = f"all_reduce of {size_word(row.nbytes)}"
         reason = f"{at}: {part:.2f} of the median rate over the whole time: shared, or unstable"
-        return {"status": status, "code": "contended", "reason": reason}
-    if floor and row.busbw < floor:
-        reason = f"{at}: {row.busbw:.1f} GB/s, where NVLink gives {floor:.0f} at least"
-        return {"status": "FAIL", "code": "slow_fabric", "reason": reason}
-    return {"status": "PASS"}
-
-
-def _floor(session: Session, row: Row) -> float | None:
-    """Return the bus bandwidth in GB/s below which the GPUs of a node are not linked by NVLink."""
-    if session.faults.get("below-floor"):
-        return 2 * row.busbw
-    models = {device["name"] for device in session.report.devices}
-    is_known = len(models) == 1 and session.ranks.nodes == 1 and row.nbytes >= LARGE
-    return mesh_floor(models.pop()) if is_known else None
+        verdict = {"status": status, "code": "contended", "reason": reason}
+    add(session, "allreduce.steady", verdict, details={"bytes": row.nbytes, "of_median": part})
 
 
 def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> None:
@@ -246,7 +229,7 @@ def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> 
         )
         verdict = {"status": status, "code": "straggler", "reason": f"late to a barrier: {names}"}
     details = [{"rank": one.rank, "work_s": one.work, "wait_s": one.wait} for one in measured]
-    _add(session, "allreduce.arrival", verdict, details={"arrivals": details})
+    add(session, "allreduce.arrival", verdict, details={"arrivals": details})
     worst = max(measured, key=lambda one: one.work)
     session.say("DDP", f"slowest to arrive: rank {worst.rank} on {group.hosts[worst.rank]}")
 
@@ -261,17 +244,29 @@ def _check_pairs(session: Session, field: Field, group: Group) -> None:
     ]
     for pair in pairs:
         session.say("DDP", f"pair {pair.one} {pair.other}: {pair.busbw:.3f} GB/s")
-    slow = slow_nodes(pairs, SLOW_NODE)
-    verdict = {"status": "PASS"}
+    verdict = _pairs_verdict(session, field, len(members), pairs)
+    add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in pairs]})
+
+
+def _pairs_verdict(session: Session, field: Field, nodes: int, pairs: list[Pair]) -> dict[str, str]:
     if reason := _wrong_pair(pairs):
-        verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
-    elif not pairs:
-        reason = f"{len(members)} node: a pair needs two"
-        verdict = {"status": "SKIP", "code": "not_run", "reason": reason}
-    elif slow and (field.device != "cpu" or session.faults.faults):
-        reason = f"slow with every partner: {', '.join(slow)}"
-        verdict = {"status": "FAIL", "code": "peer_outlier", "reason": reason}
-    _add(session, "allreduce.pairs", verdict, details={"pairs": [pair._asdict() for pair in pairs]})
+        return {"status": "FAIL", "code": "wrong_collective", "reason": reason}
+    if not pairs:
+        reason = f"{nodes} node: a pair needs two"
+        return {"status": "SKIP", "code": "not_run", "reason": reason}
+    is_on_cpu = field.device == "cpu"
+    found = blame(pairs, loss=ON_CPU if is_on_cpu else PEER_FAIL)
+    is_judged = not is_on_cpu or session.faults.faults
+    return _slow_verdict(found) if any(found) and is_judged else {"status": "PASS"}
+
+
+def _slow_verdict(found: Blame) -> dict[str, str]:
+    nodes = ", ".join(each.ends[0] for each in found.nodes)
+    pairs = ", ".join(" to ".join(each.ends) for each in found.pairs)
+    slow = {"slow with most partners": nodes, "slow together": pairs}
+    reason = "; ".join(f"{what}: {names}" for what, names in slow.items() if names)
+    code = "peer_outlier" if nodes else "slow_path"
+    return {"status": "FAIL", "code": code, "reason": reason}
 
 
 def _wrong_pair(pairs: list[Pair]) -> str:

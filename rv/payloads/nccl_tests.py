@@ -20,7 +20,8 @@ from _harness.files import read_regular
 from _harness.main import Payload, Session, run
 from _nccl_tests.output import Table, parse_report, parse_table
 from _processes.programs import run_limited
-from contract.rates import mesh_floor
+from contract.fabrics import BRIDGED, SHARES
+from contract.rates import mesh_rate
 from contract.schema import HIGHER, metric
 from contract.verdicts import NotPassed
 
@@ -145,7 +146,8 @@ def _floor(session: Session, busbw: float, nbytes: int) -> float | None:
         return 2 * busbw
     models = {device["name"] for device in session.report.devices}
     is_known = len(models) == 1 and nbytes >= LARGE and not session.options.read
-    return mesh_floor(models.pop()) if is_known else None
+    rate = mesh_rate(models.pop()) if is_known else None
+    return None if rate is None else SHARES[BRIDGED] * rate
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

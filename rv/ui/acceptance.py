@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
+from rv.accept.pairs import KIND
 from rv.accept.results import RunResult, Status, TestResult, verdict
 from rv.accept.store import Run
 from rv.avoided_nodes import AvoidedNode
@@ -97,7 +98,26 @@ def sweep_text(run: Run) -> list[Part]:
     table = Table(head=head, rows=[_node_row(node, nodes[node], names) for node in nodes])
     counts = _counts([verdict(results) for results in nodes.values()])
     last = f"{run.record.race_id}: {verdict(run.results)} ({counts})"
-    return [table, *_findings_table(run.results), last]
+    return [table, *_pairs_table(run), *_findings_table(run.results), last]
+
+
+def _pairs_of(run: Run) -> list[dict[str, Any]]:
+    """List the pairs of a sweep over pairs, the slowest first; none of another."""
+    tests = [test for result in run.results if result.test_type == KIND for test in result.tests]
+    return [pair for test in tests if test.name == KIND for pair in test.details["pairs"]]
+
+
+def _pairs_table(run: Run) -> list[Part]:
+    """Show what each pair of nodes reached, the leaves that it joins, and what is slow."""
+    rows = [
+        (f"{p['one']} {p['other']}", " ".join(p["leaves"]) or "-", f"{p['busbw']:.4g}")
+        for p in _pairs_of(run)
+    ]
+    if not rows:
+        return []
+    tests = [test for result in run.results if result.test_type == KIND for test in result.tests]
+    slow = [f"slow: {test.reason}" for test in tests if test.status is Status.FAIL]
+    return [Table(head=("PAIR", "LEAVES", "GB/S"), rows=rows), *slow]
 
 
 def _by_node(run: Run) -> dict[str, list[RunResult]]:
@@ -119,7 +139,7 @@ def sweep_document(run: Run, bad: Sequence[AvoidedNode]) -> dict[str, Any]:
     """Return a sweep as JSON: a verdict a node, and every result."""
     by_node = _by_node(run)
     nodes = [{"node": node, "verdict": verdict(results)} for node, results in by_node.items()]
-    return {**run_document(run), "nodes": nodes, **avoided_document(bad)}
+    return {**run_document(run), "nodes": nodes, "pairs": _pairs_of(run), **avoided_document(bad)}
 
 
 def avoided_document(bad: Sequence[AvoidedNode]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 from _storage.fio_output import parse_fio
 
 from tests.payloads.burning import by_name, codes, run, without_torch
+from tests.payloads.starting import Launcher
 
 SMALL = ("--size", 4, "--files", 20, "--repeats", 2)
 
@@ -31,7 +32,9 @@ def test_storage_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
     large = by_name(result, "storage.large_file")
     assert {m["name"] for m in large["metrics"]} == {"write", "read"}
     assert all(metric["value"] > 0 for metric in large["metrics"])
-    assert by_name(result, "storage.small_files")["metrics"][0]["value"] > 0
+    small = by_name(result, "storage.small_files")["metrics"]
+    assert [m["name"] for m in small] == ["create", "stat", "read", "remove"]
+    assert all(metric["value"] > 0 for metric in small)
     assert by_name(result, "storage.rename")["status"] == "PASS"
     assert by_name(result, "network.download")["code"] == "not_asked"
     assert [path.name for path in (tmp_path / "data").iterdir()] == ["mine"]
@@ -52,6 +55,37 @@ def test_a_rate_under_the_floor_fails(tmp_path: Path) -> None:
     code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, "--floor", 1e9)
 
     assert (code, codes(result)) == (1, {"below_floor"}), text
+
+
+def test_a_file_system_below_its_floors_is_told(tmp_path: Path) -> None:
+    """A warning: others may be at work there. Each of the two rates is named."""
+    words = ("--path", tmp_path, *SMALL, "--inject", "slow-storage")
+    code, text, result = measured(tmp_path, *words)
+
+    assert (code, codes(result, "WARN")) == (0, {"slow_storage"}), text
+    reasons = [
+        by_name(result, f"storage.{name}")["reason"] for name in ("large_file", "small_files")
+    ]
+    assert ["write 0." in reasons[0], "create " in reasons[1]] == [True, True], reasons
+
+
+def test_many_ranks_begin_together_and_the_slow_one_is_named(
+    launch: Launcher, tmp_path: Path
+) -> None:
+    """Three at once; one that fails does not keep the others waiting."""
+    folder = tmp_path / "shared"
+    words = ("--path", folder, *SMALL, "--inject", "slow-storage:rank=1")
+    done = launch("storage_net", tmp_path, *words, world=3)
+
+    together = done.test("storage.large_file.together")
+    assert (together["status"], together["code"]) == ("WARN", "slow_storage"), done.out
+    assert together["reason"].startswith("rank 1 on ")
+    assert together["details"]["ranks"] == 3
+    assert not list(folder.iterdir())
+
+    failed = launch("storage_net", tmp_path, *words[:-2], "--inject", "lost-file:rank=2", world=3)
+    assert failed.code == 1
+    assert ("storage.small_files", "storage_mismatch") in failed.bad
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_in_a_line(tmp_path: Path) -> None:

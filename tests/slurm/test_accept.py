@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rv import sandbox
-from tests.slurm.launching import Rv
+from tests.slurm.launching import Rv, group, profile
 
 pytest.importorskip("torch")
 
@@ -145,3 +145,19 @@ def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
 
     assert nodes(swept) == {"v2": "PASS", "a2": "PASS"}
     assert len(rv.files()) == 2
+
+
+def test_a_sweep_over_pairs_names_the_slow_node(fresh_sandbox: Any, tmp_path: Path) -> None:
+    """Three nodes meet in three jobs on two nodes each; the one that is slow is named alone."""
+    box = fresh_sandbox(profile([group("a", "a100", nodes=3, gpus=1)]))
+    rv = Rv(box=box, home=tmp_path, more={"XDG_DATA_HOME": str(tmp_path / "data")})
+
+    swept = answer(rv, "sweep", "--pairs", "--inject", "slow-host:host=a2", code=1)
+
+    verdicts = {each["node"]: each["verdict"] for each in swept["nodes"]}
+    assert verdicts == {"a1": "PASS", "a2": "FAIL", "a3": "PASS"}
+    assert [each["node"] for each in swept["avoided"]] == ["a2"]
+    assert {frozenset((p["one"], p["other"])) for p in swept["pairs"]} == {
+        frozenset(pair) for pair in [("a1", "a2"), ("a1", "a3"), ("a2", "a3")]
+    }
+    assert rv.queue() == []

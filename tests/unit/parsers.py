@@ -16,9 +16,10 @@ from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import code, container, job, quantities, snapshot
+from rv.payloads._collectives import nccl_log
 from rv.payloads._nccl_tests import output as nccl_output
 from rv.payloads._storage import fio_output
-from rv.payloads.contract import references
+from rv.payloads.contract import filesystems, references
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
@@ -32,6 +33,7 @@ from rv.slurm import (
     scontrol,
     script,
     squeue,
+    topology,
     values,
 )
 from rv.slurm.cache import SnapshotCache
@@ -82,6 +84,12 @@ RACE: Final = {
     "chain": {"total": 7200.0},
 }  # fmt: skip
 """A race's record, as it is written down."""
+
+MOUNTS: Final = (
+    "29 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
+    "60 29 0:52 / /scratch rw,relatime shared:3 - lustre 192.0.2.1@o2ib:/work rw,flock\n"
+)
+"""Lines of /proc/self/mountinfo."""
 
 STATE_FILES: Final = {
     "claim": "7.0\nsubmission=1\nnodes=a[1-2]\nhost=a1\nstarted=1763700010.5\nsegment=2\nelapsed=60.5\nname=rv-abcd2345-1\nstrategy=x\n",
@@ -295,6 +303,8 @@ PARSERS: Final = (
         json.dumps(references.document()),
         parse=_layer,
     ),
+    _entry(nccl_log.parse_nccl_log, *(p.read_text() for p in sorted((DATA / "nccl").glob("*.txt")))),
+    _entry(filesystems.parse_mount_type, MOUNTS, parse=lambda t: filesystems.parse_mount_type(t, "/scratch/me")),
     _entry(sacctmgr.parse_qos, _probe("qos"), parse=lambda t: sacctmgr.parse_qos(t, t)),
     _entry(sacctmgr.parse_associations, _probe("associations"), _probe("association_limits"), parse=lambda t: sacctmgr.parse_associations(t, t, "lab")),
     _entry(sacctmgr.parse_accounts, "Cluster|Account|ParentName|GrpTRES|GrpJobs\nlab|root||||\nlab|a|root|gres/gpu=6|4\n"),
@@ -320,6 +330,7 @@ PARSERS: Final = (
     _entry(squeue.parse_squeue, _probe("queue"), parse=lambda t: squeue.parse_squeue(t, S)),
     _entry(scontrol.parse_show_reservation, *_slurm("*/show_reservation.txt")),
     _entry(snapshot.read_snapshot, *(p.read_text() for p in sorted((DATA / "snapshots").glob("[cf]*.json"))), parse=lambda t: snapshot.read_snapshot(t, "c.json")),
+    _entry(topology.parse_show_topology, "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=a[1-2]\nSwitchName=top Level=1 LinkSpeed=1 Nodes=a[1-4] Switches=s[1-2]\n", "BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n"),
     _entry(scontrol.parse_show_config, *_slurm("*/show_config.txt")),
     _entry(scontrol.parse_config_time, *_slurm("*/show_config.txt")),
     _entry(values.printable, "\x1b[31mred\x1b[0m", "\x1b]0;title\x07x"),

@@ -1,11 +1,8 @@
-"""The table of an all-reduce sweep, and rounds of pairs of nodes, which show the slow one."""
+"""The table of a sweep of collectives over sizes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from contract.stats import peer_verdict
-from contract.verdicts import PASS
+from typing import TYPE_CHECKING, Any
 
 from .measure import Field, Row, ladder, measure
 from .operations import OPERATIONS, bandwidths
@@ -103,51 +100,3 @@ def busbw_samples(row: Row, world: int) -> list[float]:
 def gated(rows: list[Row]) -> list[Row]:
     """Return the rows whose bandwidth is reported: the large ones, or else the largest."""
     return [row for row in rows if row.nbytes >= LARGE] or rows[-1:]
-
-
-class Pair(NamedTuple):
-    """Two nodes, the bus bandwidth between them, GB/s, and wrong elements."""
-
-    one: str
-    other: str
-    busbw: float
-    wrong: int = 0
-
-
-def pairings(nodes: int, how: str) -> list[list[tuple[int, int]]]:
-    """Return rounds of disjoint pairs: `all` meet each other once, `quick` has each meet once.
-
-    The circle method of tournaments; in `quick` an odd node meets the first one afterwards.
-    """
-    if nodes < 2:
-        return []
-    if how == "quick":
-        paired = [[(node, node + 1) for node in range(0, nodes - 1, 2)]]
-        return [*paired, [(0, nodes - 1)]] if nodes % 2 else paired
-    seats = list(range(nodes + nodes % 2))
-    half = len(seats) // 2
-    every = []
-    for _ in range(len(seats) - 1):
-        met = [(seats[place], seats[-1 - place]) for place in range(half)]
-        every.append([(min(pair), max(pair)) for pair in met if max(pair) < nodes])
-        seats = [seats[0], seats[-1], *seats[1:-1]]
-    return every
-
-
-def slow_nodes(pairs: list[Pair], lower: float) -> list[str]:
-    """Name the nodes whose best pair is below `lower` of the median of all nodes' best pairs.
-
-    With one pair there is nothing to compare with.
-    """
-    if len(pairs) < 2:
-        return []
-    best: dict[str, float] = {}
-    for pair in pairs:
-        for node in (pair.one, pair.other):
-            best[node] = max(best.get(node, 0.0), pair.busbw)
-    bound, speeds = 1 - lower, list(best.values())
-    return sorted(
-        node
-        for node, speed in best.items()
-        if peer_verdict(speed, speeds, warn=bound, fail=bound) != PASS
-    )

@@ -1,1 +1,1 @@
-"""What storage_net.py does besides its own files: fio, where it is installed."""
+"""What storage_net.py measures: small files, rates against the file system's floors, and fio."""

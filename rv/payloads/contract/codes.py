@@ -16,6 +16,7 @@ UNKNOWN = "UNKNOWN"
 EXCLUDE = "leave this node out and tell its administrators"
 RETRY = "run it again; if it stays, leave this node out and tell its administrators"
 LINKS = "run it again on other nodes to find the node or the link that both runs share"
+TRANSPORT = "see which NCCL_ variables are set; then IOMMU and ACS, or the ports between nodes"
 ENVIRONMENT = "fix the environment: torch, its CUDA build, or the modules that are loaded"
 ASK = "ask for what the node can give, or ask another node"
 LOOK = "look at the details; nothing is proven broken"
@@ -72,6 +73,10 @@ CODES: dict[str, Code] = {
     "unbalanced": Code(SOFTWARE, LOOK),
     "slow_link": Code(HARDWARE, EXCLUDE),
     "slow_fabric": Code(FABRIC, LINKS),
+    "slow_path": Code(FABRIC, "tell the administrators which link it is; the nodes are sound"),
+    "wrong_transport": Code(FABRIC, TRANSPORT),
+    "transport_unknown": Code(FABRIC, LOOK),
+    "slow_storage": Code(UNKNOWN, "run it again at another hour; if it stays, tell administrators"),
     "overloaded": Code(CONFIG, "use fewer workers than there are CPUs"),
     # who else is on the GPU
     "gpu_busy": Code(CONTENTION, FREE),

@@ -31,7 +31,6 @@ DTYPES = {
     "float8_e4m3fn": "fp8",
 }
 _WORD = re.compile(r"[a-z0-9.]+")
-_MESH_FLOOR = 0.2
 
 
 class Known(NamedTuple):
@@ -79,14 +78,10 @@ def code_of_loss(payload: str, *, is_failure: bool) -> str:
     return "below_floor" if is_failure else "below_reference"
 
 
-def mesh_floor(product: str) -> float | None:
-    """Return the GB/s that any two GPUs of a node reach, where all are linked by NVLink.
-
-    Of the data sheet's link: two of four GPUs have a third of all links between them, and PCIe,
-    which NCCL takes without peer access, gives a tenth at most.
-    """
+def mesh_rate(product: str) -> float | None:
+    """Return a GPU's NVLink in GB/s of one direction, where all of a node are linked by it."""
     gpu = GPUS.get(model_of(product), {})
-    return float(_MESH_FLOOR * gpu["peaks"]["link"]) if gpu.get("mesh") else None
+    return float(gpu["peaks"]["link"]) if gpu.get("mesh") else None
 
 
 def has_references(payload: str) -> bool:
