@@ -25,8 +25,9 @@ from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _telemetry.fake import Fake
 from _telemetry.sampler import Sampler
-from contract.catalogue import OF_TELEMETRY
-from contract.nvidia import Reading, open_source
+from contract.catalogue import OF_TELEMETRY, OF_WEAR
+from contract.nvidia import open_source
+from contract.readings import Reading
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from _burn.supervisor import Worker
     from _burn.torch_burn import Job
-    from contract.nvidia import Source
+    from contract.readings import Source
 
 DTYPES = ("bfloat16", "float16", "float32", "tf32", "float64")
 QUICK, USUAL = 10.0, 60.0  # seconds
@@ -121,7 +122,7 @@ def _torch_only(options: argparse.Namespace) -> list[str]:
         "--dtype": options.dtype,
         "--size": options.size,
         "--mode": options.mode != "constant",
-        "--inject": any(fault.name not in OF_TELEMETRY for fault in options.inject),
+        "--inject": any(fault.name not in (*OF_TELEMETRY, *OF_WEAR) for fault in options.inject),
     }
     return [flag for flag, value in asked.items() if value]
 

@@ -279,6 +279,7 @@ def test_each_fault_of_the_telemetry_is_found(tmp_path: Path) -> None:
         "remap",
         "temperature:value=91",
         "utilisation:value=50",
+        "pcie-width:value=8",
     ]
     words = [word for fault in faults for word in ("--inject", fault)]
     code, text, result = run("stress", tmp_path, "--duration", 1, *words)
@@ -286,7 +287,7 @@ def test_each_fault_of_the_telemetry_is_found(tmp_path: Path) -> None:
     assert code == 1, text
     wanted = {"throttled_thermal", "ecc_uncorrectable", "row_remap", "too_hot"}
     assert codes(result) == wanted
-    assert codes(result, "WARN") == {"underloaded"}
+    assert codes(result, "WARN") == {"pcie_degraded", "underloaded"}
     told = result["telemetry"]["per_device"][0]
     assert told["throttle_s"]["hardware thermal slowdown"] > 0
     assert (tmp_path / "telemetry.jsonl").exists()

@@ -75,8 +75,15 @@ OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
 OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
 """Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
 slower than its model should be, and a model that nobody knows."""
-OF_TELEMETRY = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
-"""Faults of made-up readings of GPUs."""
+OF_WEAR = (
+    "ecc", "ecc-before", "ecc-corrected", "remap", "rows-failed", "rows-remapped", "repair", "xid",
+    "replays", "nvlink-errors", "nvlink-crc", "nvlink-down", "power-limit", "clocks", "unreadable",
+)  # fmt: skip
+"""Faults of a made-up GPU's counters and limits."""
+OF_TELEMETRY = (
+    "throttle-mask", "temperature", "utilisation", "pcie-gen", "pcie-width", "sm-clock",
+)  # fmt: skip
+"""Faults of made-up readings of GPUs under load."""
 
 
 def _steps(
@@ -106,6 +113,7 @@ PAYLOADS = (
             "slow",
             "stretch",
             *OF_SPEED,
+            *OF_WEAR,
         ),
     ),
     PayloadSpec(
@@ -140,6 +148,7 @@ PAYLOADS = (
             "stretch",
             "below-floor",
             *OF_SPEED,
+            *OF_WEAR,
         ),
     ),
     PayloadSpec(
@@ -254,6 +263,7 @@ PAYLOADS = (
             "wrong-reference",
             *OF_TELEMETRY,
             *OF_SPEED,
+            *OF_WEAR,
         ),
     ),
 )
