@@ -16,7 +16,7 @@ from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import code, container, job, quantities, snapshot
-from rv.payloads.contract import references, smi_text, xids
+from rv.payloads.contract import dcgm, references, smi_text, xids
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
@@ -342,6 +342,8 @@ PARSERS: Final = (
     _entry(nvidia_smi.parse_gpus, _GPUS, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.csv"))), parse=lambda t: nvidia_smi.parse_gpus(t, S)),
     _entry(smi_text.parse_query, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.xml")))),
     _entry(smi_text.parse_links, *_NVLINKS, parse=lambda t: smi_text.parse_links(t, t)),
+    _entry(dcgm.parse_diag, *(p.read_text() for p in sorted((DATA / "dcgm").glob("*.json")))),
+    _entry(dcgm.parse_discovery, (DATA / "dcgm" / "documented.discovery.txt").read_text()),
     _entry(xids.parse_xids, _XIDS),
     _entry(xids.read_xid, *_XIDS.splitlines()),
     _entry(output.read_sizes, "120 output/node0.out\n7 output/node10.err\n", "5 output/node0.out"),

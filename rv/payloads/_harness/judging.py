@@ -52,10 +52,10 @@ def add_wear(session: Session) -> None:
 def judge_speeds(session: Session) -> str:
     """Hold the rates against references; return what to say of it in a sentence's part."""
     report, payload = session.report, session.payload.name
-    if session.options.no_reference:
-        return BY_RV if has_references(payload) else ""
     if session.faults.get("below") or session.faults.get("unknown-model"):
         return _made_up(session)
+    if session.options.no_reference:
+        return BY_RV if has_references(payload) else ""
     if not has_references(payload) or not list(rates_of(report.tests)):
         return ""
     return _by_references(session) if report.devices else NOT_ON_CPU

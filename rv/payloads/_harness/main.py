@@ -33,8 +33,19 @@ from _telemetry.sharing import Watch
 from contract.catalogue import FAULTS
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
-from . import deadline, devices, environment, files, flags, judging, observing, ranks, timing
-from .inject import Faults
+from . import (
+    deadline,
+    devices,
+    environment,
+    files,
+    flags,
+    judging,
+    observing,
+    ranks,
+    timing,
+    unfound,
+)
+from .inject import Fault, Faults
 from .report import Report
 
 if TYPE_CHECKING:
@@ -82,7 +93,7 @@ class Session:
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
-        self.broken = False
+        self.broken = self.is_found_elsewhere = False
         self.hurry = threading.Event()
         self._ending = threading.Lock()
 
@@ -125,6 +136,10 @@ class Session:
             yield group
         self.broken = False
 
+    def to_find(self) -> Sequence[Fault]:
+        """Return the faults that this run must find; those of a server its clients find."""
+        return () if self.is_found_elsewhere else self.options.inject
+
     def left(self) -> float:
         """Return the seconds left until the timeout."""
         return max(1.0, self.options.timeout - (time.monotonic() - self.report.started))
@@ -140,6 +155,7 @@ class Session:
             self.report.env = environment.environment(self.torch)
             if self.ranks.rank == 0:
                 environment.show(self.report.env)
+            unfound.refuse_vain(self.payload.name, self.options.inject, self.ranks.world)
             self.payload.body(self)
         except NotPassed as outcome:
             self.fail(outcome)
@@ -258,7 +274,8 @@ def _published(session: Session, enough: Callable[[], bool]) -> int:
             files.write(files.rank_file(folder, name, where.rank), document)
         if where.rank == 0:
             others = files.collect(folder, name, where, session.report.started_at, enough)
-            document = _coded(session, files.merged(document, others, where))
+            document = files.merged(document, others, where)
+            document = _coded(session, unfound.with_unfound(document, session.to_find()))
             files.write(folder / name, document)
             for alias, content in session.payload.aliases(document).items():
                 files.write(folder / alias, content)

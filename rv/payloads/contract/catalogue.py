@@ -75,6 +75,8 @@ OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
 OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
 """Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
 slower than its model should be, and a model that nobody knows."""
+OF_OTHERS = ("busy", "held", "contended")
+"""Those of them that the look at others finds."""
 OF_WEAR = (
     "ecc", "ecc-before", "ecc-corrected", "remap", "rows-failed", "rows-remapped", "repair", "xid",
     "replays", "nvlink-errors", "nvlink-crc", "nvlink-down", "power-limit", "clocks", "unreadable",
@@ -112,6 +114,7 @@ PAYLOADS = (
             "residual",
             "slow",
             "stretch",
+            "dcgm",
             *OF_SPEED,
             *OF_WEAR,
         ),
@@ -273,6 +276,13 @@ FAULTS = {
     **{payload.name: payload.faults for payload in PAYLOADS},
 }
 """By script, the faults that `--inject` takes."""
+
+NEEDS_RANKS: dict[str, tuple[str, ...]] = {
+    "check": OF_RANKS,
+    "train": ("unsummed", "bitflip", "node-rank"),
+    "train_fsdp": (*OF_SUMS, "unsharded"),
+}
+"""By payload, the faults that show between ranks alone."""
 
 PLANNED: dict[str, str] = {
     "check": """

@@ -98,6 +98,11 @@ CODES: dict[str, Code] = {
     "link_errors": Code(FABRIC, EXCLUDE),
     "link_down": Code(FABRIC, EXCLUDE),
     "telemetry_unreadable": Code(UNKNOWN, "let this user read nvidia-smi or NVML on the node"),
+    "dcgm_failed": Code(HARDWARE, EXCLUDE),
+    "dcgm_warned": Code(HARDWARE, LOOK),
+    "dcgm_setup": Code(CONFIG, "ask the administrators to set the node up as DCGM says"),
+    "dcgm_unavailable": Code(SOFTWARE, "ask the administrators whether nv-hostengine runs"),
+    "dcgm_absent": Code(CONFIG, "none: NVIDIA DCGM is not installed here"),
     # ranks
     "rdzv_timeout": Code(FABRIC, LINKS),
     "rank_missing": Code(FABRIC, LINKS),
@@ -142,6 +147,7 @@ CODES: dict[str, Code] = {
     "timeout": Code(SOFTWARE, "give it more time with --timeout, or run it again elsewhere"),
     "interrupted": Code(CONFIG, "run it again to its end"),
     "preempted": Code(CONFIG, "run it again: it goes on from its checkpoint if it has one"),
+    "no_effect": Code(CONFIG, "plant the fault where it shows: see docs/payloads.md"),
     # found by rv when it collects and judges results
     "crashed": Code(SOFTWARE, RETRY),
     "usage": Code(CONFIG, FIX),
