@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from _burn import background, gpu_burn, plan, verdicts
 from _burn.background import Live, state
 from _burn.build import find_gpu_burn
+from _burn.soak import Keeper
 from _burn.supervisor import Supervisor, signals_noted
 from _harness import files
 from _harness.flags import positive, whole
@@ -32,7 +33,7 @@ from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from _burn.supervisor import Worker
     from _burn.torch_burn import Job
@@ -56,6 +57,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--silence", type=positive, default=60.0, help="seconds: longer is hung")
     parser.add_argument("--fetch", action="store_true", help="clone gpu-burn to compile it")
     parser.add_argument("--endless", action="store_true", help="until stopped, without --duration")
+    parser.add_argument(
+        "--soak", action="store_true", help="go on where a run that was cut short ended"
+    )
     background.add_flags(parser)
 
 
@@ -64,6 +68,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     options.endless = options.endless and options.duration is None
     if options.engine == "gpu-burn" and (vain := _torch_only(options)):
         parser.error(f"gpu-burn has no {vain[0]}: leave it out, or take --engine torch")
+    if options.soak and options.endless:
+        parser.error("--soak needs --duration: it says when it is over")
     if options.endless:
         if options.engine == "gpu-burn":
             parser.error("gpu-burn needs --duration: stopped early it does not say what it found")
@@ -122,6 +128,7 @@ def _torch_only(options: argparse.Namespace) -> list[str]:
         "--dtype": options.dtype,
         "--size": options.size,
         "--mode": options.mode != "constant",
+        "--soak": options.soak,
         "--inject": any(fault.name not in (*OF_TELEMETRY, *OF_WEAR) for fault in options.inject),
     }
     return [flag for flag, value in asked.items() if value]
@@ -150,16 +157,15 @@ def _burn_with_torch(
     session: Session, jobs: list[Job], uuids: dict[str, str], sampler: Sampler | None
 ) -> None:
     """Burn until the time is over or a signal comes; judge what was done in any case."""
-    live = Live(Path(session.options.report_dir), session.say)
-    seconds = session.options.duration
+    seconds, soak = session.options.duration, _soak(session, uuids)
+    if soak:
+        seconds = soak.before.left_s
     with signals_noted() as interrupted:
         supervisor = Supervisor(jobs, session.options.silence, interrupted)
-
-        def tick() -> None:
-            readings = sampler.latest() if sampler else {}
-            live.show([_state(worker, uuids, readings) for worker in supervisor.workers])
-
+        tick = _ticking(session, supervisor, uuids, sampler, soak)
         supervisor.start()
+        if soak:
+            soak.begin()
         warm_up = min(5.0, WARM_UP * (seconds or 60.0))
         supervisor.burn(warm_up, tick)
         for worker in supervisor.workers:
@@ -171,8 +177,41 @@ def _burn_with_torch(
             sampler.freeze()
         supervisor.stop()
     _add_workers(session, supervisor.workers)
+    if soak:
+        soak.add(session.report, supervisor.workers)
     if interrupted.is_set() and seconds is not None:
         raise KeyboardInterrupt
+
+
+def _ticking(
+    session: Session,
+    supervisor: Supervisor,
+    uuids: dict[str, str],
+    sampler: Sampler | None,
+    soak: Keeper | None,
+) -> Callable[[], None]:
+    """Return what shows and keeps the state of the burn, to be called again and again."""
+    live = Live(Path(session.options.report_dir), session.say)
+
+    def tick() -> None:
+        if soak:
+            soak.keep(supervisor.workers)
+        readings = sampler.latest() if sampler else {}
+        live.show([_state(worker, uuids, readings) for worker in supervisor.workers])
+
+    return tick
+
+
+def _soak(session: Session, uuids: dict[str, str]) -> Keeper | None:
+    """Return what keeps the count of a soak, and say from where it goes on."""
+    if not session.options.soak:
+        return None
+    soak = Keeper(Path(session.options.report_dir), session.options.duration, uuids)
+    if soak.before.runs:
+        done, asked = soak.before.seconds, soak.before.asked_s
+        text = f"the soak goes on after {done:.0f} of {asked:.0f} s in {soak.before.runs} run(s)"
+        session.say("STRESS", text)
+    return soak
 
 
 def _add_workers(session: Session, workers: list[Worker]) -> None:
@@ -182,11 +221,16 @@ def _add_workers(session: Session, workers: list[Worker]) -> None:
         verdicts.add_worker(session.report, worker)
         for share in worker.shares or ([0.5] if session.faults.get("contended") else []):
             session.watch.add_share(worker.job.label, share)
-    models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
+    models = _models(session)
     verdicts.add_digests(session.report, workers, models)
     slowed = any(fault.name == "slow" for fault in session.options.inject)
     if session.report.devices or slowed:  # CPUs are shared
-        verdicts.add_peers(session.report, workers, models)
+        verdicts.add_peers(session.report, verdicts.rates_of_workers(workers, models))
+
+
+def _models(session: Session) -> dict[str, str]:
+    """Return the products' names by device."""
+    return {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
 
 
 def _state(worker: Worker, uuids: dict[str, str], readings: dict[str, Reading]) -> dict[str, Any]:
@@ -217,6 +261,7 @@ def _burn_with_program(
 
     burned = gpu_burn.burn(program, seconds, session.options.memory or 0.9, log, tick)
     gpu_burn.add(session.report, burned, list(uuids), log)
+    verdicts.add_peers(session.report, gpu_burn.rates(burned, list(uuids), _models(session)))
 
 
 def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler | None) -> None:

@@ -16,6 +16,7 @@ from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import code, container, job, quantities, snapshot
+from rv.payloads._burn import soak
 from rv.payloads.contract import dcgm, references, smi_text, xids
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
@@ -342,6 +343,7 @@ PARSERS: Final = (
     _entry(nvidia_smi.parse_gpus, _GPUS, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.csv"))), parse=lambda t: nvidia_smi.parse_gpus(t, S)),
     _entry(smi_text.parse_query, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.xml")))),
     _entry(smi_text.parse_links, *_NVLINKS, parse=lambda t: smi_text.parse_links(t, t)),
+    _entry(soak.parse_soak, '{"asked_s": 9.0, "seconds": 3.0, "runs": 1, "devices": {"a": {"products": 5, "compared": 5, "wrong": 0}}}', parse=lambda t: soak.parse_soak(t, 9.0, ["a"])),
     _entry(dcgm.parse_diag, *(p.read_text() for p in sorted((DATA / "dcgm").glob("*.json")))),
     _entry(dcgm.parse_discovery, (DATA / "dcgm" / "documented.discovery.txt").read_text()),
     _entry(xids.parse_xids, _XIDS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from _telemetry.gates import findings, underloaded
 from _telemetry.sharing import PART_FAIL, PART_WARN
@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from _telemetry.sampler import Load
 
     from .supervisor import Worker
+
+
+class Rate(NamedTuple):
+    """What one device reached, whatever engine burned it."""
+
+    label: str
+    model: str
+    size: int
+    dtype: str
+    tflops: float
 
 
 def add_worker(report: Report, worker: Worker) -> None:
@@ -40,26 +50,32 @@ def add_worker(report: Report, worker: Worker) -> None:
     )  # fmt: skip
 
 
-def add_peers(report: Report, workers: list[Worker], models: dict[str, str]) -> None:
-    """Hold the rates of devices of one model against each other."""
-    groups: dict[tuple[str, int, str], list[Worker]] = {}
-    for worker in workers:
-        if worker.rates:
-            key = (models.get(worker.job.device, ""), worker.size, worker.job.dtype)
-            groups.setdefault(key, []).append(worker)
-    for (model, size, dtype), group in groups.items():
-        rates = {worker.job.label: worker.rate for worker in group}
-        details = {"size": size, "dtype": dtype, "tflops": rates}
-        slow = slow_ones(list(rates.values()))
+def add_peers(report: Report, rates: list[Rate]) -> None:
+    """Hold the rates of devices of one model, size and type against each other."""
+    groups: dict[tuple[str, int, str], dict[str, float]] = {}
+    for rate in rates:
+        groups.setdefault((rate.model, rate.size, rate.dtype), {})[rate.label] = rate.tflops
+    for (model, size, dtype), by_label in groups.items():
+        details = {"size": size, "dtype": dtype, "tflops": by_label}
+        slow = slow_ones(list(by_label.values()))
         for at, status, share in slow:
-            label = group[at].job.label
-            reason = f"{label}: {rates[label]:.4g} TFLOPS, {share:.0%} of its peers ({model})"
+            label = list(by_label)[at]
+            reason = f"{label}: {by_label[label]:.4g} TFLOPS, {share:.0%} of its peers ({model})"
             report.add(
                 "stress.peers", status, code="peer_outlier", reason=reason,
                 device=label, details=details,
             )  # fmt: skip
-        if not slow and len(group) > 1:
+        if not slow and len(by_label) > 1:
             report.add("stress.peers", "PASS", details=details)
+
+
+def rates_of_workers(workers: list[Worker], models: dict[str, str]) -> list[Rate]:
+    """Return what the workers reached, as far as they worked."""
+    return [
+        Rate(each.job.label, models.get(each.job.device, ""), each.size, each.job.dtype, each.rate)
+        for each in workers
+        if each.rates
+    ]
 
 
 def _judge(worker: Worker) -> tuple[str, str, str]:
