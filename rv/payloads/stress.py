@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("bfloat16", "float16", "float32", "tf32", "float64")
 QUICK, USUAL = 10.0, 60.0  # seconds
+TURN_S = 30.0
 WARM_UP = 0.1  # of the duration, at most five seconds
 YEARS = 10 * 365 * 86400.0  # seconds: as good as no timeout
 MARGIN = 300.0  # seconds over the duration: starting, and the last comparison
@@ -51,6 +52,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=["auto", "torch", "gpu-burn"], default="auto")
     parser.add_argument("--memory", type=plan.memory, help="to fill: 90%% or MiB (512, 2G)")
     parser.add_argument("--dtype", choices=DTYPES, help="default: bfloat16 where it is native")
+    parser.add_argument(
+        "--rotate", type=positive, nargs="?", const=TURN_S, metavar="SECONDS",
+        help="burn all types in turn, so long each (30), with other factors each time",
+    )  # fmt: skip
     parser.add_argument("--size", type=whole, help="of the matrices (default: what fits)")
     parser.add_argument("--workers", type=whole, default=1, help="how many burn on a CPU")
     parser.add_argument("--mode", choices=["constant", "pulse"], default="constant")
@@ -68,6 +73,8 @@ def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     options.endless = options.endless and options.duration is None
     if options.engine == "gpu-burn" and (vain := _torch_only(options)):
         parser.error(f"gpu-burn has no {vain[0]}: leave it out, or take --engine torch")
+    if options.rotate and options.dtype:
+        parser.error("--rotate burns all types: leave --dtype out")
     if options.soak and options.endless:
         parser.error("--soak needs --duration: it says when it is over")
     if options.endless:
@@ -127,6 +134,7 @@ def _torch_only(options: argparse.Namespace) -> list[str]:
     asked = {
         "--dtype": options.dtype,
         "--size": options.size,
+        "--rotate": options.rotate,
         "--mode": options.mode != "constant",
         "--soak": options.soak,
         "--inject": any(fault.name not in (*OF_TELEMETRY, *OF_WEAR) for fault in options.inject),
@@ -275,7 +283,7 @@ def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler |
     loads = {label: load for label, uuid in uuids.items() if (load := sampler.loads.get(uuid))}
     for label, load in loads.items():
         if load.samples:
-            steady = session.options.mode == "constant"
+            steady = session.options.mode == "constant" and not session.options.rotate
             verdicts.add_telemetry(report, label, load, steady=steady)
     report.extra["telemetry"] = {
         "file": "telemetry.jsonl",

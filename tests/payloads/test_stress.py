@@ -13,7 +13,7 @@ import pytest
 from _harness.ranks import Ranks
 from _harness.report import Report
 
-from rv.payloads._burn import build, gpu_burn, soak, verdicts
+from rv.payloads._burn import build, gpu_burn, plan, soak, verdicts
 from rv.payloads._processes import processes, programs
 from tests.payloads.burning import by_name, codes, run, start
 
@@ -336,6 +336,23 @@ def test_a_signal_ends_it_with_its_summary(tmp_path: Path) -> None:
     assert codes(result, "ERROR") == {"interrupted"}
     assert workers
     wait_for(lambda: not any(processes.is_alive(worker) for worker in workers))
+
+
+def test_types_take_turns_with_other_factors(tmp_path: Path) -> None:
+    """Each is compared to its last product, and has a rate of its own; a fault of each is found."""
+    words = ("--rotate", 0.5, "--duration", 10, "--size", 128, "--memory", "2M")
+    code, text, result = run("stress", tmp_path, *words, "--inject", "bitflip")
+
+    burned = by_name(result, "stress.torch")
+    assert (code, burned["code"]) == (1, "wrong_result"), text
+    assert 3 <= burned["details"]["wrong_elements"] <= 20, "one of each turn, and no more"
+    assert burned["details"]["turns"] == ["float32", "float64", "bfloat16"]
+    assert burned["details"]["compared"] == burned["details"]["products"]
+    assert {(each["name"], each["dtype"]) for each in burned["metrics"]} == {
+        ("tflops", "float32"), ("tflops.float64", "float64"), ("tflops.bfloat16", "bfloat16"),
+    }  # fmt: skip
+    turning = plan.Job("cpu", 0, "x", (), 0, 7, {}, 0, ("a", "b"))
+    assert len({turning.turn(number).seed for number in range(4)}) == 4
 
 
 def test_a_soak_goes_on_after_a_kill(tmp_path: Path) -> None:

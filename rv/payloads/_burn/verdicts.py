@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from _telemetry.gates import findings, underloaded
 from _telemetry.sharing import PART_FAIL, PART_WARN
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from _harness.report import Report
     from _telemetry.sampler import Load
 
-    from .supervisor import Worker
+    from .supervisor import Beat, Worker
 
 
 class Rate(NamedTuple):
@@ -33,6 +33,7 @@ def add_worker(report: Report, worker: Worker) -> None:
         "size": worker.size,
         "slots": worker.slots,
         "dtype": worker.job.dtype,
+        "turns": list(worker.job.turns),
         "products": worker.products,
         "compared": worker.compared,
         "wrong_elements": worker.errors,
@@ -41,13 +42,31 @@ def add_worker(report: Report, worker: Worker) -> None:
         "ended": worker.state,
     }
     status, code, reason = _judge(worker)
-    metrics = []
-    if worker.rates:
-        metrics = [metric("tflops", worker.rates, "TFLOPS", HIGHER, value=worker.rate)]
     report.add(
         "stress.torch", status, code=code, reason=reason,
-        device=worker.job.label, details=details, metrics=metrics,
+        device=worker.job.label, details=details, metrics=_metrics(worker),
     )  # fmt: skip
+
+
+def _metrics(worker: Worker) -> list[dict[str, Any]]:
+    """Return the rate, or that of each type where they take turns: the first type's is `tflops`."""
+    if not worker.rates:
+        return []
+    if not worker.job.turns:
+        return [metric("tflops", worker.rates, "TFLOPS", HIGHER, value=worker.rate)]
+    return [
+        metric(
+            "tflops" if dtype == worker.job.turns[0] else f"tflops.{dtype}",
+            [beat.operations / beat.seconds / 1e12 for beat in beats],
+            "TFLOPS", HIGHER, value=_rate(beats), dtype=dtype, size=beats[-1].size,
+        )
+        for dtype, beats in worker.by_dtype.items()
+    ]  # fmt: skip
+
+
+def _rate(beats: list[Beat]) -> float:
+    """Return TFLOPS over the whole time of some beats."""
+    return sum(each.operations for each in beats) / sum(each.seconds for each in beats) / 1e12
 
 
 def add_peers(report: Report, rates: list[Rate]) -> None:
@@ -71,11 +90,18 @@ def add_peers(report: Report, rates: list[Rate]) -> None:
 
 def rates_of_workers(workers: list[Worker], models: dict[str, str]) -> list[Rate]:
     """Return what the workers reached, as far as they worked."""
-    return [
+    single = [
         Rate(each.job.label, models.get(each.job.device, ""), each.size, each.job.dtype, each.rate)
         for each in workers
-        if each.rates
+        if each.rates and not each.job.turns
     ]
+    rotating = [
+        Rate(each.job.label, models.get(each.job.device, ""), beats[-1].size, dtype, _rate(beats))
+        for each in workers
+        if each.job.turns
+        for dtype, beats in each.by_dtype.items()
+    ]
+    return single + rotating
 
 
 def _judge(worker: Worker) -> tuple[str, str, str]:
@@ -97,7 +123,8 @@ def _judge(worker: Worker) -> tuple[str, str, str]:
 def _judge_steadiness(worker: Worker) -> tuple[str, str, str]:
     """Compare the rate of the whole time with the median of its parts; a CPU always has others."""
     job = worker.job
-    if not worker.rates or job.pulse or not (job.device.startswith("cuda") or "slow" in job.faults):
+    is_judged = job.device.startswith("cuda") or "slow" in job.faults
+    if not worker.rates or job.pulse or job.turns or not is_judged:
         return "PASS", "", ""
     part = worker.rate / statistics.median(worker.rates)
     if part >= PART_WARN:
