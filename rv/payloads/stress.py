@@ -56,6 +56,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--rotate", type=positive, nargs="?", const=TURN_S, metavar="SECONDS",
         help="burn all types in turn, so long each (30), with other factors each time",
     )  # fmt: skip
+    parser.add_argument("--with-p2p", action="store_true", help="copies to a peer beside it")
     parser.add_argument("--size", type=whole, help="of the matrices (default: what fits)")
     parser.add_argument("--workers", type=whole, default=1, help="how many burn on a CPU")
     parser.add_argument("--mode", choices=["constant", "pulse"], default="constant")
@@ -135,6 +136,7 @@ def _torch_only(options: argparse.Namespace) -> list[str]:
         "--dtype": options.dtype,
         "--size": options.size,
         "--rotate": options.rotate,
+        "--with-p2p": options.with_p2p,
         "--mode": options.mode != "constant",
         "--soak": options.soak,
         "--inject": any(fault.name not in (*OF_TELEMETRY, *OF_WEAR) for fault in options.inject),
@@ -229,6 +231,8 @@ def _add_workers(session: Session, workers: list[Worker]) -> None:
         verdicts.add_worker(session.report, worker)
         for share in worker.shares or ([0.5] if session.faults.get("contended") else []):
             session.watch.add_share(worker.job.label, share)
+    if session.options.with_p2p:
+        verdicts.add_copies(session.report, workers)
     models = _models(session)
     verdicts.add_digests(session.report, workers, models)
     slowed = any(fault.name == "slow" for fault in session.options.inject)

@@ -355,6 +355,27 @@ def test_types_take_turns_with_other_factors(tmp_path: Path) -> None:
     assert len({turning.turn(number).seed for number in range(4)}) == 4
 
 
+@pytest.mark.parametrize("fault", ["p2p-lost", "p2p-bitflip"])
+def test_copies_beside_the_products_are_compared(tmp_path: Path, fault: str) -> None:
+    """One that does not come, and one with another bit; the other worker's are right."""
+    words = ("--with-p2p", "--workers", 2, "--duration", 2, "--size", 128, "--memory", "2M")
+    code, text, result = run("stress", tmp_path, *words, "--inject", f"{fault}:rank=1")
+
+    found = {test["device"]: test for test in result["tests"] if test["name"] == "stress.p2p"}
+    assert (code, codes(result)) == (1, {"peer_copy_mismatch"}), text
+    assert (found["cpu:0"]["status"], found["cpu:1"]["status"]) == ("PASS", "FAIL")
+    assert found["cpu:0"]["details"]["copies"] > 0
+    assert found["cpu:1"]["class"] == "FABRIC"
+
+
+def test_a_device_alone_has_no_peer(tmp_path: Path) -> None:
+    """That is said; and a fault of the copies that nothing makes is an error."""
+    words = ("--with-p2p", "--duration", 1, "--size", 128, "--memory", "2M")
+    code, _, result = run("stress", tmp_path, *words, "--inject", "p2p-lost")
+    assert (code, by_name(result, "stress.p2p")["status"]) == (99, "SKIP")
+    assert codes(result, "ERROR") == {"no_effect"}
+
+
 def test_a_soak_goes_on_after_a_kill(tmp_path: Path) -> None:
     """With the count of the run before, wrong elements too; once it is whole its file is gone."""
     kept = tmp_path / "stress_soak.json"

@@ -57,6 +57,7 @@ def jobs(torch: Any, devices: Sequence[str], options: argparse.Namespace) -> lis
             pulse=1.0 if options.mode == "pulse" else 0.0,
             turns=_turns(torch, place) if options.rotate else (),
             turn_s=options.rotate or 0.0,
+            peer=places[(index + 1) % len(places)] if options.with_p2p and len(places) > 1 else "",
         )
         for index, place in enumerate(places)
     ]

@@ -55,6 +55,7 @@ class Worker:
     warm_up: tuple[list[float], tuple[float, float]] = field(default_factory=lambda: ([], (0, 0.0)))
     dtype: str = ""  # of this turn
     by_dtype: dict[str, list[Beat]] = field(default_factory=dict)
+    copies: dict[str, int] = field(default_factory=dict)  # to its peer: copies, bytes, wrong
     shares: list[float] = field(default_factory=list)  # of the device's time that it got
 
     @property
@@ -118,6 +119,8 @@ class Worker:
         elif message["kind"] == "turn":
             self.size, self.slots, self.dtype = message["size"], message["slots"], message["dtype"]
             self.beat_s = None  # making the ring is no part of the work
+        elif message["kind"] == "peer":
+            self.copies = {name: message[name] for name in ("copies", "bytes", "wrong")}
         elif message["kind"] == "share":
             self.shares.append(message["share"])
         else:

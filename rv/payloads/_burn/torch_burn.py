@@ -27,6 +27,8 @@ from _matmul.exact import require_small
 from _processes import processes
 from contract.verdicts import NotPassed
 
+from .peer_copies import PeerCopies
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
@@ -53,6 +55,7 @@ class Job:
     pulse: float = 0.0  # seconds of work and then of rest; 0 works always
     turns: tuple[str, ...] = ()  # the types to burn in turn; () burns one type alone
     turn_s: float = 0.0
+    peer: str = ""  # the device to copy to beside the products; "" copies nothing
 
     def turn(self, number: int) -> Job:
         """Return the job of one turn: its type, and factors that no other turn has."""
@@ -240,12 +243,15 @@ def _burn(torch: Any, job: Job, pipe: Connection) -> None:
     if "digest" in job.faults:
         job = replace(job, seed=job.seed + 1)
     before, stopped, kind = (0, 0, 0), False, "ready"
+    copies = PeerCopies(torch, job) if job.peer else None
     for number in itertools.count():
         turn = job.turn(number)
         ring = RingBuffer(torch, turn)
         ready = {"size": ring.size, "slots": len(ring.slots), "dtype": turn.dtype}
         pipe.send({"kind": kind, "pid": os.getpid(), "digest": ring.digest(), **ready})
-        stopped = _burn_turn(ring, pipe, before)
+        stopped = _burn_turn(ring, pipe, before, copies)
+        if copies:
+            pipe.send(copies.told())
         ring.sweep()
         ring.mark()
         reached = ring.settle(0) or (0, 0, 0)
@@ -258,7 +264,9 @@ def _burn(torch: Any, job: Job, pipe: Connection) -> None:
             torch.cuda.empty_cache()
 
 
-def _burn_turn(ring: RingBuffer, pipe: Connection, before: Counts) -> bool:
+def _burn_turn(
+    ring: RingBuffer, pipe: Connection, before: Counts, copies: PeerCopies | None
+) -> bool:
     """Burn one ring until its turn is over, or until told to stop; return whether it was told."""
     torch, job = ring.torch, ring.job
     batch = _batch_size(ring)
@@ -270,6 +278,8 @@ def _burn_turn(ring: RingBuffer, pipe: Connection, before: Counts) -> bool:
         rest_at_s = time.monotonic() + job.pulse
         while True:
             _run(ring, batch)
+            if copies:
+                copies.make()
             _send(pipe, "beat", ring.settle(1), before)
             if "slow" in job.faults:
                 time.sleep(0.2)

@@ -69,6 +69,28 @@ def _rate(beats: list[Beat]) -> float:
     return sum(each.operations for each in beats) / sum(each.seconds for each in beats) / 1e12
 
 
+def add_copies(report: Report, workers: list[Worker]) -> None:
+    """Add the copies to peers beside the products; one device alone has no peer."""
+    for worker in workers:
+        label, peer, copies = worker.job.label, worker.job.peer, worker.copies
+        details = {"peer": peer, **copies}
+        if not peer:
+            alone = {"code": "unsupported", "reason": f"{label} has no peer to copy to"}
+            report.add("stress.p2p", "SKIP", device=label, **alone)
+        elif copies.get("wrong"):
+            reason = f"{copies['wrong']} wrong element(s) in {copies['copies']} copies"
+            where = f"{label}: {reason} to {peer} beside the products"
+            report.add(
+                "stress.p2p", "FAIL", code="peer_copy_mismatch", reason=where,
+                device=label, details=details,
+            )  # fmt: skip
+        elif copies.get("copies"):
+            report.add("stress.p2p", "PASS", device=label, details=details)
+        else:
+            none = {"code": "interrupted", "reason": f"{label}: no copy to {peer} was counted"}
+            report.add("stress.p2p", "ERROR", device=label, **none)
+
+
 def add_peers(report: Report, rates: list[Rate]) -> None:
     """Hold the rates of devices of one model, size and type against each other."""
     groups: dict[tuple[str, int, str], dict[str, float]] = {}

@@ -264,6 +264,8 @@ PAYLOADS = (
             "not-launched",
             "half-written",
             "wrong-reference",
+            "p2p-lost",
+            "p2p-bitflip",
             *OF_TELEMETRY,
             *OF_SPEED,
             *OF_WEAR,
