@@ -72,19 +72,25 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Settle the duration, and the timeout that is no use below it."""
     options.endless = options.endless and options.duration is None
-    if options.engine == "gpu-burn" and (vain := _torch_only(options)):
+    _refuse(parser, options)
+    if options.endless:
+        options.timeout = YEARS
+        return
+    options.duration = options.duration or (QUICK if options.quick else USUAL)
+    options.timeout = max(options.timeout, options.duration + MARGIN)
+
+
+def _refuse(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with 2 for flags that contradict each other."""
+    is_program = options.engine == "gpu-burn"
+    if is_program and (vain := _torch_only(options)):
         parser.error(f"gpu-burn has no {vain[0]}: leave it out, or take --engine torch")
     if options.rotate and options.dtype:
         parser.error("--rotate burns all types: leave --dtype out")
     if options.soak and options.endless:
         parser.error("--soak needs --duration: it says when it is over")
-    if options.endless:
-        if options.engine == "gpu-burn":
-            parser.error("gpu-burn needs --duration: stopped early it does not say what it found")
-        options.timeout = YEARS
-        return
-    options.duration = options.duration or (QUICK if options.quick else USUAL)
-    options.timeout = max(options.timeout, options.duration + MARGIN)
+    if is_program and options.endless:
+        parser.error("gpu-burn needs --duration: stopped early it does not say what it found")
 
 
 def body(session: Session) -> None:
@@ -167,30 +173,39 @@ def _burn_with_torch(
     session: Session, jobs: list[Job], uuids: dict[str, str], sampler: Sampler | None
 ) -> None:
     """Burn until the time is over or a signal comes; judge what was done in any case."""
-    seconds, soak = session.options.duration, _soak(session, uuids)
-    if soak:
-        seconds = soak.before.left_s
+    soak = _soak(session, uuids)
+    seconds = soak.before.left_s if soak else session.options.duration
     with signals_noted() as interrupted:
         supervisor = Supervisor(jobs, session.options.silence, interrupted)
         tick = _ticking(session, supervisor, uuids, sampler, soak)
         supervisor.start()
         if soak:
             soak.begin()
-        warm_up = min(5.0, WARM_UP * (seconds or 60.0))
-        supervisor.burn(warm_up, tick)
-        for worker in supervisor.workers:
-            worker.restart()
-        if sampler:
-            sampler.restart()
-        supervisor.burn(seconds and seconds - warm_up, tick)
-        if sampler:
-            sampler.freeze()
+        _burn_for(supervisor, seconds, tick, sampler)
         supervisor.stop()
     _add_workers(session, supervisor.workers)
     if soak:
         soak.add(session.report, supervisor.workers)
     if interrupted.is_set() and seconds is not None:
         raise KeyboardInterrupt
+
+
+def _burn_for(
+    supervisor: Supervisor,
+    seconds: float | None,
+    tick: Callable[[], None],
+    sampler: Sampler | None,
+) -> None:
+    """Let the workers warm up, and then count; without `seconds` there is no end but a signal."""
+    warm_up = min(5.0, WARM_UP * (seconds or 60.0))
+    supervisor.burn(warm_up, tick)
+    for worker in supervisor.workers:
+        worker.restart()
+    if sampler:
+        sampler.restart()
+    supervisor.burn(seconds and seconds - warm_up, tick)
+    if sampler:
+        sampler.freeze()
 
 
 def _ticking(
