@@ -11,6 +11,7 @@ oversubscription.
 
 import shlex
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -18,6 +19,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher
 from rv.payloads.contract import catalogue
 from rv.payloads.contract.catalogue import FAULTS, PAYLOADS, RANKS, PayloadSpec
+from rv.payloads.contract.dcgm import TIMES_S
 from rv.workflow.command_line import require_fault
 
 _OWN_END_S: Final = 10
@@ -102,12 +104,16 @@ def command(
     profile: Profile,
     faults: Sequence[str] = (),
     flags: Sequence[str] = (),
+    dcgm: int = 0,
 ) -> Command:
     """Write the command that runs these payloads.
 
-    Each of `faults` is made in those that can detect it; `flags` go to all of them.
+    Each of `faults` is made in those that can detect it; `flags` go to all of them. `dcgm` is the
+    level of DCGM's diagnosis before `check`, 0 for none.
     """
-    lines = [_line(payload, profile, [*flags, *_injected(payload, faults)]) for payload in payloads]
+    lines = [
+        _line(payload, profile, [*flags, *_injected(payload, faults)], dcgm) for payload in payloads
+    ]
     ranks = any(payload.starts == RANKS for payload in payloads)
     names = " ".join(payload.name for payload in payloads)
     return Command(
@@ -123,8 +129,11 @@ def _injected(payload: PayloadSpec, faults: Sequence[str]) -> list[str]:
     return [word for fault in own for word in ("--inject", fault)]
 
 
-def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str]) -> str:
+def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str], dcgm: int) -> str:
     step = payload.steps[profile]
+    if dcgm and payload.name == "check":
+        arguments = (*step.arguments, "--dcgm", str(dcgm))
+        step = replace(step, arguments=arguments, timeout_s=step.timeout_s + int(TIMES_S[dcgm]))
     # Its own limit comes first, so that it can say what it was at.
     # Here all references are known, there only those that came with rv.
     words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S))]

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 app = group_app("Acceptance: test GPUs and nodes, judge and keep the results.")
 
 ProfileOption = Annotated[Profile, typer.Option("--profile", help="How thorough.")]
+DcgmOption = Annotated[
+    int,
+    typer.Option("--dcgm", min=0, max=3, metavar="1|2|3", help="Run dcgmi diag -r N before check."),
+]
 StrictOption = Annotated[bool, typer.Option("--strict", help="A warning is a failure: exit 1.")]
 InjectOption = Annotated[
     list[str] | None,
@@ -58,6 +62,7 @@ def run(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="All ranks speak, and errors have a traceback.")
     ] = False,
+    dcgm: DcgmOption = 0,
     strict: StrictOption = False,
     skip_exit_code: SkipOption = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
@@ -72,7 +77,7 @@ def run(
     which = chosen(payloads or (), profile, _bundled())
     faults = require_faults(inject or (), which)
     options = replace(options, time=options.time or WALLTIMES[profile])
-    tests = command(which, profile, faults, ["--verbose"] if verbose else [])
+    tests = command(which, profile, faults, ["--verbose"] if verbose else [], dcgm)
     if dry_run:
         show_plan(options, tests)
         return

@@ -28,13 +28,16 @@ from _harness.ranks import node_name
 from _matmul import exact, speed
 from _matmul.dtypes import KINDS, Factors, Kind, precision, why_not
 from _matmul.timed import Products
+from _telemetry.diagnosis import diagnose
 from _telemetry.sharing import PART_FAIL, PART_WARN
 from contract.catalogue import OF_PRODUCTS
+from contract.dcgm import TIMES_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 REPEATS, QUICK_REPEATS = 20, 5
+OWN_S = 300.0  # beside DCGM's time
 BARE = 0.90  # of the plain loop: below, the measuring itself takes time
 
 
@@ -44,6 +47,8 @@ def body(session: Session) -> None:
     if session.torch is None:
         check_python(session)
         return
+    if session.options.dcgm:
+        diagnose(session, session.options.dcgm)
     readings: list[speed.Reading] = []
     for kind in session.options.dtypes:
         with precision(session.torch, kind):
@@ -283,7 +288,16 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=side_of, help="side of the matrices (default: by device)")
     parser.add_argument("--shapes", type=shapes, default=[], metavar="MxNxK,…")
     parser.add_argument("--search", action="store_true", help="find the fastest shape of each type")
+    parser.add_argument("--dcgm", type=int, choices=sorted(TIMES_S), help="dcgmi diag -r N first")
     parser.add_argument("--serial", action="store_true", help="one GPU after the other")
+
+
+def settle(_parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Give DCGM's diagnosis its time."""
+    if any(fault.name == "dcgm" for fault in options.inject):
+        options.dcgm = options.dcgm or 1
+    if options.dcgm:
+        options.timeout = max(options.timeout, TIMES_S[options.dcgm] + OWN_S)
 
 
 def kinds(text: str) -> list[Kind]:
@@ -314,6 +328,7 @@ CHECK = Payload(
     "Check what this job was given: environment, devices, and products of matrices.",
     body,
     add_flags=add_flags,
+    check=settle,
     aliases=compute_aliases,
     stands_for="gpu_tests",
 )

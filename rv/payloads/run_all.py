@@ -23,7 +23,8 @@ from _harness import files
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _processes import programs
-from contract.catalogue import BUDGETS_S, PAYLOADS, PROFILES, RANKS, SMOKE
+from contract.catalogue import BUDGETS_S, PAYLOADS, PROFILES, RANKS, SMOKE, Step
+from contract.dcgm import TIMES_S
 from contract.schema import SCHEMA
 from contract.verdicts import WORST_FIRST, worst
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Collection, Mapping, Sequence
 
-    from contract.catalogue import PayloadSpec, Step
+    from contract.catalogue import PayloadSpec
 
 LEGACY_KEYS = {"gpu_tests": "check", "ddp_tests": "allreduce", "ddp_train": "train"}
 SPARE_S = 60.0  # of a job, and of a load test, left for its own end
@@ -93,6 +94,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", choices=sorted(PROFILES), help="how thorough (default: smoke)")
     parser.add_argument("--budget", type=positive, help="seconds for all of it (by profile)")
     parser.add_argument("--only", default="", help=f"comma-separated: {names}")
+    parser.add_argument("--dcgm", type=int, choices=sorted(TIMES_S), help="in check.py, first")
     parser.add_argument("--ranks", type=whole, help="processes of collectives (one a device)")
     parser.set_defaults(report_name="summary.json")
 
@@ -132,7 +134,7 @@ def _outcome(
     session: Session, payload: PayloadSpec, devices: int, left_s: float, ended: dict[str, Ended]
 ) -> Ended:
     """Run a payload, or say why not."""
-    name, step = payload.name, payload.steps[session.options.profile]
+    name, step = payload.name, _step(payload, session.options)
     need = blocked(payload, ended)
     if need:
         return Ended(name, "SKIP", "not_run", f"{name}: not run, it needs {need}")
@@ -142,6 +144,17 @@ def _outcome(
         return Ended(name, "WARN", "not_run", f"{name}: not run, {short}")
     session.say("RUN", f"{name} …")
     return _run(payload, session.options, devices, seconds)
+
+
+def _step(payload: PayloadSpec, options: argparse.Namespace) -> Step:
+    """Return a payload's step in the profile; `check` gets DCGM's diagnosis and its time."""
+    step = payload.steps[options.profile]
+    if payload.name != "check" or not options.dcgm:
+        return step
+    more = int(TIMES_S[options.dcgm])
+    return Step(
+        (*step.arguments, "--dcgm", str(options.dcgm)), step.expected_s, step.timeout_s + more
+    )
 
 
 def _run(payload: PayloadSpec, options: argparse.Namespace, devices: int, seconds: float) -> Ended:
@@ -170,7 +183,7 @@ def _command(
     if payload.starts == RANKS and devices > 1:
         words += ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={devices}"]
     words.append(str(Path(__file__).with_name(f"{payload.name}.py")))
-    words += _fitted(payload.steps[options.profile].arguments, seconds)
+    words += _fitted(_step(payload, options).arguments, seconds)
     words += ["--device", options.device, "--backend", options.backend, "--seed", str(options.seed)]
     words += ["--report-dir", options.report_dir, "--report-name", f"{payload.name}_result.json"]
     words += ["--timeout", f"{seconds:.0f}"]

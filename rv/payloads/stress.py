@@ -19,26 +19,29 @@ from typing import TYPE_CHECKING, Any
 from _burn import background, gpu_burn, plan, verdicts
 from _burn.background import Live, state
 from _burn.build import find_gpu_burn
+from _burn.soak import Keeper
 from _burn.supervisor import Supervisor, signals_noted
 from _harness import files
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _telemetry.fake import Fake
 from _telemetry.sampler import Sampler
-from contract.catalogue import OF_TELEMETRY
-from contract.nvidia import Reading, open_source
+from contract.catalogue import OF_TELEMETRY, OF_WEAR
+from contract.nvidia import open_source
+from contract.readings import Reading
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from _burn.supervisor import Worker
     from _burn.torch_burn import Job
-    from contract.nvidia import Source
+    from contract.readings import Source
 
 DTYPES = ("bfloat16", "float16", "float32", "tf32", "float64")
 QUICK, USUAL = 10.0, 60.0  # seconds
+TURN_S = 30.0
 WARM_UP = 0.1  # of the duration, at most five seconds
 YEARS = 10 * 365 * 86400.0  # seconds: as good as no timeout
 MARGIN = 300.0  # seconds over the duration: starting, and the last comparison
@@ -49,27 +52,45 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--engine", choices=["auto", "torch", "gpu-burn"], default="auto")
     parser.add_argument("--memory", type=plan.memory, help="to fill: 90%% or MiB (512, 2G)")
     parser.add_argument("--dtype", choices=DTYPES, help="default: bfloat16 where it is native")
+    parser.add_argument(
+        "--rotate", type=positive, nargs="?", const=TURN_S, metavar="SECONDS",
+        help="burn all types in turn, so long each (30), with other factors each time",
+    )  # fmt: skip
+    parser.add_argument("--with-p2p", action="store_true", help="copies to a peer beside it")
     parser.add_argument("--size", type=whole, help="of the matrices (default: what fits)")
     parser.add_argument("--workers", type=whole, default=1, help="how many burn on a CPU")
     parser.add_argument("--mode", choices=["constant", "pulse"], default="constant")
     parser.add_argument("--silence", type=positive, default=60.0, help="seconds: longer is hung")
     parser.add_argument("--fetch", action="store_true", help="clone gpu-burn to compile it")
     parser.add_argument("--endless", action="store_true", help="until stopped, without --duration")
+    parser.add_argument(
+        "--soak", action="store_true", help="go on where a run that was cut short ended"
+    )
     background.add_flags(parser)
 
 
 def check(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """Settle the duration, and the timeout that is no use below it."""
     options.endless = options.endless and options.duration is None
-    if options.engine == "gpu-burn" and (vain := _torch_only(options)):
-        parser.error(f"gpu-burn has no {vain[0]}: leave it out, or take --engine torch")
+    _refuse(parser, options)
     if options.endless:
-        if options.engine == "gpu-burn":
-            parser.error("gpu-burn needs --duration: stopped early it does not say what it found")
         options.timeout = YEARS
         return
     options.duration = options.duration or (QUICK if options.quick else USUAL)
     options.timeout = max(options.timeout, options.duration + MARGIN)
+
+
+def _refuse(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with 2 for flags that contradict each other."""
+    is_program = options.engine == "gpu-burn"
+    if is_program and (vain := _torch_only(options)):
+        parser.error(f"gpu-burn has no {vain[0]}: leave it out, or take --engine torch")
+    if options.rotate and options.dtype:
+        parser.error("--rotate burns all types: leave --dtype out")
+    if options.soak and options.endless:
+        parser.error("--soak needs --duration: it says when it is over")
+    if is_program and options.endless:
+        parser.error("gpu-burn needs --duration: stopped early it does not say what it found")
 
 
 def body(session: Session) -> None:
@@ -120,8 +141,11 @@ def _torch_only(options: argparse.Namespace) -> list[str]:
     asked = {
         "--dtype": options.dtype,
         "--size": options.size,
+        "--rotate": options.rotate,
+        "--with-p2p": options.with_p2p,
         "--mode": options.mode != "constant",
-        "--inject": any(fault.name not in OF_TELEMETRY for fault in options.inject),
+        "--soak": options.soak,
+        "--inject": any(fault.name not in (*OF_TELEMETRY, *OF_WEAR) for fault in options.inject),
     }
     return [flag for flag, value in asked.items() if value]
 
@@ -149,29 +173,70 @@ def _burn_with_torch(
     session: Session, jobs: list[Job], uuids: dict[str, str], sampler: Sampler | None
 ) -> None:
     """Burn until the time is over or a signal comes; judge what was done in any case."""
-    live = Live(Path(session.options.report_dir), session.say)
-    seconds = session.options.duration
+    soak = _soak(session, uuids)
+    seconds = soak.before.left_s if soak else session.options.duration
     with signals_noted() as interrupted:
         supervisor = Supervisor(jobs, session.options.silence, interrupted)
-
-        def tick() -> None:
-            readings = sampler.latest() if sampler else {}
-            live.show([_state(worker, uuids, readings) for worker in supervisor.workers])
-
+        tick = _ticking(session, supervisor, uuids, sampler, soak)
         supervisor.start()
-        warm_up = min(5.0, WARM_UP * (seconds or 60.0))
-        supervisor.burn(warm_up, tick)
-        for worker in supervisor.workers:
-            worker.restart()
-        if sampler:
-            sampler.restart()
-        supervisor.burn(seconds and seconds - warm_up, tick)
-        if sampler:
-            sampler.freeze()
+        if soak:
+            soak.begin()
+        _burn_for(supervisor, seconds, tick, sampler)
         supervisor.stop()
     _add_workers(session, supervisor.workers)
+    if soak:
+        soak.add(session.report, supervisor.workers)
     if interrupted.is_set() and seconds is not None:
         raise KeyboardInterrupt
+
+
+def _burn_for(
+    supervisor: Supervisor,
+    seconds: float | None,
+    tick: Callable[[], None],
+    sampler: Sampler | None,
+) -> None:
+    """Let the workers warm up, and then count; without `seconds` there is no end but a signal."""
+    warm_up = min(5.0, WARM_UP * (seconds or 60.0))
+    supervisor.burn(warm_up, tick)
+    for worker in supervisor.workers:
+        worker.restart()
+    if sampler:
+        sampler.restart()
+    supervisor.burn(seconds and seconds - warm_up, tick)
+    if sampler:
+        sampler.freeze()
+
+
+def _ticking(
+    session: Session,
+    supervisor: Supervisor,
+    uuids: dict[str, str],
+    sampler: Sampler | None,
+    soak: Keeper | None,
+) -> Callable[[], None]:
+    """Return what shows and keeps the state of the burn, to be called again and again."""
+    live = Live(Path(session.options.report_dir), session.say)
+
+    def tick() -> None:
+        if soak:
+            soak.keep(supervisor.workers)
+        readings = sampler.latest() if sampler else {}
+        live.show([_state(worker, uuids, readings) for worker in supervisor.workers])
+
+    return tick
+
+
+def _soak(session: Session, uuids: dict[str, str]) -> Keeper | None:
+    """Return what keeps the count of a soak, and say from where it goes on."""
+    if not session.options.soak:
+        return None
+    soak = Keeper(Path(session.options.report_dir), session.options.duration, uuids)
+    if soak.before.runs:
+        done, asked = soak.before.seconds, soak.before.asked_s
+        text = f"the soak goes on after {done:.0f} of {asked:.0f} s in {soak.before.runs} run(s)"
+        session.say("STRESS", text)
+    return soak
 
 
 def _add_workers(session: Session, workers: list[Worker]) -> None:
@@ -181,11 +246,18 @@ def _add_workers(session: Session, workers: list[Worker]) -> None:
         verdicts.add_worker(session.report, worker)
         for share in worker.shares or ([0.5] if session.faults.get("contended") else []):
             session.watch.add_share(worker.job.label, share)
-    models = {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
+    if session.options.with_p2p:
+        verdicts.add_copies(session.report, workers)
+    models = _models(session)
     verdicts.add_digests(session.report, workers, models)
     slowed = any(fault.name == "slow" for fault in session.options.inject)
     if session.report.devices or slowed:  # CPUs are shared
-        verdicts.add_peers(session.report, workers, models)
+        verdicts.add_peers(session.report, verdicts.rates_of_workers(workers, models))
+
+
+def _models(session: Session) -> dict[str, str]:
+    """Return the products' names by device."""
+    return {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
 
 
 def _state(worker: Worker, uuids: dict[str, str], readings: dict[str, Reading]) -> dict[str, Any]:
@@ -216,6 +288,7 @@ def _burn_with_program(
 
     burned = gpu_burn.burn(program, seconds, session.options.memory or 0.9, log, tick)
     gpu_burn.add(session.report, burned, list(uuids), log)
+    verdicts.add_peers(session.report, gpu_burn.rates(burned, list(uuids), _models(session)))
 
 
 def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler | None) -> None:
@@ -229,7 +302,7 @@ def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler |
     loads = {label: load for label, uuid in uuids.items() if (load := sampler.loads.get(uuid))}
     for label, load in loads.items():
         if load.samples:
-            steady = session.options.mode == "constant"
+            steady = session.options.mode == "constant" and not session.options.rotate
             verdicts.add_telemetry(report, label, load, steady=steady)
     report.extra["telemetry"] = {
         "file": "telemetry.jsonl",

@@ -21,7 +21,7 @@ UUID = "5c1f0000-0000-0000-0000-000000000001"
 SMI = f"""#!/bin/sh
 case "$1" in
   --query-gpu=uuid,mig.mode.current) echo "GPU-{UUID}, $MODE" ;;
-  --query-gpu=uuid,utilization*) echo "GPU-{UUID}, 97, 60, 300, 1740, $USED" ;;
+  --query-gpu=uuid,utilization*) echo "GPU-{UUID}, 97, 60, 300, 1740, $USED, 5, 16" ;;
   --query-compute-apps=*) printf "$PROCESSES" ;;
 esac
 """

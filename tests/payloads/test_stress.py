@@ -10,8 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from _harness.ranks import Ranks
+from _harness.report import Report
 
-from rv.payloads._burn import build, gpu_burn
+from rv.payloads._burn import build, gpu_burn, plan, soak, verdicts
 from rv.payloads._processes import processes, programs
 from tests.payloads.burning import by_name, codes, run, start
 
@@ -25,7 +27,7 @@ TABLE = "\nTested 4 GPUs:\n\tGPU 0: OK\n\tGPU 1: OK\n\tGPU 2: OK\n\tGPU 3: OK\n"
 GOOD = FOUR + "\n\tSummary at:   Fri Nov 20 10:00:00 UTC 2026\n\n" + LATER + "\ndone\n" + TABLE
 
 
-def verdicts(text: str, expected: int = 4) -> list[tuple[str, str]]:
+def judged(text: str, expected: int = 4) -> list[tuple[str, str]]:
     judged = gpu_burn.judge(gpu_burn.parse(text), expected)
     return [(status, code) for status, code, _ in judged]
 
@@ -34,10 +36,26 @@ PASS = ("PASS", "")
 FAILED = ("FAIL", "engine_failed")
 
 
+def test_gpu_burns_rates_are_held_against_each_other() -> None:
+    """As those of the torch engine: one of four that is a tenth slower is named."""
+    text = GOOD.replace("899 (51900", "899 (46000")
+    labels = [f"cuda:{index}" for index in range(4)]
+    report = Report("stress", Ranks())
+    rates = gpu_burn.rates(gpu_burn.parse(text), labels, dict.fromkeys(labels, "NVIDIA H200"))
+
+    verdicts.add_peers(report, rates)
+
+    assert [round(rate.tflops, 1) for rate in rates] == [52.0, 52.1, 46.0, 52.0]
+    (found,) = report.tests
+    assert (found["status"], found["code"], found["device"]) == ("FAIL", "peer_outlier", "cuda:2")
+    verdicts.add_peers(report, [rates[0], rates[1]])
+    assert report.tests[-1]["status"] == "PASS"
+
+
 def test_gpu_burns_text_is_read_whole() -> None:
     burn = gpu_burn.parse(GOOD)
 
-    assert verdicts(GOOD) == [PASS] * 4
+    assert judged(GOOD) == [PASS] * 4
     assert [gpu.products for gpu in burn.gpus] == [900, 901, 899, 900]
     assert [gpu.hottest for gpu in burn.gpus] == [60, 61, 64, None]
     assert burn.gpus[0].rates == [52000, 52000]
@@ -75,11 +93,11 @@ def test_gpu_burns_text_is_read_whole() -> None:
 def test_a_burn_that_failed_in_any_way_never_passes(
     text: str, wanted: list[tuple[str, str]]
 ) -> None:
-    assert verdicts(text) == wanted
+    assert judged(text) == wanted
 
 
 def test_a_gpu_that_gpu_burn_did_not_see_fails() -> None:
-    assert verdicts(GOOD, expected=5) == [PASS] * 4 + [FAILED]
+    assert judged(GOOD, expected=5) == [PASS] * 4 + [FAILED]
 
 
 def program(path: Path, text: str) -> Path:
@@ -279,6 +297,7 @@ def test_each_fault_of_the_telemetry_is_found(tmp_path: Path) -> None:
         "remap",
         "temperature:value=91",
         "utilisation:value=50",
+        "pcie-width:value=8",
     ]
     words = [word for fault in faults for word in ("--inject", fault)]
     code, text, result = run("stress", tmp_path, "--duration", 1, *words)
@@ -286,7 +305,7 @@ def test_each_fault_of_the_telemetry_is_found(tmp_path: Path) -> None:
     assert code == 1, text
     wanted = {"throttled_thermal", "ecc_uncorrectable", "row_remap", "too_hot"}
     assert codes(result) == wanted
-    assert codes(result, "WARN") == {"underloaded"}
+    assert codes(result, "WARN") == {"pcie_degraded", "underloaded"}
     told = result["telemetry"]["per_device"][0]
     assert told["throttle_s"]["hardware thermal slowdown"] > 0
     assert (tmp_path / "telemetry.jsonl").exists()
@@ -317,6 +336,106 @@ def test_a_signal_ends_it_with_its_summary(tmp_path: Path) -> None:
     assert codes(result, "ERROR") == {"interrupted"}
     assert workers
     wait_for(lambda: not any(processes.is_alive(worker) for worker in workers))
+
+
+def test_types_take_turns_with_other_factors(tmp_path: Path) -> None:
+    """Each is compared to its last product, and has a rate of its own; a fault of each is found."""
+    words = ("--rotate", 0.5, "--duration", 10, "--size", 128, "--memory", "2M")
+    code, text, result = run("stress", tmp_path, *words, "--inject", "bitflip")
+
+    burned = by_name(result, "stress.torch")
+    assert (code, burned["code"]) == (1, "wrong_result"), text
+    assert 3 <= burned["details"]["wrong_elements"] <= 20, "one of each turn, and no more"
+    assert burned["details"]["turns"] == ["float32", "float64", "bfloat16"]
+    assert burned["details"]["compared"] == burned["details"]["products"]
+    assert {(each["name"], each["dtype"]) for each in burned["metrics"]} == {
+        ("tflops", "float32"), ("tflops.float64", "float64"), ("tflops.bfloat16", "bfloat16"),
+    }  # fmt: skip
+    turning = plan.Job("cpu", 0, "x", (), 0, 7, {}, 0, ("a", "b"))
+    assert len({turning.turn(number).seed for number in range(4)}) == 4
+
+
+@pytest.mark.parametrize("fault", ["p2p-lost", "p2p-bitflip"])
+def test_copies_beside_the_products_are_compared(tmp_path: Path, fault: str) -> None:
+    """One that does not come, and one with another bit; the other worker's are right."""
+    words = ("--with-p2p", "--workers", 2, "--duration", 2, "--size", 128, "--memory", "2M")
+    code, text, result = run("stress", tmp_path, *words, "--inject", f"{fault}:rank=1")
+
+    found = {test["device"]: test for test in result["tests"] if test["name"] == "stress.p2p"}
+    assert (code, codes(result)) == (1, {"peer_copy_mismatch"}), text
+    assert (found["cpu:0"]["status"], found["cpu:1"]["status"]) == ("PASS", "FAIL")
+    assert found["cpu:0"]["details"]["copies"] > 0
+    assert found["cpu:1"]["class"] == "FABRIC"
+
+
+def test_a_device_alone_has_no_peer(tmp_path: Path) -> None:
+    """That is said; and a fault of the copies that nothing makes is an error."""
+    words = ("--with-p2p", "--duration", 1, "--size", 128, "--memory", "2M")
+    code, _, result = run("stress", tmp_path, *words, "--inject", "p2p-lost")
+    assert (code, by_name(result, "stress.p2p")["status"]) == (99, "SKIP")
+    assert codes(result, "ERROR") == {"no_effect"}
+
+
+def test_a_soak_goes_on_after_a_kill(tmp_path: Path) -> None:
+    """With the count of the run before, wrong elements too; once it is whole its file is gone."""
+    kept = tmp_path / "stress_soak.json"
+    words = ("--soak", "--duration", 8, "--device", "cpu", "--report-dir", tmp_path)
+    with start("stress", *words, "--inject", "bitflip") as process:
+        wait_for(lambda: kept.exists() and beating(tmp_path), process)
+        wait_for(lambda: by_device(kept)["wrong"] > 0, process)
+        process.kill()
+    first = by_device(kept)
+    seconds = json.loads(kept.read_text())["seconds"]
+
+    code, text, result = run("stress", tmp_path, "--soak", "--duration", 8)
+
+    whole = by_name(result, "stress.soak")
+    assert (code, whole["code"]) == (1, "wrong_result"), text
+    assert by_name(result, "stress.torch")["status"] == "PASS"  # this run's own
+    assert whole["details"]["runs"] == 2
+    assert whole["details"]["devices"]["cpu:0"]["products"] > first["products"]
+    assert f"goes on after {seconds:.0f} of 8 s in 1 run(s)" in text
+    assert not kept.exists()
+
+
+def by_device(path: Path) -> dict[str, int]:
+    """The count of the only device in a soak's file."""
+    (count,) = json.loads(path.read_text())["devices"].values()
+    return dict(count)
+
+
+def test_a_soak_that_is_cut_short_says_how_to_go_on(tmp_path: Path) -> None:
+    """And is an error until it is whole."""
+    words = ("--soak", "--duration", 600, "--device", "cpu", "--report-dir", tmp_path, "--report-name", "r.json")  # fmt: skip
+    with start("stress", *words) as process:
+        wait_for(lambda: beating(tmp_path), process)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+
+    cut = by_name(json.loads((tmp_path / "r.json").read_text()), "stress.soak")
+    assert (cut["status"], cut["code"]) == ("ERROR", "interrupted")
+    assert "of 600 s of the soak are done" in cut["reason"]
+
+
+@pytest.mark.parametrize(
+    ("change", "seconds"),
+    [
+        ({}, 30.0),
+        ({"asked_s": 50.0}, 0.0),
+        ({"seconds": 100.0}, 0.0),
+        ({"seconds": -1.0}, 0.0),
+        ({"runs": 1.5}, 0.0),
+        ({"devices": {"b": {"products": 1, "compared": 1, "wrong": 0}}}, 0.0),
+        ({"devices": {"a": {"products": -1, "compared": 1, "wrong": 0}}}, 0.0),
+        ({"devices": {"a": {"products": 1}}}, 30.0),
+    ],
+)
+def test_another_soaks_file_is_no_head_start(change: dict[str, object], seconds: float) -> None:
+    """Of other GPUs, of another length, or with counts that cannot be."""
+    count = {"products": 5, "compared": 5, "wrong": 0}
+    document = {"asked_s": 100.0, "seconds": 30.0, "runs": 1, "devices": {"a": count}, **change}
+    assert soak.parse_soak(json.dumps(document), 100.0, ["a"]).seconds == seconds
+    assert soak.parse_soak("[]", 100.0, ["a"]).left_s == 100.0
 
 
 def test_workers_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:

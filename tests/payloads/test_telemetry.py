@@ -6,6 +6,7 @@ import stat
 import sys
 import time
 import types
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from _telemetry.fake import AT_REST, HEALTHY, Fake
 from _telemetry.gates import findings, is_harmful, reasons, underloaded
 from _telemetry.sampler import Load, Sampler
-from contract.nvidia import Counters, Reading, Smi, grown, open_source
+from contract.nvidia import Smi, open_source
+from contract.readings import Counters, Reading, grown
 
 UUID = "5c3a0001-aaaa-bbbb-cccc-000000000001"
 
@@ -96,26 +98,40 @@ def test_throttling_between_two_looks_is_known_from_the_drivers_own_clock() -> N
     assert codes(made) == [("FAIL", "throttled_thermal")]
 
 
+def test_a_counter_that_was_reset_did_not_grow() -> None:
+    assert grown(9, 7) == 0
+    assert grown(None, 7) is None
+
+
 @pytest.mark.parametrize(
-    ("after", "code"),
+    ("gen", "width", "found"),
     [
-        (Counters(ecc_uncorrected=1), "ecc_uncorrectable"),
-        (Counters(rows_pending=True), "row_remap"),
-        (Counters(rows_failed=True), "row_remap"),
+        (5, 16, []),
+        (4, 16, [("WARN", "pcie_degraded")]),
+        (5, 8, [("WARN", "pcie_degraded")]),
+        (5, 4, [("FAIL", "pcie_degraded")]),
+        (1, 16, [("FAIL", "pcie_degraded")]),
     ],
 )
-def test_memory_errors_fail(after: Counters, code: str) -> None:
-    assert codes(load(after=after)) == [("FAIL", code)]
+def test_the_link_to_the_host_is_judged_at_its_best(
+    gen: float, width: float, found: list[tuple[str, str]]
+) -> None:
+    """At rest a GPU lowers it: the best that was seen under load counts."""
+    made = load(replace(HEALTHY, pcie_gen=gen, pcie_width=width))
+    made.add(replace(HEALTHY, pcie_gen=1.0, pcie_width=width), 0.1)
+    assert codes(made) == found
 
 
-def test_old_memory_errors_are_not_this_runs() -> None:
-    """Volatile counters begin with the driver, not with the run."""
-    made = load(after=Counters(ecc_uncorrected=7))
-    made.before = Counters(ecc_uncorrected=7)
-
-    assert codes(made) == []
-    assert grown(9, 7) == 0  # reset in between
-    assert grown(None, 7) is None
+def test_a_clock_that_nobody_explains_is_locked() -> None:
+    """Heat, power and idleness explain one; a clock that is the default one needs no explanation."""
+    slow = replace(HEALTHY, sm_mhz=1200.0)
+    assert codes(load(replace(slow, reasons=0x0))) == [("WARN", "clocks_capped")]
+    assert codes(load(replace(slow, reasons=0x2))) == [("WARN", "clocks_capped")]
+    assert codes(load(slow)) == []  # at its power limit
+    assert codes(load(replace(slow, reasons=None))) == []
+    assert codes(load(replace(slow, reasons=0x0, utilisation=40.0))) == []
+    usual = replace(AT_REST, default_applications_mhz=1210.0)
+    assert codes(load(replace(slow, reasons=0x0), after=usual)) == []
 
 
 def test_a_gpu_that_tells_nothing_is_not_accused_of_anything() -> None:
@@ -143,9 +159,9 @@ def test_the_median_clock_of_many_readings() -> None:
 
 
 def test_the_sampler_adds_up_what_it_sees_and_names_the_faulty_gpu() -> None:
-    loads = sampled(Fake(["gpu-a", "gpu-b"], {"ecc": 1}))
+    loads = sampled(Fake(["gpu-a", "gpu-b"], {"temperature": 91}))
 
-    assert codes(loads["gpu-a"]) == [("FAIL", "ecc_uncorrectable")]
+    assert codes(loads["gpu-a"]) == [("FAIL", "too_hot")]
     assert codes(loads["gpu-b"]) == []
     assert loads["gpu-b"].utilisation.value == 99.0
 
@@ -155,7 +171,8 @@ def test_the_sampler_adds_up_what_it_sees_and_names_the_faulty_gpu() -> None:
     [
         ("throttle-mask", 0x44, ("FAIL", "throttled_thermal")),
         ("temperature", 91, ("FAIL", "too_hot")),
-        ("remap", 1, ("FAIL", "row_remap")),
+        ("pcie-gen", 1, ("FAIL", "pcie_degraded")),
+        ("pcie-width", 8, ("WARN", "pcie_degraded")),
     ],
 )
 def test_every_fault_of_the_fake_is_found(fault: str, value: float, code: tuple[str, str]) -> None:
@@ -242,7 +259,7 @@ def test_nvml_is_found_by_uuid_and_all_its_figures_are_optional(
     assert source.read() == {UUID: Reading(temperature_c=71, power_w=655.5, reasons=0x44)}
     counted = source.counters()[UUID]
     assert counted == Counters(
-        ecc_uncorrected=3, ecc_corrected=0, rows_pending=True, rows_failed=False
+        ecc_uncorrected=3, ecc_corrected=0, rows_pending=True, rows_failed=False, rows_remapped=0
     )
 
 
@@ -259,10 +276,8 @@ SMI = f"""#!/bin/sh
 case "$1" in
   *clocks_event_reasons*) echo 'Field "clocks_event_reasons.active" is not a valid field'; exit 2 ;;
   --query-gpu=uuid,clocks_throttle_reasons.active) echo "GPU-{UUID}, 0x0000000000000044" ;;
-  --query-gpu=uuid,utilization*) echo "GPU-{UUID}, 97, 83, [N/A], 1740, 139000, 0x0000000000000044"
-                                 echo "GPU-of-another-job, 0, 30, 70, 345, 0, 0x1" ;;
-  --query-gpu=uuid,ecc*) echo "GPU-{UUID}, 2, [N/A], 1980, 700.00" ;;
-  --query-remapped*) echo "GPU-{UUID}, No, Yes" ;;
+  --query-gpu=uuid,utilization*) echo "GPU-{UUID}, 97, 83, [N/A], 1740, 139000, 5, 16, 0x0000000000000044"
+                                 echo "GPU-of-another-job, 0, 30, 70, 345, 0, 1, 16, 0x1" ;;
 esac
 """
 
@@ -286,11 +301,7 @@ def test_nvidia_smi_answers_where_nvml_is_missing(
 
     assert source is not None
     assert source.name == "nvidia-smi"
-    assert source.read() == {UUID: Reading(97, 83, None, 1740, 139000, 0x44)}
-    counted = source.counters()[UUID]
-    assert (counted.ecc_uncorrected, counted.ecc_corrected) == (2, None)
-    assert (counted.rows_pending, counted.rows_failed) == (False, True)
-    assert (counted.max_sm_mhz, counted.power_limit_w) == (1980, 700)
+    assert source.read() == {UUID: Reading(97, 83, None, 1740, 139000, 0x44, 5, 16)}
 
 
 def test_an_nvidia_smi_that_fails_tells_nothing(tmp_path: Path) -> None:

@@ -16,10 +16,11 @@ from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import code, container, job, quantities, snapshot
+from rv.payloads._burn import soak
 from rv.payloads._collectives import nccl_log
 from rv.payloads._nccl_tests import output as nccl_output
 from rv.payloads._storage import fio_output
-from rv.payloads.contract import filesystems, references
+from rv.payloads.contract import dcgm, filesystems, references, smi_text, xids
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
 from rv.sandbox import gpu, loader, schema
@@ -261,6 +262,11 @@ _GPUS: Final = (
     f"{S} b1 failed has no nvidia-smi\n{S} a1 gpu 1, GPU-2, [N/A], 81920, [N/A], [N/A], [N/A], A, B\n"
     f"{S} a1 process GPU-1, 4711, 9000, ada, python train.py, x\n{S} a1 process GPU-1, x, , , \n"
 )
+_NVLINKS: Final = tuple(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*nvlink*.txt")))
+_XIDS: Final = (
+    "NVRM: Xid (PCI:0000:1b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+    "4,812,99,-;NVRM: Xid (PCI:0000:43:00 GPU-I:05): 94, pid=7194, Contained: CE User Channel (0x9)\n"
+)
 _QUEUE: Final = _slurm("22.05/own_queue.txt")
 _MANIFEST: Final = f"f {'ab' * 32} 12 train.py\0x {'cd' * 32} 3 src/run.sh\0"
 
@@ -363,6 +369,13 @@ PARSERS: Final = (
     _entry(directory.read_record, json.dumps(RACE), parse=lambda t: directory.read_record(t, "/r/abcd2345")),
     _entry(directory.read_state_files, json.dumps(STATE_FILES), *STATE_FILES.values(), parse=_marks),
     _entry(nvidia_smi.parse_gpus, _GPUS, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.csv"))), parse=lambda t: nvidia_smi.parse_gpus(t, S)),
+    _entry(smi_text.parse_query, *(p.read_text() for p in sorted((DATA / "nvidia_smi").glob("*.xml")))),
+    _entry(smi_text.parse_links, *_NVLINKS, parse=lambda t: smi_text.parse_links(t, t)),
+    _entry(soak.parse_soak, '{"asked_s": 9.0, "seconds": 3.0, "runs": 1, "devices": {"a": {"products": 5, "compared": 5, "wrong": 0}}}', parse=lambda t: soak.parse_soak(t, 9.0, ["a"])),
+    _entry(dcgm.parse_diag, *(p.read_text() for p in sorted((DATA / "dcgm").glob("*.json")))),
+    _entry(dcgm.parse_discovery, (DATA / "dcgm" / "documented.discovery.txt").read_text()),
+    _entry(xids.parse_xids, _XIDS),
+    _entry(xids.read_xid, *_XIDS.splitlines()),
     _entry(output.read_sizes, "120 output/node0.out\n7 output/node10.err\n", "5 output/node0.out"),
     _entry(gpu_use.read_gpu_sums, json.dumps(GPU_USE), *GPU_USE.values(), parse=_gpu_files),
     _entry(gpu.parse_devices, "0, NVIDIA H200, 143771\n1, NVIDIA H200, 143771\n", parse=lambda t: gpu.parse_devices(t, ["/dev/nvidia0"])),

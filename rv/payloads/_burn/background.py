@@ -20,7 +20,7 @@ from contract.verdicts import ERROR, EXIT_CODES, WORST_FIRST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from contract.nvidia import Reading
+    from contract.readings import Reading
 
 KEPT_EVERY_S = 1.0
 HEARTBEAT = "stress_heartbeat.json"

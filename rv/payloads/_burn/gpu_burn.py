@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from _processes import programs
+from contract.schema import HIGHER, metric
+
+from .verdicts import Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +30,7 @@ TABLE = re.compile(r"GPU (\d+): (OK|FAULTY)")
 NO_START = re.compile(r"Couldn't init[^\n]*|No CUDA devices|Failure during compute[^\n]*")
 HUNG_PERCENT = 25.0  # of the run without a new product
 ENDING_S = 120.0  # over its time: it gives its own processes 30 to end
+SIZE, DTYPE = 8192, "float32"  # of its products, without -d and -tc
 TAIL = 2000  # characters of its text that go into the result
 
 Verdict = tuple[str, str, str]  # status, code, reason
@@ -102,6 +107,8 @@ def add(report: Report, burned: Burn, devices: list[str], log: Path) -> None:
     for index, (status, code, reason) in enumerate(judge(burned, len(devices))):
         gpu, device = burned.gpu(index), devices[index]
         details = {
+            "size": SIZE,
+            "dtype": DTYPE,
             "products": gpu.products,
             "wrong_elements": gpu.errors,
             "gflops_last": gpu.rates[-1] if gpu.rates else None,
@@ -109,10 +116,27 @@ def add(report: Report, burned: Burn, devices: list[str], log: Path) -> None:
             "word": gpu.word,
             "text": tail,
         }
+        rates = [rate / 1000 for rate in steady(gpu)]
+        metrics = [metric("tflops", rates, "TFLOPS", HIGHER, value=fmean(rates))] if rates else []
         report.add(
             "stress.gpu_burn", status, code=code, reason=f"{device}: {reason}" if reason else "",
-            device=device, details=details,
+            device=device, details=details, metrics=metrics,
         )  # fmt: skip
+
+
+def steady(gpu: Gpu) -> list[int]:
+    """Return a GPU's rates in Gflop/s without the first, in which it was still starting."""
+    return gpu.rates[1:] or gpu.rates
+
+
+def rates(burned: Burn, devices: list[str], models: dict[str, str]) -> list[Rate]:
+    """Return what each GPU reached on average; one that did nothing is judged by itself."""
+    reached = ((device, steady(burned.gpu(at))) for at, device in enumerate(devices))
+    return [
+        Rate(device, models.get(device, ""), SIZE, DTYPE, fmean(rates) / 1000)
+        for device, rates in reached
+        if rates
+    ]
 
 
 def parse(text: str) -> Burn:

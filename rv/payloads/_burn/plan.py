@@ -49,15 +49,25 @@ def jobs(torch: Any, devices: Sequence[str], options: argparse.Namespace) -> lis
             sizes=(options.size,) if options.size else sizes,
             memory=memory,
             seed=options.seed,
-            faults={
-                fault.name: fault.where
-                for fault in options.inject
-                if int(fault.where.get("rank", 0)) == index
-            },
+            faults=_faults(options, index),
             pulse=1.0 if options.mode == "pulse" else 0.0,
+            turns=_turns(torch, place) if options.rotate else (),
+            turn_s=options.rotate or 0.0,
+            peer=_peer(places, index) if options.with_p2p else "",
         )
         for index, place in enumerate(places)
     ]
+
+
+def _faults(options: argparse.Namespace, index: int) -> dict[str, dict[str, str]]:
+    """Return the faults of one job: the first one's, unless they name another's `rank`."""
+    asked = (fault for fault in options.inject if int(fault.where.get("rank", 0)) == index)
+    return {fault.name: fault.where for fault in asked}
+
+
+def _peer(places: list[str], index: int) -> str:
+    """Return the next device; "" for one alone."""
+    return places[(index + 1) % len(places)] if len(places) > 1 else ""
 
 
 def _memory_of_each(torch: Any, places: list[str], asked: float | None) -> float:
@@ -83,6 +93,17 @@ def _require_memory(device: str, asked: float, total: float) -> None:
     if asked > total:
         reason = f"--memory asks for {asked / 2**20:.0f} MiB of {device}'s {total / 2**20:.0f}"
         raise NotPassed("ERROR", "out_of_memory", reason)
+
+
+def _turns(torch: Any, device: str) -> tuple[str, ...]:
+    """Return the types that a device has, the one that loads it most first."""
+    if device == "cpu":
+        return ("float32", "float64", "bfloat16")
+    major = torch.cuda.get_device_capability(device)[0]
+    newer = ("bfloat16", "tf32") if major >= 8 else ()
+    first = _dtype(torch, device)
+    every = (*newer, "float16", "float32", "float64")
+    return (first, *(dtype for dtype in every if dtype != first))
 
 
 def _dtype(torch: Any, device: str) -> str:

@@ -9,7 +9,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .torch_burn import work
 
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 TICK_S = 0.25
 STARTING_S = 180.0  # a cold file system reads torch slowly
 INTERRUPTED_S = 2.0  # to end in after a signal, which leaves five for everything
+
+
+class Beat(NamedTuple):
+    """What was done between two beats: floating-point operations at a size, and seconds."""
+
+    size: int
+    operations: float
+    seconds: float
 
 
 @dataclass
@@ -43,19 +51,23 @@ class Worker:
     heard_s: float = field(default_factory=time.monotonic)
     beat_s: float | None = None  # the worker's clock at its last beat
     rates: list[float] = field(default_factory=list)  # TFLOPS between two beats
-    counted: tuple[int, float] = (0, 0.0)  # the products of all these beats, and their seconds
-    warm_up: tuple[list[float], tuple[int, float]] = field(default_factory=lambda: ([], (0, 0.0)))
+    counted: tuple[float, float] = (0.0, 0.0)  # operations of all these beats, and their seconds
+    warm_up: tuple[list[float], tuple[float, float]] = field(default_factory=lambda: ([], (0, 0.0)))
+    dtype: str = ""  # of this turn
+    by_dtype: dict[str, list[Beat]] = field(default_factory=dict)
+    copies: dict[str, int] = field(default_factory=dict)  # to its peer: copies, bytes, wrong
     shares: list[float] = field(default_factory=list)  # of the device's time that it got
 
     @property
     def rate(self) -> float:
         """TFLOPS over the whole time that was counted, by the clock."""
-        products, seconds = self.counted
-        return 2 * self.size**3 * products / seconds / 1e12 if seconds else 0.0
+        operations, seconds = self.counted
+        return operations / seconds / 1e12 if seconds else 0.0
 
     def restart(self) -> None:
         """Count anew: the warm-up is no part of the work, where anything comes after it."""
-        self.warm_up, self.rates, self.counted = (self.rates, self.counted), [], (0, 0.0)
+        self.warm_up, self.rates, self.counted = (self.rates, self.counted), [], (0.0, 0.0)
+        self.by_dtype = {}
 
     def settle(self) -> None:
         """Take the warm-up's rates where nothing was counted after it."""
@@ -103,7 +115,12 @@ class Worker:
             self.fail(message["code"], message["reason"])
         elif message["kind"] == "ready":
             self.size, self.slots = message["size"], message["slots"]
-            self.digest, self.state = message["digest"], "burning"
+            self.digest, self.state, self.dtype = message["digest"], "burning", message["dtype"]
+        elif message["kind"] == "turn":
+            self.size, self.slots, self.dtype = message["size"], message["slots"], message["dtype"]
+            self.beat_s = None  # making the ring is no part of the work
+        elif message["kind"] == "peer":
+            self.copies = {name: message[name] for name in ("copies", "bytes", "wrong")}
         elif message["kind"] == "share":
             self.shares.append(message["share"])
         else:
@@ -116,11 +133,15 @@ class Worker:
         self.compared = message["compared"]
         self.beat_s = message["at"]
         # In what comes last the comparison of all is timed too: it counts where it is all there is.
-        is_last = message["kind"] == "done" and (self.rates or self.warm_up[0])
+        ends = message["kind"] in ("done", "turned")
+        is_last = ends and (self.rates or self.warm_up[0])
         if made and not is_last and before_s is not None and message["at"] > before_s:
             seconds = message["at"] - before_s
-            self.rates.append(2 * self.size**3 * made / seconds / 1e12)
-            self.counted = (self.counted[0] + made, self.counted[1] + seconds)
+            operations = 2.0 * self.size**3 * made
+            self.rates.append(operations / seconds / 1e12)
+            self.counted = (self.counted[0] + operations, self.counted[1] + seconds)
+            beats = self.by_dtype.setdefault(self.dtype, [])
+            beats.append(Beat(self.size, operations, seconds))
 
 
 @contextlib.contextmanager

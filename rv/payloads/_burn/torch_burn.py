@@ -13,6 +13,8 @@ import collections
 import ctypes
 import hashlib
 import importlib
+import itertools
+import math
 import os
 import signal
 import time
@@ -25,8 +27,12 @@ from _matmul.exact import require_small
 from _processes import processes
 from contract.verdicts import NotPassed
 
+from .peer_copies import PeerCopies
+
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+
+Counts = tuple[int, int, int]  # products, those that were compared, wrong elements
 
 BITS = {2: "int16", 4: "int32", 8: "int64"}
 BATCH_S = 0.2  # of work queued at once
@@ -47,6 +53,16 @@ class Job:
     seed: int
     faults: dict[str, dict[str, str]]
     pulse: float = 0.0  # seconds of work and then of rest; 0 works always
+    turns: tuple[str, ...] = ()  # the types to burn in turn; () burns one type alone
+    turn_s: float = 0.0
+    peer: str = ""  # the device to copy to beside the products; "" copies nothing
+
+    def turn(self, number: int) -> Job:
+        """Return the job of one turn: its type, and factors that no other turn has."""
+        if not self.turns:
+            return self
+        dtype = self.turns[number % len(self.turns)]
+        return replace(self, dtype=dtype, seed=self.seed + number)
 
     @property
     def label(self) -> str:
@@ -223,20 +239,48 @@ def work(job: Job, pipe: Connection) -> None:
 
 
 def _burn(torch: Any, job: Job, pipe: Connection) -> None:
+    """Burn turn after turn, each with factors of its own; without --rotate there is one turn."""
     if "digest" in job.faults:
         job = replace(job, seed=job.seed + 1)
-    ring = RingBuffer(torch, job)
-    ready = {"size": ring.size, "slots": len(ring.slots), "digest": ring.digest()}
-    pipe.send({"kind": "ready", "pid": os.getpid(), **ready})
+    before, stopped, kind = (0, 0, 0), False, "ready"
+    copies = PeerCopies(torch, job) if job.peer else None
+    for number in itertools.count():
+        turn = job.turn(number)
+        ring = RingBuffer(torch, turn)
+        ready = {"size": ring.size, "slots": len(ring.slots), "dtype": turn.dtype}
+        pipe.send({"kind": kind, "pid": os.getpid(), "digest": ring.digest(), **ready})
+        stopped = _burn_turn(ring, pipe, before, copies)
+        if copies:
+            pipe.send(copies.told())
+        ring.sweep()
+        ring.mark()
+        reached = ring.settle(0) or (0, 0, 0)
+        _send(pipe, "done" if stopped else "turned", reached, before)
+        if stopped:
+            return
+        before, kind = _sum(before, reached), "turn"
+        del ring  # its memory is the next one's
+        if job.device.startswith("cuda"):
+            torch.cuda.empty_cache()
+
+
+def _burn_turn(
+    ring: RingBuffer, pipe: Connection, before: Counts, copies: PeerCopies | None
+) -> bool:
+    """Burn one ring until its turn is over, or until told to stop; return whether it was told."""
+    torch, job = ring.torch, ring.job
     batch = _batch_size(ring)
     probed_s = _probe(torch, job, pipe)
-    _send(pipe, "beat", (ring.products, 0, 0))  # from here on rates are counted
+    over_s = time.monotonic() + job.turn_s if job.turns else math.inf
+    _send(pipe, "beat", (ring.products, 0, 0), before)  # from here on rates are counted
     stopped = False
-    while not stopped:
+    while not stopped and time.monotonic() < over_s:
         rest_at_s = time.monotonic() + job.pulse
         while True:
             _run(ring, batch)
-            _send(pipe, "beat", ring.settle(1))
+            if copies:
+                copies.make()
+            _send(pipe, "beat", ring.settle(1), before)
             if "slow" in job.faults:
                 time.sleep(0.2)
             if not job.pulse or time.monotonic() > rest_at_s:
@@ -245,9 +289,7 @@ def _burn(torch: Any, job: Job, pipe: Connection) -> None:
             probed_s = _probe(torch, job, pipe)
         stopped = pipe.poll(job.pulse)  # where there is a pulse, this is its rest
     _probe(torch, job, pipe)
-    ring.sweep()
-    ring.mark()
-    _send(pipe, "done", ring.settle(0))
+    return stopped
 
 
 def _probe(torch: Any, job: Job, pipe: Connection) -> float:
@@ -276,7 +318,14 @@ def _batch_size(ring: RingBuffer) -> int:
     return max(1, min(10_000, round(BATCH_S / max(1e-6, time.monotonic() - start_s))))
 
 
-def _send(pipe: Connection, kind: str, reached: tuple[int, int, int] | None) -> None:
+def _sum(before: Counts, reached: Counts) -> Counts:
+    products, compared, errors = (sum(both) for both in zip(before, reached, strict=True))
+    return products, compared, errors
+
+
+def _send(pipe: Connection, kind: str, reached: Counts | None, before: Counts) -> None:
+    """Send the counts of all turns; `before` are those of the turns before this one."""
     if reached is not None:
-        counts = dict(zip(("products", "compared", "errors"), reached, strict=True))
+        names = ("products", "compared", "errors")
+        counts = dict(zip(names, _sum(before, reached), strict=True))
         pipe.send({"kind": kind, "at": time.monotonic(), **counts})

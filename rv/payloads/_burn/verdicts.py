@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from _telemetry.gates import findings, underloaded
 from _telemetry.sharing import PART_FAIL, PART_WARN
@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from _harness.report import Report
     from _telemetry.sampler import Load
 
-    from .supervisor import Worker
+    from .supervisor import Beat, Worker
+
+
+class Rate(NamedTuple):
+    """What one device reached, whatever engine burned it."""
+
+    label: str
+    model: str
+    size: int
+    dtype: str
+    tflops: float
 
 
 def add_worker(report: Report, worker: Worker) -> None:
@@ -23,6 +33,7 @@ def add_worker(report: Report, worker: Worker) -> None:
         "size": worker.size,
         "slots": worker.slots,
         "dtype": worker.job.dtype,
+        "turns": list(worker.job.turns),
         "products": worker.products,
         "compared": worker.compared,
         "wrong_elements": worker.errors,
@@ -31,35 +42,88 @@ def add_worker(report: Report, worker: Worker) -> None:
         "ended": worker.state,
     }
     status, code, reason = _judge(worker)
-    metrics = []
-    if worker.rates:
-        metrics = [metric("tflops", worker.rates, "TFLOPS", HIGHER, value=worker.rate)]
     report.add(
         "stress.torch", status, code=code, reason=reason,
-        device=worker.job.label, details=details, metrics=metrics,
+        device=worker.job.label, details=details, metrics=_metrics(worker),
     )  # fmt: skip
 
 
-def add_peers(report: Report, workers: list[Worker], models: dict[str, str]) -> None:
-    """Hold the rates of devices of one model against each other."""
-    groups: dict[tuple[str, int, str], list[Worker]] = {}
+def _metrics(worker: Worker) -> list[dict[str, Any]]:
+    """Return the rate, or that of each type where they take turns: the first type's is `tflops`."""
+    if not worker.rates:
+        return []
+    if not worker.job.turns:
+        return [metric("tflops", worker.rates, "TFLOPS", HIGHER, value=worker.rate)]
+    return [
+        metric(
+            "tflops" if dtype == worker.job.turns[0] else f"tflops.{dtype}",
+            [beat.operations / beat.seconds / 1e12 for beat in beats],
+            "TFLOPS", HIGHER, value=_rate(beats), dtype=dtype, size=beats[-1].size,
+        )
+        for dtype, beats in worker.by_dtype.items()
+    ]  # fmt: skip
+
+
+def _rate(beats: list[Beat]) -> float:
+    """Return TFLOPS over the whole time of some beats."""
+    return sum(each.operations for each in beats) / sum(each.seconds for each in beats) / 1e12
+
+
+def add_copies(report: Report, workers: list[Worker]) -> None:
+    """Add the copies to peers beside the products; one device alone has no peer."""
     for worker in workers:
-        if worker.rates:
-            key = (models.get(worker.job.device, ""), worker.size, worker.job.dtype)
-            groups.setdefault(key, []).append(worker)
-    for (model, size, dtype), group in groups.items():
-        rates = {worker.job.label: worker.rate for worker in group}
-        details = {"size": size, "dtype": dtype, "tflops": rates}
-        slow = slow_ones(list(rates.values()))
+        label, peer, copies = worker.job.label, worker.job.peer, worker.copies
+        details = {"peer": peer, **copies}
+        if not peer:
+            alone = {"code": "unsupported", "reason": f"{label} has no peer to copy to"}
+            report.add("stress.p2p", "SKIP", device=label, **alone)
+        elif copies.get("wrong"):
+            reason = f"{copies['wrong']} wrong element(s) in {copies['copies']} copies"
+            where = f"{label}: {reason} to {peer} beside the products"
+            report.add(
+                "stress.p2p", "FAIL", code="peer_copy_mismatch", reason=where,
+                device=label, details=details,
+            )  # fmt: skip
+        elif copies.get("copies"):
+            report.add("stress.p2p", "PASS", device=label, details=details)
+        else:
+            none = {"code": "interrupted", "reason": f"{label}: no copy to {peer} was counted"}
+            report.add("stress.p2p", "ERROR", device=label, **none)
+
+
+def add_peers(report: Report, rates: list[Rate]) -> None:
+    """Hold the rates of devices of one model, size and type against each other."""
+    groups: dict[tuple[str, int, str], dict[str, float]] = {}
+    for rate in rates:
+        groups.setdefault((rate.model, rate.size, rate.dtype), {})[rate.label] = rate.tflops
+    for (model, size, dtype), by_label in groups.items():
+        details = {"size": size, "dtype": dtype, "tflops": by_label}
+        slow = slow_ones(list(by_label.values()))
         for at, status, share in slow:
-            label = group[at].job.label
-            reason = f"{label}: {rates[label]:.4g} TFLOPS, {share:.0%} of its peers ({model})"
+            label = list(by_label)[at]
+            reason = f"{label}: {by_label[label]:.4g} TFLOPS, {share:.0%} of its peers ({model})"
             report.add(
                 "stress.peers", status, code="peer_outlier", reason=reason,
                 device=label, details=details,
             )  # fmt: skip
-        if not slow and len(group) > 1:
+        if not slow and len(by_label) > 1:
             report.add("stress.peers", "PASS", details=details)
+
+
+def rates_of_workers(workers: list[Worker], models: dict[str, str]) -> list[Rate]:
+    """Return what the workers reached, as far as they worked."""
+    single = [
+        Rate(each.job.label, models.get(each.job.device, ""), each.size, each.job.dtype, each.rate)
+        for each in workers
+        if each.rates and not each.job.turns
+    ]
+    rotating = [
+        Rate(each.job.label, models.get(each.job.device, ""), beats[-1].size, dtype, _rate(beats))
+        for each in workers
+        if each.job.turns
+        for dtype, beats in each.by_dtype.items()
+    ]
+    return single + rotating
 
 
 def _judge(worker: Worker) -> tuple[str, str, str]:
@@ -81,7 +145,8 @@ def _judge(worker: Worker) -> tuple[str, str, str]:
 def _judge_steadiness(worker: Worker) -> tuple[str, str, str]:
     """Compare the rate of the whole time with the median of its parts; a CPU always has others."""
     job = worker.job
-    if not worker.rates or job.pulse or not (job.device.startswith("cuda") or "slow" in job.faults):
+    is_judged = job.device.startswith("cuda") or "slow" in job.faults
+    if not worker.rates or job.pulse or job.turns or not is_judged:
         return "PASS", "", ""
     part = worker.rate / statistics.median(worker.rates)
     if part >= PART_WARN:

@@ -33,13 +33,29 @@ def add_contention(session: Session) -> None:
             report.add("contention", "SKIP", code="nvml_unavailable", reason=reason, **about)
 
 
+def add_wear(session: Session) -> None:
+    """Add what each device's counters and limits say of its health; nothing of a CPU's."""
+    health, report = session.health, session.report
+    health.stop()
+    for label in health.wear:
+        about: dict[str, Any] = {"device": label, "details": health.details(label)}
+        found = health.findings(label)
+        for status, code, reason in found:
+            report.add("wear", status, code=code, reason=f"{label}: {reason}", **about)
+        if not found:
+            report.add("wear", "PASS", **about)
+    if health.source is None and report.devices:
+        reason = "neither pynvml nor nvidia-smi tells of these GPUs: wear is not judged"
+        report.add("wear", "WARN", code="telemetry_unreadable", reason=reason)
+
+
 def judge_speeds(session: Session) -> str:
     """Hold the rates against references; return what to say of it in a sentence's part."""
     report, payload = session.report, session.payload.name
-    if session.options.no_reference:
-        return BY_RV if has_references(payload) else ""
     if session.faults.get("below") or session.faults.get("unknown-model"):
         return _made_up(session)
+    if session.options.no_reference:
+        return BY_RV if has_references(payload) else ""
     if not has_references(payload) or not list(rates_of(report.tests)):
         return ""
     return _by_references(session) if report.devices else NOT_ON_CPU

@@ -28,15 +28,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from _telemetry.fake import Fake
+from _telemetry.health import Health
 from _telemetry.sharing import Watch
 from contract.catalogue import FAULTS
-from contract.nvidia import open_source
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
-from . import deadline, devices, environment, files, flags, judging, ranks, timing
+from . import (
+    deadline,
+    devices,
+    environment,
+    files,
+    flags,
+    judging,
+    observing,
+    ranks,
+    timing,
+    unfound,
+)
 from .first_forms import first_verdict
-from .inject import Faults
+from .inject import Fault, Faults
 from .report import Report
 
 if TYPE_CHECKING:
@@ -82,11 +92,11 @@ class Session:
         self.report.requested_gpu = options.requested_gpu
         self.report.strict, self.report.skip_exit_code = options.strict, options.skip_exit_code
         self.faults = Faults(options.inject, where.rank)
-        self.watch, self.vouched = Watch(None, {}), ""
+        self.watch, self.health, self.vouched = Watch(None, {}), Health(None, {}), ""
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
-        self.broken = False
+        self.broken = self.is_found_elsewhere = False
         self.hurry = threading.Event()
         self._ending = threading.Lock()
 
@@ -106,25 +116,10 @@ class Session:
         if self.payload.needs_numpy:
             devices.require_numpy(self.need_torch())
         self.test = self.payload.name
-        self.watch = self._watch(chosen)
+        self.watch, self.health = observing.observers(self, chosen)
         self.watch.start()
+        self.health.start()
         return chosen
-
-    def _watch(self, chosen: list[str]) -> Watch:
-        """See who else is on the devices; two faults put somebody there."""
-        uuids = {
-            f"cuda:{each['index']}": str(each["uuid"] or each["index"])
-            for each in self.report.devices
-            if f"cuda:{each['index']}" in chosen
-        }
-        busy, held = self.faults.get("busy"), self.faults.get("held")
-        if busy or held:
-            faults = {"held": held.number("mib", 8000) if held else 0.0}
-            faults |= {"busy": 1.0} if busy else {}
-            labels = dict(zip(chosen, chosen, strict=True))
-            return Watch(Fake(chosen, faults), labels)
-        source = open_source(list(uuids.values())) if uuids else None
-        return Watch(source, uuids, self.ranks.local_world)
 
     def probe(self, device: str) -> float:
         """Measure what part of the device's time this process gets, and note it; 1 if unknown."""
@@ -144,6 +139,10 @@ class Session:
             yield group
         self.broken = False
 
+    def to_find(self) -> Sequence[Fault]:
+        """Return the faults that this run must find; those of a server its clients find."""
+        return () if self.is_found_elsewhere else self.options.inject
+
     def left(self) -> float:
         """Return the seconds left until the timeout."""
         return max(1.0, self.options.timeout - (time.monotonic() - self.report.started))
@@ -159,6 +158,7 @@ class Session:
             self.report.env = environment.environment(self.torch)
             if self.ranks.rank == 0:
                 environment.show(self.report.env)
+            unfound.refuse_vain(self.payload.name, self.options.inject, self.ranks.world)
             self.payload.body(self)
         except NotPassed as outcome:
             self.fail(outcome)
@@ -170,6 +170,7 @@ class Session:
                 sys.excepthook(*sys.exc_info())
             self.fail(_explained(error))
         judging.add_contention(self)
+        judging.add_wear(self)
         self.vouched = judging.vouched(self, judging.judge_speeds(self))
 
     @contextlib.contextmanager
@@ -276,7 +277,8 @@ def _published(session: Session, enough: Callable[[], bool]) -> int:
             files.write(files.rank_file(folder, name, where.rank), document)
         if where.rank == 0:
             others = files.collect(folder, name, where, session.report.started_at, enough)
-            document = _coded(session, files.merged(document, others, where))
+            document = files.merged(document, others, where)
+            document = _coded(session, unfound.with_unfound(document, session.to_find()))
             files.write(folder / name, document)
             for alias, content in session.payload.aliases(document).items():
                 files.write(folder / alias, content)

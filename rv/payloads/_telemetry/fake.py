@@ -4,11 +4,41 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
-from contract.nvidia import Counters, Occupant, Reading
+from contract.readings import Counters, Links, Occupant, Reading
+from contract.xids import Xid
 
-HEALTHY = Reading(99.0, 66.0, 640.0, 1755.0, 70000.0, 0x4)
-AT_REST = Counters(0, 0, rows_pending=False, rows_failed=False, slowdown_c=92.0, max_sm_mhz=1980.0)
+HEALTHY = Reading(99.0, 66.0, 640.0, 1755.0, 70000.0, 0x4, 5.0, 16.0)
+LINKS = Links(up=18, down=0, replays=0, crc=0)
+AT_REST = Counters(
+    0, 0, rows_pending=False, rows_failed=False, rows_remapped=0, pcie_replays=0, pcie_max_gen=5,
+    pcie_max_width=16, links=LINKS, slowdown_c=92.0, max_sm_mhz=1980.0, applications_mhz=1980.0,
+    default_applications_mhz=1980.0, power_limit_w=700.0, default_power_w=700.0,
+    bus="0000:1b:00", model="a made-up GPU",
+)  # fmt: skip
+
+GROWING: dict[str, dict[str, Any]] = {
+    "ecc": {"ecc_uncorrected": 1},
+    "ecc-corrected": {"ecc_corrected": 500},
+    "replays": {"pcie_replays": 900},
+    "nvlink-errors": {"links": replace(LINKS, replays=12)},
+    "nvlink-crc": {"links": replace(LINKS, crc=3)},
+}
+"""By fault what a counter grows by in the run."""
+STANDING: dict[str, dict[str, Any]] = {
+    "ecc-before": {"ecc_uncorrected": 3},
+    "remap": {"rows_pending": True},
+    "rows-failed": {"rows_failed": True},
+    "rows-remapped": {"rows_remapped": 2},
+    "repair": {"repair": "the driver asks for 'Drain and Reset'"},
+    "power-limit": {"power_limit_w": 500.0},
+    "clocks": {"applications_mhz": 1200.0},
+    "nvlink-down": {"links": replace(LINKS, up=16, down=2)},
+    "unreadable": {"unreadable": ("memory errors", "PCIe link")},
+}
+"""By fault what is so before the run already."""
+XID = 79
 
 
 class Fake:
@@ -25,10 +55,15 @@ class Fake:
         return {uuid: self._reading() if i == 0 else HEALTHY for i, uuid in enumerate(self._uuids)}
 
     def counters(self) -> dict[str, Counters]:
-        """Read the counters: the first answer is the state before the faults."""
+        """Read the counters: the first answer is the state before the run."""
         self._looks += 1
-        first = self._counters() if self._looks > 1 else AT_REST
-        return {uuid: first if i == 0 else AT_REST for i, uuid in enumerate(self._uuids)}
+        return {uuid: self._counters() if i == 0 else AT_REST for i, uuid in enumerate(self._uuids)}
+
+    def xids(self) -> dict[str, list[Xid]]:
+        """Tell of an Xid, where that is a fault, on the first GPU and after the first call."""
+        number = self._faults.get("xid")
+        planted = [] if number is None or self._looks < 2 else [Xid("", int(number))]
+        return {self._uuids[0]: planted}
 
     def occupants(self) -> dict[str, list[Occupant]]:
         """List this process, and on the first GPU another's, where that is a fault: number 1."""
@@ -44,8 +79,14 @@ class Fake:
             temperature_c=fault("temperature", HEALTHY.temperature_c or 0),
             utilisation=fault("utilisation", HEALTHY.utilisation or 0),
             memory_used_mib=fault("held", HEALTHY.memory_used_mib or 0),
+            pcie_gen=fault("pcie-gen", HEALTHY.pcie_gen or 0),
+            pcie_width=fault("pcie-width", HEALTHY.pcie_width or 0),
+            sm_mhz=fault("sm-clock", HEALTHY.sm_mhz or 0),
         )
 
     def _counters(self) -> Counters:
-        wrong = int(self._faults.get("ecc", 0))
-        return replace(AT_REST, ecc_uncorrected=wrong, rows_pending="remap" in self._faults)
+        changes: dict[str, Any] = {}
+        for name in self._faults:
+            changes |= STANDING.get(name, {})
+            changes |= GROWING.get(name, {}) if self._looks > 1 else {}
+        return replace(AT_REST, **changes)

@@ -1,4 +1,4 @@
-"""What a GPU's telemetry says of its health: heat, throttling, memory errors.
+"""What a GPU's telemetry says of its work: heat, throttling, clocks, its link to the host.
 
 A mask of throttle reasons is tested bit by bit. Compared whole, 0x44 (hot, and at the power limit)
 equals neither reason and would count as none. Names and values are those of NVML's clocks event
@@ -8,8 +8,6 @@ reasons.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-
-from contract.nvidia import grown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +30,9 @@ HARMFUL = 0x8 | 0x20 | 0x40 | 0x80  # heat, or a supply that cannot keep up
 HOT, MARGIN = 85.0, 2.0  # C: warn from here; fail this close to where the hardware slows itself
 SLOWED_WARN, SLOWED_FAIL = 0.01, 0.10  # share of the load time slowed by heat or power supply
 LOADED = 95.0  # per cent
+LINK_FAIL = 0.5  # of the rate to the host; some boards wire half of the lanes
+LOCKED = 0.95  # of the usual clock
+EXPLAINING = [name for bit, name in REASONS.items() if bit not in (0x1, 0x2, 0x100)]
 
 Finding = tuple[str, str, str]  # status, code, reason
 
@@ -50,7 +51,7 @@ def is_harmful(mask: int) -> bool:
 
 def findings(load: Load) -> list[Finding]:
     """Judge one GPU's load; an empty list where nothing is wrong or nothing is known."""
-    return [*_heat(load), *_throttling(load), *_memory(load)]
+    return [*_heat(load), *_throttling(load), *_host_link(load), *_clocks(load)]
 
 
 def underloaded(load: Load) -> list[Finding]:
@@ -80,11 +81,31 @@ def _throttling(load: Load) -> Iterator[Finding]:
         yield "FAIL" if share > SLOWED_FAIL else "WARN", "throttled_thermal", reason
 
 
-def _memory(load: Load) -> Iterator[Finding]:
-    wrong = grown(load.before.ecc_uncorrected, load.after.ecc_uncorrected)
-    if wrong:
-        yield "FAIL", "ecc_uncorrectable", f"{wrong} uncorrectable memory error(s)"
-    if load.after.rows_failed:
-        yield "FAIL", "row_remap", "a memory row could not be remapped"
-    if load.after.rows_pending:
-        yield "FAIL", "row_remap", "a memory row waits for a reset to be remapped"
+def _host_link(load: Load) -> Iterator[Finding]:
+    """Judge the best link that was seen: an idle GPU lowers its generation, a busy one does not."""
+    gen, width = load.pcie_gen.largest, load.pcie_width.largest
+    most_gen, most_width = load.after.pcie_max_gen, load.after.pcie_max_width
+    if None in (gen, width, most_gen, most_width):
+        return
+    part = width / most_width * 2.0 ** (gen - most_gen) if most_width else 1.0
+    if part < 1:
+        now, most = f"generation {gen:.0f} x{width:.0f}", f"generation {most_gen} x{most_width}"
+        reason = f"PCIe link at {now} under load, where {most} is possible"
+        yield "FAIL" if part < LINK_FAIL else "WARN", "pcie_degraded", reason
+
+
+def _clocks(load: Load) -> Iterator[Finding]:
+    """Judge a clock that is low though the driver names no reason: `nvidia-smi -lgc` does that."""
+    known = (load.after.max_sm_mhz, load.after.default_applications_mhz)
+    usual = min((each for each in known if each), default=0.0)
+    clock = load.clock
+    if clock is not None and clock < LOCKED * usual and _is_unexplained(load):
+        reason = f"clock {clock:.0f} MHz of {usual:.0f} under load, neither hot nor at a power cap"
+        yield "WARN", "clocks_capped", f"{reason}: locked or capped"
+
+
+def _is_unexplained(load: Load) -> bool:
+    """Whether the GPU was busy, and neither heat nor power held its clock for half of the time."""
+    explained = sum(load.throttled.get(name, 0.0) for name in EXPLAINING)
+    is_busy = (load.utilisation.value or 0.0) >= LOADED
+    return is_busy and load.masks > 0 and explained < load.seconds / 2

@@ -10,14 +10,14 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from contract.nvidia import Counters, Reading, grown
+from contract.readings import Counters, Reading, grown
 
 from .gates import is_harmful, reasons
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from contract.nvidia import Source
+    from contract.readings import Source
 
 KEPT_EVERY_S = 1.0  # between two lines of the telemetry file
 
@@ -51,6 +51,9 @@ class Load:
     utilisation: Mean = field(default_factory=Mean)
     temperature: Mean = field(default_factory=Mean)
     power: Mean = field(default_factory=Mean)
+    pcie_gen: Mean = field(default_factory=Mean)
+    pcie_width: Mean = field(default_factory=Mean)
+    masks: int = 0  # readings that told why the clock is not higher
     clocks: collections.Counter[int] = field(default_factory=collections.Counter)
     throttled: dict[str, float] = field(default_factory=dict)  # seconds by reason
     harmed: float = 0.0  # seconds slowed by heat or by the power supply
@@ -63,6 +66,9 @@ class Load:
         self.utilisation.add(reading.utilisation)
         self.temperature.add(reading.temperature_c)
         self.power.add(reading.power_w)
+        self.pcie_gen.add(reading.pcie_gen)
+        self.pcie_width.add(reading.pcie_width)
+        self.masks += reading.reasons is not None
         if reading.sm_mhz is not None:
             self.clocks[round(reading.sm_mhz)] += 1
         for name in reasons(reading.reasons or 0):
@@ -96,11 +102,8 @@ class Load:
             "throttle_s": {name: round(s, 2) for name, s in self.throttled.items()},
             "harmful_throttle_share": round(self.harmed_share, 4),
             "energy_j": None if energy is None else energy / 1000,
-            "ecc_uncorrected_delta": grown(self.before.ecc_uncorrected, self.after.ecc_uncorrected),
-            "ecc_corrected_delta": grown(self.before.ecc_corrected, self.after.ecc_corrected),
-            "pcie_replay_delta": grown(self.before.pcie_replays, self.after.pcie_replays),
-            "rows_pending": self.after.rows_pending,
-            "rows_failed": self.after.rows_failed,
+            "pcie_gen_max": self.pcie_gen.largest,
+            "pcie_width_max": self.pcie_width.largest,
         }
         return {name: value for name, value in figures.items() if value is not None}
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from _processes import processes
 
 if TYPE_CHECKING:
-    from contract.nvidia import Occupant, Source
+    from contract.readings import Occupant, Source
 
 HELD_MIB = 1024.0
 """In use before the work: an idle driver has some hundred MiB, a CUDA context up to about 600."""

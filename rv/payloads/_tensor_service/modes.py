@@ -62,6 +62,7 @@ def pair(session: Session) -> None:
         _test_client(session, remote)
         remote.ask("POST", "/finish")
     else:
+        session.is_found_elsewhere = True
         session.report.add("tensor_service.pair", "SKIP", code="not_asked", reason="a third task")
 
 
@@ -190,6 +191,7 @@ def _start_server(
 def _listening(session: Session, device: str) -> Iterator[server.Server]:
     """Serve in a thread and publish the address. Raises NotPassed where it cannot be had."""
     options = session.options
+    session.is_found_elsewhere = True
     faults = {fault.name for fault in options.inject}
     secret, host = _token(options), options.host or server.internal_address()
     state = server.State(session.need_torch(), device, secret, int(options.limit * MIB), faults)

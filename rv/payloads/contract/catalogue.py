@@ -77,8 +77,17 @@ OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
 OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
 """Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
 slower than its model should be, and a model that nobody knows."""
-OF_TELEMETRY = ("throttle-mask", "ecc", "temperature", "utilisation", "remap")
-"""Faults of made-up readings of GPUs."""
+OF_OTHERS = ("busy", "held", "contended")
+"""Those of them that the look at others finds."""
+OF_WEAR = (
+    "ecc", "ecc-before", "ecc-corrected", "remap", "rows-failed", "rows-remapped", "repair", "xid",
+    "replays", "nvlink-errors", "nvlink-crc", "nvlink-down", "power-limit", "clocks", "unreadable",
+)  # fmt: skip
+"""Faults of a made-up GPU's counters and limits."""
+OF_TELEMETRY = (
+    "throttle-mask", "temperature", "utilisation", "pcie-gen", "pcie-width", "sm-clock",
+)  # fmt: skip
+"""Faults of made-up readings of GPUs under load."""
 
 
 def _steps(
@@ -107,7 +116,9 @@ PAYLOADS = (
             "residual",
             "slow",
             "stretch",
+            "dcgm",
             *OF_SPEED,
+            *OF_WEAR,
         ),
     ),
     PayloadSpec(
@@ -145,6 +156,7 @@ PAYLOADS = (
             "below-floor",
             "no-p2p",
             *OF_SPEED,
+            *OF_WEAR,
         ),
     ),
     PayloadSpec(
@@ -291,8 +303,11 @@ PAYLOADS = (
             "not-launched",
             "half-written",
             "wrong-reference",
+            "p2p-lost",
+            "p2p-bitflip",
             *OF_TELEMETRY,
             *OF_SPEED,
+            *OF_WEAR,
         ),
     ),
 )
@@ -302,6 +317,13 @@ FAULTS = {
     **{payload.name: payload.faults for payload in PAYLOADS},
 }
 """By script, the faults that `--inject` takes."""
+
+NEEDS_RANKS: dict[str, tuple[str, ...]] = {
+    "check": OF_RANKS,
+    "train": ("unsummed", "bitflip", "node-rank"),
+    "train_fsdp": (*OF_SUMS, "unsharded"),
+}
+"""By payload, the faults that show between ranks alone."""
 
 PLANNED: dict[str, str] = {
     "check": """

@@ -22,6 +22,8 @@ ASK = "ask for what the node can give, or ask another node"
 LOOK = "look at the details; nothing is proven broken"
 FIX = "look at the reason, and fix what it names"
 REPORT = "report it with the result file: the program or its libraries are at fault"
+RESET = "leave this node out until its administrators have reset or replaced the GPU"
+UNCAP = "ask the administrators whether the limit is meant"
 FREE = "free the GPU, or ask for another node"
 
 
@@ -87,9 +89,25 @@ CODES: dict[str, Code] = {
     "throttled_power": Code(HARDWARE, EXCLUDE),
     "too_hot": Code(HARDWARE, EXCLUDE),
     "ecc_uncorrectable": Code(HARDWARE, EXCLUDE),
+    "ecc_before": Code(HARDWARE, RESET),
     "ecc_corrected": Code(HARDWARE, LOOK),
     "row_remap": Code(HARDWARE, EXCLUDE),
-    "link_errors": Code(HARDWARE, EXCLUDE),
+    "rows_remapped": Code(HARDWARE, LOOK),
+    "gpu_needs_repair": Code(HARDWARE, RESET),
+    "xid": Code(HARDWARE, EXCLUDE),
+    "xid_of_program": Code(SOFTWARE, "run it again; if it stays, suspect the GPU"),
+    "power_capped": Code(CONFIG, UNCAP),
+    "clocks_capped": Code(CONFIG, UNCAP),
+    "pcie_degraded": Code(HARDWARE, EXCLUDE),
+    "pcie_replays": Code(HARDWARE, LOOK),
+    "link_errors": Code(FABRIC, EXCLUDE),
+    "link_down": Code(FABRIC, EXCLUDE),
+    "telemetry_unreadable": Code(UNKNOWN, "let this user read nvidia-smi or NVML on the node"),
+    "dcgm_failed": Code(HARDWARE, EXCLUDE),
+    "dcgm_warned": Code(HARDWARE, LOOK),
+    "dcgm_setup": Code(CONFIG, "ask the administrators to set the node up as DCGM says"),
+    "dcgm_unavailable": Code(SOFTWARE, "ask the administrators whether nv-hostengine runs"),
+    "dcgm_absent": Code(CONFIG, "none: NVIDIA DCGM is not installed here"),
     # ranks
     "rdzv_timeout": Code(FABRIC, LINKS),
     "rank_missing": Code(FABRIC, LINKS),
@@ -135,6 +153,7 @@ CODES: dict[str, Code] = {
     "timeout": Code(SOFTWARE, "give it more time with --timeout, or run it again elsewhere"),
     "interrupted": Code(CONFIG, "run it again to its end"),
     "preempted": Code(CONFIG, "run it again: it goes on from its checkpoint if it has one"),
+    "no_effect": Code(CONFIG, "plant the fault where it shows: see docs/payloads.md"),
     # found by rv when it collects and judges results
     "crashed": Code(SOFTWARE, RETRY),
     "usage": Code(CONFIG, FIX),

@@ -7,16 +7,22 @@ error. GPUs are named by UUID, because indices mean different things to torch an
 from __future__ import annotations
 
 import contextlib
-import importlib
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from .nvml import open_nvml
+from .readings import NO_LINKS, Counters, Occupant, Reading, bare
+from .smi_text import parse_links, parse_query
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from .readings import Source
 
 TIMEOUT_S = 20.0  # a driver in trouble can hold nvidia-smi for ever
 
@@ -90,88 +96,15 @@ def by_uuid(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     return {bare(uuid): list(cells) for uuid, *cells in rows if uuid.startswith("GPU-")}
 
 
-@dataclass(frozen=True)
-class Reading:
-    """One reading of one GPU."""
-
-    utilisation: float | None = None  # per cent
-    temperature_c: float | None = None
-    power_w: float | None = None
-    sm_mhz: float | None = None
-    memory_used_mib: float | None = None
-    reasons: int | None = None  # why the clock is not higher: a mask of NVML's clocks event reasons
-
-
-@dataclass(frozen=True)
-class Counters:
-    """Counters and limits of one GPU: the differences of two are what happened in between."""
-
-    ecc_uncorrected: int | None = None  # volatile: since the driver was loaded
-    ecc_corrected: int | None = None
-    rows_pending: bool | None = None  # a row waits for a reset to be remapped
-    rows_failed: bool | None = None  # a row could not be remapped
-    thermal_ns: int | None = None  # time spent slowed down by heat
-    power_ns: int | None = None  # time spent at the power limit
-    pcie_replays: int | None = None
-    energy_mj: int | None = None
-    slowdown_c: float | None = None  # the temperature at which the hardware slows itself down
-    max_sm_mhz: float | None = None
-    power_limit_w: float | None = None
-
-
-@dataclass(frozen=True)
-class Occupant:
-    """A process on a GPU, by the number that the driver knows it by."""
-
-    pid: int
-    name: str = ""
-    memory_mib: float | None = None
-
-
-def grown(before: int | None, after: int | None) -> int | None:
-    """Return what a counter grew by; None unless both ends are known, 0 after a counter's reset."""
-    if before is None or after is None:
-        return None
-    return max(0, after - before)
-
-
-def bare(uuid: str) -> str:
-    """Strip the kind from a UUID: torch says `5c…`, the driver `GPU-5c…` or `MIG-5c…`."""
-    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()
-
-
-class Source(Protocol):
-    """Readings of GPUs, by the UUIDs that the source was opened with."""
-
-    name: str
-    interval: float  # seconds between two readings that do not disturb the work
-
-    def read(self) -> dict[str, Reading]:
-        """Read every GPU once."""
-        ...
-
-    def counters(self) -> dict[str, Counters]:
-        """Read the counters and limits of every GPU."""
-        ...
-
-    def occupants(self) -> dict[str, list[Occupant]]:
-        """List the processes on every GPU; one that does not tell is left out."""
-        ...
-
-
-SMI_READING = ("utilization.gpu", "temperature.gpu", "power.draw", "clocks.sm", "memory.used")
+SMI_READING = (
+    "utilization.gpu", "temperature.gpu", "power.draw", "clocks.sm", "memory.used",
+    "pcie.link.gen.current", "pcie.link.width.current",
+)  # fmt: skip
 SMI_REASONS = (
     "clocks_event_reasons.active",
     "clocks_throttle_reasons.active",  # the name until driver 535
 )
-SMI_COUNTERS = (
-    "ecc.errors.uncorrected.volatile.total",
-    "ecc.errors.corrected.volatile.total",
-    "clocks.max.sm",
-    "power.limit",
-)
 SMI_OCCUPANTS = "--query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name"
-SMI_REMAPPED = "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"
 
 
 def number(cell: str) -> float | None:
@@ -206,9 +139,15 @@ class Smi:
 
     def counters(self) -> dict[str, Counters]:
         """Read the counters and limits of every GPU."""
-        remapped = self._ask(SMI_REMAPPED, 2)
-        counted = self._ask_names(SMI_COUNTERS)
-        return {uuid: _counters(cells, remapped.get(uuid)) for uuid, cells in counted.items()}
+        queries = (("-q", "-x"), ("nvlink", "-s"), ("nvlink", "-e"))
+        with ThreadPoolExecutor() as threads:  # each takes about a second
+            query, states, errors = threads.map(lambda words: self._text(*words), queries)
+        counted, links = parse_query(query), parse_links(states, errors)
+        return {
+            self._wanted[bare(uuid)]: replace(counters, links=links.get(uuid, NO_LINKS))
+            for uuid, counters in counted.items()
+            if bare(uuid) in self._wanted
+        }
 
     def occupants(self) -> dict[str, list[Occupant]]:
         """List the processes on every GPU; in MIG mode none, whose slice would not be told."""
@@ -222,6 +161,12 @@ class Smi:
                 found[known].append(Occupant(int(pid), ", ".join(name), number(memory)))
         return found
 
+    def xids(self) -> None:
+        """Tell nothing: nvidia-smi does not know of Xids, but the kernel's log does."""
+
+    def _text(self, *words: str) -> str:
+        return _run_smi([self._program, *words], TIMEOUT_S)
+
     def _ask_names(self, names: tuple[str, ...]) -> dict[str, list[str]]:
         return self._ask("--query-gpu=" + ",".join(("uuid", *names)), len(names))
 
@@ -233,164 +178,7 @@ class Smi:
 
 
 def _reading(cells: list[str]) -> Reading:
-    load, heat, power, clock, memory = (number(cell) for cell in cells[: len(SMI_READING)])
+    figures = [number(cell) for cell in cells[: len(SMI_READING)]]
     mask = whole(cells[len(SMI_READING)]) if len(cells) > len(SMI_READING) else None
-    return Reading(load, heat, power, clock, memory, mask)
-
-
-def _counters(cells: list[str], remapped: list[str] | None) -> Counters:
-    pending, failed = (cell.lower() == "yes" for cell in remapped) if remapped else (None, None)
-    return Counters(
-        ecc_uncorrected=whole(cells[0]),
-        ecc_corrected=whole(cells[1]),
-        rows_pending=pending,
-        rows_failed=failed,
-        max_sm_mhz=number(cells[2]),
-        power_limit_w=number(cells[3]),
-    )
-
-
-THERMAL, POWER = 1, 0  # NVML_PERF_POLICY_THERMAL, NVML_PERF_POLICY_POWER
-VOLATILE, CORRECTED, UNCORRECTED = 0, 0, 1
-SM_CLOCK, GPU_TEMPERATURE, SLOWDOWN = 1, 0, 1
-
-
-def open_nvml(uuids: list[str]) -> Nvml | None:
-    """Open NVML for these GPUs; None without the module, the library, or any of the GPUs."""
-    try:
-        nvml = importlib.import_module("pynvml")
-        nvml.nvmlInit()
-    except Exception:
-        return None
-    handles = {uuid: found for uuid in uuids if (found := _handles(nvml, uuid))}
-    return Nvml(nvml, handles) if handles else None
-
-
-def _handles(nvml: Any, uuid: str) -> list[Any]:
-    """Find a GPU by UUID; behind a MIG slice comes its card, which knows heat and power."""
-    for prefix in ("GPU-", "MIG-"):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByUUID(prefix + bare(uuid))
-        except Exception:  # noqa: S112 - the next kind of name
-            continue
-        if prefix == "GPU-":
-            return [handle]
-        card = _ask(_card_of, nvml, handle)
-        return [handle] if card is None else [handle, card]
-    return []
-
-
-def _card_of(nvml: Any, handle: Any) -> Any:
-    return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
-
-
-def _ask(function: Callable[..., Any], *words: Any) -> Any:
-    """Call; None where this driver, card or slice does not tell."""
-    try:
-        return function(*words)
-    except Exception:
-        return None
-
-
-def _text(name: Any) -> str:
-    """Return a name, which old modules give as bytes."""
-    return name.decode(errors="replace") if isinstance(name, bytes) else str(name or "")
-
-
-class Nvml:
-    """The GPUs of one process, by UUID."""
-
-    name = "nvml"
-    interval = 0.1
-
-    def __init__(self, nvml: Any, handles: dict[str, list[Any]]) -> None:
-        self._nvml, self._handles = nvml, handles
-
-    def read(self) -> dict[str, Reading]:
-        """Read every GPU once."""
-        return {uuid: self._reading(handles) for uuid, handles in self._handles.items()}
-
-    def counters(self) -> dict[str, Counters]:
-        """Read the counters and limits of every GPU."""
-        return {uuid: self._counters(handles) for uuid, handles in self._handles.items()}
-
-    def occupants(self) -> dict[str, list[Occupant]]:
-        """List the processes on every GPU, of a MIG slice on it alone."""
-        found = {uuid: self._occupants(handles[0]) for uuid, handles in self._handles.items()}
-        return {uuid: processes for uuid, processes in found.items() if processes is not None}
-
-    def _occupants(self, handle: Any) -> list[Occupant] | None:
-        running = _ask(self._call, "nvmlDeviceGetComputeRunningProcesses", handle)
-        if running is None:
-            return None
-        return [
-            Occupant(
-                each.pid,
-                _text(_ask(self._call, "nvmlSystemGetProcessName", each.pid)),
-                None if each.usedGpuMemory is None else each.usedGpuMemory / 2**20,
-            )
-            for each in running
-        ]
-
-    def _first(self, handles: list[Any], function: str, *words: Any) -> Any:
-        """Ask the slice, then its card; None where neither tells."""
-        for handle in handles:
-            answer = _ask(self._call, function, handle, *words)
-            if answer is not None:
-                return answer
-        return None
-
-    def _call(self, function: str, *words: Any) -> Any:
-        return getattr(self._nvml, function)(*words)  # an old module lacks new functions
-
-    def _reasons(self, handles: list[Any]) -> int | None:
-        """Ask why the clock is not higher, under the name of this driver's generation."""
-        for function in ("CurrentClocksEventReasons", "CurrentClocksThrottleReasons"):
-            mask = self._first(handles, f"nvmlDeviceGet{function}")
-            if mask is not None:
-                return int(mask)
-        return None
-
-    def _reading(self, handles: list[Any]) -> Reading:
-        load = self._first(handles, "nvmlDeviceGetUtilizationRates")
-        milliwatts = self._first(handles, "nvmlDeviceGetPowerUsage")
-        memory = self._memory(handles)
-        return Reading(
-            utilisation=None if load is None else float(load.gpu),
-            temperature_c=self._first(handles, "nvmlDeviceGetTemperature", GPU_TEMPERATURE),
-            power_w=None if milliwatts is None else milliwatts / 1000,
-            sm_mhz=self._first(handles, "nvmlDeviceGetClockInfo", SM_CLOCK),
-            memory_used_mib=None if memory is None else memory.used / 2**20,
-            reasons=self._reasons(handles),
-        )
-
-    def _memory(self, handles: list[Any]) -> Any:
-        """Ask for the memory in use; the second version leaves out what the driver reserves."""
-        version = getattr(self._nvml, "nvmlMemory_v2", None)
-        memory = version and self._first(handles, "nvmlDeviceGetMemoryInfo", version)
-        return memory or self._first(handles, "nvmlDeviceGetMemoryInfo")
-
-    def _violation(self, handles: list[Any], policy: int) -> int | None:
-        status = self._first(handles, "nvmlDeviceGetViolationStatus", policy)
-        return None if status is None else int(status.violationTime)
-
-    def _counters(self, handles: list[Any]) -> Counters:
-        def ecc(kind: int) -> int | None:
-            found: int | None = self._first(handles, "nvmlDeviceGetTotalEccErrors", kind, VOLATILE)
-            return found
-
-        rows = self._first(handles, "nvmlDeviceGetRemappedRows")  # corrected, not, pending, failed
-        limit = self._first(handles, "nvmlDeviceGetEnforcedPowerLimit")
-        return Counters(
-            ecc_uncorrected=ecc(UNCORRECTED),
-            ecc_corrected=ecc(CORRECTED),
-            rows_pending=None if rows is None else bool(rows[2]),
-            rows_failed=None if rows is None else bool(rows[3]),
-            thermal_ns=self._violation(handles, THERMAL),
-            power_ns=self._violation(handles, POWER),
-            pcie_replays=self._first(handles, "nvmlDeviceGetPcieReplayCounter"),
-            energy_mj=self._first(handles, "nvmlDeviceGetTotalEnergyConsumption"),
-            slowdown_c=self._first(handles, "nvmlDeviceGetTemperatureThreshold", SLOWDOWN),
-            max_sm_mhz=self._first(handles, "nvmlDeviceGetMaxClockInfo", SM_CLOCK),
-            power_limit_w=None if limit is None else limit / 1000,
-        )
+    load, heat, power, clock, memory, gen, width = figures
+    return Reading(load, heat, power, clock, memory, mask, gen, width)

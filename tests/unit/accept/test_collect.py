@@ -331,3 +331,12 @@ def test_a_fault_goes_to_the_payloads_that_can_make_it() -> None:
     with pytest.raises(RvError, match="check, membw can make no fault 'corrupt-file'") as caught:
         require_faults(["corrupt-file"], payloads)
     assert "bitflip" in caught.value.hint
+
+
+def test_dcgms_diagnosis_goes_to_check_alone_with_its_time() -> None:
+    """Within check's own limit it would be ended."""
+    line = command([find("check"), find("membw")], Profile.SMOKE, dcgm=2).line
+    check, membw = (each for each in line.splitlines() if each.startswith("rv_accept "))
+    assert "--dcgm 2 --timeout 1010" in check
+    assert check.split()[3] == "1020"
+    assert "--dcgm" not in membw

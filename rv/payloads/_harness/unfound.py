@@ -1,0 +1,69 @@
+"""Faults that were asked for and not found: such a run shows nothing, and must not pass.
+
+A fault may do nothing in a shape: with one rank no gradients are summed, on a CPU there are no
+peers, and a step that never comes strikes nothing. So a fault counts as found by what did not pass.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from contract.catalogue import NEEDS_RANKS, OF_OTHERS, OF_TELEMETRY, OF_WEAR
+from contract.codes import CODES
+from contract.schema import summary_of
+from contract.verdicts import NotPassed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .inject import Fault
+
+OBSERVED = {"wear": OF_WEAR, "telemetry": OF_TELEMETRY, "contention": OF_OTHERS}
+"""Tests that find what shows on a real GPU too, and the only faults that they find."""
+CODE = "no_effect"
+
+
+def refuse_vain(payload: str, faults: Sequence[Fault], world: int) -> None:
+    """Raise NotPassed (ERROR `no_effect`) for a fault that needs more ranks than there are."""
+    for fault in faults:
+        if world < 2 and fault.name in NEEDS_RANKS.get(payload, ()):
+            reason = f"--inject {fault.name} does nothing here: it needs two ranks or more"
+            raise NotPassed("ERROR", CODE, reason)
+
+
+def with_unfound(document: dict[str, Any], faults: Sequence[Fault]) -> dict[str, Any]:
+    """Add an ERROR for each fault that no test found to a whole result, and sum it up anew."""
+    tests = document["tests"]
+    lost = [fault.name for fault in faults if not _is_found(fault.name, tests)]
+    if not lost:
+        return document
+    tests = [*tests, *(_test(document, name) for name in lost)]
+    own = document["summary"]
+    summary = summary_of(tests, strict=own["strict"], skip_exit_code=own["skip_exit_code"])
+    return {**document, "tests": tests, "summary": summary}
+
+
+def _is_found(fault: str, tests: list[dict[str, Any]]) -> bool:
+    """Whether a test that can find this fault did not pass."""
+    bad = {test["name"] for test in tests if test["status"] not in ("PASS", "SKIP")}
+    observers = {name for name, faults in OBSERVED.items() if fault in faults}
+    return bool(bad & observers if observers else bad - set(OBSERVED))
+
+
+def _test(document: dict[str, Any], fault: str) -> dict[str, Any]:
+    code, info = CODES[CODE], document["test_info"]
+    return {
+        "name": "inject",
+        "status": "ERROR",
+        "code": CODE,
+        "class": code.fault,
+        "action": code.action,
+        "reason": f"--inject {fault} did nothing that was found: it needs another shape of run",
+        "device": None,
+        "rank": 0,
+        "host": info["node"],
+        "timing_ms": 0,
+        "timestamp": info["timestamp"],
+        "details": {},
+        "metrics": [],
+    }

@@ -1,0 +1,165 @@
+"""What DCGM prints, read: `dcgmi diag -j` of versions 3 and 4, and `dcgmi discovery -l`.
+
+Version 3 has `DCGM GPU Diagnostic`, results by `gpu_ids` or `gpu_id`, and warnings as texts;
+version 4 has `DCGM Diagnostic`, results by entity, warnings with a severity, and the versions in
+`metadata` (testing/python3/dcgm_diag_schema.json of NVIDIA/DCGM).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
+MOST = 4 * 2**20  # characters
+TIMES_S = {1: 180.0, 2: 900.0, 3: 3600.0}
+"""By level, the most that a run may take: NVIDIA's figures are seconds, 2 and 30 minutes."""
+MOST_TEXT = 300  # characters of one result's warnings
+MONITOR, CONFIG = 1, 5  # DCGM_ERROR_MONITOR, DCGM_ERROR_CONFIG: all other severities are faults
+OF_SOFTWARE = (
+    "denylist", "nvml library", "cuda main library", "cuda toolkit library",
+    "permissions and os blocks", "persistence mode", "environment variables", "graphics processes",
+)  # fmt: skip
+"""Tests of version 3 that say nothing of the hardware; version 4 has one for them, `software`."""
+GPU_ID = re.compile(r"\|\s*(\d{1,4})\s*\|")
+GPU_UUID = re.compile(r"Device UUID: (GPU-[0-9A-Fa-f-]{1,40})")
+
+Finding = tuple[str, str, str]  # status, code, reason
+
+
+@dataclass(frozen=True)
+class Result:
+    """One test of one GPU, by its number in DCGM; None where it is of the whole node."""
+
+    test: str
+    status: str  # pass, fail, warn, skip or not run
+    gpu: int | None = None
+    text: str = ""
+    severities: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """A whole run; `error` says why there is none, or that it broke off."""
+
+    results: tuple[Result, ...] = ()
+    version: str = ""
+    error: str = ""
+
+
+def parse_diag(text: str) -> Diagnosis:
+    """Read `dcgmi diag -j`, which may say something before its JSON."""
+    head, _, rest = text[:MOST].partition("{")
+    said = _plain(head)
+    if not rest:
+        return Diagnosis(error=said or "no JSON")
+    try:
+        document, _ = json.JSONDecoder().raw_decode("{" + rest)
+    except (ValueError, RecursionError):
+        return Diagnosis(error=said or "its JSON is cut short")
+    return _diagnosis(document, said)
+
+
+def _diagnosis(document: dict[str, Any], said: str) -> Diagnosis:
+    root = next((_dict(document[name]) for name in ROOTS if name in document), {})
+    if not root:
+        return Diagnosis(error=_text(document.get("error")) or said or "no diagnosis in its JSON")
+    results = tuple(_results(root))
+    about = _dict(document.get("metadata")) or root
+    nothing = "" if results else "no test in its JSON"
+    error = _text(root.get("runtime_error")) or nothing
+    return Diagnosis(results, _text(about.get("version"))[:40], error)
+
+
+def _results(root: dict[str, Any]) -> Iterator[Result]:
+    for category in _dicts(root.get("test_categories")):
+        for test in _dicts(category.get("tests")):
+            every = _dicts(test.get("results")) or _dicts([test.get("test_summary")])
+            for result in every:
+                for gpu in _gpus(result):
+                    yield _result(_text(test.get("name"))[:60], result, gpu)
+
+
+def _result(name: str, result: dict[str, Any], gpu: int | None) -> Result:
+    told = result.get("warnings")
+    warnings = told if isinstance(told, list) else [told]
+    texts = [_text(_dict(each).get("warning") if _dict(each) else each) for each in warnings]
+    severities = (_dict(each).get("error_severity") for each in warnings)
+    known = tuple(each for each in severities if type(each) is int)
+    said = "; ".join(filter(None, texts))[:MOST_TEXT]
+    return Result(name, _text(result.get("status")).lower()[:20], gpu, said, known)
+
+
+def _gpus(result: dict[str, Any]) -> list[int | None]:
+    """Return the GPUs of one result: a list in a text, a number, an entity, or none."""
+    group = result.get("entity_group", "GPU")
+    named = result.get("gpu_ids", result.get("gpu_id", result.get("entity_id")))
+    numbers = [int(each) for each in re.findall(r"\d{1,4}", str(named)[:400], re.ASCII)]
+    return [*numbers] if group == "GPU" and named is not None and numbers else [None]
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return _plain(value) if isinstance(value, str) else ""
+
+
+def _plain(text: str) -> str:
+    """Return a text as one short line that a terminal may show."""
+    words = " ".join(text[: 4 * MOST_TEXT].split())
+    return "".join(letter if letter.isprintable() else "?" for letter in words)[:MOST_TEXT]
+
+
+def parse_discovery(text: str) -> dict[str, int]:
+    """Read `dcgmi discovery -l`: DCGM's number of each GPU, by UUID."""
+    found: dict[str, int] = {}
+    number: int | None = None
+    for line in text[:MOST].splitlines():
+        if match := GPU_ID.match(line):
+            number = int(match[1])
+        if (match := GPU_UUID.search(line)) and number is not None:
+            found[match[1]] = number
+    return found
+
+
+def judge_result(result: Result) -> Finding | None:
+    """Judge one result; None of what passed, or was not run."""
+    is_failed = result.status.startswith("fail")
+    if not is_failed and not result.status.startswith("warn"):
+        return None
+    said = f"DCGM's {result.test}: {result.text or result.status}"
+    if _is_setup(result):
+        return "WARN", "dcgm_setup", said
+    is_light = bool(result.severities) and set(result.severities) <= {MONITOR, CONFIG}
+    if is_failed and not is_light:
+        return "FAIL", "dcgm_failed", said
+    return "WARN", "dcgm_warned", said
+
+
+def _is_setup(result: Result) -> bool:
+    """Whether it is about the node's software and settings: by severity, or by the test's name."""
+    if result.severities:
+        return set(result.severities) == {CONFIG}
+    return result.test.lower() in OF_SOFTWARE or "persistence mode" in result.text.lower()
+
+
+def judged(diagnosis: Diagnosis) -> list[tuple[Result, Finding]]:
+    """Judge all results; those that are well are left out."""
+    both = ((result, judge_result(result)) for result in diagnosis.results)
+    return [(result, found) for result, found in both if found is not None]
+
+
+def passed(diagnosis: Diagnosis) -> list[str]:
+    """Return the tests that ran and passed, by name."""
+    return sorted({each.test for each in diagnosis.results if each.status == "pass"})

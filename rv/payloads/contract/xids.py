@@ -1,0 +1,84 @@
+"""Xids: the faults that NVIDIA's driver writes into the kernel's log, and what each points to.
+
+    NVRM: Xid (PCI:0000:1b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
+
+Meanings follow NVIDIA's "Xid Errors" guide. What a program may cause by itself is told as such: a
+faulty GPU shows it too, but other things as well.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .readings import bus_of
+
+LINE = re.compile(
+    r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[^)]{0,40}\):"
+    r" (\d{1,4})\b(.{0,200})"
+)
+MOST_LINES = 10_000
+
+MEANINGS = {
+    13: "a program's kernel failed", 31: "a program reached for memory that is not its own",
+    43: "a program's channel was stopped", 45: "a program was ended on the GPU",
+    32: "corrupted commands for the GPU", 38: "firmware error", 48: "uncorrectable memory error",
+    61: "microcontroller stopped", 62: "microcontroller halted", 63: "a memory row was remapped",
+    64: "a memory row could not be remapped", 69: "graphics engine error", 74: "NVLink error",
+    79: "GPU has fallen off the bus", 92: "many corrected memory errors",
+    94: "contained memory error", 95: "uncontained memory error",
+    109: "context switch timed out", 110: "security fault", 119: "GSP does not answer",
+    120: "GSP error",
+    121: "C2C link error", 122: "SPI failure", 123: "PMU failure", 136: "event of links",
+    137: "NVLink error: FLA privilege", 140: "unrecovered memory error",
+    143: "GPU initialization error",
+    144: "NVLink error: SAW", 145: "NVLink error: RLW", 146: "NVLink error: TLW",
+    147: "NVLink error: TREX", 148: "NVLink error: NVLPW", 149: "NVLink error: NETIR",
+    150: "NVLink error: MSE", 154: "GPU needs to be recovered", 156: "resource retired",
+    158: "fatal timeout of the GPU", 160: "memory channel retired", 171: "uncorrectable DRAM error",
+    172: "uncorrectable SRAM error",
+}  # fmt: skip
+OF_PROGRAMS = (13, 31, 43, 45)
+OF_LINKS = (74, 137, *range(144, 151))
+ONLY_TOLD = (63, 92, 136, 154, 156, 160)
+"""What went well (a row was remapped), or follows another Xid that says what it was."""
+
+
+@dataclass(frozen=True)
+class Xid:
+    """One line: the GPU by its PCI bus (`0000:1b:00`), the number, and the rest."""
+
+    bus: str
+    number: int
+    text: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What NVIDIA's guide calls it."""
+        return MEANINGS.get(self.number, "see NVIDIA's guide")
+
+
+def parse_xids(log: str) -> list[str]:
+    """Return the lines of a kernel log that are Xids, as they are: a line names one event."""
+    lines = (line for line in log.splitlines() if LINE.search(line))
+    return [line for line, _ in zip(lines, range(MOST_LINES), strict=False)]
+
+
+def read_xid(line: str) -> Xid | None:
+    """Read one line of the log."""
+    found = LINE.search(line)
+    if found is None:
+        return None
+    text = "".join(letter if letter.isprintable() else "?" for letter in found[3].strip(" ,"))
+    return Xid(bus_of(f"{found[1]}.0"), int(found[2]), text)
+
+
+def judge_xid(xid: Xid) -> tuple[str, str, str]:
+    """Return status, code and reason of an Xid that came while the GPU was tested."""
+    said = f"Xid {xid.number}, {xid.meaning}{f' ({xid.text})' if xid.text else ''}"
+    if xid.number in OF_PROGRAMS:
+        return "WARN", "xid_of_program", said
+    if xid.number in OF_LINKS:
+        return "FAIL", "link_errors", said
+    is_known = xid.number in MEANINGS and xid.number not in ONLY_TOLD
+    return "FAIL" if is_known else "WARN", "xid", said

@@ -1,0 +1,201 @@
+"""What a GPU's counters and limits say: each fault is found with its code, and a sound GPU is not accused."""
+
+import sys
+import types
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _telemetry import kernel_log
+from _telemetry.fake import AT_REST, LINKS, Fake
+from _telemetry.health import Health
+from _telemetry.wear import Wear, findings
+from contract.catalogue import OF_WEAR
+from contract.nvidia import Smi
+from contract.nvml import open_nvml
+from contract.readings import NOTHING, Counters, Links
+
+from tests.payloads.burning import codes, run
+
+FOUND = {
+    "ecc": ("FAIL", "ecc_uncorrectable"), "ecc-before": ("WARN", "ecc_before"),
+    "ecc-corrected": ("WARN", "ecc_corrected"), "remap": ("FAIL", "row_remap"),
+    "rows-failed": ("FAIL", "row_remap"), "rows-remapped": ("WARN", "rows_remapped"),
+    "repair": ("FAIL", "gpu_needs_repair"), "xid": ("FAIL", "xid"),
+    "replays": ("WARN", "pcie_replays"), "nvlink-errors": ("FAIL", "link_errors"),
+    "nvlink-crc": ("WARN", "link_errors"), "nvlink-down": ("FAIL", "link_down"),
+    "power-limit": ("WARN", "power_capped"), "clocks": ("WARN", "clocks_capped"),
+    "unreadable": ("WARN", "telemetry_unreadable"),
+}  # fmt: skip
+
+
+def judged(before: Counters, after: Counters, **more: Any) -> list[tuple[str, str]]:
+    """Status and code of each finding, of a minute."""
+    wear = Wear(before, after, **{"seconds": 60.0, **more})
+    return [(status, code) for status, code, _ in findings(wear)]
+
+
+def test_every_fault_has_its_row() -> None:
+    assert set(FOUND) == set(OF_WEAR)
+
+
+@pytest.mark.parametrize("fault", FOUND)
+def test_each_fault_is_found_on_its_gpu_alone(fault: str) -> None:
+    """By one look before and one after."""
+    health = Health(Fake(["a", "b"], {fault: 79.0}), {"cuda:0": "a", "cuda:1": "b"})
+    health.start()
+    health.stop()
+
+    assert [(status, code) for status, code, _ in health.findings("cuda:0")] == [FOUND[fault]]
+    assert health.findings("cuda:1") == []
+    assert health.details("cuda:0")["source"] == "fake"
+
+
+def test_a_sound_gpu_has_no_findings() -> None:
+    """Nor one that has no such counters, or few replays, as any has from time to time."""
+    few = replace(AT_REST, pcie_replays=8, ecc_corrected=10)
+    assert judged(AT_REST, AT_REST) == judged(AT_REST, few) == []
+    geforce = Counters(model="NVIDIA GeForce RTX 2080 Ti", power_limit_w=250, default_power_w=250)
+    assert judged(geforce, geforce) == []
+    rated = replace(AT_REST, power_limit_w=695.0)
+    assert judged(rated, rated) == []
+
+
+def test_rates_are_of_the_whole_run() -> None:
+    """Eighty replays in ten minutes are no more than DCGM allows; CRC errors by the second."""
+    assert judged(AT_REST, replace(AT_REST, pcie_replays=80), seconds=600.0) == []
+    many = replace(AT_REST, links=replace(LINKS, crc=7000))
+    assert judged(AT_REST, many) == [("FAIL", "link_errors")]
+    assert judged(AT_REST, many, seconds=600.0) == [("WARN", "link_errors")]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "peers", "found"),
+    [
+        (Links(12, 0), Links(12, 0), 12, []),
+        (Links(0, 12), Links(0, 12), 0, []),  # no bridge
+        (Links(4, 8), Links(4, 8), 4, [("WARN", "link_down")]),  # a bridge for some
+        (Links(4, 8), Links(4, 8), 12, [("FAIL", "link_down")]),
+        (Links(12, 0), Links(11, 1), 11, [("FAIL", "link_down")]),  # lost in the run
+    ],
+)
+def test_inactive_links(
+    before: Links, after: Links, peers: int, found: list[tuple[str, str]]
+) -> None:
+    both = (replace(AT_REST, links=links) for links in (before, after))
+    assert judged(*both, peer_links=peers) == found
+
+
+def test_a_gpu_that_tells_nothing_any_more_is_told() -> None:
+    assert judged(AT_REST, NOTHING) == [("WARN", "telemetry_unreadable")]
+    assert "which it did before" in findings(Wear(AT_REST, NOTHING))[0][2]
+
+
+def test_the_kernels_log_tells_of_what_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this job's GPUs alone; an Xid that is there before, again after a reset, counts once more."""
+    line = "NVRM: Xid (PCI:0000:{}:00): {}, pid=1, x\n"
+    logs = [line.format("1b", 48), line.format("1b", 48) + line.format("1b", 79) + line.format("ff", 79)]  # fmt: skip
+    monkeypatch.setattr(kernel_log, "_kmsg", lambda: logs.pop(0))
+
+    log = kernel_log.KernelLog()
+    log.start()
+    new = log.new()
+
+    assert log.source == "kmsg"
+    assert [(xid.bus, xid.number) for xid in new] == [("0000:1b:00", 79), ("0000:ff:00", 79)]
+
+
+def test_a_log_that_may_not_be_read_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_log, "KMSG", "/nonexistent")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    log = kernel_log.KernelLog()
+    log.start()
+    assert (log.source, log.new()) == ("", [])
+
+
+DATA = Path(__file__).parents[1] / "data" / "nvidia_smi"
+
+
+def test_nvidia_smi_is_asked_once_for_all(tmp_path: Path) -> None:
+    """Its three texts become the counters of the GPUs that are asked for."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in\n"-q -x") cat {DATA}/documented.580.xml ;;\n'
+        f'"nvlink -s") cat {DATA}/documented.nvlink-status.txt ;;\n'
+        f'"nvlink -e") cat {DATA}/documented.nvlink-errors.txt ;;\nesac\n'
+    )
+    program.chmod(0o755)
+    asked = "8c5ad8d4-2b2a-6c1f-1c5a-1f0f3f6e7a05"
+
+    ((uuid, counters),) = Smi(str(program), [asked]).counters().items()
+
+    assert (uuid, counters.links) == (asked, Links(2, 1, 13, 65540))
+    assert judged(counters, counters, peer_links=3) == [
+        ("FAIL", "gpu_needs_repair"), ("FAIL", "link_down"), ("WARN", "ecc_before"),
+    ]  # fmt: skip
+
+
+class NVMLError_NoPermission(Exception):  # noqa: N801, N818 - as pynvml names it
+    """What NVML says where it may not tell."""
+
+
+class NVMLError_NotSupported(Exception):  # noqa: N801, N818
+    """What NVML says of what a GPU does not have."""
+
+
+class NVMLError_Timeout(Exception):  # noqa: N801, N818
+    """No event is there."""
+
+
+def refuse(error: type[Exception]) -> Any:
+    def function(*_: object) -> None:
+        raise error
+
+    return function
+
+
+def test_nvml_tells_of_links_xids_and_what_it_hides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not supported is no secret; an Xid is told once."""
+    events = [types.SimpleNamespace(device="handle", eventData=79)]
+    functions: dict[str, Any] = {
+        "nvmlInit": lambda: None,
+        "nvmlEventTypeXidCriticalError": 8,
+        "nvmlDeviceGetHandleByUUID": lambda uuid: "handle",
+        "nvmlDeviceGetUUID": lambda _: "GPU-a",
+        "nvmlDeviceGetTotalEccErrors": refuse(NVMLError_NoPermission),
+        "nvmlDeviceGetRemappedRows": refuse(NVMLError_NotSupported),
+        "nvmlDeviceGetNvLinkState": lambda _, link: {0: 1, 1: 0}[link],
+        "nvmlDeviceGetNvLinkErrorCounter": lambda _, link, kind: kind,
+        "nvmlDeviceGetPciInfo": lambda _: types.SimpleNamespace(busId=b"00000000:1B:00.0"),
+        "nvmlEventSetCreate": lambda: "events",
+        "nvmlDeviceRegisterEvents": lambda *_: None,
+        "nvmlEventSetWait_v2": lambda *_: events.pop() if events else refuse(NVMLError_Timeout)(),
+    }
+    module = types.ModuleType("pynvml")
+    vars(module).update(functions)
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+
+    source = open_nvml(["a"])
+
+    assert source is not None
+    counters = source.counters()["a"]
+    assert (counters.links, counters.bus) == (Links(1, 1, 2, 10), "0000:1b:00")
+    assert counters.unreadable == ("memory errors",)
+    assert source.xids() == {}  # from here on
+    ((uuid, (xid,)),) = (source.xids() or {}).items()
+    assert (uuid, xid.number) == ("a", 79)
+    assert source.xids() == {}
+
+
+def test_a_payload_fails_by_the_wear_of_its_gpu(tmp_path: Path) -> None:
+    """Of each kind, with its class, whatever was measured."""
+    words = [word for fault in OF_WEAR for word in ("--inject", fault)]
+    code, text, result = run("check", tmp_path, "--quick", "--size", 64, "--dtypes", "fp32", *words)
+
+    assert code == 1, text
+    # Of growing faults of one counter the last one stands; so the others are found alone, above.
+    assert codes(result) >= {"row_remap", "gpu_needs_repair", "xid"}
+    assert codes(result, "WARN") >= {"power_capped", "clocks_capped", "telemetry_unreadable"}
+    of = {test["code"]: test["class"] for test in result["tests"] if test["name"] == "wear"}
+    assert (of["xid"], of["power_capped"], of["link_down"]) == ("HARDWARE", "CONFIG", "FABRIC")

@@ -1,0 +1,88 @@
+"""What DCGM's diagnosis says, of two versions, and how far each of its results is a fault."""
+
+from pathlib import Path
+
+import pytest
+
+from rv.payloads.contract.dcgm import (
+    Diagnosis,
+    Result,
+    judge_result,
+    judged,
+    parse_diag,
+    parse_discovery,
+    passed,
+)
+
+DATA = Path(__file__).parents[2] / "data" / "dcgm"
+
+
+def read(name: str) -> str:
+    return (DATA / f"documented.{name}").read_text()
+
+
+def found(diagnosis: Diagnosis) -> list[tuple[str, int | None, str, str]]:
+    """Test, GPU, status and code of each result that is not well."""
+    return [(result.test, result.gpu, *finding[:2]) for result, finding in judged(diagnosis)]
+
+
+def test_version_3() -> None:
+    """Texts as warnings, several GPUs in one result, a setting that is no fault of the GPU."""
+    diagnosis = parse_diag(read("v3.json"))
+    assert (diagnosis.version, diagnosis.error) == ("3.3.5", "")
+    assert found(diagnosis) == [
+        ("Persistence Mode", None, "WARN", "dcgm_setup"), ("PCIe", 1, "FAIL", "dcgm_failed"),
+    ]  # fmt: skip
+    assert [each.gpu for each in diagnosis.results if each.test == "GPU Memory"] == [0, 1]
+    assert passed(diagnosis) == [
+        "CUDA Main Library", "Denylist", "GPU Memory", "PCIe", "Page Retirement/Row Remap",
+    ]  # fmt: skip
+
+
+def test_version_4() -> None:
+    """By severity: isolate is a fault, configuration is none, monitor is a word of warning."""
+    diagnosis = parse_diag("Successfully ran diagnostic for group.\n" + read("v4.json") + "\n")
+    assert (diagnosis.version, diagnosis.error) == ("4.2.3", "")
+    assert found(diagnosis) == [
+        ("software", 0, "WARN", "dcgm_setup"), ("memory", 1, "FAIL", "dcgm_failed"),
+        ("pcie", 1, "WARN", "dcgm_warned"),
+    ]  # fmt: skip
+    assert [each.gpu for each in diagnosis.results if each.test == "nvbandwidth"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("result", "verdict"),
+    [
+        (Result("Persistence Mode", "fail"), ("WARN", "dcgm_setup")),
+        (Result("Inforom", "fail"), ("FAIL", "dcgm_failed")),
+        (Result("memory", "fail", 0, "", (5, 2)), ("FAIL", "dcgm_failed")),
+        (Result("memory", "fail", 0, "", (6,)), ("FAIL", "dcgm_failed")),
+    ],
+)
+def test_what_fails_is_a_fault_unless_it_is_known_not_to_be(
+    result: Result, verdict: tuple[str, str]
+) -> None:
+    found = judge_result(result)
+    assert found is not None
+    assert found[:2] == verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "no JSON"),
+        ("Error: unable to establish a connection to the specified host: localhost\n", "Error: unable to establish a connection to the specified host: localhost"),
+        ('{"DCGM Diagnostic": {"test_categories": [', "its JSON is cut short"),
+        ('{"DCGM Diagnostic": {"runtime_error": "The diagnostic \\u001bdied"}}', "The diagnostic ?died"),
+        ('{"DCGM GPU Diagnostic": {"test_categories": []}}', "no test in its JSON"),
+        ('{"DCGM GPU Diagnostic": []}', "no diagnosis in its JSON"),
+    ],
+)  # fmt: skip
+def test_what_did_not_run_says_why(text: str, error: str) -> None:
+    assert parse_diag(text) == Diagnosis(error=error)
+
+
+def test_gpus_have_numbers_of_dcgms_own() -> None:
+    found = parse_discovery(read("discovery.txt"))
+    assert {uuid[-2:]: number for uuid, number in found.items()} == {"04": 0, "05": 1}
+    assert parse_discovery("Error: unable to establish a connection\n") == {}
