@@ -127,17 +127,39 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def find_run(name: str) -> Run:
-    """Find a run by its race, `last`, or the path of results; a sweep's by the sweep's id.
+    """Find a run by its race, `last`, or the path of results; a sweep by its id or its file.
 
+    Where the latest run was one of a sweep's, `last` is the whole sweep.
     Raises `RvError(USAGE)` for what is none of these.
     """
-    if not name.startswith("sweep-"):
-        return load(name)
+    if sweep := _sweep_named(name):
+        return results_of(sweep)
+    return load(name)
+
+
+def _sweep_named(name: str) -> Sweep | None:
+    """Find a sweep by its id, the beginning of one, its file, or `last`; None where it is a run."""
+    if name == "last":
+        return _sweep_of_latest()
+    path = Path(name)
+    if path.name.startswith("sweep-") and path.is_file():
+        return _read(path, Sweep)
+    if not name.startswith("sweep-") or path.exists():
+        return None
     paths = _sweep_files(name)
     if len(paths) != 1:
         problem = "fits several sweeps" if paths else "is no sweep here"
         raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint="rv accept sweep begins one")
-    return results_of(_read(paths[0], Sweep))
+    return _read(paths[0], Sweep)
+
+
+def _sweep_of_latest() -> Sweep | None:
+    """Give the latest sweep where the latest run is one of its races."""
+    folders, paths = _folders(), _sweep_files("")
+    if not folders or not paths:
+        return None
+    sweep = _read(paths[0], Sweep)
+    return sweep if folders[0].name in {node.race for node in sweep.nodes} else None
 
 
 def load(name: str) -> Run:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from rv.accept.history import history
 from rv.accept.report.charts import draw
-from rv.accept.report.page import Page, charts, figures_of, host_of, place_of
+from rv.accept.report.page import Page
+from rv.accept.report.places import figures_of, host_of, number, place_of
+from rv.accept.report.series import charts
+from rv.accept.report.trend_rows import trend_rows
 from rv.accept.run import judged
-from rv.accept.store import load
+from rv.accept.store import RunRecord, find_run
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.transport.private_directories import own_directory
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 HTML: Final = "report.html"
 MARKDOWN: Final = "report.md"
+_MOST_ROWS: Final = 40
+"""Nodes and GPUs that are seen at once; the others are folded."""
+_MOST_MATRICES: Final = 3
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#])")
 
 
@@ -31,12 +37,26 @@ def report_on(
 
     Raises `RvError(USAGE)` for what is no run, `RvError(STAGE)` where it cannot be written.
     """
-    kept = [judged(load(name)) for name in runs]
+    kept = [judged(find_run(name)) for name in runs]
     results = [result for run in kept for result in run.results]
-    labels = dict.fromkeys(run.record.label for run in kept)
-    title = title or f"Acceptance of {', '.join(labels)}"
-    page = Page(title=title, when=when, runs=results, charts=charts(results, history().all()))
+    labels = dict.fromkeys(run.record.label or run.record.race_id for run in kept)
+    measured = history().all()
+    page = Page(
+        title=title or f"Acceptance of {', '.join(labels)}",
+        about=", ".join(_about(run.record) for run in kept),
+        when=when,
+        runs=results,
+        charts=charts(results, measured),
+        trends=trend_rows(results, measured),
+    )
     return page.verdict, write(page, folder), [fault for run in kept for fault in run.faults]
+
+
+def _about(record: RunRecord) -> str:
+    """Say which run it was, of which profile, and where."""
+    profile = f"{record.profile} " if record.profile else ""
+    asked = f" of {record.asked}" if record.asked else ""
+    return f"{profile}{'sweep' if record.race_id.startswith('sweep-') else 'run'} {record.race_id}{asked}"
 
 
 def write(page: Page, folder: Path) -> bool:
@@ -69,7 +89,7 @@ def as_html(page: Page) -> str:
 
     # Drawn here from numbers and escaped text, so that it may stand in the page as it is.
     drawings = [(chart, Markup(draw(chart))) for chart in page.charts]  # noqa: S704
-    return _environment().get_template("page.html.j2").render(page=page, drawings=drawings)
+    return _environment().get_template("page.html.j2").render(page=page, drawings=drawings, most=_MOST_ROWS, most_matrices=_MOST_MATRICES)
 
 
 def as_markdown(page: Page) -> str:
@@ -89,7 +109,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = {"figures": figures_of, "host": host_of, "place": place_of}
+    filters = {"figures": figures_of, "host": host_of, "place": place_of, "number": number}
     environment.filters |= filters | {"cell": _cell}
     return environment
 

@@ -1,0 +1,126 @@
+"""Links between pairs, of nodes or of the GPUs of a node, as a matrix; the slow ones named. Pure."""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rv.accept.report.places import host_of
+from rv.accept.results import RunResult, Status
+from rv.accept.untrusted import list_of, number_of, object_of, text_of
+from rv.payloads.contract.stats import PEER_FAIL, PEER_WARN, PEERS
+
+Links = Mapping[tuple[str, str], float]
+"""Rates in GB/s by pairs of names: from the first to the second."""
+_MOST: Final = 64
+"""Ends of one matrix: the page has room for no more."""
+_MOST_SLOW: Final = 12
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Link:
+    """One link of a matrix, None GB/s where it was not measured; `status` holds it to the median."""
+
+    source: str
+    target: str
+    rate: float | None = None
+    share: float | None = None
+    status: Status | str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Matrix:
+    """All links between some ends: `rows` in the order of `ends`, `slow` the worst of them."""
+
+    title: str
+    ends: Sequence[str]
+    rows: Sequence[Sequence[Link]]
+    slow: Sequence[Link]
+    median: float
+    left_out: int = 0
+
+
+def matrix(title: str, links: Links) -> Matrix:
+    """Make the matrix of at least one link, the ends in the order of their names."""
+    names = sorted({end for pair in links for end in pair})
+    ends, median = names[:_MOST], statistics.median(links.values())
+    judged = {pair: _link(pair, rate, median, len(links)) for pair, rate in links.items()}
+    rows = [
+        [judged.get((source, target), Link(source=source, target=target)) for target in ends]
+        for source in ends
+    ]
+    slow = [judged[pair] for pair in links if judged[pair].status != Status.PASS]
+    return Matrix(
+        title=title,
+        ends=ends,
+        rows=rows,
+        slow=sorted(_once(slow), key=lambda link: link.share or 0.0)[:_MOST_SLOW],
+        median=median,
+        left_out=len(names) - len(ends),
+    )
+
+
+def both_ways(links: Links) -> Links:
+    """Give links without a direction as two each, one either way."""
+    return {**{(target, source): rate for (source, target), rate in links.items()}, **links}
+
+
+def _once(links: Sequence[Link]) -> Sequence[Link]:
+    """Leave out what is the other way of a link with the same rate."""
+    kept: dict[tuple[str, str], Link] = {}
+    for link in links:
+        other = kept.get((link.target, link.source))
+        if other is None or other.rate != link.rate:
+            kept[link.source, link.target] = link
+    return list(kept.values())
+
+
+def _link(pair: tuple[str, str], rate: float, median: float, count: int) -> Link:
+    share = rate / median if median > 0 else None
+    status = Status.PASS
+    if share is not None and count >= PEERS:
+        lost = 1 - share
+        status = Status.FAIL if lost > PEER_FAIL else Status.WARN if lost > PEER_WARN else status
+    return Link(source=pair[0], target=pair[1], rate=rate, share=share, status=status)
+
+
+def between_nodes(runs: Sequence[RunResult]) -> Links:
+    """Give the best bus bandwidth that a collective reached between each two nodes."""
+    links: dict[tuple[str, str], float] = {}
+    for run in runs:
+        ends = sorted({host for host in run.hosts if host})
+        if len(ends) != 2 or run.nnodes != 2:
+            continue
+        pair = (ends[0], ends[1])
+        rates = [
+            metric.value
+            for test in run.tests
+            for metric in test.metrics
+            if metric.unit == "GB/s" and metric.name.startswith("busbw") and metric.value
+        ]
+        if rates:
+            links[pair] = max([*rates, links.get(pair, 0.0)])
+    return links
+
+
+def within_nodes(runs: Sequence[RunResult]) -> Mapping[str, Links]:
+    """Give the one-way rates between the GPUs of each node."""
+    nodes: dict[str, dict[tuple[str, str], float]] = {}
+    for run in runs:
+        for test in run.tests:
+            for row in map(object_of, list_of(test.details.get("links"))):
+                rate = number_of(row.get("one_way"))
+                ends = text_of(row.get("source")), text_of(row.get("target"))
+                if rate is not None and all(ends):
+                    nodes.setdefault(test.host or host_of(run), {})[ends] = rate
+    return nodes
+
+
+def matrices(runs: Sequence[RunResult]) -> list[Matrix]:
+    """Give the matrix of nodes where pairs were measured, and one for each node's GPUs."""
+    found = []
+    if links := between_nodes(runs):
+        found.append(matrix("Between nodes, bus bandwidth", both_ways(links)))
+    for node, inner in sorted(within_nodes(runs).items()):
+        found.append(matrix(f"Between the GPUs of {node}, one way", inner))
+    return found
