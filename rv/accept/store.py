@@ -7,9 +7,9 @@ a sweep, which is one run of many races, a file named by its id.
 import itertools
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -21,9 +21,12 @@ from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 from rv.files import read_regular, write_atomically
 from rv.models.plain import build, plain
+from rv.slurm.values import printable
 
 RECORD: Final = "run.json"
 RESULTS: Final = "results"
+LOGS: Final = "logs"
+"""What each node's command printed last: `nodeN.out`, N as in the record's nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,11 +49,15 @@ class RunRecord(Origin):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A run with everything that was to report. `faults` names files that could not be read."""
+    """A run with everything that was to report. `faults` names files that could not be read.
+
+    `logs` has the end of what was printed on each node, printable lines, by the node's name.
+    """
 
     record: RunRecord
     results: tuple[RunResult, ...]
     faults: tuple[str, ...] = ()
+    logs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Stage(StrEnum):
@@ -98,16 +105,31 @@ class Sweep:
         return not self.at(Stage.WAITING) and not self.at(Stage.SENT)
 
 
-def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
-    """Keep a run's files, in place of what was kept of it before.
+def save(
+    record: RunRecord, files: Mapping[str, bytes], logs: Mapping[str, bytes] | None = None
+) -> Run:
+    """Keep a run's files, and its logs by file name, in place of what was kept of it before.
 
     Raises `RvError(STAGE)` where this machine's disk does not take them.
     """
     folder = acceptance_dir() / "runs" / record.race_id
-    results = {f"{RESULTS}/{name}": data for name, data in files.items()}
-    shutil.rmtree(folder / RESULTS, ignore_errors=True)
-    _write(folder, {**results, RECORD: json.dumps(plain(record), indent=1).encode()})
-    return Run(record=record, results=collect(files, record.payloads, record))
+    kept = {f"{RESULTS}/{name}": data for name, data in files.items()}
+    kept |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
+    for old in (RESULTS, LOGS):
+        shutil.rmtree(folder / old, ignore_errors=True)
+    _write(folder, {**kept, RECORD: json.dumps(plain(record), indent=1).encode()})
+    results = collect(files, record.payloads, record)
+    return Run(record=record, results=results, logs=_by_node(record, logs or {}))
+
+
+def _by_node(record: RunRecord, logs: Mapping[str, bytes]) -> dict[str, str]:
+    """Name logs by their nodes, and make their lines printable: they are a cluster's text."""
+    found = {}
+    for number, node in enumerate(record.nodes):
+        lines = logs.get(f"node{number}.out", b"").decode(errors="replace").splitlines()
+        if lines:
+            found[node] = "\n".join(map(printable, lines))
+    return found
 
 
 def save_sweep(sweep: Sweep) -> None:
@@ -235,7 +257,9 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
 def _kept(folder: Path) -> Run:
     record = _read(folder / RECORD, RunRecord)
     files, faults = read_tree(folder / RESULTS)
-    return Run(record=record, results=collect(files, record.payloads, record), faults=faults)
+    logs, _ = read_tree(folder / LOGS, ".out")
+    results = collect(files, record.payloads, record)
+    return Run(record=record, results=results, faults=faults, logs=_by_node(record, logs))
 
 
 def _foreign(path: Path) -> Run:
@@ -264,21 +288,27 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
         submitted_at=sweep.begun_at,
         nodes=tuple(node.node for node in sweep.nodes),
     )
-    results = itertools.chain.from_iterable(_results_of(node) for node in sweep.nodes)
-    return Run(record=record, results=without_twins(tuple(results)))
+    runs = [_run_of(node) for node in sweep.nodes]
+    results = itertools.chain.from_iterable(run.results for run in runs)
+    logs = {node: log for run in runs for node, log in run.logs.items()}
+    return Run(record=record, results=without_twins(tuple(results)), logs=logs)
 
 
-def _results_of(node: NodeState) -> Sequence[RunResult]:
+def _run_of(node: NodeState) -> Run:
+    """Give what a node of a sweep reported; a run of one ERROR where that is nothing."""
     why = node.why
     if node.race and node.stage is Stage.OVER:
         try:
-            if results := load(node.race).results:
-                return results
+            run = load(node.race)
         except RvError as error:
             why = error.message
+        else:
+            if run.results:
+                return run
     reason = f"no result reported: {why or 'its job ended without one'}"
     test = TestResult(
         name="sweep", status=Status.ERROR, code="no_result", reason=reason, host=node.node
     )
     silent = RunResult(test_type="sweep", status=Status.ERROR, hostname=node.node, tests=(test,))
-    return [silent]
+    record = RunRecord(race_id=node.race, cluster="", nodes=(node.node,))
+    return Run(record=record, results=(silent,))

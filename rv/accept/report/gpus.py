@@ -13,8 +13,8 @@ from rv.accept.untrusted import number_of, text_of
 _FIGURES: Final = {
     "tflops": "TFLOPS",
     "stream_copy": "copy, GB/s",
-    "h2d_pinned": "host to device, GB/s",
-    "d2h_pinned": "device to host, GB/s",
+    "h2d_pinned": "to GPU, GB/s",
+    "d2h_pinned": "from GPU, GB/s",
 }
 _SEEN: Final = {
     "temp_max": "hottest, C",

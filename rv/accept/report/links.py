@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rv.accept.report.places import host_of
@@ -30,7 +30,10 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """All links between some ends: `rows` in the order of `ends`, `slow` the worst of them."""
+    """All links between some ends: `rows` in the order of `ends`, `slow` the worst of them.
+
+    One that `is_folded` is not seen at once.
+    """
 
     title: str
     ends: Sequence[str]
@@ -38,6 +41,7 @@ class Matrix:
     slow: Sequence[Link]
     median: float
     left_out: int = 0
+    is_folded: bool = False
 
 
 def matrix(title: str, links: Links) -> Matrix:
@@ -117,10 +121,14 @@ def within_nodes(runs: Sequence[RunResult]) -> Mapping[str, Links]:
 
 
 def matrices(runs: Sequence[RunResult]) -> list[Matrix]:
-    """Give the matrix of nodes where pairs were measured, and one for each node's GPUs."""
+    """Give the matrix of nodes where pairs were measured, and one for each node's GPUs.
+
+    Of several nodes those without a slow link are folded, and the worst come first.
+    """
     found = []
     if links := between_nodes(runs):
         found.append(matrix("Between nodes, bus bandwidth", both_ways(links)))
-    for node, inner in sorted(within_nodes(runs).items()):
-        found.append(matrix(f"Between the GPUs of {node}, one way", inner))
-    return found
+    nodes = within_nodes(runs)
+    inner = [matrix(f"Between the GPUs of {node}, one way", nodes[node]) for node in sorted(nodes)]
+    folded = [replace(each, is_folded=len(inner) > 1 and not each.slow) for each in inner]
+    return found + sorted(folded, key=lambda each: min(link.share or 0.0 for link in each.slow) if each.slow else 1.0)

@@ -12,11 +12,13 @@ from rv.accept.report.charts import draw
 from rv.accept.report.page import Page
 from rv.accept.report.places import figures_of, host_of, number, place_of
 from rv.accept.report.series import charts
+from rv.accept.report.ticket import tickets
 from rv.accept.report.trend_rows import trend_rows
 from rv.accept.run import judged
 from rv.accept.store import RunRecord, find_run
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
+from rv.slurm.values import printable
 from rv.transport.private_directories import own_directory
 
 if TYPE_CHECKING:
@@ -24,9 +26,8 @@ if TYPE_CHECKING:
 
 HTML: Final = "report.html"
 MARKDOWN: Final = "report.md"
-_MOST_ROWS: Final = 40
+_SEEN: Final = {"most": 40, "most_gpus": 16}
 """Nodes and GPUs that are seen at once; the others are folded."""
-_MOST_MATRICES: Final = 3
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#])")
 
 
@@ -50,6 +51,12 @@ def report_on(
         trends=trend_rows(results, measured),
     )
     return page.verdict, write(page, folder), [fault for run in kept for fault in run.faults]
+
+
+def ticket_text(runs: Sequence[str]) -> str:
+    """Write what failed in kept runs as Markdown for a ticket: a section for each bad node."""
+    found = [ticket for name in runs for ticket in tickets(judged(find_run(name)))]
+    return _compact(_environment().get_template("ticket.md.j2").render(tickets=found))
 
 
 def _about(record: RunRecord) -> str:
@@ -89,13 +96,20 @@ def as_html(page: Page) -> str:
 
     # Drawn here from numbers and escaped text, so that it may stand in the page as it is.
     drawings = [(chart, Markup(draw(chart))) for chart in page.charts]  # noqa: S704
-    return _environment().get_template("page.html.j2").render(page=page, drawings=drawings, most=_MOST_ROWS, most_matrices=_MOST_MATRICES)
+    return _environment().get_template("page.html.j2").render(page=page, drawings=drawings, **_SEEN)
 
 
 def as_markdown(page: Page) -> str:
     """Write the page as Markdown, without its charts."""
     text = _environment().get_template("page.md.j2").render(page=page)
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"\|\n\n(?=\|)", "|\n", text)).strip() + "\n"
+    return _compact(text)
+
+
+def _compact(text: str) -> str:
+    """Leave out the empty lines that a template made: inside of tables, and beyond one."""
+    rows = re.sub(r"\|\n\n(?=\|)", "|\n", text)
+    lists = re.sub(r"(?<=\n)(- .*)\n\n(?=- )", r"\1\n", rows)
+    return re.sub(r"\n{3,}", "\n\n", lists).strip() + "\n"
 
 
 def _environment() -> "Environment":
@@ -110,7 +124,7 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
     )
     filters = {"figures": figures_of, "host": host_of, "place": place_of, "number": number}
-    environment.filters |= filters | {"cell": _cell}
+    environment.filters |= filters | {"cell": _cell, "line": printable}
     return environment
 
 
