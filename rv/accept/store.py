@@ -220,6 +220,16 @@ def load_sweep(name: str, cluster: str) -> Sweep:
     raise RvError(ErrorKind.USAGE, f"no sweep {name!r} of this cluster", hint=hint)
 
 
+def sweep_of(race_id: str) -> Sweep | None:
+    """Find the sweep that a race was of; None where it was of none that is kept here."""
+    for path in _sweep_files(""):
+        with suppress(RvError):
+            sweep = _read(path, Sweep)
+            if race_id in {node.race for node in sweep.nodes}:
+                return sweep
+    return None
+
+
 def records() -> tuple[RunRecord, ...]:
     """List the runs kept here, the newest first; one that cannot be read is left out."""
     readable = []

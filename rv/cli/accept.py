@@ -7,7 +7,7 @@ import typer
 
 from rv.accept.payload_command import Profile, chosen, require_faults
 from rv.avoided_nodes import DAYS
-from rv.cli import caller, report
+from rv.cli import caller, drain, report
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, group_app
 from rv.cli.request import build_request, show_plan, with_request_options
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
@@ -260,3 +260,4 @@ def _bundled() -> frozenset[str]:
 
 
 report.register(app)
+drain.register(app)
