@@ -47,7 +47,9 @@ def report(
     output: Annotated[
         str,
         typer.Option(
-            "--output", "-o", metavar="PATH",
+            "--output",
+            "-o",
+            metavar="PATH",
             help="The folder of the page, rv-report unless given; of md the file, - for stdout.",
         ),
     ] = "",

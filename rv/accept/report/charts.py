@@ -126,7 +126,10 @@ def _lines(axes: "Axes", chart: LineChart) -> None:
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)
     if len(chart.lines) > 1:
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(
+            frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4,
+            columnspacing=1, handlelength=1.2,
+        )  # fmt: skip
 
 
 def _powers_of_two(axes: "Axes") -> None:

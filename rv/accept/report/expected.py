@@ -1,4 +1,4 @@
-"""Each number of a report beside what it should be: its reference, or the median of its peers. Pure."""
+"""Each number beside what it should be: its reference, or the median of its peers. Pure."""
 
 import statistics
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """Links between pairs, of nodes or of the GPUs of a node, as a matrix; the slow ones named. Pure."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -19,7 +19,11 @@ _MOST_SLOW: Final = 12
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Link:
-    """One link of a matrix, None GB/s where it was not measured; `status` holds it to the median."""
+    """One link of a matrix, None GB/s where it was not measured.
+
+    `status` holds it to the median of all. It is how the link is shown and no verdict: the payload
+    and rv's judging have those.
+    """
 
     source: str
     target: str
@@ -30,7 +34,10 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Matrix:
-    """All links between some ends: `rows` in the order of `ends`, `slow` the worst of them.
+    """All links between some ends: `rows` in the order of `ends`.
+
+    `blamed` are ends most of whose links are slow, as (end, slow links, links); `slow` the worst of
+    the other links.
 
     One that `is_folded` is not seen at once.
     """
@@ -39,9 +46,17 @@ class Matrix:
     ends: Sequence[str]
     rows: Sequence[Sequence[Link]]
     slow: Sequence[Link]
+    blamed: Sequence[tuple[str, int, int]]
     median: float
     left_out: int = 0
     is_folded: bool = False
+
+    @property
+    def least(self) -> float:
+        """The least share of a slow link; 1 where none is slow."""
+        links = [link for row in self.rows for link in row]
+        slow = [link.share or 0.0 for link in links if link.status not in (Status.PASS, "")]
+        return min(slow, default=1.0)
 
 
 def matrix(title: str, links: Links) -> Matrix:
@@ -54,11 +69,15 @@ def matrix(title: str, links: Links) -> Matrix:
         for source in ends
     ]
     slow = [judged[pair] for pair in links if judged[pair].status != Status.PASS]
+    blamed = list(_blamed(names, judged))
+    guilty = {end for end, _, _ in blamed}
+    others = [link for link in _once(slow) if not guilty & {link.source, link.target}]
     return Matrix(
         title=title,
         ends=ends,
         rows=rows,
-        slow=sorted(_once(slow), key=lambda link: link.share or 0.0)[:_MOST_SLOW],
+        slow=sorted(others, key=lambda link: link.share or 0.0)[:_MOST_SLOW],
+        blamed=blamed,
         median=median,
         left_out=len(names) - len(ends),
     )
@@ -69,10 +88,22 @@ def both_ways(links: Links) -> Links:
     return {**{(target, source): rate for (source, target), rate in links.items()}, **links}
 
 
+def _blamed(
+    names: Sequence[str], judged: Mapping[tuple[str, str], Link]
+) -> Iterator[tuple[str, int, int]]:
+    """Name the ends of which more than half of the links to others are slow, three at least."""
+    for name in names:
+        own = [link for pair, link in judged.items() if name in pair]
+        slow = {frozenset((e.source, e.target)) for e in own if e.status != Status.PASS}
+        every = {frozenset((e.source, e.target)) for e in own}
+        if len(slow) >= PEERS and 2 * len(slow) > len(every):
+            yield name, len(slow), len(every)
+
+
 def _once(links: Sequence[Link]) -> Sequence[Link]:
     """Leave out what is the other way of a link with the same rate."""
     kept: dict[tuple[str, str], Link] = {}
-    for link in links:
+    for link in sorted(links, key=lambda each: (each.source, each.target)):
         other = kept.get((link.target, link.source))
         if other is None or other.rate != link.rate:
             kept[link.source, link.target] = link
@@ -130,5 +161,5 @@ def matrices(runs: Sequence[RunResult]) -> list[Matrix]:
         found.append(matrix("Between nodes, bus bandwidth", both_ways(links)))
     nodes = within_nodes(runs)
     inner = [matrix(f"Between the GPUs of {node}, one way", nodes[node]) for node in sorted(nodes)]
-    folded = [replace(each, is_folded=len(inner) > 1 and not each.slow) for each in inner]
-    return found + sorted(folded, key=lambda each: min(link.share or 0.0 for link in each.slow) if each.slow else 1.0)
+    folded = [replace(each, is_folded=len(inner) > 1 and each.least == 1) for each in inner]
+    return found + sorted(folded, key=lambda each: each.least)

@@ -55,9 +55,7 @@ class Page:
             for test in tests:
                 what = (test.status, place_of(run, test), run.test_type, test.name, test.code)
                 findings.setdefault((*what, test.reason), (run, test))
-        return sorted(
-            findings.values(), key=lambda finding: WORST_FIRST.index(finding[1].status)
-        )
+        return sorted(findings.values(), key=lambda finding: WORST_FIRST.index(finding[1].status))
 
     @property
     def payloads(self) -> Sequence[str]:

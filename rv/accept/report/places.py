@@ -10,6 +10,15 @@ def host_of(run: RunResult) -> str:
     return run.hostname or run.nodelist or "an unknown node"
 
 
+def where(run: RunResult) -> str:
+    """Name the nodes that a run was on, the first three of many."""
+    hosts = list(dict.fromkeys(host for host in run.hosts if host))
+    if len(hosts) < 2:
+        return host_of(run)
+    more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
+    return ", ".join(hosts[:3]) + more
+
+
 def place_of(run: RunResult, test: TestResult) -> str:
     """Name the node, rank and device that a test speaks of."""
     rank = f"rank {test.rank}" if test.rank is not None and run.world_size > 1 else ""

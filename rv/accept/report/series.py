@@ -3,6 +3,7 @@
 Details of results are untrusted: what is not of the shape that a payload writes is passed over.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
@@ -12,12 +13,13 @@ from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
 from rv.accept.regressions import series_of, since_change, together
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.report.timelines import timelines
-from rv.accept.results import Metric, RunResult, Status, TestResult
+from rv.accept.results import WORST_FIRST, Metric, RunResult, Status, TestResult
 from rv.accept.trends import change_points
 from rv.accept.untrusted import list_of, number_of, object_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
 _MAX_HISTORIES: Final = 6
+_MAX_COLLECTIVES: Final = 3
 _LEAST_POINTS: Final = 3
 _DAY_S: Final = 86400
 
@@ -28,7 +30,12 @@ def charts(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[Chart
 
 
 def _collectives(runs: Sequence[RunResult]) -> Iterator[Chart]:
-    """Bus bandwidth over size, of each run with a sweep of sizes; wrong results are ringed."""
+    """Bus bandwidth over size, of the worst runs with a sweep of sizes; wrong results are ringed."""
+    worst_first = sorted(runs, key=lambda run: WORST_FIRST.index(run.status))
+    yield from itertools.islice(_bandwidth_charts(worst_first), _MAX_COLLECTIVES)
+
+
+def _bandwidth_charts(runs: Sequence[RunResult]) -> Iterator[Chart]:
     for run in runs:
         lines, bad = list[Line](), list[tuple[float, float]]()
         for test in run.tests:

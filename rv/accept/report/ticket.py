@@ -51,7 +51,9 @@ class Ticket:
     def software(self) -> Mapping[str, str]:
         """The versions that it was seen with."""
         env = self.items[0].run.env
-        return {name: str(env[name]) for name in ("driver", "cuda", "nccl", "torch") if env.get(name)}
+        return {
+            name: str(env[name]) for name in ("driver", "cuda", "nccl", "torch") if env.get(name)
+        }
 
     @property
     def is_injected(self) -> bool:
@@ -126,9 +128,7 @@ def _ticket(run: Run, node: str, items: Sequence[Item]) -> Ticket:
     )
 
 
-def _commands(
-    run: Run, node: str, items: Sequence[Item], payloads: Sequence[str]
-) -> Iterator[str]:
+def _commands(run: Run, node: str, items: Sequence[Item], payloads: Sequence[str]) -> Iterator[str]:
     """Write how to see it again: with rv, with Slurm and the payload alone, and the driver's view."""
     profile = ["--profile", run.record.profile] if run.record.profile else []
     yield shlex.join(["rv", "accept", "sweep", *payloads, *profile, "--nodes", node, "--no-avoid"])

@@ -17,12 +17,12 @@ _SERIES: Final = {
     "power_w": ("Power", "W"),
     "sm_mhz": ("Clock of the processors", "MHz"),
 }
-_MOST_RUNS: Final = 4
+_MOST_RUNS: Final = 3
 _LEAST_POINTS: Final = 3
 
 
 def timelines(runs: Sequence[RunResult]) -> Iterator[LineChart]:
-    """Give three charts for each run that has timelines, the worst runs first, four at most."""
+    """Give three charts for each run that has timelines, the worst runs first, three at most."""
     timed = [(run, tests) for run in runs if (tests := _timed(run))]
     timed.sort(key=lambda each: min(WORST_FIRST.index(test.status) for test in each[1]))
     for run, tests in timed[:_MOST_RUNS]:
@@ -66,4 +66,6 @@ def _line(test: TestResult, field: str) -> Line | None:
 def _judged(tests: Sequence[TestResult]) -> str:
     """Name the devices that did not pass."""
     bad = [test for test in tests if test.status is not Status.PASS]
-    return f"; {', '.join(f'{test.device} {test.status} {test.code}' for test in bad)}" if bad else ""
+    return (
+        f"; {', '.join(f'{test.device} {test.status} {test.code}' for test in bad)}" if bad else ""
+    )

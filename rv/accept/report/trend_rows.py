@@ -59,4 +59,3 @@ def trend_rows(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[T
         if len(trend.values) >= _LEAST_POINTS and (trend.regression or trend.loss > PEER_WARN)
     ]
     return rows[:_MOST]
-

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from rv.accept.history import history
 from rv.accept.report.charts import draw
 from rv.accept.report.page import Page
-from rv.accept.report.places import figures_of, host_of, number, place_of
+from rv.accept.report.places import figures_of, number, place_of, where
 from rv.accept.report.series import charts
 from rv.accept.report.ticket import tickets
 from rv.accept.report.trend_rows import trend_rows
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 HTML: Final = "report.html"
 MARKDOWN: Final = "report.md"
-_SEEN: Final = {"most": 40, "most_gpus": 16}
-"""Nodes and GPUs that are seen at once; the others are folded."""
+_SEEN: Final = {"most": 40, "most_gpus": 16, "most_runs": 12}
+"""Nodes, GPUs and runs that are seen at once; the others are folded."""
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#])")
 
 
@@ -44,7 +44,7 @@ def report_on(
     measured = history().all()
     page = Page(
         title=title or f"Acceptance of {', '.join(labels)}",
-        about=", ".join(_about(run.record) for run in kept),
+        about=", ".join(filter(None, (_about(run.record) for run in kept))),
         when=when,
         runs=results,
         charts=charts(results, measured),
@@ -60,7 +60,9 @@ def ticket_text(runs: Sequence[str]) -> str:
 
 
 def _about(record: RunRecord) -> str:
-    """Say which run it was, of which profile, and where."""
+    """Say which run it was, and of which profile; "" for results that rv did not keep."""
+    if not record.cluster:
+        return ""
     profile = f"{record.profile} " if record.profile else ""
     asked = f" of {record.asked}" if record.asked else ""
     return f"{profile}{'sweep' if record.race_id.startswith('sweep-') else 'run'} {record.race_id}{asked}"
@@ -123,7 +125,7 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = {"figures": figures_of, "host": host_of, "place": place_of, "number": number}
+    filters = {"figures": figures_of, "where": where, "place": place_of, "number": number}
     environment.filters |= filters | {"cell": _cell, "line": printable}
     return environment
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TIMEOUT_S = 20.0  # a driver in trouble can hold nvidia-smi for ever
+SERIALS_S = 5.0  # serial numbers are worth no longer wait
 
 
 def open_source(uuids: list[str]) -> Source | None:
@@ -88,6 +89,28 @@ def _run_smi(command: list[str], timeout_s: float) -> str:
 def by_uuid(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     """Return rows whose first cell is a UUID by it, without its prefix; others are messages."""
     return {bare(uuid): list(cells) for uuid, *cells in rows if uuid.startswith("GPU-")}
+
+
+def serial_numbers(program: str = "nvidia-smi") -> dict[str, str]:
+    """Return the serial numbers of the boards by bare UUID; cards without one are left out."""
+    rows = by_uuid(_serials_of_nvml() or _serials_of_smi(program))
+    return {uuid: cells[0] for uuid, cells in rows.items() if cells[0].strip("0").isalnum()}
+
+
+def _serials_of_nvml() -> list[list[str]]:
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    except Exception:
+        return []
+    names = ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial")
+    return [[_text(_ask(getattr(nvml, name), handle)) for name in names] for handle in handles]
+
+
+def _serials_of_smi(program: str) -> list[list[str]]:
+    rows = ask_smi("--query-gpu=uuid,serial", program=program, timeout_s=SERIALS_S)
+    return [row for row in rows if len(row) == 2]
 
 
 @dataclass(frozen=True)
