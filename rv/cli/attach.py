@@ -59,19 +59,19 @@ def attach(
     It shares the race's GPUs, and ends with the race at the latest.
     """
     words: list[str] = context.meta["rv.command"]
-    found = current_caller(cluster, early=Early.RACES).cluster
-    (record,) = find_races([race] if race else [], found)
-    place = find_place(record, node, found, now_s())
+    target = current_caller(cluster, early=Early.RACES).cluster
+    (record,) = find_races([race] if race else [], target)
+    place = find_place(record, node, target, now_s())
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if words and not has_terminal:
-        raise typer.Exit(_show(run_beside(place, words, found), COMMAND_S, found))
+        raise typer.Exit(_show(run_beside(place, words, target), COMMAND_S, target))
     if not has_terminal:
         raise RvError(
             ErrorKind.USAGE,
             "a shell needs a terminal",
             hint=f"give a command: rv attach {record.race_id} -- nvidia-smi",
         )
-    raise typer.Exit(_open(place, words, found))
+    raise typer.Exit(_open(place, words, target))
 
 
 def _open(place: Place, words: list[str], cluster: Cluster) -> int:
@@ -100,11 +100,11 @@ def execute(
 ) -> None:
     """Run a command on the login node, as a login shell there finds it."""
     limit_s = parse_duration(timeout).total_seconds()
-    found = current_caller(cluster).cluster
+    target = current_caller(cluster).cluster
     line = words[0] if len(words) == 1 else shlex.join(words)
     if sys.stdin.isatty() and sys.stdout.isatty():
-        raise typer.Exit(found.transport.interactive(["/bin/bash", "-c", line]))
-    raise typer.Exit(_show(found.transport.run(line, timeout_s=limit_s), limit_s, found))
+        raise typer.Exit(target.transport.interactive(["/bin/bash", "-c", line]))
+    raise typer.Exit(_show(target.transport.run(line, timeout_s=limit_s), limit_s, target))
 
 
 def _show(done: ScriptResult, limit_s: float, cluster: Cluster) -> int:

@@ -49,14 +49,14 @@ def current_caller(
     workdir = working_directory()
     environ: Mapping[str, str] = dict(os.environ)
     asked = _asked_early[0] if _asked_early and not cluster else None
-    found = asked or _located.get(cluster) or locate(cluster, environ, early)
-    if found.login:
-        environ, workdir = found.login.environ, found.login.home
+    located = asked or _located.get(cluster) or locate(cluster, environ, early)
+    if located.login:
+        environ, workdir = located.login.environ, located.login.home
     return Caller(
         environ=environ,
         workdir=workdir,
         now_s=now_s(),
-        cluster=replace(found, patience=Patience(limit_s=patience_s, say=console.notice)),
+        cluster=replace(located, patience=Patience(limit_s=patience_s, say=console.notice)),
     )
 
 

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from rv.cli.config_text import check_text, config_files, contents, write_text
+from rv.cli.defaults import option_kinds, read_config
 from rv.cli.options import JsonOption, RequestOptions, command_app
-from rv.cli.request import option_kinds, read_config
 from rv.config.config_files import PROJECT_FILE, ConfigFiles, Source
 from rv.config.effective import HIDDEN, effective_values, shown
 from rv.errors import ErrorKind, RvError

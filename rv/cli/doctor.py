@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from rv.cli.defaults import read_config, with_defaults
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, command_app
-from rv.cli.request import build_request, read_config, with_defaults
+from rv.cli.request import build_request
 from rv.config.settings import chosen_cluster
 from rv.models.discovery import Finding, Verdict
 from rv.models.quantities import parse_duration

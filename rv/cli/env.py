@@ -69,7 +69,7 @@ def import_(
 ) -> None:
     """Keep all variables of a .env file."""
     try:
-        found = parse_dotenv(file.read_text(encoding="utf-8").splitlines())
+        variables = parse_dotenv(file.read_text(encoding="utf-8").splitlines())
     except UnicodeDecodeError as error:
         raise RvError(ErrorKind.USAGE, f"{file} is no text", hint="rv env import .env") from error
     except OSError as error:
@@ -77,10 +77,10 @@ def import_(
         raise RvError(ErrorKind.USAGE, why, hint="rv env import .env") from error
     except ValueError as error:
         raise RvError(ErrorKind.USAGE, f"{file}: {error}", hint="write NAME=VALUE") from error
-    for name, value in found.items():
+    for name, value in variables.items():
         check_variable(name, value)
-    change_variables(lambda held: held | found)
-    console.say(f"{len(found)} kept: {', '.join(sorted(found)) or 'none'}")
+    change_variables(lambda held: held | variables)
+    console.say(f"{len(variables)} kept: {', '.join(sorted(variables)) or 'none'}")
 
 
 def _read_value(name: str) -> str:

@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rv.cli.caller import PATIENCE_S, keep_located, now_s, working_directory
+from rv.cli.defaults import read_config, with_defaults
 from rv.cli.environments import planned
 from rv.cli.options import RequestOptions
-from rv.cli.request import build_request, patience_s, read_config, with_defaults
+from rv.cli.request import build_request, patience_s
 from rv.errors import EXIT_RV_FAILED, ErrorKind, RvError
 from rv.models.request import Command
 from rv.transport.query_retry import Patience
@@ -60,12 +61,12 @@ def show_best_plan(options: RequestOptions, command: Command | None) -> None:
 def show_status(*, json: bool) -> int:
     """Show the GPUs of every cluster; return the exit code, 0 where one of them answered."""
     answers = ask_each(_names(), lambda name: free_gpus(_fresh(name, 0.0)), _MOST_STATUS_S)
-    found = list(answers.items())
+    each_answer = list(answers.items())
     if json:
-        console.emit_json({"clusters": [status_document(*pair) for pair in found]})
+        console.emit_json({"clusters": [status_document(*pair) for pair in each_answer]})
     else:
-        console.answer(*(part for pair in found for part in status_parts(*pair)))
-    has_answer = any(not isinstance(answer, RvError) for _, answer in found)
+        console.answer(*(part for pair in each_answer for part in status_parts(*pair)))
+    has_answer = any(not isinstance(answer, RvError) for _, answer in each_answer)
     return 0 if has_answer else EXIT_RV_FAILED
 
 

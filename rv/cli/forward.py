@@ -85,14 +85,14 @@ def _forward(
     background = go_to_background() if detach else None
     if isinstance(background, int):  # here, the other process goes on
         raise typer.Exit(background)
-    found = current_caller(cluster, early=Early.RACES).cluster
-    (race,) = find_races(race_word, found)
-    find_place(race, node, found, now_s())
+    target = current_caller(cluster, early=Early.RACES).cluster
+    (race,) = find_races(race_word, target)
+    find_place(race, node, target, now_s())
     listeners = listen_on(ports, auto=auto)
     try:
-        shown = _Shown(race=race, listeners=listeners, cluster=found.label, background=background)
+        shown = _Shown(race=race, listeners=listeners, cluster=target.label, background=background)
         forwarding = Forwarding(
-            race=race, node=node, listeners=listeners, cluster=found, events=shown
+            race=race, node=node, listeners=listeners, cluster=target, events=shown
         )
         with shown.kept():
             return forwarding.run()

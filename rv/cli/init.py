@@ -13,8 +13,9 @@ import typer
 
 from rv.cli.caller import now_s, working_directory
 from rv.cli.config_text import check_text, config_files, contents, write_text
+from rv.cli.defaults import read_config, with_defaults
 from rv.cli.options import JsonOption, RequestOptions, command_app
-from rv.cli.request import build_request, read_config, with_defaults
+from rv.cli.request import build_request
 from rv.config.config_files import Source
 from rv.config.settings import chosen_cluster
 from rv.errors import ErrorKind, RvError
@@ -76,18 +77,18 @@ def init(
     cluster = _connect(word)
     console.say(f"on {cluster.label}: asking what it has …")
     with _hint_without(where):
-        found = discover(cluster)
+        discovery = discover(cluster)
     if not json:
-        console.answer(*discovery_text(found))
-    if not any(folder.has_links for folder in found.folders):
+        console.answer(*discovery_text(discovery))
+    if not any(folder.has_links for folder in discovery.folders):
         console.notice("no folder with hard links was found: races need one; set race_root to it")
     asks = console.can_ask() and not yes and not json
-    choice = _choose(_first_choice(word, name, found, clusters), found, clusters, asks=asks)
+    choice = _choose(_first_choice(word, name, discovery, clusters), discovery, clusters, asks=asks)
     written = _write(choice, asks=asks, dry_run=dry_run)
     launch, problem = _plan(cluster, choice.name)
     if json:
         document = {
-            "cluster": choice.name, "host": choice.host, **discovery_document(found), **written,
+            "cluster": choice.name, "host": choice.host, **discovery_document(discovery), **written,
             "plan": plan_document(launch.plan, launch.names, launch.scripts) if launch else None,
             "problem": problem or None,
         }  # fmt: skip
@@ -126,35 +127,35 @@ def _connect(word: str) -> Cluster:
     return locate(word if is_known else f"ssh:{word}", os.environ)
 
 
-def _first_choice(word: str, name: str, found: Discovery, clusters: Clusters) -> Choice:
+def _first_choice(word: str, name: str, discovery: Discovery, clusters: Clusters) -> Choice:
     """Choose by what is configured already, else by what was found."""
     same = clusters.named.get(word) or _by_host(word.removeprefix("ssh:"), clusters)
     host = same.host if same else word.removeprefix("ssh:")
-    chosen = name or (same.name if same else _free_name(host, found, clusters))
-    needs_account = found.accounts and not found.default_account and not _account(chosen)
+    chosen = name or (same.name if same else _free_name(host, discovery, clusters))
+    needs_account = discovery.accounts and not discovery.default_account and not _account(chosen)
     return Choice(
         name=chosen,
         host=host,
-        account=found.accounts[0] if needs_account else "",
-        race_root=_race_root(found, clusters.named.get(chosen)),
+        account=discovery.accounts[0] if needs_account else "",
+        race_root=_race_root(discovery, clusters.named.get(chosen)),
         is_default=clusters.default is None,
     )
 
 
-def _race_root(found: Discovery, known: NamedCluster | None) -> str:
+def _race_root(discovery: Discovery, saved: NamedCluster | None) -> str:
     """Choose a folder where there is scratch space; "" leaves what is set, or the home."""
-    scratch = next((folder.path for folder in found.scratch), "")
-    return f"{scratch}/rv/races" if scratch and not (known and known.race_root) else ""
+    scratch = next((folder.path for folder in discovery.scratch), "")
+    return f"{scratch}/rv/races" if scratch and not (saved and saved.race_root) else ""
 
 
 def _by_host(host: str, clusters: Clusters) -> NamedCluster | None:
     return next((each for each in clusters.named.values() if each.host == host), None)
 
 
-def _free_name(host: str, found: Discovery, clusters: Clusters) -> str:
+def _free_name(host: str, discovery: Discovery, clusters: Clusters) -> str:
     """Make a name of Slurm's own for the cluster, else of the host's."""
     machine = host.rpartition("@")[2].partition(".")[0]
-    base = _NOT_IN_NAMES.sub("-", found.snapshot.config.name or machine).strip("-_")[:40]
+    base = _NOT_IN_NAMES.sub("-", discovery.snapshot.config.name or machine).strip("-_")[:40]
     base = base if base and not is_built_in(base) and base != "all" else "cluster"
     names = (base, *(f"{base}{number}" for number in range(2, 100)))
     return next(each for each in names if each not in clusters.named)
@@ -165,17 +166,17 @@ def _account(cluster: str) -> str:
     return str(setting.value) if setting else ""
 
 
-def _choose(choice: Choice, found: Discovery, clusters: Clusters, *, asks: bool) -> Choice:
+def _choose(choice: Choice, discovery: Discovery, clusters: Clusters, *, asks: bool) -> Choice:
     """Ask what only the user knows, each question with an answer that Enter takes."""
     if not asks:
         return choice
     if choice.name not in clusters.named:
         choice = replace(choice, name=console.ask("What shall it be called?", choice.name))
-    if len(found.accounts) > 1:
-        current = _account(choice.name) or found.default_account or found.accounts[0]
-        known = ", ".join(found.accounts)
-        account = console.ask(f"Which account pays ({known})?", current)
-        is_said = account == (_account(choice.name) or found.default_account)
+    if len(discovery.accounts) > 1:
+        current = _account(choice.name) or discovery.default_account or discovery.accounts[0]
+        accounts = ", ".join(discovery.accounts)
+        account = console.ask(f"Which account pays ({accounts})?", current)
+        is_said = account == (_account(choice.name) or discovery.default_account)
         choice = replace(choice, account="" if is_said else account)
     if choice.race_root:
         folder = console.ask("Where shall races lie?", choice.race_root)

@@ -5,20 +5,14 @@ from typing import Annotated
 import typer
 
 from rv.cli.caller import current_caller, planning_cluster
+from rv.cli.defaults import read_config, with_request_options
 from rv.cli.options import (
     ClusterOption,
     JsonOption,
     RequestOptions,
     command_app,
 )
-from rv.cli.request import (
-    asks_all,
-    build_request,
-    patience_s,
-    read_config,
-    say_request,
-    with_request_options,
-)
+from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.models.snapshot import write_snapshot
 from rv.ui import console
 from rv.ui.explanation_views import explanation_document, explanation_text

@@ -1,38 +1,35 @@
-"""From the options that were typed, over the files' defaults, to a request and its `--dry-run`."""
+"""From the options, as they were typed or set in a file, to a request."""
 
-import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from collections.abc import Callable
 from datetime import timedelta
 from math import inf
-from types import UnionType
-from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+from typing import Final, TypeVar
 
-import typer
-
-from rv import bundle
-from rv.cli.caller import now_s, planning_cluster, working_directory
-from rv.cli.environments import masked, planned, with_surroundings
+from rv.cli.environments import masked, with_surroundings
 from rv.cli.options import RequestOptions
-from rv.config.config_files import find_config_files
-from rv.config.settings import chosen_cluster, load_clusters, load_config
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
-from rv.models.site import ALL, ONE_OF, Config, Setting, override
+from rv.models.site import ALL
 from rv.slurm.hostlist import expand
 from rv.ui import console
 
 T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
+
 _NODES: Final = re.compile(r"[A-Za-z0-9._,\[\]-]+", re.ASCII)
+
 _TIME: Final = re.compile(r"(\d+[dhms])+|\d+(-\d+)?(:\d+){1,2}|\d+-\d+", re.ASCII)
+
 _LEAST_BUFFER: Final = timedelta(seconds=20)
+
 _MOST_BUFFER: Final = timedelta(hours=12)
+
 _OWNED: Final = frozenset(
     {
         "account", "array", "chdir", "comment", "constraint", "cpus-per-gpu", "cpus-per-task",
@@ -45,130 +42,6 @@ _OWNED: Final = frozenset(
     }
 )  # fmt: skip
 """sbatch options that rv writes itself, or that would break the race."""
-
-_NO_DEFAULTS: Final = frozenset(
-    {
-        "checkpoint", "cluster", "config", "json", "mig", "min_time", "multi_node", "name",
-        "no_avoid", "send", "single_node", "snapshot", "typed",
-    }
-)  # fmt: skip
-"""What is said for one launch, not for all."""
-
-_INSTEAD: Final[Mapping[str, frozenset[str]]] = {
-    "type": frozenset({"mig"}),
-    "vram": frozenset({"type"}),
-    **{name: frozenset(ONE_OF) for name in ONE_OF},
-}
-"""Options that, typed, speak in place of another's default."""
-
-
-_OF_GPUS: Final = frozenset({"type", "vram"})
-"""What a typed --gpu 0 makes pointless."""
-
-
-def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the shared options: its `options` parameter becomes one for each of them.
-
-    Those that were not typed have their defaults from the configuration files.
-    """
-    own = dict(inspect.signature(command).parameters)
-    del own["options"]
-    wants_context = own.pop("context", None) is not None
-    shared = _shared_parameters()
-
-    def wrapped(*, context: typer.Context, **values: Any) -> None:
-        options = RequestOptions(**{name: values.pop(name) for name in shared})
-        typed = {name for name in shared if _is_typed(context, name)}
-        if wants_context:
-            values["context"] = context
-        command(options=with_defaults(options, typed, read_config(options.cluster)), **values)
-
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    parameters = [context, *own.values(), *shared.values()]
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
-    wrapped.__doc__ = command.__doc__
-    wrapped.__name__ = command.__name__
-    return wrapped
-
-
-def _shared_parameters() -> dict[str, inspect.Parameter]:
-    """Return a parameter for each option of `RequestOptions`, by name."""
-    hints = get_type_hints(RequestOptions, include_extras=True)
-    return {
-        field.name: inspect.Parameter(
-            field.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=field.default,
-            annotation=hints[field.name],
-        )
-        for field in fields(RequestOptions)
-        if get_origin(hints[field.name]) is Annotated
-    }
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-def read_config(cluster: str = "") -> Config:
-    """Read the files, with what they set for the cluster. Raises `RvError(CONFIG)` for slips."""
-    files = find_config_files(os.environ, bundle.user_config_dir())
-    chosen = chosen_cluster(cluster, os.environ, load_clusters(files))
-    config = load_config(files, option_kinds(), chosen)
-    check_defaults(config)
-    return config
-
-
-def check_defaults(config: Config) -> None:
-    """Refuse a default that its option would refuse. Raises `RvError(CONFIG)`."""
-    for name, setting in config.defaults.items():
-        try:
-            build_request(replace(RequestOptions(), **{name: setting.value}), None)
-        except RvError as error:
-            text = f"{setting.origin}: {error.message}"
-            raise RvError(ErrorKind.CONFIG, text, hint=error.hint) from error
-
-
-def with_defaults(options: RequestOptions, typed: set[str], config: Config) -> RequestOptions:
-    """Lay what was typed over the files' defaults."""
-    no_gpu = _OF_GPUS if "gpu" in typed and not options.gpu else frozenset[str]()
-    used = {
-        name: setting
-        for name, setting in config.defaults.items()
-        if isinstance(setting.value, list)
-        or not (typed & {name, *_INSTEAD.get(name, ())} or name in no_gpu)
-    }
-    # Of defaults that were laid over the options before, for another cluster, none stays.
-    values: dict[str, Any] = dict.fromkeys(set(ONE_OF) - typed, "")
-    values |= {
-        name: _value(name, setting, getattr(options, name)) for name, setting in used.items()
-    }
-    return replace(options, config=replace(config, defaults=used), typed=frozenset(typed), **values)
-
-
-def _value(name: str, setting: Setting, typed: Any) -> Any:
-    """The file's value; of an option that may be repeated, both its words and those typed."""
-    if not isinstance(setting.value, list):
-        return setting.value
-    if name == "env":  # between the two stands what `rv env` keeps
-        return typed
-    return override(setting.value, typed or ())
-
-
-def option_kinds() -> dict[str, type]:
-    """The options that a file may set, with the types of their values."""
-    hints = get_type_hints(RequestOptions)
-    names = (field.name for field in fields(RequestOptions) if field.name not in _NO_DEFAULTS)
-    return {name: _kind(hints[name]) for name in names}
-
-
-def _kind(hint: Any) -> type:
-    """The type behind an annotation: `list` of `list[str] | None`."""
-    only = get_args(hint)[0] if get_origin(hint) is UnionType else hint
-    kind: type = get_origin(only) or only
-    return kind
 
 
 def build_request(options: RequestOptions, command: Command | None) -> Request:
@@ -350,28 +223,6 @@ def _extra(text: str) -> tuple[str, str]:
             hint="rv up --help lists the options for GPUs, time, memory, nodes and accounts",
         )
     return key, value
-
-
-def show_plan(options: RequestOptions, command: Command | None) -> None:
-    """Show what would be submitted, for `--dry-run`, and submit nothing."""
-    if asks_all(options):
-        from rv.cli.every_cluster import show_best_plan
-
-        show_best_plan(options, command)
-        return
-    # A command's help needs no planner: it is shown in half of the time without it.
-    from rv.ui.plan_views import plan_document, plan_text
-    from rv.workflow.launch import prepare
-
-    request = build_request(options, command)
-    cluster = planning_cluster(options.cluster, options.snapshot, patience_s(options))
-    say_request(options, command, cluster.label)
-    request = planned(request, cluster.race_root)
-    launch = prepare(request, cluster, working_directory(), {}, now_s(), options.config.site)
-    if options.json:
-        console.emit_json(plan_document(launch.plan, launch.names, launch.scripts))
-    else:
-        console.answer(*plan_text(launch.plan, launch.sbatch_lines, request.widen_after))
 
 
 def asks_all(options: RequestOptions) -> bool:

@@ -64,13 +64,13 @@ def status(
 ) -> None:
     """Show what runs, and how to use it by hand."""
     names = [name] if name else [each.name for each in sandbox.list_all()]
-    found = [sandbox.status(each) for each in names]
+    sandboxes = [sandbox.status(each) for each in names]
     if json:
-        console.emit_json({"sandboxes": [_as_json(each) for each in found]})
+        console.emit_json({"sandboxes": [_as_json(each) for each in sandboxes]})
         return
-    for each in found:
+    for each in sandboxes:
         _show(each, json=False)
-    if not found:
+    if not sandboxes:
         console.say("no sandbox; rv sandbox up starts one")
 
 
@@ -139,12 +139,12 @@ def fault(
 
 
 def _live(name: str) -> sandbox.Sandbox:
-    found = sandbox.find(name)
-    if found is None:
+    named = sandbox.find(name)
+    if named is None:
         raise RvError(
             ErrorKind.SANDBOX, f"sandbox {name} is not up", hint=f"rv sandbox up --name {name}"
         )
-    return found
+    return named
 
 
 def _as_json(status: sandbox.SandboxStatus) -> dict[str, object]:

@@ -65,8 +65,8 @@ def _connect(host: str, cluster: str) -> None:
     paths = ssh_files()
     key = public_key(paths)
     word, named = race_and_cluster(host, named_clusters(os.environ))
-    found = current_caller(named or cluster, early=Early.RACES).cluster
-    (race,) = find_races([word], found)
-    place = find_place(race, None, found, now_s())
-    expect_host_key(host, prepare_login(place, key, found), paths)
-    connect_standard_streams(place, keys, found)
+    target = current_caller(named or cluster, early=Early.RACES).cluster
+    (race,) = find_races([word], target)
+    place = find_place(race, None, target, now_s())
+    expect_host_key(host, prepare_login(place, key, target), paths)
+    connect_standard_streams(place, keys, target)

@@ -43,8 +43,8 @@ def sync_for_race(cluster: Cluster, named: Sequence[str]) -> Code | None:
 @app.command()
 def push(*, send: SendOption = None, cluster: ClusterOption = "", json: JsonOption = False) -> None:
     """Send the git work tree as it is now. rv run does so by itself."""
-    found = current_caller(cluster).cluster
-    sent = _push(_require_project(found, send or ()), found)
+    target = current_caller(cluster).cluster
+    sent = _push(_require_project(target, send or ()), target)
     if json:
         console.emit_json(_sent_document(sent))
 
@@ -52,14 +52,14 @@ def push(*, send: SendOption = None, cluster: ClusterOption = "", json: JsonOpti
 @app.command()
 def watch(*, send: SendOption = None, cluster: ClusterOption = "") -> None:
     """Send the work tree whenever a file changes, until Ctrl-C."""
-    found = current_caller(cluster).cluster
-    project = _require_project(found, send or ())
+    target = current_caller(cluster).cluster
+    project = _require_project(target, send or ())
     last = ""
     while True:
         began_s = time.monotonic()
         now = tree_hash(project.read().tree)
         if now != last:
-            last = _push(project, found).code.tree
+            last = _push(project, target).code.tree
         time.sleep(max(_LEAST_WAIT_S, _SENDS * (time.monotonic() - began_s)))
 
 
@@ -68,15 +68,15 @@ def status(
     *, send: SendOption = None, cluster: ClusterOption = "", json: JsonOption = False
 ) -> None:
     """Show what would be sent: the commit, what changed since the last time, what stays here."""
-    found = current_caller(cluster).cluster
-    project = _require_project(found, send or ())
+    target = current_caller(cluster).cluster
+    project = _require_project(target, send or ())
     work = project.read()
     changed, size = pending(project, work)
     if json:
         console.emit_json(_status_document(project, work, changed, size))
         return
     console.answer(
-        f"{project.top} to {project.place.store} on {found.label}\n"
+        f"{project.top} to {project.place.store} on {target.label}\n"
         f"{_version(work)}: {_count(len(work.tree))} ({_bytes(size_of(work.tree))})\n"
         f"to send: {_count(len(changed))} ({_bytes(size)}){_names(changed)}"
     )
@@ -103,8 +103,8 @@ def pull(
     json: JsonOption = False,
 ) -> None:
     """Fetch the files that a race wrote, as -o of rv run named them."""
-    found = current_caller(cluster, early=Early.RACES).cluster
-    (record,) = find_races([race] if race else [], found)
+    target = current_caller(cluster, early=Early.RACES).cluster
+    (record,) = find_races([race] if race else [], target)
     patterns = tuple(output or (record.request.outputs if record.request else ()))
     if not patterns:
         raise RvError(
@@ -112,8 +112,8 @@ def pull(
             f"race {record.race_id} was not told which files are its results",
             hint=f"rv sync pull {record.race_id} -o runs/",
         )
-    results = list_results(record, patterns, found.transport)
-    folder, memory = _target(record, to, found)
+    results = list_results(record, patterns, target.transport)
+    folder, memory = _target(record, to, target)
     with transfer("fetching", sum(result.size for result in results)) as bar:
         fetched = fetch(
             record,
@@ -121,7 +121,7 @@ def pull(
             folder,
             memory,
             force=force,
-            transport=found.transport,
+            transport=target.transport,
             report=bar.add if bar else _quietly,
         )
     if json:
@@ -187,12 +187,12 @@ def _say_notes(work: WorkTree) -> None:
         )
 
 
-def _say_fetched(fetched: Fetched, found: int, folder: Path, patterns: Sequence[str]) -> None:
-    if not found:
+def _say_fetched(fetched: Fetched, count: int, folder: Path, patterns: Sequence[str]) -> None:
+    if not count:
         console.notice(f"no file of the race matches {', '.join(patterns)} (yet)")
         return
     console.notice(
-        f"fetched {_count(len(fetched.paths))} ({_bytes(fetched.size)}) of {found} into {folder}"
+        f"fetched {_count(len(fetched.paths))} ({_bytes(fetched.size)}) of {count} into {folder}"
     )
     if fetched.left:
         console.notice(f"not replaced, as they differ here: {_listed(fetched.left)} (--force does)")

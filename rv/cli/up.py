@@ -5,8 +5,9 @@ from typing import Annotated, Final
 
 import typer
 
+from rv.cli.defaults import with_request_options
+from rv.cli.dry_run import show_plan
 from rv.cli.options import RequestOptions, command_app
-from rv.cli.request import show_plan, with_request_options
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
 

@@ -118,8 +118,8 @@ def _line_end(text: str, at: int) -> int:
     """Return where the next line begins; a block scalar ends at its beginning already."""
     if at and text[at - 1] == "\n":
         return at
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found + 1
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end + 1
 
 
 def _flow(value: Any) -> str:

@@ -38,20 +38,20 @@ def effective_values(
 
     Raises `RvError(CONFIG)` for a file that cannot be read.
     """
-    found = {
+    settings = {
         f"defaults.{name}": Effective(key=f"defaults.{name}", value=value, source=DEFAULT)
         for name, value in defaults.items()
     }
     for source, path in files.existing():
         document = read_document(path)
         for each in _leaves(document, document.data, ()):
-            _add(found, each, f"{source} {document.origin(each)}", _at(document.data, each))
+            _add(settings, each, f"{source} {document.origin(each)}", _at(document.data, each))
     for variable, key in ENVIRONMENT.items():
         if value := environ.get(variable):
-            found[key] = Effective(key=key, value=value, source=f"environment {variable}")
+            settings[key] = Effective(key=key, value=value, source=f"environment {variable}")
     return [
         Effective(key=each.key, value=shown(each.key, each.value), source=each.source)
-        for each in sorted(found.values(), key=lambda each: (each.source == DEFAULT, each.key))
+        for each in sorted(settings.values(), key=lambda each: (each.source == DEFAULT, each.key))
     ]
 
 
@@ -93,16 +93,18 @@ def _at(data: Any, path: Iterable[str | int]) -> Any:
     return data
 
 
-def _add(found: dict[str, Effective], path: Path, source: str, value: Any) -> None:
+def _add(settings: dict[str, Effective], path: Path, source: str, value: Any) -> None:
     """Lay a value over the one before: of ceilings the lowest counts, lists of partitions join."""
     key = ".".join(map(str, path))
-    before = found.get(key)
+    before = settings.get(key)
     if before and key == "max_fanout" and before.value <= value:
         return
     if before and key == "skip_partitions":
         value = list(dict.fromkeys([*before.value, *value]))
         source = f"{before.source}, {source}"
     below = f"{key}."
-    for other in [name for name in found if name.startswith(below) or key.startswith(f"{name}.")]:
-        del found[other]
-    found[key] = Effective(key=key, value=value, source=source)
+    for other in [
+        name for name in settings if name.startswith(below) or key.startswith(f"{name}.")
+    ]:
+        del settings[other]
+    settings[key] = Effective(key=key, value=value, source=source)

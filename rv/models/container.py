@@ -49,8 +49,8 @@ def read_image(text: str) -> Image:
         if any(not char.isprintable() for char in text):
             raise _unfit(text)
         return Image(pyxis=text if text.endswith(_PYXIS_FILES) else "", apptainer=text, path=text)
-    scheme, found, rest = text.rpartition("://")
-    if found and f"{scheme}://" not in (_DOCKER, *_APPTAINER_ONLY):
+    scheme, separator, rest = text.rpartition("://")
+    if separator and f"{scheme}://" not in (_DOCKER, *_APPTAINER_ONLY):
         raise _unfit(text)
     if not _NAME.fullmatch(rest.replace("#", "/", 1).lstrip("$")) or ".." in rest:
         raise _unfit(text)
@@ -61,8 +61,8 @@ def read_image(text: str) -> Image:
 
 def _of_docker(name: str) -> Image:
     """Return a name of Docker's, whose first part is a registry where it looks like a host."""
-    if found := _OF_REGISTRY.fullmatch(name):
-        return Image(pyxis=name, apptainer=f"{_DOCKER}{found['registry']}/{found['name']}")
+    if parts := _OF_REGISTRY.fullmatch(name):
+        return Image(pyxis=name, apptainer=f"{_DOCKER}{parts['registry']}/{parts['name']}")
     registry, slash, rest = name.partition("/")
     is_host = bool(slash) and ("." in registry or ":" in registry or registry == "localhost")
     return Image(pyxis=f"{registry}#{rest}" if is_host else name, apptainer=f"{_DOCKER}{name}")

@@ -37,20 +37,22 @@ class Discovery:
     @property
     def accounts(self) -> tuple[str, ...]:
         """The accounts that the user may charge, the default first."""
-        found = sorted(self.snapshot.associations or (), key=lambda each: not each.is_default)
-        return tuple(dict.fromkeys(each.account for each in found))
+        associations = sorted(
+            self.snapshot.associations or (), key=lambda each: not each.is_default
+        )
+        return tuple(dict.fromkeys(each.account for each in associations))
 
     @property
     def default_account(self) -> str:
         """The account that Slurm charges by default, "" where there is none."""
-        found = (each.account for each in self.snapshot.associations or () if each.is_default)
-        return next(found, "")
+        accounts = (each.account for each in self.snapshot.associations or () if each.is_default)
+        return next(accounts, "")
 
     @property
     def qos(self) -> tuple[str, ...]:
         """The QOS that the user may ask for."""
-        found = (name for each in self.snapshot.associations or () for name in each.qos)
-        return tuple(dict.fromkeys(found))
+        qos_names = (name for each in self.snapshot.associations or () for name in each.qos)
+        return tuple(dict.fromkeys(qos_names))
 
     @property
     def scratch(self) -> tuple[Folder, ...]:

@@ -157,19 +157,19 @@ def _ask_about(
     if not jobs:
         return _Answers()
     names: set[str] = set()
-    known: dict[int, tuple[str, str]] = {}
+    own_jobs: dict[int, tuple[str, str]] = {}
     for race, number in jobs:
         name = race.name_of(number)
         names.add(name)
-        known |= dict.fromkeys(_ids(files[race.race_id], number), (race.directory, name))
-    answers = _ask_controller(names, known, transport)
+        own_jobs |= dict.fromkeys(_ids(files[race.race_id], number), (race.directory, name))
+    answers = _ask_controller(names, own_jobs, transport)
     if answers is None:
         return None
     names -= {record.name for record in answers.records}
     if not names:
         return answers
     oldest_s = min(race.submitted_at for race, _ in jobs)
-    accounted = _ask_accounting(names, known, oldest_s, transport)
+    accounted = _ask_accounting(names, own_jobs, oldest_s, transport)
     if accounted is None:
         return answers
     records = (*answers.records, *accounted.records)
@@ -191,7 +191,7 @@ def _ask_controller(names: set[str], ids: Iterable[int], transport: Transport) -
 
 def _ask_accounting(
     names: set[str],
-    known: Mapping[int, tuple[str, str]],
+    own_jobs: Mapping[int, tuple[str, str]],
     since_s: float,
     transport: Transport,
 ) -> _Answers | None:
@@ -204,21 +204,21 @@ def _ask_accounting(
     """
     since = datetime.fromtimestamp(since_s - _CLOCK_MARGIN_S)  # noqa: DTZ006 - sacct wants it local
     sentinel = new_sentinel()
-    script = sacct_script(sorted(names), since, sentinel, sorted(known))
+    script = sacct_script(sorted(names), since, sentinel, sorted(own_jobs))
     text = transport.run(script, timeout_s=_ASKING_S).stdout
     answer = parse_sacct(text, sentinel)
     if answer is None:
         return None
-    named = (_with_own_name(record, known) for record in answer)
+    named = (_with_own_name(record, own_jobs) for record in answer)
     newest = {record.job_id: record for record in named if record.name in names}
     return _Answers(
         records=tuple(reversed(newest.values())), accounting_answered=not is_behind(text, sentinel)
     )
 
 
-def _with_own_name(record: JobRecord, known: Mapping[int, tuple[str, str]]) -> JobRecord:
+def _with_own_name(record: JobRecord, own_jobs: Mapping[int, tuple[str, str]]) -> JobRecord:
     """Return accounting's record of a job that its user renamed under the name that rv gave it."""
-    directory, name = known.get(record.job_id, ("", ""))
+    directory, name = own_jobs.get(record.job_id, ("", ""))
     return replace(record, name=name) if name and record.directory == directory else record
 
 

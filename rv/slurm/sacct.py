@@ -30,9 +30,9 @@ def sacct_script(
     Slurm's clock. Jobs whose `ids` are known are asked for by id as well, in whatever
     span of time they were.
     """
-    known = ",".join(map(str, ids))
+    id_list = ",".join(map(str, ids))
     by_name = f"--name={shlex.quote(','.join(names))}"
-    by_id = f" && rv_sacct -j {known}" if known else ""
+    by_id = f" && rv_sacct -j {id_list}" if id_list else ""
     return (
         'rv_sacct() { timeout --foreground -k 1 20 sacct -X -D -n -P -u "$(id -un)"'
         f" --delimiter='|{sentinel}|'"

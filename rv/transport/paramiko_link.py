@@ -147,8 +147,8 @@ def _dial(settings: SshSettings) -> socket.socket:
 
 def _greet(transport: paramiko.Transport, settings: SshSettings) -> None:
     """Agree on keys, and check the server's. Raises `RvError(UNREACHABLE)` where it is unknown."""
-    known = read_known_hosts(settings.known_hosts_files)
-    kinds = known_kinds(known, settings.known_as)
+    known_keys = read_known_hosts(settings.known_hosts_files)
+    kinds = known_kinds(known_keys, settings.known_as)
     options = transport.get_security_options()
     options.key_types = sorted(options.key_types, key=lambda name: _kind(name) not in kinds)
     transport.banner_timeout = transport.handshake_timeout = settings.connect_timeout_s
@@ -158,9 +158,9 @@ def _greet(transport: paramiko.Transport, settings: SshSettings) -> None:
     shown = ServerKey(
         name=settings.name, host=settings.known_as, kind=key.get_name(), key=key.asbytes()
     )
-    verdict = judge(known, shown)
+    verdict = judge(known_keys, shown)
     if verdict is not Verdict.KNOWN:
-        raise refusal(verdict, shown, known, settings.known_hosts_files[0])
+        raise refusal(verdict, shown, known_keys, settings.known_hosts_files[0])
 
 
 def _kind(algorithm: str) -> str:

@@ -122,12 +122,12 @@ class ReadAhead:
 def _matching(files: Mapping[str, bytes], below: str, names: Sequence[str]) -> dict[str, bytes]:
     """Return the files below a folder whose paths there match one of the patterns."""
     forms = [re.compile(_as_expression(name)) for name in names]
-    found = {}
+    matching = {}
     for path, data in files.items():
         inner = path.removeprefix(below)
         if inner != path and any(form.fullmatch(inner) for form in forms):
-            found[inner] = data
-    return found
+            matching[inner] = data
+    return matching
 
 
 def _is_listed(name: str, listing: Listing) -> bool:
@@ -139,5 +139,5 @@ def _is_listed(name: str, listing: Listing) -> bool:
 def _as_expression(pattern: str) -> str:
     """Return a pattern whose wildcards do not cross folders as a regular expression."""
     parts = re.split(r"(\*|\[0-9\])", pattern)
-    known = {"*": "[^/]*", "[0-9]": "[0-9]"}
-    return "".join(known.get(part, re.escape(part)) for part in parts)
+    wildcards = {"*": "[^/]*", "[0-9]": "[0-9]"}
+    return "".join(wildcards.get(part, re.escape(part)) for part in parts)

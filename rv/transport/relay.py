@@ -367,12 +367,12 @@ class Relay(Multiplexer):
         if not target.isdigit() or not 0 < int(target) < 1 << 16:
             return []
         port = int(target)
-        found = [(socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET6, ("::1", port))]
+        loopback = [(socket.AF_INET, ("127.0.0.1", port)), (socket.AF_INET6, ("::1", port))]
         try:
             own = socket.getaddrinfo(socket.gethostname(), port, type=socket.SOCK_STREAM)
         except OSError:
             own = []
-        return found + [(each[0], each[4]) for each in own]
+        return loopback + [(each[0], each[4]) for each in own]
 
 
 def _first_line(path: Path) -> str:

@@ -100,8 +100,8 @@ class RemoteTransport:
     ) -> dict[str, bytes]:
         """Read on in all of them, as one answer."""
         _require_patterns(names)
-        known = [f"{offset}/{name}" for name, offset in offsets.items()]
-        _, out, _ = self._ask("read_new", root, limit, *known, "--", *names)
+        already_read = [f"{offset}/{name}" for name, offset in offsets.items()]
+        _, out, _ = self._ask("read_new", root, limit, *already_read, "--", *names)
         return _pieces(out)
 
     def names(self, directory: str) -> tuple[str, ...]:

@@ -165,30 +165,30 @@ def _expand(path: str, home: Path) -> str:
     return str(home) + text[1:] if text.startswith("~/") or text == "~" else text
 
 
-def _settings(host: str, found: "SSHConfigDict", home: Path) -> SshSettings:
-    known = found.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")
-    known += " " + found.get("globalknownhostsfile", _SYSTEM_KNOWN)
-    jump = found.get("proxyjump") or "none"
+def _settings(host: str, settings: "SSHConfigDict", home: Path) -> SshSettings:
+    host_key_files = settings.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2")
+    host_key_files += " " + settings.get("globalknownhostsfile", _SYSTEM_KNOWN)
+    jump = settings.get("proxyjump") or "none"
     usual = [str(home / ".ssh" / name) for name in _USUAL_KEYS]
     return SshSettings(
         name=host,
-        address=found["hostname"],
-        port=int(found.get("port", PORT)),
-        user=found.get("user") or getpass.getuser(),
-        key_files=tuple(Path(_expand(name, home)) for name in found.get("identityfile", usual)),
-        only_these_keys=found.get("identitiesonly", "no").lower() in ("yes", "true"),
-        asks_agent=found.get("identityagent", "").lower() != "none",
+        address=settings["hostname"],
+        port=int(settings.get("port", PORT)),
+        user=settings.get("user") or getpass.getuser(),
+        key_files=tuple(Path(_expand(name, home)) for name in settings.get("identityfile", usual)),
+        only_these_keys=settings.get("identitiesonly", "no").lower() in ("yes", "true"),
+        asks_agent=settings.get("identityagent", "").lower() != "none",
         jump_hosts=() if jump.lower() == "none" else tuple(jump.replace(" ", "").split(",")),
-        proxy_command=found.get("proxycommand") or "",
-        known_hosts_files=tuple(Path(_expand(name, home)) for name in shlex.split(known)),
-        host_key_alias=found.get("hostkeyalias", ""),
-        connect_timeout_s=_seconds(found, "connecttimeout", CONNECT_TIMEOUT_S),
-        alive_interval_s=_seconds(found, "serveraliveinterval", ALIVE_INTERVAL_S),
-        alive_count=int(found.get("serveralivecountmax", ALIVE_COUNT)),
+        proxy_command=settings.get("proxycommand") or "",
+        known_hosts_files=tuple(Path(_expand(name, home)) for name in shlex.split(host_key_files)),
+        host_key_alias=settings.get("hostkeyalias", ""),
+        connect_timeout_s=_seconds(settings, "connecttimeout", CONNECT_TIMEOUT_S),
+        alive_interval_s=_seconds(settings, "serveraliveinterval", ALIVE_INTERVAL_S),
+        alive_count=int(settings.get("serveralivecountmax", ALIVE_COUNT)),
     )
 
 
-def _seconds(found: "SSHConfigDict", name: str, default: float) -> float:
+def _seconds(settings: "SSHConfigDict", name: str, default: float) -> float:
     """Return a time, `default` where none is set; zero is ssh's word for none."""
-    value = found.get(name, "none")
+    value = settings.get(name, "none")
     return default if value.lower() in ("none", "0") else float(value)

@@ -20,5 +20,5 @@ def why_not_written(error: OSError) -> str:
 
 def why_not_written_there(text: str) -> str:
     """Return the same from what programs said, in the C locale; "" where none of it is known."""
-    known = (words for number, words in _WORDS.items() if os.strerror(number) in text)
-    return next(known, "")
+    causes = (words for number, words in _WORDS.items() if os.strerror(number) in text)
+    return next(causes, "")

@@ -73,8 +73,8 @@ def ending(status: RaceStatus) -> str:
         ran_s = status.elapsed_s or 0.0
         parts.append(f"ran {seconds_text(ran_s)}{_in_segments(status)}")
         parts.extend(_cost(status, ran_s))
-    told = status.state is RaceState.FAILED and status.exit_code is not None
-    if status.why and not told:
+    has_exit_code = status.state is RaceState.FAILED and status.exit_code is not None
+    if status.why and not has_exit_code:
         parts.append(status.why)
     return ", ".join(parts)
 

@@ -99,17 +99,17 @@ def fetch(
     What was changed here since it was fetched stays, unless `force`; `memory` is a file that says
     what was fetched. Raises `RvError`.
     """
-    known = _read_memory(memory)
-    wanted, left = _choose(results, into, known, force=force)
+    fetched_before = _read_memory(memory)
+    wanted, left = _choose(results, into, fetched_before, force=force)
     came: list[Result] = []
     try:
         for result, is_placed in _receive(race, wanted, into, transport):
             report(result.size)
             (came if is_placed else left).append(result)
             if is_placed:
-                known[result.path] = result.size, result.mtime_ns
+                fetched_before[result.path] = result.size, result.mtime_ns
     finally:
-        _write_memory(memory, known)
+        _write_memory(memory, fetched_before)
     return Fetched(
         paths=tuple(os.fsdecode(result.path) for result in came),
         size=sum(result.size for result in came),
@@ -118,7 +118,11 @@ def fetch(
 
 
 def _choose(
-    results: Sequence[Result], into: Path, known: Mapping[bytes, tuple[int, int]], *, force: bool
+    results: Sequence[Result],
+    into: Path,
+    fetched_before: Mapping[bytes, tuple[int, int]],
+    *,
+    force: bool,
 ) -> tuple[dict[Result, _Look], list[Result]]:
     """Part what is to be fetched, with what is here now, from what was changed here."""
     new = {result: _seen(into, result.path) for result in results}
@@ -127,7 +131,7 @@ def _choose(
     for result, here in new.items():
         if here == (result.size, result.mtime_ns):
             continue
-        if here is None or force or known.get(result.path) == here:
+        if here is None or force or fetched_before.get(result.path) == here:
             wanted[result] = here
         else:
             left.append(result)
@@ -270,16 +274,16 @@ class _Draft:
 
 
 def _read_memory(memory: Path) -> dict[bytes, tuple[int, int]]:
-    known = {}
+    fetched_before = {}
     with suppress(OSError, ValueError):
         for line in memory.read_bytes().split(b"\0")[:-1]:
             size, mtime_ns, path = line.split(b" ", 2)
-            known[path] = int(size), int(mtime_ns)
-    return known
+            fetched_before[path] = int(size), int(mtime_ns)
+    return fetched_before
 
 
-def _write_memory(memory: Path, known: dict[bytes, tuple[int, int]]) -> None:
-    lines = (b"%d %d %b\0" % (*look, path) for path, look in sorted(known.items()))
+def _write_memory(memory: Path, fetched_before: dict[bytes, tuple[int, int]]) -> None:
+    lines = (b"%d %d %b\0" % (*look, path) for path, look in sorted(fetched_before.items()))
     with suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_atomically(memory, b"".join(lines), mode=0o600)

@@ -51,8 +51,8 @@ def locate(cluster: str, environ: Mapping[str, str], early: Early = Early.NOTHIN
     if named is None:
         return _at(word, environ, clusters, early=early)
     here = LOCAL if is_this_machine(named.host) else named.host
-    found = _at(here if is_built_in(here) else f"ssh:{here}", environ, clusters, named, early)
-    return _with_settings(found, named, environ)
+    located = _at(here if is_built_in(here) else f"ssh:{here}", environ, clusters, named, early)
+    return _with_settings(located, named, environ)
 
 
 def named_clusters(environ: Mapping[str, str]) -> Clusters:
@@ -106,18 +106,20 @@ def _over_ssh(
 def _unknown(word: str, clusters: Clusters) -> RvError:
     names = tuple(clusters.named)
     near = nearest(word, (*names, LOCAL, SANDBOX))
-    known = ", ".join((*names, LOCAL, "sandbox[:NAME]", "USER@HOST", "ssh:HOST"))
-    hint = f"did you mean {near}? known: {known}" if near else f"use {known}"
+    choices = ", ".join((*names, LOCAL, "sandbox[:NAME]", "USER@HOST", "ssh:HOST"))
+    hint = f"did you mean {near}? known: {choices}" if near else f"use {choices}"
     return RvError(ErrorKind.CONFIG, f"no cluster {word!r} is known", hint=hint)
 
 
-def _with_settings(found: Cluster, named: NamedCluster, environ: Mapping[str, str]) -> Cluster:
+def _with_settings(located: Cluster, named: NamedCluster, environ: Mapping[str, str]) -> Cluster:
     """Give a cluster its name, and the race root that is set for it; RV_RACE_ROOT there wins."""
-    there = found.login.environ if found.login else environ
-    root = found.race_root
+    there = located.login.environ if located.login else environ
+    root = located.race_root
     if named.race_root and not there.get("RV_RACE_ROOT"):
         root = expand_folder(named.race_root, there, named.origin)
-    return replace(found, label=f"{named.name} ({found.label})", name=named.name, race_root=root)
+    return replace(
+        located, label=f"{named.name} ({located.label})", name=named.name, race_root=root
+    )
 
 
 def _has_slurm(environ: Mapping[str, str]) -> bool:

@@ -52,8 +52,8 @@ def find_lock_file(directory: str) -> LockFile:
     """
     here = Path(directory)
     for folder in (here, *here.parents):
-        if found := _read(folder):
-            return found
+        if lock := _read(folder):
+            return lock
         if (folder / ".git").exists() or folder == Path.home():
             break
     raise RvError(
@@ -104,8 +104,8 @@ def requirements_kind(text: str, name: str) -> str:
     cluster, would know nothing of it.
     """
     for line in text.splitlines():
-        if found := _ELSEWHERE.match(line):
-            what = f"{found['flag']} …" if found["flag"] else "a path"
+        if reference := _ELSEWHERE.match(line):
+            what = f"{reference['flag']} …" if reference["flag"] else "a path"
             raise RvError(
                 ErrorKind.CONFIG,
                 f"{name}: {what} leads to other files, which the cluster does not have",

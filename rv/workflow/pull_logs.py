@@ -18,8 +18,8 @@ def pull_logs(race: Race, transport: Transport, folder: Path) -> tuple[Path, ...
     A file is there whole or as it was before. Raises `RvError(USAGE)` for a race without logs, and
     `RvError(STAGE)` where the folder cannot be written.
     """
-    found = [(size, name, _here(name)) for name, size in log_sizes(race, transport).items()]
-    if not found:
+    logs = [(size, name, _here(name)) for name, size in log_sizes(race, transport).items()]
+    if not logs:
         raise RvError(
             ErrorKind.USAGE,
             f"race {race.race_id} has written no log yet",
@@ -28,7 +28,7 @@ def pull_logs(race: Race, transport: Transport, folder: Path) -> tuple[Path, ...
     into = folder / race.race_id
     try:
         into.mkdir(parents=True, exist_ok=True)
-        for size, name, path in found:
+        for size, name, path in logs:
             _copy(f"{race.directory}/{name}", size, into / path, transport)
     except OSError as error:
         raise RvError(
@@ -36,7 +36,7 @@ def pull_logs(race: Race, transport: Transport, folder: Path) -> tuple[Path, ...
             f"cannot write {into}: {error.strerror or error}",
             hint="name a folder of yours with --pull DIR",
         ) from error
-    return tuple(into / path for _, _, path in found)
+    return tuple(into / path for _, _, path in logs)
 
 
 def _here(name: str) -> str:

@@ -44,15 +44,15 @@ class OwnRecord:
 
 def list_tunnels() -> tuple[TunnelRecord, ...]:
     """Return the tunnels of this machine, and forget those that have ended."""
-    found = []
+    tunnels = []
     for path in sorted(_folder().glob(f"{platform.node()}.*.json")):  # a home may be shared
         is_live = _is_locked(path)
         record = _read(path, is_live=is_live)
         if not is_live:
             path.unlink(missing_ok=True)
         if record and (is_live or record.why):
-            found.append(record)
-    return tuple(found)
+            tunnels.append(record)
+    return tuple(tunnels)
 
 
 def stop_tunnels(words: Sequence[str]) -> tuple[TunnelRecord, ...]:

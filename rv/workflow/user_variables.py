@@ -98,12 +98,12 @@ def _unquoted(value: str, number: int) -> str:
     quote = value[:1]
     if quote not in ("'", '"'):
         return value.partition(" #")[0].rstrip()
-    found = _QUOTED.fullmatch(value)
-    if not found:
+    quoted = _QUOTED.fullmatch(value)
+    if not quoted:
         raise ValueError(f"line {number} has a quote that does not end")
     if quote == "'":
-        return found["single"]
-    return _ESCAPED.sub(lambda escaped: _ESCAPES[escaped[1]], found["double"])
+        return quoted["single"]
+    return _ESCAPED.sub(lambda escaped: _ESCAPES[escaped[1]], quoted["double"])
 
 
 def _parsed(data: bytes, path: Path) -> dict[str, str]:

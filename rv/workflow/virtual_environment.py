@@ -79,20 +79,20 @@ def build_environment(
     Raises `RvError(STAGE)` for one that cannot be built; nothing of it is left then.
     """
     began_s = time.monotonic()
-    found = _look(lock, race_root, modules, transport)
-    if found.path:
-        say(f"venv {found.short} is there ({lock.name})")
-        return found.path
-    if found.tool != "uv" and lock.kind in ("uv", "pylock"):
+    built = _look(lock, race_root, modules, transport)
+    if built.path:
+        say(f"venv {built.short} is there ({lock.name})")
+        return built.path
+    if built.tool != "uv" and lock.kind in ("uv", "pylock"):
         raise RvError(
             ErrorKind.CONFIG,
             f"{lock.name} is read by uv, which is not on the cluster",
             hint="install uv there, or: uv export --frozen -o requirements.txt",
         )
-    say(f"venv {found.short}: {found.tool} installs {lock.name} on the login node …")
-    path, is_new = _build(lock, found, race_root, modules, transport)
+    say(f"venv {built.short}: {built.tool} installs {lock.name} on the login node …")
+    path, is_new = _build(lock, built, race_root, modules, transport)
     took = short_duration_s(time.monotonic() - began_s)
-    say(f"venv {found.short} built in {took}" if is_new else f"venv {found.short} is there")
+    say(f"venv {built.short} built in {took}" if is_new else f"venv {built.short} is there")
     return path
 
 
@@ -120,13 +120,13 @@ def _look(lock: LockFile, race_root: str, modules: Sequence[str], transport: Tra
 
 
 def _build(
-    lock: LockFile, found: _Built, race_root: str, modules: Sequence[str], transport: Transport
+    lock: LockFile, built: _Built, race_root: str, modules: Sequence[str], transport: Transport
 ) -> tuple[str, bool]:
     """Send the lock file and build; again where the connection was lost: one build goes on."""
     for _ in range(_TRIES):
-        sent = f"{found.shelf}/.sent.{secrets.token_hex(8)}"
+        sent = f"{built.shelf}/.sent.{secrets.token_hex(8)}"
         transport.create_tree(sent, lock.files)
-        place = [race_root, found.shelf, found.key, lock.kind, lock.python, sent]
+        place = [race_root, built.shelf, built.key, lock.kind, lock.python, sent]
         words = ["build_venv", *place, f"{_BUILDING_S:.0f}"]
         done = _call(transport, modules, words, _BUILDING_S, may_fail=True)
         answers = _answers(done)
@@ -175,7 +175,7 @@ def _call(
     text = f"{_SCRIPT.read_text()}\n{loading} || exit\n{shlex.join(words)}"
     done = transport.run(text, timeout_s=timeout_s)
     last = printable(done.stderr.strip().rpartition("\n")[2])
-    known = {
+    failures = {
         _UNSAFE: (ErrorKind.STAGE, "the folder of venvs is another user's", "RV_RACE_ROOT=/path"),
         _NO_MODULE: (
             ErrorKind.CONFIG,
@@ -189,8 +189,8 @@ def _call(
             "load one: --modules python; module avail lists them",
         ),
     }
-    if done.returncode in known:
-        kind, message, hint = known[done.returncode]
+    if done.returncode in failures:
+        kind, message, hint = failures[done.returncode]
         raise RvError(kind, message, hint=hint)
     if done.returncode and not may_fail:
         raise RvError(
@@ -202,6 +202,6 @@ def _call(
 def _answers(done: ScriptResult) -> dict[str, list[str]]:
     answers: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
-        if found := _ANSWER.fullmatch(line):
-            answers.setdefault(found[1], []).append(found[2])
+        if built := _ANSWER.fullmatch(line):
+            answers.setdefault(built[1], []).append(built[2])
     return answers

@@ -188,8 +188,8 @@ def _hash(top: str, paths: Sequence[bytes], cache: Path) -> dict[bytes, TreeFile
         seen = _Seen(
             status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
         )
-        known = before.get(path)
-        digest = known[1] if known and known[0] == seen else _digest(root + path, seen.mode)
+        cached = before.get(path)
+        digest = cached[1] if cached and cached[0] == seen else _digest(root + path, seen.mode)
         if digest is None:
             continue
         tree[path] = TreeFile(_kind(seen.mode), digest, seen.size)

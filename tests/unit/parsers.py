@@ -359,7 +359,7 @@ BY_FILE: Final = frozenset(
         "rv.accept.result_files:read_folder",
         "rv.accept.result_files:read_tree",
         "rv.accept.store:load_sweep",
-        "rv.cli.request:read_config",
+        "rv.cli.defaults:read_config",
         "rv.cli.run:read_line",
         "rv.cli.run:read_words",
         "rv.config.gpu_models:load_catalogue",

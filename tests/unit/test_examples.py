@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rv import bundle
-from rv.cli.request import read_config
+from rv.cli.defaults import read_config
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
 from rv.models.plan import Submission

@@ -91,8 +91,8 @@ def gpu_rows(runs: Sequence[RunResult], numbers: Sequence[Compared]) -> list[Gpu
     for key, (node, device) in devices.items():
         status = worst(statuses[key]) if key in statuses else ""
         own = best.get(key, {})
-        figures = [own.get(name, Figure(name=name)) for name in columns]
-        rows.append(GpuRow(node=node, device=device, status=status, figures=figures))
+        row = [own.get(name, Figure(name=name)) for name in columns]
+        rows.append(GpuRow(node=node, device=device, status=status, figures=row))
     return sorted(rows, key=_worst_first)
 
 

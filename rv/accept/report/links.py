@@ -1,4 +1,4 @@
-"""Links between pairs, of nodes or of the GPUs of a node, as a matrix; the slow ones named. Pure."""
+"""Links between nodes, or between the GPUs of one, as a matrix; the slow are named. Pure."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -30,7 +30,7 @@ def charts(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[Chart
 
 
 def _collectives(runs: Sequence[RunResult]) -> Iterator[Chart]:
-    """Bus bandwidth over size, of the worst runs with a sweep of sizes; wrong results are ringed."""
+    """Bus bandwidth over size, of the worst runs that have it; wrong results are ringed."""
     worst_first = sorted(runs, key=lambda run: WORST_FIRST.index(run.status))
     yield from itertools.islice(_bandwidth_charts(worst_first), _MAX_COLLECTIVES)
 

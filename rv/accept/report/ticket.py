@@ -129,7 +129,7 @@ def _ticket(run: Run, node: str, items: Sequence[Item]) -> Ticket:
 
 
 def _commands(run: Run, node: str, items: Sequence[Item], payloads: Sequence[str]) -> Iterator[str]:
-    """Write how to see it again: with rv, with Slurm and the payload alone, and the driver's view."""
+    """Write how to see it again, with rv and without, and how to ask the driver."""
     profile = ["--profile", run.record.profile] if run.record.profile else []
     yield shlex.join(["rv", "accept", "sweep", *payloads, *profile, "--nodes", node, "--no-avoid"])
     runs = {item.run.test_type: item.run for item in reversed(items)}

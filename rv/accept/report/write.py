@@ -65,7 +65,8 @@ def _about(record: RunRecord) -> str:
         return ""
     profile = f"{record.profile} " if record.profile else ""
     asked = f" of {record.asked}" if record.asked else ""
-    return f"{profile}{'sweep' if record.race_id.startswith('sweep-') else 'run'} {record.race_id}{asked}"
+    kind = "sweep" if record.race_id.startswith("sweep-") else "run"
+    return f"{profile}{kind} {record.race_id}{asked}"
 
 
 def write(page: Page, folder: Path) -> bool:

@@ -3,7 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.report.page import Page, place_of
+from rv.accept.report.page import Page
+from rv.accept.report.places import place_of
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 from rv.payloads.contract import codes
 

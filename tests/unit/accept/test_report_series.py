@@ -6,7 +6,7 @@ import pytest
 
 from rv.accept.measurements import Measurement
 from rv.accept.report.charts import DotChart, LineChart, draw
-from rv.accept.report.page import charts
+from rv.accept.report.series import charts
 from rv.accept.results import Device, Metric, Reference, RunResult, Status, TestResult
 
 

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from rv.cli.defaults import read_config, with_defaults
 from rv.cli.environments import check_shell, job_environment, with_environment
 from rv.cli.init import _difference
 from rv.cli.options import RequestOptions
-from rv.cli.request import build_request, read_config, with_defaults
+from rv.cli.request import build_request
 from rv.errors import RvError
 from rv.models.request import Command, Launcher, Request
 from rv.models.site import Config, Setting

@@ -5,7 +5,7 @@ import platform
 
 import pytest
 
-from rv.cli.request import read_config
+from rv.cli.defaults import read_config
 from rv.errors import ErrorKind, RvError
 from rv.workflow.locate import is_this_machine, locate, named_clusters
 from rv.workflow.race_root import expand_folder

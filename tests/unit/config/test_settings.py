@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rv.cli.request import read_config
+from rv.cli.defaults import read_config
 from rv.config.gpu_models import load_catalogue
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Request
