@@ -7,13 +7,9 @@ import typer
 
 from rv.accept.payload_command import Profile, chosen, require_faults
 from rv.avoided_nodes import DAYS
-<<<<<<< HEAD
 from rv.cli import caller, drain, report
-=======
-from rv.cli import caller, report
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
->>>>>>> main
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, group_app
 from rv.cli.request import build_request
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError

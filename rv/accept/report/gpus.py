@@ -1,6 +1,6 @@
 """Each GPU once, with its figures beside what they should be. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -79,21 +79,28 @@ def gpu_rows(runs: Sequence[RunResult], numbers: Sequence[Compared]) -> list[Gpu
 
     Of several values of a figure the best counts.
     """
-    statuses, devices = _statuses(runs), _devices(runs)
-    best: dict[str, dict[str, Figure]] = {}
-    for key, figure in [*_rates(numbers), *_readings(runs)]:
-        figures = best.setdefault(key, {})
-        before = figures.get(figure.name)
-        if before is None or (figure.value or 0.0) > (before.value or 0.0):
-            figures[figure.name] = figure
+    statuses, best = _statuses(runs), _best([*_rates(numbers), *_readings(runs)])
     columns = dict.fromkeys(name for figures in best.values() for name in figures)
-    rows = []
-    for key, (node, device) in devices.items():
-        status = worst(statuses[key]) if key in statuses else ""
-        own = best.get(key, {})
-        row = [own.get(name, Figure(name=name)) for name in columns]
-        rows.append(GpuRow(node=node, device=device, status=status, figures=row))
+    rows = [
+        GpuRow(
+            node=node,
+            device=device,
+            status=worst(statuses[key]) if key in statuses else "",
+            figures=[best.get(key, {}).get(name, Figure(name=name)) for name in columns],
+        )
+        for key, (node, device) in _devices(runs).items()
+    ]
     return sorted(rows, key=_worst_first)
+
+
+def _best(figures: Iterable[tuple[str, Figure]]) -> Mapping[str, Mapping[str, Figure]]:
+    """Give each GPU's figures by name; of several values the highest."""
+    best: dict[str, dict[str, Figure]] = {}
+    for key, figure in figures:
+        before = best.setdefault(key, {}).get(figure.name)
+        if before is None or (figure.value or 0.0) > (before.value or 0.0):
+            best[key][figure.name] = figure
+    return best
 
 
 def _worst_first(row: GpuRow) -> tuple[int, str, int]:

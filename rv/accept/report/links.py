@@ -1,12 +1,12 @@
 """Links between nodes, or between the GPUs of one, as a matrix; the slow are named. Pure."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rv.accept.report.places import host_of
-from rv.accept.results import RunResult, Status
+from rv.accept.results import RunResult, Status, TestResult
 from rv.accept.untrusted import list_of, number_of, object_of, text_of
 from rv.payloads.contract.stats import PEER_FAIL, PEER_WARN, PEERS
 
@@ -64,23 +64,26 @@ def matrix(title: str, links: Links) -> Matrix:
     names = sorted({end for pair in links for end in pair})
     ends, median = names[:_MOST], statistics.median(links.values())
     judged = {pair: _link(pair, rate, median, len(links)) for pair, rate in links.items()}
-    rows = [
-        [judged.get((source, target), Link(source=source, target=target)) for target in ends]
-        for source in ends
-    ]
-    slow = [judged[pair] for pair in links if judged[pair].status != Status.PASS]
     blamed = list(_blamed(names, judged))
-    guilty = {end for end, _, _ in blamed}
-    others = [link for link in _once(slow) if not guilty & {link.source, link.target}]
     return Matrix(
         title=title,
         ends=ends,
-        rows=rows,
-        slow=sorted(others, key=lambda link: link.share or 0.0)[:_MOST_SLOW],
+        rows=[
+            [judged.get((source, target), Link(source=source, target=target)) for target in ends]
+            for source in ends
+        ],
+        slow=_slow_but_of({end for end, _, _ in blamed}, judged.values())[:_MOST_SLOW],
         blamed=blamed,
         median=median,
         left_out=len(names) - len(ends),
     )
+
+
+def _slow_but_of(blamed: Collection[str], links: Iterable[Link]) -> list[Link]:
+    """List the slow links, the slowest first, without those of ends that are blamed."""
+    slow = [link for link in links if link.status != Status.PASS]
+    others = [link for link in _once(slow) if not {link.source, link.target} & {*blamed}]
+    return sorted(others, key=lambda link: link.share or 0.0)
 
 
 def both_ways(links: Links) -> Links:
@@ -123,19 +126,17 @@ def between_nodes(runs: Sequence[RunResult]) -> Links:
     """Give the best bus bandwidth that a collective reached between each two nodes."""
     links: dict[tuple[str, str], float] = {}
     for run in runs:
-        ends = sorted({host for host in run.hosts if host})
-        if len(ends) != 2 or run.nnodes != 2:
-            continue
-        pair = (ends[0], ends[1])
-        rates = [
-            metric.value
-            for test in run.tests
-            for metric in test.metrics
-            if metric.unit == "GB/s" and metric.name.startswith("busbw") and metric.value
-        ]
-        if rates:
+        ends = sorted({*run.hosts} - {""})
+        rates = [rate for test in run.tests for rate in _bus_bandwidths(test)]
+        if run.nnodes == 2 and len(ends) == 2 and rates:
+            pair = (ends[0], ends[1])
             links[pair] = max([*rates, links.get(pair, 0.0)])
     return links
+
+
+def _bus_bandwidths(test: TestResult) -> list[float]:
+    found = [m for m in test.metrics if m.unit == "GB/s" and m.name.startswith("busbw")]
+    return [metric.value for metric in found if metric.value]
 
 
 def within_nodes(runs: Sequence[RunResult]) -> Mapping[str, Links]:

@@ -133,18 +133,19 @@ def _commands(run: Run, node: str, items: Sequence[Item], payloads: Sequence[str
     profile = ["--profile", run.record.profile] if run.record.profile else []
     yield shlex.join(["rv", "accept", "sweep", *payloads, *profile, "--nodes", node, "--no-avoid"])
     runs = {item.run.test_type: item.run for item in reversed(items)}
-    for payload in payloads:
-        result = runs[payload]
-        if not result.argv and not result.devices:
-            continue
-        argv = [word for word in result.argv if word not in _OWN_FLAGS]
-        ranks = ["torchrun", f"--nproc-per-node={result.world_size}"]
-        start = ranks if result.world_size > 1 and result.nnodes == 1 else ["python3"]
-        slurm = ["srun", "-N1", "-n1", "-w", node, "--exclusive"]
-        slurm += [f"--gpus-per-node={len(result.devices)}"] if result.devices else []
-        yield shlex.join([*slurm, *start, f"{payload}.py", *argv])
+    yield from (shlex.join(_by_itself(node, runs[payload])) for payload in payloads)
     for uuid in dict.fromkeys(item.gpu.uuid for item in items if item.gpu):
         yield shlex.join(["srun", "-N1", "-n1", "-w", node, "nvidia-smi", "-q", "-i", uuid])
+
+
+def _by_itself(node: str, result: RunResult) -> list[str]:
+    """Give the words that run a payload as it ran, without rv."""
+    gpus = [f"--gpus-per-node={len(result.devices)}"] if result.devices else []
+    is_of_ranks = result.world_size > 1 and result.nnodes == 1
+    start = ["torchrun", f"--nproc-per-node={result.world_size}"] if is_of_ranks else ["python3"]
+    argv = [word for word in result.argv if word not in _OWN_FLAGS]
+    slurm = ["srun", "-N1", "-n1", "-w", node, "--exclusive", *gpus]
+    return [*slurm, *start, f"{result.test_type}.py", *argv]
 
 
 def log_of(log: str, payload: str) -> list[str]:

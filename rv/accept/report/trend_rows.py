@@ -8,7 +8,7 @@ from rv.accept.measurements import Measurement, bare_uuid
 from rv.accept.regressions import Regression
 from rv.accept.report.gpus import key_of
 from rv.accept.results import RunResult
-from rv.accept.trends import trends
+from rv.accept.trends import Trend, trends
 from rv.payloads.contract.stats import PEER_WARN
 
 _MOST: Final = 20
@@ -47,15 +47,19 @@ def trend_rows(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[T
     """Give the numbers of these GPUs that are flagged, or 5 % worse than usual; 20 at most."""
     here = {key_of(run, device) for run in runs for device in run.devices if device.uuid}
     own = [each for each in kept if each.is_of_gpus and bare_uuid(each.gpu_uuid) in here]
-    rows = [
-        TrendRow(
-            last=trend.last,
-            values=trend.values,
-            usual=trend.median,
-            loss=trend.loss,
-            regression=trend.regression,
-        )
-        for trend in trends(own)
-        if len(trend.values) >= _LEAST_POINTS and (trend.regression or trend.loss > PEER_WARN)
-    ]
-    return rows[:_MOST]
+    return [_row(trend) for trend in trends(own) if _is_worse(trend)][:_MOST]
+
+
+def _is_worse(trend: Trend) -> bool:
+    is_worse = trend.regression is not None or trend.loss > PEER_WARN
+    return is_worse and len(trend.values) >= _LEAST_POINTS
+
+
+def _row(trend: Trend) -> TrendRow:
+    return TrendRow(
+        last=trend.last,
+        values=trend.values,
+        usual=trend.median,
+        loss=trend.loss,
+        regression=trend.regression,
+    )
