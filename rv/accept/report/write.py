@@ -12,7 +12,7 @@ from rv.accept.report.charts import draw
 from rv.accept.report.page import Page
 from rv.accept.report.places import figures_of, number, place_of, where
 from rv.accept.report.series import charts
-from rv.accept.report.ticket import tickets
+from rv.accept.report.ticket import Ticket, tickets
 from rv.accept.report.trend_rows import trend_rows
 from rv.accept.run import judged
 from rv.accept.store import RunRecord, find_run
@@ -55,7 +55,11 @@ def report_on(
 
 def ticket_text(runs: Sequence[str]) -> str:
     """Write what failed in kept runs as Markdown for a ticket: a section for each bad node."""
-    found = [ticket for name in runs for ticket in tickets(judged(find_run(name)))]
+    return ticket_markdown([each for name in runs for each in tickets(judged(find_run(name)))])
+
+
+def ticket_markdown(found: Sequence[Ticket]) -> str:
+    """Write tickets as Markdown."""
     return _compact(_environment().get_template("ticket.md.j2").render(tickets=found))
 
 
