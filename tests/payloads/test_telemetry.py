@@ -1,6 +1,7 @@
 """What GPUs say of themselves: masks by bits, figures that are missing, and what is too much."""
 
 import io
+import itertools
 import json
 import stat
 import sys
@@ -13,7 +14,8 @@ import pytest
 from _telemetry.fake import AT_REST, HEALTHY, Fake
 from _telemetry.gates import findings, is_harmful, reasons, underloaded
 from _telemetry.sampler import Load, Sampler
-from contract.nvidia import Counters, Reading, Smi, grown, open_source
+from _telemetry.timeline import MOST, Timeline
+from contract.nvidia import Counters, Reading, Smi, grown, open_source, serial_numbers
 
 UUID = "5c3a0001-aaaa-bbbb-cccc-000000000001"
 
@@ -262,6 +264,9 @@ case "$1" in
   --query-gpu=uuid,utilization*) echo "GPU-{UUID}, 97, 83, [N/A], 1740, 139000, 0x0000000000000044"
                                  echo "GPU-of-another-job, 0, 30, 70, 345, 0, 0x1" ;;
   --query-gpu=uuid,ecc*) echo "GPU-{UUID}, 2, [N/A], 1980, 700.00" ;;
+  --query-gpu=uuid,serial) echo "GPU-{UUID}, 1654922000123"
+                           echo "GPU-of-a-desktop, [N/A]"
+                           echo "GPU-of-another, 0" ;;
   --query-remapped*) echo "GPU-{UUID}, No, Yes" ;;
 esac
 """
@@ -291,6 +296,31 @@ def test_nvidia_smi_answers_where_nvml_is_missing(
     assert (counted.ecc_uncorrected, counted.ecc_corrected) == (2, None)
     assert (counted.rows_pending, counted.rows_failed) == (False, True)
     assert (counted.max_sm_mhz, counted.power_limit_w) == (1980, 700)
+
+
+def test_serial_numbers_are_those_of_boards_that_have_one(
+    smi: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By UUID without its kind, as torch has it."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert serial_numbers(str(smi)) == {UUID: "1654922000123"}
+    assert serial_numbers(str(tmp_path / "none")) == {}
+
+
+def test_a_timeline_keeps_the_whole_load_in_few_points_however_long_it_is() -> None:
+    """A day at ten readings a second: evenly spread, with the heat at its end."""
+    made, day = Timeline(), 86400
+    for tenth in range(0, 10 * day, 7):
+        hot = tenth > 9 * day
+        made.add(tenth / 10, Reading(temperature_c=90.0 if hot else 60.0, power_w=tenth))
+    told = made.as_json()
+    assert set(told) == {"at_s", "temperature_c", "power_w"}, "no clock was read"
+    assert MOST // 2 <= len(told["at_s"]) <= MOST
+    assert (told["at_s"][0], told["temperature_c"][-1]) == (0.0, 90.0)
+    steps = [b - a for a, b in itertools.pairwise(told["at_s"])]
+    assert max(steps) < 1.1 * min(steps)
+    assert told["at_s"][-1] > 0.98 * day
+    assert Timeline().as_json() == {}
 
 
 def test_an_nvidia_smi_that_fails_tells_nothing(tmp_path: Path) -> None:

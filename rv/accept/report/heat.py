@@ -9,6 +9,8 @@ from rv.accept.results import WORST_FIRST, RunResult, Status, worst
 
 SILENT = "sweep"
 """The payload that a node of a sweep has which reported nothing."""
+_WARM, _HOT = 0.97, 0.85
+"""Shares between which a cell that passed changes its colour."""
 _GOOD = (Status.PASS, Status.WARN)
 
 
@@ -30,6 +32,12 @@ class HeatCell:
         if self.status == Status.PASS and self.share is not None:
             return f"{self.share:.0%}"
         return self.status or "-"
+
+    @property
+    def heat(self) -> float:
+        """How far a rate that passed is from what was expected: 0 is all of it, 1 the least."""
+        share = _WARM if self.share is None else self.share
+        return min(1.0, max(0.0, (_WARM - share) / (_WARM - _HOT)))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

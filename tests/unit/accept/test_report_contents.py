@@ -140,6 +140,7 @@ def test_nodes_are_sorted_by_verdict_then_by_what_their_worst_gpu_reached() -> N
     assert made.nodes[1].cells[0].why == (
         "matmul.bf16 tflops cuda:0: 97 of 100.5 TFLOPS, median of 4"
     )
+    assert [round(row.cells[0].heat, 2) for row in made.nodes] == [0, 0.04, 0, 0]
     assert made.counts[Status.WARN] == 1
 
 
