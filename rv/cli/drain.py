@@ -22,10 +22,13 @@ def drain_node(
 ) -> None:
     """Drain a node in Slurm, with its newest failing result as the reason."""
     from rv.accept.failures import newest_failure
+    from rv.slurm.probe import take_snapshot
     from rv.workflow.drain import drain, drain_line, node_to_drain
 
     here = caller.current_caller(cluster)
-    found = node_to_drain(node, here.cluster.take_fresh_snapshot().nodes)
+    # Not from the answers that commands share for some seconds: who drained it just now counts.
+    nodes = take_snapshot(here.cluster.transport, patience=here.cluster.patience).nodes
+    found = node_to_drain(node, nodes)
     failure = newest_failure(found.name, here.cluster.key, here.now_s)
     line = drain_line(found.name, failure.reason)
     for note in failure.notes:
