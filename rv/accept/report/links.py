@@ -64,7 +64,7 @@ def matrix(title: str, links: Links) -> Matrix:
     names = sorted({end for pair in links for end in pair})
     ends, median = names[:_MOST], statistics.median(links.values())
     judged = {pair: _link(pair, rate, median, len(links)) for pair, rate in links.items()}
-    blamed = list(_blamed(names, judged))
+    blamed = list(_blamed(judged.values()))
     return Matrix(
         title=title,
         ends=ends,
@@ -91,16 +91,17 @@ def both_ways(links: Links) -> Links:
     return {**{(target, source): rate for (source, target), rate in links.items()}, **links}
 
 
-def _blamed(
-    names: Sequence[str], judged: Mapping[tuple[str, str], Link]
-) -> Iterator[tuple[str, int, int]]:
+def _blamed(links: Iterable[Link]) -> Iterator[tuple[str, int, int]]:
     """Name the ends of which more than half of the links to others are slow, three at least."""
-    for name in names:
-        own = [link for pair, link in judged.items() if name in pair]
-        slow = {frozenset((e.source, e.target)) for e in own if e.status != Status.PASS}
-        every = {frozenset((e.source, e.target)) for e in own}
-        if len(slow) >= PEERS and 2 * len(slow) > len(every):
-            yield name, len(slow), len(every)
+    slow: dict[str, dict[str, bool]] = {}
+    for link in links:
+        for end, other in ((link.source, link.target), (link.target, link.source)):
+            own = slow.setdefault(end, {})
+            own[other] = own.get(other, False) or link.status != Status.PASS
+    for end, others in sorted(slow.items()):
+        count = sum(others.values())
+        if count >= PEERS and 2 * count > len(others):
+            yield end, count, len(others)
 
 
 def _once(links: Sequence[Link]) -> Sequence[Link]:

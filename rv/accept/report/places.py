@@ -13,7 +13,7 @@ def host_of(run: RunResult) -> str:
 def where(run: RunResult) -> str:
     """Name the nodes that a run was on, the first three of many."""
     hosts = list(dict.fromkeys(host for host in run.hosts if host))
-    if len(hosts) < 2:
+    if not hosts:
         return host_of(run)
     more = f" and {len(hosts) - 3} more" if len(hosts) > 3 else ""
     return ", ".join(hosts[:3]) + more

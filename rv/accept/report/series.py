@@ -12,6 +12,7 @@ from rv.accept.charts import LEAST_RUNS
 from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
 from rv.accept.regressions import series_of, since_change, together
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
+from rv.accept.report.places import where
 from rv.accept.report.timelines import timelines
 from rv.accept.results import WORST_FIRST, Metric, RunResult, Status, TestResult
 from rv.accept.trends import change_points
@@ -45,10 +46,10 @@ def _bandwidth_charts(runs: Sequence[RunResult]) -> Iterator[Chart]:
                 sizes, speeds = zip(*points, strict=True)
                 lines.append(Line(name=test.name.rpartition(".")[2], x=sizes, y=speeds))
         if lines:
-            where = run.hostname if run.nnodes == 1 else f"{run.nnodes} nodes"
+            place = where(run) if run.nnodes == 1 else f"{run.nnodes} nodes"
             yield LineChart(
                 title="Bus bandwidth over size",
-                caption=f"{run.world_size} ranks on {where}, {run.backend}",
+                caption=f"{run.world_size} ranks on {place}, {run.backend}",
                 x="bytes",
                 is_log=True,
                 y="GB/s",

@@ -73,20 +73,28 @@ class Ticket:
 
 def tickets(run: Run) -> list[Ticket]:
     """Give a ticket for each node of a judged run on which something failed, or none reported."""
-    numbers = compared(run.results)
-    gpus = {_key(row): row for row in gpu_rows(run.results, numbers)}
     nodes: dict[str, list[Item]] = {}
-    for result in run.results:
-        for test in result.tests:
-            if test.status in _SHOWN:
-                node = test.host or host_of(result)
-                nodes.setdefault(node, []).append(_item(result, test, numbers, gpus))
+    for item in _items(run):
+        nodes.setdefault(item.test.host or host_of(item.run), []).append(item)
     found = []
     for node, items in nodes.items():
         items.sort(key=lambda item: WORST_FIRST.index(item.test.status))
         if items[0].test.status in _FAILED:
             found.append(_ticket(run, node, items))
     return sorted(found, key=lambda each: WORST_FIRST.index(each.items[0].test.status))
+
+
+def _items(run: Run) -> Iterator[Item]:
+    """Give each test that was not passed, with its number and its GPU."""
+    numbers = compared(run.results)
+    gpus = {_key(row): row for row in gpu_rows(run.results, numbers)}
+    of_tests: dict[int, list[Compared]] = {}
+    for each in numbers:
+        of_tests.setdefault(id(each.test), []).append(each)
+    for result in run.results:
+        for test in result.tests:
+            if test.status in _SHOWN:
+                yield _item(result, test, of_tests.get(id(test), ()), gpus)
 
 
 def _key(row: GpuRow) -> str:
@@ -97,7 +105,7 @@ def _item(
     result: RunResult, test: TestResult, numbers: Sequence[Compared], gpus: Mapping[str, GpuRow]
 ) -> Item:
     device = device_of(test, result)
-    measured, expected = _worst_number([each for each in numbers if each.test is test])
+    measured, expected = _worst_number(numbers)
     gpu = gpus.get(key_of(result, device)) if device else None
     return Item(run=result, test=test, measured=measured, expected=expected, gpu=gpu)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from rv.accept.measurements import device_of
 from rv.accept.report.charts import Line, LineChart
-from rv.accept.report.places import host_of
+from rv.accept.report.places import where
 from rv.accept.results import WORST_FIRST, RunResult, Status, TestResult
 from rv.accept.untrusted import list_of, number_of, object_of
 
@@ -31,7 +31,7 @@ def timelines(runs: Sequence[RunResult]) -> Iterator[LineChart]:
             if lines:
                 yield LineChart(
                     title=f"{title} over time",
-                    caption=f"{run.test_type} on {host_of(run)}{_judged(tests)}",
+                    caption=f"{run.test_type} on {where(run)}{_judged(tests)}",
                     x="seconds",
                     y=unit,
                     lines=lines,
