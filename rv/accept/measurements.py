@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from rv.accept.results import Device, Metric, RunResult, TestResult
 from rv.accept.untrusted import text_of, whole_of
-from rv.payloads.contract.rates import DTYPES
+from rv.payloads.contract.rates import DTYPES, RATE_UNITS
 
-_HARDWARE_UNITS: Final = ("TFLOPS", "GB/s")
 _KNOWNDTYPES: Final = frozenset({*DTYPES.values(), "tf32", "fp8", "int8"})
 
 
@@ -89,7 +88,7 @@ class Measurement(Point):
         (which a CPU makes), copies both ways at once (which fill the host's memory), and links that
         all GPUs share vary without a fault of any GPU.
         """
-        is_rate = self.direction == "higher" and self.unit in _HARDWARE_UNITS
+        is_rate = self.direction == "higher" and self.unit in RATE_UNITS
         is_hosts = any(word in self.metric for word in ("pageable", "duplex", "model_tflops"))
         is_shared = is_hosts or self.test.endswith("all_at_once")
         return bool(self.gpu and (self.gpu_uuid or self.world > 1)) and is_rate and not is_shared

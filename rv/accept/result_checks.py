@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.untrusted import list_of, number_of, object_of, text_of, whole_of
+from rv.payloads.contract.rates import RATE_UNITS
 from rv.slurm.values import printable
 
 _COUNTED: Final = {
@@ -25,7 +26,7 @@ _COUNTED: Final = {
     "skipped": "SKIP",
     "errors": "ERROR",
 }
-_RATES: Final = ("TFLOPS", "GB/s", "MB/s", "1/s")
+_RATES: Final = (*RATE_UNITS, "MB/s", "1/s")
 _NO_FIGURE: Final = re.compile(r"[+-]?(nan|inf(inity)?)", re.ASCII | re.IGNORECASE)
 _LARGEST: Final = 10**300
 _BAD: Final = ("FAIL", "ERROR")

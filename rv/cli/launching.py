@@ -1,5 +1,6 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,8 +18,9 @@ from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document
+from rv.ui.redraw import can_redraw
 from rv.workflow.cluster import Early
-from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed
+from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed, Reporter
 from rv.workflow.jupyter import Jupyter
 from rv.workflow.launch import prepare
 from rv.workflow.races import exit_code, recover_races
@@ -92,20 +94,36 @@ def race(
     )
     for note in (*made.plan.notes, *made.plan.job_notes):
         console.say(note)
-    follower = Follower(
-        cluster=caller.cluster,
-        site=site,
-        reporter=Progress(json_only=options.json),
-        stops_unclaimed=stops_unclaimed,
-        jupyter=jupyter,
-    )
-    try:
-        if not detach:
-            return Raced(status=follower.run(made), caller=caller)
-        _say_detached(follower.start_detached(made), options)
-    except NotFollowed as end:
-        raise typer.Exit(end.exit_code) from None
+    progress = Progress(json_only=options.json)
+    is_held = command is None or jupyter is not None  # of no use without its terminal
+    shows = _on_terminal(progress, stops=stops_unclaimed or is_held, may_leave=not is_held)
+    with nullcontext(progress) if detach else shows as reporter:
+        follower = Follower(
+            cluster=caller.cluster,
+            site=site,
+            reporter=reporter,
+            stops_unclaimed=stops_unclaimed,
+            jupyter=jupyter,
+        )
+        try:
+            if not detach:
+                return Raced(status=follower.run(made), caller=caller)
+            _say_detached(follower.start_detached(made), options)
+        except NotFollowed as end:
+            raise typer.Exit(end.exit_code) from None
     return None
+
+
+def _on_terminal(
+    progress: Progress, *, stops: bool, may_leave: bool
+) -> AbstractContextManager[Reporter]:
+    """Return what draws the wait on a terminal, and says it in lines where there is none."""
+    if not can_redraw():
+        return nullcontext(progress)
+    from rv.ui.live_wait import LiveWait
+
+    ctrl_c = "Ctrl-C cancels" if stops else "Ctrl-C detaches"
+    return LiveWait(progress, ctrl_c=ctrl_c, may_leave=may_leave and stops)
 
 
 def _sync(options: RequestOptions, command: Command | None, caller: Caller) -> Code | None:

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
@@ -110,6 +110,13 @@ class JobRecord:
     restarts: int = 0
     planned_start: datetime | None = None
     directory: str = ""
+
+    @property
+    def planned_wait(self) -> timedelta | None:
+        """How long after its submission Slurm plans to start it, None where that is not known."""
+        if self.planned_start is None or self.submitted is None:
+            return None
+        return max(self.planned_start - self.submitted, timedelta(0))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -266,7 +266,10 @@ class StateFiles:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobStatus:
-    """One submission's job as far as known; `job_id` 0 where none was ever seen."""
+    """One submission's job as far as known; `job_id` 0 where none was ever seen.
+
+    `planned_wait` is from its submission to the start that Slurm plans, None where it plans none.
+    """
 
     number: int
     name: str
@@ -275,6 +278,7 @@ class JobStatus:
     state: JobState
     reason: str = ""
     nodes: str = ""
+    planned_wait: timedelta | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,6 +17,7 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any
 
+from _collectives import between_nodes
 from _collectives.measure import (
     Field,
     Row,
@@ -80,6 +81,8 @@ def body(session: Session) -> None:
         _check_steady(session, field, table["all_reduce"][-1])
         if field.world > 1:
             _check_arrival(session, field, group, torch)
+        if session.ranks.nodes > 1:
+            between_nodes.check(session, field, group)
         if session.options.pairwise:
             _check_pairs(session, field, group)
 
@@ -358,6 +361,7 @@ PAYLOAD = Payload(
     timeout=600.0,
     add_flags=add_flags,
     aliases=aliases,
+    stands_for="ddp_tests",
 )
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from _harness.devices import in_smi_order
 from _harness.files import compute_aliases
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
@@ -57,7 +58,9 @@ def check_kind(session: Session, kind: Kind, devices: list[str]) -> list[speed.R
         return []
     exact.reference(session.torch, size_of(session, able[0]), session.options.seed)
     digests = together(session, able, lambda device: check_right(session, kind, device))
-    rates = together(session, able, lambda device: check_speed(session, kind, device))
+    lines: dict[str, list[str]] = {device: [] for device in able}
+    rates = together(session, able, lambda one: check_speed(session, kind, one, lines[one]))
+    show_all(session.report.devices, lines)
     both = zip(able, digests, rates, strict=True)
     return [reading(session, kind, *each) for each in both if each[1] and each[2]]
 
@@ -100,8 +103,11 @@ def check_right(session: Session, kind: Kind, device: str) -> str:
     return digest
 
 
-def check_speed(session: Session, kind: Kind, device: str) -> float:
-    """Prove and time products at full size; return the TFLOPS of the largest, or 0."""
+def check_speed(session: Session, kind: Kind, device: str, lines: list[str]) -> float:
+    """Prove and time products at full size; return the TFLOPS of the largest, or 0.
+
+    `lines` takes what to print of this device once all are done: in the order of nvidia-smi.
+    """
     best, faults = 0.0, session.faults
     slow, stretched = faults.get("slow", dtype=kind.name), faults.get("stretch", dtype=kind.name)
     for shape in shapes_of(session, device):
@@ -119,8 +125,10 @@ def check_speed(session: Session, kind: Kind, device: str) -> float:
             )  # fmt: skip
             session.probe(device)
             best = add_speed(session, kind, device, measured)
+            about = f"{measured.of_bare:.2f} of a plain loop"
+            lines.append(line_of(kind, device, measured.metrics[0], about))
     if session.options.search:
-        search(session, kind, device)
+        search(session, kind, device, lines)
     return best
 
 
@@ -162,7 +170,6 @@ def add_speed(session: Session, kind: Kind, device: str, measured: speed.Speed) 
     session.report.add(
         f"matmul.{kind.name}", device=device, metrics=measured.metrics, details=details, **outcome
     )
-    show(kind, device, tflops, f"{measured.of_bare:.2f} of a plain loop")
     return float(tflops["value"])
 
 
@@ -180,14 +187,20 @@ def judged(session: Session, kind: Kind, device: str, measured: speed.Speed) -> 
     return {"status": "PASS"}
 
 
-def show(kind: Kind, device: str, tflops: dict[str, Any], more: str) -> None:
-    """Print one line, on every rank: `[COMPUTE] cuda:0: 781,200.0 GFLOP/s …`."""
+def show_all(described: list[dict[str, Any]], lines: dict[str, list[str]]) -> None:
+    """Print the lines of all devices: by device, and these as nvidia-smi lists them."""
+    for device in in_smi_order(described, lines):
+        print("".join(lines[device]), end="", flush=True)
+
+
+def line_of(kind: Kind, device: str, tflops: dict[str, Any], more: str) -> str:
+    """Return one line, of every rank: `[COMPUTE] cuda:0: 781,200.0 GFLOP/s …`."""
     speed_of = f"{tflops['value'] * 1e3:,.1f} GFLOP/s"
     about = f"{kind.name} {tflops['shape']}, {tflops['n']} products"
-    print(f"[COMPUTE] {device}: {speed_of} {about}, {more}\n", end="", flush=True)
+    return f"[COMPUTE] {device}: {speed_of} {about}, {more}\n"
 
 
-def search(session: Session, kind: Kind, device: str) -> None:
+def search(session: Session, kind: Kind, device: str, lines: list[str]) -> None:
     """Look for the fastest shape, and report it."""
     name, options = f"matmul.{kind.name}.search", session.options
     with session.attempt(name, device=device):
@@ -196,7 +209,7 @@ def search(session: Session, kind: Kind, device: str) -> None:
         value = speed.metric("tflops_best", [best["tflops"]], "TFLOPS", speed.HIGHER, shape=shape)
         session.report.add(name, "PASS", device=device, metrics=[value], details=best)
         line = f"best {kind.name} {shape}, {best['tflops']:.4g} TFLOPS"
-        print(f"[COMPUTE] {device}: {line}\n", end="", flush=True)
+        lines.append(f"[COMPUTE] {device}: {line}\n")
 
 
 def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> speed.Reading:
@@ -302,6 +315,7 @@ CHECK = Payload(
     body,
     add_flags=add_flags,
     aliases=compute_aliases,
+    stands_for="gpu_tests",
 )
 
 if __name__ == "__main__":

@@ -309,6 +309,7 @@ PAYLOAD = Payload(
     body,
     add_flags=add_flags,
     check=check,
+    stands_for="run_all_tests",
 )
 
 if __name__ == "__main__":

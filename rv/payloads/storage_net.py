@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from _checkpoint.store import drop_cache
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
+from _storage import fio
 from contract.schema import HIGHER, metric
 from contract.verdicts import NotPassed
 
@@ -65,6 +66,7 @@ def body(session: Session) -> None:
         _attempt(session, "storage.small_files", lambda: _small(session, folder))
         _attempt(session, "storage.overwrite", lambda: _overwrite(session, folder))
         _attempt(session, "storage.rename", lambda: _rename(session, folder))
+        _attempt(session, fio.TEST, lambda: fio.measure(session, folder))
     _attempt(session, "network.download", lambda: _download(session))
 
 

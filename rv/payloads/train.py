@@ -221,6 +221,7 @@ TRAIN = Payload(
     body,
     add_flags=add_flags,
     aliases=training_aliases,
+    stands_for="ddp_tests",
     needs_numpy=True,
 )
 

@@ -58,6 +58,7 @@ def _job(race: Race, entry: Entry, files: StateFiles, sources: Sources) -> JobSt
         state=state,
         reason=reason,
         nodes=record.nodes if record else "",
+        planned_wait=record.planned_wait if record else None,
     )
 
 

@@ -38,7 +38,7 @@ class Sink(Protocol):
     """Where what happens goes: the terminal, or a test."""
 
     def status(self, status: RaceStatus) -> None:
-        """The state may have changed."""
+        """The state may have changed. Raises `DetachRequested` where the user wants to leave."""
 
     def submitted(self, results: Sequence[SubmitResult]) -> None:
         """Submissions were sent, and this became of them."""
@@ -52,6 +52,10 @@ class Sink(Protocol):
 
 class WaitTimedOut(Exception):  # noqa: N818 - the user's own limit was reached: nothing is in error
     """The user's `--wait-timeout` passed before the command started."""
+
+
+class DetachRequested(Exception):  # noqa: N818 - the user's wish, not an error
+    """The user asked to leave the race to Slurm."""
 
 
 @dataclass(kw_only=True, slots=True)

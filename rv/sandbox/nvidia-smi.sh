@@ -15,7 +15,7 @@ error)
     echo "Failed to initialize NVML: Driver/library version mismatch"
     exit 9 ;;
 hang)
-    while :; do sleep 3600; done ;;
+    exec sleep 2147483647 ;; # one process, as a hung driver leaves: none of it outlives its job
 esac
 if [ ! -r "$node/gpus" ]; then
     echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver." >&2

@@ -180,6 +180,19 @@ def _printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
+def cropped(line: str, columns: int) -> str:
+    """Cut a line of text to so many columns of a terminal, with nothing that could control it."""
+    from rich.cells import cell_len, set_cell_size
+
+    text = printable(line)
+    return text if cell_len(text) <= columns else set_cell_size(text, columns - 1).rstrip() + "…"
+
+
+def draw(text: str) -> None:
+    """Write to the terminal that stderr is what was laid out for it, with its control sequences."""
+    _write(sys.stderr, text)
+
+
 def emit_json(value: Mapping[str, Any]) -> None:
     """Give the answer as one JSON object, on stdout."""
     _write(sys.stdout, json.dumps(value, indent=2, ensure_ascii=True) + "\n")

@@ -8,7 +8,7 @@ from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace
 from rv.models.job import JobState
 from rv.models.plan import Strategy
 from rv.models.quantities import short_duration
-from rv.models.race import RaceState, RaceStatus
+from rv.models.race import JobStatus, RaceState, RaceStatus
 from rv.ui.plan_views import start_text, strategy_document
 from rv.ui.race_views import ending, race_document
 from rv.ui.reasons import sentence
@@ -43,7 +43,7 @@ def _settled(status: RaceStatus) -> str:
 def _job(explained: ExplainedJob) -> list[str]:
     job = explained.job
     name = f"job {job.job_id}" if job.job_id else "no job yet"
-    lines = [f"{name}: {job.strategy}", f"  {_why(explained)}"]
+    lines = [f"{name}: {job.strategy}", f"  {job_sentence(job, explained.place)}"]
     if explained.place:
         place = explained.place
         lines.append(f"  number {place.place} of {place.waiting} waiting in {place.partition}")
@@ -52,10 +52,10 @@ def _job(explained: ExplainedJob) -> list[str]:
     return lines
 
 
-def _why(explained: ExplainedJob) -> str:
-    job = explained.job
+def job_sentence(job: JobStatus, place: QueuePlace | None = None) -> str:
+    """Say what a job does, or why it waits; `place` is its place in line where that is known."""
     if job.state.is_pending:
-        return _why_pending(job.reason or "None", explained.place)
+        return _why_pending(job.reason or "None", place)
     if job.state is JobState.LAUNCH_FAILED:
         return f"Slurm refused it: {job.reason}"
     if job.state is JobState.UNKNOWN:
@@ -102,7 +102,7 @@ def _job_document(explained: ExplainedJob) -> dict[str, Any]:
         "partition": explained.partition,
         "state": job.state,
         "reason": job.reason or None,
-        "why": _why(explained),
+        "why": job_sentence(job, place),
         "place": place.place if place else None,
         "waiting": place.waiting if place else None,
         "planned_in_s": None if planned is None else planned.total_seconds(),

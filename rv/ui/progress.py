@@ -40,8 +40,7 @@ class Progress:
 
     def status(self, status: RaceStatus) -> None:
         """Say what is new: rejected nodes, the winner, the reason for waiting."""
-        for warning in status.warnings:
-            self._once(f"node check: {warning}")
+        self.warnings(status)
         claim = status.claim
         if claim is not None:
             if has_several_nodes(status.race, claim) and not self._shows_one_node:
@@ -49,6 +48,15 @@ class Progress:
             self._once(_started(status, claim))
         if status.state is RaceState.PENDING and status.why:
             self._once(f"waiting: {sentence(status.why)}")
+
+    def warnings(self, status: RaceStatus) -> None:
+        """Say what the node checks found, each thing once."""
+        for text in _warnings(status):
+            self._once(text)
+
+    def has_news(self, status: RaceStatus) -> bool:
+        """Whether a node check found something that was not said yet."""
+        return not self._said.issuperset(_warnings(status))
 
     def output(self, chunk: Chunk) -> None:
         """Pass output on, each line with its node where there are several."""
@@ -65,6 +73,10 @@ class Progress:
         if text not in self._said:
             self._said.add(text)
             console.notice(text)
+
+
+def _warnings(status: RaceStatus) -> list[str]:
+    return [f"node check: {warning}" for warning in status.warnings]
 
 
 def has_several_nodes(race: Race, claim: Claim | None) -> bool:

@@ -15,7 +15,7 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.site import Site
 from rv.race.directory import load_race, load_state_files
 from rv.race.sources import NODE_FAILURES
-from rv.race.watch import Sink, WaitTimedOut
+from rv.race.watch import DetachRequested, Sink, WaitTimedOut
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
 from rv.workflow.interactive_shell import HungUp, hang_up_raised, hold_shell
@@ -115,6 +115,9 @@ class Follower:
             limit = launch.request.wait_timeout
             self._stop(launch, f"gave up after {short_duration(limit)}" if limit else "gave up")
             raise NotFollowed(EXIT_GAVE_UP) from None
+        except DetachRequested:
+            self._detach(load_race(launch.script.race_dir, self.cluster.transport), launch)
+            raise NotFollowed(0) from None
         except KeyboardInterrupt:
             self._interrupted(launch)
             raise NotFollowed(EXIT_INTERRUPTED) from None
@@ -133,7 +136,13 @@ class Follower:
         if self.jupyter or (self.stops_unclaimed and not is_claimed):
             self._stop(launch, "stopped")
             return
-        if not is_claimed:
+        self._detach(race, launch)
+
+    def _detach(self, race: Race | None, launch: Launch) -> None:
+        """Send the strategies that were not sent yet, and leave the race to Slurm."""
+        if race is None:
+            return
+        if load_state_files(race, self.cluster.transport).claim is None:
             send_rest(race, launch.request, self.cluster, self.reporter)
         self.reporter.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
 

@@ -77,9 +77,9 @@ class Terminal:
 class Tmux:
     """A tmux server of its own with one window, in which rv is typed at a shell's prompt."""
 
-    def __init__(self, world: World, *words: str) -> None:
+    def __init__(self, world: World, *words: str, term: str = "dumb") -> None:
         self._socket = str(world.path / "tmux")
-        env = terminal_environment(world)
+        env = terminal_environment(world) | {"TERM": term}
         line = shlex.join([sys.executable, *RV, *words])
         command = ["new-session", "-d", "-x", "120", "-y", "40", "bash --norc --noprofile -i"]
         self._run(*command, env=env, cwd=world.work)
@@ -94,8 +94,22 @@ class Tmux:
     def types(self, line: str) -> None:
         self._run("send-keys", line, "Enter")
 
+    def presses(self, key: str) -> None:
+        self._run("send-keys", key)
+
+    def resize(self, columns: int, lines: int) -> None:
+        self._run("resize-window", "-x", str(columns), "-y", str(lines))
+
+    def screen(self) -> str:
+        """Everything that stands in the window, and what was scrolled out of it."""
+        return self._run("capture-pane", "-p", "-S", "-", "-J")
+
+    def visible(self) -> str:
+        """What stands in the window: a resize may scroll lines out of it that nobody can redraw."""
+        return self._run("capture-pane", "-p", "-J")
+
     def shows(self, text: str) -> None:
-        eventually(lambda: text in self._run("capture-pane", "-p", "-S", "-", "-J"), 60)
+        eventually(lambda: text in self.screen(), 60)
 
     def close(self) -> None:
         """Close the window, as who closes a terminal does."""

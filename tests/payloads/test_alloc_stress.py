@@ -13,7 +13,7 @@ import pytest
 from _harness import flags
 from contract import nvidia
 
-from rv.payloads._workers import launches, slots, verdicts
+from rv.payloads._workers import expected, launches, slots, verdicts
 from rv.payloads._workers.workers import MATRICES, MIB, Order, side
 from tests.payloads.starting import Done, Launcher
 
@@ -334,3 +334,51 @@ def balance_of(second: dict[str, Any]) -> dict[str, Any]:
     )
     verdicts.balance(session, places, orders, [{"status": "success"} | one for one in workers])  # type: ignore[arg-type]
     return added
+
+
+@pytest.mark.parametrize(
+    ("product", "memory", "warn", "fail"),
+    [
+        ("NVIDIA H200", 256, 145.2, 96.8),
+        ("NVIDIA H200", 64, 145.2, 96.8),
+        ("NVIDIA H200", 1024, 18.2, 12.1),
+        ("Tesla T4", 256, 12.2, 8.1),
+        ("NVIDIA A100-SXM4-80GB", 256, 52.1, 34.7),
+        ("A model that nobody knows", 256, 50.0, 0.0),
+        ("A model that nobody knows", 1024, 0.0, 0.0),
+    ],
+)
+def test_how_many_operations_are_expected_depends_on_the_model(
+    product: str, memory: int, warn: float, fail: float
+) -> None:
+    """The seed's 50 to 200: a T4 cannot do 50, and an H200 does more."""
+    assert expected.gates(product, memory) == pytest.approx((warn, fail), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rates", "asked", "status", "code"),
+    [
+        ((180.0, 175.0), None, "PASS", None),
+        ((180.0, 120.0), None, "WARN", "below_reference"),
+        ((180.0, 90.0), None, "FAIL", "below_floor"),
+        ((180.0, 90.0), 80.0, "PASS", None),
+        ((180.0, 90.0), 100.0, "FAIL", "below_floor"),
+    ],
+)
+def test_each_gpus_operations_are_held_against_its_models(
+    rates: tuple[float, float], asked: float | None, status: str, code: str | None
+) -> None:
+    """Of two H200 the second is slower; --ops-floor stands in place of what is usual."""
+    places = [slots.Slot(f"cuda:{n}", f"GPU-{n}", "cuda") for n in range(2)]
+    added: dict[str, Any] = {}
+    devices = [{"name": "NVIDIA H200", "mig": None}] * 2
+    session: Any = SimpleNamespace(
+        options=SimpleNamespace(ops_floor=asked, memory=256),
+        report=SimpleNamespace(add=lambda name, **fields: added.update(fields), devices=devices),
+    )
+    workers = [{"slot": f"cuda:{n}", "ops_per_second": rate} for n, rate in enumerate(rates)]
+
+    verdicts.operations(session, places, workers)
+
+    assert (added["status"], added.get("code")) == (status, code)
+    assert code is None or "cuda:1 " in added["reason"]

@@ -9,6 +9,7 @@ import torch
 import torch.distributed as dist
 
 from rv.payloads._collectives import measure, operations, sweep
+from rv.payloads._collectives.between_nodes import places_of
 from tests.payloads.starting import Launcher, torchrun
 
 CPU = ("--device", "cpu")
@@ -96,6 +97,33 @@ def test_a_rank_that_does_not_come_is_named(
     assert done.result["summary"]["status"] in ("FAIL", "ERROR")
     assert code in done.coded.values()
     assert "rank 1 on " in done.reasons or "not done after 8 s" in done.reasons
+
+
+def test_what_the_network_carries_is_measured_by_a_collective(
+    launch: Launcher, tmp_path: Path
+) -> None:
+    """Three ranks, each as if on a node of its own: one group, whose sums all cross the network."""
+    done = launch.start("allreduce", tmp_path, *SHORT, world=3, apart=True).wait()
+
+    assert done.code == 0, done.out + done.err
+    test = done.test("allreduce.between_nodes")
+    [rate] = test["metrics"]
+    assert (rate["name"], rate["unit"], rate["nodes"], rate["value"] > 0) == (
+        "busbw_a_node", "GB/s", 3, True,
+    )  # fmt: skip
+    assert len(test["details"]["by_node"]) == 3
+
+
+def test_wrong_sums_between_nodes_fail(launch: Launcher, tmp_path: Path) -> None:
+    words = [*SHORT, "--inject", "bitflip:rank=1"]
+    done = launch.start("allreduce", tmp_path, *words, world=2, apart=True).wait()
+
+    assert ("allreduce.between_nodes", "wrong_collective") in done.bad
+
+
+def test_groups_between_nodes_have_a_rank_of_each() -> None:
+    """Two nodes of two ranks and one of three: the third has no partner elsewhere."""
+    assert places_of([0, 0, 1, 1, 2, 2, 2]) == [[0, 2, 4], [1, 3, 5]]
 
 
 def test_pairs_of_nodes_name_the_slow_one(launch: Launcher, tmp_path: Path) -> None:

@@ -6,9 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import check
 import pytest
+from _harness.devices import in_smi_order
+from _harness.first_forms import first_verdict
 from _matmul import speed
 from _matmul.dtypes import KINDS
+from contract.schema import summary_of
 from contract.verdicts import NotPassed
 
 from tests.payloads.starting import ONLY, PATIENCE, PAYLOADS, Launcher, torchrun
@@ -80,7 +84,10 @@ def test_ranks_are_compared(tmp_path: Path) -> None:
     assert done.test("matmul.digest")["details"] == {"devices": 2}
     assert {test["rank"] for test in done.result["tests"]} == {0, 1}
     assert done.result["test_info"]["world"]["size"] == 2
-    assert done.out.count("[RESULT]") == 1
+    assert [line for line in done.out.splitlines() if "[RESULT]" in line] == [
+        "[RESULT] SUCCESS",
+        done.last,
+    ]
 
 
 def test_payloads_run_from_a_copied_folder(tmp_path: Path) -> None:
@@ -95,3 +102,50 @@ def test_payloads_run_from_a_copied_folder(tmp_path: Path) -> None:
     )
 
     assert done.returncode == 0
+
+
+def test_gpus_are_listed_as_nvidia_smi_does(capsys: pytest.CaptureFixture[str]) -> None:
+    """By PCI address, though CUDA counts them otherwise and the last one is done first."""
+    addresses = [(1, 4), (0, 200), (0, 27)]
+    described = [
+        {"index": index, "name": "H200", "pci_domain_id": domain, "pci_bus_id": bus}
+        for index, (domain, bus) in enumerate(addresses)
+    ]
+    devices = [f"cuda:{index}" for index in range(3)]
+    assert in_smi_order(described, devices) == ["cuda:2", "cuda:1", "cuda:0"]
+    assert in_smi_order([], ["cpu"]) == ["cpu"]
+
+    check.show_all(described, {device: [f"{device}\n"] for device in devices})
+
+    assert capsys.readouterr().out.split() == ["cuda:2", "cuda:1", "cuda:0"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "strict", "line"),
+    [
+        (["PASS", "SKIP"], False, "[RESULT] SUCCESS"),
+        (["PASS", "WARN"], False, "[RESULT] SUCCESS"),
+        (["PASS", "WARN"], True, "[RESULT] FAILURE: ['t1: why']"),
+        (["FAIL", "ERROR", "WARN"], False, "[RESULT] FAILURE: ['t0: why', 't1: why']"),
+        ([], False, "[RESULT] FAILURE: ['ERROR']"),
+        (["SKIP"], False, "[RESULT] SKIPPED (no GPU)"),
+    ],
+)
+def test_the_first_programs_words_follow_from_the_verdict(
+    statuses: list[str], strict: bool, line: str
+) -> None:
+    """A success is what ends with 0; what failed is listed as they did."""
+    tests = [
+        {
+            "name": f"t{at}",
+            "status": status,
+            "reason": "why",
+            "host": "a",
+            "action": "",
+            "code": "no_gpu",
+        }
+        for at, status in enumerate(statuses)
+    ]
+    document = {"tests": tests, "summary": summary_of(tests, strict=strict)}
+
+    assert first_verdict(document) == line

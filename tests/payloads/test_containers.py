@@ -12,6 +12,7 @@ from tests.payloads.starting import PAYLOADS
 
 ROOT = Path(__file__).parents[2]
 CONTAINERS = ROOT / "examples" / "containers"
+DOCKERFILES = ("Dockerfile", "Dockerfile.mamba")
 MANIFESTS = sorted(CONTAINERS.glob("*.yaml"))
 
 
@@ -29,9 +30,10 @@ def payloads_in(text: str) -> set[str]:
     return set(re.findall(r"\b(\w+\.py)\b", text))
 
 
-def test_the_dockerfile_is_linted() -> None:
+@pytest.mark.parametrize("name", DOCKERFILES)
+def test_the_dockerfile_is_linted(name: str) -> None:
     done = subprocess.run(
-        ["hadolint", CONTAINERS / "Dockerfile"], capture_output=True, text=True, timeout=60
+        ["hadolint", CONTAINERS / name], capture_output=True, text=True, timeout=60
     )
 
     assert (done.returncode, done.stdout) == (0, "")
@@ -72,7 +74,7 @@ def test_every_container_of_a_manifest_asks_for_a_gpu(path: Path) -> None:
             assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
 
 
-@pytest.mark.parametrize("name", [path.name for path in MANIFESTS] + ["Dockerfile", "accept.def"])
+@pytest.mark.parametrize("name", [path.name for path in MANIFESTS] + [*DOCKERFILES, "accept.def"])
 def test_every_payload_that_an_example_runs_exists(name: str) -> None:
     named = payloads_in((CONTAINERS / name).read_text())
 
@@ -100,10 +102,24 @@ def test_the_scripts_of_the_apptainer_recipe_are_checked(section: str, tmp_path:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_both_recipes_install_the_same(tmp_path: Path) -> None:
+def test_what_the_mamba_image_copies_is_what_its_first_stage_made() -> None:
+    """From one stage into the other at one path, which is first on PATH; and what the other runs."""
+    text = (CONTAINERS / "Dockerfile.mamba").read_text()
+    [made] = re.findall(r"micromamba create .*-p (\S+)", text)
+    [(source, target)] = re.findall(r"COPY --from=environment (\S+) (\S+)", text)
+
+    assert made == source == target
+    assert f"PATH={made}/bin:$PATH" in text
+    plain = (CONTAINERS / "Dockerfile").read_text()
+    for part in ("COPY rv", "USER", "WORKDIR", "ENTRYPOINT", "CMD"):
+        line = re.findall(rf"^{part}.*$", plain, flags=re.MULTILINE)
+        assert line == re.findall(rf"^{part}.*$", text, flags=re.MULTILINE)
+
+
+def test_all_recipes_install_the_same() -> None:
     """One list of packages with fixed versions, and one base."""
     wanted = r"(torch==\S+ nvidia-ml-py==\S+)"
-    texts = [(CONTAINERS / name).read_text() for name in ("Dockerfile", "accept.def")]
+    texts = [(CONTAINERS / name).read_text() for name in (*DOCKERFILES, "accept.def")]
 
     assert len({re.findall(wanted, text)[0] for text in texts}) == 1
     assert len({re.findall(r"nvidia/cuda:\S+", text)[0] for text in texts}) == 1

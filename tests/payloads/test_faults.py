@@ -12,6 +12,7 @@ DATA = ["--workers", "0,1", "--samples", "40", "--work-ms", "0.1"]
 TRAIN = ["--epochs", "1", "--steps", "10"]
 KEPT = [*TRAIN, "--checkpoint-dir", "kept"]
 FSDP = ["--steps", "10"]
+MOE = ["--new-tokens", "4"]
 FILES = ["--workers", "0", "--samples", "8", "--work-ms", "0.1", "--files", "."]
 WAITS = {"drop-rank": "16", "hang": "30"}  # seconds; half of them go by before a rank is missing
 FAULTS = [
@@ -60,6 +61,19 @@ FAULTS = [
     ("train_fsdp", 1, "no-learning", "fsdp.train", "loss_not_falling", FSDP),
     ("train_fsdp", 2, "corrupt-checkpoint:rank=1", "fsdp.checkpoint", "resume_mismatch", FSDP),
     ("train_fsdp", 2, "drop-rank:rank=1", "ranks", "rank_missing", FSDP),
+    ("moe", 2, "unsharded", "moe.shard", "not_sharded", MOE),
+    ("moe", 2, "wrong-expert:rank=1", "moe.logits", "wrong_result", MOE),
+    ("moe", 2, "wrong-token:rank=1", "moe.tokens", "wrong_result", MOE),
+    ("inference", 1, "reference", "inference.reference", "residual_too_large", []),
+    ("inference", 1, "wrong-output:batch=17", "inference.throughput", "wrong_result", []),
+    ("inference", 1, "stale-output:batch=5", "inference.throughput", "wrong_result", []),
+    ("inference", 1, "not-launched:batch=30", "inference.throughput", "wrong_result", []),
+    ("inference", 1, "stretch", "inference.throughput", "contended", []),
+    ("inference", 1, "below", "inference.throughput", "below_floor", []),
+    ("inference", 1, "busy", "contention", "gpu_busy", []),
+    ("inference", 1, "held", "contention", "memory_held", []),
+    ("inference", 1, "contended", "contention", "contended", []),
+    ("inference", 3, "slow:rank=1,factor=50", "inference.peers", "peer_outlier", []),
     ("dataload", 1, "duplicate", "dataload.workers0", "wrong_samples", DATA),
     ("dataload", 1, "balanced-loss", "dataload.workers1", "wrong_samples", DATA),
     ("dataload", 1, "other-data", "dataload.workers0", "wrong_samples", DATA),
@@ -95,7 +109,7 @@ def test_fault_is_found(
 
 def test_every_fault_is_tried() -> None:
     """A fault that nothing finds would be a lie in --help."""
-    for payload in ("check", "train", "train_fsdp", "dataload"):
+    for payload in ("check", "train", "train_fsdp", "moe", "inference", "dataload"):
         tried = {fault.partition(":")[0] for name, _, fault, *_ in FAULTS if name == payload}
-        warned = {"unknown-model"}  # tests/payloads/test_sharing.py
+        warned = {"unknown-model", "other-rounding"}  # test_sharing.py, test_inference.py
         assert set(catalogue.FAULTS[payload]) - tried <= set(catalogue.OF_RANKS) | warned

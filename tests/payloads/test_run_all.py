@@ -84,7 +84,8 @@ def test_what_a_failed_step_was_needed_for_is_not_run_and_the_others_are() -> No
     stopped = {payload.name for payload in PAYLOADS if blocked(payload, ended)}
     train = PayloadSpec("train", "", needs=("allreduce",))
 
-    assert {"allreduce", "stress", "alloc_stress", "tensor_service"} == stopped
+    of_check = {"allreduce", "nccl_tests", "inference", "stress", "alloc_stress", "tensor_service"}
+    assert of_check == stopped
     assert blocked(train, {"allreduce": Ended("allreduce", "ERROR")}) == "allreduce"
     assert blocked(train, {"allreduce": Ended("allreduce", "SKIP", "not_run")}) == "allreduce"
     assert blocked(train, {"allreduce": Ended("allreduce", "WARN")}) is None

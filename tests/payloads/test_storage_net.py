@@ -2,20 +2,23 @@
 
 import functools
 import http.server
+import json
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _storage.fio_output import parse_fio
 
 from tests.payloads.burning import by_name, codes, run, without_torch
 
 SMALL = ("--size", 4, "--files", 20, "--repeats", 2)
 
 
-def measured(folder: Path, *words: object) -> tuple[int, str, dict[str, Any]]:
+def measured(folder: Path, *words: object, **env: str) -> tuple[int, str, dict[str, Any]]:
     """Test the storage, which needs no torch for one rank."""
-    return run("storage_net", folder, *words, **without_torch(folder))
+    return run("storage_net", folder, *words, **without_torch(folder), **env)
 
 
 def test_storage_is_measured_and_left_as_it_was(tmp_path: Path) -> None:
@@ -87,3 +90,55 @@ def test_a_download_that_nobody_answers_fails(tmp_path: Path) -> None:
     code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, "--download", url)
 
     assert (code, codes(result)) == (1, {"server_unreachable"}), text
+
+
+def captured(name: str) -> str:
+    """What fio 3.33 printed here."""
+    return (Path(__file__).parents[1] / "data/fio" / f"{name}.json").read_text()
+
+
+def test_what_fio_printed_is_read() -> None:
+    written, read, random, changed = map(
+        parse_fio, map(captured, ("write", "verify", "random", "changed"))
+    )
+
+    assert (written.version, written.error, written.write.nbytes) == ("fio-3.33", 0, 64 << 20)
+    assert read.read.nbytes == 64 << 20
+    assert random.read.operations_a_second > 1000
+    assert changed.error == 84
+    older = json.loads(captured("write"))
+    older["jobs"][0]["write"].pop("bw_bytes")
+    assert parse_fio("fio: a note\n" + json.dumps(older)).write.bytes_a_second == pytest.approx(
+        written.write.bytes_a_second, rel=1e-3
+    )
+    for text in ("", "{", "{}", '{"jobs": []}', captured("write").replace(": 0,", ": NaN,")):
+        with pytest.raises(ValueError):
+            parse_fio(text)
+
+
+def test_without_fio_that_is_a_note(tmp_path: Path) -> None:
+    code, text, result = measured(tmp_path, "--path", tmp_path, *SMALL, PATH=str(tmp_path))
+
+    assert (code, by_name(result, "storage.fio")["code"]) == (0, "tool_absent"), text
+
+
+@pytest.mark.skipif(shutil.which("fio") is None, reason="fio is not installed")
+@pytest.mark.parametrize(
+    ("words", "code", "failed"),
+    [
+        ((), 0, set()),
+        (("--inject", "fio-corrupt"), 1, {"storage_mismatch"}),
+        (("--inject", "fio-slow", "--floor", 1), 1, {"below_floor"}),
+    ],
+)
+def test_fio_writes_checks_and_reads(
+    words: tuple[object, ...], code: int, failed: set[str], tmp_path: Path
+) -> None:
+    words = ("--path", tmp_path, *SMALL, "--quick", *words)
+    ended, text, result = measured(tmp_path, *words)
+
+    assert (ended, codes(result)) == (code, failed), text
+    rates = {each["name"] for each in by_name(result, "storage.fio")["metrics"]}
+    wanted = {"fio_write", "fio_read", "fio_random_read"}
+    assert rates == (set() if "fio-corrupt" in words else wanted)
+    assert not list(tmp_path.glob(".rv-storage-*"))

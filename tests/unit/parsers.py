@@ -16,6 +16,8 @@ from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
 from rv.models import code, container, job, quantities, snapshot
+from rv.payloads._nccl_tests import output as nccl_output
+from rv.payloads._storage import fio_output
 from rv.payloads.contract import references
 from rv.planner import catalogue, eligibility
 from rv.race import directory, gpu_use, output
@@ -271,8 +273,23 @@ def _dotenv(text: str) -> object:
         return {}
 
 
+def _or_nothing(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """What a payload reads of another program is none: `ValueError`, and the verdict says so."""
+
+    def read(text: str) -> Any:
+        try:
+            return parse(text)
+        except ValueError:
+            return None
+
+    return read
+
+
 PARSERS: Final = (
     _entry(result_files.parse, RESULT, parse=_result),
+    _entry(nccl_output.parse_report, (DATA / "nccl_tests/report.json").read_text(), parse=_or_nothing(nccl_output.parse_report)),
+    _entry(nccl_output.parse_table, *(p.read_text() for p in sorted((DATA / "nccl_tests").glob("*.txt"))), parse=_or_nothing(nccl_output.parse_table)),
+    _entry(fio_output.parse_fio, *(p.read_text() for p in sorted((DATA / "fio").glob("*.json"))), parse=_or_nothing(fio_output.parse_fio)),
     _entry(
         baselines.read_layer,
         json.dumps(references.document()),

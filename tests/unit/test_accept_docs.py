@@ -13,7 +13,7 @@ from tests.acceptance_rows import commands, rows
 from tests.called_code import imported_by, reached
 
 ROOT = Path(__file__).parents[2]
-LAST = {"A": 24, "B": 17, "C": 13, "D": 16, "E": 10}
+LAST = {"A": 24, "B": 20, "C": 13, "D": 16, "E": 11}
 WANTED = [f"{letter}-{number:02}" for letter, last in LAST.items() for number in range(1, last + 1)]
 
 
@@ -24,7 +24,7 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def test_every_capability_has_its_row_in_order() -> None:
-    """A-01 to E-10."""
+    """A-01 to E-11."""
     assert list(rows()) == WANTED
 
 

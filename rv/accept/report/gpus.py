@@ -111,9 +111,9 @@ def _worst_first(row: GpuRow) -> tuple[int, str, int]:
 
 def key_of(run: RunResult, device: Device) -> str:
     """Name a GPU by its UUID, else by its node and number there."""
-    return (
-        bare_uuid(device.uuid) if device.uuid else f"{device.host or host_of(run)} {device.index}"
-    )
+    if device.uuid:
+        return bare_uuid(device.uuid)
+    return f"{device.host or host_of(run)} {device.index}"
 
 
 def _statuses(runs: Sequence[RunResult]) -> Mapping[str, list[Status]]:

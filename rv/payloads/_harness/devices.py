@@ -18,6 +18,7 @@ from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
     from .report import Report
 
@@ -201,12 +202,24 @@ def describe(torch: Any, index: int) -> dict[str, Any]:
         "index": index,
         "name": device.name,
         "uuid": str(getattr(device, "uuid", "")) or None,
+        "pci_domain_id": getattr(device, "pci_domain_id", None),
         "pci_bus_id": getattr(device, "pci_bus_id", None),
+        "pci_device_id": getattr(device, "pci_device_id", None),
         "mig": _mig(device.name),
         "memory_bytes": device.total_memory,
         "capability": f"{device.major}.{device.minor}",
         "sm_count": device.multi_processor_count,
     }
+
+
+def in_smi_order(described: list[dict[str, Any]], labels: Iterable[str]) -> list[str]:
+    """Put `cuda:1`, `cuda:0` into the order of `nvidia-smi -L`, which is that of PCI addresses.
+
+    CUDA counts the fastest GPU first, or as CUDA_VISIBLE_DEVICES has them.
+    """
+    parts = ("pci_domain_id", "pci_bus_id", "pci_device_id", "index")
+    places = {f"cuda:{one['index']}": [one.get(part) or 0 for part in parts] for one in described}
+    return sorted(labels, key=lambda label: places.get(label, [0]))
 
 
 def _mig(name: str) -> dict[str, str] | None:

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 from contract.codes import CODES
 from contract.schema import explained, summary_of
 
+from .first_forms import failures
 from .ranks import host_of
 
 if TYPE_CHECKING:
@@ -197,10 +198,8 @@ def compute_aliases(document: dict[str, Any]) -> dict[str, Any]:
     """Return `gpu_tests_result.json`, or `gpu_tests_skipped.json`."""
     if document["summary"]["status"] == "SKIP":
         return {"gpu_tests_skipped.json": _skipped(document)}
-    bad = [test for test in document["tests"] if test["status"] in ("FAIL", "ERROR")]
-    if bad:
-        failures = [f"{test['name']}: {test['reason']}" for test in bad]
-        return {"gpu_tests_result.json": {"env": document["env"], "failures": failures}}
+    if any(test["status"] in ("FAIL", "ERROR") for test in document["tests"]):
+        return {"gpu_tests_result.json": {"env": document["env"], "failures": failures(document)}}
     return {"gpu_tests_result.json": {"env": document["env"], "compute": True}}
 
 

@@ -35,6 +35,7 @@ from contract.nvidia import open_source
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
 from . import deadline, devices, environment, files, flags, judging, ranks, timing
+from .first_forms import first_verdict
 from .inject import Faults
 from .report import Report
 
@@ -57,7 +58,8 @@ class Payload:
     `add_flags(parser)` adds its own; `check(parser, options)` refuses wrong ones with
     `parser.error`. The faults that its detectors find stand in `contract.catalogue`.
     `needs_numpy`: it calls parts of torch that are built on numpy.
-    `aliases(report document)` gives more files to write: {name: JSON}.
+    `aliases(report document)` gives more files to write: {name: JSON}. `stands_for` names the
+    program of the first documents whose last line is printed too.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Payload:
     add_flags: Callable[[argparse.ArgumentParser], object] = _nothing
     check: Callable[[argparse.ArgumentParser, argparse.Namespace], object] = _nothing
     aliases: Callable[[dict[str, Any]], dict[str, Any]] = field(default=lambda _: {})
+    stands_for: str = ""
 
 
 class Session:
@@ -312,4 +315,6 @@ def _print_verdict(session: Session, document: dict[str, Any]) -> None:
         print(json.dumps(document, default=str), file=sys.__stdout__, flush=True)
     parts = [session.vouched if summary["status"] == "PASS" else "", summary["reason"]]
     said = "; ".join(filter(None, parts))
+    if session.payload.stands_for:
+        print(first_verdict(document))
     print(f"[RESULT] {summary['status']}{': ' if said else ''}{said}", flush=True)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from contract.nvidia import used_memory_mib
 from contract.schema import HIGHER, metric
 
+from .expected import Gates, gates
 from .slots import Slot, reachable
 from .workers import GONE_WITHIN_S, end_left_over
 
@@ -27,8 +28,6 @@ PAUSE_S, PAUSE, IDLE = 3.0, 0.2, 0.8
 one that neither ran nor waited to run for this share."""
 FLOORS = ((1, 1.0), (2, 1.8), (4, 3.5), (8, 6.0))
 """What so many GPUs do at least, in multiples of what one does."""
-OPS, OPS_MIB = 50.0, 256
-"""Operations a second that a GPU is expected to do with workers of so many MiB, or of fewer."""
 
 
 def _add(session: Session, name: str, code: str, reason: str, **more: Any) -> None:
@@ -199,32 +198,38 @@ def floor_of(count: int) -> float:
     return 0.0
 
 
-def _usual(session: Session, kind: str) -> float:
-    has_mig = any(device["mig"] for device in session.report.devices)
-    judged = kind != "cpu" and not has_mig and session.options.memory <= OPS_MIB
-    return OPS if judged else 0.0
+def _gates(session: Session, slots: list[Slot]) -> dict[str, Gates]:
+    """Return each slot's gates: what is asked for, else what is usual of its model.
+
+    A slice of a GPU is not held against a whole one, nor a CPU against any.
+    """
+    asked, devices = session.options.ops_floor, session.report.devices
+    if asked or slots[0].kind == "cpu" or any(device["mig"] for device in devices):
+        return {slot.name: Gates(0.0, asked or 0.0) for slot in slots}
+    models = {f"cuda:{at}": device["name"] for at, device in enumerate(devices)}
+    return {slot.name: gates(models[slot.name], session.options.memory) for slot in slots}
 
 
 def operations(session: Session, slots: list[Slot], results: list[dict[str, Any]]) -> None:
-    """Hold each GPU's operations a second against what is asked for, or else is usual.
-
-    What is usual depends on the model: below it is a warning. A slice of a GPU is not held against
-    it, nor a CPU.
-    """
-    asked = session.options.ops_floor
-    floor = asked or _usual(session, slots[0].kind)
+    """Hold each GPU's operations a second against what is asked for, or usual of its model."""
     rates = {
         slot.name: _sum([one for one in results if one["slot"] == slot.name], "ops_per_second")
         for slot in slots
     }
-    slow = [f"{name} {rate:.1f}" for name, rate in rates.items() if rate < floor]
-    verdict = {"status": "PASS"}
-    if slow:
-        reason = f"operations a second: {', '.join(slow)}, below {floor:g}"
-        status, code = ("FAIL", "below_floor") if asked else ("WARN", "below_reference")
-        verdict = {"status": status, "code": code, "reason": reason}
-    details = {"by_slot": rates, "floor": floor or None}
-    session.report.add("alloc.operations", **verdict, details=details)
+    floors = _gates(session, slots)
+    details = {"by_slot": rates, "gates": {name: each._asdict() for name, each in floors.items()}}
+    session.report.add("alloc.operations", **_slowness(rates, floors), details=details)
+
+
+def _slowness(rates: dict[str, float], floors: dict[str, Gates]) -> dict[str, str]:
+    """Return the verdict of rates, naming the slots that are below one of their gates."""
+    slow = [name for name, rate in rates.items() if rate < max(floors[name])]
+    if not slow:
+        return {"status": "PASS"}
+    said = [f"{name} {rates[name]:.1f}, below {max(floors[name]):.4g}" for name in slow]
+    is_failure = any(rates[name] < floors[name].fail for name in slow)
+    status, code = ("FAIL", "below_floor") if is_failure else ("WARN", "below_reference")
+    return {"status": status, "code": code, "reason": f"operations a second: {'; '.join(said)}"}
 
 
 def leaks(session: Session, mark: str, before: dict[str, int]) -> None:

@@ -65,6 +65,8 @@ OF_SUMS = ("unsummed", "stale-gradient")
 """Faults of the gradients of a step, which all replicas have alike."""
 OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
 """Faults of products that are repeated or timed."""
+OF_OUTPUTS = ("wrong-output", "stale-output", "not-launched", "other-rounding")
+"""Faults of what a network infers."""
 OF_CHECKPOINTS = (
     "forget-random", "forget-optimizer", "repeat-step", "ignore-signal", "in-place",
     "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
@@ -143,6 +145,14 @@ PAYLOADS = (
         ),
     ),
     PayloadSpec(
+        "nccl_tests",
+        "all_reduce_perf of nccl-tests, where it is installed",
+        needs=("check",),
+        steps=_steps(("--quick", 2, 120), ("", 60, 300), ("", 60, 900)),
+        extra=True,
+        faults=("wrong", "unchecked", "below-floor"),
+    ),
+    PayloadSpec(
         "train",
         "DDP training: loss falls, replicas equal, gradients right",
         RANKS,
@@ -176,6 +186,24 @@ PAYLOADS = (
             "corrupt-checkpoint",
             "stale-checkpoint",
         ),
+    ),
+    PayloadSpec(
+        "moe",
+        "mixture of experts, sharded: logits and decoded tokens right",
+        RANKS,
+        needs=("train_fsdp",),
+        steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
+        extra=True,
+        faults=(*OF_RANKS, "unsharded", "wrong-expert", "wrong-token"),
+    ),
+    PayloadSpec(
+        "inference",
+        "ResNet-50's shape in mixed precision: outputs right, images a second",
+        RANKS,
+        needs=("check",),
+        steps=_steps(("--quick", 10, 120), ("", 45, 300), ("", 45, 600)),
+        extra=True,
+        faults=(*OF_RANKS, *OF_OUTPUTS, "reference", "slow", "stretch", *OF_SPEED),
     ),
     PayloadSpec(
         "dataload",
@@ -213,7 +241,14 @@ PAYLOADS = (
         "scratch writes and reads, many small files, network",
         steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
-        faults=("corrupt-file", "lost-file", "mixed-files", "stale-write"),
+        faults=(
+            "corrupt-file",
+            "lost-file",
+            "mixed-files",
+            "stale-write",
+            "fio-corrupt",
+            "fio-slow",
+        ),
     ),
     PayloadSpec(
         "tensor_service",
@@ -274,8 +309,11 @@ PLANNED: dict[str, str] = {
         allreduce.all_reduce allreduce.all_gather allreduce.reduce_scatter
         allreduce.broadcast allreduce.all_to_all
     """,
+    "nccl_tests": "nccl_tests.all_reduce*",
     "train": "ddp.layout ddp.gradients ddp.replicas ddp.train",
     "train_fsdp": "fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
+    "moe": "moe.shard moe.logits moe.tokens",
+    "inference": "inference.reference inference.throughput",
     "dataload": "dataload.cpus dataload.pool dataload.shm dataload.knee",
     "ckpt_cycle": """
         checkpoint.straight checkpoint.resumed checkpoint.term checkpoint.killed

@@ -121,6 +121,7 @@ CODES: dict[str, Code] = {
     # could not run, or not to its end
     "no_torch": Code(SOFTWARE, ENVIRONMENT),
     "no_numpy": Code(CONFIG, "install numpy beside torch, of a version that this torch takes"),
+    "tool_absent": Code(CONFIG, "none: install the program to have this measured, too"),
     "not_asked": Code(CONFIG, "none: it was not asked for"),
     "not_run": Code(CONFIG, "give it more time, or run it by itself"),
     "no_result": Code(SOFTWARE, RETRY),

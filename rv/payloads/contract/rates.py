@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 REFERENCE_WARN, REFERENCE_FAIL = 0.10, 0.20
 """Losses against a reference: above the first it warns, from the second on it fails."""
 
+RATE_UNITS = ("TFLOPS", "GB/s", "images/s")
+"""The units of what a GPU does in a second."""
+
 _ROUNDING = 1e-9
 DTYPES = {
     "float64": "fp64",
@@ -71,7 +74,7 @@ def share_of_slice(
 
 def code_of_loss(payload: str, *, is_failure: bool) -> str:
     """Return the code of a rate below its reference: what GPUs do together is the fabric's."""
-    if payload == "allreduce":
+    if payload in ("allreduce", "nccl_tests"):
         return "slow_fabric"
     return "below_floor" if is_failure else "below_reference"
 
@@ -174,7 +177,7 @@ def rates_of(tests: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict
     """Give every rate of hardware that a test which passed has."""
     for test in tests:
         for metric in test["metrics"] if test["status"] in (PASS, WARN) else ():
-            if metric["dir"] == "higher" and metric["unit"] in ("TFLOPS", "GB/s"):
+            if metric["dir"] == "higher" and metric["unit"] in RATE_UNITS:
                 yield test, metric
 
 

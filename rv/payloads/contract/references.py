@@ -39,6 +39,8 @@ H200_FP8 = (
 AZURE = "Azure/azurehpc-health-checks: the floor it enforces"
 STRESS_H200 = "stress.py on 16384^2, 45 s, 2 x H200 SXM at once, torch 2.11.0+cu130, 2026-11-22"
 STRESS_H100 = "stress.py on 16384^2, 25 s, one H100 SXM, torch 2.11.0+cu130, 2026-11-24"
+RESNET = "NVIDIA/DeepLearningExamples: PyTorch ResNet50 v1.5, mixed precision, batch 256, 21.03"
+TIMM = "huggingface/pytorch-image-models: resnet50 at 224, AMP, NHWC, PyTorch 2.1"
 TWO_H200 = "allreduce.py, 2 x H200 SXM over NVLink"
 
 GPUS: dict[str, dict[str, Any]] = {
@@ -114,6 +116,13 @@ def _all_reduce(world: int, values: Values) -> dict[str, Any]:
     return _of({**what, "unit": "GB/s", "peak": "link", "world": world, "least": 1 << 30}, values)
 
 
+INFERENCE = {
+    "payload": "inference",
+    "test": "inference.throughput",
+    "metric": "images",
+    "unit": "images/s",
+    "least": 128,
+}
 STRESS = {"payload": "stress", "test": "stress.torch", "metric": "tflops", "unit": "TFLOPS"}
 
 REFERENCES: dict[str, dict[str, Any]] = {
@@ -184,6 +193,11 @@ REFERENCES: dict[str, dict[str, Any]] = {
         "h100": (606.0, STRESS_H100),
         "h200": (610.0, STRESS_H200),
     }),
+    "inference.images": _of(INFERENCE, {
+        "v100": (3382, RESNET),
+        "t4": (1198, RESNET),
+        "rtx-3090": (3687, TIMM),
+    }),
     "memory.copy": _memory("membw.stream", "stream_copy", "memory", {
         "v100": (728, SUPERBENCH_V100),
         "a40": (565, DCGM),
@@ -240,6 +254,20 @@ REFERENCES: dict[str, dict[str, Any]] = {
 bytes, that a value holds from; `world` the number of GPUs; `peak` names the peak that it cannot
 exceed.
 """
+
+REFERENCES |= {
+    f"nccl_tests.{world}": {
+        "of": {
+            **REFERENCES[f"allreduce.{world}"]["of"],
+            "payload": "nccl_tests",
+            "test": f"nccl_tests.all_reduce.{world}",
+            "world": 1,  # one process measures them all
+        },
+        "values": REFERENCES[f"allreduce.{world}"]["values"],
+    }
+    for world in (2, 4, 5, 6, 7, 8)
+}
+"""What nccl-tests calls busbw is what allreduce.py calls so."""
 
 
 def document() -> dict[str, Any]:

@@ -125,16 +125,20 @@ def the_winners_node_dies(world: World, dice: Random) -> None:
 
 @scenario("LOST")
 def the_lost_node_comes_back(world: World, dice: Random) -> None:
-    """Slurm then ends the command, which says so: the race was lost, and stays so."""
+    """Slurm then ends the command, which says so: the race was lost, and stays so.
+
+    On a busy machine it has no time to say so before Slurm kills it (KillWait).
+    """
     launch(world, command=held(world))
     eventually(world.starts)
-    node = node_of(world, winner(world))
+    job = winner(world)
+    node = node_of(world, job)
     sandbox.stop_node(world.box, node)
     _down(world, node)
     world.settled("LOST")
     sandbox.start_node(world.box, node)
     world.resume()
-    eventually((world.race_dir() / "ended").exists)
+    eventually(lambda: not list(processes_of(int(job), world.box)))
 
 
 @scenario()

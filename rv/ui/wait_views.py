@@ -1,0 +1,115 @@
+"""A race that waits: its headline and a table of its jobs. Pure."""
+
+from datetime import timedelta
+from math import inf
+from typing import Final
+
+from rv.models.job import JobState
+from rv.models.quantities import short_duration
+from rv.models.race import Entry, JobStatus, RaceStatus
+from rv.ui.explanation_views import job_sentence
+from rv.ui.tables import Table
+
+_NOT_SENT: Final = "-"
+
+
+def wait_headline(status: RaceStatus, now_s: float, keys: str) -> str:
+    """Say how long a race has waited, for what, and what the `keys` do.
+
+    `now_s` is seconds since the epoch.
+    """
+    waited = round(max(0.0, now_s - status.race.submitted_at))
+    jobs = sum(job.state.is_pending or _is_new(job) for job in status.jobs)
+    parts = [f"{_clock(waited)}  {jobs} job{'' if jobs == 1 else 's'} waiting"]
+    best = min(filter(None, (_planned_s(job, status, now_s) for job in status.jobs)), default=None)
+    if checking := [job for job in status.jobs if job.state is JobState.RUNNING]:
+        parts.append(f"{_what(status, checking[0])} checks its node")
+    elif best is not None:
+        first = min(status.jobs, key=lambda job: _planned_s(job, status, now_s) or inf)
+        parts.append(f"best {_what(status, first)} {_planned(best)}")
+    return " · ".join([*parts, *filter(None, [keys])])
+
+
+def wait_table(status: RaceStatus, now_s: float, most_rows: int) -> Table:
+    """List the jobs, those that start first on top; at most `most_rows`, the rest as a number."""
+    jobs = sorted(_listed(status), key=lambda job: _rank(job, status, now_s))
+    entries = {entry.number: entry for entry in status.race.entries}
+    shown = jobs if len(jobs) <= most_rows else jobs[: max(1, most_rows - 1)]
+    rows = [_row(job, entries.get(job.number), status, now_s) for job in shown]
+    if len(jobs) > len(shown):
+        rows.append((f"+{len(jobs) - len(shown)}", *[""] * 6))
+    unit = next((entry.cost_unit for entry in status.race.entries if entry.cost_unit), "")
+    cost = f"COST ({unit})" if unit else "COST"
+    head = ("JOB", "GPU", "LAYOUT", "STATE", "START", cost, "WHY")
+    return Table(head=head, rows=rows)
+
+
+def _listed(status: RaceStatus) -> list[JobStatus]:
+    """Return the jobs to list: not the parts of a merged one, unless they were sent."""
+    parts = {entry.number for entry in status.race.entries if entry.instead_of}
+    return [job for job in status.jobs if job.number not in parts or job.job_id]
+
+
+def _rank(job: JobStatus, status: RaceStatus, now_s: float) -> tuple[bool, float, int]:
+    """Those that have started come first, then by planned start, then as they were sent."""
+    planned_s = _planned_s(job, status, now_s)
+    return (
+        job.state is not JobState.RUNNING,
+        float("inf") if planned_s is None else planned_s,
+        job.number,
+    )
+
+
+def _row(job: JobStatus, entry: Entry | None, status: RaceStatus, now_s: float) -> tuple[str, ...]:
+    planned_s = _planned_s(job, status, now_s)
+    cost = entry.cost if entry else None
+    return (
+        str(job.job_id) if job.job_id else _NOT_SENT,
+        _gpu(entry),
+        _layout(entry),
+        _NOT_SENT if job.state is JobState.UNKNOWN else job.state,
+        _NOT_SENT if planned_s is None else _planned(planned_s),
+        "-" if cost is None else f"{cost:.1f}",
+        "submitted" if _is_new(job) else job_sentence(job),
+    )
+
+
+def _is_new(job: JobStatus) -> bool:
+    """Whether Slurm took a job, and was not asked for it since."""
+    return job.job_id != 0 and job.state is JobState.UNKNOWN
+
+
+def _gpu(entry: Entry | None) -> str:
+    """Name the GPU model, or the models of a merged job."""
+    return entry.gpu.replace("|", ", ") if entry and entry.gpu else "-"
+
+
+def _layout(entry: Entry | None) -> str:
+    return f"{entry.nodes}x{entry.gpus // entry.nodes}" if entry and entry.nodes else "-"
+
+
+def _what(status: RaceStatus, job: JobStatus) -> str:
+    entry = status.race.entry(job.number)
+    return f"{_gpu(entry)} {_layout(entry)}" if entry and entry.gpu else job.strategy
+
+
+def _planned_s(job: JobStatus, status: RaceStatus, now_s: float) -> float | None:
+    """Return in how many seconds Slurm plans to start a job, None where it says nothing.
+
+    A plan whose moment has passed is none: Slurm makes another when it looks again.
+    """
+    if job.planned_wait is None or not job.state.is_pending:
+        return None
+    left_s = status.race.submitted_at + job.planned_wait.total_seconds() - now_s
+    return left_s if left_s > 0 else None
+
+
+def _planned(seconds: float) -> str:
+    return f"~{short_duration(timedelta(seconds=max(1, round(seconds))))}"
+
+
+def _clock(seconds: int) -> str:
+    """Write 42 s as 00:42, and hours before them where there are any."""
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute:02}:{second:02}"

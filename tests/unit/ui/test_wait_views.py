@@ -1,0 +1,113 @@
+"""The table of a race that waits: what stands in it, in which order, on which terminals."""
+
+import re
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from rv.models.race import Entry, RaceStatus
+from rv.race.sources import Sources
+from rv.race.status import resolve
+from rv.ui import console, redraw
+from rv.ui.redraw import Redrawn
+from rv.ui.wait_views import wait_headline, wait_table
+from tests.unit.race.test_status import RACE, SENT, T0, record
+
+SUBMITTED = datetime.fromisoformat("2030-01-01T12:00:00")  # on the clock of Slurm
+ENTRIES = (
+    Entry(number=1, name="rv-abcdefgh-1", strategy="a100/1x4/p", gpu="a100", gpus=4, cost=3.25,
+          cost_unit="EUR"),
+    Entry(number=2, name="rv-abcdefgh-2", strategy="a40/2x2/q|a6000/2x2/q", gpu="a40|a6000",
+          gpus=4, nodes=2),
+    Entry(number=3, name="rv-abcdefgh-3", strategy="a40/2x2/q", gpu="a40", gpus=4, instead_of=2),
+)  # fmt: skip
+
+
+def waiting(*records: object) -> RaceStatus:
+    race = replace(RACE, entries=ENTRIES)
+    return resolve(race, SENT, Sources(records=records, now_s=T0, queue_answered=True))
+
+
+def pending(number: int, planned_s: float | None, reason: str = "Priority") -> object:
+    start = None if planned_s is None else SUBMITTED + timedelta(seconds=planned_s)
+    return record("PENDING", number, submitted=SUBMITTED, planned_start=start, reason=reason)
+
+
+def test_the_headline_counts_down_to_the_start_that_slurm_plans() -> None:
+    status = waiting(pending(1, 300), pending(2, 142, "Resources"))
+    assert wait_headline(status, T0 + 42, "Ctrl-C cancels") == (
+        "00:42  2 jobs waiting · best a40, a6000 2x2 ~1m40s · Ctrl-C cancels"
+    )
+    status = waiting(pending(1, None), record("FAILED", 2))
+    assert wait_headline(status, T0 + 3661, "") == "1:01:01  1 job waiting"
+
+
+def test_a_plan_whose_moment_has_passed_is_none() -> None:
+    """Slurm makes another, sooner or later; nothing starts in -3 seconds."""
+    status = waiting(pending(1, 40), pending(2, 60))
+    assert "a40, a6000 2x2 ~18s" in wait_headline(status, T0 + 42, "")
+    assert "best" not in wait_headline(status, T0 + 90, "")
+
+
+def test_a_job_that_checks_its_node_is_named_before_all_plans() -> None:
+    status = waiting(record("RUNNING", 2, submitted=SUBMITTED), pending(1, 10))
+    assert wait_headline(status, T0, "") == "00:00  1 job waiting · a40, a6000 2x2 checks its node"
+    rows = wait_table(status, T0, 9).rows
+    assert [row[1] for row in rows] == ["a40, a6000", "a100"]
+    assert rows[0][-1] == "it has started, and checks its node"
+
+
+def test_the_table_lists_what_starts_first_on_top() -> None:
+    """A part of a merged job that was not sent is not listed, and costs have their unit."""
+    table = wait_table(waiting(pending(1, 300), pending(2, 142, "Resources")), T0 + 42, 9)
+    assert table.head[5] == "COST (EUR)"
+    assert table.rows == [
+        ("12", "a40, a6000", "2x2", "PENDING", "~1m40s", "-",
+         "next in line for nodes that are busy (Resources)"),
+        ("11", "a100", "1x4", "PENDING", "~4m18s", "3.2",
+         "others are ahead in the queue (Priority)"),
+    ]  # fmt: skip
+
+
+def test_a_low_terminal_shows_the_first_and_how_many_more() -> None:
+    rows = wait_table(waiting(pending(1, 300), pending(2, 142)), T0, 1).rows
+    assert [row[0] for row in rows] == ["12", "+1"]
+
+
+@pytest.mark.parametrize("columns", [20, 40, 80, 200])
+def test_nothing_is_wider_than_the_terminal(columns: int) -> None:
+    line = console.cropped("a" * 90 + "\x1b[31m", columns)
+    assert len(line) <= columns
+    assert "\x1b" not in line
+
+
+def test_lines_are_drawn_again_in_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same lines are not written twice; what a narrower terminal folded is counted."""
+    written: list[str] = []
+    size = SimpleNamespace(columns=10, lines=9)
+    monkeypatch.setattr(console, "draw", written.append)
+    monkeypatch.setattr(redraw, "terminal_size", lambda: size)
+    lines = Redrawn()
+    lines.show(["0123456789", "\x1b[32mab\x1b[0m"])
+    lines.show(["0123456789", "\x1b[32mab\x1b[0m"])
+    lines.show(["x"])
+    size.columns = 4
+    lines.show(["01234567", "b"])
+    size.columns = 3
+    lines.clear()
+    lines.clear()
+    assert [re.findall(r"\x1b\[(\d+)F\x1b\[J", text) for text in written] == [
+        [], ["2"], ["1"], ["4"],
+    ]  # fmt: skip
+
+
+def test_a_job_that_slurm_was_not_asked_for_yet_is_submitted() -> None:
+    """The first seconds of every race: its state is not in doubt, only not heard yet."""
+    status = waiting()
+    assert wait_headline(status, T0, "") == "00:00  2 jobs waiting"
+    assert [row[3:] for row in wait_table(status, T0, 9).rows] == [
+        ("-", "-", "3.2", "submitted"),
+        ("-", "-", "-", "submitted"),
+    ]
