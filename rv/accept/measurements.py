@@ -151,6 +151,11 @@ def _devices_at(host: str, result: RunResult) -> list[Device]:
     return [d for d in result.devices if not host or d.host in ("", host)]
 
 
+def bare_uuid(uuid: str) -> str:
+    """Strip the kind from a UUID: torch says `5c…`, the driver `GPU-5c…` or `MIG-5c…`."""
+    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()
+
+
 def common_name(result: RunResult) -> str:
     """Return the product name that all GPUs of a result have; "" on a CPU, or for a mix."""
     names = {device.name for device in result.devices}

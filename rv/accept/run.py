@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from rv import avoided_nodes
 from rv.accept.bad_nodes import bad_nodes, cleared, is_of_hardware
@@ -15,10 +16,15 @@ from rv.accept.results import RunResult, Status
 from rv.accept.store import Run, RunRecord, find_run, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
-from rv.models.race import RaceStatus
+from rv.errors import RvError
+from rv.models.race import Race, RaceStatus
 from rv.payloads.contract.catalogue import PLANNED, PayloadSpec
+from rv.race.output import log_sizes
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
+
+_LOG_BYTES: Final = 256 * 1024
+"""What is kept of each node's log: its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +62,21 @@ def fetch(
     names = tuple(payload.name for payload in payloads)
     record = _record_of(status, names, profile, cluster.label)
     patterns = result_patterns(names, len(record.nodes))
-    return save(record, cluster.transport.read_tree(f"{status.race.directory}/results", patterns))
+    files = cluster.transport.read_tree(f"{status.race.directory}/results", patterns)
+    return save(record, files, _log_ends(status.race, cluster))
+
+
+def _log_ends(race: Race, cluster: Cluster) -> dict[str, bytes]:
+    """Read the end of what each node printed; a log that nobody gives is no fault of the run."""
+    try:
+        sizes = log_sizes(race, cluster.transport)
+        starts = {name: max(0, size - _LOG_BYTES) for name, size in sizes.items()}
+        read = cluster.transport.read_new(
+            race.directory, ["output/node[0-9]*.out"], starts, _LOG_BYTES
+        )
+    except RvError:
+        return {}
+    return {name.rpartition("/")[2]: data for name, data in read.items()}
 
 
 def _record_of(

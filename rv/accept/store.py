@@ -7,9 +7,9 @@ a sweep, which is one run of many races, a file named by its id.
 import itertools
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -22,9 +22,12 @@ from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 from rv.files import read_regular, write_atomically
 from rv.models.plain import build, plain
+from rv.slurm.values import printable
 
 RECORD: Final = "run.json"
 RESULTS: Final = "results"
+LOGS: Final = "logs"
+"""What each node's command printed last: `nodeN.out`, N as in the record's nodes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,11 +50,15 @@ class RunRecord(Origin):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A run with everything that was to report. `faults` names files that could not be read."""
+    """A run with everything that was to report. `faults` names files that could not be read.
+
+    `logs` has the end of what was printed on each node, printable lines, by the node's name.
+    """
 
     record: RunRecord
     results: tuple[RunResult, ...]
     faults: tuple[str, ...] = ()
+    logs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Stage(StrEnum):
@@ -110,16 +117,31 @@ class Sweep:
         return not self.at(Stage.WAITING) and not self.at(Stage.SENT)
 
 
-def save(record: RunRecord, files: Mapping[str, bytes]) -> Run:
-    """Keep a run's files, in place of what was kept of it before.
+def save(
+    record: RunRecord, files: Mapping[str, bytes], logs: Mapping[str, bytes] | None = None
+) -> Run:
+    """Keep a run's files, and its logs by file name, in place of what was kept of it before.
 
     Raises `RvError(STAGE)` where this machine's disk does not take them.
     """
     folder = acceptance_dir() / "runs" / record.race_id
-    results = {f"{RESULTS}/{name}": data for name, data in files.items()}
-    shutil.rmtree(folder / RESULTS, ignore_errors=True)
-    _write(folder, {**results, RECORD: json.dumps(plain(record), indent=1).encode()})
-    return Run(record=record, results=collect(files, record.payloads, record))
+    kept = {f"{RESULTS}/{name}": data for name, data in files.items()}
+    kept |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
+    for old in (RESULTS, LOGS):
+        shutil.rmtree(folder / old, ignore_errors=True)
+    _write(folder, {**kept, RECORD: json.dumps(plain(record), indent=1).encode()})
+    results = collect(files, record.payloads, record)
+    return Run(record=record, results=results, logs=_by_node(record, logs or {}))
+
+
+def _by_node(record: RunRecord, logs: Mapping[str, bytes]) -> dict[str, str]:
+    """Name logs by their nodes, and make their lines printable: they are a cluster's text."""
+    found = {}
+    for number, node in enumerate(record.nodes):
+        lines = logs.get(f"node{number}.out", b"").decode(errors="replace").splitlines()
+        if lines:
+            found[node] = "\n".join(map(printable, lines))
+    return found
 
 
 def save_sweep(sweep: Sweep) -> None:
@@ -139,17 +161,39 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def find_run(name: str) -> Run:
-    """Find a run by its race, `last`, or the path of results; a sweep's by the sweep's id.
+    """Find a run by its race, `last`, or the path of results; a sweep by its id or its file.
 
+    Where the latest run was one of a sweep's, `last` is the whole sweep.
     Raises `RvError(USAGE)` for what is none of these.
     """
-    if not name.startswith("sweep-"):
-        return load(name)
+    if sweep := _sweep_named(name):
+        return results_of(sweep)
+    return load(name)
+
+
+def _sweep_named(name: str) -> Sweep | None:
+    """Find a sweep by its id, the beginning of one, its file, or `last`; None where it is a run."""
+    if name == "last":
+        return _sweep_of_latest()
+    path = Path(name)
+    if path.name.startswith("sweep-") and path.is_file():
+        return _read(path, Sweep)
+    if not name.startswith("sweep-") or path.exists():
+        return None
     paths = _sweep_files(name)
     if len(paths) != 1:
         problem = "fits several sweeps" if paths else "is no sweep here"
         raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint="rv accept sweep begins one")
-    return results_of(_read(paths[0], Sweep))
+    return _read(paths[0], Sweep)
+
+
+def _sweep_of_latest() -> Sweep | None:
+    """Give the latest sweep where the latest run is one of its races."""
+    folders, paths = _folders(), _sweep_files("")
+    if not folders or not paths:
+        return None
+    sweep = _read(paths[0], Sweep)
+    return sweep if folders[0].name in {node.race for node in sweep.nodes} else None
 
 
 def load(name: str) -> Run:
@@ -186,6 +230,16 @@ def load_sweep(name: str, cluster: str) -> Sweep:
             return sweep
     hint = "rv accept sweep begins one"
     raise RvError(ErrorKind.USAGE, f"no sweep {name!r} of this cluster", hint=hint)
+
+
+def sweep_of(race_id: str) -> Sweep | None:
+    """Find the sweep that a race was of; None where it was of none that is kept here."""
+    for path in _sweep_files(""):
+        with suppress(RvError):
+            sweep = _read(path, Sweep)
+            if race_id in {node.race for node in sweep.nodes}:
+                return sweep
+    return None
 
 
 def records() -> tuple[RunRecord, ...]:
@@ -225,7 +279,9 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
 def _kept(folder: Path) -> Run:
     record = _read(folder / RECORD, RunRecord)
     files, faults = read_tree(folder / RESULTS)
-    return Run(record=record, results=collect(files, record.payloads, record), faults=faults)
+    logs, _ = read_tree(folder / LOGS, ".out")
+    results = collect(files, record.payloads, record)
+    return Run(record=record, results=results, faults=faults, logs=_by_node(record, logs))
 
 
 def _foreign(path: Path) -> Run:
@@ -248,11 +304,13 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
 
     Those of pairs are judged by each other.
     """
-    results = {node.node: _results_of(node) for node in sweep.nodes}
-    every = without_twins(tuple(itertools.chain.from_iterable(results.values())))
+    runs = {node.node: _run_of(node) for node in sweep.nodes}
+    every = without_twins(
+        tuple(itertools.chain.from_iterable(run.results for run in runs.values()))
+    )
     names = dict.fromkeys(name for node in sweep.nodes for name in names_of(node.node))
     if sweep.is_of_pairs:
-        pairs = {(one, other): results[f"{one},{other}"] for one, other in map(names_of, results)}
+        pairs = {(one, other): runs[f"{one},{other}"].results for one, other in map(names_of, runs)}
         every = (*every, *judged_pairs(pairs, sweep.leaves))
     record = RunRecord(
         race_id=sweep.sweep_id,
@@ -263,20 +321,25 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
         submitted_at=sweep.begun_at,
         nodes=tuple(names),
     )
-    return Run(record=record, results=every)
+    logs = {node: log for run in runs.values() for node, log in run.logs.items()}
+    return Run(record=record, results=every, logs=logs)
 
 
-def _results_of(node: NodeState) -> Sequence[RunResult]:
+def _run_of(node: NodeState) -> Run:
+    """Give what a node of a sweep reported; a run of one ERROR where that is nothing."""
     why = node.why
     if node.race and node.stage is Stage.OVER:
         try:
-            if results := load(node.race).results:
-                return results
+            run = load(node.race)
         except RvError as error:
             why = error.message
+        else:
+            if run.results:
+                return run
     reason = f"no result reported: {why or 'its job ended without one'}"
     test = TestResult(
         name="sweep", status=Status.ERROR, code="no_result", reason=reason, host=node.node
     )
     silent = RunResult(test_type="sweep", status=Status.ERROR, hostname=node.node, tests=(test,))
-    return [silent]
+    record = RunRecord(race_id=node.race, cluster="", nodes=(node.node,))
+    return Run(record=record, results=(silent,))

@@ -7,7 +7,7 @@ import typer
 
 from rv.accept.payload_command import Profile, chosen, require_faults
 from rv.avoided_nodes import DAYS
-from rv.cli import caller, report
+from rv.cli import caller, drain, report
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
 from rv.cli.options import ClusterOption, JsonOption, RequestOptions, group_app
@@ -277,3 +277,4 @@ def _bundled() -> frozenset[str]:
 
 
 report.register(app)
+drain.register(app)

@@ -22,6 +22,13 @@ class Form(StrEnum):
     JSONL = "jsonl"
 
 
+class ReportForm(StrEnum):
+    """The formats of a report: a page, or the text of a ticket."""
+
+    HTML = "html"
+    MD = "md"
+
+
 baseline = group_app("What GPUs should reach.")
 
 
@@ -30,26 +37,51 @@ def report(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="RUN", help="Races, folders or files of results. Default: the latest."
+            metavar="RUN", help="Runs, sweeps, folders or files of results. Default: the latest."
         ),
     ] = None,
+    form: Annotated[
+        ReportForm,
+        typer.Option("--format", help="A page, or Markdown for a ticket about what failed."),
+    ] = ReportForm.HTML,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="DIR", help="Where to write it.")
-    ] = Path("rv-report"),
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="The folder of the page, rv-report unless given; of md the file, - for stdout.",
+        ),
+    ] = "",
     title: Annotated[str, typer.Option("--title", metavar="TEXT", help="Its heading.")] = "",
     json: JsonOption = False,
 ) -> None:
-    """Write what runs found as one HTML page, which needs nothing beside it, and as Markdown."""
+    """Write what runs found: one HTML page, which needs nothing beside it, or a ticket."""
+    names = runs or ["last"]
+    if form is ReportForm.HTML:
+        _write_page(names, Path(output or "rv-report"), title, json=json)
+        return
+    from rv.accept.report.write import ticket_text
+
+    if json or title:
+        raise RvError(
+            ErrorKind.USAGE, "a ticket has no --json and no --title", hint="leave them out"
+        )
+    _write(ticket_text(names), output or "-")
+
+
+def _write_page(names: list[str], folder: Path, title: str, *, json: bool) -> None:
+    """Write the page and its Markdown into a folder, and say the verdict."""
     from rv.accept.report.write import HTML, MARKDOWN, report_on
 
-    verdict, has_charts, faults = report_on(runs or ["last"], output, title, datetime.now(UTC))
+    verdict, has_charts, faults = report_on(names, folder, title, datetime.now(UTC))
     for fault in faults[:10]:
         console.say(f"not read: {fault}")
     if json:
-        files = {"html": str(output / HTML), "markdown": str(output / MARKDOWN)}
+        files = {"html": str(folder / HTML), "markdown": str(folder / MARKDOWN)}
         console.emit_json({"verdict": verdict, "pictures": has_charts, **files})
         return
-    console.say(f"{verdict}: {output / HTML} and {MARKDOWN} beside it")
+    console.say(f"{verdict}: {folder / HTML} and {MARKDOWN} beside it")
     if not has_charts:
         console.say("without charts: they need matplotlib, pip install 'rv-slurm[report]'")
 

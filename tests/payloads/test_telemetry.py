@@ -1,6 +1,7 @@
 """What GPUs say of themselves: masks by bits, figures that are missing, and what is too much."""
 
 import io
+import itertools
 import json
 import stat
 import sys
@@ -14,7 +15,8 @@ import pytest
 from _telemetry.fake import AT_REST, HEALTHY, Fake
 from _telemetry.gates import findings, is_harmful, reasons, underloaded
 from _telemetry.sampler import Load, Sampler
-from contract.nvidia import Smi, open_source
+from _telemetry.timeline import MOST, Timeline
+from contract.nvidia import Smi, open_source, serial_numbers
 from contract.readings import Counters, Reading, grown
 
 UUID = "5c3a0001-aaaa-bbbb-cccc-000000000001"
@@ -278,6 +280,9 @@ case "$1" in
   --query-gpu=uuid,clocks_throttle_reasons.active) echo "GPU-{UUID}, 0x0000000000000044" ;;
   --query-gpu=uuid,utilization*) echo "GPU-{UUID}, 97, 83, [N/A], 1740, 139000, 5, 16, 0x0000000000000044"
                                  echo "GPU-of-another-job, 0, 30, 70, 345, 0, 1, 16, 0x1" ;;
+  --query-gpu=uuid,serial) echo "GPU-{UUID}, 1654922000123"
+                           echo "GPU-of-a-desktop, [N/A]"
+                           echo "GPU-of-another, 0" ;;
 esac
 """
 
@@ -302,6 +307,31 @@ def test_nvidia_smi_answers_where_nvml_is_missing(
     assert source is not None
     assert source.name == "nvidia-smi"
     assert source.read() == {UUID: Reading(97, 83, None, 1740, 139000, 0x44, 5, 16)}
+
+
+def test_serial_numbers_are_those_of_boards_that_have_one(
+    smi: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By UUID without its kind, as torch has it."""
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert serial_numbers(str(smi)) == {UUID: "1654922000123"}
+    assert serial_numbers(str(tmp_path / "none")) == {}
+
+
+def test_a_timeline_keeps_the_whole_load_in_few_points_however_long_it_is() -> None:
+    """A day at ten readings a second: evenly spread, with the heat at its end."""
+    made, day = Timeline(), 86400
+    for tenth in range(0, 10 * day, 7):
+        hot = tenth > 9 * day
+        made.add(tenth / 10, Reading(temperature_c=90.0 if hot else 60.0, power_w=tenth))
+    told = made.as_json()
+    assert set(told) == {"at_s", "temperature_c", "power_w"}, "no clock was read"
+    assert MOST // 2 <= len(told["at_s"]) <= MOST
+    assert (told["at_s"][0], told["temperature_c"][-1]) == (0.0, 90.0)
+    steps = [b - a for a, b in itertools.pairwise(told["at_s"])]
+    assert max(steps) < 1.1 * min(steps)
+    assert told["at_s"][-1] > 0.98 * day
+    assert Timeline().as_json() == {}
 
 
 def test_an_nvidia_smi_that_fails_tells_nothing(tmp_path: Path) -> None:

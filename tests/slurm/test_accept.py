@@ -1,12 +1,17 @@
 """`rv accept` on a real Slurm: runs and sweeps as a user starts them, and what they leave behind."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rv import sandbox
+from rv.errors import RvError
+from rv.render.quote import Quoted
+from rv.transport.local import LocalTransport
+from rv.workflow.drain import drain
 from tests.slurm.launching import Rv, group, profile
 
 pytest.importorskip("torch")
@@ -91,6 +96,44 @@ def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv) -> None:
     assert (repaired["nodes"], repaired["avoided"]) == (["a1"], ["a1"])
     assert "no node is known to be bad" in rv("accept", "avoid").stdout
     assert rv.queue() == []
+
+
+def test_a_node_that_failed_is_drained_with_its_failure_as_the_reason(rv: Rv) -> None:
+    """First the ticket, with the log; then the line alone; then the node, and no other one.
+
+    Whom Slurm does not let is told so, and who can.
+    """
+    answer(rv, "run", "check", "--inject", "wrong-product", "-x", "a2,v1,v2", code=1)
+    ticket = rv("accept", "report", "--format", "md").stdout
+    assert ticket.startswith("# a1: FAIL in acceptance tests")
+    assert "    [RESULT] FAIL: " in ticket
+
+    shown = rv("accept", "drain", "a1", "--dry-run")
+    line = shown.stdout.strip()
+    assert "note: that fault was made on purpose" in shown.stderr
+    assert line.startswith("scontrol update NodeName=a1 State=DRAIN Reason='rv ")
+    assert rv("accept", "drain", "a1").returncode == 2, "nobody is there to ask"
+    assert rv("accept", "drain", "ALL", "--yes").returncode == 2
+    assert drained(rv) == {}
+
+    as_nobody = Quoted(f"setpriv --reuid=65534 --clear-groups {line}")
+    with pytest.raises(RvError, match=r"let you drain nodes: .*Invalid user") as refusal:
+        drain(as_nobody, LocalTransport(rv.environment))
+    assert line in refusal.value.hint
+    assert drained(rv) == {}
+
+    try:
+        assert answer(rv, "drain", "a1", "--yes", code=0)["drained"]
+        assert drained(rv) == {"a1": shlex.split(line)[-1].removeprefix("Reason=")}
+        assert "a1 is drained already: rv " in rv("accept", "drain", "a1", "--yes").stderr
+    finally:
+        rv.slurm("scontrol", "update", "NodeName=a1", "State=RESUME")
+
+
+def drained(rv: Rv) -> dict[str, str]:
+    """Every node that Slurm has drained, with the reason."""
+    rows = rv.slurm("sinfo", "-h", "-N", "-t", "drain", "-o", "%N|%E").splitlines()
+    return dict(row.split("|", 1) for row in rows)
 
 
 def test_a_run_whose_job_is_cancelled_is_an_error(rv: Rv, eventually: Any) -> None:

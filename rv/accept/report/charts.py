@@ -74,7 +74,7 @@ def draw(chart: Chart) -> str:
         "svg.fonttype": "none",
         "svg.hashsalt": chart.title,
         "font.family": "sans-serif",
-        "font.size": 9,
+        "font.size": 10,
         "text.color": INK,
         "axes.labelcolor": INK,
         "axes.edgecolor": GRID,
@@ -87,7 +87,7 @@ def draw(chart: Chart) -> str:
         "text.parse_math": False,
     }
     with rc_context(style):
-        figure = Figure(figsize=(5.6, 3.1), layout="constrained")
+        figure = Figure(figsize=(5.2, 3.0), layout="constrained")
         figure.patch.set_alpha(0)
         FigureCanvasSVG(figure)
         axes = figure.add_subplot()
@@ -111,12 +111,12 @@ def _lines(axes: "Axes", chart: LineChart) -> None:
         axes.axhline(chart.reference, color=REFERENCE, linestyle="--", linewidth=1.2)
         axes.annotate(
             "reference", (0.01, chart.reference), xycoords=("axes fraction", "data"),
-            fontsize=7, va="bottom", color=REFERENCE,
+            fontsize=8, va="bottom", color=REFERENCE,
         )  # fmt: skip
     for at, what in chart.marks:
         axes.axvline(at, color=REFERENCE, linestyle=":", linewidth=1.2)
         axes.annotate(
-            what, (at, 1), xycoords=("data", "axes fraction"), fontsize=7, rotation=90,
+            what, (at, 1), xycoords=("data", "axes fraction"), fontsize=8, rotation=90,
             va="top", ha="right",
         )  # fmt: skip
     for x, y in chart.bad:
@@ -126,7 +126,10 @@ def _lines(axes: "Axes", chart: LineChart) -> None:
     axes.set_xlabel(chart.x)
     axes.set_ylabel(chart.y)
     if len(chart.lines) > 1:
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(
+            frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4,
+            columnspacing=1, handlelength=1.2,
+        )  # fmt: skip
 
 
 def _powers_of_two(axes: "Axes") -> None:
@@ -153,7 +156,7 @@ def _dots(axes: "Axes", chart: DotChart) -> None:
             axes.plot([at], [value], "o", markersize=5, color=BAD if is_out else SERIES[0])
             if is_out:
                 axes.annotate(name, (at, value), xytext=(6, -3), textcoords="offset points",
-                              fontsize=7, color=BAD)  # fmt: skip
+                              fontsize=8, color=BAD)  # fmt: skip
     axes.set_xticks(range(len(chart.groups)), list(chart.groups))
     axes.set_xlim(-0.6, len(chart.groups) - 0.4)
     top = max(max(items.values()) for items in chart.groups.values())

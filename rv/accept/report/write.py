@@ -9,11 +9,16 @@ from typing import TYPE_CHECKING, Final
 
 from rv.accept.history import history
 from rv.accept.report.charts import draw
-from rv.accept.report.page import Page, charts, figures_of, host_of, place_of
+from rv.accept.report.page import Page
+from rv.accept.report.places import figures_of, number, place_of, where
+from rv.accept.report.series import charts
+from rv.accept.report.ticket import Ticket, tickets
+from rv.accept.report.trend_rows import trend_rows
 from rv.accept.run import judged
-from rv.accept.store import load
+from rv.accept.store import RunRecord, find_run
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
+from rv.slurm.values import printable
 from rv.transport.private_directories import own_directory
 
 if TYPE_CHECKING:
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
 
 HTML: Final = "report.html"
 MARKDOWN: Final = "report.md"
+_SEEN: Final = {"most": 40, "most_gpus": 16, "most_runs": 12}
+"""Nodes, GPUs and runs that are seen at once; the others are folded."""
 _MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#])")
 
 
@@ -31,12 +38,39 @@ def report_on(
 
     Raises `RvError(USAGE)` for what is no run, `RvError(STAGE)` where it cannot be written.
     """
-    kept = [judged(load(name)) for name in runs]
+    kept = [judged(find_run(name)) for name in runs]
     results = [result for run in kept for result in run.results]
-    labels = dict.fromkeys(run.record.label for run in kept)
-    title = title or f"Acceptance of {', '.join(labels)}"
-    page = Page(title=title, when=when, runs=results, charts=charts(results, history().all()))
+    labels = dict.fromkeys(run.record.label or run.record.race_id for run in kept)
+    measured = history().all()
+    page = Page(
+        title=title or f"Acceptance of {', '.join(labels)}",
+        about=", ".join(filter(None, (_about(run.record) for run in kept))),
+        when=when,
+        runs=results,
+        charts=charts(results, measured),
+        trends=trend_rows(results, measured),
+    )
     return page.verdict, write(page, folder), [fault for run in kept for fault in run.faults]
+
+
+def ticket_text(runs: Sequence[str]) -> str:
+    """Write what failed in kept runs as Markdown for a ticket: a section for each bad node."""
+    return ticket_markdown([each for name in runs for each in tickets(judged(find_run(name)))])
+
+
+def ticket_markdown(found: Sequence[Ticket]) -> str:
+    """Write tickets as Markdown."""
+    return _compact(_environment().get_template("ticket.md.j2").render(tickets=found))
+
+
+def _about(record: RunRecord) -> str:
+    """Say which run it was, and of which profile; "" for results that rv did not keep."""
+    if not record.cluster:
+        return ""
+    profile = f"{record.profile} " if record.profile else ""
+    asked = f" of {record.asked}" if record.asked else ""
+    kind = "sweep" if record.race_id.startswith("sweep-") else "run"
+    return f"{profile}{kind} {record.race_id}{asked}"
 
 
 def write(page: Page, folder: Path) -> bool:
@@ -69,13 +103,20 @@ def as_html(page: Page) -> str:
 
     # Drawn here from numbers and escaped text, so that it may stand in the page as it is.
     drawings = [(chart, Markup(draw(chart))) for chart in page.charts]  # noqa: S704
-    return _environment().get_template("page.html.j2").render(page=page, drawings=drawings)
+    return _environment().get_template("page.html.j2").render(page=page, drawings=drawings, **_SEEN)
 
 
 def as_markdown(page: Page) -> str:
     """Write the page as Markdown, without its charts."""
     text = _environment().get_template("page.md.j2").render(page=page)
-    return re.sub(r"\n{3,}", "\n\n", re.sub(r"\|\n\n(?=\|)", "|\n", text)).strip() + "\n"
+    return _compact(text)
+
+
+def _compact(text: str) -> str:
+    """Leave out the empty lines that a template made: inside of tables, and beyond one."""
+    rows = re.sub(r"\|\n\n(?=\|)", "|\n", text)
+    lists = re.sub(r"(?<=\n)(- .*)\n\n(?=- )", r"\1\n", rows)
+    return re.sub(r"\n{3,}", "\n\n", lists).strip() + "\n"
 
 
 def _environment() -> "Environment":
@@ -89,8 +130,8 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = {"figures": figures_of, "host": host_of, "place": place_of}
-    environment.filters |= filters | {"cell": _cell}
+    filters = {"figures": figures_of, "where": where, "place": place_of, "number": number}
+    environment.filters |= filters | {"cell": _cell, "line": printable}
     return environment
 
 

@@ -179,7 +179,7 @@ def add_telemetry(report: Report, device: str, load: Load, *, steady: bool) -> N
     bad = findings(load)
     if steady:
         bad += underloaded(load)
-    details = load.as_json()
+    details = {**load.as_json(), "timeline": load.timeline.as_json()}
     for status, code, reason in bad:
         where = f"{device}: {reason}"
         report.add("telemetry", status, code=code, reason=where, device=device, details=details)

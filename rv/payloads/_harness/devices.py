@@ -13,6 +13,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from contract.nvidia import bare, serial_numbers
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
@@ -122,7 +123,14 @@ def _described(torch: Any, expected: int) -> list[dict[str, Any]]:
         if torch.cuda.device_count() >= expected or not torch.version.cuda:
             break
         time.sleep(1)
-    return [describe(torch, index) for index in range(torch.cuda.device_count())]
+    found = [describe(torch, index) for index in range(torch.cuda.device_count())]
+    return _with_serials(found) if os.environ.get("LOCAL_RANK", "0") == "0" else found
+
+
+def _with_serials(devices: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Add the serial number of each GPU's board: a UUID is on no sticker. None where unknown."""
+    known = serial_numbers() if devices else {}
+    return [device | {"serial": known.get(bare(device["uuid"] or ""))} for device in devices]
 
 
 def _show(devices: list[dict[str, Any]]) -> None:

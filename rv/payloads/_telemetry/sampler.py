@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from contract.readings import Counters, Reading, grown
 
 from .gates import is_harmful, reasons
+from .timeline import Timeline
 
 if TYPE_CHECKING:
     from typing import TextIO
@@ -57,12 +58,14 @@ class Load:
     clocks: collections.Counter[int] = field(default_factory=collections.Counter)
     throttled: dict[str, float] = field(default_factory=dict)  # seconds by reason
     harmed: float = 0.0  # seconds slowed by heat or by the power supply
+    timeline: Timeline = field(default_factory=Timeline)
     before: Counters = field(default_factory=Counters)
     after: Counters = field(default_factory=Counters)
 
     def add(self, reading: Reading, seconds: float) -> None:
         """Count one reading, which stands for the time since the one before it."""
         self.samples, self.seconds = self.samples + 1, self.seconds + seconds
+        self.timeline.add(self.seconds, reading)
         self.utilisation.add(reading.utilisation)
         self.temperature.add(reading.temperature_c)
         self.power.add(reading.power_w)

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .nvml import open_nvml
+from .nvml import nvml_serials, open_nvml
 from .readings import NO_LINKS, Counters, Occupant, Reading, bare
 from .smi_text import parse_links, parse_query
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .readings import Source
 
 TIMEOUT_S = 20.0  # a driver in trouble can hold nvidia-smi for ever
+SERIALS_S = 5.0  # serial numbers are worth no longer wait
 
 
 def open_source(uuids: list[str]) -> Source | None:
@@ -94,6 +95,17 @@ def _run_smi(command: list[str], timeout_s: float) -> str:
 def by_uuid(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
     """Return rows whose first cell is a UUID by it, without its prefix; others are messages."""
     return {bare(uuid): list(cells) for uuid, *cells in rows if uuid.startswith("GPU-")}
+
+
+def serial_numbers(program: str = "nvidia-smi") -> dict[str, str]:
+    """Return the serial numbers of the boards by bare UUID; cards without one are left out."""
+    rows = by_uuid(nvml_serials() or _serials_of_smi(program))
+    return {uuid: cells[0] for uuid, cells in rows.items() if cells[0].strip("0").isalnum()}
+
+
+def _serials_of_smi(program: str) -> list[list[str]]:
+    rows = ask_smi("--query-gpu=uuid,serial", program=program, timeout_s=SERIALS_S)
+    return [row for row in rows if len(row) == 2]
 
 
 SMI_READING = (

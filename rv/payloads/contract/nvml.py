@@ -34,6 +34,18 @@ def open_nvml(uuids: list[str]) -> Nvml | None:
     return Nvml(nvml, handles) if handles else None
 
 
+def nvml_serials() -> list[list[str]]:
+    """Return UUID and serial number of every GPU; none where NVML does not answer."""
+    try:
+        nvml = importlib.import_module("pynvml")
+        nvml.nvmlInit()
+        handles = [nvml.nvmlDeviceGetHandleByIndex(i) for i in range(nvml.nvmlDeviceGetCount())]
+    except Exception:
+        return []
+    names = ("nvmlDeviceGetUUID", "nvmlDeviceGetSerial")
+    return [[_text(_ask(getattr(nvml, name), handle)) for name in names] for handle in handles]
+
+
 def _handles(nvml: Any, uuid: str) -> list[Any]:
     """Find a GPU by UUID; behind a MIG slice comes its card, which knows heat and power."""
     for prefix in ("GPU-", "MIG-"):

@@ -32,13 +32,23 @@ def test_the_page_needs_nothing_beside_it() -> None:
     found = Elements(as_html(page()))
     assert not {"script", "link", "img", "iframe", "object"} & set(found.tags)
     assert all(address.startswith("#") for address in found.addresses)
-    assert found.tags.count("svg") == 2
+    assert found.tags.count("svg") == 3, "two charts and the line of a trend"
     assert not re.search(r"url\((?!#)|@import", as_html(page()))
 
 
 def test_hostile_text_stays_text() -> None:
     plain, hostile = Elements(as_html(page())), Elements(as_html(page(HOSTILE)))
     assert hostile.tags == plain.tags
+
+
+def test_every_part_of_the_page_has_the_text_of_the_cluster_only_as_text() -> None:
+    """Were a part left out of the made page, the test above would say nothing of it."""
+    text = as_html(page())
+    for part in ("Findings", "Nodes", "Links", "GPUs", "Trends", "Charts", "Every run"):
+        assert f"<h2>{part}</h2>" in text
+    assert "serial <code>plain" in text
+    assert "<b>plain</b>: " not in text
+    assert "<b>slow</b> plain to cuda:1" in text
 
 
 def test_the_verdict_stands_at_the_top() -> None:
@@ -83,7 +93,7 @@ def test_markdown_has_a_row_for_everything_and_cells_stay_whole() -> None:
     text = as_markdown(page(HOSTILE))
     rows = [line for line in text.splitlines() if line.startswith("|")]
     unescaped = [re.sub(r"\\.", "", row).count("|") for row in rows]
-    assert unescaped == [7, 7, 7, 4, 4, 4, 4, 7, 7, 7, 7, 7, 7, 7]
+    assert unescaped == [7, 7, 7, 5, 5, 5, 5, 7, 7, 7, 7, 7, 7, 7]
     assert "<script" not in text
 
 

@@ -1,12 +1,14 @@
 """Which charts results give."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from rv.accept.measurements import Measurement
 from rv.accept.report.charts import DotChart, LineChart, draw
-from rv.accept.report.page import charts
+from rv.accept.report.series import charts
+from rv.accept.report.trend_rows import trend_rows
 from rv.accept.results import Device, Metric, Reference, RunResult, Status, TestResult
 
 
@@ -92,3 +94,41 @@ def test_a_change_of_software_is_marked_and_other_gpus_are_left_out() -> None:
 @pytest.mark.parametrize("junk", [None, 7, "x", [None, {"bytes": {}}], {"a": 1}])
 def test_details_of_another_shape_are_passed_over(junk: Any) -> None:
     assert charts([result(passed("allreduce.x", details={"rows": junk}))], []) == []
+
+
+def heated(host: str, status: Status = Status.PASS, **timeline: Any) -> RunResult:
+    details = {"timeline": {"at_s": [0, 0.5, 1.0], **timeline}}
+    test = passed("telemetry", device="cuda:0", status=status, code="too_hot", details=details)
+    return result(test, hostname=host, devices=(Device(index=0, uuid=f"GPU-{host}"),))
+
+
+def test_temperature_power_and_clock_are_lines_over_time_the_worst_node_first() -> None:
+    fine = heated("n1", temperature_c=[40, 50, 60], power_w=[1, 2, None], sm_mhz=[7, 7, 7])
+    found = charts([fine, heated("n2", Status.WARN, temperature_c=[40, 80, 90])], [])
+    assert [(chart.title, chart.caption) for chart in found] == [
+        ("Temperature over time", "x on n2; cuda:0 WARN too_hot"),
+        ("Temperature over time", "x on n1"),
+        ("Clock of the processors over time", "x on n1"),
+    ]
+    (line,) = found[0].lines
+    assert (line.x, line.y) == ((0, 0.5, 1.0), (40, 80, 90))
+
+
+@pytest.mark.parametrize("junk", [7, "x", [1], {"at_s": [0, 1, 2]}, {"temperature_c": [1, 2, 3]}])
+def test_a_timeline_of_another_shape_is_passed_over(junk: Any) -> None:
+    test = passed("telemetry", device="cuda:0", details={"timeline": junk})
+    assert charts([result(test, devices=(Device(index=0, uuid="GPU-a"),))], []) == []
+
+
+def test_what_fell_is_a_trend_and_what_is_steady_is_none() -> None:
+    """By UUID, whatever a payload puts in front of it; other GPUs are left out."""
+    fell = [measured(day * 86400.0, 780 + day % 3) for day in range(8)]
+    fell += [measured(9 * 86400.0, 600)]
+    steady = [replace(each, test="matmul.fp16", value=500) for each in fell]
+    others = [replace(each, gpu_uuid="GPU-z") for each in fell]
+    here = result(devices=(Device(index=0, uuid="a"),))
+    (row,) = trend_rows([here], [*fell, *steady, *others])
+    assert (row.last.gpu_uuid, row.last.test, row.values[-1]) == ("GPU-a", "matmul.bf16", 600)
+    assert row.status == "FAIL"
+    assert row.points.split()[-1] == "117.0,23.0"
+    assert trend_rows([here], fell[-2:]) == []

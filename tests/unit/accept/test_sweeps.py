@@ -1,6 +1,8 @@
 """Sweeps and kept runs: which nodes, whose turn, what is on disk, and what is found again."""
 
 import json
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,3 +182,29 @@ def test_a_sweep_is_one_run_with_a_row_for_each_node() -> None:
     ]  # fmt: skip
     assert run.results[1].reason == "no result reported: it is drained"
     assert all(r.reason.startswith("no result reported") for r in run.results[1:])
+    assert find_run(str(acceptance_dir() / "sweeps" / "sweep-1.json")) == run
+    assert find_run("sweep-") == run
+
+
+def test_the_last_run_is_the_sweep_that_it_was_of() -> None:
+    """A run of its own that came later is the last."""
+    save(RECORD, files())
+    save_sweep(replace(swept(), nodes=(NodeState(node="n1", stage=O, race="abc12345"),)))
+    assert find_run("last").record.race_id == "sweep-1"
+
+    save(replace(RECORD, race_id="later000"), files())
+    newer = acceptance_dir() / "runs" / "later000" / "run.json"
+    os.utime(newer, (time.time() + 60, time.time() + 60))
+    assert find_run("last").record.race_id == "later000"
+
+
+def test_the_ends_of_logs_are_kept_by_node_and_cannot_move_a_cursor() -> None:
+    """Also those of a sweep's runs; a later fetch replaces them."""
+    logs = {"node0.out": b"[ACCEPT] check\n\x1b[2Jcut \xff\n", "node7.out": b"nobody's"}
+    save_sweep(replace(swept(), nodes=(NodeState(node="n1", stage=O, race="abc12345"),)))
+
+    made = save(RECORD, files(), logs)
+    assert made.logs == {"n1": "[ACCEPT] check\ncut \ufffd"}
+    assert load("abc12345").logs == find_run("sweep-1").logs == made.logs
+    save(RECORD, files())
+    assert load("abc12345").logs == {}

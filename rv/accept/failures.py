@@ -1,0 +1,88 @@
+"""The newest failing result of a node among the runs kept here, as a reason to drain it."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rv import avoided_nodes
+from rv.accept.bad_nodes import is_of_hardware
+from rv.accept.measurements import device_of
+from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.run import judged
+from rv.accept.store import Run, RunRecord, load, records, results_of, sweep_of
+from rv.errors import ErrorKind, RvError
+
+_MOST_RUNS: Final = 50
+"""Runs of a node that are looked through: judging one takes up to seconds."""
+_MOST_TEXT: Final = 120
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """Why a node is to be drained; `notes` say what speaks against it, in sentences."""
+
+    node: str
+    run: str
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+def newest_failure(node: str, cluster: str, now_s: float) -> Failure:
+    """Find the newest run in which something failed on the node.
+
+    A node that is avoided has its reason there, where no run that is kept here has one.
+    Raises `RvError(USAGE)` where nothing is known against the node.
+    """
+    of_node = (r for r in records() if r.cluster == cluster and node in r.nodes)
+    passed = ""
+    for record in itertools.islice(of_node, _MOST_RUNS):
+        run = _whole(record)
+        if failed := _failed_on(node, run.results):
+            return _failure(node, run.record.race_id, failed, passed)
+        passed = passed or run.record.race_id
+    for entry in avoided_nodes.load(cluster, now_s):
+        if entry.node == node:
+            what = "; ".join([*entry.evidence[:1], *entry.uuids])
+            return Failure(node=node, run=entry.run, reason=f"rv {entry.run}: {what}")
+    raise RvError(
+        ErrorKind.USAGE,
+        f"nothing that is kept here failed on {node}",
+        hint=f"rv accept sweep --nodes {node} tests it",
+    )
+
+
+def _whole(record: RunRecord) -> Run:
+    """Judge the run, or the sweep that it was of: peers are on other nodes."""
+    sweep = sweep_of(record.race_id)
+    return judged(results_of(sweep) if sweep else load(record.race_id))
+
+
+Failed = Sequence[tuple[RunResult, TestResult]]
+
+
+def _failed_on(node: str, results: Sequence[RunResult]) -> Failed:
+    return [
+        (result, test)
+        for result in results
+        for test in result.tests
+        if test.status is Status.FAIL and (test.host or result.hostname) == node
+    ]
+
+
+def _failure(node: str, run: str, failed: Failed, passed: str) -> Failure:
+    """Name the first failure of the hardware, else the first, and how many there are."""
+    of_hardware = [each for each in failed if is_of_hardware(each[1])]
+    result, test = (of_hardware or failed)[0]
+    device = device_of(test, result)
+    uuid = f" {device.uuid}" if device and device.uuid else ""
+    what = f"{result.test_type} {test.name} {test.code}{uuid}: {test.reason[:_MOST_TEXT]}"
+    more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    notes = []
+    if passed:
+        notes.append(f"{node} passed since, in run {passed}")
+    if not of_hardware:
+        notes.append(f"that is of class {test.fault_class}: it need not be the node's fault")
+    if "--inject" in result.argv:
+        notes.append("that fault was made on purpose (--inject)")
+    return Failure(node=node, run=run, reason=f"rv {run}: {what}{more}", notes=tuple(notes))

@@ -1,0 +1,67 @@
+"""Each number beside what it should be: its reference, or the median of its peers. Pure."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from rv.accept.measurements import Measurement, measurements
+from rv.accept.results import Metric, RunResult, TestResult
+from rv.payloads.contract.stats import PEERS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compared:
+    """One number with what is expected, None where nothing is; `basis` says what that is."""
+
+    run: RunResult
+    test: TestResult
+    metric: Metric
+    measured: Measurement
+    expected: float | None = None
+    basis: str = ""
+
+    @property
+    def share(self) -> float | None:
+        """The part of what is expected that was reached: 1 is all of it, of a latency too."""
+        value, expected = self.measured.value, self.expected
+        if not expected or expected < 0 or value <= 0:
+            return None
+        return value / expected if self.measured.direction == "higher" else expected / value
+
+
+def compared(runs: Sequence[RunResult]) -> list[Compared]:
+    """Give every comparable number of judged results; peers are those measured alike in them."""
+    every = list(_numbers(runs))
+    peers: dict[tuple[str, ...], list[float]] = {}
+    for each in every:
+        peers.setdefault(_alike(each.measured), []).append(each.measured.value)
+    return [_beside(each, peers[_alike(each.measured)]) for each in every]
+
+
+def _numbers(runs: Sequence[RunResult]) -> Iterator[Compared]:
+    for run in runs:
+        listed = measurements(run, "", "", 0.0)
+        for test in run.tests:
+            for metric in test.metrics:
+                if metric.value is not None and metric.direction:
+                    yield Compared(run=run, test=test, metric=metric, measured=next(listed))
+
+
+def _alike(measured: Measurement) -> tuple[str, ...]:
+    return (measured.gpu, *measured.key)
+
+
+def _beside(each: Compared, peers: Sequence[float]) -> Compared:
+    expected, basis = None, ""
+    if each.metric.reference:
+        expected, basis = each.metric.reference.value, f"{each.metric.reference.kind} reference"
+    elif each.measured.gpu and len(peers) >= PEERS:
+        expected, basis = statistics.median(peers), f"median of {len(peers)}"
+    return Compared(
+        run=each.run,
+        test=each.test,
+        metric=each.metric,
+        measured=each.measured,
+        expected=expected,
+        basis=basis.strip(),
+    )

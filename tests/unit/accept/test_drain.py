@@ -1,0 +1,112 @@
+"""Draining a node: its name, the line for scontrol, and the reason from its newest failure."""
+
+import json
+import os
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from rv import avoided_nodes
+from rv.accept.failures import newest_failure
+from rv.accept.store import NodeState, RunRecord, Stage, Sweep, save, save_sweep
+from rv.avoided_nodes import AvoidedNode
+from rv.errors import RvError
+from rv.workflow.drain import drain_line, node_to_drain
+from tests.unit.planner.clusters import campus
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path / "rv" / "accept"
+
+
+NODES = campus().nodes
+
+
+@pytest.mark.parametrize(
+    "name", ["ALL", "all", "", "zz", "*", "a[1-2]", "a1,a2", "a1 a2", "a1;id", "-a1", "a1\n"]
+)
+def test_only_one_node_that_there_is_can_be_meant(name: str) -> None:
+    """`scontrol update NodeName=ALL` drains a cluster, also one with a node of that name."""
+    named_so = replace(NODES[0], name=name)
+    with pytest.raises(RvError, match="there is no node"):
+        node_to_drain(name, NODES)
+    if name != "zz":
+        with pytest.raises(RvError, match="there is no node"):
+            node_to_drain(name, [*NODES, named_so])
+    assert node_to_drain(NODES[0].name, NODES) is NODES[0]
+
+
+def test_the_line_is_five_words_whatever_the_reason_holds() -> None:
+    line = drain_line("a1", "rv r1: 3 wrong; `id` $(id) \"x\" 'y'\n\x1b[31m" + "z" * 999)
+    words = shlex.split(line)
+    assert words[:4] == ["scontrol", "update", "NodeName=a1", "State=DRAIN"]
+    assert words[4].startswith("Reason=rv r1: 3 wrong; id (id) x y [31mzz")
+    assert len(words) == 5
+    assert len(words[4]) <= len("Reason=") + 240
+
+
+def check_file(node: str, *, is_faulty: bool) -> bytes:
+    """What `check` writes of a node with one GPU."""
+    test = {"name": "matmul.bf16", "status": "PASS", "device": "cuda:0", "host": node}
+    if is_faulty:
+        test |= {"status": "FAIL", "code": "wrong_result", "reason": "3 wrong elements"}
+    info = {"test_type": "check", "timestamp": "2027-01-15T08:00:00Z", "slurm": {"job_id": "7"}}
+    document = {
+        "schema": "rv.accept/1",
+        "test_info": info | {"hostname": node},
+        "devices": [{"index": 0, "name": "H200", "uuid": f"GPU-of-{node}"}],
+        "tests": [test],
+        "summary": {"status": test["status"], "exit_code": int(is_faulty)},
+    }
+    return json.dumps(document).encode()
+
+
+def keep(race: str, nodes: tuple[str, ...], age_s: float, data: Path, faulty: str = "") -> None:
+    """Keep a run of check whose nodes passed, but for one."""
+    record = RunRecord(race_id=race, cluster="c", nodes=nodes, payloads=("check",), job_id=7)
+    files = {}
+    for number, node in enumerate(nodes):
+        made = check_file(node, is_faulty=node == faulty)
+        files[f"check/node{number}/check_result.json"] = made
+        files[f"check/node{number}.begun"] = node.encode()
+    save(record, files)
+    os.utime(data / "runs" / race / "run.json", (NOW - age_s, NOW - age_s))
+
+
+def test_the_newest_failure_is_named_and_what_speaks_against_it(data: Path) -> None:
+    keep("older000", ("n1",), 300, data, faulty="n1")
+    keep("newer000", ("n1", "n2"), 200, data, faulty="n1")
+    keep("other000", ("n2",), 50, data, faulty="n2")
+    failure = newest_failure("n1", "c", NOW)
+    assert failure.reason == (
+        "rv newer000: check matmul.bf16 wrong_result GPU-of-n1: 3 wrong elements"
+    )
+    assert failure.notes == ()
+
+    keep("fine0000", ("n1",), 10, data)
+    assert newest_failure("n1", "c", NOW).notes == ("n1 passed since, in run fine0000",)
+
+
+def test_a_sweeps_run_is_judged_with_the_whole_sweep(data: Path) -> None:
+    keep("swept000", ("n1",), 10, data, faulty="n1")
+    nodes = (NodeState(node="n1", stage=Stage.OVER, race="swept000"),)
+    save_sweep(
+        Sweep(sweep_id="sweep-1", cluster="c", profile="", payloads=(), begun_at=1, nodes=nodes)
+    )
+    assert newest_failure("n1", "c", NOW).run == "sweep-1"
+
+
+def test_an_avoided_node_has_its_reason_and_a_sound_one_none() -> None:
+    bad = AvoidedNode(node="n1", since=NOW, until=NOW + 9, run="r1", evidence=("check x: 3 wrong",))
+    avoided_nodes.update("c", (bad,), frozenset(), NOW)
+    assert newest_failure("n1", "c", NOW).reason == "rv r1: check x: 3 wrong"
+    with pytest.raises(RvError, match="nothing that is kept here failed on n2"):
+        newest_failure("n2", "c", NOW)
+    with pytest.raises(RvError, match="failed on n1"):
+        newest_failure("n1", "another", NOW)
