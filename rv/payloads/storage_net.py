@@ -28,6 +28,8 @@ from _storage import fio
 from _storage.floors import (
     LEAST_FILES,
     LEAST_MIB,
+    SLOW_PART,
+    SLOW_PART_OF_LITTLE,
     below_floors,
     floors_of,
     mount_type,
@@ -100,7 +102,9 @@ def _at_once(
     if session.ranks.rank or session.ranks.alone:
         return
     session.say("STORAGE", f"{len(rates)} ranks together: {sum(rates):.0f} {unit}")
-    slow = slow_ranks(rates, met.hosts, unit)
+    is_enough = session.options.size >= LEAST_MIB and session.options.files >= LEAST_FILES
+    part = SLOW_PART if is_enough else SLOW_PART_OF_LITTLE
+    slow = slow_ranks(rates, met.hosts, unit, part)
     session.report.add(
         f"{test}.together", "WARN" if slow else "PASS", code="slow_storage" if slow else "",
         reason=slow, details={"ranks": len(rates), "rates": rates},

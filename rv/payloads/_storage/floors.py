@@ -18,6 +18,9 @@ LEAST_MIB, LEAST_FILES = 256.0, 500
 SLOW_PART = 0.5
 """Below this part of the others' median a rank's storage is slow: its node's mount or network."""
 
+SLOW_PART_OF_LITTLE = 0.05
+"""The same where too little is written: what else runs on the node halves such a rate by chance."""
+
 
 def mount_type(path: Path) -> str:
     """Return the type of the file system that a folder is on; "" where the kernel does not say."""
@@ -46,14 +49,16 @@ def below_floors(rates: Mapping[str, float], floors: Floors | None) -> str:
     return "; ".join(found)
 
 
-def slow_ranks(rates: Sequence[float], hosts: Sequence[str], unit: str) -> str:
-    """Name the ranks that reach less than half of the others' median; "" for none, or for two."""
+def slow_ranks(
+    rates: Sequence[float], hosts: Sequence[str], unit: str, part: float = SLOW_PART
+) -> str:
+    """Name the ranks that reach less than a part of the others' median; "" for none, or for two."""
     found = []
     for rank, rate in enumerate(rates):
         others = [other for at, other in enumerate(rates) if at != rank]
         if len(others) < 2:
             return ""
         usual = statistics.median(others)
-        if rate < SLOW_PART * usual:
+        if rate < part * usual:
             found.append(f"rank {rank} on {hosts[rank]} {rate:.3g} {unit}, the others {usual:.3g}")
     return "; ".join(found)

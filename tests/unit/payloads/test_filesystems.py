@@ -61,4 +61,5 @@ def test_a_rank_far_below_the_others_is_named() -> None:
         "rank 2 on a2 60 MB/s, the others 200"
     )
     assert slow_ranks([200.0, 20.0], hosts, "MB/s") == ""
+    assert slow_ranks([200.0, 210.0, 60.0, 190.0], hosts, "MB/s", part=0.05) == ""
     assert slow_ranks([200.0, 150.0, 120.0], hosts, "MB/s") == ""
