@@ -131,6 +131,7 @@ def _own_folder(parent: Path, options: argparse.Namespace) -> Iterator[Path]:
     """Make a folder that nobody else has, and remove that one only."""
     needed = (options.size * MIB + options.files * SMALL) * RESERVE
     try:
+        parent = parent.absolute()  # fio runs in the folder itself
         parent.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(parent).free
         folder = Path(tempfile.mkdtemp(prefix=".rv-storage-", dir=parent))
