@@ -123,7 +123,7 @@ def _on_terminal(
     from rv.ui.live_wait import LiveWait
 
     ctrl_c = "Ctrl-C cancels" if stops else "Ctrl-C detaches"
-    return LiveWait(progress, ctrl_c=ctrl_c, may_leave=may_leave and stops)
+    return LiveWait(progress, ctrl_c=ctrl_c, may_leave=may_leave)
 
 
 def _sync(options: RequestOptions, command: Command | None, caller: Caller) -> Code | None:

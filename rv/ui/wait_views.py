@@ -21,12 +21,13 @@ def wait_headline(status: RaceStatus, now_s: float, keys: str) -> str:
     waited = round(max(0.0, now_s - status.race.submitted_at))
     jobs = sum(job.state.is_pending or _is_new(job) for job in status.jobs)
     parts = [f"{_clock(waited)}  {jobs} job{'' if jobs == 1 else 's'} waiting"]
-    best = min(filter(None, (_planned_s(job, status, now_s) for job in status.jobs)), default=None)
+    starts = [(_planned_s(job, status, now_s), job.number, job) for job in status.jobs]
+    planned = [(start_s, number, job) for start_s, number, job in starts if start_s is not None]
     if checking := [job for job in status.jobs if job.state is JobState.RUNNING]:
         parts.append(f"{_what(status, checking[0])} checks its node")
-    elif best is not None:
-        first = min(status.jobs, key=lambda job: _planned_s(job, status, now_s) or inf)
-        parts.append(f"best {_what(status, first)} {_planned(best)}")
+    elif planned:
+        start_s, _, first = min(planned)
+        parts.append(f"best {_what(status, first)} {_planned(start_s)}")
     return " · ".join([*parts, *filter(None, [keys])])
 
 
@@ -55,7 +56,7 @@ def _rank(job: JobStatus, status: RaceStatus, now_s: float) -> tuple[bool, float
     planned_s = _planned_s(job, status, now_s)
     return (
         job.state is not JobState.RUNNING,
-        float("inf") if planned_s is None else planned_s,
+        inf if planned_s is None else planned_s,
         job.number,
     )
 

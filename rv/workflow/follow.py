@@ -117,7 +117,7 @@ class Follower:
             raise NotFollowed(EXIT_GAVE_UP) from None
         except DetachRequested:
             self._detach(load_race(launch.script.race_dir, self.cluster.transport), launch)
-            raise NotFollowed(0) from None
+            raise NotFollowed(EXIT_INTERRUPTED) from None  # the command has not run: no success
         except KeyboardInterrupt:
             self._interrupted(launch)
             raise NotFollowed(EXIT_INTERRUPTED) from None

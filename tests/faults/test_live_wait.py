@@ -60,7 +60,7 @@ def test_a_race_that_waits_is_one_table_until_it_starts(world: World, type_in_tm
 
 
 def test_the_key_d_leaves_the_race_to_slurm(world: World, type_in_tmux: Type) -> None:
-    """All of its jobs are sent first; the exit code says that nothing failed."""
+    """All of its jobs are sent first; the exit code says that the command has not run yet."""
     release = world.fill()
     tmux = type_in_tmux("up", *COMMAND)
     tmux.shows("d detaches")
@@ -69,7 +69,7 @@ def test_the_key_d_leaves_the_race_to_slurm(world: World, type_in_tmux: Type) ->
     tmux.shows("detached: rv logs -f")
     assert "LAYOUT" not in tmux.visible()
     tmux.types("echo code $?")
-    tmux.shows("code 0")
+    tmux.shows("code 130")
     release()
     assert world.settled("COMPLETED")["exit_code"] == 0
 
