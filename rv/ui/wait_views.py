@@ -20,15 +20,21 @@ def wait_headline(status: RaceStatus, now_s: float, keys: str) -> str:
     """
     waited = round(max(0.0, now_s - status.race.submitted_at))
     jobs = sum(job.state.is_pending or _is_new(job) for job in status.jobs)
-    parts = [f"{_clock(waited)}  {jobs} job{'' if jobs == 1 else 's'} waiting"]
+    waiting = f"{_clock(waited)}  {jobs} job{'' if jobs == 1 else 's'} waiting"
+    return " · ".join(filter(None, [waiting, _foremost(status, now_s), keys]))
+
+
+def _foremost(status: RaceStatus, now_s: float) -> str:
+    """Name the job that checks its node, else the one that Slurm plans to start first."""
+    for job in status.jobs:
+        if job.state is JobState.RUNNING:
+            return f"{_what(status, job)} checks its node"
     starts = [(_planned_s(job, status, now_s), job.number, job) for job in status.jobs]
     planned = [(start_s, number, job) for start_s, number, job in starts if start_s is not None]
-    if checking := [job for job in status.jobs if job.state is JobState.RUNNING]:
-        parts.append(f"{_what(status, checking[0])} checks its node")
-    elif planned:
-        start_s, _, first = min(planned)
-        parts.append(f"best {_what(status, first)} {_planned(start_s)}")
-    return " · ".join([*parts, *filter(None, [keys])])
+    if not planned:
+        return ""
+    start_s, _, first = min(planned)
+    return f"best {_what(status, first)} {_planned(start_s)}"
 
 
 def wait_table(status: RaceStatus, now_s: float, most_rows: int) -> Table:
