@@ -7,11 +7,11 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from rv import sandbox
+from rv.sandbox.processes import started_at
 from tests.faults.conftest import MakeWorld
 from tests.faults.world import COUNTED, World, eventually, kill, processes_of
 
@@ -142,22 +142,13 @@ def test_a_short_job_without_an_exit_file_waits_for_accounting(world: World) -> 
     check_completed(world)
 
 
-def running(pid: int) -> bool:
-    """Whether a process is there, and is no zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
 def kill_batch_shell(world: World, job_id: int) -> None:
     """Everything of the job on the node is gone at once, the epilogue with it."""
     found = eventually(lambda: [pid for pid, _ in processes_of(job_id, world.box)])
     below = [pid for pid, what in processes_of(job_id, world.box) if what == "below"]
     assert below
     kill(below)
-    eventually(lambda: not any(running(pid) for pid in below))
+    eventually(lambda: not any(started_at(pid) for pid in below))
     assert found
 
 

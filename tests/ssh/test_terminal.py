@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rv.sandbox.processes import started_at
 from tests.ssh.logging_in import environment
 from tests.ssh.server import HOST, SshServer
 from tests.ssh.terminal import Terminal
@@ -121,8 +122,8 @@ def test_its_program_is_over_with_the_connection(server: SshServer, start: Start
     terminal.shows("ready")
     terminal.signal(signal.SIGKILL)
     terminal.ends()
-    status = Path("/proc") / (server.path / "pid").read_text().strip()
+    pid = int((server.path / "pid").read_text())
     deadline = time.monotonic() + 60
-    while status.exists():
-        assert time.monotonic() < deadline, (status / "status").read_text()
+    while started_at(pid):
+        assert time.monotonic() < deadline, Path(f"/proc/{pid}/status").read_text()
         time.sleep(0.1)
