@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from rv import __version__
+from rv.cli.help import HelpGroup
 from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, ErrorKind, RvError
 from rv.ui import console
 
@@ -40,16 +40,16 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 """Each command's module, which has an `app`, and its line in `rv --help`."""
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(HelpGroup):
     """Loads the module of a command when that command is used: by a call, its help, completion."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command as usual, and put the real one in the place of its stand-in."""
         name, stand_in, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name else stand_in, rest
+        return name, load(name) if name else stand_in, rest
 
 
-def _load(name: str) -> Any:
+def load(name: str) -> Any:
     """Import a command's module; its `app` is the command itself, or holds it with others."""
     module, _ = COMMANDS[name]
     command = get_command(importlib.import_module(module).app)
