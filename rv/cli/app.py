@@ -33,6 +33,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "env": ("rv.cli.env", "Variables for every job of yours, such as tokens."),
     "init": ("rv.cli.init", "Set a cluster up: connect, discover, write the configuration."),
     "config": ("rv.cli.config", "Show each value of the configuration, and where it comes from."),
+    "completion": ("rv.cli.completion", "Let bash, zsh or fish complete what you type, by Tab."),
     "doctor": ("rv.cli.doctor", "Check each link, from here to a job on a node."),
     "accept": ("rv.cli.accept", "Acceptance: test GPUs and nodes, judge and keep the results."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
@@ -61,6 +62,7 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name="rv",
         cls=LazyGroup,
+        add_completion=False,  # rv.cli.complete is faster, and knows races and partitions
         help="Get GPUs on a busy Slurm cluster sooner: race every way to serve a request.",
         invoke_without_command=True,
         rich_markup_mode=None,  # importing rich for --help would double its time

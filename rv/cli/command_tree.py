@@ -7,7 +7,6 @@ import typer
 
 from rv.cli.app import COMMANDS, build, load
 
-
 Entry = tuple[str, Any, typer.Context]
 
 

@@ -47,7 +47,7 @@ SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Race for GPUs": ("up", "run", "ps", "logs", "stop"),
     "Work beside a race": ("attach", "gpu", "forward", "ssh-config", "sync", "exec"),
     "Look at the cluster": ("status", "cost", "explain", "snapshot"),
-    "Set up": ("init", "config", "env", "doctor"),
+    "Set up": ("init", "config", "env", "doctor", "completion"),
     "Test": ("accept", "sandbox"),
 }
 """The commands of `rv --help`, by what they are for."""

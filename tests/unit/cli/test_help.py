@@ -32,7 +32,7 @@ def parse(words: list[str]) -> None:
 @pytest.mark.parametrize("words", COMMANDS)
 def test_help_is_short_and_ends_with_three_examples(words: str) -> None:
     """At most twelve options, each line at most 80 columns wide."""
-    command, context = COMMANDS[words]
+    _, context = COMMANDS[words]
     text = context.get_help()
     assert len(options_shown(text)) <= MOST
     assert max(map(len, text.splitlines())) <= 80
