@@ -6,7 +6,7 @@ the shell is to offer those of the current folder too. The others are values, ea
 what it means.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -55,16 +55,26 @@ def complete(words: Sequence[str], table: Mapping[str, Any]) -> tuple[str, list[
     if place.option is not None:
         return _values(place.option, current, "", place)
     if not place.is_literal and current.startswith("-"):
-        name, equals, value = current.partition("=")
-        option = _option(name, entry)
-        if equals and option:
-            return _values(option, value, f"{name}=", place)
-        return "values", [pair for pair in _options(entry) if pair[0].startswith(current)]
+        return _option_or_value(current, entry, place)
     if entry["commands"]:
-        pairs = [(name, text) for name, text in entry["commands"]]
-        return "values", [pair for pair in pairs if pair[0].startswith(current)]
+        return "values", _beginning(current, ((name, text) for name, text in entry["commands"]))
     argument = _argument(place.arguments, entry)
     return _values(argument, current, "", place) if argument else ("values", [])
+
+
+def _option_or_value(
+    current: str, entry: Mapping[str, Any], place: Place
+) -> tuple[str, list[Value]]:
+    """Complete an option's name, or what stands behind its equals sign."""
+    name, equals, value = current.partition("=")
+    option = _option(name, entry)
+    if equals and option:
+        return _values(option, value, f"{name}=", place)
+    return "values", _beginning(current, _options(entry))
+
+
+def _beginning(typed: str, values: Iterable[Value]) -> list[Value]:
+    return [(value, text) for value, text in values if value.startswith(typed)]
 
 
 def _place(words: Sequence[str], table: Mapping[str, Any]) -> Place:
@@ -131,7 +141,7 @@ def _values(
         if source in completion_values.LISTS:
             done, comma, current = current.rpartition(",")
             prefix += done + comma
-    return kind, [(prefix + value, text) for value, text in values if value.startswith(current)]
+    return kind, [(prefix + value, text) for value, text in _beginning(current, values)]
 
 
 def _words_of(line: str) -> list[str]:

@@ -85,13 +85,13 @@ def grouped(options: Mapping[str, Row]) -> dict[str, list[Row]]:
     """Part options into groups, empty ones left out; `Options` has those of few, or of none."""
     if len(options) <= MOST:
         return {"Options": list(options.values())}
-    known = {name for names in GROUPS.values() for name in names}
-    groups = {
-        title: [options[name] for name in names if name in options]
-        for title, names in GROUPS.items()
-    }
-    groups["Options"] = [row for name, row in options.items() if name not in known]
+    groups = {title: _chosen(options, names) for title, names in GROUPS.items()}
+    groups["Options"] = _chosen(options, [name for name in options if name not in _names(GROUPS)])
     return {title: rows for title, rows in groups.items() if rows}
+
+
+def _chosen(options: Mapping[str, Row], names: Iterable[str]) -> list[Row]:
+    return [options[name] for name in names if name in options]
 
 
 def summary(command: Any) -> str:
