@@ -155,7 +155,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("rv doctor --json", "for a script"),
     ),
     "completion": (
-        ("rv completion bash >> ~/.bash_completion", "for bash with bash-completion"),
+        ("rv completion bash > ~/.rv.bash", "for bash; source it in ~/.bashrc"),
         ("rv completion zsh > ~/.zfunc/_rv", "for zsh, in a folder of its fpath"),
         ("rv completion fish > ~/.config/fish/completions/rv.fish", "for fish"),
     ),
