@@ -14,7 +14,6 @@ from rv.race.sources import Sources, forgotten
 from rv.race.status import is_known, resolve, unaccounted
 from rv.render.quote import shell
 from rv.slurm.sacct import is_behind, parse_sacct, sacct_script
-from rv.slurm.scontrol import parse_show_job, show_job_script
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
@@ -178,6 +177,8 @@ def _ask_about(
 
 def _ask_controller(names: set[str], ids: Iterable[int], transport: Transport) -> _Answers | None:
     """Ask the controller for jobs by id, and tell those of these names from recycled ids."""
+    from rv.slurm.scontrol import parse_show_job, show_job_script  # seldom needed
+
     sentinel = new_sentinel()
     script = show_job_script(sorted(ids), sentinel)
     shown = parse_show_job(transport.run(script, timeout_s=_ASKING_S).stdout, sentinel)

@@ -21,6 +21,7 @@ from rv.planner import plan, require_feasible
 from rv.race.stage import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster
+from rv.workflow.names import keep_names
 
 _NO_SITE: Final = Site()
 
@@ -107,7 +108,8 @@ def plan_request(
         catalogue = load_catalogue(user_config, site.aliases)
         families = load_families(user_config)
         snapshot = answer.result()
-
+    if isinstance(cluster, Cluster):
+        keep_names(cluster.cache, snapshot, catalogue)
     return snapshot, plan(request, snapshot, catalogue, families, site)
 
 

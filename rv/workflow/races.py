@@ -23,6 +23,7 @@ from rv.race.verdict_file import is_settled, load_verdict
 from rv.race.watch import Sink, Watch
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster
+from rv.workflow.known_races import keep_races
 
 _FRESH: Final = timedelta(seconds=1)
 _KEPT_S: Final = 30 * 86400.0
@@ -37,7 +38,10 @@ def list_races(cluster: Cluster, now_s: float) -> tuple[RaceStatus, ...]:
     _remove_unused_payloads(cluster, now_s)
     races = load_races(cluster.race_root, cluster.key, cluster.transport)
     kept = [race for race in races if not _remove_old(race, cluster, now_s)]
-    return _recover(kept, cluster, now_s)
+    statuses = _recover(kept, cluster, now_s)
+    if cluster.login:
+        keep_races(cluster.cache, statuses)
+    return statuses
 
 
 def recover_races(cluster: Cluster, now_s: float) -> None:
