@@ -406,6 +406,7 @@ BY_FILE: Final = frozenset(
         "rv.config.gpu_models:load_catalogue",
         "rv.files:read_regular",
         "rv.config.strategy_families:load_families",
+        "rv.race.directory:load_all_state_files",
         "rv.race.directory:load_state_files",
         "rv.race.directory:load_race",
         "rv.race.directory:load_races",
