@@ -9,7 +9,7 @@ from rv.errors import ErrorKind, RvError
 
 
 class Event(StrEnum):
-    """What a notice is of: the command's START, its END however it came, a FAIL: without success."""
+    """What a notice is of: the START of the command, its END however it came, or FAIL."""
 
     START = "start"
     END = "end"

@@ -381,14 +381,14 @@ rv_command() {
 }
 
 rv_mail() {
-  local subject="rv: race $RV_RACE ${RV_NAME:+$RV_NAME }$RV_STATE" to=${1:-$SLURM_JOB_USER} code=${RV_EXIT_CODE:+, exit code $RV_EXIT_CODE}
+  local subject="rv: race $RV_RACE ${RV_NAME:+$RV_NAME }$RV_STATE" to=${1:-$SLURM_JOB_USER} code=${RV_EXIT_CODE:+, exit code $RV_EXIT_CODE} text=.mail.$RV_ME.$BASHPID
   PATH=$PATH:/usr/sbin:/usr/lib
-  printf '%s\n' "Race $RV_RACE is $RV_STATE$code, on $RV_NODES as job $RV_JOB_ID." "Command: "'python train.py' "Output: rv logs $RV_RACE" >".mail.$RV_ME.$BASHPID"
+  printf '%s\n' "Race $RV_RACE is $RV_STATE$code, on $RV_NODES as job $RV_JOB_ID." "Command: "'python train.py' "Output: rv logs $RV_RACE" >"$text"
   if command -v mail >/dev/null; then
-    timeout -k 2 15 mail -s "$subject" "$to" <".mail.$RV_ME.$BASHPID"
+    timeout -k 2 15 mail -s "$subject" "$to" <"$text"
   elif command -v sendmail >/dev/null; then
-    { printf 'To: %s\nSubject: %s\n\n' "$to" "$subject"; cat ".mail.$RV_ME.$BASHPID"; } >".letter.$RV_ME.$BASHPID"
-    timeout -k 2 15 sendmail -t <".letter.$RV_ME.$BASHPID"
+    { printf 'To: %s\nSubject: %s\n\n' "$to" "$subject"; cat "$text"; } >"$text.whole"
+    timeout -k 2 15 sendmail -t <"$text.whole"
   else
     rv_say "--notify: this node has no mail and no sendmail"
     return
@@ -396,12 +396,13 @@ rv_mail() {
 }
 
 rv_post() {
+  local secret=.url.$RV_ME.$BASHPID
   export RV_URL=$1 RV_JSON
   RV_JSON='{"race": "abcd2345", "name": "night-run", "command": "python train.py"'
   printf -v RV_JSON '%s, "event": "%s", "state": "%s", "exit_code": %s, "job_id": %s, "nodes": "%s"}' "$RV_JSON" "$RV_EVENT" "$RV_STATE" "${RV_EXIT_CODE:-null}" "$RV_JOB_ID" "$RV_NODES"
   if command -v curl >/dev/null; then
-    printf 'url = "%s"\n' "$RV_URL" >".url.$RV_ME.$BASHPID"
-    timeout -k 2 15 curl -fgsS -o /dev/null -H 'Content-Type: application/json' --data-binary "$RV_JSON" -K ".url.$RV_ME.$BASHPID"
+    printf 'url = "%s"\n' "$RV_URL" >"$secret"
+    timeout -k 2 15 curl -fgsS -o /dev/null -H 'Content-Type: application/json' --data-binary "$RV_JSON" -K "$secret"
   else
     timeout -k 2 15 "$RV_PYTHON" -c 'import os, urllib.request as web
 web.urlopen(web.Request(os.environ["RV_URL"], os.environ["RV_JSON"].encode(), {"Content-Type": "application/json"}))'

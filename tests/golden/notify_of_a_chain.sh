@@ -604,14 +604,14 @@ rv_notify() {
 }
 
 rv_mail() {
-  local subject="rv: race $RV_RACE ${RV_NAME:+$RV_NAME }$RV_STATE" to=${1:-$SLURM_JOB_USER} code=${RV_EXIT_CODE:+, exit code $RV_EXIT_CODE}
+  local subject="rv: race $RV_RACE ${RV_NAME:+$RV_NAME }$RV_STATE" to=${1:-$SLURM_JOB_USER} code=${RV_EXIT_CODE:+, exit code $RV_EXIT_CODE} text=.mail.$RV_ME.$BASHPID
   PATH=$PATH:/usr/sbin:/usr/lib
-  printf '%s\n' "Race $RV_RACE is $RV_STATE$code, on $RV_NODES as job $RV_JOB_ID." "Command: "'python train.py' "Output: rv logs $RV_RACE" >".mail.$RV_ME.$BASHPID"
+  printf '%s\n' "Race $RV_RACE is $RV_STATE$code, on $RV_NODES as job $RV_JOB_ID." "Command: "'python train.py' "Output: rv logs $RV_RACE" >"$text"
   if command -v mail >/dev/null; then
-    timeout -k 2 15 mail -s "$subject" "$to" <".mail.$RV_ME.$BASHPID"
+    timeout -k 2 15 mail -s "$subject" "$to" <"$text"
   elif command -v sendmail >/dev/null; then
-    { printf 'To: %s\nSubject: %s\n\n' "$to" "$subject"; cat ".mail.$RV_ME.$BASHPID"; } >".letter.$RV_ME.$BASHPID"
-    timeout -k 2 15 sendmail -t <".letter.$RV_ME.$BASHPID"
+    { printf 'To: %s\nSubject: %s\n\n' "$to" "$subject"; cat "$text"; } >"$text.whole"
+    timeout -k 2 15 sendmail -t <"$text.whole"
   else
     rv_say "--notify: this node has no mail and no sendmail"
     return
