@@ -351,23 +351,23 @@ rv_notify() {
   [ "$1" != fail ] || once=end
   export RV_EVENT=$1 RV_STATE=$2 RV_EXIT_CODE=$3 RV_NAME=night-run RV_NODES=${SLURM_JOB_NODELIST//[!A-Za-z0-9._,[\]-]/} RV_JOB_ID=$SLURM_JOB_ID
   case $1 in start | end | fail)
-    ln -T "claims/$RV_ME" "notified/$once.1" 2>/dev/null
+    ln -T "claims/$RV_ME" "notified/$once.0" 2>/dev/null
     marked=''
-    read -r marked 2>/dev/null <"notified/$once.1"
+    read -r marked 2>/dev/null <"notified/$once.0"
     [ "$marked" != "$RV_ME" ] || rv_mail ada@example.org </dev/null &
     ;;
   esac
   case $1 in fail)
-    ln -T "claims/$RV_ME" "notified/$once.2" 2>/dev/null
+    ln -T "claims/$RV_ME" "notified/$once.1" 2>/dev/null
     marked=''
-    read -r marked 2>/dev/null <"notified/$once.2"
+    read -r marked 2>/dev/null <"notified/$once.1"
     [ "$marked" != "$RV_ME" ] || rv_post 'https://example.org/hook?token=it'"'"'s' </dev/null &
     ;;
   esac
   case $1 in end | fail)
-    ln -T "claims/$RV_ME" "notified/$once.3" 2>/dev/null
+    ln -T "claims/$RV_ME" "notified/$once.2" 2>/dev/null
     marked=''
-    read -r marked 2>/dev/null <"notified/$once.3"
+    read -r marked 2>/dev/null <"notified/$once.2"
     [ "$marked" != "$RV_ME" ] || rv_command 'say "it'"'"'s $RV_STATE"' </dev/null &
     ;;
   esac

@@ -594,9 +594,9 @@ rv_notify() {
   [ "$1" != fail ] || once=end
   export RV_EVENT=$1 RV_STATE=$2 RV_EXIT_CODE=$3 RV_NAME=night-run RV_NODES=${SLURM_JOB_NODELIST//[!A-Za-z0-9._,[\]-]/} RV_JOB_ID=$SLURM_JOB_ID
   case $1 in start | end | fail)
-    ln -T "claims/$RV_ME" "notified/$once.1" 2>/dev/null
+    ln -T "claims/$RV_ME" "notified/$once.0" 2>/dev/null
     marked=''
-    read -r marked 2>/dev/null <"notified/$once.1"
+    read -r marked 2>/dev/null <"notified/$once.0"
     [ "$marked" != "$RV_ME" ] || rv_mail '' </dev/null &
     ;;
   esac

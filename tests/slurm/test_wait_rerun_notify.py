@@ -228,3 +228,23 @@ def test_a_chain_goes_on_by_its_name_and_never_beside_itself(
     eventually(lambda: lines(rv.home / "steps") == ["0", "1", "1", "0"])
     assert lines(told) == ["start", "fail"]
     assert rv("stop", "x").returncode == 0
+
+
+def test_a_lost_chain_that_may_still_run_is_told_to_stop(rv: Rv, eventually: Eventually) -> None:
+    """Its node may be only out of touch: what runs there ends, and the new one goes on."""
+    (rv.home / "count.py").write_text(COUNT)
+    (rv.home / "mended").touch()
+    first = launched(rv, "--checkpoint", "--name", "y", "python count.py")
+    eventually(lambda: lines(rv.home / "steps") == ["0"])
+    lost = rv.last().directory
+    rv.slurm("scancel", "--full", "--signal=KILL", rv.last().claim["owner"].split(".")[0])
+    eventually(lambda: not rv.queue())
+    (lost / "lost").write_text("a1 lost touch\n")
+    eventually(lambda: rv.state()["state"] == "LOST")
+    again = rv("rerun", first)
+    assert again.returncode == 0, again.stderr
+    assert f"goes on from race {first} (LOST)" in again.stderr
+    assert (lost / "stop").exists()
+    assert rv.states()[first]["state"] == "LOST"
+    assert (lost / "checkpoints" / "step").exists()
+    assert lines(rv.home / "steps") == ["0", "1"]

@@ -105,8 +105,6 @@ def test_the_version_is_the_packages(rv):
         (["sandbox", "fault", "n1"], "name a fault"),
         (["stop", "--all", "x"], "'x' is no race here"),
         (["wait", "--all", "x"], "--all means every race"),
-        (["run", "--notify", "mail", "true"], "--notify takes EVENTS=TARGET"),
-        (["run", "--notify", "begin=mail", "true"], "start, end and fail"),
         (["run", "check.py --inject slwo"], "did you mean slow?"),
         (["accept", "run", "check", "--inject", "nosuch"], "--inject takes: hang"),
         (["accept", "sweep", "--inject", "nosuch"], "--inject takes: hang"),
