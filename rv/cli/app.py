@@ -19,6 +19,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start."),
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
+    "wait": ("rv.cli.wait", "Wait until races are over; exit with the worst of their codes."),
+    "rerun": ("rv.cli.rerun", "Submit a race's request and command again, as a new race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
     "attach": ("rv.cli.attach", "Open a shell, or run a command, beside a race's."),
     "exec": ("rv.cli.attach", "Run a command on the login node."),

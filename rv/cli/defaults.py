@@ -127,6 +127,10 @@ def _value(name: str, setting: Setting, typed: Any) -> Any:
         return setting.value
     if name == "env":  # between the two stands what `rv env` keeps
         return typed
+    if name == "notify":  # several targets may have the same events
+        mine = {word.partition("=")[0] for word in typed or ()}
+        kept = [word for word in setting.value if word.partition("=")[0] not in mine]
+        return [*kept, *(typed or ())]
     return override(setting.value, typed or ())
 
 

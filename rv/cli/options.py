@@ -174,6 +174,14 @@ class RequestOptions:
     retry: Annotated[
         int, typer.Option(min=0, metavar="N", help="Race again, N times, when a node is lost.")
     ] = 0
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--notify",
+            metavar="EVENTS=TARGET",
+            help="Tell of start, end or fail: mail, a URL to POST to, or a command; repeatable.",
+        ),
+    ] = None
     modules: Annotated[
         str,
         typer.Option(metavar="NAME,…", help="Environment modules to load before the command."),

@@ -40,8 +40,11 @@ def _race_row(status: RaceStatus, now_s: float) -> tuple[str, ...]:
 
 
 def _retry(status: RaceStatus) -> str:
-    """Name the lost race that this one starts again."""
-    return f"retries {status.race.retry_of}" if status.race.retry_of else ""
+    """Name the race that this one starts again, or whose checkpoints it began with."""
+    race = status.race
+    if race.resumes:
+        return f"resumes {race.resumes}"
+    return f"retries {race.retry_of}" if race.retry_of else ""
 
 
 def _segments(status: RaceStatus, now_s: float) -> str:
@@ -113,6 +116,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "name": status.race.name,
         "state": status.state,
         "retry_of": status.race.retry_of or None,
+        "resumes": status.race.resumes or None,
         "chain": _chain(status),
         "winner": None
         if claim is None

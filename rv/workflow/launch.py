@@ -13,7 +13,7 @@ from rv.config.strategy_families import load_families
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.plan import Plan
-from rv.models.race import Chain, job_name
+from rv.models.race import Chain, Race, job_name
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
@@ -63,9 +63,12 @@ def prepare(
     site: Site = _NO_SITE,
     retry_of: str = "",
     code: Code | None = None,
+    resumes: Race | None = None,
 ) -> Launch:
-    """Take a snapshot and plan; `retry_of` is the race that this one starts again, `code` what
-    was sent for it.
+    """Take a snapshot and plan.
+
+    `retry_of` is the race that this one starts again, `code` what was sent for it, `resumes` the
+    chain whose checkpoints it begins with.
 
     Raises `RvError` where nothing can serve the request.
     """
@@ -81,6 +84,7 @@ def prepare(
         now_s=now_s,
         retry_of=retry_of,
         code=code,
+        resumes=resumes,
     )
     payloads = _payloads(request)
     return Launch(

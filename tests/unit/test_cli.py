@@ -13,7 +13,7 @@ from rv.workflow import locate
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
-    ["up"], ["run"], ["ps"], ["logs"], ["stop"], ["gpu"], ["attach"], ["exec"], ["forward"], ["ssh-config"], ["status"], ["cost"], ["explain"], ["snapshot"],
+    ["up"], ["run"], ["ps"], ["logs"], ["wait"], ["rerun"], ["stop"], ["gpu"], ["attach"], ["exec"], ["forward"], ["ssh-config"], ["status"], ["cost"], ["explain"], ["snapshot"],
     ["sync"], ["sync", "push"], ["sync", "pull"], ["sync", "status"], ["sync", "watch"],
     ["env"], ["env", "set"], ["env", "list"], ["env", "unset"], ["env", "import"],
     ["init"], ["config"], ["config", "set"], ["config", "unset"], ["doctor"], ["completion"],
@@ -103,6 +103,7 @@ def test_the_version_is_the_packages(rv):
         (["up"], "a shell needs a terminal"),
         (["sandbox", "fault", "n1"], "name a fault"),
         (["stop", "--all", "x"], "'x' is no race here"),
+        (["wait", "--all", "x"], "--all means every race"),
         (["run", "check.py --inject slwo"], "did you mean slow?"),
         (["accept", "run", "check", "--inject", "nosuch"], "--inject takes: hang"),
         (["accept", "sweep", "--inject", "nosuch"], "--inject takes: hang"),
