@@ -29,6 +29,16 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("rv logs train --tail 50", "the last 50 lines of the race of that name"),
         ("rv logs --pull logs", "copy all its logs into logs/RACE"),
     ),
+    "wait": (
+        ("rv wait", "until the latest race is over, with its exit code"),
+        ("rv wait prepare train", "until both are; the worst of their codes"),
+        ("rv wait --all --timeout 2h", "until none is left, two hours at most"),
+    ),
+    "rerun": (
+        ("rv rerun train", "the same request and command again"),
+        ("rv rerun train --failed", "only if it did not succeed"),
+        ("rv rerun train --time 8h", "with another walltime"),
+    ),
     "stop": (
         ("rv stop", "cancel the only race that is not over"),
         ("rv stop train", "cancel the race of that name"),

@@ -39,12 +39,12 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "setup", "send", "no_sync",
     ),
     "Slurm": ("partition", "account", "qos", "constraint", "exclude", "sbatch"),
-    "Output": ("output", "json", "help", "help_all"),
+    "Output": ("notify", "output", "json", "help", "help_all"),
 }  # fmt: skip
 """The groups of the options of such a command, by their names in Python, in order."""
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Race for GPUs": ("up", "run", "ps", "logs", "stop"),
+    "Race for GPUs": ("up", "run", "ps", "logs", "wait", "rerun", "stop"),
     "Work beside a race": ("attach", "gpu", "forward", "ssh-config", "sync", "exec"),
     "Look at the cluster": ("status", "cost", "explain", "snapshot"),
     "Set up": ("init", "config", "env", "doctor", "completion"),

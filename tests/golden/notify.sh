@@ -354,7 +354,7 @@ rv_notify() {
     ln -T "claims/$RV_ME" "notified/$once.0" 2>/dev/null
     marked=''
     read -r marked 2>/dev/null <"notified/$once.0"
-    [ "$marked" != "$RV_ME" ] || rv_mail ada@example.org </dev/null &
+    [ "$marked" != "$RV_ME" ] || rv_mail you@example.org </dev/null &
     ;;
   esac
   case $1 in fail)

@@ -391,7 +391,7 @@ PARSERS: Final = (
     _entry(forward.parse_port, "8888", "8888:9999", "8888:0"),
     _entry(container.read_image, "ubuntu:24.04", "nvcr.io#nvidia/pytorch:24.05-py3", "docker://a/b@sha256:0f", "./my image.sif"),
     _entry(container.read_mount, "/a", "/a:/b", "/a:/b:ro", "/a:rw"),
-    _entry(notice.read_notice, "start,end=mail", "fail=mailto:ada@example.org", "end=https://example.org/a?b", "end=echo it's"),
+    _entry(notice.read_notice, "start,end=mail", "fail=mailto:you@example.org", "end=https://example.org/a?b", "end=echo it's"),
     _entry(split_arguments, *_WORDS, parse=lambda t: split_arguments(t.split(" "), {"--gpu": True, "-g": True, "--mig": False})),
 )  # fmt: skip
 

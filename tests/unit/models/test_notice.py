@@ -10,8 +10,8 @@ from rv.models.notice import Event, Means, read_notice
     ("text", "events", "means", "target"),
     [
         ("end=mail", (Event.END,), Means.MAIL, ""),
-        ("fail, start=mailto:ada@example.org", (Event.START, Event.FAIL), Means.MAIL,
-         "ada@example.org"),
+        ("fail, start=mailto:you@example.org", (Event.START, Event.FAIL), Means.MAIL,
+         "you@example.org"),
         ("end=https://example.org/a?b=c'd", (Event.END,), Means.POST,
          "https://example.org/a?b=c'd"),
         ("end=curl -d a=b https://example.org", (Event.END,), Means.COMMAND,

@@ -169,7 +169,7 @@ CASES = {
         strategy(),
         facts(
             notices=(
-                read_notice("start,end,fail=mailto:ada@example.org"),
+                read_notice("start,end,fail=mailto:you@example.org"),
                 read_notice("fail=https://example.org/hook?token=it's"),
                 read_notice('end=say "it\'s $RV_STATE"'),
             ),

@@ -178,13 +178,13 @@ def test_a_notice_is_sent_once_whatever_instance_of_a_job_comes(programs: Path) 
     for me in ("11.0.aa", "11.1.bb", "12.0.cc"):
         notices(programs, me, "rv_notify start RUNNING ''")
     told = (programs / "told").read_text()
-    assert told.count("mail -s rv: race abcd2345 night-run RUNNING ada@example.org") == 1
+    assert told.count("mail -s rv: race abcd2345 night-run RUNNING you@example.org") == 1
     assert "on a[1-2],b as job 11." in told
     assert "say" not in told
     said = notices(programs, "12.0.cc", "rv_code=3", "rv_notify_end")
     notices(programs, "13.0.dd", "rv_notify_end")
     told = (programs / "told").read_text()
-    assert told.count("night-run FAILED ada@") == 1
+    assert told.count("night-run FAILED you@") == 1
     assert told.count("say it's FAILED fail 3") == 1
     assert '"event": "fail", "state": "FAILED", "exit_code": 3, "job_id": 11' in told
     assert told.count('url = "https://example.org/hook?token=it\'s"') == 1
@@ -208,4 +208,4 @@ def test_a_notice_is_sent_once_whatever_instance_of_a_job_comes(programs: Path) 
 def test_an_end_is_told_by_its_state(programs: Path, facts: str, state: str) -> None:
     """As the job itself can know it."""
     notices(programs, "11.0.aa", facts, "rv_notify_end")
-    assert f"night-run {state} ada@example.org" in (programs / "told").read_text()
+    assert f"night-run {state} you@example.org" in (programs / "told").read_text()
