@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from contract.rates import mesh_rate
 from contract.readings import NOTHING, Counters, grown
 from contract.xids import judge_xid
 
@@ -105,10 +106,14 @@ def _inactive(wear: Wear) -> Iterator[Finding]:
     if up is None or down is None:
         return
     lost = (grown(up, wear.before.links.up) or 0) > 0
-    if lost or up < wear.peer_links:
-        yield "FAIL", "link_down", f"{up} NVLinks are up, of {max(wear.peer_links, up + down)}"
+    is_alone = not up and mesh_rate(wear.after.model) is None  # no bridge was ever put on it
+    if lost or (up < wear.peer_links and not is_alone):
+        most = max(wear.peer_links, up + down, wear.before.links.up or 0)
+        yield "FAIL", "link_down", f"{up} NVLinks are up, of {most}"
     elif up and down:
         yield "WARN", "link_down", f"{down} of {up + down} NVLinks are inactive"
+    elif wear.peer_links and not up:
+        yield "WARN", "link_down", f"no NVLink is up, where a GPU like it has {wear.peer_links}"
 
 
 def _caps(after: Counters) -> Iterator[Finding]:
