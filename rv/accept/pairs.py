@@ -102,13 +102,17 @@ def _judged_kind(results: Results, leaves: Mapping[str, str]) -> _Kind:
     size = _common_size(list(rates.values()))
     same = [names for names, sizes in rates.items() if size in sizes]
     pairs = [Pair(*names, rates[names][size], _wrong(results[names])) for names in same]
-    every = itertools.chain.from_iterable(results.values())
-    on_gpus = any(each.backend not in ("", "gloo") for each in every)
+    on_gpus = _is_on_gpus(results)
     is_judged = on_gpus or bool(_planted(results))
     found = blame(pairs, leaves, PEER_FAIL if on_gpus else ON_CPU) if is_judged else Blame()
     silent = [names for names in results if names not in same]
     unmeasured = [names for names in silent if not _has_failed(results[names])]
     return _Kind(pairs=pairs, found=found, unmeasured=unmeasured, is_judged=on_gpus)
+
+
+def _is_on_gpus(results: Results) -> bool:
+    every = itertools.chain.from_iterable(results.values())
+    return any(each.backend not in ("", "gloo") for each in every)
 
 
 def _common_size(rates: Sequence[Mapping[int, float]]) -> int:

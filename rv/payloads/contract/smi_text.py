@@ -168,6 +168,12 @@ def parse_links(states: str, errors: str) -> dict[str, Links]:
             known = found.get(uuid, Links(0, 0))
             up, down = known.up or 0, known.down or 0
             found[uuid] = replace(known, up=up + bool(match[1]), down=down + bool(match[2]))
+    _add_errors(found, errors)
+    return found
+
+
+def _add_errors(found: dict[str, Links], errors: str) -> None:
+    """Add the errors of each GPU's links to what is known of them."""
     for uuid, line in _of_gpus(errors):
         if match := LINK_ERRORS.match(line):
             known, count = found.get(uuid, NO_LINKS), int(match[2])
@@ -175,7 +181,6 @@ def parse_links(states: str, errors: str) -> dict[str, Links]:
                 found[uuid] = replace(known, crc=(known.crc or 0) + count)
             else:
                 found[uuid] = replace(known, replays=(known.replays or 0) + count)
-    return found
 
 
 def _of_gpus(text: str) -> Iterator[tuple[str, str]]:
