@@ -105,9 +105,15 @@ def _judged_kind(results: Results, leaves: Mapping[str, str]) -> _Kind:
     on_gpus = _is_on_gpus(results)
     is_judged = on_gpus or bool(_planted(results))
     found = blame(pairs, leaves, PEER_FAIL if on_gpus else ON_CPU) if is_judged else Blame()
-    silent = [names for names in results if names not in same]
-    unmeasured = [names for names in silent if not _has_failed(results[names])]
+    unmeasured = list(_silent(results, same))
     return _Kind(pairs=pairs, found=found, unmeasured=unmeasured, is_judged=on_gpus)
+
+
+def _silent(results: Results, measured: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Give the pairs whose job said that all is well, and told no rate."""
+    for names in results:
+        if names not in measured and not _has_failed(results[names]):
+            yield names
 
 
 def _is_on_gpus(results: Results) -> bool:
