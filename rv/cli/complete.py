@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rv.cli.completion_table import load_table
+from rv.cli.completion_table import command_table
 from rv.ui import console
 
 _WORDS: Final = 80
@@ -38,7 +38,7 @@ def answer(arguments: Sequence[str]) -> int:
         shell, *rest = arguments
         typed_here = rest[0] if shell == "bash" else ""
         words = _words_of(rest[1]) if shell == "bash" else rest
-        kind, values = complete(words or [""], load_table())
+        kind, values = complete(words or [""], command_table())
         before = words[-1].removesuffix(typed_here) if shell == "bash" else ""
         lines = [_line(value.removeprefix(before), text, shell) for value, text in values]
     except Exception:  # noqa: BLE001 - whatever it is, nobody asked to read of it

@@ -30,7 +30,7 @@ def completion(
     Races, partitions, GPU models, accounts and nodes are those that this machine knows of: no
     cluster is asked for them.
     """
-    from rv.cli.completion_table import load_table
+    from rv.cli.completion_table import command_table
 
     console.answer(bundle.completion_script(shell).rstrip("\n"))
-    load_table()  # so that the first Tab finds it made
+    command_table()  # so that the first Tab finds it made

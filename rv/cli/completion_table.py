@@ -33,7 +33,7 @@ _FILE: Final = "commands.json"
 _LARGEST: Final = 4 << 20
 
 
-def load_table() -> dict[str, Any]:
+def command_table() -> dict[str, Any]:
     """Return the kept table where it is of this rv, else make it and keep it."""
     import platformdirs
 

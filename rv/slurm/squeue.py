@@ -3,8 +3,12 @@
 A row begins with the job id and the script's sentinel, so nobody can forge one with a job's name.
 """
 
+import errno
+import fcntl
+import os
 import re
 import shlex
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -40,6 +44,7 @@ _GPU_TYPE_PREFIX: Final = "gres/gpu:"
 _JOB_ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
 _ARRAY_ID: Final = re.compile(r"(\d{1,10})(?:_.*)?", re.ASCII)
 _TIMEOUT_S: Final = 25.0
+_POLL_S: Final = 0.03
 
 
 def squeue_command(sentinel: str) -> str:
@@ -142,14 +147,35 @@ def keep_own(text: str, sentinel: str, cache: SnapshotCache) -> CachedAnswer | N
 @contextmanager
 def _one_at_a_time(path: Path) -> Iterator[None]:
     """Hold a lock file; go on without it where there are no locks, or it stays taken."""
-    from filelock import FileLock
-
-    lock = FileLock(path, timeout=_TIMEOUT_S, mode=0o600, fallback_to_soft=False)
     with ExitStack() as stack:
-        with suppress(OSError):  # filelock's Timeout is one
+        with suppress(OSError):  # TimeoutError is one
             make_private(path.parent)
-            stack.enter_context(lock)
+            stack.enter_context(_locked(path))
         yield
+
+
+# Loading filelock takes 46 ms of each rv ps, and flock is all that is needed of it here.
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file. Raises `OSError`, also where it stays taken or is a link."""
+    until_s = time.monotonic() + _TIMEOUT_S
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while not _took(descriptor):
+            if time.monotonic() > until_s:
+                raise TimeoutError(errno.ETIMEDOUT, "another process holds it", str(path))
+            time.sleep(_POLL_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _took(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _queued_job(job_id: str, columns: list[str], lists: Expander) -> "QueuedJob":

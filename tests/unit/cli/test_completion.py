@@ -14,7 +14,7 @@ import pytest
 from rv import bundle
 from rv.cli.command_tree import walk
 from rv.cli.complete import complete
-from rv.cli.completion_table import SOURCES, load_table, make_table
+from rv.cli.completion_table import SOURCES, command_table, make_table
 from rv.config.gpu_models import load_catalogue
 from rv.models.snapshot import read_snapshot
 from rv.slurm.cache import SnapshotCache
@@ -143,15 +143,15 @@ def test_every_source_is_of_a_parameter() -> None:
 def test_the_table_is_kept_and_made_anew_when_rv_changes(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = load_table()
+    made = command_table()
     kept = home / "CACHE" / "rv" / "commands.json"
     told = json.loads(kept.read_text())
     told["commands"]["ps"] = "kept"
     kept.write_text(json.dumps(told))
-    assert load_table() == told["commands"] != made
+    assert command_table() == told["commands"] != made
     told["stamp"][0] = "0.0.1"
     kept.write_text(json.dumps(told))
-    assert load_table()["ps"] == made["ps"]
+    assert command_table()["ps"] == made["ps"]
 
 
 def ask(*words: str, code: str = "") -> subprocess.CompletedProcess[str]:
@@ -171,7 +171,7 @@ def ask(*words: str, code: str = "") -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("words", [("stop", ""), ("up", "-p", "gpu-h"), ("run", "ck"), ("up", "-")])
 def test_nothing_heavy_is_imported(home: Path, words: tuple[str, ...]) -> None:
     """Neither the planner nor rich nor paramiko, and not typer either."""
-    load_table()
+    command_table()
     heavy = "{'typer', 'rich', 'paramiko', 'rv.planner', 'subprocess'} & set(sys.modules)"
     done = ask("fish", *words, code=f"print('heavy:', {heavy})")
     *_, last = done.stdout.splitlines()
@@ -199,7 +199,7 @@ def shell_home(home: Path) -> Path:
     program.chmod(0o755)
     for shell in ("bash", "zsh", "fish"):
         (home / f"rv.{shell}").write_text(bundle.completion_script(shell))
-    load_table()
+    command_table()
     return home
 
 
