@@ -376,14 +376,19 @@ class World:
         One that came back by itself a moment before is refused its resume.
         """
 
+        kept: list[str] = []
+
         def ready() -> bool:
             rows = self.slurm("sinfo", "-h", "-N", "-o", "%N %T").splitlines()
-            kept = sorted({row.split()[0] for row in rows if row.split()[1] not in READY})
-            for name in kept:
+            kept[:] = sorted({row for row in rows if row.split()[1] not in READY})
+            for row in kept:
+                name = row.split()[0]
                 self.slurm("scontrol", "update", f"nodename={name}", "state=resume", check=False)
             return not kept
 
-        eventually(ready)
+        with suppress(AssertionError):
+            eventually(ready)
+        assert not kept, f"nodes that take no jobs: {kept}"
 
     def idle(self) -> None:
         """Wait until no node is in a state of its own."""
@@ -430,13 +435,17 @@ class Client:
 
     def says(self, text: str) -> None:
         """Wait until it said something, on either stream."""
-        eventually(lambda: text in self.err or text in self.out or self._over())
-        assert text in self.err or text in self.out, self.err
+        self._await(lambda: text in self.err or text in self.out, text)
 
     def prints(self, text: str) -> None:
         """Wait until its command's output has come."""
-        eventually(lambda: text in self.out or self._over())
-        assert text in self.out, self.err
+        self._await(lambda: text in self.out, text)
+
+    def _await(self, has_come: Callable[[], bool], text: str) -> None:
+        """Wait for a text; who waits in vain reads what came instead."""
+        with suppress(AssertionError):
+            eventually(lambda: has_come() or self._over())
+        assert has_come(), f"{text!r} has not come, but {self.out!r} and {self.err!r}"
 
     def _over(self) -> bool:
         return self.process.poll() is not None
