@@ -1,6 +1,5 @@
 """Watch one race until it is over: its directory every second, the queue seldom."""
 
-import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.directory import load_state_files
 from rv.race.observe import RaceSnapshot, observe
 from rv.race.output import Chunk, OutputReader
+from rv.race.pace import Pace
 from rv.race.recover import recover, unsent
 from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve
@@ -19,10 +19,6 @@ from rv.race.submit import SubmitOutcome, SubmitResult, submit_once
 from rv.slurm.squeue import OwnJobs
 from rv.transport.query_retry import silent_since
 
-_FIRST_ASK_S: Final = 3.0
-_LAST_ASK_S: Final = 60.0
-_RUNNING_ASK_S: Final = (30.0, 60.0)
-_GROWTH: Final = 1.3
 _TICK_S: Final = 1.0
 _QUICK_TICK_S: Final = 0.1
 _QUICK_FOR_S: Final = 10.0
@@ -31,7 +27,6 @@ _QUIET_AFTER_S: Final = 60.0
 _NEXT_WAVE_S: Final = 2.0
 _LAST_STATE_TRIES: Final = 20
 _LAST_STATE_S: Final = 0.5
-_SHARED_S: Final = 10.0
 
 
 class Sink(Protocol):
@@ -77,10 +72,8 @@ class Watch:
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _began_s: float = 0.0
-    _next_ask_s: float = 0.0
-    _asked_s: float = 0.0
     _heard_s: float = 0.0
-    _pace_s: float = _FIRST_ASK_S
+    _pace: Pace = field(default_factory=lambda: Pace(0.0))
     _records: tuple[JobRecord, ...] = ()
     _warnings: int = 0
     _is_silent: bool = False
@@ -92,8 +85,8 @@ class Watch:
         Raises `WaitTimedOut` when nothing has started by `wait_timeout`.
         """
         self._began_s = self.clock()
-        self._next_ask_s = self._began_s + _FIRST_ASK_S
-        self._asked_s = self._heard_s = self._began_s
+        self._pace = Pace(self._began_s)
+        self._heard_s = self._began_s
         reader = self.reader or OutputReader(self.race, self.queue.transport)
         while True:
             status = self._look()
@@ -128,10 +121,10 @@ class Watch:
     def _look(self) -> RaceStatus:
         """Look at the directory only, or at all sources when the queue is due."""
         now_s = self.clock()
-        if now_s < self._next_ask_s:
+        if now_s < self._pace.next_ask_s:
             files = load_state_files(self.race, self.queue.transport)
             if files.deleted:  # now only Slurm knows more
-                self._ask_soon()
+                self._pace.ask_soon(self.clock())
             return resolve(self.race, files, Sources(records=self._records, now_s=now_s))
         return self._recover(self._ask(now_s))
 
@@ -148,27 +141,23 @@ class Watch:
         if not results:
             return snapshot.status
         self.sink.submitted(results)
-        self._ask_soon()
+        self._pace.ask_soon(self.clock())
         return replace(snapshot.status, state=RaceState.PENDING, why="other jobs were sent")
-
-    def _ask_soon(self) -> None:
-        self._pace_s = _FIRST_ASK_S
-        self._next_ask_s = min(self._next_ask_s, self.clock() + _FIRST_ASK_S)
 
     def _ask(self, now_s: float) -> RaceSnapshot:
         """Ask again; an answer that another client got just now serves too."""
-        return self._observe(now_s, timedelta(seconds=min(now_s - self._asked_s, _SHARED_S)))
+        return self._observe(now_s, self._pace.most_age(now_s))
 
     def _ask_now(self) -> RaceSnapshot:
         return self._observe(self.clock(), timedelta(0))
 
     def _observe(self, now_s: float, max_age: timedelta) -> RaceSnapshot:
         records = self.queue.records(max_age)
-        self._asked_s = self.clock()
+        self._pace.asked_s = self.clock()
         (snapshot,) = observe([self.race], self.queue.transport, records, now_s)
         self._records = snapshot.records
         self._tell_silence(now_s, reachable=snapshot.reachable)
-        self._next_ask_s = now_s + self._pause(snapshot.status) * random.uniform(0.9, 1.1)  # noqa: S311
+        self._plan_next(snapshot.status, now_s)
         return snapshot
 
     def _tell_silence(self, now_s: float, *, reachable: bool) -> None:
@@ -179,17 +168,16 @@ class Watch:
             self.sink.say(f"{silent_since(now_s)}: the race goes on, and Slurm is asked again")
         self._is_silent = not reachable
 
-    def _pause(self, status: RaceStatus) -> float:
-        """How long Slurm is not asked again: of a command that runs, its exit file tells.
+    def _plan_next(self, status: RaceStatus, now_s: float) -> None:
+        """Of a command that runs, its exit file tells: Slurm is asked seldom.
 
         Where the state is in question, such as that of a job that only accounting calls running,
         it is asked as soon, at first, as for a job that waits.
         """
         if status.claim and not status.why:
-            self._pace_s = _FIRST_ASK_S
-            return random.uniform(*_RUNNING_ASK_S)  # noqa: S311 - spreads load only
-        self._pace_s = min(self._pace_s * _GROWTH, _LAST_ASK_S)
-        return self._pace_s
+            self._pace.ask_seldom(now_s)
+        else:
+            self._pace.slow_down(now_s)
 
     def _settle(self, status: RaceStatus) -> RaceStatus | None:
         """Ask once more how it ended, and whether a late job is left to cancel.
@@ -207,7 +195,7 @@ class Watch:
         settled = self._recover(snapshot)
         if settled.state.is_over:
             return settled
-        self._ask_soon()
+        self._pace.ask_soon(self.clock())
         return None
 
     def _while_unclaimed(self, status: RaceStatus) -> None:
@@ -222,7 +210,7 @@ class Watch:
         if len(status.warnings) != self._warnings:
             # A job has just left a rejected node and may need its hold lifted.
             self._warnings = len(status.warnings)
-            self._ask_soon()
+            self._pace.ask_soon(self.clock())
 
     def _all_refused(self, status: RaceStatus) -> bool:
         sent = [job for job in status.jobs if job.job_id or job.state is not JobState.UNKNOWN]

@@ -15,7 +15,7 @@ import pytest
 
 from rv.models.job import JobRecord
 from rv.models.race import RaceStatus
-from rv.race import watch as watching
+from rv.race import pace
 from rv.race.directory import record_text
 from rv.race.submit import SubmitResult
 from rv.race.watch import WaitTimedOut, Watch
@@ -95,7 +95,7 @@ Watching = Callable[..., tuple[Queue, Recorder]]
 @pytest.fixture
 def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Watching:
     """Watch a race for half an hour, in which its files and the queue's rows stay as they are."""
-    monkeypatch.setattr(watching, "random", Random(0))
+    monkeypatch.setattr(pace, "random", Random(0))
     race = replace(RACE, directory=str(tmp_path / RACE.race_id), submitted_at=BEGIN)
 
     def run(
