@@ -7,10 +7,9 @@ import typer
 
 from rv.cli.caller import current_caller, now_s
 from rv.cli.options import ClusterOption, JsonOption, command_app
-from rv.cli.watching import answers_once, looks
+from rv.cli.watching import answers_once, looks, watch_notice
 from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
-from rv.transport.query_retry import silent_since
 from rv.ui import console
 from rv.ui.race_views import races_document, stopped_document, stopped_lines
 from rv.ui.races_table import race_lines, races_text, watched_races
@@ -72,8 +71,7 @@ def _watch(cluster: Cluster, since_s: float) -> None:
         if not watched.is_drawn:
             watched.say_changes(race_lines(races))
             continue
-        silence = silent_since(watch.silent_since_s) if watch.silent_since_s else ""
-        notice = " · ".join(filter(None, (silence, cluster.label, "Ctrl-C ends")))
+        notice = watch_notice(cluster.label, watch.silent_since_s)
         size = watched.size
         watched.show(*watched_races(races, now_s(), size.columns, size.lines, notice))
 

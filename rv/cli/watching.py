@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from rv.errors import ErrorKind, RvError
+from rv.transport.query_retry import silent_since
 from rv.ui import console
 
 Seen = TypeVar("Seen")
@@ -31,3 +32,9 @@ def looks(look: Callable[[], Seen], pause_s: float) -> Iterator[Seen]:
 def answers_once(option: str) -> RvError:
     """Return the error for an option that makes no sense with --watch."""
     return RvError(ErrorKind.USAGE, f"{option} answers once", hint="leave out --watch")
+
+
+def watch_notice(where: str, silent_since_s: float | None) -> str:
+    """Say what is watched, since when Slurm is silent, where it is, and how to end it."""
+    silence = "" if silent_since_s is None else silent_since(silent_since_s)
+    return " · ".join(filter(None, (silence, where, "Ctrl-C ends")))
