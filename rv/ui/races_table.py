@@ -97,7 +97,7 @@ def _line(status: RaceStatus) -> str:
     asked = ", ".join(_gpus(status))
     if claim and asked:
         asked = " ".join([asked, *layouts(status)])
-    why = sentence(status.why) if status.why and not status.exit_code else ""
+    why = sentence(_foremost_reason(status)) if not status.exit_code else ""
     parts = [asked, where, code, why, cropped(_command(status), _MOST_COMMAND)]
     name = " ".join(filter(None, (status.race.race_id, status.race.name, status.state)))
     return f"{name}: {', '.join(filter(None, parts))}"
