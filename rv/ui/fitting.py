@@ -46,16 +46,25 @@ def fitted(columns: Sequence[Column], width: int) -> Table:
     told = [column for column in columns if not column.rank or set(column.cells) - {NOTHING}]
     if not width:
         return _table(told)
-    kept = [replace(column, cells=list(map(printable, column.cells))) for column in told]
+    kept = [_printable(column, column.cells) for column in told]
     if _total([column.width for column in kept]) > width:
-        kept = [
-            replace(each, cells=list(map(printable, each.short or each.cells))) for each in kept
-        ]
-    while _needed(kept) > width and any(column.rank for column in kept):
-        kept.remove(max(kept, key=lambda column: column.rank))
+        kept = [_printable(column, column.short or column.cells) for column in told]
+    kept = _shown(kept, width)
     least = [column.at_least(column.least) for column in kept]
     widths = narrowed([column.width for column in kept], least, width)
     return _table([_cut(column, most) for column, most in zip(kept, widths, strict=True)])
+
+
+def _printable(column: Column, cells: Sequence[str]) -> Column:
+    return replace(column, cells=list(map(printable, cells)))
+
+
+def _shown(columns: Sequence[Column], width: int) -> list[Column]:
+    """Leave out the columns for which there is no room."""
+    kept = list(columns)
+    while _needed(kept) > width and any(column.rank for column in kept):
+        kept.remove(max(kept, key=lambda column: column.rank))
+    return kept
 
 
 def _needed(columns: Sequence[Column]) -> int:

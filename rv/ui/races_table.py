@@ -182,6 +182,7 @@ def _why(status: RaceStatus, now_s: float) -> str:
 def _note(status: RaceStatus, now_s: float) -> str:
     """The same, but for what every queue has jobs wait for, and what the code says."""
     is_told = status.state is RaceState.FAILED and status.exit_code is not None
+    is_told = is_told or status.why == f"Slurm says {status.state}"
     if is_told or set(status.why.split(", ")) <= _QUIET:
         status = replace(status, why="")
     return _why(status, now_s)
