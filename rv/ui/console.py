@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rv.errors import RvError
 from rv.slurm.values import printable
-from rv.ui.tables import GAP, Part, Table, column_widths, narrowed
+from rv.ui.tables import GAP, Part, Table, column_widths, narrowed, text_width
 
 _SHORT: Final = 12
 """Columns up to this width, such as ids and states, are the last to be folded."""
@@ -114,7 +114,7 @@ def table_on_terminal(table: Table, width: int) -> str:
     with console.capture() as captured:
         if any(table.below):
             _render_with_text_below(table, console)
-        elif widths[-1] < min(_SHORT, column_widths(cells)[-1]):
+        elif widths[-1] < min(_SHORT, column_widths(cells, text_width)[-1]):
             _render_with_text_below(_last_column_below(table), console)
         else:
             console.print(_rich_table(cells, widths, has_head=bool(table.head)))

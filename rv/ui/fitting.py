@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Self
 
 from rv.slurm.values import printable
 from rv.ui.tables import GAP, Table, cropped, narrowed, text_width
@@ -29,6 +29,15 @@ class Column:
     wanted: int = 0
 
     @property
+    def is_told(self) -> bool:
+        """Whether the column is always shown, or has something to say."""
+        return not self.rank or bool(set(self.cells) - {NOTHING})
+
+    def with_cells(self, cells: Sequence[str]) -> Self:
+        """Return the column with other cells, as they can be printed."""
+        return replace(self, cells=list(map(printable, cells)))
+
+    @property
     def width(self) -> int:
         """The length of the longest cell, or of the title."""
         return max(map(text_width, (self.title, *self.cells)))
@@ -43,20 +52,13 @@ def fitted(columns: Sequence[Column], width: int) -> Table:
 
     One that has nothing to say is left out, unless its rank is 0.
     """
-    told = [column for column in columns if not column.rank or set(column.cells) - {NOTHING}]
+    told = [column for column in columns if column.is_told]
     if not width:
         return _table(told)
-    kept = [_printable(column, column.cells) for column in told]
+    kept = [column.with_cells(column.cells) for column in told]
     if _total([column.width for column in kept]) > width:
-        kept = [_printable(column, column.short or column.cells) for column in told]
-    kept = _shown(kept, width)
-    least = [column.at_least(column.least) for column in kept]
-    widths = narrowed([column.width for column in kept], least, width)
-    return _table([_cut(column, most) for column, most in zip(kept, widths, strict=True)])
-
-
-def _printable(column: Column, cells: Sequence[str]) -> Column:
-    return replace(column, cells=list(map(printable, cells)))
+        kept = [column.with_cells(column.short or column.cells) for column in told]
+    return _table(_cut_to(width, _shown(kept, width)))
 
 
 def _shown(columns: Sequence[Column], width: int) -> list[Column]:
@@ -74,6 +76,12 @@ def _needed(columns: Sequence[Column]) -> int:
 
 def _total(widths: Sequence[int]) -> int:
     return sum(widths) + GAP * (len(widths) - 1)
+
+
+def _cut_to(width: int, columns: Sequence[Column]) -> list[Column]:
+    least = [column.at_least(column.least) for column in columns]
+    widths = narrowed([column.width for column in columns], least, width)
+    return list(map(_cut, columns, widths))
 
 
 def _cut(column: Column, most: int) -> Column:

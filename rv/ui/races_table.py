@@ -1,7 +1,7 @@
 """The table of `rv ps`, and what it says in lines where there is no terminal. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -15,7 +15,7 @@ from rv.ui.tables import Part, Table, cropped
 from rv.ui.wait_views import planned_start_s
 
 _MOST_COMMAND: Final = 80
-"""Columns of a command where there is no terminal that would set a limit."""
+"""Columns of a command: the rest of a longer one is in the JSON."""
 
 _OTHER_LINES: Final = 3
 """Lines of a terminal beside the rows: headline, head and cursor."""
@@ -33,37 +33,65 @@ def races_text(races: Sequence[RaceStatus], now_s: float, width: int) -> list[Pa
 
 def races_table(races: Sequence[RaceStatus], now_s: float, width: int) -> Table:
     """Lay races out; why they are as they are stands below where there is no column for it."""
-    whys = [_why(status, now_s) or NOTHING for status in races]
-    short = [_why(replace(s, why=_foremost_reason(s)), now_s) or NOTHING for s in races]
-    why = Column(title="WHY", cells=whys, short=short, rank=9, least=24)
-    table = fitted([*_columns(races, now_s, width), why], width)
+    table = fitted([form.column(races, now_s) for form in _forms()], width)
     if not width or "WHY" in table.head:
         return table
     notes = [cropped(_note(status, now_s), width - 2) for status in races]
     return replace(table, below=notes)
 
 
-def _columns(races: Sequence[RaceStatus], now_s: float, width: int) -> list[Column]:
-    """The columns but the last; what is left out first is what other commands tell too."""
-    gpus = [_gpus(status) for status in races]
-    shapes = [layouts(status) for status in races]
-    commands = [_command(status) for status in races]
-    if not width:
-        commands = [cropped(command, _MOST_COMMAND) for command in commands]
-    ages = (seconds_text(max(0.0, now_s - status.race.submitted_at)) for status in races)
-    return [
-        Column(title="RACE", cells=[status.race.race_id for status in races], least=8),
-        Column(title="NAME", cells=[s.race.name or NOTHING for s in races], rank=5, least=8),
-        Column(title="STATE", cells=[status.state for status in races]),
-        Column(title="CODE", cells=[_code(status) for status in races], rank=4),
-        Column(title="GPU", cells=_listed(gpus), short=_shortened(gpus), rank=2),
-        Column(title="LAYOUT", cells=_listed(shapes), short=_shortened(shapes), rank=3),
-        Column(title="TIME", cells=[_time(status, now_s) for status in races], rank=1, least=10),
-        Column(title="JOB", cells=[_job(status) for status in races], rank=8),
-        Column(title="NODES", cells=[_nodes(status) for status in races], rank=6, least=8),
-        Column(title="AGE", cells=list(ages), rank=7),
-        Column(title="COMMAND", cells=commands, least=12, wanted=30),
-    ]
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Form:
+    """A column of the table: what it says of a race at a moment, and its place among others.
+
+    `short` says it where there is little room. The other fields are those of `Column`.
+    """
+
+    title: str
+    cell: Callable[[RaceStatus, float], str]
+    short: Callable[[RaceStatus, float], str] | None = None
+    rank: int = 0
+    least: int = 0
+    wanted: int = 0
+
+    def column(self, races: Sequence[RaceStatus], now_s: float) -> Column:
+        short = self.short or self.cell
+        return Column(
+            title=self.title,
+            cells=[self.cell(status, now_s) or NOTHING for status in races],
+            short=[short(status, now_s) or NOTHING for status in races],
+            rank=self.rank,
+            least=self.least,
+            wanted=self.wanted,
+        )
+
+
+def _forms() -> tuple[_Form, ...]:
+    """The columns in their order; what is left out first is what other commands tell too."""
+    return (
+        _Form(title="RACE", cell=lambda race, _: race.race.race_id, least=8),
+        _Form(title="NAME", cell=lambda race, _: race.race.name, rank=5, least=8),
+        _Form(title="STATE", cell=lambda race, _: race.state),
+        _Form(title="CODE", cell=lambda race, _: _code(race), rank=4),
+        _Form(
+            title="GPU",
+            cell=lambda race, _: ", ".join(_gpus(race)),
+            short=lambda race, _: _shortened(_gpus(race)),
+            rank=2,
+        ),
+        _Form(
+            title="LAYOUT",
+            cell=lambda race, _: ", ".join(layouts(race)),
+            short=lambda race, _: _shortened(layouts(race)),
+            rank=3,
+        ),
+        _Form(title="TIME", cell=_time, rank=1, least=10),
+        _Form(title="JOB", cell=lambda race, _: _job(race), rank=8),
+        _Form(title="NODES", cell=lambda race, _: _nodes(race), rank=6, least=8),
+        _Form(title="AGE", cell=_age, rank=7),
+        _Form(title="COMMAND", cell=lambda race, _: _command(race), least=12, wanted=30),
+        _Form(title="WHY", cell=_why, short=_short_why, rank=9, least=24),
+    )
 
 
 def watched_races(
@@ -98,7 +126,7 @@ def _line(status: RaceStatus) -> str:
     if claim and asked:
         asked = " ".join([asked, *layouts(status)])
     why = sentence(_foremost_reason(status)) if not status.exit_code else ""
-    parts = [asked, where, code, why, cropped(_command(status), _MOST_COMMAND)]
+    parts = [asked, where, code, why, _command(status)]
     name = " ".join(filter(None, (status.race.race_id, status.race.name, status.state)))
     return f"{name}: {', '.join(filter(None, parts))}"
 
@@ -110,16 +138,14 @@ def _gpus(status: RaceStatus) -> list[str]:
     return [f"{count}x {first}", *others] if count else []
 
 
-def _listed(names: Iterable[Sequence[str]]) -> list[str]:
-    return [", ".join(each) or NOTHING for each in names]
-
-
-def _shortened(names: Iterable[Sequence[str]]) -> list[str]:
+def _shortened(names: Sequence[str]) -> str:
     """The first name, and how many more there are."""
-    return [
-        f"{each[0]} +{len(each) - 1}" if len(each) > 1 else each[0] if each else NOTHING
-        for each in names
-    ]
+    first, *others = names or [""]
+    return f"{first} +{len(others)}" if others else first
+
+
+def _age(status: RaceStatus, now_s: float) -> str:
+    return seconds_text(max(0.0, now_s - status.race.submitted_at))
 
 
 def _code(status: RaceStatus) -> str:
@@ -169,7 +195,8 @@ def _nodes(status: RaceStatus) -> str:
 
 
 def _command(status: RaceStatus) -> str:
-    return typed_command(status) or ("(shell)" if status.race.is_shell else NOTHING)
+    command = typed_command(status) or ("(shell)" if status.race.is_shell else NOTHING)
+    return cropped(command, _MOST_COMMAND)
 
 
 def _why(status: RaceStatus, now_s: float) -> str:
@@ -177,6 +204,10 @@ def _why(status: RaceStatus, now_s: float) -> str:
     waits = status.state is RaceState.PENDING and not status.claim
     why = sentence(status.why) if waits and status.why else status.why
     return "; ".join(filter(None, (_retry(status), _segments(status, now_s), why)))
+
+
+def _short_why(status: RaceStatus, now_s: float) -> str:
+    return _why(replace(status, why=_foremost_reason(status)), now_s)
 
 
 def _note(status: RaceStatus, now_s: float) -> str:

@@ -1,13 +1,13 @@
 """A cluster's GPUs, who waits for them and what the user may have: text, lines and JSON. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rv.models.plan import ModelView, PoolView, by_model
 from rv.models.quantities import short_duration
 from rv.ui.fitting import NOTHING, Column, fitted
-from rv.ui.tables import Part, cropped
+from rv.ui.tables import Part, Table, cropped
 
 _FREE, _BUSY, _LOST = "█░·"
 _BARS: Final = ((120, 24), (80, 12), (64, 8))
@@ -25,21 +25,35 @@ def overview_text(pools: Sequence[PoolView], width: int) -> list[Part]:
         return ["no GPUs"]
     if not width:
         return [fitted([*_names(pools), *_counts(pools), *_details(pools)], 0)]
-    rows = [row for model in by_model(pools) for row in _rows(model)]
+    return [_with_bars([row for model in by_model(pools) for row in _rows(model)], width)]
+
+
+_Row = tuple[str, ModelView | PoolView]
+"""A name, "" where the row above has it, and what stands beside it."""
+
+
+def _with_bars(rows: Sequence[_Row], width: int) -> Table:
     bar = next((cells for columns, cells in _BARS if width >= columns), 0)
-    places = [_partition(row) for _, row in rows]
-    views = [row if isinstance(row, PoolView) else None for _, row in rows]
     columns = [
         Column(title="GPU", cells=[name for name, _ in rows], least=6),
-        Column(title="PARTITION", cells=places, rank=2, least=9, wanted=20),
+        Column(
+            title="PARTITION",
+            cells=[_partition(row) for _, row in rows],
+            rank=2,
+            least=9,
+            wanted=20,
+        ),
         Column(title="FREE", cells=[_bar(row, bar) for _, row in rows]),
-        *_details(views),
+        *_details([row for _, row in rows]),
     ]
     table = replace(fitted(columns, width), title=_LEGEND)
-    if "LIMITS" not in table.head:
-        closed = [cropped(view.closed, width - 2) if view else "" for view in views]
-        table = replace(table, below=closed)
-    return [table]
+    if "LIMITS" in table.head:
+        return table
+    return replace(table, below=[cropped(_closed(row), width - 2) for _, row in rows])
+
+
+def _closed(row: ModelView | PoolView) -> str:
+    return row.closed if isinstance(row, PoolView) else ""
 
 
 def overview_headline(pools: Sequence[PoolView], notice: str) -> str:
@@ -61,7 +75,7 @@ def _line(pool: PoolView) -> str:
     return f"{pool.gpu} in {pool.partition}: {', '.join(filter(None, parts))}"
 
 
-def _rows(model: ModelView) -> list[tuple[str, ModelView | PoolView]]:
+def _rows(model: ModelView) -> list[_Row]:
     """One row below the model's name, and another for each partition where there are several."""
     if len(model.pools) == 1:
         return [(model.gpu, model.pools[0])]
@@ -103,20 +117,19 @@ def _counts(pools: Sequence[PoolView]) -> list[Column]:
     ]
 
 
-def _details(pools: Sequence[PoolView | None]) -> list[Column]:
+def _details(rows: Sequence[ModelView | PoolView]) -> list[Column]:
     """What is known of a model in one partition, and not of all of them together."""
-    queues = [_queue(pool) if pool else NOTHING for pool in pools]
-    short = [str(pool.queued) if pool else NOTHING for pool in pools]
-    largest = [str(pool.largest) if pool else NOTHING for pool in pools]
-    limits = [_limits(pool) if pool else NOTHING for pool in pools]
-    times = [_max_time(pool) if pool else NOTHING for pool in pools]
-    allowed = [_allowed(pool) if pool else NOTHING for pool in pools]
+
+    def cells(say: Callable[[PoolView], str]) -> list[str]:
+        return [say(row) if isinstance(row, PoolView) else NOTHING for row in rows]
+
+    short = cells(lambda pool: str(pool.queued))
     return [
-        Column(title="WAITING", cells=queues, short=short, rank=1),
-        Column(title="MAY HAVE", cells=allowed, rank=3),
-        Column(title="ON A NODE", cells=largest, rank=5),
-        Column(title="MAX TIME", cells=times, rank=6),
-        Column(title="LIMITS", cells=limits, rank=7, least=10, wanted=24),
+        Column(title="WAITING", cells=cells(_queue), short=short, rank=1),
+        Column(title="MAY HAVE", cells=cells(_allowed), rank=3),
+        Column(title="ON A NODE", cells=cells(lambda pool: str(pool.largest)), rank=5),
+        Column(title="MAX TIME", cells=cells(_max_time), rank=6),
+        Column(title="LIMITS", cells=cells(_limits), rank=7, least=10, wanted=24),
     ]
 
 
