@@ -122,7 +122,7 @@ def _line(status: RaceStatus) -> str:
     claim = status.claim
     where = f"on {claim.nodes} as job {claim.job_id}" if claim else ""
     code = f"exit code {_code(status)}" if _code(status) != NOTHING else ""
-    asked = ", ".join(_gpus(status))
+    asked = _shortened(_gpus(status))
     if claim and asked:
         asked = " ".join([asked, *layouts(status)])
     why = sentence(_foremost_reason(status)) if not status.exit_code else ""

@@ -50,10 +50,12 @@ def test_a_pipe_gets_a_line_a_change_and_ends_the_watch_when_it_closes(world: Wo
     world.ok("run", "-d", "--time", "5m", "echo it ran")
     world.settled("COMPLETED")
     watch = [sys.executable, "-m", "rv", "ps", "-w"]
-    with subprocess.Popen(watch, env=world.client_env, cwd=world.work, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:  # fmt: skip
-        assert process.stdout
-        line = process.stdout.readline()
-        assert re.match(r"\d\d:\d\d:\d\d \w{8} COMPLETED: 1x \w+.* 1x1, on .*, echo it ran\n", line)
-        process.stdout.close()
-        assert process.wait(30) == 0
+    process = subprocess.Popen(watch, env=world.client_env, cwd=world.work, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # fmt: skip
+    world.last.callback(process.wait)
+    world.last.callback(process.kill)
+    assert process.stdout
+    line = process.stdout.readline()
+    assert re.match(r"\d\d:\d\d:\d\d \w{8} COMPLETED: 1x \w+.* 1x1, on .*, echo it ran\n", line)
+    process.stdout.close()
+    assert process.wait(30) == 0

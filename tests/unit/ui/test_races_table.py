@@ -126,7 +126,7 @@ def test_a_watch_shows_what_is_not_over_first_and_how_many_more() -> None:
 def test_lines_change_with_the_state_and_not_with_the_time() -> None:
     """What a watch says where there is no terminal."""
     said = race_lines([WAITS])["abcdefgh"]
-    assert said.startswith("abcdefgh sweep PENDING: 4x a100, a40, v100, next in line")
+    assert said.startswith("abcdefgh sweep PENDING: 4x a100 +2, next in line")
     assert race_lines([RUNS])["abcdefgh"].startswith(
         "abcdefgh sweep RUNNING: 4x v100 2x2, on v[1-2] as job 12, torchrun train.py"
     )
