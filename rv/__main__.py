@@ -17,6 +17,14 @@ def main() -> NoReturn:
 
 
 def _run(arguments: Sequence[str]) -> NoReturn:
+    if arguments[:1] == ["__complete"]:  # by a shell's completion, which waits for it
+        from rv.cli.complete import answer
+
+        sys.exit(answer(arguments[1:]))
+    if not arguments:
+        from rv.cli.home import show
+
+        sys.exit(show())
     if arguments[:1] in (["up"], ["run"], ["status"]):
         from rv.cli.caller import start_fast  # before typer, whose import takes as long
 

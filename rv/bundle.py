@@ -100,6 +100,11 @@ def payload_files() -> dict[str, bytes]:
     return {name: data for name, data in _below(folder, "") if name != "__init__.py"}
 
 
+def completion_script(shell: str) -> str:
+    """Return the script that lets a shell (bash, zsh, fish) complete rv's command line."""
+    return (files("rv") / "cli" / "shells" / f"rv.{shell}").read_text(encoding="utf-8")
+
+
 def _payloads() -> Iterator[Traversable]:
     folder = files("rv") / "payloads"
     if folder.is_dir():

@@ -50,6 +50,17 @@ def cleared(results: Sequence[RunResult]) -> frozenset[str]:
     return frozenset(fine - other - blamed)
 
 
+def still_accused(before: Sequence[AvoidedNode], results: Sequence[RunResult]) -> frozenset[str]:
+    """Return the avoided nodes on which a payload that failed there did not run again.
+
+    Storage that is fast says nothing of a GPU that computes wrong.
+    """
+    fine = (Status.PASS, Status.WARN)
+    ran = {(result.hostname, result.test_type) for result in results if result.status in fine}
+    accusers = ((each.node, said.partition(" ")[0]) for each in before for said in each.evidence)
+    return frozenset(node for node, payload in accusers if (node, payload) not in ran)
+
+
 def admin_text(bad: Sequence[AvoidedNode], cluster: str) -> str:
     """Write a text for the administrators: what failed, on which GPU, and how to reproduce it."""
     if not bad:

@@ -1,16 +1,15 @@
 """The newest failing result of a node among the runs kept here, as a reason to drain it."""
 
-import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from rv import avoided_nodes
 from rv.accept.bad_nodes import is_of_hardware
 from rv.accept.measurements import device_of
-from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.run import judged
-from rv.accept.store import Run, RunRecord, load, records, results_of, sweep_of
+from rv.accept.store import Run, load, records, results_of, sweeps_by_race
 from rv.errors import ErrorKind, RvError
 
 _MOST_RUNS: Final = 50
@@ -34,13 +33,12 @@ def newest_failure(node: str, cluster: str, now_s: float) -> Failure:
     A node that is avoided has its reason there, where no run that is kept here has one.
     Raises `RvError(USAGE)` where nothing is known against the node.
     """
-    of_node = (r for r in records() if r.cluster == cluster and node in r.nodes)
     passed = ""
-    for record in itertools.islice(of_node, _MOST_RUNS):
-        run = _whole(record)
+    for run in _judged_runs(node, cluster):
         if failed := _failed_on(node, run.results):
             return _failure(node, run.record.race_id, failed, passed)
-        passed = passed or run.record.race_id
+        if _has_passed(node, run.results):
+            passed = passed or run.record.race_id
     for entry in avoided_nodes.load(cluster, now_s):
         if entry.node == node:
             what = "; ".join([*entry.evidence[:1], *entry.uuids])
@@ -52,10 +50,25 @@ def newest_failure(node: str, cluster: str, now_s: float) -> Failure:
     )
 
 
-def _whole(record: RunRecord) -> Run:
-    """Judge the run, or the sweep that it was of: peers are on other nodes."""
-    sweep = sweep_of(record.race_id)
-    return judged(results_of(sweep) if sweep else load(record.race_id))
+def _judged_runs(node: str, cluster: str) -> Iterator[Run]:
+    """Judge the node's newest runs, or the sweeps that they were of, each once.
+
+    Of a sweep the others count too: peers are on other nodes.
+    """
+    of_node = [r for r in records() if r.cluster == cluster and node in r.nodes][:_MOST_RUNS]
+    of_sweeps, seen = sweeps_by_race(), set[str]()
+    for race in (record.race_id for record in of_node):
+        sweep = of_sweeps.get(race)
+        name = sweep.sweep_id if sweep else race
+        if name not in seen:
+            seen.add(name)
+            yield judged(results_of(sweep) if sweep else load(race))
+
+
+def _has_passed(node: str, results: Sequence[RunResult]) -> bool:
+    """Whether the node reported, and nothing that it reported is bad."""
+    own = [result.status for result in results if result.hostname == node]
+    return bool(own) and worst(own) in (Status.PASS, Status.WARN)
 
 
 Failed = Sequence[tuple[RunResult, TestResult]]

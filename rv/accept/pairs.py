@@ -7,9 +7,11 @@ of the network, or the pair: a node's own results would name the one where a job
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from rv.accept.results import Metric, RunResult, Status, TestResult, worst
+from rv.accept.results import RunResult, Status, TestResult, worst
+from rv.accept.untrusted import list_of, object_of, whole_of
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Node
 from rv.payloads.contract.pairs import ON_CPU, Blame, Pair, Slow, blame, link_of, pairings
@@ -21,6 +23,8 @@ KIND: Final = "pairs"
 
 _TEST: Final = "allreduce.all_reduce"
 MOST_NODES: Final = 100
+_SHOWN: Final = 12
+"""Nodes that a sentence names."""
 
 
 def schedule(nodes: Sequence[Node]) -> tuple[tuple[str, str], ...]:
@@ -52,49 +56,112 @@ def names_of(pair: str) -> tuple[str, ...]:
     return tuple(pair.split(","))
 
 
-def measured_pair(names: Sequence[str], results: Sequence[RunResult]) -> Pair | None:
-    """Return what a pair reached at its largest size; None where its job measured nothing."""
-    rates = [
-        (size, metric.value)
-        for metric in _rates(results)
-        if metric.value and isinstance(size := metric.more.get("bytes"), int)
-    ]
-    return Pair(names[0], names[1], max(rates)[1]) if rates else None
+Results = Mapping[tuple[str, str], Sequence[RunResult]]
+"""What the job of each pair of nodes reported."""
 
 
-def _rates(results: Sequence[RunResult]) -> Iterator[Metric]:
-    """Give the bus bandwidths of all_reduce."""
-    for result in results:
-        tests = [test for test in result.tests if test.name == _TEST]
-        for test in tests if result.test_type == PAYLOAD else ():
-            yield from (each for each in test.metrics if each.name.startswith("busbw_"))
+def judged_pairs(results: Results, leaves: Mapping[str, str]) -> tuple[RunResult, ...]:
+    """Judge the pairs of each kind by each other: a result for each node, one for links and pairs.
 
-
-def judged_pairs(
-    results: Mapping[tuple[str, str], Sequence[RunResult]], leaves: Mapping[str, str]
-) -> tuple[RunResult, ...]:
-    """Judge all pairs by each other: a result for each node, and one for links and pairs.
-
-    On CPUs no speed is judged, unless a fault was injected, to see it found.
+    Of a kind are pairs whose GPUs are of the same models, as many of each. On CPUs no speed is
+    judged, unless a fault was injected, to see it found.
     """
-    pairs = [pair for names, each in results.items() if (pair := measured_pair(names, each))]
-    found = _blame(pairs, list(itertools.chain.from_iterable(results.values())), leaves)
-    met = dict.fromkeys(name for names in results for name in names)
-    nodes = [_of_node(name, pairs, found) for name in met]
-    return (*nodes, _of_links(pairs, found, leaves))
+    kinds: dict[tuple[str, ...], dict[tuple[str, str], Sequence[RunResult]]] = {}
+    for names, each in results.items():
+        kinds.setdefault(_models(each), {})[names] = each
+    judged = [_judged_kind(each, leaves) for each in kinds.values()]
+    found = [*_of_nodes(results, judged), _of_links(judged, leaves)]
+    # So that whoever reads of a planted fault sees that it was one.
+    return tuple(replace(each, argv=_planted(results)) for each in found)
 
 
-def _blame(pairs: Sequence[Pair], results: Sequence[RunResult], leaves: Mapping[str, str]) -> Blame:
-    if any(each.backend not in ("", "gloo") for each in results):
-        return blame(pairs, leaves, PEER_FAIL)
-    is_injected = any("--inject" in each.argv for each in results)
-    return blame(pairs, leaves, ON_CPU) if is_injected else Blame()
+def _planted(results: Results) -> tuple[str, ...]:
+    """Return the words that a fault was made with; () where none was."""
+    every = itertools.chain.from_iterable(results.values())
+    return next((each.argv for each in every if "--inject" in each.argv), ())
 
 
-def _of_node(name: str, pairs: Sequence[Pair], found: Blame) -> RunResult:
-    rates = [pair.busbw for pair in pairs if name in (pair.one, pair.other)]
-    slow = next((each for each in found.nodes if each.ends == (name,)), None)
-    if not rates:
+def _models(results: Sequence[RunResult]) -> tuple[str, ...]:
+    """Return the models of a pair's GPUs, as often as there are GPUs; () on CPUs."""
+    return max((tuple(sorted(d.name for d in each.devices)) for each in results), default=())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kind:
+    """Pairs of one kind: what they reached, what is slow, and which were not measured."""
+
+    pairs: Sequence[Pair]
+    found: Blame
+    unmeasured: Sequence[tuple[str, str]]
+    is_judged: bool
+
+
+def _judged_kind(results: Results, leaves: Mapping[str, str]) -> _Kind:
+    """Judge pairs of one kind, at the size that is the largest one of most of them."""
+    rates = {names: dict(_rates(each)) for names, each in results.items()}
+    size = _common_size(list(rates.values()))
+    same = [names for names, sizes in rates.items() if size in sizes]
+    pairs = [Pair(*names, rates[names][size], _wrong(results[names])) for names in same]
+    on_gpus = _is_on_gpus(results)
+    is_judged = on_gpus or bool(_planted(results))
+    found = blame(pairs, leaves, PEER_FAIL if on_gpus else ON_CPU) if is_judged else Blame()
+    unmeasured = list(_silent(results, same))
+    return _Kind(pairs=pairs, found=found, unmeasured=unmeasured, is_judged=on_gpus)
+
+
+def _silent(results: Results, measured: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Give the pairs whose job said that all is well, and told no rate."""
+    for names in results:
+        if names not in measured and not _has_failed(results[names]):
+            yield names
+
+
+def _is_on_gpus(results: Results) -> bool:
+    every = itertools.chain.from_iterable(results.values())
+    return any(each.backend not in ("", "gloo") for each in every)
+
+
+def _common_size(rates: Sequence[Mapping[int, float]]) -> int:
+    """Return the size in bytes that is the largest one of most pairs; 0 where none has any."""
+    largest = [max(sizes) for sizes in rates if sizes]
+    return max(largest, key=lambda size: (largest.count(size), size), default=0)
+
+
+def _has_failed(results: Sequence[RunResult]) -> bool:
+    """Whether a job said itself that it failed or broke off."""
+    return worst([each.status for each in results]) in (Status.FAIL, Status.ERROR)
+
+
+def _rates(results: Sequence[RunResult]) -> Iterator[tuple[int, float]]:
+    """Give the bus bandwidths of all_reduce by their sizes in bytes."""
+    for test in _all_reduces(results):
+        for metric in test.metrics:
+            size = whole_of(metric.more.get("bytes"))
+            if metric.name.startswith("busbw_") and metric.value is not None and size:
+                yield size, metric.value
+
+
+def _wrong(results: Sequence[RunResult]) -> int:
+    """Count the wrong elements of all_reduce, of all its sizes."""
+    rows = [object_of(row) for t in _all_reduces(results) for row in list_of(t.details.get("rows"))]
+    return sum(whole_of(row.get("wrong")) or 0 for row in rows)
+
+
+def _all_reduces(results: Sequence[RunResult]) -> Iterator[TestResult]:
+    for result in results:
+        if result.test_type == PAYLOAD:
+            yield from (test for test in result.tests if test.name == _TEST)
+
+
+def _of_nodes(results: Results, judged: Sequence[_Kind]) -> Iterator[RunResult]:
+    pairs = [pair for kind in judged for pair in kind.pairs]
+    slow = {each.ends[0]: each for kind in judged for each in kind.found.nodes}
+    for name in dict.fromkeys(name for names in results for name in names):
+        yield _of_node(name, pairs, slow.get(name))
+
+
+def _of_node(name: str, pairs: Sequence[Pair], slow: Slow | None) -> RunResult:
+    if not any(name in (pair.one, pair.other) for pair in pairs):
         reason = "no pair with this node was measured"
         return _result(name, [_test(Status.ERROR, "no_result", reason, name)])
     if slow is None:
@@ -102,24 +169,45 @@ def _of_node(name: str, pairs: Sequence[Pair], found: Blame) -> RunResult:
     return _result(name, [_test(Status.FAIL, "peer_outlier", _said(name, slow), name)])
 
 
-def _of_links(pairs: Sequence[Pair], found: Blame, leaves: Mapping[str, str]) -> RunResult:
-    tests = list(_paths(found))
-    details = [
-        {**pair._asdict(), "leaves": list(link_of(pair, leaves))}
-        for pair in sorted(pairs, key=lambda pair: pair.busbw)
-    ]
+def _of_links(judged: Sequence[_Kind], leaves: Mapping[str, str]) -> RunResult:
+    pairs = sorted((p for kind in judged for p in kind.pairs), key=lambda pair: pair.busbw)
+    details = [{**pair._asdict(), "leaves": list(link_of(pair, leaves))} for pair in pairs]
     every = TestResult(name=KIND, status=Status.PASS, details={"pairs": details})
-    return _result("", [every, *tests])
+    told = [test for kind in judged for test in (*_paths(kind.found, leaves), *_open(kind))]
+    return _result("", [every, *told])
 
 
-def _paths(found: Blame) -> Iterator[TestResult]:
+def _paths(found: Blame, leaves: Mapping[str, str]) -> Iterator[TestResult]:
+    """Tell of what is slow and no node's own fault, or not for certain."""
     for slow in found.links:
-        one, other = slow.ends
-        said = _said(f"the link between the leaves {one} and {other}", slow)
+        are = "leaves" if set(slow.ends) <= set(leaves.values()) else "parts of the network around"
+        said = _said(f"the link between the {are} {' and '.join(slow.ends)}", slow)
         yield _test(Status.FAIL, "slow_path", said, "", "pairs.link")
+    for slow in found.alone:
+        where = f"{slow.ends[0]}, or what links its leaf {leaves[slow.ends[0]]}, where it is alone"
+        yield _test(Status.FAIL, "slow_path", _said(where, slow), "", "pairs.link")
     for slow in found.pairs:
-        one, other = slow.ends
-        yield _test(Status.FAIL, "slow_path", _said(f"{one} and {other}", slow), "", "pairs.pair")
+        said = _said(" and ".join(slow.ends), slow)
+        yield _test(Status.FAIL, "slow_path", said, "", "pairs.pair")
+
+
+def _open(kind: _Kind) -> Iterator[TestResult]:
+    """Tell of what the pairs leave open: what was not measured, and which are right."""
+    for one, other in kind.unmeasured:
+        reason = f"{one} and {other}: no rate at the size of the other pairs"
+        yield _test(Status.ERROR, "metric_missing", reason, "", "pairs.pair")
+    for slow in kind.found.apart:
+        names = ", ".join(slow.ends[:_SHOWN])
+        said = _said(f"most pairs, beside those of {names}", slow)
+        # As among GPUs: a single fast one is no group.
+        status = Status.FAIL if len(slow.ends) > 2 else Status.WARN
+        yield _test(
+            status, "peers_disagree", f"{said}; nothing says which are right", "", "pairs.speed"
+        )
+    if kind.is_judged and len(kind.pairs) == 1:
+        one, other, *_ = kind.pairs[0]
+        reason = f"{one} and {other}: no other pair of such nodes to hold their speed against"
+        yield _test(Status.WARN, "no_reference", reason, "", "pairs.speed")
 
 
 def _said(who: str, slow: Slow) -> str:
@@ -129,7 +217,7 @@ def _said(who: str, slow: Slow) -> str:
 
 
 def _test(
-    status: Status, code: str, reason: str, host: str, name: str = "pairs.node"
+    status: Status, code: str, reason: str, host: str = "", name: str = "pairs.node"
 ) -> TestResult:
     return TestResult(name=name, status=status, code=code, reason=reason, host=host)
 

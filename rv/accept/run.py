@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rv import avoided_nodes
-from rv.accept.bad_nodes import bad_nodes, cleared, is_of_hardware
+from rv.accept.bad_nodes import bad_nodes, cleared, is_of_hardware, still_accused
 from rv.accept.baselines import baselines_for
 from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
@@ -45,8 +45,8 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     run = judged(fetched)
     history().add(remembered(run))
     bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days)
-    good = cleared(run.results)
     before = avoided_nodes.load(run.record.cluster, now_s)
+    good = cleared(run.results) - still_accused(before, run.results)
     recovered = [entry.node for entry in before if entry.node in good]
     if bad or recovered:
         avoided_nodes.update(run.record.cluster, bad, good, now_s)

@@ -232,14 +232,14 @@ def load_sweep(name: str, cluster: str) -> Sweep:
     raise RvError(ErrorKind.USAGE, f"no sweep {name!r} of this cluster", hint=hint)
 
 
-def sweep_of(race_id: str) -> Sweep | None:
-    """Find the sweep that a race was of; None where it was of none that is kept here."""
+def sweeps_by_race() -> dict[str, Sweep]:
+    """Find the sweep that each race was of, of all that are kept here and can be read."""
+    found: dict[str, Sweep] = {}
     for path in _sweep_files(""):
         with suppress(RvError):
             sweep = _read(path, Sweep)
-            if race_id in {node.race for node in sweep.nodes}:
-                return sweep
-    return None
+            found = {node.race: sweep for node in sweep.nodes if node.race} | found
+    return found
 
 
 def records() -> tuple[RunRecord, ...]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, NoReturn
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
 from rv import __version__
+from rv.cli.help import HelpGroup
 from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, ErrorKind, RvError
 from rv.ui import console
 
@@ -19,6 +19,8 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start."),
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
+    "wait": ("rv.cli.wait", "Wait until races are over; exit with the worst of their codes."),
+    "rerun": ("rv.cli.rerun", "Submit a race's request and command again, as a new race."),
     "stop": ("rv.cli.races", "Cancel races whole."),
     "attach": ("rv.cli.attach", "Open a shell, or run a command, beside a race's."),
     "exec": ("rv.cli.attach", "Run a command on the login node."),
@@ -33,6 +35,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "env": ("rv.cli.env", "Variables for every job of yours, such as tokens."),
     "init": ("rv.cli.init", "Set a cluster up: connect, discover, write the configuration."),
     "config": ("rv.cli.config", "Show each value of the configuration, and where it comes from."),
+    "completion": ("rv.cli.completion", "Let bash, zsh or fish complete what you type, by Tab."),
     "doctor": ("rv.cli.doctor", "Check each link, from here to a job on a node."),
     "accept": ("rv.cli.accept", "Acceptance: test GPUs and nodes, judge and keep the results."),
     "sandbox": ("rv.cli.sandbox", "A real Slurm cluster on this machine."),
@@ -40,16 +43,16 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 """Each command's module, which has an `app`, and its line in `rv --help`."""
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(HelpGroup):
     """Loads the module of a command when that command is used: by a call, its help, completion."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Find the command as usual, and put the real one in the place of its stand-in."""
         name, stand_in, rest = super().resolve_command(ctx, args)
-        return name, _load(name) if name else stand_in, rest
+        return name, load(name) if name else stand_in, rest
 
 
-def _load(name: str) -> Any:
+def load(name: str) -> Any:
     """Import a command's module; its `app` is the command itself, or holds it with others."""
     module, _ = COMMANDS[name]
     command = get_command(importlib.import_module(module).app)
@@ -61,6 +64,7 @@ def build() -> typer.Typer:
     app = typer.Typer(
         name="rv",
         cls=LazyGroup,
+        add_completion=False,  # rv.cli.complete is faster, and knows races and partitions
         help="Get GPUs on a busy Slurm cluster sooner: race every way to serve a request.",
         invoke_without_command=True,
         rich_markup_mode=None,  # importing rich for --help would double its time

@@ -6,9 +6,9 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from rv.cli.caller import current_caller, now_s
+from rv.cli.help import HelpCommand
 from rv.cli.options import ClusterOption, command_app
 from rv.errors import EXIT_GAVE_UP, ErrorKind, RvError
 from rv.models.quantities import parse_duration
@@ -31,7 +31,7 @@ from rv.workflow.races import find_races
 app = command_app()
 
 
-class AttachCommand(TyperCommand):
+class AttachCommand(HelpCommand):
     """Takes what follows `--` for a command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

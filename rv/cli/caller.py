@@ -7,16 +7,19 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
-from rv.models.snapshot import Snapshot
 from rv.transport.query_retry import Patience
 from rv.workflow.cluster import Cluster, Early, SavedCluster, saved_cluster
 from rv.workflow.locate import locate
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from rv.models.snapshot import Snapshot
 
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
 
@@ -113,6 +116,8 @@ def start_fast(arguments: Sequence[str]) -> None:
     if cluster.answer or cluster.login:  # it was asked in the first trip
         _asked_early.append(cluster)
         return
+    from concurrent.futures import Future
+
     answer: Future[Snapshot] = Future()
     # A daemon: a command line with an error in it is not kept waiting for the answer.
     once = replace(cluster, patience=Patience(limit_s=0))
@@ -120,7 +125,7 @@ def start_fast(arguments: Sequence[str]) -> None:
     _asked_early.append(replace(cluster, answer=answer))
 
 
-def _take_snapshot(cluster: Cluster, answer: Future[Snapshot]) -> None:
+def _take_snapshot(cluster: Cluster, answer: "Future[Snapshot]") -> None:
     try:
         answer.set_result(cluster.take_snapshot())
     except BaseException as failure:  # noqa: BLE001 - raised where the answer is used

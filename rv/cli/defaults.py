@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 import typer
 
 from rv import bundle
-from rv.cli.options import RequestOptions
+from rv.cli.options import HelpAllOption, RequestOptions
 from rv.cli.request import build_request
 from rv.config.config_files import find_config_files
 from rv.config.settings import chosen_cluster, load_clusters, load_config
@@ -46,7 +46,7 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     wants_context = own.pop("context", None) is not None
     shared = _shared_parameters()
 
-    def wrapped(*, context: typer.Context, **values: Any) -> None:
+    def wrapped(*, context: typer.Context, help_all: bool, **values: Any) -> None:  # noqa: ARG001
         options = RequestOptions(**{name: values.pop(name) for name in shared})
         typed = {name for name in shared if _is_typed(context, name)}
         if wants_context:
@@ -54,7 +54,10 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
         command(options=with_defaults(options, typed, read_config(options.cluster)), **values)
 
     context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    parameters = [context, *own.values(), *shared.values()]
+    help_all = inspect.Parameter(
+        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAllOption
+    )
+    parameters = [context, *own.values(), *shared.values(), help_all]
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
     wrapped.__doc__ = command.__doc__
@@ -124,6 +127,10 @@ def _value(name: str, setting: Setting, typed: Any) -> Any:
         return setting.value
     if name == "env":  # between the two stands what `rv env` keeps
         return typed
+    if name == "notify":  # several targets may have the same events
+        mine = {word.partition("=")[0] for word in typed or ()}
+        kept = [word for word in setting.value if word.partition("=")[0] not in mine]
+        return [*kept, *(typed or ())]
     return override(setting.value, typed or ())
 
 

@@ -17,7 +17,8 @@ from rv.ui import console
 from rv.ui.setup_views import finding_lines, findings_document, worst
 from rv.workflow.doctor import Doctor
 from rv.workflow.interactive_shell import HungUp, hang_up_raised
-from rv.workflow.locate import locate, named_clusters
+from rv.workflow.locate import locate
+from rv.workflow.which_cluster import named_clusters
 
 app = command_app()
 

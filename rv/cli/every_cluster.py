@@ -22,8 +22,9 @@ from rv.ui.plan_views import plan_document, plan_text
 from rv.workflow.all_clusters import Offer, ask_each, first_to_start, offers
 from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare
-from rv.workflow.locate import locate, named_clusters
+from rv.workflow.locate import locate
 from rv.workflow.queries import free_gpus
+from rv.workflow.which_cluster import named_clusters
 
 _MOST_STATUS_S: Final = 30.0
 _ONE_ONLY: Final = "racing on {0} alone: races on two clusters would have no claim in common"

@@ -27,7 +27,8 @@ from rv.ui.setup_views import discovery_document, discovery_text
 from rv.workflow.cluster import Cluster
 from rv.workflow.discover import discover
 from rv.workflow.launch import Launch, prepare
-from rv.workflow.locate import is_this_machine, locate, named_clusters
+from rv.workflow.locate import locate
+from rv.workflow.which_cluster import is_this_machine, named_clusters
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
 

@@ -3,6 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -13,16 +14,17 @@ from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.models.request import Command
+from rv.models.request import Command, Request
+from rv.models.site import Site
 from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.progress import Progress
-from rv.ui.race_views import race_document
+from rv.ui.race_views import race_document, seconds_text
 from rv.ui.redraw import can_redraw
 from rv.workflow.cluster import Early
 from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed, Reporter
 from rv.workflow.jupyter import Jupyter
-from rv.workflow.launch import prepare
+from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import exit_code, recover_races
 from rv.workflow.shellwords import simple_commands
 
@@ -45,10 +47,14 @@ def launch(
         _check_options(options, command, detach=detach)
         options = race_on_the_best(options, command)
     raced = race(options, command, detach=detach, stops_unclaimed=stops_unclaimed, jupyter=jupyter)
-    if raced is None:
-        return
+    if raced:
+        end(raced, json=options.json)
+
+
+def end(raced: "Raced", *, json: bool) -> NoReturn:
+    """Exit with the job's own code, once the race is described and others' losses are recovered."""
     cluster = raced.caller.cluster
-    if options.json:
+    if json:
         console.emit_json(race_document(raced.status))
     recover_races(cluster, now_s())
     raise typer.Exit(exit_code(raced.status, cluster.transport))
@@ -91,27 +97,71 @@ def race(
         caller.now_s,
         site,
         code=code,
+        resumes=resumed(request, caller),
     )
+    how = Following(
+        json=options.json,
+        detach=detach,
+        stops_unclaimed=stops_unclaimed,
+        jupyter=jupyter,
+    )
+    return follow(made, caller, site, how)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Following:
+    """How a launch is followed.
+
+    `detach`: not at all. `stops_unclaimed`: Ctrl-C before there is a winner cancels the race.
+    """
+
+    json: bool
+    detach: bool
+    stops_unclaimed: bool
+    jupyter: Jupyter | None = None
+
+
+def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | None:
+    """Submit a launch and follow it; None where it was only sent. Exits where it was left."""
     for note in (*made.plan.notes, *made.plan.job_notes):
         console.say(note)
-    progress = Progress(json_only=options.json)
-    is_held = command is None or jupyter is not None  # of no use without its terminal
-    shows = _on_terminal(progress, stops=stops_unclaimed or is_held, may_leave=not is_held)
-    with nullcontext(progress) if detach else shows as reporter:
+    progress = Progress(json_only=how.json)
+    # Of no use without its terminal.
+    is_held = made.request.command is None or how.jupyter is not None
+    shows = _on_terminal(progress, stops=how.stops_unclaimed or is_held, may_leave=not is_held)
+    with nullcontext(progress) if how.detach else shows as reporter:
         follower = Follower(
             cluster=caller.cluster,
             site=site,
             reporter=reporter,
-            stops_unclaimed=stops_unclaimed,
-            jupyter=jupyter,
+            stops_unclaimed=how.stops_unclaimed,
+            jupyter=how.jupyter,
         )
         try:
-            if not detach:
+            if not how.detach:
                 return Raced(status=follower.run(made), caller=caller)
-            _say_detached(follower.start_detached(made), options)
-        except NotFollowed as end:
-            raise typer.Exit(end.exit_code) from None
+            _say_detached(follower.start_detached(made), json=how.json)
+        except NotFollowed as left:
+            raise typer.Exit(left.exit_code) from None
     return None
+
+
+def resumed(request: Request, caller: Caller, earlier: Race | None = None) -> Race | None:
+    """Return the chain that this one goes on from, and say so; None for most launches."""
+    if not request.checkpoint:
+        return None
+    from rv.workflow.resume import chain_to_resume
+
+    status = chain_to_resume(request, caller.cluster, caller.now_s, earlier)
+    if status is None:
+        return None
+    what = f"race {status.race.race_id} ({status.state})"
+    if status.saved_at is None:
+        console.notice(f"{what} left no checkpoint: this one begins anew")
+        return None
+    ago = seconds_text(max(0.0, now_s() - status.saved_at))
+    console.notice(f"goes on from {what}: its last checkpoint is {ago} old")
+    return status.race
 
 
 def _on_terminal(
@@ -169,8 +219,8 @@ def _check_options(options: RequestOptions, command: Command | None, *, detach: 
         )
 
 
-def _say_detached(race: Race, options: RequestOptions) -> None:
-    if options.json:
+def _say_detached(race: Race, *, json: bool) -> None:
+    if json:
         console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))
     else:
         console.answer(race.race_id)

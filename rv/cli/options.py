@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from rv.cli.app import show_help_without_command
+from rv.cli.help import HelpCommand, HelpGroup, show_all
 from rv.errors import ErrorKind, RvError
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, ChainSignal, Fanout, Layouts
 from rv.models.site import Config
@@ -22,11 +23,23 @@ ClusterOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
+HelpAllOption = Annotated[
+    bool,
+    typer.Option("--help-all", callback=show_all, is_eager=True, help="Show all options and exit."),
+]
+
+
+class CommandApp(typer.Typer):
+    """An application whose commands have rv's help."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Any:
+        """Add a command, as `typer.Typer.command` does."""
+        return super().command(name, **{"cls": HelpCommand, **settings})
 
 
 def command_app(**settings: Any) -> typer.Typer:
     """Return an application for the commands of one module, which `rv.cli.app` finds as `app`."""
-    return typer.Typer(add_completion=False, rich_markup_mode=None, **settings)
+    return CommandApp(cls=HelpGroup, add_completion=False, rich_markup_mode=None, **settings)
 
 
 def group_app(summary: str) -> typer.Typer:
@@ -161,6 +174,14 @@ class RequestOptions:
     retry: Annotated[
         int, typer.Option(min=0, metavar="N", help="Race again, N times, when a node is lost.")
     ] = 0
+    notify: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--notify",
+            metavar="EVENTS=TARGET",
+            help="Tell of start, end or fail: mail, a URL to POST to, or a command; repeatable.",
+        ),
+    ] = None
     modules: Annotated[
         str,
         typer.Option(metavar="NAME,…", help="Environment modules to load before the command."),

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from rv.cli.environments import masked, with_surroundings
 from rv.cli.options import RequestOptions
 from rv.errors import ErrorKind, RvError
+from rv.models.notice import read_notice
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
 from rv.models.site import ALL
@@ -29,6 +30,9 @@ _TIME: Final = re.compile(r"(\d+[dhms])+|\d+(-\d+)?(:\d+){1,2}|\d+-\d+", re.ASCI
 _LEAST_BUFFER: Final = timedelta(seconds=20)
 
 _MOST_BUFFER: Final = timedelta(hours=12)
+
+_SECRET: Final = frozenset({"env", "notify"})
+"""Options whose values may hold a secret: a token, or a URL by which anybody can post."""
 
 _OWNED: Final = frozenset(
     {
@@ -50,11 +54,11 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
     walltime = _optional(parse_duration, options.time) or DEFAULT_WALLTIME
     request = Request(
         gpus=options.gpu,
-        types=_types(options.type),
+        types=gpu_types(options.type),
         min_vram_mib=_optional(parse_sized_memory_mib, options.vram),
         walltime=walltime,
         walltime_given=bool(options.time),
-        min_walltime=_min_walltime(options.min_time, walltime),
+        min_walltime=least_walltime(_optional(parse_duration, options.min_time), walltime),
         checkpoint=options.checkpoint,
         checkpoint_buffer=_buffer(options.checkpoint_buffer),
         checkpoint_signal=options.checkpoint_signal,
@@ -78,10 +82,11 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         sbatch=tuple(_extra(text) for text in options.sbatch or ()),
         fanout=options.fanout,
         max_submissions=_at_least_one(options.max_submissions),
-        widen_after=_seconds(options.widen_after),
-        wait_timeout=_optional(_seconds, options.wait_timeout),
+        widen_after=waiting_time(options.widen_after),
+        wait_timeout=_optional(waiting_time, options.wait_timeout),
         max_cost=_cost(options.max_cost),
         retry=options.retry,
+        notices=tuple(read_notice(text) for text in options.notify or ()),
         outputs=tuple(_pattern(text) for text in options.output or ()),
     )
     return with_surroundings(request, options)
@@ -106,8 +111,8 @@ def _optional(parse: Callable[[str], T], text: str) -> T | None:
     return parse(text) if text else None
 
 
-def _min_walltime(text: str, walltime: timedelta) -> timedelta | None:
-    least = _optional(parse_duration, text)
+def least_walltime(least: timedelta | None, walltime: timedelta) -> timedelta | None:
+    """Return the least time that a backfill window is to have. Raises `RvError(USAGE)`."""
     if least is not None and least > walltime:
         raise RvError(
             ErrorKind.USAGE,
@@ -118,7 +123,7 @@ def _min_walltime(text: str, walltime: timedelta) -> timedelta | None:
 
 
 def _buffer(text: str) -> timedelta | None:
-    buffer = _optional(_seconds, text)
+    buffer = _optional(waiting_time, text)
     if buffer is not None and not _LEAST_BUFFER <= buffer <= _MOST_BUFFER:
         raise RvError(
             ErrorKind.USAGE,
@@ -128,7 +133,7 @@ def _buffer(text: str) -> timedelta | None:
     return buffer
 
 
-def _seconds(text: str) -> timedelta:
+def waiting_time(text: str) -> timedelta:
     """Waiting times are short: a bare number is seconds, unlike Slurm's minutes."""
     return parse_duration(f"{text}s" if text.strip().isdigit() and int(text) else text)
 
@@ -136,7 +141,7 @@ def _seconds(text: str) -> timedelta:
 def patience_s(options: RequestOptions) -> float:
     """Return for how many seconds a controller that is silent is asked again; 0 for once."""
     text = options.patience.strip()
-    return 0.0 if text in ("0", "0s") else _seconds(text).total_seconds()
+    return 0.0 if text in ("0", "0s") else waiting_time(text).total_seconds()
 
 
 def _at_least_one(jobs: int) -> int:
@@ -157,7 +162,7 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _types(text: str) -> tuple[str, ...]:
+def gpu_types(text: str) -> tuple[str, ...]:
     """Read the GPU types. Raises `RvError(USAGE)` for a time: Slurm's -t is its --time."""
     names = _words(text)
     for name in names:
@@ -240,5 +245,5 @@ def say_request(options: RequestOptions, command: Command | None, cluster: str) 
     for name, setting in options.config.defaults.items():
         is_one = not isinstance(setting.value, list | tuple)
         values = [setting.value] if is_one else setting.value
-        words = ", ".join(map(str, masked(values) if name == "env" else values))
+        words = ", ".join(map(str, masked(values) if name in _SECRET else values))
         console.say(f"  {name.replace('_', ' ')} is {words} by {setting.origin}")

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from rv import bundle
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
+from rv.cli.help import HelpCommand
 from rv.cli.options import RequestOptions, command_app
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
@@ -25,7 +25,7 @@ from rv.workflow.command_line import KnownFiles, from_line, from_words, own_scri
 app = command_app()
 
 
-class RunCommand(TyperCommand):
+class RunCommand(HelpCommand):
     """Reads rv's options before the command, or after a command of one word."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -12,7 +12,6 @@ from rv.transport.standard_streams import take_standard_input
 from rv.ui import console
 from rv.workflow.attach import find_place
 from rv.workflow.cluster import Early
-from rv.workflow.locate import named_clusters
 from rv.workflow.races import find_races
 from rv.workflow.ssh_config import (
     PREFIX,
@@ -24,6 +23,7 @@ from rv.workflow.ssh_config import (
     ssh_files,
 )
 from rv.workflow.ssh_login import connect_standard_streams, prepare_login
+from rv.workflow.which_cluster import named_clusters
 
 app = command_app()
 

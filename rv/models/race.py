@@ -106,7 +106,8 @@ class Race:
 
     `cluster` is the key of the cluster that the race runs on; `waves` are submission numbers;
     `chain` is None for a command that cannot resume, `request` in records of an rv that did not
-    record it. `retry_of` is the lost race that this one starts again, "" for most.
+    record it. `retry_of` is the race that this one starts again, "" for most; `resumes` is the
+    chain whose checkpoints it began with, "" for most.
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
     `code` is what was sent for it, None where its command runs in a directory of the user's.
@@ -132,6 +133,7 @@ class Race:
     card_sizes: tuple[int, ...] = ()
     code: Code | None = None
     workdir: str = ""
+    resumes: str = ""
 
     @property
     def next_name(self) -> str:

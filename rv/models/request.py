@@ -5,6 +5,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from rv.models.notice import Notice
+
 DEFAULT_WALLTIME: Final = timedelta(hours=2, minutes=59)
 """Just under three hours: short jobs are backfilled soonest."""
 
@@ -89,7 +91,8 @@ class Request:
     node was lost. `outputs` are patterns of the files that the command writes and the user wants
     back. `setup` are shell lines that run before the command. `venv` and
     `conda` name the environment that it runs in: paths on the cluster once they were looked for.
-    `container` is the image that it runs in, `container_mounts` are `SRC:DST[:ro]`.
+    `container` is the image that it runs in, `container_mounts` are `SRC:DST[:ro]`. `notices` are
+    sent by the job that wins.
     """
 
     gpus: int = 1
@@ -133,6 +136,7 @@ class Request:
     conda: str = ""
     container: str = ""
     container_mounts: tuple[str, ...] = ()
+    notices: tuple[Notice, ...] = ()
 
     @property
     def reservations(self) -> tuple[str, ...]:

@@ -261,12 +261,21 @@ def _pairs_verdict(session: Session, field: Field, nodes: int, pairs: list[Pair]
 
 
 def _slow_verdict(found: Blame) -> dict[str, str]:
-    nodes = ", ".join(each.ends[0] for each in found.nodes)
-    pairs = ", ".join(" to ".join(each.ends) for each in found.pairs)
-    slow = {"slow with most partners": nodes, "slow together": pairs}
-    reason = "; ".join(f"{what}: {names}" for what, names in slow.items() if names)
-    code = "peer_outlier" if nodes else "slow_path"
-    return {"status": "FAIL", "code": code, "reason": reason}
+    """Name what is slow; of the fast ones of two groups nothing says that they are right."""
+    said = {
+        "slow with most partners": found.nodes,
+        "slow together": found.pairs,
+        "slow between the parts around": found.links,
+        "faster than most, and nothing says which are right": found.apart,
+    }
+    named = {what: ", ".join(" to ".join(each.ends) for each in of) for what, of in said.items()}
+    reason = "; ".join(f"{what}: {names}" for what, names in named.items() if names)
+    if found.nodes:
+        return {"status": "FAIL", "code": "peer_outlier", "reason": reason}
+    if found.pairs or found.links:
+        return {"status": "FAIL", "code": "slow_path", "reason": reason}
+    status = "FAIL" if len(found.apart[0].ends) > 2 else "WARN"
+    return {"status": status, "code": "peers_disagree", "reason": reason}
 
 
 def _wrong_pair(pairs: list[Pair]) -> str:

@@ -85,7 +85,7 @@ def prove(session: Session, work: Batches) -> None:
     name, device = "inference.reference", work.device
     with session.attempt(name, device=device):
         distance = work.require_proven(spoil=session.faults.get("reference") is not None)
-        details = {"distance": distance, "dtype": work.kind}
+        details = {"distance": distance, "places": work.require_places(), "dtype": work.kind}
         session.report.add(name, "PASS", device=device, details=details)
 
 

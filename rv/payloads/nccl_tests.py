@@ -115,8 +115,10 @@ def judge(session: Session, table: Table) -> None:
     session.say("DDP", f"{PROGRAM}: {table.ranks} ranks, {best.busbw:.1f} GB/s at {best.nbytes} B")
     rows = [row._asdict() for row in table.rows]
     details = {"ranks": table.ranks, "wrong": table.wrong, "rows": rows}
+    # A report that is read is of other GPUs: its figures are no rates of these.
+    better = "" if session.options.read else HIGHER
     metrics = [
-        metric(f"busbw_{row.nbytes >> 20}M", [row.busbw], "GB/s", HIGHER, bytes=row.nbytes)
+        metric(f"busbw_{row.nbytes >> 20}M", [row.busbw], "GB/s", better, bytes=row.nbytes)
         for row in large
     ]
     # The number of ranks is in the name: one process measures them all, and a reference is of many.
@@ -133,6 +135,9 @@ def _verdict(session: Session, table: Table) -> dict[str, str]:
         reason = f"{PROGRAM} did not check what came (-c 0)"
         return {"status": "WARN", "code": "not_run", "reason": reason}
     best = max(table.rows, key=lambda row: row.nbytes)
+    if best.nbytes < LARGE:
+        reason = f"{PROGRAM} went to {best.nbytes} B only: too small to judge the links by"
+        return {"status": "WARN", "code": "not_run", "reason": reason}
     floor = _floor(session, best.busbw, best.nbytes)
     if floor and best.busbw < floor:
         reason = f"{PROGRAM}: {best.busbw:.1f} GB/s, where NVLink gives {floor:.0f} at least"

@@ -5,7 +5,7 @@ name. Pools that share a partition and a GRES type each need a constraint that d
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final
@@ -203,6 +203,16 @@ def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:
 
 def card_sizes(snapshot: Snapshot, catalogue: Catalogue) -> tuple[int, ...]:
     """Return the memory of the models of whole GPUs that a cluster has, in MiB, least first."""
+    sizes = {model.vram_mib for model in _whole_models(snapshot, catalogue)}
+    return tuple(sorted(size for size in sizes if size))
+
+
+def model_names(snapshot: Snapshot, catalogue: Catalogue) -> tuple[str, ...]:
+    """Return the models of whole GPUs that a cluster has, as --type names them."""
+    return tuple(sorted({model.name for model in _whole_models(snapshot, catalogue)} - {UNNAMED}))
+
+
+def _whole_models(snapshot: Snapshot, catalogue: Catalogue) -> Iterator[GpuModel]:
     nodes = {node.name: node for node in snapshot.nodes}
     kinds = {
         (group.type, node.features, partition.name)
@@ -211,8 +221,7 @@ def card_sizes(snapshot: Snapshot, catalogue: Catalogue) -> tuple[int, ...]:
         for group in node.gpus
         if group.total > 0
     }
-    models = (_model(catalogue, *kind) for kind in kinds)
-    return tuple(sorted({model.vram_mib for model, mig in models if model.vram_mib and not mig}))
+    return (model for model, mig in (_model(catalogue, *kind) for kind in kinds) if not mig)
 
 
 @lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ Whatever a job wrote is read as untrusted text: what does not parse counts as ab
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -20,6 +20,7 @@ from rv.transport import Transport
 
 RECORD: Final = "race.json"
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})((?:\.[0-9a-f]{1,32})?)", re.ASCII)
+_PLAIN_NAME: Final = re.compile(r"[\w-]+", re.ASCII)
 _LATEST_S: Final = 253_402_300_799.0  # the end of the year 9999
 FOLDERS: Final = (
     "absent",
@@ -30,6 +31,7 @@ FOLDERS: Final = (
     "exhausted",
     "gpus",
     "jobs",
+    "notified",
     "output",
     "results",
     "segments",
@@ -86,6 +88,42 @@ def load_state_files(race: Race, transport: Transport) -> StateFiles:
     Where its directory was deleted, return those that this process read last, with `deleted` set.
     """
     files = read_state_files(transport.read_tree(race.directory, STATE_FILES))
+    return _last_known(race, files, transport)
+
+
+def load_all_state_files(races: Sequence[Race], transport: Transport) -> dict[str, StateFiles]:
+    """Read the state files of several races, by race id; of one folder's races in one go."""
+    roots: dict[str, list[Race]] = {}
+    for race in races:
+        root, _, name = race.directory.rpartition("/")
+        alone = race.directory if not _PLAIN_NAME.fullmatch(name) else root
+        roots.setdefault(alone, []).append(race)
+    loaded: dict[str, StateFiles] = {}
+    for root, members in roots.items():
+        if len(members) == 1:
+            loaded[members[0].race_id] = load_state_files(members[0], transport)
+        else:
+            loaded |= _load_together(root, members, transport)
+    return loaded
+
+
+def _load_together(root: str, races: Sequence[Race], transport: Transport) -> dict[str, StateFiles]:
+    folders = {race.race_id: PurePosixPath(race.directory).name for race in races}
+    patterns = [f"{folder}/{name}" for folder in folders.values() for name in STATE_FILES]
+    of_folder: dict[str, dict[str, bytes]] = {folder: {} for folder in folders.values()}
+    for path, data in transport.read_tree(root, patterns).items():
+        folder, _, name = path.partition("/")
+        of_folder[folder][name] = data
+    return {
+        race.race_id: _last_known(
+            race, read_state_files(of_folder[folders[race.race_id]]), transport
+        )
+        for race in races
+    }
+
+
+def _last_known(race: Race, files: StateFiles, transport: Transport) -> StateFiles:
+    """Return what was read, or what was read before where the directory was deleted since."""
     before = _cache.get(race.directory, files)
     if files != StateFiles() and not _is_being_deleted(files, before):
         return cache(race, files)

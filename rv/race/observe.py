@@ -7,14 +7,18 @@ from datetime import datetime
 from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
-from rv.race.directory import cache, load_state_files, write_state_file
+from rv.race.directory import (
+    cache,
+    load_all_state_files,
+    load_state_files,
+    write_state_file,
+)
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
 from rv.race.sources import Sources, forgotten
 from rv.race.status import is_known, resolve, unaccounted
 from rv.render.quote import shell
 from rv.slurm.sacct import is_behind, parse_sacct, sacct_script
-from rv.slurm.scontrol import parse_show_job, show_job_script
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
@@ -47,18 +51,22 @@ def observe(
 
     `queue` is None where no controller answered: then it is not asked anything else.
     """
-    files = {race.race_id: load_state_files(race, transport) for race in races}
+    files = load_all_state_files(races, transport)
     vanished = {race.race_id: unaccounted(race, files[race.race_id], queue or ()) for race in races}
     answers = None if queue is None else _ask_about(races, files, vanished, transport)
+    # Read again: a job writes its exit file before Slurm has its end, and time has passed.
+    files = load_all_state_files(races, transport)
     return tuple(
-        # Read again: a job writes its exit file before Slurm has its end, and time has passed.
-        _snapshot(race, vanished[race.race_id], queue, answers, now_s, transport)
+        _snapshot(
+            race, files[race.race_id], vanished[race.race_id], queue, answers, now_s, transport
+        )
         for race in races
     )
 
 
 def _snapshot(
     race: Race,
+    files: StateFiles,
     vanished: Sequence[int],
     queue: tuple[JobRecord, ...] | None,
     answers: "_Answers | None",
@@ -66,7 +74,6 @@ def _snapshot(
     transport: Transport,
 ) -> RaceSnapshot:
     """Decide one race by its state files, the queue and the answers about vanished jobs."""
-    files = load_state_files(race, transport)
     accounting_answered, recycled = False, frozenset[int]()
     records = _of_race(race, queue or ())
     if answers is not None:  # no answer is no absence
@@ -178,6 +185,8 @@ def _ask_about(
 
 def _ask_controller(names: set[str], ids: Iterable[int], transport: Transport) -> _Answers | None:
     """Ask the controller for jobs by id, and tell those of these names from recycled ids."""
+    from rv.slurm.scontrol import parse_show_job, show_job_script  # seldom needed
+
     sentinel = new_sentinel()
     script = show_job_script(sorted(ids), sentinel)
     shown = parse_show_job(transport.run(script, timeout_s=_ASKING_S).stdout, sentinel)

@@ -16,13 +16,24 @@ from rv.models.snapshot import ClusterConfig
 from rv.race.code_copy import copy_failure, copy_script
 from rv.race.directory import CODE, FOLDERS, RECORD, STAGED, record_text
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
+from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, render_all
+from rv.slurm.values import last_line
 from rv.transport import FinishError, Transport
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _NO_LINKS: Final = 47
 _LINK_TEST: Final = f"ln -T nonce .link && rm .link || exit {_NO_LINKS}\n"
+_NO_CHECKPOINTS: Final = 48
+# Linked, not moved: where staging fails, what it made is deleted. A link leads to a larger disk.
+_TAKE_UP: Final = """
+if [ -L {0}/checkpoints ]; then
+  rmdir checkpoints && cp -P {0}/checkpoints checkpoints || exit {1}
+else
+  cp -al {0}/checkpoints/. checkpoints/ || exit {1}
+fi
+"""
 _LEAVE_MARKER: Final = f"""
 [ -O .. ] && mkdir -p ../{STAGED} && : >../{STAGED}/"$RV_NAME"
 exit 0"""
@@ -33,7 +44,8 @@ class LaunchContext:
     """Where a race is launched from. `environment` goes with the job; paths are the cluster's.
 
     `retry_of` is the race that is started again, "" for a first one. `code` is what was sent for
-    the race, None where the command runs in `workdir`.
+    the race, None where the command runs in `workdir`. `resumes` is the chain whose checkpoints it
+    begins with, None for most.
     """
 
     cluster: str
@@ -45,6 +57,7 @@ class LaunchContext:
     now_s: float
     retry_of: str = ""
     code: Code | None = None
+    resumes: Race | None = None
 
 
 def stage(
@@ -127,6 +140,7 @@ def script_context(
         container=request.container,
         mounts=request.container_mounts,
         project=str(PurePosixPath(race_dir, CODE)) if context.code else context.workdir,
+        notices=request.notices,
         chain=chain,
         payload_hash=digest,
         payload_folder=payload_folder(context.race_root, digest) if digest else "",
@@ -141,11 +155,20 @@ def _workdir(context: LaunchContext, race_dir: str) -> str:
 
 
 def _finish(context: LaunchContext) -> str:
-    """Return the script that finishes a race directory: hard links are tried, code is copied."""
-    return _LINK_TEST + (copy_script(context.code) if context.code else "") + _LEAVE_MARKER
+    """Return the script that finishes a race directory: links are tried, what it needs copied."""
+    code = copy_script(context.code) if context.code else ""
+    earlier = context.resumes
+    taken = _TAKE_UP.format(shell(earlier.directory), _NO_CHECKPOINTS) if earlier else ""
+    return _LINK_TEST + taken + code + _LEAVE_MARKER
 
 
 def _unfinished(failure: FinishError, race_dir: str) -> RvError:
+    if failure.code == _NO_CHECKPOINTS:
+        return RvError(
+            ErrorKind.STAGE,
+            f"the checkpoints of the earlier race cannot be taken up: {last_line(failure.text)}",
+            hint="another --name begins anew",
+        )
     if failure.code != _NO_LINKS:
         return copy_failure(failure.text, race_dir)
     return RvError(
@@ -184,6 +207,7 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         card_sizes=plan.card_sizes,
         code=context.code,
         workdir=script.workdir,
+        resumes=context.resumes.race_id if context.resumes else "",
     )
 
 

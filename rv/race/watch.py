@@ -11,7 +11,7 @@ from rv.models.race import Race, RaceState, RaceStatus
 from rv.race.directory import load_state_files
 from rv.race.observe import RaceSnapshot, observe
 from rv.race.output import Chunk, OutputReader
-from rv.race.pace import Pace
+from rv.race.pace import Pace, start_pace
 from rv.race.recover import recover, unsent
 from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve
@@ -19,11 +19,6 @@ from rv.race.submit import SubmitOutcome, SubmitResult, submit_once
 from rv.slurm.squeue import OwnJobs
 from rv.transport.query_retry import silent_since
 
-_TICK_S: Final = 1.0
-_QUICK_TICK_S: Final = 0.1
-_QUICK_FOR_S: Final = 10.0
-_QUIET_TICK_S: Final = 2.0
-_QUIET_AFTER_S: Final = 60.0
 _NEXT_WAVE_S: Final = 2.0
 _LAST_STATE_TRIES: Final = 20
 _LAST_STATE_S: Final = 0.5
@@ -71,9 +66,8 @@ class Watch:
     reader: OutputReader | None = None
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
-    _began_s: float = 0.0
+    _pace: Pace = field(init=False)
     _heard_s: float = 0.0
-    _pace: Pace = field(default_factory=lambda: Pace(0.0))
     _records: tuple[JobRecord, ...] = ()
     _warnings: int = 0
     _is_silent: bool = False
@@ -84,9 +78,8 @@ class Watch:
 
         Raises `WaitTimedOut` when nothing has started by `wait_timeout`.
         """
-        self._began_s = self.clock()
-        self._pace = Pace(self._began_s)
-        self._heard_s = self._began_s
+        self._heard_s = self.clock()
+        self._pace = start_pace(self._heard_s)
         reader = self.reader or OutputReader(self.race, self.queue.transport)
         while True:
             status = self._look()
@@ -105,10 +98,7 @@ class Watch:
     def _tick(self, status: RaceStatus) -> float:
         """How long to wait before the next look: longer where a command says nothing for long."""
         now_s = self.clock()
-        if now_s - self._began_s < _QUICK_FOR_S:
-            return _QUICK_TICK_S
-        is_quiet = status.claim and now_s - self._heard_s > _QUIET_AFTER_S
-        return _QUIET_TICK_S if is_quiet else _TICK_S
+        return self._pace.tick_s(now_s, self._heard_s if status.claim else now_s)
 
     def _stream(self, reader: OutputReader) -> None:
         while chunks := reader.read():
@@ -146,7 +136,7 @@ class Watch:
 
     def _ask(self, now_s: float) -> RaceSnapshot:
         """Ask again; an answer that another client got just now serves too."""
-        return self._observe(now_s, self._pace.most_age(now_s))
+        return self._observe(now_s, self._pace.max_age(now_s))
 
     def _ask_now(self) -> RaceSnapshot:
         return self._observe(self.clock(), timedelta(0))
@@ -157,7 +147,8 @@ class Watch:
         (snapshot,) = observe([self.race], self.queue.transport, records, now_s)
         self._records = snapshot.records
         self._tell_silence(now_s, reachable=snapshot.reachable)
-        self._plan_next(snapshot.status, now_s)
+        status = snapshot.status
+        self._pace.plan_next(now_s, is_settled=bool(status.claim) and not status.why)
         return snapshot
 
     def _tell_silence(self, now_s: float, *, reachable: bool) -> None:
@@ -168,17 +159,6 @@ class Watch:
             self.sink.say(f"{silent_since(now_s)}: the race goes on, and Slurm is asked again")
         self._is_silent = not reachable
 
-    def _plan_next(self, status: RaceStatus, now_s: float) -> None:
-        """Of a command that runs, its exit file tells: Slurm is asked seldom.
-
-        Where the state is in question, such as that of a job that only accounting calls running,
-        it is asked as soon, at first, as for a job that waits.
-        """
-        if status.claim and not status.why:
-            self._pace.ask_seldom(now_s)
-        else:
-            self._pace.slow_down(now_s)
-
     def _settle(self, status: RaceStatus) -> RaceStatus | None:
         """Ask once more how it ended, and whether a late job is left to cancel.
 
@@ -186,7 +166,7 @@ class Watch:
         """
         snapshot = self._ask_now()
         for _ in range(_LAST_STATE_TRIES):
-            if not _awaits_slurm(snapshot):
+            if not awaits_slurm(snapshot):
                 break
             self.sleep(_LAST_STATE_S)
             snapshot = self._ask_now()
@@ -199,7 +179,7 @@ class Watch:
         return None
 
     def _while_unclaimed(self, status: RaceStatus) -> None:
-        waited = self.clock() - self._began_s
+        waited = self.clock() - self._pace.began_s
         if self.wait_timeout and waited > self.wait_timeout.total_seconds():
             raise WaitTimedOut
         is_stuck = bool(status.warnings) or self._all_refused(status)
@@ -226,7 +206,7 @@ class Watch:
             self.sink.submitted(submit_once(self.race, wave, self.queue.transport))
 
 
-def _awaits_slurm(snapshot: RaceSnapshot) -> bool:
+def awaits_slurm(snapshot: RaceSnapshot) -> bool:
     """Return whether Slurm is yet to say why it sent a signal, or how a killed job ended."""
     claim, ended = snapshot.files.claim, snapshot.files.ended
     if snapshot.reachable and awaits_code(snapshot.status, snapshot.records):

@@ -1,5 +1,6 @@
 """Render one submission's job script from the bundled, or the user's own, templates."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rv.errors import ErrorKind, RvError
 from rv.models.container import Image, is_mountable, read_image
 from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY
+from rv.models.notice import Notice
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
 from rv.models.race import Chain, job_name, next_job_name
@@ -27,6 +29,9 @@ _STOP_WATCH_SECONDS: Final = 30
 _MOST_FRUITLESS: Final = 3
 _MORE_SEGMENTS: Final = 10
 
+_LONGEST_NOTICE: Final = 500
+"""Characters of the command that a notice shows."""
+
 _LONGEST_COMMAND: Final = 120 << 10
 """Bytes. Linux takes 128 KiB for one argument or variable, whatever is in it."""
 
@@ -41,7 +46,7 @@ class ScriptContext:
     are folders of environments to activate, "" for none; `setup` are shell lines before the
     command. `container` is the image that the command runs in, "" for none; `mounts` are
     `SRC:DST[:ro]`, beside those that the command needs, of which one is `project`, the folder of
-    the code.
+    the code. `notices` are sent by the job that wins.
     """
 
     race_id: str
@@ -60,6 +65,7 @@ class ScriptContext:
     container: str = ""
     mounts: tuple[str, ...] = ()
     project: str = ""
+    notices: tuple[Notice, ...] = ()
     chain: Chain | None = None
     payload_hash: str = ""
     payload_folder: str = ""
@@ -225,8 +231,16 @@ def _job(number: int, race: ScriptContext, line: str) -> dict[str, Any]:
         "output_pattern": f"{own_folder}/output",
         "line": line,
         "payload": race.command.payload if race.command else "",
+        "notice_facts": _notice_facts(race),
         "image": _image(race),
     }
+
+
+def _notice_facts(race: ScriptContext) -> str:
+    """Return what every notice says, as the beginning of the JSON object that a URL gets."""
+    typed = (race.command.typed or race.command.line) if race.command else ""
+    facts = {"race": race.race_id, "name": race.title, "command": typed[:_LONGEST_NOTICE]}
+    return json.dumps(facts).removesuffix("}")
 
 
 def _image(race: ScriptContext) -> Image | None:

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.models.job import JobRecord, WaitingJob, job_state
 from rv.models.race import NAME_PREFIX
-from rv.models.snapshot import QueuedJob
 from rv.slurm import values
 from rv.slurm.cache import CachedAnswer, SnapshotCache
 from rv.slurm.hostlist import Expander
@@ -24,6 +23,9 @@ from rv.slurm.script import exit_code_line, has_succeeded, new_sentinel
 from rv.transport import Transport
 from rv.transport.private_directories import make_private
 from rv.transport.query_retry import retry_query
+
+if TYPE_CHECKING:
+    from rv.models.snapshot import QueuedJob
 
 _COLUMNS: Final = (
     "UserName", "Account", "QOS", "Partition", "State", "StartTime", "EndTime", "NodeList",
@@ -46,7 +48,7 @@ def squeue_command(sentinel: str) -> str:
     return f"squeue -a -h -t {_STATES} -O 'JobArrayID:{sentinel}|,{columns}'"
 
 
-def parse_squeue(text: str, sentinel: str) -> tuple[QueuedJob, ...]:
+def parse_squeue(text: str, sentinel: str) -> "tuple[QueuedJob, ...]":
     """Read everybody's jobs; a line that does not start as a row is the rest of a job's name."""
     mark = f"{sentinel}|"
     lists = Expander()
@@ -150,7 +152,9 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def _queued_job(job_id: str, columns: list[str], lists: Expander) -> QueuedJob:
+def _queued_job(job_id: str, columns: list[str], lists: Expander) -> "QueuedJob":
+    from rv.models.snapshot import QueuedJob  # questions about own jobs begin sooner without
+
     value = dict(zip(_COLUMNS, columns, strict=False))
     allocated = _allocated(value["tres-alloc"])
     gpus, gpu_type = _gpus(value, allocated)

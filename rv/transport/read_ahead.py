@@ -75,6 +75,8 @@ class ReadAhead:
     def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
         """Read small files, from the listing where it has all that these patterns could mean."""
         listing = self._fresh()
+        if listing and root == listing.root and all(_is_listed(name, listing) for name in names):
+            return _matching(listing.files, "", names)
         folder = root.removeprefix(f"{listing.root}/") if listing else ""
         is_listed = listing and folder in listing.directories
         if not (listing and is_listed and listing.patterns.issuperset(names)):
@@ -128,8 +130,10 @@ def _matching(files: Mapping[str, bytes], below: str, names: Sequence[str]) -> d
     forms = [re.compile(_as_expression(name)) for name in names]
     matching = {}
     for path, data in files.items():
+        if not path.startswith(below):
+            continue
         inner = path.removeprefix(below)
-        if inner != path and any(form.fullmatch(inner) for form in forms):
+        if any(form.fullmatch(inner) for form in forms):
             matching[inner] = data
     return matching
 

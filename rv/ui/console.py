@@ -207,6 +207,11 @@ def emit_json(value: Mapping[str, Any]) -> None:
     _write(sys.stdout, json.dumps(value, indent=2, ensure_ascii=True) + "\n")
 
 
+def emit_json_line(value: Mapping[str, Any]) -> None:
+    """Give one of several answers that come in time: a JSON object on one line, on stdout."""
+    _write(sys.stdout, json.dumps(value, ensure_ascii=True) + "\n")
+
+
 def error(failure: RvError) -> None:
     """Show a failure as `error[kind]: …` and its hint."""
     notice(f"error[{failure.kind}]: {' '.join(failure.message.split())}")

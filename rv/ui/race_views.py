@@ -68,6 +68,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "name": status.race.name,
         "state": status.state,
         "retry_of": status.race.retry_of or None,
+        "resumes": status.race.resumes or None,
         "chain": _chain(status),
         "winner": None
         if claim is None

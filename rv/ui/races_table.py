@@ -220,8 +220,11 @@ def _note(status: RaceStatus, now_s: float) -> str:
 
 
 def _retry(status: RaceStatus) -> str:
-    """Name the lost race that this one starts again."""
-    return f"retries {status.race.retry_of}" if status.race.retry_of else ""
+    """Name the race that this one starts again, or whose checkpoints it began with."""
+    race = status.race
+    if race.resumes:
+        return f"resumes {race.resumes}"
+    return f"retries {race.retry_of}" if race.retry_of else ""
 
 
 def _segments(status: RaceStatus, now_s: float) -> str:

@@ -2,20 +2,22 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
-from rv.models.snapshot import Snapshot
 from rv.slurm.cache import SnapshotCache
-from rv.slurm.probe import take_snapshot
 from rv.slurm.squeue import OwnJobs
 from rv.transport import Transport
 from rv.transport.query_retry import Patience
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from rv.models.snapshot import Snapshot
 
 _USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
@@ -58,18 +60,22 @@ class Cluster:
     cache: SnapshotCache
     race_root: str
     slurm_path: str
-    answer: Future[Snapshot] | None = None
+    answer: "Future[Snapshot] | None" = None
     patience: Patience = _USUAL_PATIENCE
     login: LoginNode | None = None
     name: str = ""
     read_ahead: Callable[[Early], None] | None = None
 
-    def take_snapshot(self) -> Snapshot:
+    def take_snapshot(self) -> "Snapshot":
         """Ask the cluster what it is now, or take another process's answer of the last 30 s."""
+        from rv.slurm.probe import take_snapshot  # most commands take none
+
         return take_snapshot(self.transport, self.cache, patience=self.patience, early=self.answer)
 
-    def take_fresh_snapshot(self) -> Snapshot:
+    def take_fresh_snapshot(self) -> "Snapshot":
         """Ask the cluster what it is just now, as news about its jobs has to fit."""
+        from rv.slurm.probe import take_snapshot
+
         return take_snapshot(self.transport, self.cache, max_age=_FRESH, patience=self.patience)
 
     @property
@@ -83,12 +89,12 @@ class SavedCluster:
     """A cluster as a file says it was: plans are made on it, and nothing is submitted."""
 
     label: str
-    snapshot: Snapshot
+    snapshot: "Snapshot"
     key: str = "snapshot"
     race_root: str = "/path/to/races"
     slurm_path: str = "/usr/bin"
 
-    def take_snapshot(self) -> Snapshot:
+    def take_snapshot(self) -> "Snapshot":
         """What the file says."""
         return self.snapshot
 

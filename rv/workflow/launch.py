@@ -13,7 +13,7 @@ from rv.config.strategy_families import load_families
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.plan import Plan
-from rv.models.race import Chain, job_name
+from rv.models.race import Chain, Race, job_name
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
@@ -21,6 +21,7 @@ from rv.planner import plan, require_feasible
 from rv.race.stage import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster
+from rv.workflow.names import keep_names
 
 _NO_SITE: Final = Site()
 
@@ -62,9 +63,12 @@ def prepare(
     site: Site = _NO_SITE,
     retry_of: str = "",
     code: Code | None = None,
+    resumes: Race | None = None,
 ) -> Launch:
-    """Take a snapshot and plan; `retry_of` is the race that this one starts again, `code` what
-    was sent for it.
+    """Take a snapshot and plan.
+
+    `retry_of` is the race that this one starts again, `code` what was sent for it, `resumes` the
+    chain whose checkpoints it begins with.
 
     Raises `RvError` where nothing can serve the request.
     """
@@ -80,6 +84,7 @@ def prepare(
         now_s=now_s,
         retry_of=retry_of,
         code=code,
+        resumes=resumes,
     )
     payloads = _payloads(request)
     return Launch(
@@ -107,7 +112,8 @@ def plan_request(
         catalogue = load_catalogue(user_config, site.aliases)
         families = load_families(user_config)
         snapshot = answer.result()
-
+    if isinstance(cluster, Cluster):
+        keep_names(cluster.cache, snapshot, catalogue)
     return snapshot, plan(request, snapshot, catalogue, families, site)
 
 

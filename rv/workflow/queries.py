@@ -30,6 +30,7 @@ from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster, SavedCluster
 from rv.workflow.launch import avoiding, plan_request
+from rv.workflow.names import keep_names
 from rv.workflow.races import look_at
 
 _WAITS: Final = frozenset({RaceState.STAGED, RaceState.PENDING})
@@ -37,7 +38,11 @@ _WAITS: Final = frozenset({RaceState.STAGED, RaceState.PENDING})
 
 def free_gpus(cluster: Cluster | SavedCluster) -> tuple[PoolView, ...]:
     """Return what GPUs there are, how many are free, and who waits for them."""
-    return overview(cluster.take_snapshot(), load_catalogue(bundle.user_config_dir()))
+    snapshot = cluster.take_snapshot()
+    catalogue = load_catalogue(bundle.user_config_dir())
+    if isinstance(cluster, Cluster):
+        keep_names(cluster.cache, snapshot, catalogue)
+    return overview(snapshot, catalogue)
 
 
 def compare_costs(

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,9 +21,11 @@ from rv.race.recover import cancel_jobs_of_deleted_races, recover
 from rv.race.sources import is_active
 from rv.race.submit import SubmitOutcome
 from rv.race.verdict_file import is_settled, load_verdict
+from rv.race.wait import Wait, WaitSink
 from rv.race.watch import Sink, Watch
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster
+from rv.workflow.known_races import keep_races
 
 _FRESH: Final = timedelta(seconds=1)
 _KEPT_S: Final = 30 * 86400.0
@@ -55,7 +57,10 @@ def see_races(cluster: Cluster, now_s: float, most_age: timedelta) -> RacesSeen:
     _remove_unused_payloads(cluster, now_s)
     races = load_races(cluster.race_root, cluster.key, cluster.transport)
     kept = [race for race in races if not _remove_old(race, cluster, now_s)]
-    return _recover(kept, cluster, now_s, most_age)
+    seen = _recover(kept, cluster, now_s, most_age)
+    if cluster.login:
+        keep_races(cluster.cache, seen.statuses)
+    return seen
 
 
 def recover_races(cluster: Cluster, now_s: float) -> None:
@@ -253,11 +258,32 @@ def stoppable_races(
     chosen: dict[str, Race] = {}
     is_question = False
     for word in words:
-        same_name = [race for race in open_now if race.name and race.name == word]
-        named = _not_over(same_name, cluster, now_s)
+        named = _open_of_name(word, open_now, cluster, now_s)
         is_question = is_question or len(named) > 1
         chosen |= {race.race_id: race for race in named or find_races([word], cluster)}
     return tuple(chosen.values()), is_question
+
+
+def _open_of_name(
+    word: str, open_now: Sequence[Race], cluster: Cluster, now_s: float
+) -> tuple[Race, ...]:
+    same_name = [race for race in open_now if race.name and race.name == word]
+    return _not_over(same_name, cluster, now_s)
+
+
+def awaited_races(words: Sequence[str], cluster: Cluster, now_s: float) -> tuple[Race, ...]:
+    """Find the races that `rv wait` means: a name means all open ones of it, no word the latest.
+
+    Raises `RvError(USAGE)` for a word that fits no race.
+    """
+    if not words:
+        return find_races((), cluster)
+    open_now = open_races(cluster)
+    chosen: dict[str, Race] = {}
+    for word in words:
+        named = _open_of_name(word, open_now, cluster, now_s)
+        chosen |= {race.race_id: race for race in named or find_races([word], cluster)}
+    return tuple(chosen.values())
 
 
 def _not_over(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[Race, ...]:
@@ -287,6 +313,23 @@ def stop_races(races: Sequence[Race], cluster: Cluster) -> tuple[CancelResult, .
 def follow_race(race: Race, cluster: Cluster, sink: Sink, reader: OutputReader) -> RaceStatus:
     """Watch a race that another client launched to its end, with the output that a reader reads."""
     return Watch(race=race, queue=cluster.queue, sink=sink, reader=reader).run()
+
+
+def wait_for_races(
+    races: Sequence[Race], cluster: Cluster, sink: WaitSink, timeout: timedelta | None
+) -> None:
+    """Wait until races are over, and tell of each end. Raises `WaitTimedOut`."""
+    verdicts = {race.race_id: load_verdict(race, cluster.transport) for race in races}
+    for verdict in filter(None, verdicts.values()):
+        sink.ended(verdict)
+    unsettled = [race for race in races if not verdicts[race.race_id]]
+    if unsettled:
+        Wait(races=unsettled, queue=cluster.queue, sink=sink, timeout=timeout).run()
+
+
+def worst_exit_code(ends: Iterable[RaceStatus], transport: Transport) -> int:
+    """The highest of the races' exit codes: 0 only where all of them succeeded."""
+    return max((exit_code(status, transport) for status in ends), default=0)
 
 
 def exit_code(status: RaceStatus, transport: Transport) -> int:

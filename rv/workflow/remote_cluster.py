@@ -16,6 +16,7 @@ from rv.transport.ssh_choice import choose_ssh
 from rv.workflow.cluster import Cluster, Early, LoginNode
 from rv.workflow.early_questions import ask
 from rv.workflow.race_root import RACE_ROOT, assignment
+from rv.workflow.which_cluster import ClusterIdentity
 
 _ASKING_S: Final = 30.0
 # What launching there needs: the environment of a login shell, and where things are.
@@ -28,7 +29,10 @@ env -0
 
 
 def remote_cluster(
-    host: str, ssh: str = "auto", early: Early = Early.NOTHING, race_root: str = ""
+    identity: ClusterIdentity,
+    ssh: str = "auto",
+    early: Early = Early.NOTHING,
+    race_root: str = "",
 ) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
@@ -38,9 +42,10 @@ def remote_cluster(
     """
     import platformdirs
 
+    host = identity.host
     client = choose_ssh(host, ssh)
     shell = RemoteShell(client.connect, SCRUBBED_FORM)
-    cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=f"ssh:{host}")
+    cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key)
     about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
     questions = ask(early, assignment(race_root), shell, cache)
     code, out, err = shell.wait(about)
@@ -66,8 +71,8 @@ def remote_cluster(
             ahead.renew(ask(again, assignment(race_root), shell, cache).listing())
 
     return Cluster(
-        key=f"ssh:{host}",
-        label=f"Slurm behind {host}",
+        key=identity.key,
+        label=identity.full_label,
         transport=ahead or transport,
         cache=cache,
         answer=questions.answered_snapshot(),

@@ -23,7 +23,7 @@ from rv.models.site import LOCAL, SANDBOX, Clusters
 from rv.transport.local_program import output_of
 from rv.transport.private_directories import make_private
 from rv.transport.ssh_config_file import read_settings
-from rv.workflow.locate import is_this_machine
+from rv.workflow.which_cluster import is_this_machine
 
 PREFIX: Final = "rv-"
 

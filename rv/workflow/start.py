@@ -12,6 +12,7 @@ from rv.race.stage import stage
 from rv.race.submit import SubmitOutcome, SubmitResult, submit
 from rv.race.watch import Sink, Watch
 from rv.workflow.cluster import Cluster
+from rv.workflow.known_races import keep_race
 from rv.workflow.launch import Launch, read_template
 
 _NOT_TAKEN: Final = (SubmitOutcome.REFUSED, SubmitOutcome.UNSENT)
@@ -32,6 +33,8 @@ def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Ra
         cluster.transport,
     )
     cluster.cache.forget()
+    if cluster.login:
+        keep_race(cluster.cache, race)
     results = list(_send(race, race.waves[0], cluster, sink))
     for wave in race.waves[1:]:
         if detached or _none_taken(results):

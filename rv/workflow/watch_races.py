@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from rv.models.job import JobRecord
 from rv.models.race import RaceStatus
 from rv.race.directory import load_state_files
-from rv.race.pace import FIRST_ASK_S, Pace
+from rv.race.pace import FIRST_ASK_S, Pace, start_pace
 from rv.race.sources import Sources
 from rv.race.status import resolve
 from rv.workflow.cluster import Cluster, Early
@@ -59,20 +59,18 @@ class RacesWatch:
         return replace(seen, saved_at=status.saved_at)
 
     def _ask(self, now_s: float) -> tuple[RaceStatus, ...]:
-        pace = self._pace or Pace(now_s - FIRST_ASK_S)
-        most_age = pace.most_age(now_s)
+        pace = self._pace or start_pace(now_s - FIRST_ASK_S)
+        most_age = pace.max_age(now_s)
         is_shared = self.cluster.cache.load("queue", most_age) is not None
         self._read_ahead(Early.RACES if is_shared else Early.RACES_AND_QUEUE)
         self._names = self.cluster.transport.directories(self.cluster.race_root)
         seen = see_races(self.cluster, now_s, most_age)
         pace.asked_s = self.clock()
         self.silent_since_s = None if seen.reachable else self.silent_since_s or now_s
+        is_settled = not any(_waits(race) for race in seen.statuses)
+        pace.plan_next(now_s, is_settled=is_settled)
         if [_fact(race) for race in seen.statuses] != [_fact(race) for race in self._races]:
-            pace.begin_anew(now_s)
-        elif any(_waits(race) for race in seen.statuses):
-            pace.slow_down(now_s)
-        else:
-            pace.ask_seldom(now_s)
+            pace.ask_soon(now_s)
         self._pace, self._races, self._records = pace, seen.statuses, seen.records
         return self._races
 

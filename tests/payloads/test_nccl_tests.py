@@ -69,6 +69,7 @@ def test_a_report_is_judged(fault: str, status: str, code: str | None, tmp_path:
     test = by_name(result, "nccl_tests.all_reduce.8")
     assert (ended, test["status"], test["code"]) == (int(status == "FAIL"), status, code), text
     assert [metric["name"] for metric in test["metrics"]] == ["busbw_256M", "busbw_1024M"]
+    assert {metric["dir"] for metric in test["metrics"]} == {""}  # no rates of this machine's
     assert "secret" not in (tmp_path / "result.json").read_text()  # of -J's environment
 
 
@@ -98,3 +99,14 @@ def test_an_older_one_that_knows_no_json_is_asked_for_its_table(new: str, tmp_pa
     with pytest.raises(NotPassed) as fewer:
         nccl_tests.measure(session, str(program), 4)
     assert fewer.value.code == "rank_missing"
+
+
+def test_too_little_is_told_and_nothing_is_no_result() -> None:
+    """Of sizes below 256 MiB no speed of the links is known; a rate of 0 was not measured."""
+    session: Any = SimpleNamespace(faults=SimpleNamespace(get=lambda *_: None))
+    table = parse_table(TABLE)
+    small = table._replace(rows=tuple(row._replace(nbytes=1 << 20) for row in table.rows))
+    assert nccl_tests._verdict(session, small)["code"] == "not_run"
+
+    with pytest.raises(ValueError, match="no bandwidth"):
+        parse_table(TABLE.replace("269.11", "0.00").replace("470.94", "0.00"))

@@ -6,10 +6,13 @@ import json
 import shutil
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _storage.fio_output import parse_fio
+from _storage import fio
+from _storage.fio_output import Job, Rate, parse_fio
+from contract.verdicts import NotPassed
 
 from tests.payloads.burning import by_name, codes, run, without_torch
 from tests.payloads.starting import Launcher
@@ -176,3 +179,19 @@ def test_fio_writes_checks_and_reads(
     wanted = {"fio_write", "fio_read", "fio_random_read"}
     assert rates == (set() if "fio-corrupt" in words else wanted)
     assert not list(tmp_path.glob(".rv-storage-*"))
+
+
+@pytest.mark.parametrize("less", ["size", "random", "write"])
+def test_fio_that_did_less_than_it_was_asked_for_is_no_pass(less: str) -> None:
+    """A short file, no random read, nothing written in a second."""
+    whole, idle = Rate(4 << 20, 1e8, 1e4), Rate(4 << 20, 0.0, 0.0)
+    written = Job("fio-3.33", 0, idle, idle if less == "write" else whole)
+    read = Job("fio-3.33", 0, whole, idle)
+    size = 8.0 if less == "size" else 4.0
+    session: Any = SimpleNamespace(
+        options=SimpleNamespace(size=size, floor=None),
+        faults=SimpleNamespace(get=lambda *_: None),
+    )
+    with pytest.raises(NotPassed) as raised:
+        fio._report(session, 0, written, read, Job("", 0, idle, idle) if less == "random" else read)
+    assert (raised.value.status, raised.value.code) == ("ERROR", "could_not_run")

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from _harness.ranks import Ranks
@@ -417,6 +419,40 @@ def test_a_soak_that_is_cut_short_says_how_to_go_on(tmp_path: Path) -> None:
     assert "of 600 s of the soak are done" in cut["reason"]
 
 
+def test_what_is_not_taken_over_is_told(tmp_path: Path) -> None:
+    """Wrong elements that stood there are not forgotten in silence."""
+    kept = {
+        "asked_s": 9.0,
+        "seconds": 3.0,
+        "runs": 1,
+        "devices": {"b": {"products": 9, "wrong": 5}},
+    }
+    for text, told in ((json.dumps(kept), ["result_stale"]), ("{", ["result_stale"]), ("", [])):
+        (tmp_path / soak.NAME).write_text(text)
+        report = Report("stress", Ranks())
+        soak.Keeper(tmp_path, 9.0, {"cpu:0": "a"}).add(report, [])
+        assert [test["code"] for test in report.tests[1:]] == told
+
+
+@pytest.mark.parametrize(
+    ("more", "verdict"),
+    [
+        ({}, ("PASS", "")),
+        ({"compared": 9}, ("ERROR", "could_not_run")),
+        ({"compared": 9, "state": "cut"}, ("PASS", "")),
+        ({"turns": ("float32", "float64")}, ("WARN", "not_run")),
+    ],
+)
+def test_what_was_not_compared_or_not_burned_is_no_pass(
+    more: dict[str, Any], verdict: tuple[str, str]
+) -> None:
+    """Ten products, of one of two types."""
+    made = {"products": 10, "compared": 10, "state": "done", "by_dtype": {"float32": [1]}, **more}
+    job = SimpleNamespace(label="cpu:0", device="cpu", faults={}, turns=made.pop("turns", ()))
+    worker: Any = SimpleNamespace(job=job, errors=0, rates=[], **made)
+    assert verdicts._judge(worker)[:2] == verdict
+
+
 @pytest.mark.parametrize(
     ("change", "seconds"),
     [
@@ -428,6 +464,7 @@ def test_a_soak_that_is_cut_short_says_how_to_go_on(tmp_path: Path) -> None:
         ({"devices": {"b": {"products": 1, "compared": 1, "wrong": 0}}}, 0.0),
         ({"devices": {"a": {"products": -1, "compared": 1, "wrong": 0}}}, 0.0),
         ({"devices": {"a": {"products": 1}}}, 30.0),
+        ({"devices": {"a": {"products": 0}}}, 0.0),
     ],
 )
 def test_another_soaks_file_is_no_head_start(change: dict[str, object], seconds: float) -> None:

@@ -14,10 +14,16 @@ CHECK = ["--device", "cpu", "--quick", "--size", "64", "--dtypes", "fp32"]
 FSDP = ["--device", "cpu", "--quick", "--steps", "10"]
 
 
-def judged(fault: str, *tests: tuple[str, str]) -> str:
-    """The status of a result with these tests, by name and status, where a fault was asked for."""
-    more = {"code": None, "class": None, "reason": None, "host": "a1", "action": None}
-    every = [{"name": name, "status": status, **more} for name, status in tests]
+def judged(fault: str, *tests: tuple[str, ...]) -> str:
+    """The status of a result with these tests where a fault was asked for.
+
+    A test is its name, its status and, where it matters, its code.
+    """
+    more = {"class": None, "reason": None, "host": "a1", "action": None}
+    every = [
+        {"name": name, "status": status, "code": code[0] if code else None, **more}
+        for name, status, *code in tests
+    ]
     info = {"node": "a1", "timestamp": ""}
     document = {"tests": every, "summary": summary_of(every), "test_info": info}
     return str(with_unfound(document, [Fault(fault)] if fault else [])["summary"]["status"])
@@ -30,7 +36,12 @@ def judged(fault: str, *tests: tuple[str, str]) -> str:
         ("bitflip", [("a", "PASS")], "ERROR"),
         ("bitflip", [("a", "SKIP")], "ERROR"),
         ("bitflip", [("a", "FAIL")], "FAIL"),
-        ("unknown-model", [("speed", "WARN")], "WARN"),
+        ("unknown-model", [("speed", "WARN", "no_reference")], "WARN"),
+        ("bitflip", [("speed", "WARN", "no_reference")], "ERROR"),  # of any unknown model
+        ("bitflip", [("a", "WARN", "below_reference")], "ERROR"),  # of a GPU that is slow anyhow
+        ("slow", [("a", "WARN", "below_reference")], "WARN"),
+        ("corrupt-file", [("a", "WARN", "slow_storage")], "ERROR"),
+        ("bitflip", [("a", "FAIL", "wrong_result")], "FAIL"),
         ("bitflip", [("a", "PASS"), ("wear", "WARN")], "ERROR"),  # of a GPU that is worn anyhow
         ("bitflip", [("a", "PASS"), ("contention", "WARN")], "ERROR"),
         ("power-limit", [("wear", "WARN")], "WARN"),
@@ -40,7 +51,7 @@ def judged(fault: str, *tests: tuple[str, str]) -> str:
     ],
 )
 def test_a_fault_counts_as_found_by_what_can_find_it(
-    fault: str, tests: list[tuple[str, str]], status: str
+    fault: str, tests: list[tuple[str, ...]], status: str
 ) -> None:
     assert judged(fault, *tests) == status
 

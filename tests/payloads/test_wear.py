@@ -199,3 +199,29 @@ def test_a_payload_fails_by_the_wear_of_its_gpu(tmp_path: Path) -> None:
     assert codes(result, "WARN") >= {"power_capped", "clocks_capped", "telemetry_unreadable"}
     of = {test["code"]: test["class"] for test in result["tests"] if test["name"] == "wear"}
     assert (of["xid"], of["power_capped"], of["link_down"]) == ("HARDWARE", "CONFIG", "FABRIC")
+
+
+def test_no_link_at_all_beside_a_peer_that_has_some() -> None:
+    """And a card that never had any is sound."""
+    none = replace(AT_REST, links=Links(0, 0))
+    assert judged(AT_REST, none) == [("FAIL", "link_down")]
+    assert judged(none, none, peer_links=18) == [("WARN", "link_down")]  # a bridge of others
+    h200 = replace(none, model="NVIDIA H200")
+    assert judged(h200, h200, peer_links=18) == [("FAIL", "link_down")]
+    assert judged(none, none) == []
+
+
+@pytest.mark.parametrize("name", ["NVMLError_GpuIsLost", "NVMLError_ResetRequired"])
+def test_nvml_says_that_a_gpu_is_gone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of each figure: no refusal, but a fault of the GPU."""
+    error = type(name, (Exception,), {})
+    module = types.SimpleNamespace(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetRemappedRows=refuse(error),
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    source = open_nvml(["GPU-a"])
+    assert source is not None
+    after = source.counters()["GPU-a"]
+    assert ("FAIL", "gpu_needs_repair") in judged(AT_REST, after)

@@ -15,7 +15,7 @@ from rv.accept.results import ResultError
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
-from rv.models import code, container, job, quantities, snapshot
+from rv.models import code, container, job, notice, quantities, snapshot
 from rv.payloads._burn import soak
 from rv.payloads._collectives import nccl_log
 from rv.payloads._nccl_tests import output as nccl_output
@@ -391,6 +391,7 @@ PARSERS: Final = (
     _entry(forward.parse_port, "8888", "8888:9999", "8888:0"),
     _entry(container.read_image, "ubuntu:24.04", "nvcr.io#nvidia/pytorch:24.05-py3", "docker://a/b@sha256:0f", "./my image.sif"),
     _entry(container.read_mount, "/a", "/a:/b", "/a:/b:ro", "/a:rw"),
+    _entry(notice.read_notice, "start,end=mail", "fail=mailto:you@example.org", "end=https://example.org/a?b", "end=echo it's"),
     _entry(split_arguments, *_WORDS, parse=lambda t: split_arguments(t.split(" "), {"--gpu": True, "-g": True, "--mig": False})),
 )  # fmt: skip
 
@@ -406,6 +407,7 @@ BY_FILE: Final = frozenset(
         "rv.config.gpu_models:load_catalogue",
         "rv.files:read_regular",
         "rv.config.strategy_families:load_families",
+        "rv.race.directory:load_all_state_files",
         "rv.race.directory:load_state_files",
         "rv.race.directory:load_race",
         "rv.race.directory:load_races",

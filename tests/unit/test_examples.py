@@ -16,7 +16,7 @@ from rv.models.plan import Submission
 from rv.models.request import Request
 from rv.planner import plan
 from rv.render.script import render
-from rv.workflow.locate import named_clusters
+from rv.workflow.which_cluster import named_clusters
 from tests.unit.planner.clusters import CATALOGUE, campus, nodes, partition, reasons, snapshot
 from tests.unit.render.test_golden import facts, strategy
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rv import __version__
+from rv.cli.manual import pages
 
 ROOT = Path(__file__).parents[2]
 NAME = f"rv_slurm-{__version__}"
@@ -74,7 +75,16 @@ def test_the_package_is_the_tree(wheel):
 
 def test_the_wheel_has_one_top_level_name(wheel):
     """`templates` and `tests` at the top would be anybody's."""
-    assert {name.split("/")[0] for name in contents(wheel)} == {"rv", f"{NAME}.dist-info"}
+    tops = {name.split("/")[0] for name in contents(wheel)}
+    assert tops == {"rv", f"{NAME}.dist-info", f"{NAME}.data"}
+
+
+def test_the_wheel_has_a_manual_page_of_each_command(wheel):
+    """Where man finds it once it is installed."""
+    prefix = f"{NAME}.data/data/"
+    shared = {name.removeprefix(prefix): data for name, data in contents(wheel).items()
+              if name.startswith(prefix)}  # fmt: skip
+    assert shared == {f"share/man/man1/{name}": text.encode() for name, text in pages()}
 
 
 def test_the_sdist_has_what_a_packager_needs(built):

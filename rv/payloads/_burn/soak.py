@@ -79,7 +79,12 @@ def _is_sound(soak: Soak) -> bool:
     """Whether every count is a number that can be one."""
     counts = [number for count in soak.devices.values() for number in asdict(count).values()]
     are_counts = all(type(number) is int and 0 <= number < MOST for number in [soak.runs, *counts])
-    return are_counts and 0 <= soak.seconds < soak.asked_s
+    return are_counts and _has_burned(soak) and 0 <= soak.seconds < soak.asked_s
+
+
+def _has_burned(soak: Soak) -> bool:
+    """Whether every device has done something: seconds without products are no soak."""
+    return all(count.products for count in soak.devices.values())
 
 
 @dataclass
@@ -97,6 +102,7 @@ class Keeper:
         self._path = self.folder / NAME
         text = files.read_regular(self._path) if self._path.exists() else ""
         self.before = parse_soak(text, self.asked_s, list(self.uuids.values()))
+        self.is_new_over_another = bool(text) and not self.before.runs
 
     def begin(self) -> None:
         """Count the seconds from now on: starting is no part of them."""
@@ -109,7 +115,8 @@ class Keeper:
             for each in workers
         }
         soak = self.before.after(counts, time.monotonic() - self.began_s)
-        if now or time.monotonic() - self.kept_s > KEPT_EVERY_S:
+        is_due = time.monotonic() - self.kept_s > KEPT_EVERY_S and _has_burned(soak)
+        if now or is_due:
             self.kept_s = time.monotonic()
             files.write(self._path, _document(soak))
         return soak
@@ -120,6 +127,10 @@ class Keeper:
         labels = {uuid: label for label, uuid in self.uuids.items()}
         wrong = {labels[uuid]: count.wrong for uuid, count in soak.devices.items() if count.wrong}
         report.add("stress.soak", **_verdict(soak, wrong), details=_document(soak))
+        if self.is_new_over_another:
+            other = f"what {NAME} held is broken, or of other GPUs or another length"
+            reason = f"{other}: this soak began anew, and does not vouch for what was burned before"
+            report.add("stress.soak.before", "WARN", code="result_stale", reason=reason)
         if soak.left_s <= 1.0:
             self._path.unlink(missing_ok=True)
 

@@ -135,11 +135,23 @@ def _judge(worker: Worker) -> tuple[str, str, str]:
     if worker.state == "failed":
         status = "ERROR" if worker.code in ("could_not_run", "out_of_memory") else "FAIL"
         return status, worker.code, f"{device}: {worker.reason}"
+    if worker.state == "done" and worker.compared < worker.products:
+        part = f"{worker.compared} of {worker.products} products were compared"
+        return "ERROR", "could_not_run", f"{device}: {part}: nothing vouches for the others"
     if worker.products:
-        return _judge_steadiness(worker)
+        return _judge_turns(worker) or _judge_steadiness(worker)
     if worker.state == "cut":
         return "ERROR", "interrupted", f"{device}: stopped before its first product"
     return "FAIL", "worker_failed", f"{device}: not one product was counted"
+
+
+def _judge_turns(worker: Worker) -> tuple[str, str, str] | None:
+    """Name the types that were to be burned in turn and that no rate was counted of."""
+    lost = [dtype for dtype in worker.job.turns if dtype not in worker.by_dtype]
+    if not lost:
+        return None
+    reason = f"{worker.job.label}: no turn for {', '.join(lost)}: a longer --duration has them all"
+    return "WARN", "not_run", reason
 
 
 def _judge_steadiness(worker: Worker) -> tuple[str, str, str]:

@@ -23,6 +23,18 @@ OBSERVED = {"wear": OF_WEAR, "telemetry": OF_TELEMETRY, "contention": OF_OTHERS}
 BY_OTHERS = frozenset({"slow-host", "slow-link"})
 """Faults that show where the results of many pairs of nodes are compared, and in none of them."""
 
+OF_SPEED = frozenset(
+    {"below", "below-floor", "contended", "fio-slow", "no-p2p", "no-scaling", "pcie", "slow",
+     "slow-call", "slow-gpu", "slow-node", "slow-peer", "slow-storage", "still", "stretch",
+     "unbalanced"}
+)  # fmt: skip
+BY_CODE = {
+    "no_reference": frozenset({"unknown-model"}),
+    **dict.fromkeys(("below_reference", "jitter", "slow_storage", "transport_unknown"), OF_SPEED),
+    **dict.fromkeys(("no_torch", "no_numpy", "not_written", "tool_absent"), frozenset[str]()),
+}
+"""Codes that a sound machine has too, and the only faults that they find."""
+
 CODE = "no_effect"
 
 
@@ -49,7 +61,11 @@ def with_unfound(document: dict[str, Any], faults: Sequence[Fault]) -> dict[str,
 
 def _is_found(fault: str, tests: list[dict[str, Any]]) -> bool:
     """Whether a test that can find this fault did not pass."""
-    bad = {test["name"] for test in tests if test["status"] not in ("PASS", "SKIP")}
+    bad = {
+        test["name"]
+        for test in tests
+        if test["status"] not in ("PASS", "SKIP") and fault in BY_CODE.get(test["code"], (fault,))
+    }
     observers = {name for name, faults in OBSERVED.items() if fault in faults}
     return bool(bad & observers if observers else bad - set(OBSERVED))
 

@@ -43,8 +43,32 @@ class Batches:
         self.proven = [self._infer(number) for number in range(IMAGES)]
 
     def _infer(self, number: int) -> torch.Tensor:
+        return self._forward(self.given[number % IMAGES])
+
+    def _forward(self, given: torch.Tensor) -> torch.Tensor:
         with torch.inference_mode(), torch.autocast(self.device.partition(":")[0], self.dtype):
-            return self.network(self.given[number % IMAGES])
+            return self.network(given)
+
+    def require_places(self) -> float:
+        """Infer each batch the other way round, and return how far an image is off at most.
+
+        A CPU proves a few images of a batch alone: another that comes wrong in its place, each
+        time, would else be what all later ones are held against. Raises NotPassed.
+        """
+        distances = [
+            self._distance(self._forward(given.flip(0)).flip(0), right)
+            for given, right in zip(self.given, self.proven, strict=True)
+        ]
+        far = [each for each in distances if not each <= TOLERANCE[self.kind]]  # NaN too
+        if far:
+            where = f"{self.device}: images come out otherwise at another place of their batch"
+            reason = f"{where}, {far[0]:.2g} off (gate {TOLERANCE[self.kind]:g})"
+            raise NotPassed("FAIL", "residual_too_large", reason)
+        return max(distances)
+
+    def _distance(self, came: torch.Tensor, right: torch.Tensor) -> float:
+        """Return the largest difference as a part of the largest value, as in `compare`."""
+        return float((came.float() - right.float()).abs().max() / right.float().abs().max())
 
     def require_proven(self, *, spoil: bool = False) -> float:
         """Compare some outputs with those of a CPU in single precision; return the distance.

@@ -99,6 +99,8 @@ def _row_in(cells: list[str], *, is_counted: bool) -> Row:
 def _table(rows: list[Row], out_of_bounds: int) -> Table:
     if not rows:
         raise ValueError("nccl-tests measured nothing")
+    if not max(rows, key=lambda row: row.nbytes).algbw:
+        raise ValueError("nccl-tests measured no bandwidth at its largest size")
     counts = [row.wrong for row in rows if row.wrong is not None]
     is_checked = bool(counts) or out_of_bounds > 0
     return Table(tuple(rows), max(sum(counts), out_of_bounds) if is_checked else None)

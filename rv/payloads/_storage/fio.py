@@ -102,7 +102,13 @@ def _report(session: Session, direct: int, written: Job, read: Job, random: Job)
     if not 0 < written.write.nbytes <= read.read.nbytes:
         reason = f"fio read back {read.read.nbytes} of {written.write.nbytes} bytes"
         raise NotPassed("FAIL", "storage_mismatch", reason)
+    asked = max(1, round(session.options.size)) * 2**20
+    if written.write.nbytes < asked:
+        short = f"fio wrote {written.write.nbytes} of the {asked} bytes that were asked for"
+        raise NotPassed("ERROR", "could_not_run", short)
     rates = [written.write.bytes_a_second / 1e6, read.read.bytes_a_second / 1e6]
+    if not all((*rates, random.read.operations_a_second)):
+        raise NotPassed("ERROR", "could_not_run", "fio says that nothing was done in a second")
     if slow := session.faults.get("fio-slow"):
         rates[0] /= slow.number("factor", 1e6)
     at_random = random.read.operations_a_second

@@ -43,9 +43,11 @@ def parse_fio(text: str) -> Job:
 
 
 def _rate(way: dict[str, Any]) -> Rate:
-    """Read one direction; before fio 3 the rate was in KiB a second alone."""
-    rate = way["bw_bytes"] if "bw_bytes" in way else _figure(way["bw"]) * KIB
-    return Rate(_whole(way["io_bytes"]), _figure(rate), _figure(way["iops"]))
+    """Read one direction; before fio 3 bytes and their rate were told in KiB alone."""
+    is_old = "bw_bytes" not in way
+    rate = _figure(way["bw"]) * KIB if is_old else _figure(way["bw_bytes"])
+    nbytes = _whole(way["io_bytes"]) * (KIB if is_old else 1)
+    return Rate(nbytes, rate, _figure(way["iops"]))
 
 
 def _whole(value: Any) -> int:

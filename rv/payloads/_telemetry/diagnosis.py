@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _processes import programs
-from contract.dcgm import TIMES_S, Diagnosis, judged, parse_diag, parse_discovery, passed
+from contract.dcgm import TIMES_S, Diagnosis, judged, parse_diag, parse_discovery, passed, untold
 
 if TYPE_CHECKING:
     from _harness.main import Session
@@ -79,12 +79,19 @@ def _add(session: Session, diagnosis: Diagnosis, labels: dict[int, str], level: 
         "results": [vars(each) for each in diagnosis.results if each.status != "pass"][:200],
     }
     bad = _add_findings(session, diagnosis, labels, details)
-    broken = diagnosis.error or ("" if bad or details["passed"] else "it ran no test")
+    nothing = "" if bad or details["passed"] else "it ran no test"
+    broken = diagnosis.error or nothing or _silence(diagnosis, labels)
     if broken:
         reason = f"DCGM's diagnosis broke off: {broken}"
         session.report.add("dcgm", "WARN", code="dcgm_unavailable", reason=reason, details=details)
     elif not bad:
         session.report.add("dcgm", "PASS", details=details)
+
+
+def _silence(diagnosis: Diagnosis, labels: dict[int, str]) -> str:
+    """Say of which GPUs nothing was told; "" where all were spoken of."""
+    missed = ", ".join(labels[number] for number in untold(diagnosis, labels))
+    return f"it says nothing of {missed}" if missed else ""
 
 
 def _add_findings(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from contract.rates import mesh_rate
 from contract.readings import NOTHING, Counters, grown
 from contract.xids import judge_xid
 
@@ -104,11 +105,24 @@ def _inactive(wear: Wear) -> Iterator[Finding]:
     up, down = wear.after.links.up, wear.after.links.down
     if up is None or down is None:
         return
-    lost = (grown(up, wear.before.links.up) or 0) > 0
-    if lost or up < wear.peer_links:
-        yield "FAIL", "link_down", f"{up} NVLinks are up, of {max(wear.peer_links, up + down)}"
+    if _has_lost_links(wear, up):
+        most = max(wear.peer_links, up + down, wear.before.links.up or 0)
+        yield "FAIL", "link_down", f"{up} NVLinks are up, of {most}"
     elif up and down:
         yield "WARN", "link_down", f"{down} of {up + down} NVLinks are inactive"
+    elif wear.peer_links > up:
+        yield "WARN", "link_down", f"no NVLink is up, where a GPU like it has {wear.peer_links}"
+
+
+def _has_lost_links(wear: Wear, up: int) -> bool:
+    """Whether links are down that were up before, or that a peer has.
+
+    One with none at all may be without a bridge, but where every GPU of its model has links.
+    """
+    if (grown(up, wear.before.links.up) or 0) > 0:
+        return True
+    is_linked = up > 0 or mesh_rate(wear.after.model) is not None
+    return is_linked and up < wear.peer_links
 
 
 def _caps(after: Counters) -> Iterator[Finding]:

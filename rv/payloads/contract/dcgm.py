@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 MOST = 4 * 2**20  # characters
@@ -26,6 +26,8 @@ OF_SOFTWARE = (
     "permissions and os blocks", "persistence mode", "environment variables", "graphics processes",
 )  # fmt: skip
 """Tests of version 3 that say nothing of the hardware; version 4 has one for them, `software`."""
+WELL = ("pass", "skip", "not run", "notrun", "skipped")
+"""How a test that found nothing, or was not run, is told; any other word is a finding."""
 GPU_ID = re.compile(r"\|\s*(\d{1,4})\s*\|")
 GPU_UUID = re.compile(r"Device UUID: (GPU-[0-9A-Fa-f-]{1,40})")
 
@@ -79,10 +81,19 @@ def _diagnosis(document: dict[str, Any], said: str) -> Diagnosis:
 def _results(root: dict[str, Any]) -> Iterator[Result]:
     for category in _dicts(root.get("test_categories")):
         for test in _dicts(category.get("tests")):
-            every = _dicts(test.get("results")) or _dicts([test.get("test_summary")])
-            for result in every:
+            for result in _told(_dicts(test.get("results")), _dicts([test.get("test_summary")])):
                 for gpu in _gpus(result):
                     yield _result(_text(test.get("name"))[:60], result, gpu)
+
+
+def _told(results: list[dict[str, Any]], summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the results, and the summary where they do not say what it says."""
+    bad = {_status(each) for each in results} - {*WELL}
+    return results + [each for each in summary if not results or _status(each) not in {*WELL, *bad}]
+
+
+def _status(result: dict[str, Any]) -> str:
+    return _text(result.get("status")).lower()[:20]
 
 
 def _result(name: str, result: dict[str, Any], gpu: int | None) -> Result:
@@ -92,7 +103,7 @@ def _result(name: str, result: dict[str, Any], gpu: int | None) -> Result:
     severities = (_dict(each).get("error_severity") for each in warnings)
     known = tuple(each for each in severities if type(each) is int)
     said = "; ".join(filter(None, texts))[:MOST_TEXT]
-    return Result(name, _text(result.get("status")).lower()[:20], gpu, said, known)
+    return Result(name, _status(result), gpu, said, known)
 
 
 def _gpus(result: dict[str, Any]) -> list[int | None]:
@@ -135,10 +146,10 @@ def parse_discovery(text: str) -> dict[str, int]:
 
 def judge_result(result: Result) -> Finding | None:
     """Judge one result; None of what passed, or was not run."""
-    is_failed = result.status.startswith("fail")
-    if not is_failed and not result.status.startswith("warn"):
+    if result.status in WELL:
         return None
-    said = f"DCGM's {result.test}: {result.text or result.status}"
+    is_failed = result.status.startswith("fail")
+    said = f"DCGM's {result.test}: {result.text or result.status or 'it has no status'}"
     if _is_setup(result):
         return "WARN", "dcgm_setup", said
     is_light = bool(result.severities) and set(result.severities) <= {MONITOR, CONFIG}
@@ -158,6 +169,13 @@ def judged(diagnosis: Diagnosis) -> list[tuple[Result, Finding]]:
     """Judge all results; those that are well are left out."""
     both = ((result, judge_result(result)) for result in diagnosis.results)
     return [(result, found) for result, found in both if found is not None]
+
+
+def untold(diagnosis: Diagnosis, asked: Iterable[int]) -> list[int]:
+    """Return the GPUs that no test spoke of, where tests speak of single GPUs at all."""
+    ran = [each for each in diagnosis.results if each.status not in WELL[1:]]
+    told = {each.gpu for each in ran} - {None}
+    return sorted(set(asked) - told) if told else []
 
 
 def passed(diagnosis: Diagnosis) -> list[str]:

@@ -22,6 +22,9 @@ REPLAYS, CRC = (0, 1), (2, 3)
 LACKING = ("NotSupported", "NotFound", "InvalidArgument", "Deprecated")
 """How the names of NVML's errors end that say that a GPU, a slice or a driver has no such thing."""
 
+LOST = ("GpuIsLost", "ResetRequired")
+"""The same of those of a GPU that does not answer any more."""
+
 
 def open_nvml(uuids: list[str]) -> Nvml | None:
     """Open NVML for these GPUs; None without the module, the library, or any of the GPUs."""
@@ -207,6 +210,7 @@ class Nvml:
             model=_text(self._first(handles[-1:], "nvmlDeviceGetName")),
             # A slice leaves much to its card, which a container may not ask.
             unreadable=tuple(ask.unreadable) if len(handles) == 1 else (),
+            repair=ask.lost,
         )
 
     def _bus(self, handles: list[Any]) -> str:
@@ -243,6 +247,7 @@ class _Asking:
     def __init__(self, nvml: Any, handles: list[Any]) -> None:
         self._nvml, self._handles = nvml, handles
         self.unreadable: list[str] = []
+        self.lost = ""
 
     def __call__(self, subject: str, function: str, *words: Any) -> Any:
         """Return the first answer; None where there is none."""
@@ -253,6 +258,8 @@ class _Asking:
                 return None  # an old module
             except Exception as error:
                 name = type(error).__name__
+                if name.endswith(LOST):
+                    self.lost = f"the driver says {name.removeprefix('NVMLError_')}"
                 if name.startswith("NVMLError") and not name.endswith(LACKING):
                     self.unreadable += [subject] * (subject not in self.unreadable)
         return None

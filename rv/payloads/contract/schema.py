@@ -21,7 +21,8 @@ HIGHER, LOWER = "higher", "lower"
 def metric(name: str, samples: list[float], unit: str, better: str, **more: Any) -> dict[str, Any]:
     """Return the metric of some samples: the value is their median, `cv` is stdev over mean.
 
-    `better` is HIGHER or LOWER; `more` are facts about the method, such as `data="randn"`.
+    `better` is HIGHER or LOWER, or "" for a figure that nobody judges; `more` are facts
+    about the method, such as `data="randn"`.
     Raises ValueError without samples.
     """
     if not samples:

@@ -36,6 +36,12 @@ REPAIRS = {
 }
 GPU_LINE = re.compile(r"GPU \d+:.{0,200}\(UUID: (GPU-[0-9A-Fa-f-]{1,40})\)")
 LINK = re.compile(r"\s*Link \d{1,3}: (?:(\d[\d.]{0,12} GB/s)|(<inactive>))")
+NO_LINK_UP = re.compile(
+    r".{0,40}Unable to retrieve NVLink information .{0,40}all links are inactive", re.IGNORECASE
+)
+"""What stands in place of the links where a GPU that has some has none that is up."""
+LOST = ("requires reset", "is lost", "fallen off the bus")
+"""How a figure is told of a GPU that does not answer any more."""
 LINK_ERRORS = re.compile(r"\s*Link \d{1,3}: (Replay|Recovery|CRC)[A-Za-z ]{0,20}: (\d{1,18})\s*$")
 
 
@@ -61,6 +67,7 @@ class _Gpu:
 
     def __init__(self, element: Element) -> None:
         self._element, self._unreadable = element, []  # type: Element, list[str]
+        self._lost = ""
 
     def counters(self) -> tuple[str, Counters]:
         """Return the UUID and all that is known."""
@@ -72,7 +79,6 @@ class _Gpu:
             rows_pending=self._yes_or_no("remapped_rows/remapped_row_pending", "remapped rows"),
             rows_failed=remapped,
             rows_remapped=whole("remapped_rows/remapped_row_unc", "remapped rows"),
-            repair="; ".join(self._repairs()),
             pcie_replays=whole("pci/replay_counter", "PCIe replays"),
             pcie_max_gen=whole("pci/pci_gpu_link_info/pcie_gen/max_link_gen", "PCIe link"),
             pcie_max_width=whole("pci/pci_gpu_link_info/link_widths/max_link_width", "PCIe link"),
@@ -87,7 +93,10 @@ class _Gpu:
             bus=bus_of(self._text("pci/pci_bus_id"))[:40],
             model=self._text("product_name")[:100],
         )
-        return self._text("uuid")[:50], replace(found, unreadable=tuple(self._unreadable))
+        repair = "; ".join(filter(None, (self._lost, *self._repairs())))
+        return self._text("uuid")[:50], replace(
+            found, repair=repair, unreadable=tuple(self._unreadable)
+        )
 
     def _power(self) -> tuple[float | None, float | None]:
         """Return the limit and its default, under this driver's name of the group."""
@@ -138,6 +147,8 @@ class _Gpu:
 
     def _note(self, text: str, subject: str) -> None:
         """Note a figure that the GPU has and that was not told; one it does not have is none."""
+        if any(word in text.lower() for word in LOST):
+            self._lost = f"the driver says {text[:40]!r}"
         is_absent = text.lower() in ABSENT or text.lower().endswith(ABSENT[1:])
         if not is_absent and subject not in self._unreadable:
             self._unreadable.append(subject)
@@ -151,10 +162,18 @@ def parse_links(states: str, errors: str) -> dict[str, Links]:
     """Read `nvidia-smi nvlink -s` and `-e`: the NVLinks by UUID; one without them is left out."""
     found: dict[str, Links] = {}
     for uuid, line in _of_gpus(states):
-        if match := LINK.match(line):
+        if NO_LINK_UP.match(line):
+            found[uuid] = Links(0, 0)
+        elif match := LINK.match(line):
             known = found.get(uuid, Links(0, 0))
             up, down = known.up or 0, known.down or 0
             found[uuid] = replace(known, up=up + bool(match[1]), down=down + bool(match[2]))
+    _add_errors(found, errors)
+    return found
+
+
+def _add_errors(found: dict[str, Links], errors: str) -> None:
+    """Add the errors of each GPU's links to what is known of them."""
     for uuid, line in _of_gpus(errors):
         if match := LINK_ERRORS.match(line):
             known, count = found.get(uuid, NO_LINKS), int(match[2])
@@ -162,7 +181,6 @@ def parse_links(states: str, errors: str) -> dict[str, Links]:
                 found[uuid] = replace(known, crc=(known.crc or 0) + count)
             else:
                 found[uuid] = replace(known, replays=(known.replays or 0) + count)
-    return found
 
 
 def _of_gpus(text: str) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rv import avoided_nodes
-from rv.accept.bad_nodes import admin_text, bad_nodes, cleared
+from rv.accept.bad_nodes import admin_text, bad_nodes, cleared, still_accused
 from rv.accept.results import RunResult, Status
 from rv.avoided_nodes import DAY_S, AvoidedNode
 from rv.bundle import acceptance_file
@@ -111,6 +111,15 @@ def test_a_node_that_passes_again_is_forgotten() -> None:
     avoided_nodes.update("c", [], cleared([passed]), NOW + 1)
 
     assert [entry.node for entry in avoided_nodes.load("c", NOW + 2)] == ["n2"]
+
+
+def test_only_the_payload_that_failed_clears_a_node() -> None:
+    """Storage that is fast says nothing of a GPU that computes wrong."""
+    passed = replace(failed(), tests=(), status=Status.PASS)
+    storage = replace(passed, test_type="storage_net")
+    assert still_accused(bad(), [storage]) == {"n1"}
+    assert still_accused(bad(), [storage, replace(passed, status=Status.SKIP)]) == {"n1"}
+    assert still_accused(bad(), [storage, passed]) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rv import avoided_nodes
+from rv.accept import failures
 from rv.accept.failures import newest_failure
 from rv.accept.store import NodeState, RunRecord, Stage, Sweep, save, save_sweep
 from rv.avoided_nodes import AvoidedNode
@@ -75,6 +76,7 @@ def keep(race: str, nodes: tuple[str, ...], age_s: float, data: Path, faulty: st
         made = check_file(node, is_faulty=node == faulty)
         files[f"check/node{number}/check_result.json"] = made
         files[f"check/node{number}.begun"] = node.encode()
+        files[f"check/node{number}.exit"] = b"1" if node == faulty else b"0"
     save(record, files)
     os.utime(data / "runs" / race / "run.json", (NOW - age_s, NOW - age_s))
 
@@ -110,3 +112,29 @@ def test_an_avoided_node_has_its_reason_and_a_sound_one_none() -> None:
         newest_failure("n2", "c", NOW)
     with pytest.raises(RvError, match="failed on n1"):
         newest_failure("n1", "another", NOW)
+
+
+def test_a_run_that_broke_off_is_no_pass_and_each_sweep_is_judged_once(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pairs of nodes are many races of one sweep."""
+    keep("faulty00", ("n1",), 300, data, faulty="n1")
+    states = []
+    for number in range(5):
+        race = f"pair000{number}"
+        record = RunRecord(race_id=race, cluster="c", nodes=("n1",), payloads=("check",))
+        save(record, {})
+        os.utime(data / "runs" / race / "run.json", (NOW, NOW))
+        states.append(NodeState(node=f"n{number}", stage=Stage.OVER, race=race))
+    save_sweep(
+        Sweep(sweep_id="sweep-1", cluster="c", profile="", payloads=(), begun_at=1,
+              nodes=tuple(states))
+    )  # fmt: skip
+    seen: list[str] = []
+    real = failures.judged
+    monkeypatch.setattr(
+        failures, "judged", lambda run: (seen.append(run.record.race_id), real(run))[1]
+    )
+
+    assert newest_failure("n1", "c", NOW).notes == ()
+    assert seen == ["sweep-1", "faulty00"]

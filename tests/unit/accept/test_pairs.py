@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rv.accept import pairs
 from rv.accept.bad_nodes import bad_nodes
-from rv.accept.results import Metric, RunResult, Status, TestResult
+from rv.accept.results import Device, Metric, RunResult, Status, TestResult
 from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep
 from rv.accept.sweep import next_nodes
 from rv.errors import RvError
@@ -158,6 +158,63 @@ def test_a_node_of_which_no_pair_was_measured_is_an_error() -> None:
     }
     found = judged(unmeasured)
     assert (found["a4"].status, found["a1"].status) == ("ERROR", "FAIL")
+
+
+def test_two_models_of_one_sweep_are_not_held_against_each_other() -> None:
+    """Half as fast by design, and sound; of a single pair of a kind nothing says how fast."""
+    kinds = {"H200": ("a1", "a2", "a3"), "V100": ("v1", "v2", "v3"), "L4": ("l1", "l2")}
+    results = {
+        pair: [result(rate, devices=(Device(index=0, name=model, uuid=""),))]
+        for (model, names), rate in zip(kinds.items(), (40.0, 16.0, 2.0), strict=True)
+        for pair in itertools.combinations(names, 2)
+    }
+    found = {each.hostname: each for each in pairs.judged_pairs(results, {})}
+
+    assert {name for name, each in found.items() if each.status is not Status.PASS} == {""}
+    assert (found[""].status, found[""].reason.partition(":")[0]) == ("WARN", "l1 and l2")
+
+
+def test_pairs_are_compared_at_one_size_and_none_is_left_out_in_silence() -> None:
+    """One that stopped at a smaller size is not slow, and not judged either; nor is one without."""
+    at_most = {pair: [result(rate)] for pair, rate in rates().items()}
+    (test,) = at_most["a1", "a2"][0].tests
+    at_most["a1", "a2"] = [result(40.0, tests=(replace(test, metrics=test.metrics[:1]),))]
+    at_most["a1", "a3"] = [result(None)]
+    at_most["a1", "a4"] = [result(None, status=Status.ERROR)]
+    found = {each.hostname: each for each in pairs.judged_pairs(at_most, LEAVES)}
+
+    assert [(test.code, test.reason.partition(":")[0]) for test in found[""].tests[1:]] == [
+        ("metric_missing", "a1 and a2"), ("metric_missing", "a1 and a3"),
+    ]  # fmt: skip
+    assert (found["a1"].status, found["a2"].status) == ("ERROR", "PASS")
+
+
+def test_half_of_the_nodes_slow_is_a_failure_of_no_node() -> None:
+    """Of four one pair is fast: a warning; of six it fails."""
+    for many, status in ((4, "WARN"), (6, "FAIL")):
+        names = [f"n{at}" for at in range(many)]
+        both = itertools.combinations(names, 2)
+        results = {
+            pair: [result(40.0 if set(pair) <= set(names[: many // 2]) else 20.0)] for pair in both
+        }
+        found = pairs.judged_pairs(results, {})
+        assert (found[-1].status, found[-1].tests[-1].code) == (status, "peers_disagree")
+        assert "beside those of n0, n1" in found[-1].reason
+        assert bad_nodes(found, "r", 0.0, 7) == ()
+
+
+def test_what_was_planted_and_what_came_wrong_are_told() -> None:
+    """A reader of the judgement sees both, as in the jobs' own results."""
+    results = {pair: [result(rate)] for pair, rate in rates(a3=0.5).items()}
+    (planted,) = results["a1", "a2"]
+    test = replace(planted.tests[0], details={"rows": [{"wrong": 2}, {"wrong": "x"}, 7]})
+    results["a1", "a2"] = [replace(planted, tests=(test,), argv=("--inject", "x"))]
+    *_, links = found = pairs.judged_pairs(results, LEAVES)
+
+    assert {each.argv for each in found} == {("--inject", "x")}
+    assert {(p["one"], p["other"]): p["wrong"] for p in links.tests[0].details["pairs"]}[
+        "a1", "a2"
+    ] == 2
 
 
 def test_a_sweep_over_pairs_shows_links_and_reasons() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from rv.cli.defaults import read_config
 from rv.errors import ErrorKind, RvError
-from rv.workflow.locate import is_this_machine, locate, named_clusters
+from rv.workflow.locate import locate
 from rv.workflow.race_root import expand_folder
+from rv.workflow.which_cluster import is_this_machine, named_clusters
 
 CAMPUS = "clusters:\n  campus: {host: ada@login.campus.example, ssh: openssh}\n"
 

@@ -1,5 +1,6 @@
 """What DCGM's diagnosis says, of two versions, and how far each of its results is a fault."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rv.payloads.contract.dcgm import (
     parse_diag,
     parse_discovery,
     passed,
+    untold,
 )
 
 DATA = Path(__file__).parents[2] / "data" / "dcgm"
@@ -86,3 +88,33 @@ def test_gpus_have_numbers_of_dcgms_own() -> None:
     found = parse_discovery(read("discovery.txt"))
     assert {uuid[-2:]: number for uuid, number in found.items()} == {"04": 0, "05": 1}
     assert parse_discovery("Error: unable to establish a connection\n") == {}
+
+
+def diagnosis_of(
+    *results: dict[str, object], summary: dict[str, object] | None = None
+) -> Diagnosis:
+    """A run of one test in the form of version 4."""
+    test = {"name": "memory", "results": list(results), "test_summary": summary}
+    document = {"DCGM Diagnostic": {"test_categories": [{"tests": [test]}]}}
+    return parse_diag(json.dumps(document))
+
+
+def test_nothing_but_known_good_words_is_well() -> None:
+    """A failure that only the summary tells of, and a status that nobody knows, are findings."""
+    good = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    bad = {"status": "Fail", "warnings": [{"warning": "broken", "error_severity": 2}]}
+    assert [found[1] for _, found in judged(diagnosis_of(good, summary=bad))] == ["dcgm_failed"]
+    assert [found[1] for _, found in judged(diagnosis_of({**good, "status": "Error"}))] == [
+        "dcgm_warned"
+    ]
+    assert judged(diagnosis_of(good, summary={"status": "Pass"})) == []
+    twice = {**good, **bad}
+    assert len(judged(diagnosis_of(twice, summary=bad))) == 1
+
+
+def test_a_gpu_that_no_test_spoke_of_is_named() -> None:
+    """Of two that were asked for; skipping is not speaking."""
+    good = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    assert untold(diagnosis_of(good), [0, 1]) == [1]
+    assert untold(diagnosis_of(good, {**good, "entity_id": 1, "status": "Skip"}), [0, 1]) == [1]
+    assert untold(diagnosis_of({"status": "Pass"}), [0, 1]) == []  # of the node

@@ -75,7 +75,11 @@ def test_nvlinks_are_counted_by_gpu() -> None:
     """Replays and recoveries together, CRC errors of both kinds; memory errors of a link are none."""
     files = (DATA / f"documented.nvlink-{name}.txt" for name in ("status", "errors"))
     links = parse_links(*(path.read_text() for path in files))
-    assert links == {f"{UUID}4": Links(3, 0, 0, 0), f"{UUID}5": Links(2, 1, 13, 65540)}
+    assert links == {
+        f"{UUID}4": Links(3, 0, 0, 0),
+        f"{UUID}5": Links(2, 1, 13, 65540),
+        f"{UUID}6": Links(0, 0),  # told by a sentence in place of its links
+    }
     assert parse_links("", "Link 0: Replay Errors: 3") == {}
 
 
@@ -103,3 +107,11 @@ def test_an_xid_is_judged_by_its_number(number: int, judged: tuple[str, str]) ->
     status, code, reason = judge_xid(Xid("0000:1b:00", number, "a\x1bb"))
     assert (status, code) == judged
     assert reason.startswith(f"Xid {number}, ")
+
+
+@pytest.mark.parametrize("said", ["GPU requires reset", "GPU is lost"])
+def test_a_gpu_that_does_not_answer_needs_a_repair(said: str) -> None:
+    """It is no figure that this user may not read."""
+    heat = f"<temperature><gpu_temp_slow_threshold>{said}</gpu_temp_slow_threshold></temperature>"
+    text = f"<nvidia_smi_log><gpu><uuid>GPU-a</uuid>{heat}</gpu></nvidia_smi_log>"
+    assert parse_query(text)["GPU-a"].repair == f"the driver says {said!r}"

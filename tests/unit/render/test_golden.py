@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from rv import bundle
+from rv.models.notice import read_notice
 from rv.models.plan import Merged, Mode, Strategy, Submission
 from rv.models.race import Chain
 from rv.models.request import Command, Launcher
@@ -163,6 +164,20 @@ CASES = {
             venv="/scratch/ada/it's $HERE/venv",
             setup=("export A='b c'", "source env.sh\nulimit -n 4096"),
         ),
+    ),
+    "notify": (
+        strategy(),
+        facts(
+            notices=(
+                read_notice("start,end,fail=mailto:you@example.org"),
+                read_notice("fail=https://example.org/hook?token=it's"),
+                read_notice('end=say "it\'s $RV_STATE"'),
+            ),
+        ),
+    ),
+    "notify_of_a_chain": (
+        strategy(**SEGMENTS),
+        facts(chain=Chain(total=timedelta(hours=12)), notices=(read_notice("start,end=mail"),)),
     ),
     "conda": (
         strategy(**TWO_NODES),

@@ -136,3 +136,76 @@ def test_a_checkpoint_may_lie_behind_links(tmp_path: Path) -> None:
     os.utime(saved, (later_s, later_s))
     for folder in ("directory", "kept"):
         assert is_fresh(folder)
+
+
+def notices(folder: Path, me: str, *calls: str) -> str:
+    """Call the functions of the golden script that has notices, as the job `me`; what it said."""
+    golden = (TEMPLATES.parent / "tests" / "golden" / "notify.sh").read_text(encoding="utf-8")
+    text = golden[golden.index("\nrv_notify() {") : golden.index("\nrv_notify start RUNNING")]
+    text = text.replace("cd /home/ada/project", "cd .").replace("timeout -k 2 15", "timeout -k 1 1")
+    (folder / "claims").mkdir(exist_ok=True)
+    (folder / "notified").mkdir(exist_ok=True)
+    (folder / "claims" / me).write_text(f"{me}\nwhole\n")
+    begin = "rv_say() { echo \"rv: $*\"; }\nrv_notifier=none RV_UMASK=0077 RV_PYTHON=python3 rv_cause='' rv_code=0\n"
+    environ = {
+        "PATH": f"{folder}/bin:/usr/bin:/bin", "RV_ME": me, "RV_RACE": "abcd2345",
+        "SLURM_JOB_ID": "11", "SLURM_JOB_USER": "ada", "SLURM_JOB_NODELIST": 'a[1-2],"b"',
+    }  # fmt: skip
+    done = subprocess.run(
+        ["bash", "-c", f"{begin}{text}\n" + "\n".join(calls)],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stderr == ""
+    return done.stdout
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """`mail`, `curl` and `say`, which write down what they are called with."""
+    (tmp_path / "bin").mkdir()
+    for name, line in (
+        ("mail", 'echo "mail $*" >>told; cat >>told'),
+        ("curl", 'echo "$*" >>told; cat "${@: -1}" >>told; exit 22'),
+        ("say", 'echo "say $* $RV_EVENT $RV_EXIT_CODE" >>told; sleep 60'),
+    ):
+        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{line}\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    return tmp_path
+
+
+def test_a_notice_is_sent_once_whatever_instance_of_a_job_comes(programs: Path) -> None:
+    """A restart, a next segment, and a step that is taken twice send nothing more."""
+    for me in ("11.0.aa", "11.1.bb", "12.0.cc"):
+        notices(programs, me, "rv_notify start RUNNING ''")
+    told = (programs / "told").read_text()
+    assert told.count("mail -s rv: race abcd2345 night-run RUNNING you@example.org") == 1
+    assert "on a[1-2],b as job 11." in told
+    assert "say" not in told
+    said = notices(programs, "12.0.cc", "rv_code=3", "rv_notify_end")
+    notices(programs, "13.0.dd", "rv_notify_end")
+    told = (programs / "told").read_text()
+    assert told.count("night-run FAILED you@") == 1
+    assert told.count("say it's FAILED fail 3") == 1
+    assert '"event": "fail", "state": "FAILED", "exit_code": 3, "job_id": 11' in told
+    assert told.count('url = "https://example.org/hook?token=it\'s"') == 1
+    assert "--data-binary" in told
+    assert not re.search("^-.*token", told, re.MULTILINE), "a URL in an argument"
+    assert "rv: --notify: the POST of fail failed with code 22" in said
+    assert "rv: --notify: the command for fail ended with code 124" in said
+
+
+@pytest.mark.parametrize(
+    ("facts", "state"),
+    [
+        ("rv_code=0", "COMPLETED"),
+        ("rv_code=1", "FAILED"),
+        ("rv_code=143 rv_cause=TERM", "CANCELLED"),
+        ("rv_code=143 rv_cause=TERM SECONDS=10720", "TIMEOUT"),
+        ("rv_code=143 rv_cause=TERM SECONDS=10720; : >stop", "CANCELLED"),
+        ("rv_code=1 rv_cause=TIME", "TIMEOUT"),
+    ],
+)
+def test_an_end_is_told_by_its_state(programs: Path, facts: str, state: str) -> None:
+    """As the job itself can know it."""
+    notices(programs, "11.0.aa", facts, "rv_notify_end")
+    assert f"night-run {state} you@example.org" in (programs / "told").read_text()

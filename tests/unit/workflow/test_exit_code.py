@@ -8,7 +8,7 @@ import pytest
 
 from rv.models.race import RaceState, RaceStatus
 from rv.transport.local import LocalTransport
-from rv.workflow.races import exit_code
+from rv.workflow.races import exit_code, worst_exit_code
 from tests.unit.race.test_status import RACE
 
 SKIPPED = {"summary": {"status": "SKIP", "skip_exit_code": None}}
@@ -37,3 +37,21 @@ def test_a_skip_is_done_where_the_payloads_own_result_says_so(
     status = RaceStatus(race=race, state=RaceState.FAILED, exit_code=77)
 
     assert exit_code(status, LocalTransport({})) == code
+
+
+@pytest.mark.parametrize(
+    ("ends", "worst"),
+    [
+        ([], 0),
+        ([(RaceState.COMPLETED, 0)], 0),
+        ([(RaceState.FAILED, 3), (RaceState.COMPLETED, 0), (RaceState.LOST, None)], 3),
+        ([(RaceState.COMPLETED, 0), (RaceState.TIMEOUT, None)], 1),
+        ([(RaceState.FAILED, 9), (RaceState.CANCELLED, 143)], 143),
+    ],
+)
+def test_of_several_races_the_highest_code_counts(
+    ends: list[tuple[RaceState, int | None]], worst: int
+) -> None:
+    """It is 0 only where all of them succeeded."""
+    statuses = [RaceStatus(race=RACE, state=state, exit_code=code) for state, code in ends]
+    assert worst_exit_code(statuses, LocalTransport({})) == worst

@@ -7,9 +7,9 @@ import pytest
 
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Snapshot
+from rv.slurm import probe
 from rv.slurm.cache import SnapshotCache
 from rv.transport.local import LocalTransport
-from rv.workflow import cluster as clusters
 from rv.workflow.cluster import Cluster
 from rv.workflow.watch_pools import PoolsWatch
 from tests.unit.planner.clusters import campus, nodes, partition, snapshot
@@ -29,7 +29,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Snapshot | RvError]:
             raise said
         return said
 
-    monkeypatch.setattr(clusters, "take_snapshot", take)
+    monkeypatch.setattr(probe, "take_snapshot", take)
     return left
 
 
