@@ -66,7 +66,8 @@ def show_status(*, json: bool) -> int:
     if json:
         console.emit_json({"clusters": [status_document(*pair) for pair in each_answer]})
     else:
-        console.answer(*(part for pair in each_answer for part in status_parts(*pair)))
+        width = console.answer_width()
+        console.answer(*(part for pair in each_answer for part in status_parts(*pair, width)))
     has_answer = any(not isinstance(answer, RvError) for _, answer in each_answer)
     return 0 if has_answer else EXIT_RV_FAILED
 

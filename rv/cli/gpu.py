@@ -1,17 +1,16 @@
 """`rv gpu`: the GPUs of a race, how busy they are and what runs on them."""
 
-import time
 from typing import Annotated, Final
 
 import typer
 
 from rv.cli.caller import Caller, current_caller, now_s
 from rv.cli.options import ClusterOption, JsonOption, command_app
-from rv.errors import ErrorKind, RvError
+from rv.cli.watching import answers_once, looks
 from rv.models.race import Race
 from rv.ui import console
 from rv.ui.gpu_views import race_gpus_document, race_gpus_text
-from rv.ui.screen import Screen
+from rv.ui.watched import Watched
 from rv.workflow.cluster import Early
 from rv.workflow.gpus import look_at_gpus
 from rv.workflow.races import find_races
@@ -37,7 +36,7 @@ def gpu(
 ) -> None:
     """Show how a race uses its GPUs: now while it runs, on average once it is over."""
     if watch and json:
-        raise RvError(ErrorKind.USAGE, "--json answers once", hint="leave out --watch")
+        raise answers_once("--json")
     caller = current_caller(cluster, early=Early.RACES)
     (record,) = find_races([race] if race else [], caller.cluster)
     if watch:
@@ -52,10 +51,8 @@ def gpu(
 
 def _watch(race: Race, caller: Caller, node: int | None) -> None:
     """Look again and again, until the race is over: the last look is at what was measured."""
-    with Screen() as screen:
-        while True:
-            looked = look_at_gpus(race, caller.cluster, node, now_s())
-            screen.show(*race_gpus_text(looked))
-            if looked.status.state.is_over:
-                return
-            time.sleep(_WATCH_S)
+    watched = Watched()
+    for looked in looks(lambda: look_at_gpus(race, caller.cluster, node, now_s()), _WATCH_S):
+        watched.show(*race_gpus_text(looked))
+        if looked.status.state.is_over:
+            return

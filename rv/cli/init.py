@@ -80,7 +80,7 @@ def init(
     with _hint_without(where):
         discovery = discover(cluster)
     if not json:
-        console.answer(*discovery_text(discovery))
+        console.answer(*discovery_text(discovery, console.answer_width()))
     if not any(folder.has_links for folder in discovery.folders):
         console.notice("no folder with hard links was found: races need one; set race_root to it")
     asks = console.can_ask() and not yes and not json

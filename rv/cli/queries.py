@@ -13,12 +13,23 @@ from rv.cli.options import (
     command_app,
 )
 from rv.cli.request import asks_all, build_request, patience_s, say_request
+from rv.cli.watching import answers_once, looks, watch_notice
 from rv.models.snapshot import write_snapshot
+from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.explanation_views import explanation_document, explanation_text
-from rv.ui.plan_views import costs_document, costs_text, overview_document, overview_text
+from rv.ui.plan_views import costs_document, costs_text
+from rv.ui.status_views import (
+    overview_document,
+    overview_headline,
+    overview_lines,
+    overview_text,
+)
+from rv.ui.watched import Watched
+from rv.workflow.cluster import Cluster
 from rv.workflow.queries import compare_costs, explain_race, free_gpus
 from rv.workflow.races import find_races
+from rv.workflow.watch_pools import PoolsWatch
 
 app = command_app()
 
@@ -30,20 +41,44 @@ def status(
     snapshot: Annotated[
         str, typer.Option(metavar="FILE", help="Look at a saved cluster (rv snapshot).")
     ] = "",
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Look again every 30 s, until Ctrl-C.")
+    ] = False,
     json: JsonOption = False,
 ) -> None:
-    """Show free and total GPUs of each model, who waits for them, and your limits."""
-    if asks_all(RequestOptions(cluster=cluster)) and not snapshot:
+    """Show free and total GPUs of each model, who waits for them, and what you may still have."""
+    every_cluster = asks_all(RequestOptions(cluster=cluster)) and not snapshot
+    once = {"--json": json, "--snapshot": bool(snapshot), "--cluster all": every_cluster}
+    if watch and (option := next((name for name, given in once.items() if given), "")):
+        raise answers_once(option)
+    if every_cluster:
         from rv.cli.every_cluster import show_status
 
         raise typer.Exit(show_status(json=json))
     where = planning_cluster(cluster, snapshot)
+    if watch and isinstance(where, Cluster):
+        _watch(where)
+        return
     console.say(f"on {where.label}")
     pools = free_gpus(where)
     if json:
         console.emit_json(overview_document(pools))
     else:
-        console.answer(*overview_text(pools))
+        console.answer(*overview_text(pools, console.answer_width()))
+
+
+def _watch(cluster: Cluster) -> None:
+    """Show what a cluster has as it changes."""
+    watched, watch = Watched(), PoolsWatch(cluster=cluster)
+    if not watched.is_drawn:
+        console.say(f"on {cluster.label}")
+    for pools in looks(watch.look, SHARED_FOR.total_seconds()):
+        if not watched.is_drawn:
+            watched.say_changes(overview_lines(pools))
+            continue
+        notice = watch_notice(cluster.label, watch.silent_since_s)
+        headline = overview_headline(pools, notice)
+        watched.show(headline, *overview_text(pools, watched.size.columns))
 
 
 @app.command()

@@ -1,28 +1,27 @@
 """`rv ps` and `rv stop`: races that were launched."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 import typer
 
 from rv.cli.caller import current_caller, now_s
 from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.watching import answers_once, looks, watch_notice
 from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
-from rv.models.race import Race
+from rv.models.race import Race, RaceStatus
 from rv.ui import console
-from rv.ui.race_views import (
-    races_document,
-    races_text,
-    stopped_document,
-    stopped_lines,
-)
-from rv.workflow.cluster import Early
+from rv.ui.race_views import races_document, stopped_document, stopped_lines
+from rv.ui.races_table import race_lines, races_text, watched_races
+from rv.ui.watched import Watched
+from rv.workflow.cluster import Cluster, Early
 from rv.workflow.races import (
     list_races,
     open_races,
     stop_races,
     stoppable_races,
 )
+from rv.workflow.watch_races import RacesWatch
 
 _RECENT_S: Final = 86400.0
 
@@ -33,23 +32,48 @@ app = command_app()
 def ps(
     *,
     show_all: Annotated[bool, typer.Option("--all", "-a", help="Older races too.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show them as they change, until Ctrl-C.")
+    ] = False,
     cluster: ClusterOption = "",
     json: JsonOption = False,
 ) -> None:
     """List races: what waits, what runs, and how it ended; recover what a killed client left."""
+    if watch and json:
+        raise answers_once("--json")
     caller = current_caller(cluster, early=Early.RACES_AND_QUEUE)
-    races = [
-        status
-        for status in list_races(caller.cluster, caller.now_s)
-        if show_all
-        or not status.state.is_over
-        or caller.now_s - status.race.submitted_at < _RECENT_S
-    ]
+    since_s = 0.0 if show_all else caller.now_s - _RECENT_S
+    if watch:
+        _watch(caller.cluster, since_s)
+        return
+    races = _since(since_s, list_races(caller.cluster, caller.now_s))
     if json:
         console.emit_json(races_document(races))
     else:
         console.say(f"on {caller.cluster.label}")
-        console.answer(*races_text(races, caller.now_s))
+        console.answer(*races_text(races, caller.now_s, console.answer_width()))
+
+
+def _since(since_s: float, races: Iterable[RaceStatus]) -> list[RaceStatus]:
+    """Leave out the races that are over and were launched before a moment."""
+    return [
+        status for status in races if not status.state.is_over or status.race.submitted_at > since_s
+    ]
+
+
+def _watch(cluster: Cluster, since_s: float) -> None:
+    """Show the races as they change."""
+    watched, watch = Watched(), RacesWatch(cluster=cluster)
+    if not watched.is_drawn:
+        console.say(f"on {cluster.label}")
+    for seen in looks(watch.look, 1.0):
+        races = _since(since_s, seen)
+        if not watched.is_drawn:
+            watched.say_changes(race_lines(races))
+            continue
+        notice = watch_notice(cluster.label, watch.silent_since_s)
+        size = watched.size
+        watched.show(*watched_races(races, now_s(), size.columns, size.lines, notice))
 
 
 def _ask_to_stop(races: Sequence[Race]) -> None:

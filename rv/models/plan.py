@@ -1,5 +1,6 @@
 """Strategies, estimates and the plan that a dry run prints and a launch submits."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -195,12 +196,26 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class NodeShare:
+    """One node's GPUs of one GRES type: in all, free, and those that no job can have now."""
+
+    node: str
+    gres_type: str
+    total: int
+    free: int
+    lost: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PoolView:
     """The GPUs of one model in one partition.
 
     `free` counts GPUs that a job could be given now, `largest` the most of them on one node;
-    `lost` GPUs are on nodes that take no jobs. `waiting` jobs are everybody's, in the partition.
-    `limits` are the user's ("4 a user (3 in use)"); `closed` says why the user cannot use it.
+    `lost` GPUs are on nodes that take no jobs. `waiting` jobs are everybody's, in the partition;
+    `queued` of them ask for these GPUs or for any, `queued_gpus` in all.
+    `limits` are the user's ("4 a user (3 in use)"), `still_allowed` is how many GPUs they leave and
+    `most_a_job` how many each job may have, None where nothing is set; `closed` says why the user
+    cannot use it. `shares` are its nodes'.
     """
 
     gpu: str
@@ -211,5 +226,39 @@ class PoolView:
     lost: int
     waiting: int
     max_time: timedelta | None
+    queued: int = 0
+    queued_gpus: int = 0
     limits: tuple[str, ...] = ()
+    still_allowed: int | None = None
+    most_a_job: int | None = None
     closed: str = ""
+    shares: tuple[NodeShare, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelView:
+    """The GPUs of one model in all its partitions: a node that is in several counts once."""
+
+    gpu: str
+    free: int
+    total: int
+    lost: int
+    pools: tuple[PoolView, ...]
+
+
+def by_model(pools: Sequence[PoolView]) -> tuple[ModelView, ...]:
+    """Put the pools of each model together, in the order in which the models come first."""
+    views = []
+    for gpu in dict.fromkeys(pool.gpu for pool in pools):
+        own = tuple(pool for pool in pools if pool.gpu == gpu)
+        shares = {(share.node, share.gres_type): share for pool in own for share in pool.shares}
+        views.append(
+            ModelView(
+                gpu=gpu,
+                free=sum(share.free for share in shares.values()),
+                total=sum(share.total for share in shares.values()),
+                lost=sum(share.lost for share in shares.values()),
+                pools=own,
+            )
+        )
+    return tuple(views)

@@ -167,15 +167,46 @@ def blocking_limit(sources: Sources, demand: Amounts, usage: "Usage") -> str:
 
 
 def gpu_limits(sources: Sources, usage: "Usage") -> Iterator[str]:
-    """Say how many GPUs the limits allow, and what is in use of those that several jobs share."""
+    """Say how many GPUs the limits allow, and what is in use of those that several jobs share.
+
+    A limit of jobs is named where it is used up.
+    """
     for scope, words in _SCOPE_WORDS.items():
         for source, tres, limit in _effective(sources, _LIMITS[scope]):
             name, _, model = tres.partition(":")
-            if name != "gres/gpu":
-                continue
-            allowed = " ".join(filter(None, (str(limit), model, words)))
             in_use = _in_use(source, scope, usage).get(tres, 0) if scope in _SHARED_LIMITS else 0
-            yield f"{allowed} ({in_use} in use)" if in_use else allowed
+            if tres in (_RUNNING, _SUBMITTED) and in_use >= limit:
+                kind = "running" if tres == _RUNNING else "submitted"
+                yield f"{limit} {kind} jobs {words} ({in_use} in use)"
+            if name == "gres/gpu":
+                allowed = " ".join(filter(None, (str(limit), model, words)))
+                yield f"{allowed} ({in_use} in use)" if in_use else allowed
+
+
+def gpus_left(sources: Sources, usage: "Usage", gres_type: str) -> int | None:
+    """Return how many GPUs of a type the user may still get there; None where nothing limits it.
+
+    It is 0 where no more job may be submitted, or run.
+    """
+    left = []
+    for scope, limits_of in _SHARED_LIMITS.items():
+        for source, tres, limit in _effective(sources, limits_of):
+            in_use = _in_use(source, scope, usage).get(tres, 0)
+            if tres in _of_gpus(gres_type):
+                left.append(limit - in_use)
+            elif tres in (_RUNNING, _SUBMITTED) and in_use >= limit:
+                left.append(0)
+    return max(0, min(left)) if left else None
+
+
+def gpus_a_job(sources: Sources, gres_type: str) -> int | None:
+    """Return how many GPUs of a type a job may have at most; None where nothing limits it."""
+    limits = _effective(sources, _LIMITS[LimitScope.PER_JOB])
+    return min((limit for _, tres, limit in limits if tres in _of_gpus(gres_type)), default=None)
+
+
+def _of_gpus(gres_type: str) -> tuple[str, str]:
+    return "gres/gpu", f"gres/gpu:{gres_type}"
 
 
 def submissions_left(source: LimitSource, usage: "Usage") -> int | None:

@@ -1,16 +1,16 @@
 """What commands show beside a plan: a cluster's GPUs, costs by model, changes that start now."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import repeat
 from math import inf
 from typing import Final
 
 from rv.errors import RvError
 from rv.models.explanation import Change, QueuePlace
 from rv.models.job import WaitingJob
-from rv.models.plan import Plan, PoolView, Source, Strategy
+from rv.models.plan import NodeShare, Plan, PoolView, Source, Strategy
 from rv.models.quantities import short_duration
 from rv.models.request import Request
 from rv.models.site import Site
@@ -18,8 +18,8 @@ from rv.models.snapshot import Node, Partition, QueuedJob, Snapshot
 from rv.planner.access import Access
 from rv.planner.catalogue import Catalogue, Family
 from rv.planner.eligibility import node_filter
-from rv.planner.inventory import Pool, gpu_pools
-from rv.planner.limits import Infeasible, Usage, gpu_limits
+from rv.planner.inventory import Pool, Slot, gpu_pools
+from rv.planner.limits import Infeasible, Sources, Usage, gpu_limits, gpus_a_job, gpus_left
 from rv.planner.planning import plan
 
 _NOT_YET: Final = frozenset(
@@ -40,36 +40,61 @@ def overview(snapshot: Snapshot, catalogue: Catalogue) -> tuple[PoolView, ...]:
     eligible = node_filter(Request(), snapshot)
     distinct, ambiguous = gpu_pools(snapshot.partitions, nodes, catalogue, eligible)
     access, usage = Access(snapshot), Usage(snapshot)
-    pending = (job for job in snapshot.jobs if job.state.is_pending)
-    waiting = Counter(name for job in pending for name in job.partition.split(","))
-    views = [_view(pool, access, usage, waiting) for pool in (*distinct, *ambiguous)]
+    waiting: dict[str, list[QueuedJob]] = {}
+    for job in snapshot.jobs:
+        for name in job.partition.split(",") if job.state.is_pending else ():
+            waiting.setdefault(name, []).append(job)
+    pools = (*distinct, *ambiguous)
+    views = [_view(pool, access, usage, waiting.get(pool.partition.name, ())) for pool in pools]
     return tuple(sorted(views, key=lambda v: (bool(v.closed), -v.free, v.gpu, v.partition)))
 
 
-def _view(pool: Pool, access: Access, usage: Usage, waiting: Mapping[str, int]) -> PoolView:
-    limits, closed = _limits(pool.partition, access, usage)
+def _view(pool: Pool, access: Access, usage: Usage, waiting: Sequence[QueuedJob]) -> PoolView:
+    queued = [job for job in waiting if _asks_for(job, pool)]
+    shares = tuple(map(_share, pool.slots, repeat(pool.gres_type)))
+    sources, closed = _sources(pool.partition, access)
     return PoolView(
         gpu=pool.model.name,
         partition=pool.partition.name,
-        free=sum(slot.free for slot in pool.usable),
-        total=sum(slot.total for slot in pool.slots),
-        largest=max((slot.free for slot in pool.usable), default=0),
-        lost=sum(slot.total for slot in pool.slots if slot.unusable),
-        waiting=waiting.get(pool.partition.name, 0),
+        free=sum(share.free for share in shares),
+        total=sum(share.total for share in shares),
+        largest=max((share.free for share in shares), default=0),
+        lost=sum(share.lost for share in shares),
+        waiting=len(waiting),
+        queued=len(queued),
+        queued_gpus=sum(job.gpus for job in queued),
         max_time=pool.partition.max_time,
-        limits=limits,
+        limits=tuple(dict.fromkeys(gpu_limits(sources, usage))),
+        still_allowed=0 if closed else gpus_left(sources, usage, pool.gres_type),
+        most_a_job=gpus_a_job(sources, pool.gres_type),
         closed=closed,
+        shares=shares,
     )
 
 
-def _limits(partition: Partition, access: Access, usage: Usage) -> tuple[tuple[str, ...], str]:
-    """Return the user's GPU limits in a partition, or why it is closed to the user."""
+def _asks_for(job: QueuedJob, pool: Pool) -> bool:
+    """Whether a job wants GPUs of this pool's type, or of any; other jobs do not wait for them."""
+    return job.gpus > 0 and (not job.gpu_type or pool.gres_type in ("", job.gpu_type))
+
+
+def _share(slot: Slot, gres_type: str) -> NodeShare:
+    return NodeShare(
+        node=slot.node.name,
+        gres_type=gres_type,
+        total=slot.total,
+        free=0 if slot.unusable else slot.free,
+        lost=slot.total if slot.unusable else 0,
+    )
+
+
+def _sources(partition: Partition, access: Access) -> tuple[Sources, str]:
+    """Return what limits the user's jobs in a partition, or why it is closed to the user."""
     try:
         access.check_partition(partition, Request())
         charges = access.charges(partition, Request())
     except Infeasible as infeasible:
         return (), infeasible.reason
-    return tuple(dict.fromkeys(gpu_limits(charges[0].sources, usage))), ""
+    return charges[0].sources, ""
 
 
 def cheapest(plan: Plan, request: Request) -> tuple[Strategy, ...]:

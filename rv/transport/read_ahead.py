@@ -36,6 +36,10 @@ class ReadAhead:
         self._transport = transport
         self._listing: Listing | None = listing
 
+    def renew(self, listing: Listing | None) -> None:
+        """Answer from another listing from now on."""
+        self._listing = listing
+
     def run(self, script: str, *, timeout_s: float) -> ScriptResult:
         """Run bash text there."""
         self._listing = None

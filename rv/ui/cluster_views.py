@@ -5,7 +5,8 @@ from typing import Any
 
 from rv.errors import RvError
 from rv.models.plan import PoolView, Strategy
-from rv.ui.plan_views import overview_document, overview_text, start_text
+from rv.ui.plan_views import start_text
+from rv.ui.status_views import overview_document, overview_text
 from rv.ui.tables import Part, Table
 
 
@@ -39,11 +40,11 @@ def offer_document(
     }
 
 
-def status_parts(name: str, answer: Sequence[PoolView] | RvError) -> list[Part]:
-    """Lay out the GPUs of one cluster below its name."""
+def status_parts(name: str, answer: Sequence[PoolView] | RvError, width: int) -> list[Part]:
+    """Lay out the GPUs of one cluster below its name, within `width` columns; 0 is no terminal."""
     if isinstance(answer, RvError):
         return [f"{name}: {answer.message}"]
-    return [f"{name}:", *overview_text(answer)]
+    return [f"{name}:", *overview_text(answer, width)]
 
 
 def status_document(name: str, answer: Sequence[PoolView] | RvError) -> dict[str, Any]:

@@ -4,15 +4,17 @@ import errno
 import io
 import json
 import os
+import select
 import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from rv.errors import RvError
 from rv.slurm.values import printable
-from rv.ui.tables import GAP, Part, Table, column_widths
+from rv.ui.tables import GAP, Part, Table, column_widths, narrowed, text_width
 
 _SHORT: Final = 12
 """Columns up to this width, such as ids and states, are the last to be folded."""
@@ -25,6 +27,9 @@ _STYLES: Final = {
     "LOST": "red", "ERROR": "red", "WARN": "yellow",
 }  # fmt: skip
 """The colour of a cell that is one of these words: race states and verdicts."""
+
+_PLAIN_FORMS: Final = str.maketrans({"█": "#", "░": "-", "·": ".", "…": "~"})
+"""What takes the place of rv's own signs where the terminal's encoding lacks them."""
 
 
 def say(text: str) -> None:
@@ -66,11 +71,27 @@ def answer(*parts: Part) -> None:
 
 def answer_text(*parts: Part) -> str:
     """Return an answer as it is written to stdout, for a terminal where that is one."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    return "\n\n".join(_shown(part, width) for part in parts)
+    width = answer_width()
+    return "\n\n".join(part_text(part, width) for part in parts)
 
 
-def _shown(part: Part, width: int) -> str:
+def answer_width() -> int:
+    """Return the columns of the terminal that stdout is, 0 where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def has_reader() -> bool:
+    """Return whether somebody may still read stdout: a pipe's other end can be closed."""
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+        return not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def part_text(part: Part, width: int) -> str:
+    """Return a part of an answer as a terminal of so many columns shows it; 0 is none."""
     if isinstance(part, Table):
         return table_on_terminal(part, width) if width else str(part)
     return _printable_lines(part)
@@ -91,8 +112,10 @@ def table_on_terminal(table: Table, width: int) -> str:
         file=io.StringIO(), force_terminal=not no_color, no_color=no_color, width=width
     )
     with console.capture() as captured:
-        if widths[-1] < min(_SHORT, column_widths(cells)[-1]):
-            _render_with_text_below(cells, width, console, has_head=bool(table.head))
+        if any(table.below):
+            _render_with_text_below(table, console)
+        elif widths[-1] < min(_SHORT, column_widths(cells, text_width)[-1]):
+            _render_with_text_below(_last_column_below(table), console)
         else:
             console.print(_rich_table(cells, widths, has_head=bool(table.head)))
     lines = [table.title] if table.title else []
@@ -118,19 +141,25 @@ def _rich_table(
     return laid_out
 
 
-def _render_with_text_below(
-    rows: Sequence[Sequence[str]], width: int, console: "rich.console.Console", *, has_head: bool
-) -> None:
+def _last_column_below(table: Table) -> Table:
+    """Return a table whose last column stands below its rows."""
+    below = ["" if row[-1] == "-" else row[-1] for row in table.rows]
+    short = [row[:-1] for row in table.rows]
+    return replace(table, head=table.head[:-1], rows=short, below=below)
+
+
+def _render_with_text_below(table: Table, console: "rich.console.Console") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    short = [row[:-1] for row in rows]
-    widths = _fitted_widths(short, width, has_head=has_head)
-    for at, row in enumerate(short):
-        is_head = has_head and at == 0
-        console.print(_rich_table([row], widths, has_head=is_head))
-        if not is_head and rows[at][-1] != "-":
-            console.print(Padding(Text(rows[at][-1], overflow="fold"), (0, 0, 0, GAP)))
+    has_head = bool(table.head)
+    cells = table.cells()
+    widths = _fitted_widths(cells, console.width, has_head=has_head)
+    texts = ["", *table.below] if has_head else table.below
+    for at, (row, text) in enumerate(zip(cells, texts, strict=True)):
+        console.print(_rich_table([row], widths, has_head=has_head and at == 0))
+        if text:
+            console.print(Padding(Text(printable(text), overflow="fold"), (0, 0, 0, GAP)))
 
 
 def _fitted_widths(rows: Sequence[Sequence[str]], width: int, *, has_head: bool) -> list[int]:
@@ -160,37 +189,17 @@ def _fitted_widths(rows: Sequence[Sequence[str]], width: int, *, has_head: bool)
         [short[0] if short else 1, *[1] * (len(widths) - 1)],
         [1] * len(widths),
     ):
-        widths = _narrowed(widths, least, width)
+        widths = narrowed(widths, least, width)
     return widths
-
-
-def _narrowed(widths: Sequence[int], least: Sequence[int], total: int) -> list[int]:
-    """Narrow the widest columns, none below its least width, until all fit into the total."""
-    narrowed = list(widths)
-    room = total - GAP * (len(widths) - 1)
-    while sum(narrowed) > room:
-        column = max(range(len(narrowed)), key=lambda at: (narrowed[at] > least[at], narrowed[at]))
-        if narrowed[column] <= least[column]:
-            break
-        narrowed[column] -= 1
-    return narrowed
 
 
 def _printable_lines(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
-def cropped(line: str, columns: int) -> str:
-    """Cut a line of text to so many columns of a terminal, with nothing that could control it."""
-    from rich.cells import cell_len, set_cell_size
-
-    text = printable(line)
-    return text if cell_len(text) <= columns else set_cell_size(text, columns - 1).rstrip() + "…"
-
-
-def draw(text: str) -> None:
-    """Write to the terminal that stderr is what was laid out for it, with its control sequences."""
-    _write(sys.stderr, text)
+def draw(text: str, fd: int) -> None:
+    """Write what was laid out to the terminal that stdout (1) or stderr (2) is, as it stands."""
+    _write(sys.stdout if fd == 1 else sys.stderr, text)
 
 
 def emit_json(value: Mapping[str, Any]) -> None:
@@ -228,6 +237,8 @@ def raw(data: bytes, *, is_error: bool) -> None:
 
 def _write(stream: Any, text: str) -> None:
     encoding = stream.encoding or "utf-8"
+    if not encoding.lower().startswith("utf"):
+        text = text.translate(_PLAIN_FORMS)
     try:
         stream.write(text.encode(encoding, errors="replace").decode(encoding))
         stream.flush()

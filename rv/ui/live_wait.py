@@ -13,10 +13,9 @@ from rv.models.race import RaceStatus
 from rv.race.output import Chunk
 from rv.race.submit import SubmitResult
 from rv.race.watch import DetachRequested
-from rv.ui import console
 from rv.ui.keys import Keys
 from rv.ui.progress import Progress
-from rv.ui.redraw import Redrawn, terminal_size
+from rv.ui.redraw import Layout, Redrawn, terminal_size
 from rv.ui.wait_views import wait_headline, wait_table
 
 _LEAVE: Final = "d"
@@ -35,6 +34,7 @@ class LiveWait:
         self._ctrl_c = ctrl_c
         self._may_leave = may_leave
         self._drawn = Redrawn()
+        self._layout = Layout()
         self._keys = Keys()
 
     def __enter__(self) -> Self:
@@ -93,7 +93,5 @@ class LiveWait:
         size = terminal_size()
         keys = f"{self._ctrl_c}, d detaches" if self._keys.is_open else self._ctrl_c
         now_s = time.time()
-        headline = console.cropped(wait_headline(status, now_s, keys), size.columns)
         table = wait_table(status, now_s, max(1, size.lines - _KEPT_LINES))
-        rows = console.table_on_terminal(table, size.columns).split("\n")
-        return [headline, *rows][: size.lines - 1]
+        return self._layout.lines([wait_headline(status, now_s, keys), table], size)

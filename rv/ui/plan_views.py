@@ -1,10 +1,10 @@
-"""Plans, costs and free GPUs: as text for people, and as the documented JSON."""
+"""Plans and costs: as text for people, and as the documented JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rv.models.plan import Plan, PoolView, Source, Strategy
+from rv.models.plan import Plan, Source, Strategy
 from rv.models.quantities import short_duration, short_memory
 from rv.ui.tables import Part, Table
 
@@ -178,48 +178,3 @@ def costs_document(plan: Plan, best: Iterable[Strategy]) -> dict[str, Any]:
 
 def _excluded_document(plan: Plan) -> list[dict[str, str]]:
     return [{"what": item.what, "reason": item.reason} for item in plan.excluded]
-
-
-def overview_text(pools: Sequence[PoolView]) -> list[Part]:
-    """Lay out what a cluster has, within 80 columns where names are of usual length."""
-    if not pools:
-        return ["no GPUs"]
-    head = ("GPU", "PARTITION", "FREE", "TOTAL", "ON ONE NODE", "WAITING", "MAX TIME", "LIMITS")
-    return [Table(head=head, rows=[_pool_row(pool) for pool in pools])]
-
-
-def _pool_row(pool: PoolView) -> tuple[str, ...]:
-    notes = [pool.closed] if pool.closed else list(pool.limits)
-    if pool.lost:
-        notes.append(f"{pool.lost} out of service")
-    return (
-        pool.gpu,
-        pool.partition,
-        str(pool.free),
-        str(pool.total),
-        str(pool.largest),
-        str(pool.waiting),
-        "-" if pool.max_time is None else short_duration(pool.max_time),
-        ", ".join(notes) or "-",
-    )
-
-
-def overview_document(pools: Iterable[PoolView]) -> dict[str, Any]:
-    """Describe what GPUs a cluster has."""
-    return {
-        "gpus": [
-            {
-                "gpu": pool.gpu,
-                "partition": pool.partition,
-                "free": pool.free,
-                "total": pool.total,
-                "largest_on_one_node": pool.largest,
-                "out_of_service": pool.lost,
-                "waiting_jobs": pool.waiting,
-                "max_time_s": None if pool.max_time is None else pool.max_time.total_seconds(),
-                "limits": list(pool.limits),
-                "closed": pool.closed or None,
-            }
-            for pool in pools
-        ]
-    }

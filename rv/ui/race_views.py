@@ -1,7 +1,7 @@
-"""Races: as text for people, and as the documented JSON."""
+"""Races: their ends in words, and all of them as the documented JSON."""
 
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,55 +12,7 @@ from rv.models.race import RaceState, RaceStatus
 from rv.race.cancel import CancelResult
 from rv.race.output import Chunk
 from rv.ui.gpu_views import gpu_use_document
-from rv.ui.tables import Part, Table
-
-
-def races_text(races: Sequence[RaceStatus], now_s: float) -> list[Part]:
-    """List races, newest first."""
-    if not races:
-        return ["no races"]
-    head = ("RACE", "NAME", "STATE", "JOB", "STRATEGY", "NODES", "AGE", "CODE", "WHY")
-    return [Table(head=head, rows=[_race_row(status, now_s) for status in races])]
-
-
-def _race_row(status: RaceStatus, now_s: float) -> tuple[str, ...]:
-    claim = status.claim
-    pending = sum(job.state.is_pending for job in status.jobs)
-    return (
-        status.race.race_id,
-        status.race.name or "-",
-        status.state,
-        str(claim.job_id) if claim else f"{pending} pending" if pending else "-",
-        status.race.strategy_of(claim.submission, claim) or "-" if claim else "-",
-        claim.nodes if claim else "-",
-        short_duration(timedelta(seconds=max(0.0, now_s - status.race.submitted_at))),
-        "-" if status.exit_code is None else str(status.exit_code),
-        "; ".join(filter(None, (_retry(status), _segments(status, now_s), status.why))) or "-",
-    )
-
-
-def _retry(status: RaceStatus) -> str:
-    """Name the race that this one starts again, or whose checkpoints it began with."""
-    race = status.race
-    if race.resumes:
-        return f"resumes {race.resumes}"
-    return f"retries {race.retry_of}" if race.retry_of else ""
-
-
-def _segments(status: RaceStatus, now_s: float) -> str:
-    """A chain as one thing: its segment, its time of the whole, its last checkpoint."""
-    claim, chain = status.claim, status.race.chain
-    if claim is None or chain is None:
-        return ""
-    elapsed_s = status.elapsed_s or 0.0
-    if status.state is RaceState.RUNNING:
-        elapsed_s += max(0.0, now_s - claim.started_at)
-    ran = short_duration(timedelta(seconds=round(elapsed_s)))
-    parts = [f"segment {claim.segment}", f"{ran} of {short_duration(chain.total)}"]
-    if status.saved_at is not None:
-        ago = timedelta(seconds=round(max(0.0, now_s - status.saved_at)))
-        parts.append(f"checkpoint {short_duration(ago)} ago")
-    return ", ".join(parts)
+from rv.ui.race_facts import ends_by_s, gpu_count, gpu_models, layouts, ran_s, typed_command
 
 
 def ending(status: RaceStatus) -> str:
@@ -72,10 +24,10 @@ def ending(status: RaceStatus) -> str:
         parts.append(
             f"waited {seconds_text(max(0.0, status.started_at - status.race.submitted_at))}"
         )
-    if status.started_at and status.ended_at:
-        ran_s = status.elapsed_s or 0.0
-        parts.append(f"ran {seconds_text(ran_s)}{_in_segments(status)}")
-        parts.extend(_cost(status, ran_s))
+    lasted_s = ran_s(status)
+    if lasted_s is not None:
+        parts.append(f"ran {seconds_text(lasted_s)}{_in_segments(status)}")
+        parts.extend(_cost(status, lasted_s))
     has_exit_code = status.state is RaceState.FAILED and status.exit_code is not None
     if status.why and not has_exit_code:
         parts.append(status.why)
@@ -95,11 +47,11 @@ def _signal_name(code: int) -> str:
         return ""
 
 
-def _cost(status: RaceStatus, ran_s: float) -> list[str]:
+def _cost(status: RaceStatus, lasted_s: float) -> list[str]:
     entry = status.race.winner(status.claim) if status.claim else None
     if entry is None or entry.cost is None or not entry.walltime:
         return []
-    cost = entry.cost * ran_s / entry.walltime.total_seconds()
+    cost = entry.cost * lasted_s / entry.walltime.total_seconds()
     return [f"cost {cost:.2f} {entry.cost_unit}".rstrip()]
 
 
@@ -137,6 +89,11 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "why": status.why,
         "warnings": list(status.warnings),
         "gpu_use": gpu_use_document(status),
+        "command": typed_command(status),
+        "gpus": gpu_count(status),
+        "gpu": gpu_models(status),
+        "layouts": layouts(status),
+        "ends_by": _time(ends_by_s(status)),
         "directory": status.race.directory,
         "code": _code(status.race.code),
     }

@@ -5,12 +5,12 @@ from typing import Any
 
 from rv.models.discovery import Discovery, Finding, Folder, Verdict
 from rv.models.quantities import short_memory
-from rv.ui.plan_views import overview_document, overview_text
+from rv.ui.status_views import overview_document, overview_text
 from rv.ui.tables import Part, Table
 
 
-def discovery_text(found: Discovery) -> list[Part]:
-    """Lay out what was found: a line each, then the GPUs."""
+def discovery_text(found: Discovery, width: int) -> list[Part]:
+    """Lay out what was found: a line each, then the GPUs within `width` columns, 0 for all."""
     config = found.snapshot.config
     accounts = [f"{name} (default)" if name == found.default_account else name
                 for name in found.accounts]  # fmt: skip
@@ -23,7 +23,7 @@ def discovery_text(found: Discovery) -> list[Part]:
         "programs": ", ".join(_tool_text(name, found.tools[name]) for name in sorted(found.tools)),
     }
     table = Table(rows=[(name, text) for name, text in rows.items() if text])
-    return [table, *overview_text(found.pools)]
+    return [table, *overview_text(found.pools, width)]
 
 
 def _folder_text(folder: Folder) -> str:

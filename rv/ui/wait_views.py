@@ -29,7 +29,7 @@ def _foremost(status: RaceStatus, now_s: float) -> str:
     for job in status.jobs:
         if job.state is JobState.RUNNING:
             return f"{_what(status, job)} checks its node"
-    starts = [(_planned_s(job, status, now_s), job.number, job) for job in status.jobs]
+    starts = [(planned_start_s(job, status, now_s), job.number, job) for job in status.jobs]
     planned = [(start_s, number, job) for start_s, number, job in starts if start_s is not None]
     if not planned:
         return ""
@@ -59,7 +59,7 @@ def _listed(status: RaceStatus) -> list[JobStatus]:
 
 def _rank(job: JobStatus, status: RaceStatus, now_s: float) -> tuple[bool, float, int]:
     """Those that have started come first, then by planned start, then as they were sent."""
-    planned_s = _planned_s(job, status, now_s)
+    planned_s = planned_start_s(job, status, now_s)
     return (
         job.state is not JobState.RUNNING,
         inf if planned_s is None else planned_s,
@@ -68,7 +68,7 @@ def _rank(job: JobStatus, status: RaceStatus, now_s: float) -> tuple[bool, float
 
 
 def _row(job: JobStatus, entry: Entry | None, status: RaceStatus, now_s: float) -> tuple[str, ...]:
-    planned_s = _planned_s(job, status, now_s)
+    planned_s = planned_start_s(job, status, now_s)
     cost = entry.cost if entry else None
     return (
         str(job.job_id) if job.job_id else _NOT_SENT,
@@ -100,7 +100,7 @@ def _what(status: RaceStatus, job: JobStatus) -> str:
     return f"{_gpu(entry)} {_layout(entry)}" if entry and entry.gpu else job.strategy
 
 
-def _planned_s(job: JobStatus, status: RaceStatus, now_s: float) -> float | None:
+def planned_start_s(job: JobStatus, status: RaceStatus, now_s: float) -> float | None:
     """Return in how many seconds Slurm plans to start a job, None where it says nothing.
 
     A plan whose moment has passed is none: Slurm makes another when it looks again.

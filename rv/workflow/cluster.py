@@ -1,7 +1,7 @@
 """A cluster as commands use it, and one that a file describes."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -50,7 +50,8 @@ class Cluster:
 
     `answer` is a snapshot that is on its way already; `patience` is with a controller that is
     silent; `login` is None where Slurm's commands run on this machine; `name` is what the
-    configuration files call it, "" for others.
+    configuration files call it, "" for others. `read_ahead` reads in one round trip what a command
+    is about to look at, None where that is no trip.
     """
 
     key: str
@@ -63,6 +64,7 @@ class Cluster:
     patience: Patience = _USUAL_PATIENCE
     login: LoginNode | None = None
     name: str = ""
+    read_ahead: Callable[[Early], None] | None = None
 
     def take_snapshot(self) -> "Snapshot":
         """Ask the cluster what it is now, or take another process's answer of the last 30 s."""

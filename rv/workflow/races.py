@@ -2,8 +2,9 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -33,16 +34,33 @@ _STAGING_S: Final = 3600.0
 _SKIP: Final = 77
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RacesSeen:
+    """Every race of this cluster at one moment, newest first, and whether Slurm answered.
+
+    `records` are Slurm's of the jobs of those races that have no verdict yet, by race id.
+    """
+
+    statuses: tuple[RaceStatus, ...]
+    records: Mapping[str, tuple[JobRecord, ...]]
+    reachable: bool
+
+
 def list_races(cluster: Cluster, now_s: float) -> tuple[RaceStatus, ...]:
     """Return the state of every race on this cluster, newest first, and recover what needs it."""
+    return see_races(cluster, now_s, _FRESH).statuses
+
+
+def see_races(cluster: Cluster, now_s: float, most_age: timedelta) -> RacesSeen:
+    """Do the same with an answer of the queue that may be so old, and keep Slurm's records."""
     _remove_half_staged(cluster, now_s)
     _remove_unused_payloads(cluster, now_s)
     races = load_races(cluster.race_root, cluster.key, cluster.transport)
     kept = [race for race in races if not _remove_old(race, cluster, now_s)]
-    statuses = _recover(kept, cluster, now_s)
+    seen = _recover(kept, cluster, now_s, most_age)
     if cluster.login:
-        keep_races(cluster.cache, statuses)
-    return statuses
+        keep_races(cluster.cache, seen.statuses)
+    return seen
 
 
 def recover_races(cluster: Cluster, now_s: float) -> None:
@@ -54,7 +72,7 @@ def recover_races(cluster: Cluster, now_s: float) -> None:
         queue = cluster.queue.records(_FRESH)
         if queue is None:
             return
-        _recover(list(_unfinished(queue, cluster)), cluster, now_s)
+        _recover(list(_unfinished(queue, cluster)), cluster, now_s, _FRESH)
 
 
 def _unfinished(queue: Sequence[JobRecord], cluster: Cluster) -> Iterator[Race]:
@@ -70,7 +88,9 @@ def _unfinished(queue: Sequence[JobRecord], cluster: Cluster) -> Iterator[Race]:
             yield race
 
 
-def _recover(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[RaceStatus, ...]:
+def _recover(
+    races: Sequence[Race], cluster: Cluster, now_s: float, most_age: timedelta
+) -> RacesSeen:
     """Return the state of races, and do for each what it needs."""
     transport = cluster.transport
     verdicts = {race.race_id: load_verdict(race, transport) for race in races}
@@ -78,13 +98,17 @@ def _recover(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[Rac
     unsettled: list[Race] = []
     for race in races:
         (settled if verdicts[race.race_id] else unsettled).append(race)
-    queue = cluster.queue.records(_FRESH)
+    queue = cluster.queue.records(most_age)
     cancel_jobs_of_deleted_races(cluster.race_root, queue or (), transport)
     _cancel_late_jobs(settled, queue, cluster)
     snapshots = observe(unsettled, transport, queue, now_s) if unsettled else ()
     _advance(snapshots, cluster)
-    live = {snapshot.status.race.race_id: snapshot.status for snapshot in snapshots}
-    return tuple(verdicts[race.race_id] or live[race.race_id] for race in races)
+    live = {snapshot.status.race.race_id: snapshot for snapshot in snapshots}
+    return RacesSeen(
+        statuses=tuple(verdicts[race.race_id] or live[race.race_id].status for race in races),
+        records={race_id: snapshot.records for race_id, snapshot in live.items()},
+        reachable=queue is not None,
+    )
 
 
 def look_at(race: Race, cluster: Cluster, now_s: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:

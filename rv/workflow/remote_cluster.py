@@ -64,10 +64,16 @@ def remote_cluster(
     environ = _login_environment(pairs)
     transport = RemoteTransport(shell, client)
     listing = questions.listing()
+    ahead = ReadAhead(transport, listing) if listing else None
+
+    def read_ahead(again: Early) -> None:
+        if ahead:
+            ahead.renew(ask(again, assignment(race_root), shell, cache).listing())
+
     return Cluster(
         key=identity.key,
         label=identity.full_label,
-        transport=ReadAhead(transport, listing) if listing else transport,
+        transport=ahead or transport,
         cache=cache,
         answer=questions.answered_snapshot(),
         race_root=str(PurePosixPath(root)),
@@ -75,6 +81,7 @@ def remote_cluster(
         login=LoginNode(
             environ=environ, home=environ.get("HOME", "/"), connection=client.description
         ),
+        read_ahead=read_ahead,
     )
 
 

@@ -167,7 +167,7 @@ def test_watching_ends_with_the_race(rv: Rv, eventually: Eventually) -> None:
 
 
 def test_a_terminal_is_drawn_over(rv: Rv, eventually: Eventually) -> None:
-    """The table stands once on the screen; Ctrl-C leaves it there."""
+    """The table stands once on the screen, again where it changed; Ctrl-C leaves it there."""
     with rv.launch("run", "--type", "a100", "--gpu", "1", "--time", "5m", "sleep 600") as process:
         eventually(lambda: rv.files() and rv.last().claim)
         eventually(lambda: rv.state()["state"] == "RUNNING")
@@ -178,15 +178,20 @@ def test_a_terminal_is_drawn_over(rv: Rv, eventually: Eventually) -> None:
             stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
         ) as watching:  # fmt: skip
             os.close(theirs)
-            shown = b""
+            shown = os.read(ours, 65536)
+            while b"PROCESSES" not in shown:
+                shown += os.read(ours, 65536)
+            for node in ("a1", "a2"):
+                pretend(rv, node, "use", *(f"{index}|77|7000|91|44" for index in range(4)))
             while shown.count(b"PROCESSES") < 2:
                 shown += os.read(ours, 65536)
+            assert b"77 %" in shown
             watching.send_signal(signal.SIGINT)
             assert watching.stderr is not None
             assert b"Traceback" not in watching.stderr.read()
         os.close(ours)
         assert watching.returncode == 130
-        assert re.search(rb"\x1b\[\d*A", shown), shown
+        assert re.search(rb"\x1b\[\d+F\x1b\[J", shown), shown
         rv("stop")
         process.communicate(timeout=60)
 

@@ -74,6 +74,24 @@ def test_listing_races_takes_as_long_as_squeue(laptop: Laptop, proxy: Proxy) -> 
     assert trips(laptop, proxy, "ps") <= ssh_trips(laptop, proxy, "squeue")
 
 
+def test_a_watch_looks_at_all_races_in_one_trip(laptop: Laptop, proxy: Proxy) -> None:
+    """And again only when nine times as long as that took have passed."""
+    waits = ("run", "-d", "--time", "5m", "--sbatch", "begin=now+1hour", "true")
+    for _ in range(3):
+        assert laptop.rv(*waits).returncode == 0
+    with laptop.start("ps", "-w", stderr=subprocess.DEVNULL) as watch:
+        assert watch.stdout
+        lines = [watch.stdout.readline() for _ in range(3)]
+        before, began_s = proxy.trips, time.monotonic()
+        time.sleep(15)
+        made, took_s = proxy.trips - before, time.monotonic() - began_s
+        watch.stdout.close()
+        assert watch.wait(30) == 0
+    assert all(" PENDING: " in line for line in lines)
+    assert 1 <= made <= took_s / (10 * 2 * DELAY_S) + 1
+    assert laptop.rv("stop", "--all").returncode == 0
+
+
 def test_twelve_jobs_are_submitted_in_three_trips(
     laptop: Laptop, proxy: Proxy, campus: sandbox.Sandbox
 ) -> None:

@@ -93,6 +93,8 @@ def test_the_version_is_the_packages(rv):
         (["up", "--gpu", "-1"], "--gpu"),
         (["up", "--layouts", "some"], "--layouts"),
         (["ps", "extra"], "extra"),
+        (["status", "-w", "--snapshot", "x"], "--snapshot answers once"),
+        (["status", "-w", "--cluster", "all"], "--cluster all answers once"),
         (["run"], "the command is empty"),
         (["run", ""], "the command is empty"),
         (["run", "--"], "the command is empty"),
@@ -153,6 +155,14 @@ def test_errors_are_json_where_json_was_asked_for(rv, arguments, kind, code):
     error = json.loads(done.stdout)["error"]
     assert set(error) == {"kind", "message", "hint"}
     assert error["kind"] == kind
+
+
+@pytest.mark.parametrize("command", ["ps", "status", "gpu"])
+def test_a_watch_has_no_one_answer_in_json(rv, command):
+    """One of the two is to be left out."""
+    done = rv(command, "-w", "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["message"] == "--json answers once"
 
 
 def test_the_programs_own_json_is_not_rvs(rv):

@@ -1,5 +1,6 @@
 """The table of a race that waits: what stands in it, in which order, on which terminals."""
 
+import os
 import re
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -11,7 +12,8 @@ from rv.models.race import Entry, RaceStatus
 from rv.race.sources import Sources
 from rv.race.status import resolve
 from rv.ui import console, redraw
-from rv.ui.redraw import Redrawn
+from rv.ui.redraw import Layout, Redrawn
+from rv.ui.tables import Table, cropped
 from rv.ui.wait_views import wait_headline, wait_table
 from tests.unit.race.test_status import RACE, SENT, T0, record
 
@@ -78,7 +80,7 @@ def test_a_low_terminal_shows_the_first_and_how_many_more() -> None:
 
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_nothing_is_wider_than_the_terminal(columns: int) -> None:
-    line = console.cropped("a" * 90 + "\x1b[31m", columns)
+    line = cropped("a" * 90 + "\x1b[31m", columns)
     assert len(line) <= columns
     assert "\x1b" not in line
 
@@ -87,8 +89,8 @@ def test_lines_are_drawn_again_in_their_place(monkeypatch: pytest.MonkeyPatch) -
     """The same lines are not written twice; what a narrower terminal folded is counted."""
     written: list[str] = []
     size = SimpleNamespace(columns=10, lines=9)
-    monkeypatch.setattr(console, "draw", written.append)
-    monkeypatch.setattr(redraw, "terminal_size", lambda: size)
+    monkeypatch.setattr(console, "draw", lambda text, fd: written.append(text))
+    monkeypatch.setattr(redraw, "terminal_size", lambda fd: size)
     lines = Redrawn()
     lines.show(["0123456789", "\x1b[32mab\x1b[0m"])
     lines.show(["0123456789", "\x1b[32mab\x1b[0m"])
@@ -101,6 +103,39 @@ def test_lines_are_drawn_again_in_their_place(monkeypatch: pytest.MonkeyPatch) -
     assert [re.findall(r"\x1b\[(\d+)F\x1b\[J", text) for text in written] == [
         [], ["2"], ["1"], ["4"],
     ]  # fmt: skip
+
+
+def test_what_did_not_change_is_not_laid_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The headline counts every second above a table that stays; a resize changes all."""
+    laid_out: list[int] = []
+    real = console.table_on_terminal
+
+    def counted(table: Table, width: int) -> str:
+        laid_out.append(width)
+        return real(table, width)
+
+    monkeypatch.setattr(console, "table_on_terminal", counted)
+    layout, wide, narrow = Layout(), os.terminal_size((80, 9)), os.terminal_size((30, 9))
+    status = waiting(pending(1, 400_000), pending(2, None))
+    for second in range(5):
+        lines = layout.lines(
+            [wait_headline(status, T0 + second, ""), wait_table(status, T0, 9)], wide
+        )
+        assert lines[0].startswith(f"00:0{second}")
+    assert laid_out == [80]
+    layout.lines([wait_table(status, T0, 9)], narrow)
+    layout.lines([wait_table(status, T0 + 7200, 9)], narrow)
+    assert laid_out == [80, 30, 30]
+
+
+def test_no_more_is_laid_out_than_stands_on_the_terminal() -> None:
+    """The last line says how much that is; long lines are cut."""
+    rows = [(f"{number}", "x" * 50) for number in range(9)]
+    lines = Layout().lines(["h" * 50, Table(head=("A", "B"), rows=rows)], os.terminal_size((20, 6)))
+    assert len(lines) == 5
+    assert lines[0] == "h" * 19 + "…"
+    assert lines[-1].startswith("… ")
+    assert lines[-1].endswith("more lines")
 
 
 def test_a_job_that_slurm_was_not_asked_for_yet_is_submitted() -> None:
