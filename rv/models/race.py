@@ -136,6 +136,12 @@ class Race:
     resumes: str = ""
 
     @property
+    def typed_command(self) -> str:
+        """The command as the user typed it; "" for a shell."""
+        asked = self.request.command if self.request else None
+        return (asked and asked.typed) or self.command
+
+    @property
     def next_name(self) -> str:
         """The name of the jobs of later segments, "" where the command cannot resume."""
         return next_job_name(self.race_id) if self.chain else ""

@@ -30,9 +30,7 @@ def _entries(status: RaceStatus) -> list[Entry]:
 
 def typed_command(status: RaceStatus) -> str:
     """Return the command as the user typed it, on one line; "" for a shell."""
-    race = status.race
-    asked = race.request.command if race.request else None
-    return " ".join(printable((asked and asked.typed) or race.command).split())
+    return " ".join(printable(status.race.typed_command).split())
 
 
 def ends_by_s(status: RaceStatus) -> float | None:

@@ -87,9 +87,10 @@ def _read(folder: Path, cluster: str) -> KnownRace | None:
         record = json.loads(read_regular(folder / "race.json", _LARGEST))
         if record["cluster"] != cluster:
             return None
-        command = "a shell" if record.get("is_shell") else record["command"]
+        asked = (record.get("request") or {}).get("command") or {}
+        command = "a shell" if record.get("is_shell") else asked.get("typed") or record["command"]
         return _checked({**record, "state": _state_of(folder, record), "command": command})
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    except (AttributeError, OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -107,7 +108,7 @@ def _state(status: "RaceStatus") -> str:
 
 
 def _known(race: "Race", state: str) -> KnownRace:
-    command = "a shell" if race.is_shell else race.command
+    command = "a shell" if race.is_shell else race.typed_command
     return KnownRace(
         race_id=race.race_id,
         name=race.name,
