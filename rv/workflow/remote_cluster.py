@@ -1,6 +1,7 @@
 """A cluster behind a login node that rv reaches by ssh."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -28,6 +29,15 @@ env -0
 """
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Login:
+    """What a login shell said: where sbatch is, where races are to lie, and its variables."""
+
+    sbatch: str
+    race_root: str
+    environ: dict[str, str]
+
+
 def remote_cluster(
     identity: ClusterIdentity,
     ssh: str = "auto",
@@ -51,17 +61,9 @@ def remote_cluster(
     code, out, err = shell.wait(about)
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
         code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
-    sbatch, root, *pairs = [*out.decode("utf-8", "surrogateescape").split("\0"), "", ""]
-    if code or not root:
-        why = last_line(err.decode("utf-8", "replace")) or "the login shell there gave no answer"
-        raise RvError(ErrorKind.UNREACHABLE, f"{why}, on {host}", hint=f"try: ssh {host}")
-    if not sbatch:
-        raise RvError(
-            ErrorKind.UNREACHABLE,
-            f"no Slurm commands on PATH, on {host}",
-            hint="load the site's slurm module in ~/.bash_profile there, or name a login node",
-        )
-    environ = _login_environment(pairs)
+    if code:
+        raise _no_answer(host, err)
+    login = _read_login(host, out, err)
     transport = RemoteTransport(shell, client)
     listing = questions.listing()
     ahead = ReadAhead(transport, listing) if listing else None
@@ -76,13 +78,34 @@ def remote_cluster(
         transport=ahead or transport,
         cache=cache,
         answer=questions.answered_snapshot(),
-        race_root=str(PurePosixPath(root)),
-        slurm_path=str(PurePosixPath(sbatch).parent),
+        race_root=str(PurePosixPath(login.race_root)),
+        slurm_path=str(PurePosixPath(login.sbatch).parent),
         login=LoginNode(
-            environ=environ, home=environ.get("HOME", "/"), connection=client.description
+            environ=login.environ,
+            home=login.environ.get("HOME", "/"),
+            connection=client.description,
         ),
         read_ahead=read_ahead,
     )
+
+
+def _read_login(host: str, out: bytes, err: bytes) -> _Login:
+    """Read what a login shell answered to `_ABOUT`. Raises `RvError(UNREACHABLE)`."""
+    sbatch, root, *pairs = [*out.decode("utf-8", "surrogateescape").split("\0"), "", ""]
+    if not root:
+        raise _no_answer(host, err)
+    if not sbatch:
+        raise RvError(
+            ErrorKind.UNREACHABLE,
+            f"no Slurm commands on PATH, on {host}",
+            hint="load the site's slurm module in ~/.bash_profile there, or name a login node",
+        )
+    return _Login(sbatch=sbatch, race_root=root, environ=_login_environment(pairs))
+
+
+def _no_answer(host: str, err: bytes) -> RvError:
+    why = last_line(err.decode("utf-8", "replace")) or "the login shell there gave no answer"
+    return RvError(ErrorKind.UNREACHABLE, f"{why}, on {host}", hint=f"try: ssh {host}")
 
 
 def _login_environment(pairs: Iterable[str]) -> dict[str, str]:
