@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 
 from rv import __version__
 from rv.cli.manual import pages
@@ -135,3 +136,9 @@ def test_an_installed_rv_works_from_anywhere(install, wheel, way, tmp_path):
     assert told.startswith(str(ROOT if way == "editable" else folder.parent))
     for name in ("check.py", "single_node.sh.j2", "gpus.yaml"):
         assert name in told
+
+
+def test_the_citation_is_of_this_version():
+    """And of this licence."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["license"]) == (__version__, "MIT")
