@@ -21,6 +21,9 @@ from rv.sandbox.profile import Account, Pairs, Profile, Qos
 from rv.sandbox.records import Record
 from rv.sandbox.slurmconf import slurmdbd_port
 
+# Its files are made in seconds on most machines, and in over a minute where others write too.
+_DATABASE_S: Final = 300
+
 FORMAT: Final = "1"
 """Counts the ways in which saved databases are made."""
 
@@ -186,7 +189,7 @@ def create_database(record: Record) -> None:
         "--auth-root-authentication-method=normal",
         *daemons.mariadb_options(record),
     ]
-    done = processes.run(argv, env=daemons.environment(record), timeout_s=60)
+    done = processes.run(argv, env=daemons.environment(record), timeout_s=_DATABASE_S)
     if done.returncode:
         raise RvError(
             ErrorKind.SANDBOX,
