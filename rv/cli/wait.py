@@ -64,9 +64,9 @@ def wait(
     limit = waiting_time(timeout) if timeout else None
     here = current_caller(cluster, early=Early.RACES_AND_QUEUE).cluster
     chosen = open_races(here) if everything else awaited_races(races or (), here, now_s())
-    console.say(f"on {here.label}: waiting for {_names(chosen) or 'nothing: no race is open'}")
     ends = Ends(json=json)
     try:
+        console.say(f"on {here.label}: waiting for {_names(chosen) or 'nothing: no race is open'}")
         wait_for_races(chosen, here, ends, limit)
     except KeyboardInterrupt:
         raise _left("stopped waiting", chosen, ends, EXIT_INTERRUPTED) from None
