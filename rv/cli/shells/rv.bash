@@ -9,11 +9,11 @@ _rv() {
     case ${answer[0]-} in
         files)
             compopt -o filenames
-            COMPREPLY+=($(compgen -f -- "$word"))
+            mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -f -- "$word")
             ;;
         folders)
             compopt -o filenames
-            COMPREPLY+=($(compgen -d -- "$word"))
+            mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$word")
             ;;
     esac
 }
