@@ -15,12 +15,11 @@ from rv.race.recover import recover
 from rv.race.sources import Sources
 from rv.race.status import resolve
 from rv.race.submit import SubmitOutcome
-from rv.race.watch import WaitTimedOut, awaits_slurm
+from rv.race.watch import LAST_STATE_TRIES, WaitTimedOut, awaits_slurm
 from rv.slurm.squeue import OwnJobs
 from rv.transport.query_retry import silent_since
 
 _AGAIN_S: Final = 0.5
-_LAST_STATE_TRIES: Final = 20
 
 
 class WaitSink(Protocol):
@@ -133,7 +132,7 @@ class Wait:
         """Whether Slurm has said how it ended, or has had its time for that."""
         race_id = snapshot.status.race.race_id
         self._tries[race_id] = self._tries.get(race_id, 0) + 1
-        return not awaits_slurm(snapshot) or self._tries[race_id] > _LAST_STATE_TRIES
+        return not awaits_slurm(snapshot) or self._tries[race_id] > LAST_STATE_TRIES
 
     def _tell_silence(self, now_s: float, *, answered: bool) -> None:
         """Say when Slurm falls silent, and when it answers again."""

@@ -20,7 +20,7 @@ from rv.slurm.squeue import OwnJobs
 from rv.transport.query_retry import silent_since
 
 _NEXT_WAVE_S: Final = 2.0
-_LAST_STATE_TRIES: Final = 20
+LAST_STATE_TRIES: Final = 20
 _LAST_STATE_S: Final = 0.5
 
 
@@ -165,7 +165,7 @@ class Watch:
         None where the race goes on after all, such as with strategies that were not sent yet.
         """
         snapshot = self._ask_now()
-        for _ in range(_LAST_STATE_TRIES):
+        for _ in range(LAST_STATE_TRIES):
             if not awaits_slurm(snapshot):
                 break
             self.sleep(_LAST_STATE_S)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from rv.models.job import JobRecord
-from rv.models.race import RaceStatus
-from rv.race.directory import load_state_files
+from rv.models.race import RaceStatus, StateFiles
+from rv.race.directory import load_all_state_files
 from rv.race.pace import FIRST_ASK_S, Pace, start_pace
 from rv.race.sources import Sources
 from rv.race.status import resolve
@@ -39,7 +39,7 @@ class RacesWatch:
         if pace is None or now_s >= pace.next_ask_s:
             return self._ask(now_s)
         self._read_ahead(Early.RACES)
-        races = tuple(self._by_files(status, now_s) for status in self._races)
+        races = self._by_files(now_s)
         is_new = self.cluster.transport.directories(self.cluster.race_root) != self._names
         ends = any(race.state.is_over for race in races if race not in self._races)
         if not is_new and not ends:
@@ -48,14 +48,20 @@ class RacesWatch:
             return self._ask(now_s)
         return self._races
 
-    def _by_files(self, status: RaceStatus, now_s: float) -> RaceStatus:
-        """Decide a race anew by its state files, and by what Slurm said of it last."""
+    def _by_files(self, now_s: float) -> tuple[RaceStatus, ...]:
+        """Decide the races anew by their state files, and by what Slurm said of them last."""
+        unsettled = [status.race for status in self._races if not status.state.is_over]
+        files = load_all_state_files(unsettled, self.cluster.transport)
+        return tuple(self._decided(status, files, now_s) for status in self._races)
+
+    def _decided(
+        self, status: RaceStatus, files: Mapping[str, StateFiles], now_s: float
+    ) -> RaceStatus:
         if status.state.is_over:
             return status
-        race = status.race
-        files = load_state_files(race, self.cluster.transport)
-        records = self._records.get(race.race_id, ())
-        seen = resolve(race, files, Sources(records=records, now_s=now_s))
+        race_id = status.race.race_id
+        sources = Sources(records=self._records.get(race_id, ()), now_s=now_s)
+        seen = resolve(status.race, files[race_id], sources)
         return replace(seen, saved_at=status.saved_at)
 
     def _ask(self, now_s: float) -> tuple[RaceStatus, ...]:
