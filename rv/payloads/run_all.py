@@ -237,6 +237,14 @@ def _summarize(session: Session, names: Sequence[str], ended: dict[str, Ended]) 
     extra["not_run"] = not_run + [name for name in names if name not in ended]
     not_run_text = ", ".join(extra["not_run"]) or "nothing, all of it was"
     session.say("SUMMARY", f"not run: {not_run_text}")
+    session.tested = what_passed(ended.values())
+
+
+def what_passed(ended: Collection[Ended]) -> str:
+    """Name the payloads that passed, and what they say they could not test."""
+    passed = [done for done in ended if done.status == "PASS"]
+    lacking = [done.reason for done in passed if done.reason]
+    return "; ".join([", ".join(done.name for done in passed), *lacking])
 
 
 def chosen(profile: str, only: Collection[str]) -> list[PayloadSpec]:

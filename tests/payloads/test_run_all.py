@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from contract.catalogue import PAYLOADS, PayloadSpec, Step
-from run_all import Ended, blocked, chosen, judge, time_for
+from run_all import Ended, blocked, chosen, judge, time_for, what_passed
 
 from rv.payloads._processes import processes
 from rv.payloads._processes.programs import Outcome
@@ -117,6 +117,15 @@ def test_a_step_starts_only_with_the_time_it_is_expected_to_take() -> None:
     assert time_for(smoke, 20.0) == 20.0
     assert time_for(smoke, 1000.0) == 90.0
     assert time_for(accept, 1000.0) == 180.0
+
+
+def test_a_pass_names_what_ran_and_what_that_could_not_test() -> None:
+    lacking = Ended("membw", "PASS", reason="membw: without membw.peer: one device has no peer")
+    ended = [Ended("check", "PASS"), lacking, Ended("stress", "WARN", reason="stress: jitter")]
+
+    said = what_passed(ended)
+
+    assert said == "check, membw; membw: without membw.peer: one device has no peer"
 
 
 def test_results_that_are_lost_or_cut_short_are_errors(tmp_path: Path, launch: Launcher) -> None:

@@ -102,6 +102,7 @@ def _made_up(session: Session) -> str:
 def vouched(session: Session, speeds: str) -> str:
     """Say what a PASS vouches for: on which devices, what was tested, and against what."""
     names = [f"cuda:{device['index']}" for device in session.report.devices] or ["the CPU"]
-    tests = next((each.tests for each in PAYLOADS if each.name == session.payload.name), "")
+    known = (each.tests for each in PAYLOADS if each.name == session.payload.name)
+    tests = session.tested or next(known, "")
     where = f"{session.ranks.world} ranks" if session.ranks.world > 1 else ", ".join(names)
     return "; ".join(filter(None, (f"{where}: {tests}" if tests else "", speeds)))

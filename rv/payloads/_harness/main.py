@@ -92,7 +92,8 @@ class Session:
         self.report.requested_gpu = options.requested_gpu
         self.report.strict, self.report.skip_exit_code = options.strict, options.skip_exit_code
         self.faults = Faults(options.inject, where.rank)
-        self.watch, self.health, self.vouched = Watch(None, {}), Health(None, {}), ""
+        self.watch, self.health = Watch(None, {}), Health(None, {})
+        self.tested = self.vouched = ""  # what the body tested, where the catalogue cannot say it
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
