@@ -33,9 +33,14 @@ def open_umask() -> Iterator[None]:
 
 
 @contextmanager
-def arguments(seen: set[bytes]) -> Iterator[None]:
-    """Collect the arguments of every process of this machine, as often as they can be read."""
+def arguments(world: World, seen: set[bytes]) -> Iterator[None]:
+    """Collect the arguments of every process of this machine, as often as they can be read.
+
+    `sweeps` grows by a byte with each time that all of them were read.
+    """
     over = threading.Event()
+    sweeps = world.path / "sweeps"
+    sweeps.touch()
 
     def sample() -> None:
         while not over.wait(0.005):
@@ -44,6 +49,8 @@ def arguments(seen: set[bytes]) -> Iterator[None]:
                     seen.add(path.read_bytes())
                 except OSError:
                     continue
+            with sweeps.open("ab") as file:
+                file.write(b".")
 
     sampler = threading.Thread(target=sample)
     sampler.start()
@@ -52,13 +59,23 @@ def arguments(seen: set[bytes]) -> Iterator[None]:
     finally:
         over.set()
         sampler.join()
+        sweeps.unlink()
 
 
 def log_calls(world: World) -> Path:
-    """Let each Slurm command of rv's write down what it was given, and what it sees around it."""
-    log = world.path / "given"
+    """Let each Slurm command of rv's write down what it was given, and what it sees around it.
+
+    While arguments are collected it then waits until its own were, which is within two sweeps.
+    """
+    log, sweeps = world.path / "given", world.path / "sweeps"
     for name in SLURM:
-        world.wrap(name, f'{{ printf "%s\\n" {name} "$@"; env; }} >>{log}\nexec "$real" "$@"')
+        world.wrap(
+            name,
+            f'{{ printf "%s\\n" {name} "$@"; env; }} >>{log}\n'
+            f"begun=$(stat -c %s {sweeps} 2>/dev/null || echo 0)\n"
+            f'while now=$(stat -c %s {sweeps} 2>/dev/null) && [ "$now" -lt $((begun + 2)) ]; do\n'
+            f'  sleep 0.01\ndone\nexec "$real" "$@"',
+        )
     return log
 
 
@@ -109,7 +126,7 @@ def test_a_secret_reaches_the_command_and_nothing_else(
     (world.path / "races").mkdir(mode=0o700)
     given = log_calls(world)
     seen: set[bytes] = set()
-    with arguments(seen):
+    with arguments(world, seen):
         client = world.start(
             "run", "--name", "quiet",
             f"{TOLD}; umask; : >mine; until [ -e {world.path}/enough ]; do sleep 0.1; done; exit 3",
@@ -143,7 +160,7 @@ def test_nor_when_a_job_submits_the_next_one_from_two_nodes(
         f" until [ -e {world.path}/enough ]; do sleep 0.1; done"
     )
     seen: set[bytes] = set()
-    with arguments(seen):
+    with arguments(world, seen):
         client = world.start(
             "run", "--checkpoint", "-g", "8", "--multi-node", "--time", "2h", go_on
         )  # fmt: skip
