@@ -10,8 +10,10 @@ from rv.avoided_nodes import DAYS
 from rv.cli import caller, drain, report
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.options import ClusterOption, JsonOption, RequestOptions, group_app
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.request import build_request
+from rv.cli.typer_commands import group_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES
 from rv.slurm.hostlist import expand

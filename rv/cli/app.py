@@ -4,14 +4,11 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, NoReturn
+from typing import Any, Final, NoReturn
 
-import typer
-from typer.main import get_command
-
-from rv import __version__
-from rv.cli.help import HelpGroup
-from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE, ErrorKind, RvError
+from rv.cli.parameters import CommandApp
+from rv.cli.plain_line import plain_call
+from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.ui import console
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -43,67 +40,10 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 """Each command's module, which has an `app`, and its line in `rv --help`."""
 
 
-class LazyGroup(HelpGroup):
-    """Loads the module of a command when that command is used: by a call, its help, completion."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        """Find the command as usual, and put the real one in the place of its stand-in."""
-        name, stand_in, rest = super().resolve_command(ctx, args)
-        return name, load(name) if name else stand_in, rest
-
-
-def load(name: str) -> Any:
+def command_module(name: str) -> Any:
     """Import a command's module; its `app` is the command itself, or holds it with others."""
     module, _ = COMMANDS[name]
-    command = get_command(importlib.import_module(module).app)
-    return getattr(command, "commands", {}).get(name, command)
-
-
-def build() -> typer.Typer:
-    """Build the command line with a stand-in for each command, which has its line of the help."""
-    app = typer.Typer(
-        name="rv",
-        cls=LazyGroup,
-        add_completion=False,  # rv.cli.complete is faster, and knows races and partitions
-        help="Get GPUs on a busy Slurm cluster sooner: race every way to serve a request.",
-        invoke_without_command=True,
-        rich_markup_mode=None,  # importing rich for --help would double its time
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    app.callback()(_root)
-    for name, (_, summary) in COMMANDS.items():
-        app.command(name, help=summary)(_stand_in)
-    return app
-
-
-def _stand_in() -> None:
-    """Stand for a command until `LazyGroup` has loaded it."""
-
-
-def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback form
-    if wanted:
-        console.answer(f"rv {__version__}")
-        raise typer.Exit
-
-
-def _root(
-    *,
-    context: typer.Context,
-    version: Annotated[  # noqa: ARG001 - its callback has done it all
-        bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
-    ] = False,
-) -> None:
-    """Get GPUs on a busy Slurm cluster sooner: race every way to serve a request."""
-    show_help_without_command(context)
-
-
-def show_help_without_command(context: typer.Context) -> None:
-    """Answer a command that only groups others with its help; a command is what is missing."""
-    if context.invoked_subcommand is None:
-        console.say(context.get_help())
-        raise typer.Exit(EXIT_USAGE)
+    return importlib.import_module(module)
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -113,18 +53,25 @@ def main(arguments: list[str]) -> NoReturn:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = build()(arguments, prog_name="rv", standalone_mode=False)
+        return _answer(arguments)
     except RvError as failure:
         return _fail(failure, arguments)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except typer.Abort:
-        return EXIT_INTERRUPTED
-    except typer.Exit as end:
-        return end.exit_code
     except Exception as failure:  # noqa: BLE001 - a traceback is no answer for a user
         return _fail(_translate(failure, arguments), arguments)
-    return code if isinstance(code, int) else EXIT_DONE
+
+
+def _answer(arguments: list[str]) -> int:
+    """Run a command, and return its exit code unless it exits itself."""
+    name = arguments[0] if arguments else ""
+    app = command_module(name).app if name in COMMANDS else None
+    if isinstance(app, CommandApp) and (call := plain_call(arguments, app)):
+        call()
+        return EXIT_DONE
+    from rv.cli.typer_commands import run  # only where typer has to read the line
+
+    return run(arguments)
 
 
 def _fail(failure: RvError, arguments: list[str]) -> int:

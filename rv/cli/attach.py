@@ -9,7 +9,8 @@ import typer
 
 from rv.cli.caller import current_caller, now_s
 from rv.cli.help import HelpCommand
-from rv.cli.options import ClusterOption, command_app
+from rv.cli.parameters import ClusterOption
+from rv.cli.typer_commands import command_app
 from rv.errors import EXIT_GAVE_UP, ErrorKind, RvError
 from rv.models.quantities import parse_duration
 from rv.transport import ScriptResult, require_answer

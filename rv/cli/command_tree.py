@@ -5,7 +5,8 @@ from typing import Any
 
 import typer
 
-from rv.cli.app import COMMANDS, build, load
+from rv.cli.app import COMMANDS
+from rv.cli.typer_commands import build, load
 
 Entry = tuple[str, Any, typer.Context]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from rv import bundle
-from rv.cli.options import command_app
+from rv.cli.typer_commands import command_app
 from rv.ui import console
 
 app = command_app()

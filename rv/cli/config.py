@@ -9,7 +9,9 @@ import typer
 
 from rv.cli.config_text import check_text, config_files, contents, write_text
 from rv.cli.defaults import option_kinds, read_config
-from rv.cli.options import JsonOption, RequestOptions, command_app
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import JsonOption
+from rv.cli.typer_commands import command_app
 from rv.config.config_files import PROJECT_FILE, ConfigFiles, Source
 from rv.config.effective import HIDDEN, effective_values, shown
 from rv.errors import ErrorKind, RvError

@@ -7,10 +7,9 @@ from dataclasses import fields, replace
 from types import UnionType
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
-import typer
-
 from rv import bundle
-from rv.cli.options import HelpAllOption, RequestOptions
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import Line
 from rv.cli.request import build_request
 from rv.config.config_files import find_config_files
 from rv.config.settings import chosen_cluster, load_clusters, load_config
@@ -43,21 +42,18 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
     """
     own = dict(inspect.signature(command).parameters)
     del own["options"]
-    wants_context = own.pop("context", None) is not None
+    wants_line = own.pop("line", None) is not None
     shared = _shared_parameters()
 
-    def wrapped(*, context: typer.Context, help_all: bool, **values: Any) -> None:  # noqa: ARG001
+    def wrapped(*, line: Line, **values: Any) -> None:
         options = RequestOptions(**{name: values.pop(name) for name in shared})
-        typed = {name for name in shared if _is_typed(context, name)}
-        if wants_context:
-            values["context"] = context
+        typed = set(line.typed & shared.keys())
+        if wants_line:
+            values["line"] = line
         command(options=with_defaults(options, typed, read_config(options.cluster)), **values)
 
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    help_all = inspect.Parameter(
-        "help_all", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=HelpAllOption
-    )
-    parameters = [context, *own.values(), *shared.values(), help_all]
+    line = inspect.Parameter("line", inspect.Parameter.KEYWORD_ONLY, annotation=Line)
+    parameters = [line, *own.values(), *shared.values()]
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
     wrapped.__doc__ = command.__doc__
@@ -78,11 +74,6 @@ def _shared_parameters() -> dict[str, inspect.Parameter]:
         for field in fields(RequestOptions)
         if get_origin(hints[field.name]) is Annotated
     }
-
-
-def _is_typed(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def read_config(cluster: str = "") -> Config:

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from rv.cli.defaults import read_config, with_defaults
-from rv.cli.options import ClusterOption, JsonOption, RequestOptions, command_app
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.request import build_request
+from rv.cli.typer_commands import command_app
 from rv.config.settings import chosen_cluster
 from rv.models.discovery import Finding, Verdict
 from rv.models.quantities import parse_duration

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from rv.cli import caller
-from rv.cli.options import ClusterOption, JsonOption
+from rv.cli.parameters import ClusterOption, JsonOption
 from rv.errors import ErrorKind, RvError
 from rv.ui import console
 

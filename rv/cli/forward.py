@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from rv.cli.caller import current_caller, now_s
-from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.parameters import ClusterOption, JsonOption
+from rv.cli.typer_commands import command_app
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
 from rv.models.tunnel import Port, TunnelRecord

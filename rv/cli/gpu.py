@@ -5,7 +5,8 @@ from typing import Annotated, Final
 import typer
 
 from rv.cli.caller import Caller, current_caller, now_s
-from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.parameters import ClusterOption, JsonOption
+from rv.cli.typer_commands import command_app
 from rv.cli.watching import answers_once, looks
 from rv.models.race import Race
 from rv.ui import console

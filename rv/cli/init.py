@@ -14,8 +14,10 @@ import typer
 from rv.cli.caller import now_s, working_directory
 from rv.cli.config_text import check_text, config_files, contents, write_text
 from rv.cli.defaults import read_config, with_defaults
-from rv.cli.options import JsonOption, RequestOptions, command_app
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import JsonOption
 from rv.cli.request import build_request
+from rv.cli.typer_commands import command_app
 from rv.config.config_files import Source
 from rv.config.settings import chosen_cluster
 from rv.errors import ErrorKind, RvError

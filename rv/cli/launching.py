@@ -1,11 +1,10 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
-
-import typer
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.environments import check_shell, job_environment, with_environment
@@ -57,7 +56,7 @@ def end(raced: "Raced", *, json: bool) -> NoReturn:
     if json:
         console.emit_json(race_document(raced.status))
     recover_races(cluster, now_s())
-    raise typer.Exit(exit_code(raced.status, cluster.transport))
+    sys.exit(exit_code(raced.status, cluster.transport))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +141,7 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
                 return Raced(status=follower.run(made), caller=caller)
             _say_detached(follower.start_detached(made), json=how.json)
         except NotFollowed as left:
-            raise typer.Exit(left.exit_code) from None
+            sys.exit(left.exit_code)
     return None
 
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from rv.cli.caller import Caller, current_caller
-from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.parameters import ClusterOption, JsonOption
+from rv.cli.typer_commands import command_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.race import Race
 from rv.race.directory import load_state_files

@@ -1,52 +1,15 @@
 """The options that commands share, written once; `rv.cli.request` makes a request of them."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
-import typer
-
-from rv.cli.app import show_help_without_command
-from rv.cli.help import HelpCommand, HelpGroup, show_all
+from rv.cli.parameters import Option
 from rv.errors import ErrorKind, RvError
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, ChainSignal, Fanout, Layouts
 from rv.models.site import Config
 
 _NO_CONFIG: Final = Config()
 _DIGITS: Final = 10
-
-ClusterOption = Annotated[
-    str,
-    typer.Option(
-        "--cluster",
-        metavar="WHERE",
-        help="A name of rv config, local, sandbox[:NAME], or USER@HOST.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON.")]
-HelpAllOption = Annotated[
-    bool,
-    typer.Option("--help-all", callback=show_all, is_eager=True, help="Show all options and exit."),
-]
-
-
-class CommandApp(typer.Typer):
-    """An application whose commands have rv's help."""
-
-    def command(self, name: str | None = None, **settings: Any) -> Any:
-        """Add a command, as `typer.Typer.command` does."""
-        return super().command(name, **{"cls": HelpCommand, **settings})
-
-
-def command_app(**settings: Any) -> typer.Typer:
-    """Return an application for the commands of one module, which `rv.cli.app` finds as `app`."""
-    return CommandApp(cls=HelpGroup, add_completion=False, rich_markup_mode=None, **settings)
-
-
-def group_app(summary: str) -> typer.Typer:
-    """Return an application for a command that has commands of its own."""
-    return command_app(
-        help=summary, invoke_without_command=True, callback=show_help_without_command
-    )
 
 
 def gpu_count(text: str | int) -> int:
@@ -66,23 +29,21 @@ def gpu_count(text: str | int) -> int:
 class RequestOptions:
     """The shared options as typed, over the defaults of the configuration files.
 
-    `typer` reads this class's annotations. `config` holds the files' defaults that are in use, and
-    the facts of the site; `typed` names the options that were typed.
+    A command takes an option for each annotation here. `config` holds the files' defaults that are
+    in use, and the facts of the site; `typed` names the options that were typed.
     """
 
     gpu: Annotated[
         int,
-        typer.Option("--gpu", "-g", parser=gpu_count, metavar="N", help="GPUs in all."),
+        Option("--gpu", "-g", parser=gpu_count, metavar="N", help="GPUs in all."),
     ] = 1
     type: Annotated[
-        str, typer.Option("--type", "-t", metavar="TYPE,…", help="GPU types, such as a100,h200.")
+        str, Option("--type", "-t", metavar="TYPE,…", help="GPU types, such as a100,h200.")
     ] = ""
-    vram: Annotated[
-        str, typer.Option(metavar="SIZE", help="Least memory of each GPU, such as 40G.")
-    ] = ""
+    vram: Annotated[str, Option(metavar="SIZE", help="Least memory of each GPU, such as 40G.")] = ""
     time: Annotated[
         str,
-        typer.Option(
+        Option(
             "--time",
             metavar="TIME",
             help="Walltime, such as 90m, 2h, 1d12h or 2:59:00; 2:59:00 unless given.",
@@ -90,93 +51,83 @@ class RequestOptions:
     ] = ""
     min_time: Annotated[
         str,
-        typer.Option(
-            metavar="TIME", help="Fit a backfill window with a shorter time, down to this."
-        ),
+        Option(metavar="TIME", help="Fit a backfill window with a shorter time, down to this."),
     ] = ""
     checkpoint: Annotated[
         bool,
-        typer.Option("--checkpoint", help="The command can resume: its time may come in segments."),
+        Option("--checkpoint", help="The command can resume: its time may come in segments."),
     ] = False
     checkpoint_buffer: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Signal the command so long before a segment's end."),
+        Option(metavar="TIME", help="Signal the command so long before a segment's end."),
     ] = ""
     checkpoint_signal: Annotated[
-        ChainSignal, typer.Option(help="The signal that means: save your work and end.")
+        ChainSignal, Option(help="The signal that means: save your work and end.")
     ] = ChainSignal.USR1
-    mem: Annotated[str, typer.Option(metavar="SIZE", help="Memory a node, such as 32G.")] = ""
-    cpus: Annotated[
-        int, typer.Option(min=0, metavar="N", show_default=False, help="CPUs a node.")
-    ] = 0
-    mig: Annotated[bool, typer.Option("--mig", help="One MIG slice.")] = False
+    mem: Annotated[str, Option(metavar="SIZE", help="Memory a node, such as 32G.")] = ""
+    cpus: Annotated[int, Option(min=0, metavar="N", show_default=False, help="CPUs a node.")] = 0
+    mig: Annotated[bool, Option("--mig", help="One MIG slice.")] = False
     partition: Annotated[
-        str, typer.Option("--partition", "-p", metavar="NAME,…", help="Only these partitions.")
+        str, Option("--partition", "-p", metavar="NAME,…", help="Only these partitions.")
     ] = ""
     account: Annotated[
-        str, typer.Option("--account", "-A", metavar="NAME", help="Account to charge.")
+        str, Option("--account", "-A", metavar="NAME", help="Account to charge.")
     ] = ""
-    qos: Annotated[str, typer.Option("--qos", "-q", metavar="NAME", help="Quality of service.")] = (
-        ""
-    )
+    qos: Annotated[str, Option("--qos", "-q", metavar="NAME", help="Quality of service.")] = ""
     constraint: Annotated[
-        str, typer.Option("--constraint", "-C", metavar="FEATURES", help="Only nodes with these.")
+        str, Option("--constraint", "-C", metavar="FEATURES", help="Only nodes with these.")
     ] = ""
     exclude: Annotated[
-        str, typer.Option("--exclude", "-x", metavar="NODES", help="Nodes to leave out.")
+        str, Option("--exclude", "-x", metavar="NODES", help="Nodes to leave out.")
     ] = ""
     no_avoid: Annotated[
-        bool, typer.Option("--no-avoid", help="Also nodes that acceptance found bad.")
+        bool, Option("--no-avoid", help="Also nodes that acceptance found bad.")
     ] = False
-    preemptible: Annotated[
-        bool, typer.Option("--preemptible", help="Also where jobs are preempted.")
-    ] = False
-    power_up: Annotated[
-        bool, typer.Option("--power-up", help="Also nodes that are powered down.")
-    ] = False
-    single_node: Annotated[bool, typer.Option("--single-node", help="One node only.")] = False
-    multi_node: Annotated[bool, typer.Option("--multi-node", help="Several nodes only.")] = False
-    layouts: Annotated[
-        Layouts, typer.Option(help="Splits over nodes: the narrowest (auto), or all.")
-    ] = Layouts.AUTO
+    preemptible: Annotated[bool, Option("--preemptible", help="Also where jobs are preempted.")] = (
+        False
+    )
+    power_up: Annotated[bool, Option("--power-up", help="Also nodes that are powered down.")] = (
+        False
+    )
+    single_node: Annotated[bool, Option("--single-node", help="One node only.")] = False
+    multi_node: Annotated[bool, Option("--multi-node", help="Several nodes only.")] = False
+    layouts: Annotated[Layouts, Option(help="Splits over nodes: the narrowest (auto), or all.")] = (
+        Layouts.AUTO
+    )
     strict_gpu: Annotated[
-        bool, typer.Option("--strict-gpu", help="Refuse a node with another GPU model.")
+        bool, Option("--strict-gpu", help="Refuse a node with another GPU model.")
     ] = False
     allow_busy_gpus: Annotated[
-        bool, typer.Option("--allow-busy-gpus", help="Also GPUs that others use at the moment.")
+        bool, Option("--allow-busy-gpus", help="Also GPUs that others use at the moment.")
     ] = False
-    name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="Name of the race.")] = (
-        ""
-    )
-    fanout: Annotated[Fanout, typer.Option(help="In waves (auto), or all at once (each).")] = (
-        Fanout.AUTO
-    )
-    max_submissions: Annotated[int, typer.Option(min=1, metavar="N", help="Jobs at most.")] = (
+    name: Annotated[str, Option("--name", "-n", metavar="NAME", help="Name of the race.")] = ""
+    fanout: Annotated[Fanout, Option(help="In waves (auto), or all at once (each).")] = Fanout.AUTO
+    max_submissions: Annotated[int, Option(min=1, metavar="N", help="Jobs at most.")] = (
         DEFAULT_MAX_SUBMISSIONS
     )
     widen_after: Annotated[
         str,
-        typer.Option(
+        Option(
             metavar="TIME",
             help="Wait so long for the first job to start before sending the others.",
         ),
     ] = "5s"
     wait_timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="Cancel when nothing has started by then.")
+        str, Option(metavar="TIME", help="Cancel when nothing has started by then.")
     ] = ""
     patience: Annotated[
-        str, typer.Option(metavar="TIME", help="Ask a silent controller again for so long.")
+        str, Option(metavar="TIME", help="Ask a silent controller again for so long.")
     ] = "60s"
     max_cost: Annotated[
         float | None,
-        typer.Option(min=0, metavar="X", help="Leave out what would cost more; see rv cost."),
+        Option(min=0, metavar="X", help="Leave out what would cost more; see rv cost."),
     ] = None
     retry: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Race again, N times, when a node is lost.")
+        int, Option(min=0, metavar="N", help="Race again, N times, when a node is lost.")
     ] = 0
     notify: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--notify",
             metavar="EVENTS=TARGET",
             help="Tell of start, end or fail: mail, a URL to POST to, or a command; repeatable.",
@@ -184,56 +135,52 @@ class RequestOptions:
     ] = None
     modules: Annotated[
         str,
-        typer.Option(metavar="NAME,…", help="Environment modules to load before the command."),
+        Option(metavar="NAME,…", help="Environment modules to load before the command."),
     ] = ""
     env: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--env", metavar="NAME[=VALUE]", help="A variable of the job; its value here, or this."
         ),
     ] = None
     setup: Annotated[
         list[str] | None,
-        typer.Option("--setup", metavar="LINE", help="Shell line before the command; repeatable."),
+        Option("--setup", metavar="LINE", help="Shell line before the command; repeatable."),
     ] = None
     venv: Annotated[
         str,
-        typer.Option(metavar="PATH|auto", help="Virtual environment there; auto builds it."),
+        Option(metavar="PATH|auto", help="Virtual environment there; auto builds it."),
     ] = ""
-    conda: Annotated[str, typer.Option(metavar="NAME|PATH", help="Conda environment there.")] = ""
+    conda: Annotated[str, Option(metavar="NAME|PATH", help="Conda environment there.")] = ""
     container: Annotated[
-        str, typer.Option(metavar="IMAGE", help="Run the command in this container image.")
+        str, Option(metavar="IMAGE", help="Run the command in this container image.")
     ] = ""
     container_mounts: Annotated[
         list[str] | None,
-        typer.Option(metavar="SRC[:DST[:ro]]", help="Folder to mount there; repeatable."),
+        Option(metavar="SRC[:DST[:ro]]", help="Folder to mount there; repeatable."),
     ] = None
     output: Annotated[
         list[str] | None,
-        typer.Option(
-            "--output", "-o", metavar="PATHS", help="Files for rv sync pull, such as runs/."
-        ),
+        Option("--output", "-o", metavar="PATHS", help="Files for rv sync pull, such as runs/."),
     ] = None
     send: Annotated[
         list[str] | None,
-        typer.Option("--send", metavar="PATHS", help="Secrets that are sent with the code."),
+        Option("--send", metavar="PATHS", help="Secrets that are sent with the code."),
     ] = None
-    no_sync: Annotated[
-        bool, typer.Option("--no-sync", help="Send no code; run in your home there.")
-    ] = False
+    no_sync: Annotated[bool, Option("--no-sync", help="Send no code; run in your home there.")] = (
+        False
+    )
     sbatch: Annotated[
         list[str] | None,
-        typer.Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
+        Option("--sbatch", metavar="K=V", help="Another sbatch option; repeatable."),
     ] = None
     cluster: Annotated[
         str,
-        typer.Option(
-            metavar="WHERE", help="A name of rv config, local, sandbox[:NAME], or USER@HOST."
-        ),
+        Option(metavar="WHERE", help="A name of rv config, local, sandbox[:NAME], or USER@HOST."),
     ] = ""
     snapshot: Annotated[
-        str, typer.Option(metavar="FILE", help="Plan on a saved cluster (rv snapshot).")
+        str, Option(metavar="FILE", help="Plan on a saved cluster (rv snapshot).")
     ] = ""
-    json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False
+    json: Annotated[bool, Option("--json", help="Answer in JSON.")] = False
     config: Config = _NO_CONFIG
     typed: frozenset[str] = frozenset()

@@ -1,17 +1,12 @@
 """`rv status`, `rv cost`, `rv explain` and `rv snapshot`: questions that change nothing."""
 
+import sys
 from typing import Annotated
-
-import typer
 
 from rv.cli.caller import current_caller, planning_cluster
 from rv.cli.defaults import read_config, with_request_options
-from rv.cli.options import (
-    ClusterOption,
-    JsonOption,
-    RequestOptions,
-    command_app,
-)
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption, Option
 from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.cli.watching import answers_once, looks, watch_notice
 from rv.models.snapshot import write_snapshot
@@ -31,7 +26,7 @@ from rv.workflow.queries import compare_costs, explain_race, free_gpus
 from rv.workflow.races import find_races
 from rv.workflow.watch_pools import PoolsWatch
 
-app = command_app()
+app = CommandApp()
 
 
 @app.command()
@@ -39,10 +34,10 @@ def status(
     *,
     cluster: ClusterOption = "",
     snapshot: Annotated[
-        str, typer.Option(metavar="FILE", help="Look at a saved cluster (rv snapshot).")
+        str, Option(metavar="FILE", help="Look at a saved cluster (rv snapshot).")
     ] = "",
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Look again every 30 s, until Ctrl-C.")
+        bool, Option("--watch", "-w", help="Look again every 30 s, until Ctrl-C.")
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -54,7 +49,7 @@ def status(
     if every_cluster:
         from rv.cli.every_cluster import show_status
 
-        raise typer.Exit(show_status(json=json))
+        sys.exit(show_status(json=json))
     where = planning_cluster(cluster, snapshot)
     if watch and isinstance(where, Cluster):
         _watch(where)
@@ -97,9 +92,7 @@ def cost(*, options: RequestOptions) -> None:
 @app.command()
 def explain(
     *,
-    race: Annotated[
-        str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
-    ] = None,
+    race: Annotated[str | None, Argument(metavar="RACE", help="Race or name; the latest.")] = None,
     cluster: ClusterOption = "",
     json: JsonOption = False,
 ) -> None:

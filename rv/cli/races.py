@@ -1,12 +1,11 @@
 """`rv ps` and `rv stop`: races that were launched."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
-import typer
-
 from rv.cli.caller import current_caller, now_s
-from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption, Option
 from rv.cli.watching import answers_once, looks, watch_notice
 from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
@@ -25,15 +24,15 @@ from rv.workflow.watch_races import RacesWatch
 
 _RECENT_S: Final = 86400.0
 
-app = command_app()
+app = CommandApp()
 
 
 @app.command()
 def ps(
     *,
-    show_all: Annotated[bool, typer.Option("--all", "-a", help="Older races too.")] = False,
+    show_all: Annotated[bool, Option("--all", "-a", help="Older races too.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show them as they change, until Ctrl-C.")
+        bool, Option("--watch", "-w", help="Show them as they change, until Ctrl-C.")
     ] = False,
     cluster: ClusterOption = "",
     json: JsonOption = False,
@@ -85,17 +84,17 @@ def _ask_to_stop(races: Sequence[Race]) -> None:
         raise RvError(ErrorKind.USAGE, question, hint=hint)
     console.say(question)
     if not console.confirm("Stop all of them?"):
-        raise typer.Exit(EXIT_INTERRUPTED)
+        sys.exit(EXIT_INTERRUPTED)
 
 
 @app.command()
 def stop(
     *,
     races: Annotated[
-        list[str] | None, typer.Argument(metavar="RACE", help="Races or names; the only one.")
+        list[str] | None, Argument(metavar="RACE", help="Races or names; the only one.")
     ] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every race that is not over, or all of these names.")
+        bool, Option("--all", help="Every race that is not over, or all of these names.")
     ] = False,
     cluster: ClusterOption = "",
     json: JsonOption = False,
@@ -117,4 +116,4 @@ def stop(
     if json:
         console.emit_json(stopped_document(results))
     if any(result.unconfirmed for result in results):
-        raise typer.Exit(EXIT_RV_FAILED)
+        sys.exit(EXIT_RV_FAILED)

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from rv.cli import caller
-from rv.cli.options import ClusterOption, JsonOption, group_app
+from rv.cli.parameters import ClusterOption, JsonOption
+from rv.cli.typer_commands import group_app
 from rv.errors import ErrorKind, RvError
 from rv.files import write_own
 from rv.ui import console

@@ -8,8 +8,9 @@ import typer
 from rv.cli import launching
 from rv.cli.caller import Caller, current_caller
 from rv.cli.defaults import read_config
-from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.request import gpu_types, least_walltime
+from rv.cli.typer_commands import command_app
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, short_duration
 from rv.models.race import Race, RaceState

@@ -7,64 +7,20 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Annotated
 
 from rv import bundle
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.help import HelpCommand
-from rv.cli.options import RequestOptions, command_app
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import Argument, CommandApp, Line, Option
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
 from rv.payloads.contract.catalogue import FAULTS
 from rv.ui import console
 from rv.workflow.command_line import KnownFiles, from_line, from_words, own_script
 
-app = command_app()
-
-
-class RunCommand(HelpCommand):
-    """Reads rv's options before the command, or after a command of one word."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put rv's options first and the command behind `--`, then parse as usual."""
-        takes_value = dict.fromkeys(ctx.help_option_names, False)
-        for parameter in self.params:
-            if parameter.param_type_name == "option":
-                is_flag = getattr(parameter, "is_flag", False)
-                spellings = (*parameter.opts, *parameter.secondary_opts)
-                takes_value |= dict.fromkeys(spellings, not is_flag)
-        split = split_arguments(args, takes_value)
-        ctx.meta["rv.is_argv"] = split.is_argv
-        parsed: list[str] = super().parse_args(ctx, [*split.options, "--", *split.words])
-        return parsed
-
-
-@app.command(cls=RunCommand)
-@with_request_options
-def run(
-    *,
-    options: RequestOptions,
-    context: typer.Context,
-    words: Annotated[list[str] | None, typer.Argument(metavar="CMD", help="What to run.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once.")] = False,
-) -> None:
-    """Race for GPUs, run a command in the first that start, and stream its output.
-
-    CMD is a program with its arguments, a quoted shell line, or a bundled payload such as check.py.
-    """
-    typed = tuple(words or ())
-    is_argv = context.meta["rv.is_argv"] or not typed
-    command = read_words(typed) if is_argv else read_line(typed[0])
-    if dry_run:
-        show_plan(options, command)
-    else:
-        from rv.cli import launching  # a dry run starts faster without it
-
-        launching.launch(options, command, detach=detach, stops_unclaimed=False)
+app = CommandApp()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,6 +96,31 @@ def _ambiguous(words: Sequence[str], argument: str) -> RvError:
         hint=f"put rv's options first, then --: rv run --gpu 4 -- {text} …;"
         f' or quote the command: rv run "{text} …" --gpu 4',
     )
+
+
+@app.command(split=split_arguments)
+@with_request_options
+def run(
+    *,
+    options: RequestOptions,
+    line: Line,
+    words: Annotated[list[str] | None, Argument(metavar="CMD", help="What to run.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show the plan only.")] = False,
+    detach: Annotated[bool, Option("--detach", "-d", help="Return at once.")] = False,
+) -> None:
+    """Race for GPUs, run a command in the first that start, and stream its output.
+
+    CMD is a program with its arguments, a quoted shell line, or a bundled payload such as check.py.
+    """
+    typed = tuple(words or ())
+    is_argv = line.is_argv or not typed
+    command = read_words(typed) if is_argv else read_line(typed[0])
+    if dry_run:
+        show_plan(options, command)
+    else:
+        from rv.cli import launching  # a dry run starts faster without it
+
+        launching.launch(options, command, detach=detach, stops_unclaimed=False)
 
 
 def read_line(text: str) -> Command:

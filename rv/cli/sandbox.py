@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from rv import sandbox
-from rv.cli.options import group_app
+from rv.cli.typer_commands import group_app
 from rv.errors import ErrorKind, RvError
 from rv.ui import console
 

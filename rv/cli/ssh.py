@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from rv.cli.caller import current_caller, now_s
-from rv.cli.options import ClusterOption, command_app
+from rv.cli.parameters import ClusterOption
+from rv.cli.typer_commands import command_app
 from rv.errors import ErrorKind, RvError
 from rv.transport.standard_streams import take_standard_input
 from rv.ui import console

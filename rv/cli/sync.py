@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from rv.cli.caller import current_caller, working_directory
-from rv.cli.options import ClusterOption, JsonOption, group_app
+from rv.cli.parameters import ClusterOption, JsonOption
+from rv.cli.typer_commands import group_app
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code, size_of, tree_hash
 from rv.models.race import Race

@@ -3,17 +3,16 @@
 import sys
 from typing import Annotated, Final
 
-import typer
-
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.options import RequestOptions, command_app
+from rv.cli.options import RequestOptions
+from rv.cli.parameters import CommandApp, Option
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
 
 _TOKEN_BYTES: Final = 24
 
-app = command_app()
+app = CommandApp()
 
 
 @app.command()
@@ -21,14 +20,12 @@ app = command_app()
 def up(
     *,
     options: RequestOptions,
-    run: Annotated[
-        str | None, typer.Option("--run", "-r", metavar="CMD", help="Command to run.")
-    ] = None,
+    run: Annotated[str | None, Option("--run", "-r", metavar="CMD", help="Command to run.")] = None,
     jupyter: Annotated[
-        bool, typer.Option("--jupyter", help="Run Jupyter there, for a browser here.")
+        bool, Option("--jupyter", help="Run Jupyter there, for a browser here.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return at once.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show the plan only.")] = False,
+    detach: Annotated[bool, Option("--detach", "-d", help="Return at once.")] = False,
 ) -> None:
     """Race every way to get GPUs; run a command in the first that starts, or open a shell."""
     command = None

@@ -6,8 +6,9 @@ from typing import Annotated
 import typer
 
 from rv.cli.caller import current_caller, now_s
-from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.request import waiting_time
+from rv.cli.typer_commands import command_app
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.quantities import short_duration
 from rv.models.race import Race, RaceStatus

@@ -48,17 +48,23 @@ def can_ask() -> bool:
 
 
 def confirm(question: str, *, default: bool = False) -> bool:
-    """Ask a question on stderr; Enter takes the default."""
+    """Ask a question on stderr; Enter takes the default. Raises `KeyboardInterrupt`."""
     import typer
 
-    return typer.confirm(_printable_lines(question), default=default, err=True)
+    try:
+        return typer.confirm(_printable_lines(question), default=default, err=True)
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        raise KeyboardInterrupt from None
 
 
 def ask(question: str, default: str) -> str:
-    """Ask for a word on stderr; Enter takes the default."""
+    """Ask for a word on stderr; Enter takes the default. Raises `KeyboardInterrupt`."""
     import typer
 
-    return str(typer.prompt(_printable_lines(question), default=printable(default), err=True))
+    try:
+        return str(typer.prompt(_printable_lines(question), default=printable(default), err=True))
+    except typer.Abort:
+        raise KeyboardInterrupt from None
 
 
 def answer(*parts: Part) -> None:

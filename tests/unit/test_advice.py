@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from rv.cli.app import COMMANDS, build
+from rv.cli.app import COMMANDS
+from rv.cli.typer_commands import build
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

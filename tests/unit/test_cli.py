@@ -240,5 +240,6 @@ def test_ctrl_c_while_rv_is_loading_is_silent(rv, tmp_path, module):
         "            os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Interrupting())\n"
     )
-    done = rv("status", "--cluster", "sandbox:none", PYTHONPATH=f"{interrupting}:{ROOT}")
+    # --ful is no option: typer has to say so.
+    done = rv("status", "--cluster", "sandbox:none", "--ful", PYTHONPATH=f"{interrupting}:{ROOT}")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

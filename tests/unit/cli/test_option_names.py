@@ -18,7 +18,9 @@ def options(path: Path) -> list[tuple[str, ast.Call]]:
         if name is None or not isinstance(node, ast.arg | ast.AnnAssign) or not node.annotation:
             continue
         calls = [call for call in ast.walk(node.annotation) if isinstance(call, ast.Call)]
-        found += [(name, call) for call in calls if ast.unparse(call.func) == "typer.Option"]
+        found += [
+            (name, call) for call in calls if ast.unparse(call.func) in ("Option", "typer.Option")
+        ]
     return found
 
 
