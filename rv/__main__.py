@@ -25,10 +25,10 @@ def _run(arguments: Sequence[str]) -> NoReturn:
         from rv.cli.home import show
 
         sys.exit(show())
-    if arguments[:1] in (["up"], ["run"], ["status"]):
-        from rv.cli.caller import start_fast  # before typer, whose import takes as long
+    if arguments[0] in ("up", "run", "status", "ps"):
+        from rv.cli.early import ask_early  # before the rest, whose import takes as long
 
-        start_fast(arguments)
+        ask_early(arguments)
     from rv.cli import app
 
     app.main(list(arguments))

@@ -29,6 +29,8 @@ from rv.transport.private_directories import make_private
 from rv.transport.query_retry import retry_query
 
 if TYPE_CHECKING:
+    from threading import Thread
+
     from rv.models.snapshot import QueuedJob
 
 _COLUMNS: Final = (
@@ -114,16 +116,22 @@ def parse_work_folders(text: str) -> list[tuple[int, str, str]]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OwnJobs:
-    """The user's own jobs in the queue, asked for once for all rv processes on this machine."""
+    """The user's own jobs in the queue, asked for once for all rv processes on this machine.
+
+    `asking` is a thread that asks already, and keeps the answer in the cache.
+    """
 
     transport: Transport
     cache: SnapshotCache
+    asking: "Thread | None" = None
 
     def records(self, max_age: timedelta) -> tuple[JobRecord, ...] | None:
         """Return the records of rv's jobs, at most `max_age` old; None where squeue failed.
 
         A recent answer of another rv process serves too; processes that ask at once ask once.
         """
+        if self.asking:
+            self.asking.join()
         answer = self.cache.load("queue", max_age)
         if answer is None:
             with _one_at_a_time(self.cache.directory / "queue.lock"):

@@ -117,12 +117,18 @@ class RemoteShell:
         return self.wait(self.ask(script, data, timeout_s=timeout_s))
 
     def ask(self, script: str, data: bytes = b"", *, timeout_s: float) -> Question:
-        """Return the question, which is sent as soon as an answer is waited for."""
+        """Return the question, which is sent by `send`, or when an answer is waited for."""
         text = script.encode("utf-8", "surrogateescape")
         question = Question(b"%.3f %d %d\n" % (timeout_s, len(text), len(data)) + text, data)
         with self._lock:
             self._unsent.append(question)
         return question
+
+    def send(self) -> None:
+        """Send what was asked, as `wait` does first; what goes wrong is told there."""
+        with self._lock, self._losing():
+            if self._unsent:
+                self._send()
 
     def wait(self, question: Question) -> Answer:
         """Return the answer, as `run` does."""

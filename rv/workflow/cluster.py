@@ -10,17 +10,20 @@ from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
 from rv.slurm.cache import SnapshotCache
+from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import OwnJobs
 from rv.transport import Transport
 from rv.transport.query_retry import Patience
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
+    from threading import Thread
 
     from rv.models.snapshot import Snapshot
 
 _USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
+_FRESH_QUEUE: Final = timedelta(seconds=1)
 
 
 class Early(StrEnum):
@@ -48,7 +51,8 @@ class LoginNode:
 class Cluster:
     """A cluster as commands use it. `key` tells its races from other clusters'.
 
-    `answer` is a snapshot that is on its way already; `patience` is with a controller that is
+    `answer` is a snapshot that is on its way already, `asking` ends when the queue's answer is
+    kept; `patience` is with a controller that is
     silent; `login` is None where Slurm's commands run on this machine; `name` is what the
     configuration files call it, "" for others. `read_ahead` reads in one round trip what a command
     is about to look at, None where that is no trip.
@@ -61,6 +65,7 @@ class Cluster:
     race_root: str
     slurm_path: str
     answer: "Future[Snapshot] | None" = None
+    asking: "Thread | None" = None
     patience: Patience = _USUAL_PATIENCE
     login: LoginNode | None = None
     name: str = ""
@@ -81,7 +86,12 @@ class Cluster:
     @property
     def queue(self) -> OwnJobs:
         """The user's queue there."""
-        return OwnJobs(transport=self.transport, cache=self.cache)
+        return OwnJobs(transport=self.transport, cache=self.cache, asking=self.asking)
+
+    def ask_queue(self) -> None:
+        """Keep the queue's answer for what comes; that there was none for long is one too."""
+        if self.queue.records(_FRESH_QUEUE) is None:
+            self.cache.store("queue", "", new_sentinel())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

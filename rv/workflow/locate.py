@@ -1,7 +1,7 @@
 """Find the cluster that a command is for: by option, environment, configuration or this machine."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -18,25 +18,37 @@ from rv.workflow.which_cluster import ClusterIdentity, identify, race_root_here
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
 
-def locate(cluster: str, environ: Mapping[str, str], early: Early = Early.NOTHING) -> Cluster:
+def locate(
+    cluster: str,
+    environ: Mapping[str, str],
+    early: Early = Early.NOTHING,
+    meanwhile: Callable[[], None] | None = None,
+) -> Cluster:
     """Find the cluster that `rv.workflow.which_cluster.identify` names, and connect to it.
 
-    `early` is what will be asked of it.
+    `early` is what will be asked of it; `meanwhile` is called while an answer travels from another
+    machine.
     Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down,
     `RvError(CONFIG)` for a name that is not known.
     """
     identity = identify(cluster, environ)
     if not identity.host:
         return _on_this_machine(identity, environ)
-    return _over_ssh(identity, environ, early)
+    return _over_ssh(identity, environ, early, meanwhile)
 
 
-def _over_ssh(identity: ClusterIdentity, environ: Mapping[str, str], early: Early) -> Cluster:
+def _over_ssh(
+    identity: ClusterIdentity,
+    environ: Mapping[str, str],
+    early: Early,
+    meanwhile: Callable[[], None] | None,
+) -> Cluster:
     from rv.workflow.remote_cluster import remote_cluster
 
     named = identity.named
     kind = environ.get("RV_SSH") or (named and named.ssh) or SshKind.AUTO
-    located = remote_cluster(identity, kind, early, named.race_root if named else "")
+    root = named.race_root if named else ""
+    located = remote_cluster(identity, kind, early, root, meanwhile)
     return _with_settings(located, named) if named else located
 
 

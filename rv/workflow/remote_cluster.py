@@ -1,6 +1,6 @@
 """A cluster behind a login node that rv reaches by ssh."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -43,11 +43,13 @@ def remote_cluster(
     ssh: str = "auto",
     early: Early = Early.NOTHING,
     race_root: str = "",
+    meanwhile: Callable[[], None] | None = None,
 ) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
     `ssh` is how: one of `rv.transport.ssh_choice.KINDS`; `early` is asked in the same trip.
     `race_root` is where its races lie if the user has set that, with variables of a login there.
+    `meanwhile` is called while the answer travels.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
     import platformdirs
@@ -58,6 +60,9 @@ def remote_cluster(
     cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key)
     about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
     questions = ask(early, assignment(race_root), shell, cache)
+    shell.send()
+    if meanwhile:
+        meanwhile()
     code, out, err = shell.wait(about)
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
         code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
