@@ -6,9 +6,11 @@ In a wheel `templates/` and `strategies/` are mapped to `rv/_bundle/`; in a chec
 
 from collections.abc import Iterator
 from enum import StrEnum
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 
 class Kind(StrEnum):
@@ -38,15 +40,15 @@ def acceptance_file(kind: str, cluster: str, suffix: str) -> Path:
     return acceptance_dir() / kind / f"{name or 'unknown'}{suffix}"
 
 
-def bundled(kind: Kind) -> Traversable:
+def bundled(kind: Kind) -> "Traversable":
     """Return the folder of `kind` that came with rv, from the wheel or else from the checkout."""
-    installed = files("rv") / "_bundle" / kind.value
+    installed = _rv() / "_bundle" / kind.value
     if installed.is_dir():
         return installed
     return Path(__file__).parents[1] / kind.value
 
 
-def folders(kind: Kind, user_config: Path | None = None) -> tuple[Traversable, ...]:
+def folders(kind: Kind, user_config: Path | None = None) -> "tuple[Traversable, ...]":
     """Return the folders of `kind` in the order searched: the user's, where there is one, first."""
     own: tuple[Traversable, ...] = ()
     if user_config is not None and (user_config / kind.value).is_dir():
@@ -54,7 +56,7 @@ def folders(kind: Kind, user_config: Path | None = None) -> tuple[Traversable, .
     return (*own, bundled(kind))
 
 
-def find(kind: Kind, name: str, user_config: Path | None = None) -> Traversable | None:
+def find(kind: Kind, name: str, user_config: Path | None = None) -> "Traversable | None":
     """Return the file `name` of `kind`, the user's first; None where neither is."""
     if not name or "/" in name or name.startswith("."):
         return None
@@ -64,7 +66,7 @@ def find(kind: Kind, name: str, user_config: Path | None = None) -> Traversable 
     return None
 
 
-def entries(kind: Kind, suffix: str, user_config: Path | None = None) -> tuple[Traversable, ...]:
+def entries(kind: Kind, suffix: str, user_config: Path | None = None) -> "tuple[Traversable, ...]":
     """Return the files of `kind` whose names end in `suffix`, sorted by name.
 
     A file of the user's replaces the bundled one of the same name.
@@ -75,7 +77,7 @@ def entries(kind: Kind, suffix: str, user_config: Path | None = None) -> tuple[T
     return tuple(by_name[name] for name in sorted(by_name))
 
 
-def payload(name: str) -> Traversable | None:
+def payload(name: str) -> "Traversable | None":
     """Return the bundled payload script called `name` (`check.py` or `check`), or None."""
     stem = name.removesuffix(".py")
     for script in _payloads():
@@ -94,7 +96,7 @@ def payload_files() -> dict[str, bytes]:
 
     Their packages (`contract/codes.py`) too; `rv.payloads` itself is no part of them.
     """
-    folder = files("rv") / "payloads"
+    folder = _rv() / "payloads"
     if not folder.is_dir():
         return {}
     return {name: data for name, data in _below(folder, "") if name != "__init__.py"}
@@ -102,16 +104,16 @@ def payload_files() -> dict[str, bytes]:
 
 def completion_script(shell: str) -> str:
     """Return the script that lets a shell (bash, zsh, fish) complete rv's command line."""
-    return (files("rv") / "cli" / "shells" / f"rv.{shell}").read_text(encoding="utf-8")
+    return (_rv() / "cli" / "shells" / f"rv.{shell}").read_text(encoding="utf-8")
 
 
-def _payloads() -> Iterator[Traversable]:
-    folder = files("rv") / "payloads"
+def _payloads() -> "Iterator[Traversable]":
+    folder = _rv() / "payloads"
     if folder.is_dir():
         yield from (file for file in _files(folder, ".py") if not file.name.startswith("_"))
 
 
-def _below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
+def _below(folder: "Traversable", prefix: str) -> Iterator[tuple[str, bytes]]:
     for entry in folder.iterdir():
         if entry.is_dir() and entry.name != "__pycache__":
             yield from _below(entry, f"{prefix}{entry.name}/")
@@ -119,5 +121,12 @@ def _below(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
             yield f"{prefix}{entry.name}", entry.read_bytes()
 
 
-def _files(folder: Traversable, suffix: str) -> Iterator[Traversable]:
+def _files(folder: "Traversable", suffix: str) -> "Iterator[Traversable]":
     return (entry for entry in folder.iterdir() if entry.name.endswith(suffix) and entry.is_file())
+
+
+def _rv() -> "Traversable":
+    """The folder of rv itself."""
+    from importlib.resources import files  # questions to a cluster begin sooner without it
+
+    return files("rv")

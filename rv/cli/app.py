@@ -18,7 +18,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "wait": ("rv.cli.wait", "Wait until races are over; exit with the worst of their codes."),
     "rerun": ("rv.cli.rerun", "Submit a race's request and command again, as a new race."),
-    "stop": ("rv.cli.races", "Cancel races whole."),
+    "stop": ("rv.cli.stop", "Cancel races whole."),
     "attach": ("rv.cli.attach", "Open a shell, or run a command, beside a race's."),
     "exec": ("rv.cli.attach", "Run a command on the login node."),
     "forward": ("rv.cli.forward", "Let ports here lead to ports of a race's node."),

@@ -1,26 +1,18 @@
-"""`rv ps` and `rv stop`: races that were launched."""
+"""`rv ps`: races that were launched."""
 
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Final
 
 from rv.cli.caller import current_caller, now_s
-from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption, Option
-from rv.cli.watching import answers_once, looks, watch_notice
-from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
-from rv.models.race import Race, RaceStatus
+from rv.cli.parameters import ClusterOption, CommandApp, JsonOption, Option
+from rv.models.race import RaceStatus
 from rv.ui import console
-from rv.ui.race_views import races_document, stopped_document, stopped_lines
+from rv.ui.race_views import races_document
 from rv.ui.races_table import race_lines, races_text, watched_races
-from rv.ui.watched import Watched
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.races import (
     list_races,
-    open_races,
-    stop_races,
-    stoppable_races,
 )
-from rv.workflow.watch_races import RacesWatch
 
 _RECENT_S: Final = 86400.0
 
@@ -39,6 +31,8 @@ def ps(
 ) -> None:
     """List races: what waits, what runs, and how it ended; recover what a killed client left."""
     if watch and json:
+        from rv.cli.watching import answers_once
+
         raise answers_once("--json")
     caller = current_caller(cluster, early=Early.RACES_AND_QUEUE)
     since_s = 0.0 if show_all else caller.now_s - _RECENT_S
@@ -62,6 +56,10 @@ def _since(since_s: float, races: Iterable[RaceStatus]) -> list[RaceStatus]:
 
 def _watch(cluster: Cluster, since_s: float) -> None:
     """Show the races as they change."""
+    from rv.cli.watching import looks, watch_notice  # one look needs none of this
+    from rv.ui.watched import Watched
+    from rv.workflow.watch_races import RacesWatch
+
     watched, watch = Watched(), RacesWatch(cluster=cluster)
     if not watched.is_drawn:
         console.say(f"on {cluster.label}")
@@ -73,47 +71,3 @@ def _watch(cluster: Cluster, since_s: float) -> None:
         notice = watch_notice(cluster.label, watch.silent_since_s)
         size = watched.size
         watched.show(*watched_races(races, now_s(), size.columns, size.lines, notice))
-
-
-def _ask_to_stop(races: Sequence[Race]) -> None:
-    """Name several races and ask; raise `RvError(USAGE)` where there is nobody to answer."""
-    names = ", ".join(f"{race.race_id} {race.name}".strip() for race in races)
-    question = f"these are {len(races)} races: {names}"
-    if not console.can_ask():
-        hint = f"rv stop {races[0].race_id} stops one, --all stops all of them"
-        raise RvError(ErrorKind.USAGE, question, hint=hint)
-    console.say(question)
-    if not console.confirm("Stop all of them?"):
-        sys.exit(EXIT_INTERRUPTED)
-
-
-@app.command()
-def stop(
-    *,
-    races: Annotated[
-        list[str] | None, Argument(metavar="RACE", help="Races or names; the only one.")
-    ] = None,
-    everything: Annotated[
-        bool, Option("--all", help="Every race that is not over, or all of these names.")
-    ] = False,
-    cluster: ClusterOption = "",
-    json: JsonOption = False,
-) -> None:
-    """Cancel races whole: every job of theirs, those never heard of again too.
-
-    Where a name, or none, could mean several races, they are named, and nothing is stopped unasked.
-    """
-    here = current_caller(cluster, early=Early.RACES).cluster
-    if everything and not races:
-        chosen = open_races(here)
-    else:
-        chosen, is_question = stoppable_races(races or [], here, now_s())
-        if is_question and not everything:
-            _ask_to_stop(chosen)
-    results = stop_races(chosen, here)
-    for line in stopped_lines(results):
-        console.say(line)
-    if json:
-        console.emit_json(stopped_document(results))
-    if any(result.unconfirmed for result in results):
-        sys.exit(EXIT_RV_FAILED)

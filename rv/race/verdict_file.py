@@ -2,25 +2,25 @@
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState, is_live
 from rv.models.plain import build, plain
 from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
-from rv.race.cancel import live_records
 from rv.race.directory import is_moment, load_state_files, write_state_file
-from rv.race.observe import RaceSnapshot
 from rv.race.sources import own_end
-from rv.race.status import awaits_code
 from rv.transport import Transport
+
+if TYPE_CHECKING:
+    from rv.race.observe import RaceSnapshot
 
 VERDICT: Final = "verdict.json"
 _LATEST_S: Final = 86400.0
 _JobFields = tuple[int, int, JobState, str, str]
 
 
-def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
+def save_verdict(snapshot: "RaceSnapshot", transport: Transport) -> None:
     """Write down a state that cannot change any more."""
     status = snapshot.status
     if not _is_final(snapshot):
@@ -39,8 +39,11 @@ def save_verdict(snapshot: RaceSnapshot, transport: Transport) -> None:
     write_state_file(status.race, VERDICT, json.dumps(data), transport)
 
 
-def _is_final(snapshot: RaceSnapshot) -> bool:
+def _is_final(snapshot: "RaceSnapshot") -> bool:
     """Return whether a race is over, has no job left, and no source may yet say more."""
+    from rv.race.cancel import live_records  # a list of settled races loads nothing more
+    from rv.race.status import awaits_code
+
     status = snapshot.status
     if not status.state.is_over or live_records(snapshot) or awaits_code(status, snapshot.records):
         return False

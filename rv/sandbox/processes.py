@@ -8,7 +8,6 @@ Jobs carry the same marker (the task prolog exports it), so leftovers of jobs ar
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import subprocess
 import sys
@@ -99,6 +98,8 @@ def search_path(path: str | None = None) -> str:
 
 def program(name: str, path: str | None = None) -> str | None:
     """The path of a program, or None."""
+    import shutil  # most commands only look whether a sandbox is up
+
     return shutil.which(name, path=search_path(path))
 
 

@@ -4,7 +4,7 @@ Every line that separates outputs carries a sentinel that the caller draws at ra
 script, so that no job name, however hostile, can begin or end an output.
 """
 
-import secrets
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ ask() {
 
 def new_sentinel() -> str:
     """Draw a sentinel for one script. It begins with a letter: squeue reads digits as a width."""
-    return f"rv{secrets.token_hex(8)}"
+    return f"rv{os.urandom(8).hex()}"  # as the module secrets does, which takes long to import
 
 
 def exit_code_line(sentinel: str) -> str:

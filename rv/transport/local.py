@@ -4,10 +4,8 @@ import fnmatch
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -80,6 +78,9 @@ class LocalTransport:
         finish: str = "",
     ) -> None:
         """Build the tree beside `root` and rename it into place, so that nobody sees half of it."""
+        import shutil  # here and below: questions, which most commands only ask, begin sooner
+        import tempfile
+
         final = Path(root)
         with _storage_errors(final):
             make_private(final.parent)
@@ -160,6 +161,8 @@ class LocalTransport:
 
     def remove(self, root: str) -> None:
         """Delete a tree of our own making; what another user put there stays."""
+        import shutil
+
         if is_own(root):
             shutil.rmtree(root, ignore_errors=True)
 

@@ -5,7 +5,6 @@ import io
 import json
 import os
 import select
-import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
@@ -83,7 +82,11 @@ def answer_text(*parts: Part) -> str:
 
 def answer_width() -> int:
     """Return the columns of the terminal that stdout is, 0 where it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    if not sys.stdout.isatty():
+        return 0
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 def has_reader() -> bool:

@@ -1,6 +1,6 @@
 """What a race asked for or got, and how long it has: for its row, its line and its JSON. Pure."""
 
-from rv.models.race import Entry, RaceState, RaceStatus
+from rv.models.race import Entry, JobStatus, RaceState, RaceStatus
 from rv.slurm.values import printable
 
 
@@ -47,3 +47,14 @@ def ends_by_s(status: RaceStatus) -> float | None:
 def ran_s(status: RaceStatus) -> float | None:
     """How long the command ran, in seconds; None where it has not ended, or nobody knows."""
     return status.elapsed_s if status.started_at and status.ended_at else None
+
+
+def planned_start_s(job: JobStatus, status: RaceStatus, now_s: float) -> float | None:
+    """Return in how many seconds Slurm plans to start a job, None where it says nothing.
+
+    A plan whose moment has passed is none: Slurm makes another when it looks again.
+    """
+    if job.planned_wait is None or not job.state.is_pending:
+        return None
+    left_s = status.race.submitted_at + job.planned_wait.total_seconds() - now_s
+    return left_s if left_s > 0 else None

@@ -3,16 +3,17 @@
 import signal
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rv.models.code import Code
 from rv.models.job import JobState
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
-from rv.race.cancel import CancelResult
-from rv.race.output import Chunk
-from rv.ui.gpu_views import gpu_use_document
 from rv.ui.race_facts import ends_by_s, gpu_count, gpu_models, layouts, ran_s, typed_command
+
+if TYPE_CHECKING:
+    from rv.race.cancel import CancelResult
+    from rv.race.output import Chunk
 
 
 def ending(status: RaceStatus) -> str:
@@ -62,6 +63,8 @@ def races_document(races: Iterable[RaceStatus]) -> dict[str, Any]:
 
 def race_document(status: RaceStatus) -> dict[str, Any]:
     """Describe one race and the jobs that were sent; times are ISO 8601 in UTC."""
+    from rv.ui.gpu_views import gpu_use_document  # a table of races does without
+
     claim = status.claim
     return {
         "race": status.race.race_id,
@@ -145,7 +148,7 @@ def seconds_text(seconds: float) -> str:
     return short_duration(timedelta(seconds=round(seconds)))
 
 
-def output_documents(chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
+def output_documents(chunks: "Iterable[Chunk]") -> list[dict[str, Any]]:
     """Describe a race's output: for each segment, node and stream what it holds."""
     texts: dict[tuple[int, int, bool], bytearray] = {}
     for chunk in chunks:
@@ -162,7 +165,7 @@ def output_documents(chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
     ]
 
 
-def stopped_lines(results: Iterable[CancelResult]) -> Iterator[str]:
+def stopped_lines(results: "Iterable[CancelResult]") -> Iterator[str]:
     """Say what was cancelled of each race, and what is not confirmed."""
     for result in results:
         race_id = result.race.race_id
@@ -175,7 +178,7 @@ def stopped_lines(results: Iterable[CancelResult]) -> Iterator[str]:
             yield f"race {race_id}: not confirmed: {result.unconfirmed}; see rv ps"
 
 
-def stopped_document(results: Iterable[CancelResult]) -> dict[str, Any]:
+def stopped_document(results: "Iterable[CancelResult]") -> dict[str, Any]:
     """Describe what was cancelled."""
     return {
         "stopped": [

@@ -8,11 +8,18 @@ from typing import Final
 from rv.models.quantities import short_duration
 from rv.models.race import JobStatus, RaceState, RaceStatus
 from rv.ui.fitting import NOTHING, Column, fitted
-from rv.ui.race_facts import ends_by_s, gpu_count, gpu_models, layouts, ran_s, typed_command
+from rv.ui.race_facts import (
+    ends_by_s,
+    gpu_count,
+    gpu_models,
+    layouts,
+    planned_start_s,
+    ran_s,
+    typed_command,
+)
 from rv.ui.race_views import seconds_text
 from rv.ui.reasons import sentence
 from rv.ui.tables import Part, Table, cropped
-from rv.ui.wait_views import planned_start_s
 
 _MOST_COMMAND: Final = 80
 """Columns of a command: the rest of a longer one is in the JSON."""

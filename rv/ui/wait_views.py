@@ -8,6 +8,7 @@ from rv.models.job import JobState
 from rv.models.quantities import short_duration
 from rv.models.race import Entry, JobStatus, RaceStatus
 from rv.ui.explanation_views import job_sentence
+from rv.ui.race_facts import planned_start_s
 from rv.ui.tables import Table
 
 _NOT_SENT: Final = "-"
@@ -98,17 +99,6 @@ def _layout(entry: Entry | None) -> str:
 def _what(status: RaceStatus, job: JobStatus) -> str:
     entry = status.race.entry(job.number)
     return f"{_gpu(entry)} {_layout(entry)}" if entry and entry.gpu else job.strategy
-
-
-def planned_start_s(job: JobStatus, status: RaceStatus, now_s: float) -> float | None:
-    """Return in how many seconds Slurm plans to start a job, None where it says nothing.
-
-    A plan whose moment has passed is none: Slurm makes another when it looks again.
-    """
-    if job.planned_wait is None or not job.state.is_pending:
-        return None
-    left_s = status.race.submitted_at + job.planned_wait.total_seconds() - now_s
-    return left_s if left_s > 0 else None
 
 
 def _planned(seconds: float) -> str:

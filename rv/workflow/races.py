@@ -6,27 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv import bundle
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.race.cancel import CancelResult, cancel_late_jobs, cancel_races, leftover_jobs
 from rv.race.directory import load_race, load_races, load_state_files, remove_race
-from rv.race.observe import RaceSnapshot, observe
-from rv.race.output import OutputReader
 from rv.race.payload_folders import has_several_versions, payload_hash, remove_unused_payloads
-from rv.race.recover import cancel_jobs_of_deleted_races, recover
 from rv.race.sources import is_active
-from rv.race.submit import SubmitOutcome
 from rv.race.verdict_file import is_settled, load_verdict
-from rv.race.wait import Wait, WaitSink
-from rv.race.watch import Sink, Watch
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster
-from rv.workflow.known_races import keep_races
 
+if TYPE_CHECKING:
+    from rv.race.cancel import CancelResult
+    from rv.race.observe import RaceSnapshot
+    from rv.race.output import OutputReader
+    from rv.race.wait import WaitSink
+    from rv.race.watch import Sink
+
+# Most commands need one thing of these, and a list of settled races none: it is imported there.
 _FRESH: Final = timedelta(seconds=1)
 _KEPT_S: Final = 30 * 86400.0
 _HALF_STAGED: Final = re.compile(r"\.[a-z0-9]{8}\.(\d{1,12})\..*", re.ASCII)
@@ -59,6 +59,8 @@ def see_races(cluster: Cluster, now_s: float, most_age: timedelta) -> RacesSeen:
     kept = [race for race in races if not _remove_old(race, cluster, now_s)]
     seen = _recover(kept, cluster, now_s, most_age)
     if cluster.login:
+        from rv.workflow.known_races import keep_races
+
         keep_races(cluster.cache, seen.statuses)
     return seen
 
@@ -99,9 +101,12 @@ def _recover(
     for race in races:
         (settled if verdicts[race.race_id] else unsettled).append(race)
     queue = cluster.queue.records(most_age)
-    cancel_jobs_of_deleted_races(cluster.race_root, queue or (), transport)
-    _cancel_late_jobs(settled, queue, cluster)
-    snapshots = observe(unsettled, transport, queue, now_s) if unsettled else ()
+    if queue:
+        from rv.race.recover import cancel_jobs_of_deleted_races
+
+        cancel_jobs_of_deleted_races(cluster.race_root, queue, transport)
+        _cancel_late_jobs(settled, queue, cluster)
+    snapshots = _observe(unsettled, cluster, queue, now_s)
     _advance(snapshots, cluster)
     live = {snapshot.status.race.race_id: snapshot for snapshot in snapshots}
     return RacesSeen(
@@ -120,13 +125,30 @@ def look_at(race: Race, cluster: Cluster, now_s: float) -> tuple[RaceStatus, tup
     if verdict := load_verdict(race, cluster.transport):
         _cancel_late_jobs([race], queue, cluster)
         return verdict, ()
-    (snapshot,) = observe([race], cluster.transport, queue, now_s)
+    (snapshot,) = _observe([race], cluster, queue, now_s)
     _advance([snapshot], cluster)
     return snapshot.status, snapshot.records
 
 
-def _advance(snapshots: Sequence[RaceSnapshot], cluster: Cluster) -> None:
+def _observe(
+    races: Sequence[Race], cluster: Cluster, queue: tuple[JobRecord, ...] | None, now_s: float
+) -> "tuple[RaceSnapshot, ...]":
+    """Look at races without a verdict."""
+    if not races:
+        return ()
+    from rv.race.observe import observe
+
+    return observe(races, cluster.transport, queue, now_s)
+
+
+def _advance(snapshots: "Sequence[RaceSnapshot]", cluster: Cluster) -> None:
     """Do what each race needs now."""
+    if not snapshots:
+        return
+    from rv.race.cancel import leftover_jobs
+    from rv.race.recover import recover
+    from rv.race.submit import SubmitOutcome
+
     for snapshot in snapshots:
         results = recover(snapshot, cluster.transport)
         if any(result.outcome is SubmitOutcome.UNKNOWN for result in results):
@@ -138,6 +160,8 @@ def _advance(snapshots: Sequence[RaceSnapshot], cluster: Cluster) -> None:
 def _cancel_late_jobs(
     settled: Sequence[Race], queue: Sequence[JobRecord] | None, cluster: Cluster
 ) -> None:
+    from rv.race.cancel import cancel_late_jobs
+
     if cancel_late_jobs(settled, queue, cluster.transport):
         cluster.cache.forget()
 
@@ -293,7 +317,7 @@ def _not_over(races: Sequence[Race], cluster: Cluster, now_s: float) -> tuple[Ra
     """
     if len(races) < 2:
         return tuple(races)
-    snapshots = observe(races, cluster.transport, cluster.queue.records(_FRESH), now_s)
+    snapshots = _observe(races, cluster, cluster.queue.records(_FRESH), now_s)
     return tuple(s.status.race for s in snapshots if not s.status.state.is_over)
 
 
@@ -303,20 +327,24 @@ def open_races(cluster: Cluster) -> tuple[Race, ...]:
     return tuple(race for race in races if load_verdict(race, cluster.transport) is None)
 
 
-def stop_races(races: Sequence[Race], cluster: Cluster) -> tuple[CancelResult, ...]:
+def stop_races(races: Sequence[Race], cluster: Cluster) -> "tuple[CancelResult, ...]":
     """Cancel races whole, submissions whose ids were never learned included."""
+    from rv.race.cancel import cancel_races
+
     results = cancel_races(races, cluster.transport) if races else ()
     cluster.cache.forget()
     return results
 
 
-def follow_race(race: Race, cluster: Cluster, sink: Sink, reader: OutputReader) -> RaceStatus:
+def follow_race(race: Race, cluster: Cluster, sink: "Sink", reader: "OutputReader") -> RaceStatus:
     """Watch a race that another client launched to its end, with the output that a reader reads."""
+    from rv.race.watch import Watch
+
     return Watch(race=race, queue=cluster.queue, sink=sink, reader=reader).run()
 
 
 def wait_for_races(
-    races: Sequence[Race], cluster: Cluster, sink: WaitSink, timeout: timedelta | None
+    races: Sequence[Race], cluster: Cluster, sink: "WaitSink", timeout: timedelta | None
 ) -> None:
     """Wait until races are over, and tell of each end. Raises `WaitTimedOut`."""
     verdicts = {race.race_id: load_verdict(race, cluster.transport) for race in races}
@@ -324,6 +352,8 @@ def wait_for_races(
         sink.ended(verdict)
     unsettled = [race for race in races if not verdicts[race.race_id]]
     if unsettled:
+        from rv.race.wait import Wait
+
         Wait(races=unsettled, queue=cluster.queue, sink=sink, timeout=timeout).run()
 
 
