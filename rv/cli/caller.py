@@ -5,17 +5,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
-from rv.transport.query_retry import Patience
-from rv.workflow.cluster import Cluster, Early, SavedCluster, saved_cluster
-from rv.workflow.locate import locate
+from rv.workflow.saved_cluster import SavedCluster, saved_cluster
+
+if TYPE_CHECKING:
+    from rv.workflow.cluster import Cluster, Early
 
 PATIENCE_S: Final = 60.0
 """For how many seconds a controller that is silent is asked again, unless the user says."""
 
-_located: dict[str, Cluster] = {}
+_located: dict[str, "Cluster"] = {}
 _failed: dict[str, RvError] = {}
 
 
@@ -26,23 +27,26 @@ class Caller:
     environ: Mapping[str, str]
     workdir: str
     now_s: float
-    cluster: Cluster
+    cluster: "Cluster"
 
 
 def current_caller(
-    cluster: str, patience_s: float = PATIENCE_S, early: Early = Early.NOTHING
+    cluster: str, patience_s: float = PATIENCE_S, early: "Early | None" = None
 ) -> Caller:
     """Read the environment and find the cluster, as `--cluster` names it.
 
     One that is silent is asked again for `patience_s` seconds, and the user is told.
     """
+    from rv.transport.query_retry import Patience  # a plan on a saved cluster needs none of this
     from rv.ui import console
+    from rv.workflow.cluster import Early
+    from rv.workflow.locate import locate
 
     workdir = working_directory()
     environ: Mapping[str, str] = dict(os.environ)
     if failure := _failed.pop(cluster, None):
         raise failure
-    located = _located.get(cluster) or locate(cluster, environ, early)
+    located = _located.get(cluster) or locate(cluster, environ, early or Early.NOTHING)
     if located.login:
         environ, workdir = located.login.environ, located.login.home
     return Caller(
@@ -53,7 +57,7 @@ def current_caller(
     )
 
 
-def keep_located(name: str, cluster: Cluster) -> None:
+def keep_located(name: str, cluster: "Cluster") -> None:
     """Keep a cluster that was found by its name: its connection serves this process on."""
     _located[name] = cluster
 
@@ -65,13 +69,13 @@ def keep_failure(name: str, failure: RvError) -> None:
 
 def planning_cluster(
     cluster: str, snapshot: str, patience_s: float = PATIENCE_S
-) -> Cluster | SavedCluster:
+) -> "Cluster | SavedCluster":
     """Find the cluster to look at: the one that `snapshot` saved, where it names a file."""
-    return (
-        saved_cluster(snapshot)
-        if snapshot
-        else current_caller(cluster, patience_s, Early.PLAN).cluster
-    )
+    if snapshot:
+        return saved_cluster(snapshot)
+    from rv.workflow.cluster import Early
+
+    return current_caller(cluster, patience_s, Early.PLAN).cluster
 
 
 def working_directory() -> str:

@@ -10,16 +10,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rv.cli.caller import keep_failure, keep_located
-from rv.errors import RvError
-from rv.transport.query_retry import Patience
-from rv.workflow.cluster import Cluster, Early
-from rv.workflow.locate import locate
-
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from rv.models.snapshot import Snapshot
+    from rv.workflow.cluster import Cluster
 
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
 
@@ -32,6 +27,11 @@ def ask_early(arguments: Sequence[str]) -> None:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if any(word.startswith(_NEEDS_NO_ANSWER) for word in own):
         return
+    from rv.cli.caller import keep_failure, keep_located
+    from rv.errors import RvError
+    from rv.workflow.cluster import Early
+    from rv.workflow.locate import locate
+
     name = own[0]
     early = Early.RACES_AND_QUEUE if name == "ps" else Early.PLAN
     try:
@@ -40,7 +40,7 @@ def ask_early(arguments: Sequence[str]) -> None:
         keep_failure("", failure)
         return
     if not cluster.login:  # one that is elsewhere was asked in the first trip
-        cluster = _asked(cluster, early)
+        cluster = _with_queue(cluster) if name == "ps" else _with_snapshot(cluster)
     keep_located("", cluster)
 
 
@@ -51,11 +51,16 @@ def _load(name: str) -> None:
     command_module(name)
 
 
-def _asked(cluster: Cluster, early: Early) -> Cluster:
-    """Return a cluster of this machine that is being asked."""
-    if early is Early.RACES_AND_QUEUE:
-        return replace(cluster, asking=_in_background(lambda: _ask_queue(cluster)))
+def _with_queue(cluster: "Cluster") -> "Cluster":
+    """Return a cluster of this machine that is being asked for the user's queue."""
+    return replace(cluster, asking=_in_background(lambda: _ask_queue(cluster)))
+
+
+def _with_snapshot(cluster: "Cluster") -> "Cluster":
+    """Return a cluster of this machine that is being asked for a snapshot."""
     from concurrent.futures import Future
+
+    from rv.transport.query_retry import Patience
 
     answer: Future[Snapshot] = Future()
     once = replace(cluster, patience=Patience(limit_s=0))
@@ -70,12 +75,12 @@ def _in_background(ask: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def _ask_queue(cluster: Cluster) -> None:
+def _ask_queue(cluster: "Cluster") -> None:
     with suppress(Exception):  # it is asked again, and raised, where it is needed
         cluster.ask_queue()
 
 
-def _take_snapshot(cluster: Cluster, answer: "Future[Snapshot]") -> None:
+def _take_snapshot(cluster: "Cluster", answer: "Future[Snapshot]") -> None:
     try:
         answer.set_result(cluster.take_snapshot())
     except BaseException as failure:  # noqa: BLE001 - raised where the answer is used

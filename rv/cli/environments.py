@@ -6,18 +6,15 @@ winning. Their values are never shown: a message has the name alone.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from rv.cli.caller import Caller, working_directory
 from rv.cli.options import RequestOptions
 from rv.errors import ErrorKind, RvError
-from rv.models.container import VARIABLES, is_path, read_image, read_mount
 from rv.models.request import Command, Launcher, Request
 from rv.models.site import ONE_OF
-from rv.slurm.environment import caller_environment, why_refused
-from rv.workflow.user_variables import load_variables, why_unfit
 
 MASK: Final = "•••"
 AUTO: Final = "auto"
@@ -31,6 +28,10 @@ def job_environment(options: RequestOptions, caller: Mapping[str, str]) -> dict[
 
     Raises `RvError(USAGE)` for a variable that was to be taken from here and is not set.
     """
+    from rv.models.container import VARIABLES  # a dry run needs no variables
+    from rv.slurm.environment import caller_environment
+    from rv.workflow.user_variables import load_variables
+
     own = load_variables()
     setting = options.config.defaults.get("env")
     here = own | os.environ
@@ -47,6 +48,8 @@ def with_environment(request: Request, caller: Caller) -> Request:
 
     Nothing is asked where none is wanted. Raises `RvError` for one that is not there.
     """
+    from rv.models.container import is_path
+
     wants_image = is_path(request.container)
     if not request.venv and not request.conda and not wants_image:
         return request
@@ -78,6 +81,8 @@ def with_surroundings(request: Request, options: RequestOptions) -> Request:
         )
     check_names(options.env or ())
     if options.container:
+        from rv.models.container import read_image
+
         read_image(options.container)
         _check_launcher(request.command)
     return replace(
@@ -87,8 +92,16 @@ def with_surroundings(request: Request, options: RequestOptions) -> Request:
         venv=_environment_path("--venv", options.venv),
         conda=_environment_path("--conda", options.conda),
         container=options.container,
-        container_mounts=tuple(read_mount(text) for text in options.container_mounts or ()),
+        container_mounts=_mounts(options.container_mounts or ()),
     )
+
+
+def _mounts(words: Sequence[str]) -> tuple[str, ...]:
+    if not words:
+        return ()
+    from rv.models.container import read_mount
+
+    return tuple(read_mount(text) for text in words)
 
 
 def check_shell(options: RequestOptions, command: Command | None) -> None:
@@ -170,6 +183,9 @@ def check_names(words: Iterable[str]) -> None:
 
 def check_variable(name: str, value: str) -> None:
     """Refuse a variable that no job may have. Raises `RvError(USAGE)`, which has no value."""
+    from rv.slurm.environment import why_refused
+    from rv.workflow.user_variables import why_unfit
+
     refused = why_refused(name)
     # What is no name could be a value that was typed in its place.
     shown = repr(name) if name.isidentifier() else "what stands before ="

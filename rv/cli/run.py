@@ -1,6 +1,5 @@
 """`rv run CMD…`: race, run the command, stream it; and where rv's options end in that line."""
 
-import difflib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -76,6 +75,8 @@ def _wants_value(argument: str, takes_value: Mapping[str, bool], words: Sequence
     is_short = not argument.startswith("--")
     if is_short and takes_value.get(argument[:2]):
         return False  # -pgpu: the value is glued on
+    import difflib  # only for a slip
+
     near = difflib.get_close_matches(name, takes_value, n=1, cutoff=0.7)
     meant = f"did you mean {near[0]}? " if near else ""
     quoted = f' or in quotes: rv run "{" ".join(words)} {argument} …"' if words else ""

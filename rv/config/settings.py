@@ -13,7 +13,6 @@ from typing import Final, NoReturn
 from rv.config.config_files import ConfigFiles, Source
 from rv.errors import ErrorKind, RvError
 from rv.models.site import LOCAL, Ceiling, Clusters, Config, Site, is_built_in, overlaid
-from rv.models.spelling import suggestion
 
 _UNKNOWN: Final = "no cluster {!r} is known"
 _HOW_TO_NAME: Final = "rv init USER@HOST gives a cluster its name"
@@ -83,11 +82,7 @@ def _project_over(own: Clusters, project: Clusters) -> Clusters:
     """Take the project's choice among the user's clusters: it names none of its own."""
     for named in project.named.values():
         if named.name not in own.named:
-            _fail(
-                named.origin,
-                _UNKNOWN.format(named.name),
-                suggestion(named.name, own.named, _HOW_TO_NAME),
-            )
+            _fail_unknown(named.name, own, named.origin)
     return Clusters(named=own.named, default=project.default or own.default)
 
 
@@ -98,8 +93,13 @@ def _check(clusters: Clusters) -> None:
             _fail(named.origin, f"cluster {named.name} has no host", "write host: USER@HOST")
     word = str(clusters.default.value) if clusters.default else LOCAL
     if word not in clusters.named and not is_built_in(word):
-        hint = suggestion(word, clusters.named, _HOW_TO_NAME)
-        _fail(clusters.default.origin if clusters.default else "", _UNKNOWN.format(word), hint)
+        _fail_unknown(word, clusters, clusters.default.origin if clusters.default else "")
+
+
+def _fail_unknown(word: str, clusters: Clusters, origin: str) -> NoReturn:
+    from rv.models.spelling import suggestion
+
+    _fail(origin, _UNKNOWN.format(word), suggestion(word, clusters.named, _HOW_TO_NAME))
 
 
 def _fail(origin: str, message: str, hint: str) -> NoReturn:

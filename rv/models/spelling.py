@@ -1,6 +1,5 @@
 """The nearest known word to one that somebody mistyped."""
 
-import difflib
 from collections.abc import Iterable
 from typing import Final
 
@@ -9,6 +8,8 @@ _SIMILARITY: Final = 0.4
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """Return the known word most like `word`, or "" where none is."""
+    import difflib  # only for a slip
+
     names = {name.lower(): name for name in known}
     matches = difflib.get_close_matches(word.lower(), names, n=1, cutoff=_SIMILARITY)
     return names[matches[0]] if matches else ""

@@ -13,9 +13,7 @@ from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race, job_name
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
-from rv.race.code_copy import copy_failure, copy_script
 from rv.race.directory import CODE, FOLDERS, RECORD, STAGED, record_text
-from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
 from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, render_all
 from rv.slurm.values import last_line
@@ -90,6 +88,8 @@ def stage(
         raise
     try:
         if payloads:
+            from rv.race.payload_folders import stage_payloads
+
             stage_payloads(context.race_root, script.payload_hash, payloads, transport)
     except RvError:
         transport.remove(script.race_dir)
@@ -118,7 +118,7 @@ def script_context(
     payloads: Mapping[str, bytes] = _NO_FILES,
 ) -> ScriptContext:
     """Name a new race, its directory and the folder of its payloads."""
-    digest = payload_hash(payloads) if payloads else ""
+    digest, folder = _payload_folder(context.race_root, payloads) if payloads else ("", "")
     race_id = new_race_id()
     race_dir = str(PurePosixPath(context.race_root) / race_id)
     jobs = (*plan.submissions, *plan.spares)
@@ -143,8 +143,16 @@ def script_context(
         notices=request.notices,
         chain=chain,
         payload_hash=digest,
-        payload_folder=payload_folder(context.race_root, digest) if digest else "",
+        payload_folder=folder,
     )
+
+
+def _payload_folder(root: str, payloads: Mapping[str, bytes]) -> tuple[str, str]:
+    """Return the hash of the payloads, and the folder that is named by it."""
+    from rv.race.payload_folders import payload_folder, payload_hash  # few commands are payloads
+
+    digest = payload_hash(payloads)
+    return digest, payload_folder(root, digest)
 
 
 def _workdir(context: LaunchContext, race_dir: str) -> str:
@@ -156,10 +164,17 @@ def _workdir(context: LaunchContext, race_dir: str) -> str:
 
 def _finish(context: LaunchContext) -> str:
     """Return the script that finishes a race directory: links are tried, what it needs copied."""
-    code = copy_script(context.code) if context.code else ""
     earlier = context.resumes
     taken = _TAKE_UP.format(shell(earlier.directory), _NO_CHECKPOINTS) if earlier else ""
-    return _LINK_TEST + taken + code + _LEAVE_MARKER
+    return _LINK_TEST + taken + _copy_code(context.code) + _LEAVE_MARKER
+
+
+def _copy_code(code: Code | None) -> str:
+    if code is None:
+        return ""
+    from rv.race.code_copy import copy_script  # of launches from elsewhere alone
+
+    return copy_script(code)
 
 
 def _unfinished(failure: FinishError, race_dir: str) -> RvError:
@@ -170,6 +185,8 @@ def _unfinished(failure: FinishError, race_dir: str) -> RvError:
             hint="another --name begins anew",
         )
     if failure.code != _NO_LINKS:
+        from rv.race.code_copy import copy_failure
+
         return copy_failure(failure.text, race_dir)
     return RvError(
         ErrorKind.STAGE,

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from rv.errors import ErrorKind, RvError
-from rv.models.container import Image, is_mountable, read_image
 from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY
 from rv.models.notice import Notice
 from rv.models.plan import Strategy, Submission
@@ -17,6 +16,8 @@ from rv.render import quote
 
 if TYPE_CHECKING:
     import jinja2
+
+    from rv.models.container import Image
 
 LEASE_SECONDS: Final = 300
 """How long an allocation outlives the last sign of the rv that holds it."""
@@ -243,13 +244,15 @@ def _notice_facts(race: ScriptContext) -> str:
     return json.dumps(facts).removesuffix("}")
 
 
-def _image(race: ScriptContext) -> Image | None:
+def _image(race: ScriptContext) -> "Image | None":
     """Return the image of the command. Raises `RvError(USAGE)` where what it needs is unmountable.
 
     A shell in the allocation is outside of it.
     """
     if not race.container or race.command is None:
         return None
+    from rv.models.container import is_mountable, read_image  # most commands run in none
+
     needed = (race.workdir, race.race_dir, race.payload_folder or "/none")
     for path in needed:
         if path != "/" and not is_mountable(path):

@@ -1,14 +1,11 @@
-"""A cluster as commands use it, and one that a file describes."""
+"""A cluster as commands use it."""
 
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rv.errors import ErrorKind, RvError
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import OwnJobs
@@ -92,31 +89,3 @@ class Cluster:
         """Keep the queue's answer for what comes; that there was none for long is one too."""
         if self.queue.records(_FRESH_QUEUE) is None:
             self.cache.store("queue", "", new_sentinel())
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SavedCluster:
-    """A cluster as a file says it was: plans are made on it, and nothing is submitted."""
-
-    label: str
-    snapshot: "Snapshot"
-    key: str = "snapshot"
-    race_root: str = "/path/to/races"
-    slurm_path: str = "/usr/bin"
-
-    def take_snapshot(self) -> "Snapshot":
-        """What the file says."""
-        return self.snapshot
-
-
-def saved_cluster(path: str) -> SavedCluster:
-    """Read a snapshot's file, `-` for stdin. Raises `RvError(CONFIG)` for what is none."""
-    from rv.models.snapshot import read_snapshot
-
-    try:
-        text = sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise RvError(
-            ErrorKind.CONFIG, f"cannot read {path}: {error}", hint="rv snapshot > cluster.json"
-        ) from error
-    return SavedCluster(label=f"snapshot {path}", snapshot=read_snapshot(text, path))

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv import bundle
 from rv.avoided_nodes import reasons
@@ -20,8 +20,10 @@ from rv.models.snapshot import Snapshot
 from rv.planner import plan, require_feasible
 from rv.race.stage import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
-from rv.workflow.cluster import Cluster, SavedCluster
-from rv.workflow.names import keep_names
+from rv.workflow.saved_cluster import SavedCluster
+
+if TYPE_CHECKING:
+    from rv.workflow.cluster import Cluster
 
 _NO_SITE: Final = Site()
 
@@ -56,7 +58,7 @@ class Launch:
 
 def prepare(
     request: Request,
-    cluster: Cluster | SavedCluster,
+    cluster: "Cluster | SavedCluster",
     workdir: str,
     environment: Mapping[str, str],
     now_s: float,
@@ -98,7 +100,7 @@ def prepare(
 
 
 def plan_request(
-    request: Request, cluster: Cluster | SavedCluster, site: Site
+    request: Request, cluster: "Cluster | SavedCluster", site: Site
 ) -> tuple[Snapshot, Plan]:
     """Take a snapshot and plan; the planner's own data is read while the cluster answers.
 
@@ -112,7 +114,9 @@ def plan_request(
         catalogue = load_catalogue(user_config, site.aliases)
         families = load_families(user_config)
         snapshot = answer.result()
-    if isinstance(cluster, Cluster):
+    if not isinstance(cluster, SavedCluster):
+        from rv.workflow.names import keep_names
+
         keep_names(cluster.cache, snapshot, catalogue)
     return snapshot, plan(request, snapshot, catalogue, families, site)
 

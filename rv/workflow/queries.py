@@ -28,10 +28,11 @@ from rv.planner.report import (
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
 from rv.transport import Transport
-from rv.workflow.cluster import Cluster, SavedCluster
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import avoiding, plan_request
 from rv.workflow.names import keep_names
 from rv.workflow.races import look_at
+from rv.workflow.saved_cluster import SavedCluster
 
 _WAITS: Final = frozenset({RaceState.STAGED, RaceState.PENDING})
 
