@@ -1,26 +1,21 @@
 """Stage a race: everything it needs is on the shared disk before the first sbatch."""
 
-import secrets
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from types import MappingProxyType
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.plan import Plan, Strategy, Submission
-from rv.models.race import Chain, Entry, Race, job_name
+from rv.models.race import Entry, Race, job_name
 from rv.models.request import Request
-from rv.models.snapshot import ClusterConfig
-from rv.race.directory import CODE, FOLDERS, RECORD, STAGED, record_text
+from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
+from rv.race.new_race import LaunchContext, scripts
 from rv.render.quote import shell
-from rv.render.script import ReadTemplate, ScriptContext, render_all
+from rv.render.script import ReadTemplate, ScriptContext
 from rv.slurm.values import last_line
 from rv.transport import FinishError, Transport
 
-_ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 _NO_LINKS: Final = 47
 _LINK_TEST: Final = f"ln -T nonce .link && rm .link || exit {_NO_LINKS}\n"
 _NO_CHECKPOINTS: Final = 48
@@ -35,27 +30,6 @@ fi
 _LEAVE_MARKER: Final = f"""
 [ -O .. ] && mkdir -p ../{STAGED} && : >../{STAGED}/"$RV_NAME"
 exit 0"""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LaunchContext:
-    """Where a race is launched from. `environment` goes with the job; paths are the cluster's.
-
-    `retry_of` is the race that is started again, "" for a first one. `code` is what was sent for
-    the race, None where the command runs in `workdir`. `resumes` is the chain whose checkpoints it
-    begins with, None for most.
-    """
-
-    cluster: str
-    race_root: str
-    workdir: str
-    slurm_path: str
-    environment: Mapping[str, str]
-    config: ClusterConfig
-    now_s: float
-    retry_of: str = ""
-    code: Code | None = None
-    resumes: Race | None = None
 
 
 def stage(
@@ -95,71 +69,6 @@ def stage(
         transport.remove(script.race_dir)
         raise
     return race
-
-
-def new_race_id() -> str:
-    """Draw an id: eight letters and digits that cannot be mistaken for one another."""
-    return "".join(secrets.choice(_ALPHABET) for _ in range(8))
-
-
-def scripts(
-    submissions: Sequence[Submission], script: ScriptContext, read_template: ReadTemplate
-) -> tuple[tuple[Submission, str], ...]:
-    """Render the scripts of submissions."""
-    texts = render_all(submissions, script, read_template)
-    return tuple(zip(submissions, texts, strict=True))
-
-
-def script_context(
-    plan: Plan,
-    request: Request,
-    context: LaunchContext,
-    chain: Chain | None = None,
-    payloads: Mapping[str, bytes] = _NO_FILES,
-) -> ScriptContext:
-    """Name a new race, its directory and the folder of its payloads."""
-    digest, folder = _payload_folder(context.race_root, payloads) if payloads else ("", "")
-    race_id = new_race_id()
-    race_dir = str(PurePosixPath(context.race_root) / race_id)
-    jobs = (*plan.submissions, *plan.spares)
-    carried = {strategy.id for job in jobs for strategy in job.strategies}
-    return ScriptContext(
-        race_id=race_id,
-        race_dir=race_dir,
-        nonce=secrets.token_hex(16),
-        workdir=_workdir(context, race_dir),
-        slurm_path=context.slurm_path,
-        numbers=tuple(job.number for job in jobs),
-        ranking=tuple(strategy.id for strategy in plan.strategies if strategy.id in carried),
-        command=request.command,
-        title=request.name,
-        modules=request.modules,
-        setup=request.setup,
-        venv=request.venv,
-        conda=request.conda,
-        container=request.container,
-        mounts=request.container_mounts,
-        project=str(PurePosixPath(race_dir, CODE)) if context.code else context.workdir,
-        notices=request.notices,
-        chain=chain,
-        payload_hash=digest,
-        payload_folder=folder,
-    )
-
-
-def _payload_folder(root: str, payloads: Mapping[str, bytes]) -> tuple[str, str]:
-    """Return the hash of the payloads, and the folder that is named by it."""
-    from rv.race.payload_folders import payload_folder, payload_hash  # few commands are payloads
-
-    digest = payload_hash(payloads)
-    return digest, payload_folder(root, digest)
-
-
-def _workdir(context: LaunchContext, race_dir: str) -> str:
-    """Where the command runs: in the race's copy of the code, or where the user is."""
-    if context.code is None:
-        return context.workdir
-    return str(PurePosixPath(race_dir, CODE, context.code.folder))
 
 
 def _finish(context: LaunchContext) -> str:

@@ -18,7 +18,7 @@ from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import plan, require_feasible
-from rv.race.stage import LaunchContext, script_context, scripts
+from rv.race.new_race import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
 from rv.workflow.saved_cluster import SavedCluster
 

@@ -16,7 +16,8 @@ from rv.models.plan import Plan, Submission
 from rv.models.race import Race
 from rv.models.request import Command, Request
 from rv.race.cancel import cancel_races
-from rv.race.stage import script_context, stage
+from rv.race.new_race import script_context
+from rv.race.stage import stage
 from rv.race.submit import submit
 from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare, read_template
