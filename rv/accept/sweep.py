@@ -9,7 +9,6 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -173,9 +172,7 @@ class Sweeper:
 
     def _prepare(self, node: str) -> Launch:
         """Plan one node's job on the sweep's own snapshot: one probe is enough for all."""
-        answer: Future[Snapshot] = Future()
-        answer.set_result(self.snapshot)
-        cluster = replace(self.cluster, answer=answer)
+        cluster = replace(self.cluster, answer=lambda: self.snapshot)
         request = self._request(node)
         return prepare(request, cluster, self.workdir, self.environment, time.time(), self.site)
 

@@ -4,16 +4,13 @@ This is imported before nearly all of rv: the cluster answers while the rest is 
 """
 
 import os
-import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-if TYPE_CHECKING:
-    from concurrent.futures import Future
+from rv.workflow.ahead import Ahead
 
-    from rv.models.snapshot import Snapshot
+if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster
 
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
@@ -53,35 +50,12 @@ def _load(name: str) -> None:
 
 def _with_queue(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for the user's queue."""
-    return replace(cluster, asking=_in_background(lambda: _ask_queue(cluster)))
+    return replace(cluster, asking=Ahead(cluster.ask_queue).answer)
 
 
 def _with_snapshot(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for a snapshot."""
-    from concurrent.futures import Future
-
     from rv.transport.query_retry import Patience
 
-    answer: Future[Snapshot] = Future()
     once = replace(cluster, patience=Patience(limit_s=0))
-    _in_background(lambda: _take_snapshot(once, answer))
-    return replace(cluster, answer=answer)
-
-
-def _in_background(ask: Callable[[], None]) -> threading.Thread:
-    """Ask in a thread that does not keep a command waiting: its line may have an error."""
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    return thread
-
-
-def _ask_queue(cluster: "Cluster") -> None:
-    with suppress(Exception):  # it is asked again, and raised, where it is needed
-        cluster.ask_queue()
-
-
-def _take_snapshot(cluster: "Cluster", answer: "Future[Snapshot]") -> None:
-    try:
-        answer.set_result(cluster.take_snapshot())
-    except BaseException as failure:  # noqa: BLE001 - raised where the answer is used
-        answer.set_exception(failure)
+    return replace(cluster, answer=Ahead(once.take_snapshot).answer)

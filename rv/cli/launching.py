@@ -4,13 +4,13 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.environments import check_shell, job_environment, with_environment
 from rv.cli.options import RequestOptions
 from rv.cli.request import asks_all, build_request, patience_s, say_request
-from rv.errors import ErrorKind, RvError
+from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command, Request
@@ -19,13 +19,15 @@ from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document, seconds_text
-from rv.ui.redraw import can_redraw
 from rv.workflow.cluster import Early
-from rv.workflow.follow import HOW_TO_FOLLOW, Follower, NotFollowed, Reporter
-from rv.workflow.jupyter import Jupyter
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import exit_code, recover_races
 from rv.workflow.shellwords import simple_commands
+from rv.workflow.start import HOW_TO_FOLLOW, start
+
+if TYPE_CHECKING:
+    from rv.workflow.follow import Follower, Reporter
+    from rv.workflow.jupyter import Jupyter
 
 
 def launch(
@@ -34,7 +36,7 @@ def launch(
     *,
     detach: bool,
     stops_unclaimed: bool,
-    jupyter: Jupyter | None = None,
+    jupyter: "Jupyter | None" = None,
 ) -> None:
     """Race, follow to the end, and exit with the job's own code.
 
@@ -73,7 +75,7 @@ def race(
     *,
     detach: bool,
     stops_unclaimed: bool,
-    jupyter: Jupyter | None = None,
+    jupyter: "Jupyter | None" = None,
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
     _check_options(options, command, detach=detach)
@@ -117,7 +119,7 @@ class Following:
     json: bool
     detach: bool
     stops_unclaimed: bool
-    jupyter: Jupyter | None = None
+    jupyter: "Jupyter | None" = None
 
 
 def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | None:
@@ -125,24 +127,46 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
     for note in (*made.plan.notes, *made.plan.job_notes):
         console.say(note)
     progress = Progress(json_only=how.json)
+    if how.detach:
+        _say_detached(_start_detached(made, caller, site, how, progress), json=how.json)
+        return None
+    from rv.workflow.follow import NotFollowed
+
     # Of no use without its terminal.
     is_held = made.request.command is None or how.jupyter is not None
     shows = _on_terminal(progress, stops=how.stops_unclaimed or is_held, may_leave=not is_held)
-    with nullcontext(progress) if how.detach else shows as reporter:
-        follower = Follower(
-            cluster=caller.cluster,
-            site=site,
-            reporter=reporter,
-            stops_unclaimed=how.stops_unclaimed,
-            jupyter=how.jupyter,
-        )
+    with shows as reporter:
         try:
-            if not how.detach:
-                return Raced(status=follower.run(made), caller=caller)
-            _say_detached(follower.start_detached(made), json=how.json)
+            status = _follower(caller, site, how, reporter).run(made)
         except NotFollowed as left:
             sys.exit(left.exit_code)
-    return None
+    return Raced(status=status, caller=caller)
+
+
+def _start_detached(
+    made: Launch, caller: Caller, site: Site, how: Following, progress: Progress
+) -> Race:
+    """Start a race that nobody watches; Slurm itself holds the later waves back.
+
+    Exits where Ctrl-C stopped it.
+    """
+    try:
+        return start(made, caller.cluster, progress, detached=True)
+    except KeyboardInterrupt:
+        _follower(caller, site, how, progress).interrupted(made)
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _follower(caller: Caller, site: Site, how: Following, reporter: "Reporter") -> "Follower":
+    from rv.workflow.follow import Follower  # who detaches follows nothing
+
+    return Follower(
+        cluster=caller.cluster,
+        site=site,
+        reporter=reporter,
+        stops_unclaimed=how.stops_unclaimed,
+        jupyter=how.jupyter,
+    )
 
 
 def resumed(request: Request, caller: Caller, earlier: Race | None = None) -> Race | None:
@@ -165,8 +189,10 @@ def resumed(request: Request, caller: Caller, earlier: Race | None = None) -> Ra
 
 def _on_terminal(
     progress: Progress, *, stops: bool, may_leave: bool
-) -> AbstractContextManager[Reporter]:
+) -> "AbstractContextManager[Reporter]":
     """Return what draws the wait on a terminal, and says it in lines where there is none."""
+    from rv.ui.redraw import can_redraw
+
     if not can_redraw():
         return nullcontext(progress)
     from rv.ui.live_wait import LiveWait

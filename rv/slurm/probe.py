@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
@@ -20,9 +20,6 @@ from rv.slurm.script import (
 )
 from rv.transport import ScriptResult, Transport
 from rv.transport.query_retry import Patience, retry_query
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 SHARED_FOR: Final = timedelta(seconds=30)
 """How long one snapshot serves all of a user's rv processes."""
@@ -57,13 +54,13 @@ def take_snapshot(
     max_age: timedelta = SHARED_FOR,
     timeout_s: float = _PROBE_S,
     patience: Patience = _USUAL_PATIENCE,
-    early: "Future[Snapshot] | None" = None,
+    early: Callable[[], Snapshot] | None = None,
 ) -> Snapshot:
     """Return the cluster as it is, or as it was at most `max_age` ago.
 
-    `early` is a first try that is on its way. Raises `RvError(UNREACHABLE)` where there is no Slurm
-    or its controller does not answer, however often it is asked within the patience. What else
-    could not be read is a note of the snapshot.
+    `early` waits for a first try that is on its way. Raises `RvError(UNREACHABLE)` where there is
+    no Slurm or its controller does not answer, however often it is asked within the patience. What
+    else could not be read is a note of the snapshot.
     """
     silences: list[RvError] = []
     began_s = time.time()
@@ -71,7 +68,7 @@ def take_snapshot(
     def query_once() -> Snapshot | None:
         try:
             if early and not silences:
-                return early.result()
+                return early()
             return _take_once(transport, cache, max_age, timeout_s)
         except _SilenceError as silence:
             silences.append(silence)

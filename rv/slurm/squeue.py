@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -29,8 +29,6 @@ from rv.transport.private_directories import make_private
 from rv.transport.query_retry import retry_query
 
 if TYPE_CHECKING:
-    from threading import Thread
-
     from rv.models.snapshot import QueuedJob
 
 _COLUMNS: Final = (
@@ -118,12 +116,12 @@ def parse_work_folders(text: str) -> list[tuple[int, str, str]]:
 class OwnJobs:
     """The user's own jobs in the queue, asked for once for all rv processes on this machine.
 
-    `asking` is a thread that asks already, and keeps the answer in the cache.
+    `asking` waits until the answer of a question that was asked already is in the cache.
     """
 
     transport: Transport
     cache: SnapshotCache
-    asking: "Thread | None" = None
+    asking: Callable[[], None] | None = None
 
     def records(self, max_age: timedelta) -> tuple[JobRecord, ...] | None:
         """Return the records of rv's jobs, at most `max_age` old; None where squeue failed.
@@ -131,7 +129,7 @@ class OwnJobs:
         A recent answer of another rv process serves too; processes that ask at once ask once.
         """
         if self.asking:
-            self.asking.join()
+            self.asking()
         answer = self.cache.load("queue", max_age)
         if answer is None:
             with _one_at_a_time(self.cache.directory / "queue.lock"):

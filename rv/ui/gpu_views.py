@@ -1,13 +1,15 @@
 """GPUs and how they are used: as text for people, and as the documented JSON."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rv.models.gpu_use import GpuNow, GpuProcess, GpuSums, GpuUse, nominal_gb, smaller_card
 from rv.models.race import RaceStatus
-from rv.race.gpu_use import RaceGpus
-from rv.slurm.nvidia_smi import NodeGpus
 from rv.ui.tables import Part, Table
+
+if TYPE_CHECKING:
+    from rv.race.gpu_use import RaceGpus
+    from rv.slurm.nvidia_smi import NodeGpus
 
 
 def gpu_use_sentence(status: RaceStatus) -> str:
@@ -47,7 +49,7 @@ def _gb(memory_mib: int) -> str:
     return f"{gb:.1f}" if 0.05 <= gb < 0.95 else f"{gb:.0f}"
 
 
-def race_gpus_text(looked: RaceGpus) -> list[Part]:
+def race_gpus_text(looked: "RaceGpus") -> list[Part]:
     """Show the GPUs of a race as they are, or what was measured where it is over."""
     if looked.sums:
         race_id, state = looked.status.race.race_id, looked.status.state
@@ -59,7 +61,7 @@ def race_gpus_text(looked: RaceGpus) -> list[Part]:
     return [*tables, "\n".join(notes)] if notes else tables
 
 
-def _without_gpus(answer: NodeGpus) -> str:
+def _without_gpus(answer: "NodeGpus") -> str:
     """Say why a node shows no GPU."""
     return f"{answer.node}: {answer.failure or 'shows no GPU of this job'}"
 
@@ -114,7 +116,7 @@ def _sums_row(one: GpuSums) -> tuple[str, ...]:
     )
 
 
-def race_gpus_document(looked: RaceGpus) -> dict[str, Any]:
+def race_gpus_document(looked: "RaceGpus") -> dict[str, Any]:
     """Describe the GPUs of a race: `gpus` as they are, or `measured` where it is over."""
     return {
         "race": looked.status.race.race_id,

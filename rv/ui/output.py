@@ -1,7 +1,11 @@
 """Pass a command's output on: as it is, or each line with its node where there are several."""
 
-from rv.race.output import Chunk
+from typing import TYPE_CHECKING
+
 from rv.ui import console
+
+if TYPE_CHECKING:
+    from rv.race.output import Chunk
 
 
 class OutputLines:
@@ -17,7 +21,7 @@ class OutputLines:
         self._segment = 1
         self._partial: dict[tuple[int, bool], bytes] = {}
 
-    def show(self, chunk: Chunk) -> None:
+    def show(self, chunk: "Chunk") -> None:
         """Pass a chunk on; of several nodes a line is shown when it is whole."""
         if chunk.segment != self._segment:
             self.finish()

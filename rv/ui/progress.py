@@ -1,15 +1,18 @@
 """Show a race as it happens: what was sent, who won, the command's output, and how it ended."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rv.models.race import Claim, Race, RaceState, RaceStatus
-from rv.race.output import Chunk
 from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.ui import console
 from rv.ui.gpu_views import gpu_use_sentence
 from rv.ui.output import OutputLines
 from rv.ui.race_views import ending, seconds_text
 from rv.ui.reasons import sentence
+
+if TYPE_CHECKING:
+    from rv.race.output import Chunk
 
 
 class Progress:
@@ -58,7 +61,7 @@ class Progress:
         """Whether a node check found something that was not said yet."""
         return not self._said.issuperset(_warnings(status))
 
-    def output(self, chunk: Chunk) -> None:
+    def output(self, chunk: "Chunk") -> None:
         """Pass output on, each line with its node where there are several."""
         self._output.show(chunk)
 

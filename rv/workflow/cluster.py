@@ -13,9 +13,6 @@ from rv.transport import Transport
 from rv.transport.query_retry import Patience
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
-    from threading import Thread
-
     from rv.models.snapshot import Snapshot
 
 _USUAL_PATIENCE: Final = Patience()
@@ -48,7 +45,7 @@ class LoginNode:
 class Cluster:
     """A cluster as commands use it. `key` tells its races from other clusters'.
 
-    `answer` is a snapshot that is on its way already, `asking` ends when the queue's answer is
+    `answer` waits for a snapshot that is on its way already, `asking` until the queue's answer is
     kept; `patience` is with a controller that is
     silent; `login` is None where Slurm's commands run on this machine; `name` is what the
     configuration files call it, "" for others. `read_ahead` reads in one round trip what a command
@@ -61,8 +58,8 @@ class Cluster:
     cache: SnapshotCache
     race_root: str
     slurm_path: str
-    answer: "Future[Snapshot] | None" = None
-    asking: "Thread | None" = None
+    answer: "Callable[[], Snapshot] | None" = None
+    asking: Callable[[], None] | None = None
     patience: Patience = _USUAL_PATIENCE
     login: LoginNode | None = None
     name: str = ""

@@ -5,7 +5,6 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
@@ -78,17 +77,6 @@ class EarlyQuestions:
     queue: tuple[str, Question] | None
     races: tuple[Question, ...]
     snapshot: Callable[[], Snapshot] | None
-
-    def answered_snapshot(self) -> Future[Snapshot] | None:
-        """Return the snapshot, or the error that takes its place; None where none was asked."""
-        if self.snapshot is None:
-            return None
-        answer: Future[Snapshot] = Future()
-        try:
-            answer.set_result(self.snapshot())
-        except Exception as failure:  # noqa: BLE001 - raised where the answer is used
-            answer.set_exception(failure)
-        return answer
 
     def listing(self) -> Listing | None:
         """Return the files of the races, and keep the queue's answer; None where none came."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, RvError
 from rv.models.quantities import short_duration
@@ -19,12 +19,12 @@ from rv.race.watch import DetachRequested, Sink, WaitTimedOut
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
 from rv.workflow.interactive_shell import HungUp, hang_up_raised, hold_shell
-from rv.workflow.jupyter import Jupyter, hold_jupyter
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.races import stop_races
-from rv.workflow.start import send_rest, start, watch
+from rv.workflow.start import HOW_TO_FOLLOW, send_rest, start, watch
 
-HOW_TO_FOLLOW: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
+if TYPE_CHECKING:
+    from rv.workflow.jupyter import Jupyter
 
 
 class Reporter(Sink, Protocol):
@@ -54,7 +54,7 @@ class Follower:
     site: Site
     reporter: Reporter
     stops_unclaimed: bool
-    jupyter: Jupyter | None = None
+    jupyter: "Jupyter | None" = None
 
     def run(self, launch: Launch) -> RaceStatus:
         """Start a race and follow it to its end; race again, up to `--retry` times, as nodes fail.
@@ -70,14 +70,6 @@ class Follower:
             launch = again
             status = self._run_once(launch)
         return status
-
-    def start_detached(self, launch: Launch) -> Race:
-        """Start a race that nobody watches; Slurm itself holds the later waves back.
-
-        Raises `NotFollowed` for Ctrl-C.
-        """
-        with self._user_may_end(launch):
-            return start(launch, self.cluster, self.reporter, detached=True)
 
     def _run_once(self, launch: Launch) -> RaceStatus:
         if launch.request.command is None:
@@ -100,8 +92,10 @@ class Follower:
             race = start(launch, self.cluster, self.reporter, detached=False)
             return hold_shell(race, launch, self.cluster, self.reporter)
 
-    def _watch_jupyter(self, launch: Launch, jupyter: Jupyter) -> RaceStatus:
+    def _watch_jupyter(self, launch: Launch, jupyter: "Jupyter") -> RaceStatus:
         """One that nobody reaches any more is of no use: the race ends with its client."""
+        from rv.workflow.jupyter import hold_jupyter
+
         with hang_up_raised(), self._user_may_end(launch):
             race = start(launch, self.cluster, self.reporter, detached=False)
             return hold_jupyter(race, launch, self.cluster, self.reporter, jupyter)
@@ -119,13 +113,13 @@ class Follower:
             self._detach(load_race(launch.script.race_dir, self.cluster.transport), launch)
             raise NotFollowed(EXIT_INTERRUPTED) from None  # the command has not run: no success
         except KeyboardInterrupt:
-            self._interrupted(launch)
+            self.interrupted(launch)
             raise NotFollowed(EXIT_INTERRUPTED) from None
         except HungUp as hung_up:
             self._hung_up(launch)
             raise NotFollowed(128 + hung_up.signal_number) from None
 
-    def _interrupted(self, launch: Launch) -> None:
+    def interrupted(self, launch: Launch) -> None:
         """Stop the race, or send all its strategies and leave it to Slurm."""
         transport = self.cluster.transport
         race = load_race(launch.script.race_dir, transport)

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from rv.models.snapshot import Snapshot
 from rv.planner import plan, require_feasible
 from rv.race.new_race import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
+from rv.workflow.ahead import Ahead
 from rv.workflow.saved_cluster import SavedCluster
 
 if TYPE_CHECKING:
@@ -108,12 +108,11 @@ def plan_request(
     """
     if not request.no_avoid:
         site = avoiding(site, cluster.key, time.time())
-    with ThreadPoolExecutor(max_workers=1) as executor:
-        answer = executor.submit(cluster.take_snapshot)
-        user_config = bundle.user_config_dir()
-        catalogue = load_catalogue(user_config, site.aliases)
-        families = load_families(user_config)
-        snapshot = answer.result()
+    asked = Ahead(cluster.take_snapshot)
+    user_config = bundle.user_config_dir()
+    catalogue = load_catalogue(user_config, site.aliases)
+    families = load_families(user_config)
+    snapshot = asked.answer()
     if not isinstance(cluster, SavedCluster):
         from rv.workflow.names import keep_names
 

@@ -82,7 +82,7 @@ def remote_cluster(
         label=identity.full_label,
         transport=ahead or transport,
         cache=cache,
-        answer=questions.answered_snapshot(),
+        answer=questions.snapshot,
         race_root=str(PurePosixPath(login.race_root)),
         slurm_path=str(PurePosixPath(login.sbatch).parent),
         login=LoginNode(

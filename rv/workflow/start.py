@@ -1,24 +1,26 @@
 """Start a prepared launch: stage the race, submit its waves, watch it."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
 from rv.models.request import Request
 from rv.race.directory import load_state_files
-from rv.race.recover import unsent
 from rv.race.stage import stage
 from rv.race.submit import SubmitOutcome, SubmitResult, submit
-from rv.race.watch import Sink, Watch
 from rv.workflow.cluster import Cluster
 from rv.workflow.known_races import keep_race
 from rv.workflow.launch import Launch, read_template
 
+if TYPE_CHECKING:
+    from rv.race.watch import Sink
+
+HOW_TO_FOLLOW: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
 _NOT_TAKEN: Final = (SubmitOutcome.REFUSED, SubmitOutcome.UNSENT)
 
 
-def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Race:
+def start(launch: Launch, cluster: Cluster, sink: "Sink", *, detached: bool) -> Race:
     """Stage the race and send its first wave; detached, the later waves wait in Slurm's own queue.
 
     Raises `RvError(REFUSED)` when Slurm takes none; nothing is then in the queue.
@@ -46,7 +48,7 @@ def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Ra
 
 
 def _send(
-    race: Race, wave: Sequence[int], cluster: Cluster, sink: Sink, options: tuple[str, ...] = ()
+    race: Race, wave: Sequence[int], cluster: Cluster, sink: "Sink", options: tuple[str, ...] = ()
 ) -> tuple[SubmitResult, ...]:
     results = submit(race, tuple(wave), cluster.transport, options=options)
     sink.submitted(results)
@@ -80,17 +82,21 @@ def _refused(results: Sequence[SubmitResult]) -> RvError:
     )
 
 
-def send_rest(race: Race, request: Request, cluster: Cluster, sink: Sink) -> None:
+def send_rest(race: Race, request: Request, cluster: Cluster, sink: "Sink") -> None:
     """Send the strategies that were not sent yet, for Slurm to hold back a while."""
+    from rv.race.recover import unsent
+
     left = unsent(race, load_state_files(race, cluster.transport))
     if left:
         _send(race, left, cluster, sink, _held_back(request, []))
 
 
 def watch(
-    race: Race, launch: Launch, cluster: Cluster, sink: Sink, *, until_claim: bool
+    race: Race, launch: Launch, cluster: Cluster, sink: "Sink", *, until_claim: bool
 ) -> RaceStatus:
     """Watch the race to its end, sending the later waves when the first does not start."""
+    from rv.race.watch import Watch  # who detaches watches nothing
+
     return Watch(
         race=race,
         queue=cluster.queue,

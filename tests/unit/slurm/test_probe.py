@@ -3,7 +3,6 @@
 import re
 import stat
 import subprocess
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -165,15 +164,17 @@ def test_a_silent_controller_is_asked_again_and_the_user_is_told(
 def test_a_first_try_of_another_thread_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer serves; its silence is followed by tries of one's own."""
     monkeypatch.setattr("rv.transport.query_retry._FIRST_WAIT_S", 0.01)
-    cluster, early = Silent(frames(), tries=1), Future[Snapshot]()
+    cluster = Silent(frames(), tries=1)
     with pytest.raises(RvError) as caught:
         take_snapshot(cluster, patience=Patience(limit_s=0))  # type: ignore[arg-type]
-    early.set_exception(caught.value)
+    silence = caught.value
+
+    def early() -> Snapshot:
+        raise silence
+
     found = take_snapshot(cluster, patience=Patience(limit_s=9), early=early)  # type: ignore[arg-type]
     assert found.user == "root"
-    answered = Future[Snapshot]()
-    answered.set_result(found)
-    assert take_snapshot(cluster, early=answered) is found  # type: ignore[arg-type]
+    assert take_snapshot(cluster, early=lambda: found) is found  # type: ignore[arg-type]
     assert len(cluster.scripts) == 2
 
 
