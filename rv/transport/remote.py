@@ -3,7 +3,6 @@
 import io
 import re
 import shlex
-import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
@@ -193,6 +192,8 @@ def separate(out: bytes) -> tuple[str, ...]:
 
 def _archive(files: Mapping[str, bytes], directories: Sequence[str]) -> bytes:
     """Pack files (0600) and directories (0700), those above them too."""
+    import tarfile
+
     buffer = io.BytesIO()
     above = {parent for name in files for parent in _parents(name)}
     with tarfile.open(fileobj=buffer, mode="w") as tar:
@@ -218,6 +219,8 @@ def _parents(name: str) -> list[str]:
 
 def unpacked(data: bytes) -> dict[str, bytes]:
     """Read the regular files of an archive; one that was cut off is empty."""
+    import tarfile  # here and below: questions are sent sooner without
+
     if not data:
         return {}
     files: dict[str, bytes] = {}

@@ -7,14 +7,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rv.models.snapshot import Snapshot
 from rv.race.directory import RECORD, STATE_FILES
 from rv.race.payload_folders import shelf
 from rv.race.verdict_file import VERDICT
 from rv.slurm.cache import SnapshotCache
-from rv.slurm.probe import ask_early
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import keep_own, squeue_own_script
 from rv.transport import LOST, ScriptResult
@@ -23,6 +21,9 @@ from rv.transport.read_ahead import Listing
 from rv.transport.remote import separate, unpacked, why_unknown
 from rv.transport.remote_shell import Question, RemoteShell, as_result
 from rv.workflow.cluster import Early
+
+if TYPE_CHECKING:
+    from rv.models.snapshot import Snapshot
 
 _QUEUE_S: Final = 25.0
 _LIST_S: Final = 60.0
@@ -41,12 +42,14 @@ def ask(early: Early, root: str, shell: RemoteShell, cache: SnapshotCache) -> "E
         shell=shell,
         cache=cache,
         queue=queue,
-        races=tuple(_ask_races(root, shell)) if races else (),
+        races=_ask_races(root, shell) if races else None,
         snapshot=_ask_plan(shell, cache) if early is Early.PLAN else None,
     )
 
 
-def _ask_plan(shell: RemoteShell, cache: SnapshotCache) -> Callable[[], Snapshot] | None:
+def _ask_plan(shell: RemoteShell, cache: SnapshotCache) -> "Callable[[], Snapshot] | None":
+    from rv.slurm.probe import ask_early  # the questions of rv ps are sent sooner without
+
     def send(script: str, timeout_s: float) -> Callable[[], ScriptResult]:
         question = shell.ask(script, timeout_s=timeout_s)
         return lambda: as_result(shell.wait(question))
@@ -54,18 +57,32 @@ def _ask_plan(shell: RemoteShell, cache: SnapshotCache) -> Callable[[], Snapshot
     return ask_early(cache, send)
 
 
-def _ask_races(root: str, shell: RemoteShell) -> list[Question]:
+def _ask_races(root: str, shell: RemoteShell) -> tuple[str, Question]:
+    """Ask for all in one script: a login node starts several processes for each that it is sent."""
+    mark = new_sentinel()
     patterns = shlex.join(f"*/{name}" for name in _FILES)
     below = f'"$root"/{shlex.quote(shelf("", os.geteuid()).lstrip("/"))}'
-    lines = (
-        'printf %s "$root"',
-        'list_names "$root"',
-        'list_directories "$root"',
-        f"list_names {below}",
-        f'set -o pipefail; read_tree "$root" {patterns} | gzip -1',
-    )
-    head = f'. "$RV_FILES"\n{root}'
-    return [shell.ask(head + line, timeout_s=_LIST_S) for line in lines]
+    script = f"""\
+. "$RV_FILES"
+{root}worst=0
+part() {{
+  printf %s {mark}
+  "$@"
+  local code=$?
+  [ "$code" -le "$worst" ] || worst=$code
+}}
+read_races() {{
+  set -o pipefail
+  read_tree "$root" {patterns} | gzip -1
+}}
+part printf %s "$root"
+part list_names "$root"
+part list_directories "$root"
+part list_names {below}
+part read_races
+exit "$worst"
+"""
+    return mark, shell.ask(script, timeout_s=_LIST_S)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,8 +92,8 @@ class EarlyQuestions:
     shell: RemoteShell
     cache: SnapshotCache
     queue: tuple[str, Question] | None
-    races: tuple[Question, ...]
-    snapshot: Callable[[], Snapshot] | None
+    races: tuple[str, Question] | None
+    snapshot: "Callable[[], Snapshot] | None"
 
     def listing(self) -> Listing | None:
         """Return the files of the races, and keep the queue's answer; None where none came."""
@@ -84,10 +101,11 @@ class EarlyQuestions:
             self._keep_queue(*self.queue)
         if not self.races:
             return None
-        answers = [self.shell.wait(question) for question in self.races]
-        if any(why_unknown(answer) for answer in answers):  # 1: there is no such folder yet
+        mark, question = self.races
+        answer = self.shell.wait(question)
+        if why_unknown(answer):  # 1: there is no such folder yet
             return None
-        place, names, directories, payloads, archive = (out for _, out, _ in answers)
+        _, place, names, directories, payloads, archive = answer[1].split(mark.encode())
         root = str(PurePosixPath(place.decode("utf-8", "surrogateescape")))
         try:
             files = unpacked(_decompressed(archive))

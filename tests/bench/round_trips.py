@@ -26,6 +26,7 @@ DELAYS_S = (0.01, 0.05, 0.2)
 
 def main() -> None:
     """Print a line for each delay."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed rv has its bytecode
     folder = Path(tempfile.mkdtemp(prefix="rvb", dir="/tmp"))
     with cluster("campus") as target:
         home = folder / "home"

@@ -29,6 +29,9 @@ head -c "$files_bytes" <&44 >"$RV_FILES"
 # rv_sizes NAME NAME: print the sizes of two files.
 rv_sizes() { stat --printf '%s ' -- "$rv_folder/$1" "$rv_folder/$2"; }
 
+# rv_pass BYTES: pass so many on; most scripts have no input, and most answers no errors.
+rv_pass() { [ "$1" -eq 0 ] || head -c "$1"; }
+
 # rv_fail TEXT: answer that there is no answer.
 rv_fail() { printf '%s 255 0 %s\n%s' "$mark" "${#1}" "$1"; }
 
@@ -37,7 +40,7 @@ rv_serve() {
   local rv_limit rv_script rv_input rv_code rv_out rv_err
   # Without a limit a TMOUT of the user's would count: it waits for as long as rv does nothing.
   while read -r -t 100000000 rv_limit rv_script rv_input <&"$1"; do
-    head -c "$rv_script" <&"$1" >"$rv_folder/script" && head -c "$rv_input" <&"$1" >"$rv_folder/in"
+    rv_pass "$rv_script" <&"$1" >"$rv_folder/script" && rv_pass "$rv_input" <&"$1" >"$rv_folder/in"
     # What came in part may mean anything: it is not run, and what follows it cannot be told apart.
     if [ "$(rv_sizes script in)" != "$rv_script $rv_input " ]; then
       rv_fail "what was sent did not arrive whole: is there no room in $rv_folder?"
@@ -52,7 +55,7 @@ rv_serve() {
       continue
     fi
     printf '%s %s %s %s\n' "$mark" "$rv_code" "$rv_out" "$rv_err"
-    head -c "$rv_out" "$rv_folder/out" && head -c "$rv_err" "$rv_folder/err"
+    rv_pass "$rv_out" <"$rv_folder/out" && rv_pass "$rv_err" <"$rv_folder/err"
   done
 }
 printf '\n%s ready\n' "$mark"
