@@ -42,7 +42,7 @@ try:
     main()
 except SystemExit:
     pass
-print("MODULES", sum(name.split(".")[0] == "rv" for name in sys.modules))
+print("MODULES", *(name for name in sys.modules if name.split(".")[0] == "rv"))
 """
 
 
@@ -71,7 +71,7 @@ def figures(checkout: Path) -> dict[str, float]:
         "repeated definitions of the verdicts": repeated(trees, VERDICTS, least=len(VERDICTS)),
         "repeated definitions of fault codes": repeated(trees, CODES, least=6),
         "repeated definitions of the catalogue": repeated(trees, PAYLOADS, least=8),
-        "modules that a dry run loads": modules_of_a_dry_run(checkout),
+        "modules that a dry run loads": len(modules_of_a_dry_run(checkout)),
     }
 
 
@@ -136,14 +136,14 @@ def words_of(statement: ast.stmt) -> set[str]:
     return {word for text in texts for word in text.split()}
 
 
-def modules_of_a_dry_run(checkout: Path) -> int:
-    """Count the modules of rv that `rv up --dry-run` on a saved snapshot loads."""
+def modules_of_a_dry_run(checkout: Path) -> set[str]:
+    """Name the modules of rv that `rv up --dry-run` on a saved snapshot loads."""
     environment = {**os.environ, "PYTHONPATH": str(checkout.resolve())}
     done = subprocess.run(
         [sys.executable, "-c", DRY_RUN],
         cwd=checkout, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return int(done.stdout.rpartition("MODULES ")[2])
+    return set(done.stdout.rpartition("MODULES ")[2].split())
 
 
 def main(checkouts: list[Path]) -> None:
