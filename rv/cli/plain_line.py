@@ -132,21 +132,19 @@ def _read_option(
     word: str, left: list[str], options: Mapping[str, _Parameter], read: _Read
 ) -> None:
     """Read an option, and its value where it takes one."""
-    spelt, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-    option = options.get(spelt)
-    if option is None or (option.kind is bool and equals):
-        raise _NotPlainError
-    if option.kind is bool:
-        read.values[option.name] = True
-        return
-    if not equals:
+    if option := options.get(word):
+        if option.kind is bool:
+            read.values[option.name] = True
+            return
         value = left.pop(0) if left else ""
-    if not value or value.startswith("-"):
+    else:
+        spelt, _, value = word.partition("=")
+        option = options.get(spelt) if word.startswith("--") else None
+    if option is None or option.kind is bool or not value or value.startswith("-"):
         raise _NotPlainError
     converted = _converted(value, option)
-    read.values[option.name] = (
-        [*read.values.get(option.name, ()), converted] if option.is_list else converted
-    )
+    earlier = read.values.get(option.name, ())
+    read.values[option.name] = [*earlier, converted] if option.is_list else converted
 
 
 def _converted(text: str, parameter: _Parameter) -> Any:

@@ -12,7 +12,7 @@ from rv.slurm.values import last_line
 from rv.transport import LOST
 from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import RemoteShell
+from rv.transport.remote_shell import Question, RemoteShell
 from rv.transport.ssh_choice import choose_ssh
 from rv.workflow.cluster import Cluster, Early, LoginNode
 from rv.workflow.early_questions import ask
@@ -60,15 +60,7 @@ def remote_cluster(
     cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key)
     about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
     questions = ask(early, assignment(race_root), shell, cache)
-    shell.send()
-    if meanwhile:
-        meanwhile()
-    code, out, err = shell.wait(about)
-    if code == LOST:  # a shared connection that was just ending: asking changes nothing there
-        code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
-    if code:
-        raise _no_answer(host, err)
-    login = _read_login(host, out, err)
+    login = _login(host, shell, about, meanwhile)
     transport = RemoteTransport(shell, client)
     listing = questions.listing()
     ahead = ReadAhead(transport, listing) if listing else None
@@ -92,6 +84,21 @@ def remote_cluster(
         ),
         read_ahead=read_ahead,
     )
+
+
+def _login(
+    host: str, shell: RemoteShell, about: Question, meanwhile: Callable[[], None] | None
+) -> _Login:
+    """Send what was asked, and return what the login is. Raises `RvError(UNREACHABLE)`."""
+    shell.send()
+    if meanwhile:
+        meanwhile()
+    code, out, err = shell.wait(about)
+    if code == LOST:  # a shared connection that was just ending: asking changes nothing there
+        code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
+    if code:
+        raise _no_answer(host, err)
+    return _read_login(host, out, err)
 
 
 def _read_login(host: str, out: bytes, err: bytes) -> _Login:
