@@ -19,7 +19,8 @@ from rv.ui.progress import Progress, has_several_nodes
 from rv.ui.race_views import output_documents, race_document
 from rv.workflow.cluster import Early
 from rv.workflow.pull_logs import pull_logs
-from rv.workflow.races import exit_code, find_races, follow_race, require_node
+from rv.workflow.races import exit_code, find_races, require_node
+from rv.workflow.wait import follow_race
 
 app = command_app()
 

@@ -16,7 +16,8 @@ from rv.race.watch import WaitTimedOut
 from rv.ui import console
 from rv.ui.race_views import ending, race_document
 from rv.workflow.cluster import Early
-from rv.workflow.races import awaited_races, open_races, wait_for_races, worst_exit_code
+from rv.workflow.races import awaited_races, open_races, worst_exit_code
+from rv.workflow.wait import wait_for_races
 
 app = command_app()
 

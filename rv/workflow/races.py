@@ -22,9 +22,6 @@ from rv.workflow.cluster import Cluster
 if TYPE_CHECKING:
     from rv.race.cancel import CancelResult
     from rv.race.observe import RaceSnapshot
-    from rv.race.output import OutputReader
-    from rv.race.wait import WaitSink
-    from rv.race.watch import Sink
 
 # Most commands need one thing of these, and a list of settled races none: it is imported there.
 _FRESH: Final = timedelta(seconds=1)
@@ -334,27 +331,6 @@ def stop_races(races: Sequence[Race], cluster: Cluster) -> "tuple[CancelResult, 
     results = cancel_races(races, cluster.transport) if races else ()
     cluster.cache.forget()
     return results
-
-
-def follow_race(race: Race, cluster: Cluster, sink: "Sink", reader: "OutputReader") -> RaceStatus:
-    """Watch a race that another client launched to its end, with the output that a reader reads."""
-    from rv.race.watch import Watch
-
-    return Watch(race=race, queue=cluster.queue, sink=sink, reader=reader).run()
-
-
-def wait_for_races(
-    races: Sequence[Race], cluster: Cluster, sink: "WaitSink", timeout: timedelta | None
-) -> None:
-    """Wait until races are over, and tell of each end. Raises `WaitTimedOut`."""
-    verdicts = {race.race_id: load_verdict(race, cluster.transport) for race in races}
-    for verdict in filter(None, verdicts.values()):
-        sink.ended(verdict)
-    unsettled = [race for race in races if not verdicts[race.race_id]]
-    if unsettled:
-        from rv.race.wait import Wait
-
-        Wait(races=unsettled, queue=cluster.queue, sink=sink, timeout=timeout).run()
 
 
 def worst_exit_code(ends: Iterable[RaceStatus], transport: Transport) -> int:

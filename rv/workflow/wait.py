@@ -1,0 +1,28 @@
+"""Wait for races that were launched: follow one, or wait until several are over."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from rv.models.race import Race, RaceStatus
+from rv.race.output import OutputReader
+from rv.race.verdict_file import load_verdict
+from rv.race.wait import Wait, WaitSink
+from rv.race.watch import Sink, Watch
+from rv.workflow.cluster import Cluster
+
+
+def follow_race(race: Race, cluster: Cluster, sink: Sink, reader: OutputReader) -> RaceStatus:
+    """Watch a race that another client launched to its end, with the output that a reader reads."""
+    return Watch(race=race, queue=cluster.queue, sink=sink, reader=reader).run()
+
+
+def wait_for_races(
+    races: Sequence[Race], cluster: Cluster, sink: WaitSink, timeout: timedelta | None
+) -> None:
+    """Wait until races are over, and tell of each end. Raises `WaitTimedOut`."""
+    verdicts = {race.race_id: load_verdict(race, cluster.transport) for race in races}
+    for verdict in filter(None, verdicts.values()):
+        sink.ended(verdict)
+    unsettled = [race for race in races if not verdicts[race.race_id]]
+    if unsettled:
+        Wait(races=unsettled, queue=cluster.queue, sink=sink, timeout=timeout).run()
