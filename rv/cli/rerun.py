@@ -10,6 +10,7 @@ from rv.cli.caller import Caller, current_caller
 from rv.cli.defaults import read_config
 from rv.cli.options import ClusterOption, JsonOption, command_app
 from rv.cli.request import gpu_types, least_walltime
+from rv.cli.work import with_rates
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, short_duration
 from rv.models.race import Race, RaceState
@@ -54,7 +55,7 @@ def rerun(
     request = _overridden(recorded.request, time, gpu_type)
     _say_what(record, request, recorded, caller.cluster.label)
     resumes = launching.resumed(request, caller, record if record.chain else None)
-    site = read_config(cluster).site
+    site = with_rates(read_config(cluster).site, request, caller.cluster.key)
     made = prepare(
         request,
         caller.cluster,

@@ -1,0 +1,91 @@
+"""Rank strategies by when the command is done, and leave out those that would be done too late."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from math import inf
+from typing import Final
+
+from rv.models.plan import RunTime, Source, Spread, Strategy
+from rv.models.quantities import short_duration
+from rv.models.request import Objective
+from rv.planner.quantiles import StartSpreads, one_after_the_other
+from rv.planner.segments import end_of_chain
+
+Order = Callable[[Strategy], tuple[object, ...]]
+
+_MINUTE: Final = timedelta(minutes=1)
+
+
+def timed(strategy: Strategy, run: RunTime | None, starts: StartSpreads) -> Strategy:
+    """Return a strategy with when it is likely to start, and to be done where a run is known."""
+    start = starts.of(strategy.estimate, strategy.gpus)
+    if run is None:
+        return replace(strategy, start=start)
+    return replace(strategy, start=start, run=run, finish=_finish(strategy, run, start))
+
+
+def _finish(strategy: Strategy, run: RunTime, start: Spread | None) -> Spread | None:
+    if start is None:
+        return None
+    p50, p90 = (end_of_chain(strategy, time) for time in (run.p50, run.p90))
+    return one_after_the_other(start, Spread(p50=p50, p90=p90, source=run.rated_by))
+
+
+def order_by(objective: Objective) -> Order:
+    """Return what comes before all else in the ranking: nothing where starts are ranked."""
+    orders: dict[Objective, Order] = {
+        Objective.START: lambda _: (),
+        Objective.FINISH: lambda strategy: (_end_s(strategy),),
+        Objective.COST: lambda strategy: (_expected_cost(strategy), _end_s(strategy)),
+    }
+    return orders[objective]
+
+
+def _end_s(strategy: Strategy) -> float:
+    return strategy.finish.p50.total_seconds() if strategy.finish else inf
+
+
+def _expected_cost(strategy: Strategy) -> float:
+    """Return the cost of the expected run: a strategy's own is that of all the time it asks for."""
+    if strategy.cost is None or strategy.run is None:
+        return inf
+    return strategy.cost * (strategy.run.p50 / (strategy.total or strategy.walltime))
+
+
+def without_the_late(strategies: Sequence[Strategy], now: datetime) -> tuple[Strategy, ...]:
+    """Mark the strategies that could not beat the best one even if they started at once.
+
+    The first job that starts wins the race. One that takes longer than the best needs for waiting
+    and running together would so win, and be done later. `strategies` are the best first.
+    """
+    best = strategies[0] if strategies else None
+    if best is None or best.finish is None:
+        return tuple(strategies)
+    # What is idle is sent first and alone: the others are for the case that it did not start.
+    is_idle = best.estimate.source is Source.IDLE
+    latest = best.finish.p90 if is_idle else best.finish.p50
+    return tuple(
+        strategy if _soonest(strategy) <= latest else _left_out(strategy, best, now)
+        for strategy in strategies
+    )
+
+
+def _soonest(strategy: Strategy) -> timedelta:
+    """Return when the command would be done if it started at once."""
+    return end_of_chain(strategy, strategy.run.p50) if strategy.run else timedelta(0)
+
+
+def _left_out(strategy: Strategy, best: Strategy, now: datetime) -> Strategy:
+    end = best.finish.p50 if best.finish else timedelta(0)
+    at_best = strategy.finish.p50 if strategy.finish else _soonest(strategy)
+    when = "would finish" if strategy.finish else "would finish, if it started now,"
+    clock = f"{now + at_best:%H:%M}"
+    after = short_duration(max(_MINUTE, round((at_best - end) / _MINUTE) * _MINUTE))
+    where = f"{best.gpu} {best.nodes}x{best.gpus_per_node}"
+    return replace(strategy, left_out=f"{when} at ~{clock}, {after} after {where}")
+
+
+def raced(strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
+    """Return the strategies that are not left out."""
+    return tuple(strategy for strategy in strategies if not strategy.left_out)
