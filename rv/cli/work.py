@@ -34,19 +34,21 @@ def sizes_of(gpus: int, command: Command | None) -> tuple[int, ...]:
     They are its ends and the powers of two between; where the command pins the processes of a node
     or the nodes, the multiples of that. Raises `RvError(USAGE)` for more than eight.
     """
-    least = gpus.least if isinstance(gpus, GpuRange) else gpus
-    if least == gpus:
+    if not isinstance(gpus, GpuRange) or gpus.least == gpus:
         return ()
-    sizes = [1 << power for power in range(least.bit_length(), int(gpus).bit_length())]
-    wanted = sorted({least, *(size for size in sizes if size < gpus), int(gpus)})
     unit = _pinned(command)
-    if unit > 1:
-        wanted = [size for size in range(least, gpus + 1) if size % unit == 0]
+    wanted = _powers(gpus) if unit == 1 else range(-(-gpus.least // unit) * unit, gpus + 1, unit)
     if not wanted:
         _refuse(f"the command pins {unit} GPUs, and --gpu {gpus} has no multiple of it")
     if len(wanted) > _MOST_SIZES:
         _refuse(f"--gpu {gpus} is {len(wanted)} sizes, and {_MOST_SIZES} are the most")
     return tuple(wanted)
+
+
+def _powers(gpus: GpuRange) -> list[int]:
+    """Return the ends of a range and the powers of two between."""
+    powers = (1 << power for power in range(gpus.least.bit_length(), gpus.bit_length()))
+    return sorted({gpus.least, *(size for size in powers if size < gpus), int(gpus)})
 
 
 def _refuse(message: str) -> None:

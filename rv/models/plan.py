@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import ceil
 from typing import Final
 
-from rv.models.request import Objective
+from rv.models.request import Objective, Work
 
 SIGNAL_EARLY: Final = timedelta(seconds=60)
 """Limits are whole minutes, and Slurm sends a job's signal up to a minute early."""
@@ -221,7 +221,7 @@ class Plan:
     merged submissions, sent only where Slurm refuses those. `job_notes` are about the jobs.
     `possible_gpus` is how many GPUs the request could have where it can have none as it stands.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has. `objective` is what
-    the strategies are ranked by.
+    the strategies are ranked by, `work` what there is to compute where that is known.
     """
 
     strategies: tuple[Strategy, ...]
@@ -235,6 +235,7 @@ class Plan:
     possible_gpus: int = 0
     card_sizes: tuple[int, ...] = ()
     objective: Objective = Objective.START
+    work: Work | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

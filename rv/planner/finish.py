@@ -1,6 +1,6 @@
 """Rank strategies by when the command is done, and leave out those that would be done too late."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from math import inf
@@ -53,6 +53,15 @@ def _expected_cost(strategy: Strategy) -> float:
     return strategy.cost * (strategy.run.p50 / (strategy.total or strategy.walltime))
 
 
+def in_time(
+    ranked: tuple[Strategy, ...], objective: Objective, now: datetime
+) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...]]:
+    """Return the strategies, those marked that are left out, and those that are raced."""
+    if objective is Objective.FINISH:
+        ranked = without_the_late(ranked, now)
+    return ranked, tuple(strategy for strategy in ranked if not strategy.left_out)
+
+
 def without_the_late(strategies: Sequence[Strategy], now: datetime) -> tuple[Strategy, ...]:
     """Mark the strategies that could not beat the best one even if they started at once.
 
@@ -84,8 +93,3 @@ def _left_out(strategy: Strategy, best: Strategy, now: datetime) -> Strategy:
     after = short_duration(max(_MINUTE, round((at_best - end) / _MINUTE) * _MINUTE))
     where = f"{best.gpu} {best.nodes}x{best.gpus_per_node}"
     return replace(strategy, left_out=f"{when} at ~{clock}, {after} after {where}")
-
-
-def raced(strategies: Iterable[Strategy]) -> tuple[Strategy, ...]:
-    """Return the strategies that are not left out."""
-    return tuple(strategy for strategy in strategies if not strategy.left_out)

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion, Plan, RunTime, Strategy
-from rv.models.request import Objective, Request
+from rv.models.request import Request, Work
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner.access import Charge, check_not_skipped
@@ -19,7 +19,7 @@ from rv.planner.eligibility import (
     parse_constraint,
     returning_nodes,
 )
-from rv.planner.finish import order_by, raced, timed, without_the_late
+from rv.planner.finish import in_time, order_by, timed
 from rv.planner.inventory import Pool, card_sizes, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes
@@ -52,10 +52,7 @@ def plan(
     search = _Search(request, snapshot, families, site)
     if request.is_timed:
         search.time(RunTimes(request, site.performance, site.past, catalogue))
-    pools = search.search(catalogue)
-    for gpus in request.sizes:
-        if gpus != request.gpus:
-            pools = (*pools, *search.also(gpus, catalogue))
+    pools = search.every_size(catalogue)
     possible = 0 if search.strategies else _possible_gpus(request.gpus, search, catalogue, pools)
     capped, cap_notes = within_max_fanout(request, site)
     price_notes = unknown_prices(site, snapshot, catalogue)
@@ -66,9 +63,7 @@ def plan(
         search.sources,
         order_by(request.objective),
     )
-    if request.objective is Objective.FINISH:
-        ranked = without_the_late(ranked, snapshot.taken_at)
-    sent = raced(ranked)
+    ranked, sent = in_time(ranked, request.objective, snapshot.taken_at)
     merger = Merger(sent, snapshot)
     compiled = compile_jobs(sent, capped, search.sources, search.factory.usage, merger)
     return Plan(
@@ -85,6 +80,7 @@ def plan(
         possible_gpus=possible,
         card_sizes=card_sizes(snapshot, catalogue),
         objective=request.objective,
+        work=search.work,
     )
 
 
@@ -117,6 +113,19 @@ class _Search:
         """Give each strategy the time that the work takes there."""
         self._run_times = run_times
         self.notes.extend(run_times.notes(self._request))
+
+    @property
+    def work(self) -> Work | None:
+        """What there is to compute, None where nobody said."""
+        return self._run_times.work if self._run_times else None
+
+    def every_size(self, catalogue: Catalogue) -> tuple[Pool, ...]:
+        """Look for each number of GPUs that would do, and return the pools that it means."""
+        pools = self.search(catalogue)
+        for gpus in self._request.sizes:
+            if gpus != self._request.gpus:
+                pools = (*pools, *self.also(gpus, catalogue))
+        return pools
 
     def search(self, catalogue: Catalogue) -> tuple[Pool, ...]:
         """Look in all pools that the request means, and return them."""

@@ -13,7 +13,7 @@ what acceptance measured for the model and layout; else what the link usually gi
 NVLink, 20 GB/s over PCIe, 20 GB/s between nodes.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from math import ceil
 from statistics import median
@@ -23,7 +23,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.past import PastRace
 from rv.models.performance import Performance, Rate
 from rv.models.plan import RunTime
-from rv.models.request import Request
+from rv.models.request import Request, Work
 from rv.planner.catalogue import Catalogue
 from rv.planner.layouts import Layout
 from rv.planner.limits import Infeasible
@@ -40,6 +40,9 @@ _UNSURE: Final = 1.3
 _SURE: Final = 1.15
 """How much longer than expected one run of ten takes: by rv's prior, and by this name's past."""
 
+_SURE_RUNS: Final = 3
+"""Past runs of a name from which on they are more than trials."""
+
 _MARGIN: Final = 1.2
 """The walltime over the p90: a job that is cut off has done nothing."""
 
@@ -53,7 +56,7 @@ class RunTimes:
         self,
         request: Request,
         performance: Performance,
-        past: Iterable[PastRace],
+        past: Sequence[PastRace],
         catalogue: Catalogue,
     ) -> None:
         """Raise `RvError(USAGE)` for a reference model that nothing knows."""
@@ -69,10 +72,9 @@ class RunTimes:
         }
         self._nvlinked = {self._model(name) for name in performance.nvlinked}
         self.reference = self._reference(request)
-        self.gpu_hours = self._gpu_hours(request)
+        self.work = Work(gpu_hours=self._gpu_hours(request), reference=self.reference)
         self._own = [race for race in past if race.run_s and race.name == request.name != ""]
-        ran = (race for race in past if race.run_s and race.predicted_run_s)
-        self._ratios = sorted((race.run_s or 0) / (race.predicted_run_s or 1) for race in ran)
+        self._ratios = sorted(filter(None, map(_ratio, past)))
 
     def _model(self, gpu: str) -> str:
         model = self._catalogue.recognise((gpu,))
@@ -103,7 +105,7 @@ class RunTimes:
 
     def notes(self, request: Request) -> Iterator[str]:
         """Say what the work is counted in, and what it was taken from."""
-        work = f"{self.gpu_hours:.3g} GPU-hours of {self.reference}"
+        work = f"{self.work.gpu_hours:.3g} GPU-hours of {self.reference}"
         named = bool(request.work and request.work.reference)
         origin = "" if named else f" ({self._performance.reference_origin})"
         if request.work:
@@ -118,9 +120,9 @@ class RunTimes:
         rate, rated_by = self._relative(model)
         loss, scaled_by = self._loss(model, layout)
         speed = rate * layout.nodes * layout.gpus_per_node / loss
-        factor, corrected_by = self._correction(model, layout)
-        modelled = timedelta(hours=self.gpu_hours / speed) * factor
-        middle, late = self._quantiles(is_own=bool(corrected_by))
+        factor, runs, corrected_by = self._correction(model, layout)
+        modelled = timedelta(hours=self.work.gpu_hours / speed) * factor
+        middle, late = self._quantiles(factor, runs)
         return RunTime(
             p50=modelled * middle,
             p90=modelled * late,
@@ -150,7 +152,7 @@ class RunTimes:
         bandwidth, source = self._links.get((model, gpus, layout.nodes), usual)
         return 1 + _GRADIENTS / bandwidth * 2 * (gpus - 1) / gpus, source
 
-    def _correction(self, model: str, layout: Layout) -> tuple[float, str]:
+    def _correction(self, model: str, layout: Layout) -> tuple[float, int, str]:
         """Return what past runs of this name took over what they would be expected to take.
 
         Those on the same model and layout count, else those on the same model, else all: their
@@ -165,8 +167,9 @@ class RunTimes:
             if factors:
                 bounded = min(_MOST_CORRECTION, max(1 / _MOST_CORRECTION, median(factors)))
                 runs = "run" if len(factors) == 1 else "runs"
-                return bounded, f"x{bounded:.2f} by {len(factors)} past {runs} of this name"
-        return 1.0, ""
+                said = f"x{bounded:.2f} by {len(factors)} past {runs} of this name"
+                return bounded, len(factors), said
+        return 1.0, 0, ""
 
     def _factor(self, race: PastRace) -> float:
         """Return how many times longer a past run took than the model says; 0 for not known."""
@@ -176,14 +179,24 @@ class RunTimes:
             return 0.0
         loss, _ = self._loss(race.gpu, Layout(race.nodes, max(1, race.gpus // race.nodes)))
         is_known = bool(race.work) and race.reference == self.reference
-        hours = (race.work if is_known else self.gpu_hours) * loss / (rate * max(1, race.gpus))
+        hours = (race.work if is_known else self.work.gpu_hours) * loss / (rate * max(1, race.gpus))
         return (race.run_s or 0.0) / 3600 / hours
 
-    def _quantiles(self, *, is_own: bool) -> tuple[float, float]:
-        """Return the middle and the p90 over what the model says: of past runs, else the prior."""
+    def _quantiles(self, factor: float, runs: int) -> tuple[float, float]:
+        """Return the middle and the p90 over what the model says.
+
+        Of past runs of any name where there are enough, else the prior. One or two short runs of
+        a name may be trials: until there are more they shorten what is likely, and not the p90.
+        """
+        doubt = 1 / min(1.0, factor) if runs < _SURE_RUNS else 1.0
         if len(self._ratios) >= LEAST:
-            return conformal(self._ratios, 0.5), conformal(self._ratios, 0.9)
-        return 1.0, _SURE if is_own else _UNSURE
+            return conformal(self._ratios, 0.5), conformal(self._ratios, 0.9) * doubt
+        return 1.0, (_SURE if runs >= _SURE_RUNS else _UNSURE) * doubt
+
+
+def _ratio(race: PastRace) -> float:
+    """Return how long a past race ran over how long it was to run; 0 where one is not known."""
+    return (race.run_s or 0.0) / race.predicted_run_s if race.predicted_run_s else 0.0
 
 
 def asked_time(request: Request, run: RunTime) -> tuple[timedelta, timedelta]:

@@ -22,6 +22,7 @@ from rv.race.stage import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
 from rv.workflow.cluster import Cluster, SavedCluster
 from rv.workflow.names import keep_names
+from rv.workflow.past import load_past
 
 _NO_SITE: Final = Site()
 
@@ -114,6 +115,7 @@ def plan_request(
         snapshot = answer.result()
     if isinstance(cluster, Cluster):
         keep_names(cluster.cache, snapshot, catalogue)
+        site = replace(site, past=load_past(cluster.cache))
     return snapshot, plan(request, snapshot, catalogue, families, site)
 
 

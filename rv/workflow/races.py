@@ -26,6 +26,7 @@ from rv.race.watch import Sink, Watch
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster
 from rv.workflow.known_races import keep_races
+from rv.workflow.past import keep_past
 
 _FRESH: Final = timedelta(seconds=1)
 _KEPT_S: Final = 30 * 86400.0
@@ -104,8 +105,10 @@ def _recover(
     snapshots = observe(unsettled, transport, queue, now_s) if unsettled else ()
     _advance(snapshots, cluster)
     live = {snapshot.status.race.race_id: snapshot for snapshot in snapshots}
+    statuses = tuple(verdicts[race.race_id] or live[race.race_id].status for race in races)
+    keep_past(cluster.cache, statuses)
     return RacesSeen(
-        statuses=tuple(verdicts[race.race_id] or live[race.race_id].status for race in races),
+        statuses=statuses,
         records={race_id: snapshot.records for race_id, snapshot in live.items()},
         reachable=queue is not None,
     )
@@ -122,6 +125,7 @@ def look_at(race: Race, cluster: Cluster, now_s: float) -> tuple[RaceStatus, tup
         return verdict, ()
     (snapshot,) = observe([race], cluster.transport, queue, now_s)
     _advance([snapshot], cluster)
+    keep_past(cluster.cache, [snapshot.status])
     return snapshot.status, snapshot.records
 
 
