@@ -93,4 +93,7 @@ def with_rates(site: Site, request: Request | None, cluster: str) -> Site:
         return site
     from rv.accept.rates import performance  # sqlite, and pydantic: most plans need neither
 
-    return replace(site, performance=performance(cluster))
+    said = site.performance
+    known = performance(cluster)
+    named = replace(known, reference=said.reference, reference_origin=said.reference_origin)
+    return replace(site, performance=named)
