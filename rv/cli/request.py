@@ -245,8 +245,7 @@ def say_request(options: RequestOptions, command: Command | None, cluster: str) 
     """Say what rv took, on the first line, so that a misread option is noticed at once."""
     what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
     kind = f" ({options.type})" if options.type else ""
-    times = (f" for {long}" for long in (options.work, options.time) if long)
-    time = next(times, "")
+    time = next((f" for {text}" for text in filter(None, (options.work, options.time))), "")
     run = f": {command.typed or command.line}" if command else ""
     console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
     for name, setting in options.config.defaults.items():

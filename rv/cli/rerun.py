@@ -92,6 +92,12 @@ def _has_failed(race: Race, caller: Caller) -> bool:
 
 def _overridden(request: Request, time: str, gpu_type: str) -> Request:
     """Lay what was typed over the request. Raises `RvError(USAGE)`."""
+    if time and request.work:
+        raise RvError(
+            ErrorKind.USAGE,
+            "the race has its time from its --work, not from --time",
+            hint="leave --time out, or launch it anew: rv run --work …",
+        )
     if time:
         walltime = parse_duration(time)
         least = least_walltime(request.min_walltime, walltime)

@@ -62,6 +62,15 @@ def in_time(
     return ranked, tuple(strategy for strategy in ranked if not strategy.left_out)
 
 
+def late_notes(strategies: Sequence[Strategy]) -> tuple[str, ...]:
+    """Say how many strategies are left out, for who sees no plan."""
+    count = sum(bool(strategy.left_out) for strategy in strategies)
+    if not count:
+        return ()
+    are = "strategy is" if count == 1 else "strategies are"
+    return (f"{count} {are} not raced: if they won they would be done late; --dry-run says when",)
+
+
 def without_the_late(strategies: Sequence[Strategy], now: datetime) -> tuple[Strategy, ...]:
     """Mark the strategies that could not beat the best one even if they started at once.
 

@@ -19,7 +19,7 @@ from rv.planner.eligibility import (
     parse_constraint,
     returning_nodes,
 )
-from rv.planner.finish import in_time, order_by, timed
+from rv.planner.finish import in_time, late_notes, order_by, timed
 from rv.planner.inventory import Pool, card_sizes, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes
@@ -75,7 +75,7 @@ def plan(
         spares=compiled.spares,
         waves=compiled.waves,
         notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
-        job_notes=compiled.notes,
+        job_notes=(*compiled.notes, *late_notes(ranked)),
         cost_unit=cost_unit(ranked, site),
         possible_gpus=possible,
         card_sizes=card_sizes(snapshot, catalogue),
