@@ -49,6 +49,7 @@ class Share:
     horizon: float
     results: str
     to_the_end: bool
+    contenders: tuple[str, ...]
 
 
 def furnish(yard: Yard) -> None:
@@ -101,7 +102,7 @@ def work(share: Share) -> None:
         yard.no_share_left()
         for task in share.tasks:
             wanted = draw(task.scenario, task.seed, shape_of(profile), gpus_per_node(profile))
-            for contender in Random(str(task)).sample(sorted(FINISHERS), len(FINISHERS)):
+            for contender in Random(str(task)).sample(share.contenders, len(share.contenders)):
                 _note(share, _patient_replay(yard, task, contender, wanted, share))
         yard.empty()
 
@@ -138,6 +139,8 @@ def print_table(finishes: Sequence[Start]) -> bool:
         means: dict[str, float] = {}
         for contender in FINISHERS:
             of = [f for f in finishes if (f.scenario, f.contender) == (scenario, contender)]
+            if not of:
+                continue
             means[contender] = statistics.fmean(f.seconds for f in of)
             row = f"{scenario:20}{contender:18}{len(of):6}{means[contender]:7.1f}"
             row += f"{statistics.median(f.seconds for f in of):8.1f}{sum(f.censored for f in of):6}"
@@ -174,9 +177,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=2, help="of each scenario")
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--sandboxes", type=int, default=1, help="at once")
-    parser.add_argument("--horizon", type=float, default=240.0, help="seconds")
+    parser.add_argument("--horizon", type=float, default=420.0, help="seconds")
     parser.add_argument("--to-the-end", action="store_true", help="wait for each command's end")
     parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--contenders", nargs="+", choices=FINISHERS, default=[OURS, *RIVALS])
     parser.add_argument("--results", type=Path, default=Path("time_to_finish.jsonl"))
     parser.add_argument("--table", type=Path, help="only print the table of such a file")
     options = parser.parse_args()
@@ -193,6 +197,7 @@ def main() -> int:
             horizon=options.horizon,
             results=str(options.results),
             to_the_end=options.to_the_end,
+            contenders=tuple(options.contenders),
         )
         for number in range(min(options.sandboxes, len(tasks)))
     ]
