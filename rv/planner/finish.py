@@ -8,7 +8,7 @@ from typing import Final
 
 from rv.models.plan import RunTime, Source, Spread, Strategy
 from rv.models.quantities import short_duration
-from rv.models.request import Objective
+from rv.models.request import Objective, Request
 from rv.planner.quantiles import StartSpreads, one_after_the_other
 from rv.planner.segments import end_of_chain
 
@@ -54,11 +54,13 @@ def _expected_cost(strategy: Strategy) -> float:
 
 
 def in_time(
-    ranked: tuple[Strategy, ...], objective: Objective, now: datetime
+    ranked: tuple[Strategy, ...], request: Request, now: datetime
 ) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...]]:
     """Return the strategies, those marked that are left out, and those that are raced."""
-    if objective is Objective.FINISH:
-        ranked = without_the_late(ranked, now)
+    if request.objective is Objective.FINISH:
+        # Segments are listed for every command, and raced for one that can resume.
+        able = (one for one in ranked if one.segments == 1 or request.checkpoint)
+        ranked = without_the_late(ranked, next(able, None), now)
     return ranked, tuple(strategy for strategy in ranked if not strategy.left_out)
 
 
@@ -71,13 +73,14 @@ def late_notes(strategies: Sequence[Strategy]) -> tuple[str, ...]:
     return (f"{count} {are} not raced: if they won they would be done late; --dry-run says when",)
 
 
-def without_the_late(strategies: Sequence[Strategy], now: datetime) -> tuple[Strategy, ...]:
+def without_the_late(
+    strategies: Sequence[Strategy], best: Strategy | None, now: datetime
+) -> tuple[Strategy, ...]:
     """Mark the strategies that could not beat the best one even if they started at once.
 
     The first job that starts wins the race. One that takes longer than the best needs for waiting
-    and running together would so win, and be done later. `strategies` are the best first.
+    and running together would so win, and be done later.
     """
-    best = strategies[0] if strategies else None
     if best is None or best.finish is None:
         return tuple(strategies)
     # What is idle is sent first and alone: the others are for the case that it did not start.

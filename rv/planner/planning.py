@@ -63,7 +63,7 @@ def plan(
         search.sources,
         order_by(request.objective),
     )
-    ranked, sent = in_time(ranked, request.objective, snapshot.taken_at)
+    ranked, sent = in_time(ranked, request, snapshot.taken_at)
     merger = Merger(sent, snapshot)
     compiled = compile_jobs(sent, capped, search.sources, search.factory.usage, merger)
     return Plan(

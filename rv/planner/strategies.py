@@ -196,7 +196,7 @@ class StrategyFactory:
 
     def _scheduled(self, strategy: Strategy, windows: NodeWindows) -> Strategy:
         """Give a chain whose end is asked for the starts of its segments."""
-        if not (self._request.checkpoint and self._request.is_timed):
+        if not self._request.is_timed:
             return strategy
         return replace(strategy, segment_starts=segment_starts(windows, strategy))
 

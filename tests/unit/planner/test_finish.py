@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 
 import pytest
 
@@ -13,8 +14,10 @@ from rv.models.request import Command, Launcher, Objective, Request, Work
 from rv.models.site import Price, Site
 from rv.models.snapshot import Snapshot
 from rv.planner import plan
-from tests.unit.planner.clusters import CATALOGUE, FAMILIES, ids, nodes, partition, snapshot
-from tests.unit.planner.test_schedule import running
+from rv.planner.layouts import Layout
+from rv.planner.throughput import RunTimes
+from tests.unit.planner.clusters import CATALOGUE, FAMILIES, NOON, ids, nodes, partition, snapshot
+from tests.unit.planner.test_schedule import running, waiting
 
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
@@ -227,3 +230,37 @@ def test_a_model_without_a_rate_is_not_considered() -> None:
     plan_made = made(REQUEST, snapshot((partition("k", lone), lone)))
     assert not plan_made.strategies
     assert "no rate of k80 is known" in plan_made.excluded[0].reason
+
+
+def test_segments_that_are_not_raced_leave_nothing_out() -> None:
+    """A window of 40 minutes on the fast GPUs: only a command that can resume could use it."""
+    h200 = nodes("h", 1, gres={"h200": 4})
+    a100 = nodes("a", 1, gres={"a100": 4}, features=("a100_80gb",))
+    planned = waiting("h1", starts_in=timedelta(minutes=40))
+    jobs = (replace(planned, gpu_type="h200", end=NOON + 1.2 * HOUR), waiting())
+    request = replace(REQUEST, sizes=(), gpus=4)
+    where = snapshot((partition("gpu", h200), h200), (partition("a", a100), a100), jobs=jobs)
+    plan_made = made(request, where)
+    assert plan_made.strategies[0].id == "h200/1x4/gpu/checkpoint"
+    raced = [job.strategy.id for job in plan_made.submissions]
+    assert raced == ["a100-80/1x4/a", "h200/1x4/gpu"]
+    able = made(replace(request, checkpoint=True), where)
+    assert able.submissions[0].strategy.id == "h200/1x4/gpu/checkpoint"
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.4, 0.8])
+def test_the_stated_p90_of_runs_holds_in_85_to_95_percent(spread: float) -> None:
+    """Runs take a third longer than the rates say, more or less so; 40 of them are known."""
+    dice = Random(7)
+    held = 0
+    for _ in range(400):
+        past = [ran(dice.lognormvariate(0.3, spread)) for _ in range(40)]
+        times = RunTimes(replace(REQUEST, name="new"), RATES, past, CATALOGUE)
+        run = times.of("h200", Layout(1, 8))
+        held += run.modelled * dice.lognormvariate(0.3, spread) <= run.p90
+    assert 0.85 <= held / 400 <= 0.95
+
+
+def ran(times: float) -> PastRace:
+    """A race of any name that took so many times as long as was foretold."""
+    return replace(own_runs(1, 1.0)[0], predicted_run_s=1000.0, run_s=1000.0 * times)
