@@ -15,6 +15,8 @@ from rv.planner.segments import end_of_chain
 Order = Callable[[Strategy], tuple[object, ...]]
 
 _MINUTE: Final = timedelta(minutes=1)
+_DEARER: Final = 1.1
+"""What is raced for the cost costs at most so many times what the cheapest does."""
 
 
 def timed(strategy: Strategy, run: RunTime | None, starts: StartSpreads) -> Strategy:
@@ -57,10 +59,12 @@ def in_time(
     ranked: tuple[Strategy, ...], request: Request, now: datetime
 ) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...]]:
     """Return the strategies, those marked that are left out, and those that are raced."""
-    if request.objective is Objective.FINISH:
-        # Segments are listed for every command, and raced for one that can resume.
-        able = (one for one in ranked if one.segments == 1 or request.checkpoint)
-        ranked = without_the_late(ranked, next(able, None), now)
+    # Segments are listed for every command, and raced for one that can resume.
+    best = next((one for one in ranked if one.segments == 1 or request.checkpoint), None)
+    if request.objective is Objective.FINISH and best:
+        ranked = without_the_late(ranked, best, now)
+    if request.objective is Objective.COST and best:
+        ranked = without_the_dear(ranked, best)
     return ranked, tuple(strategy for strategy in ranked if not strategy.left_out)
 
 
@@ -70,18 +74,18 @@ def late_notes(strategies: Sequence[Strategy]) -> tuple[str, ...]:
     if not count:
         return ()
     are = "strategy is" if count == 1 else "strategies are"
-    return (f"{count} {are} not raced: if they won they would be done late; --dry-run says when",)
+    return (f"{count} {are} not raced, since any that is may win; --dry-run says why",)
 
 
 def without_the_late(
-    strategies: Sequence[Strategy], best: Strategy | None, now: datetime
+    strategies: Sequence[Strategy], best: Strategy, now: datetime
 ) -> tuple[Strategy, ...]:
     """Mark the strategies that could not beat the best one even if they started at once.
 
     The first job that starts wins the race. One that takes longer than the best needs for waiting
     and running together would so win, and be done later.
     """
-    if best is None or best.finish is None:
+    if best.finish is None:
         return tuple(strategies)
     # What is idle is sent first and alone: the others are for the case that it did not start.
     is_idle = best.estimate.source is Source.IDLE
@@ -90,6 +94,23 @@ def without_the_late(
         strategy if _soonest(strategy) <= latest else _left_out(strategy, best, now)
         for strategy in strategies
     )
+
+
+def without_the_dear(strategies: Sequence[Strategy], best: Strategy) -> tuple[Strategy, ...]:
+    """Mark the strategies that cost more than a tenth above the best: any that is raced may win."""
+    most = _DEARER * _expected_cost(best)
+    where = f"{best.gpu} {best.nodes}x{best.gpus_per_node}"
+    return tuple(
+        strategy
+        if _expected_cost(strategy) <= most
+        else replace(strategy, left_out=f"{_cost_text(strategy)}, {where} {_cost_text(best)}")
+        for strategy in strategies
+    )
+
+
+def _cost_text(strategy: Strategy) -> str:
+    cost = _expected_cost(strategy)
+    return "has no price" if cost == inf else f"would cost {cost:.2f}"
 
 
 def _soonest(strategy: Strategy) -> timedelta:
@@ -101,7 +122,8 @@ def _left_out(strategy: Strategy, best: Strategy, now: datetime) -> Strategy:
     end = best.finish.p50 if best.finish else timedelta(0)
     at_best = strategy.finish.p50 if strategy.finish else _soonest(strategy)
     when = "would finish" if strategy.finish else "would finish, if it started now,"
-    clock = f"{now + at_best:%H:%M}"
+    done = now + at_best
+    clock = f"{done:%H:%M}" if done.date() == now.date() else f"{done:%a %H:%M}"
     after = short_duration(max(_MINUTE, round((at_best - end) / _MINUTE) * _MINUTE))
     where = f"{best.gpu} {best.nodes}x{best.gpus_per_node}"
     return replace(strategy, left_out=f"{when} at ~{clock}, {after} after {where}")

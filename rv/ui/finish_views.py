@@ -75,7 +75,7 @@ def left_out_lines(strategies: Iterable[Strategy]) -> list[str]:
     more = len(lines) - _LEFT_OUT
     return [
         *lines[:_LEFT_OUT],
-        *([f"  and {more} more that would finish later"] if more > 0 else []),
+        *([f"  and {more} more"] if more > 0 else []),
     ]
 
 

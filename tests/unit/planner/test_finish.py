@@ -80,7 +80,7 @@ def test_what_takes_longer_than_the_best_needs_in_all_is_not_raced_and_says_why(
     assert [job.strategy.id for job in plan_made.submissions] == ["h200/1x8/h"]
     left_out = {one.id: one.left_out for one in plan_made.strategies if one.left_out}
     assert left_out["a100-80/2x4/a"] == "would finish at ~13:53, 53m after h200 1x8"
-    assert "v100/1x1/v" in left_out
+    assert left_out["v100/1x1/v"] == "would finish at ~Sun 12:00, 22h59m after h200 1x8"
 
 
 def test_what_could_still_beat_the_best_is_raced() -> None:
@@ -105,7 +105,11 @@ def test_the_cheapest_is_first_where_costs_are_ranked() -> None:
     plan_made = made(request, cluster(), Site(performance=RATES, prices=prices))
     assert plan_made.strategies[0].id == "v100/1x1/v"  # 24 GPU-hours for 1; the h200 4 for 9
     assert plan_made.strategies[-1].gpu == "a100-80"  # no price
-    assert not any(one.left_out for one in plan_made.strategies)
+    raced = {one.gpu for job in plan_made.submissions for one in job.strategies}
+    assert raced == {"v100"}
+    reasons = {one.id: one.left_out for one in plan_made.strategies}
+    assert reasons["h200/1x1/h"] == "would cost 36.00, v100 1x1 would cost 24.00"
+    assert reasons["a100-80/1x1/a"] == "has no price, v100 1x1 would cost 24.00"
 
 
 def test_the_time_on_the_reference_stands_for_the_work() -> None:
