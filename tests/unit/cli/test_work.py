@@ -95,3 +95,13 @@ def test_a_dry_run_names_finish_p90_sources_and_what_is_left_out() -> None:
     assert ends == sorted(ends)
     assert document["objective"] == "finish"
     assert document["strategies"][-1]["left_out"]
+
+
+def test_the_jobs_of_a_chain_have_the_time_that_the_work_takes() -> None:
+    words = ["--gpu", "1", "--work", "60gpuh", "--for", "finish", "--snapshot", SNAPSHOT, "--json"]
+    argv = [sys.executable, "-m", "rv", "up", *words, "--checkpoint", "--run", "true", "--dry-run"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    document = json.loads(done.stdout)
+    best = document["strategies"][0]
+    assert best["total_s"] > 1.5 * best["run_p50_s"] > 3600
+    assert f"{best['total_s']}" in document["submissions"][0]["script"]
