@@ -112,10 +112,11 @@ def plan_request(
         user_config = bundle.user_config_dir()
         catalogue = load_catalogue(user_config, site.aliases)
         families = load_families(user_config)
+        if isinstance(cluster, Cluster):
+            site = replace(site, past=load_past(cluster.cache))
         snapshot = answer.result()
     if isinstance(cluster, Cluster):
         keep_names(cluster.cache, snapshot, catalogue)
-        site = replace(site, past=load_past(cluster.cache))
     return snapshot, plan(request, snapshot, catalogue, families, site)
 
 
