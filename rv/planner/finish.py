@@ -60,11 +60,13 @@ def in_time(
 ) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...]]:
     """Return the strategies, those marked that are left out, and those that are raced."""
     # Segments are listed for every command, and raced for one that can resume.
-    best = next((one for one in ranked if one.segments == 1 or request.checkpoint), None)
-    if request.objective is Objective.FINISH and best:
-        ranked = without_the_late(ranked, best, now)
-    if request.objective is Objective.COST and best:
-        ranked = without_the_dear(ranked, best)
+    able = [one for one in ranked if one.segments == 1 or request.checkpoint]
+    if request.objective is Objective.FINISH:
+        # Where Slurm plans no start a limit may be in the way: nothing is left out for that.
+        best = next((one for one in able if one.estimate.start_in is not None), None)
+        ranked = without_the_late(ranked, best, now) if best else ranked
+    if request.objective is Objective.COST and able:
+        ranked = without_the_dear(ranked, able[0])
     return ranked, tuple(strategy for strategy in ranked if not strategy.left_out)
 
 

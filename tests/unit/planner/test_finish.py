@@ -15,6 +15,7 @@ from rv.models.site import Price, Site
 from rv.models.snapshot import Snapshot
 from rv.planner import plan
 from rv.planner.layouts import Layout
+from rv.planner.quantiles import LEAST
 from rv.planner.throughput import RunTimes
 from tests.unit.planner.clusters import CATALOGUE, FAMILIES, NOON, ids, nodes, partition, snapshot
 from tests.unit.planner.test_schedule import running, waiting
@@ -268,3 +269,18 @@ def test_the_stated_p90_of_runs_holds_in_85_to_95_percent(spread: float) -> None
 def ran(times: float) -> PastRace:
     """A race of any name that took so many times as long as was foretold."""
     return replace(own_runs(1, 1.0)[0], predicted_run_s=1000.0, run_s=1000.0 * times)
+
+
+def test_a_start_that_slurm_does_not_plan_leaves_nothing_out() -> None:
+    """Past waits make it likely, and first; but a limit of the user's own may be what it waits for."""
+    waits = tuple(
+        replace(race, race_id=str(number), source=Source.UNKNOWN, waited_s=60.0, run_s=None)
+        for number, race in enumerate(own_runs(LEAST, 1.0))
+    )
+    where = cluster(h200_busy_for=HOUR / 2)
+    where = replace(where, jobs=(*where.jobs, replace(waiting(), partition="h")))
+    plan_made = made(REQUEST, where, Site(performance=RATES, past=waits))
+    assert plan_made.strategies[0].id == "h200/1x8/h"
+    assert plan_made.strategies[0].estimate.start_in is None
+    raced = {one.gpu for job in plan_made.submissions for one in job.strategies}
+    assert raced == {"h200", "a100-80"}
