@@ -135,12 +135,11 @@ def print_table(finishes: Sequence[Start]) -> bool:
     print(f"{'SCENARIO':20}{'CONTENDER':18}{'SEEDS':>6}{'MEAN':>7}{'MEDIAN':>8}{'LATE':>6}", end="")
     print(f"{'RV / IT':>9}{'RV MINUS IT':>13}{'UPPER 95%':>11}")
     ratios: dict[str, dict[str, float]] = {}
+    finishes = _whole_seeds(finishes)
     for scenario in dict.fromkeys(finish.scenario for finish in finishes):
         means: dict[str, float] = {}
-        for contender in FINISHERS:
+        for contender in dict.fromkeys(finish.contender for finish in finishes):
             of = [f for f in finishes if (f.scenario, f.contender) == (scenario, contender)]
-            if not of:
-                continue
             means[contender] = statistics.fmean(f.seconds for f in of)
             row = f"{scenario:20}{contender:18}{len(of):6}{means[contender]:7.1f}"
             row += f"{statistics.median(f.seconds for f in of):8.1f}{sum(f.censored for f in of):6}"
@@ -149,8 +148,20 @@ def print_table(finishes: Sequence[Start]) -> bool:
                 row += f"{means[OURS] / means[contender]:9.2f}{statistics.fmean(found):+13.1f}"
                 row += f"{upper_bound(found):+11.1f}"
             print(row)
-        ratios[scenario] = {rival: means[OURS] / means[rival] for rival in RIVALS}
+        ratios[scenario] = {rival: means[OURS] / means[rival] for rival in RIVALS if rival in means}
     return _print_verdict(ratios)
+
+
+def _whole_seeds(finishes: Sequence[Start]) -> list[Start]:
+    """Leave out seeds that were broken off, and order the contenders as they are listed."""
+    seen = {(f.scenario, f.seed, f.contender) for f in finishes}
+    took_part = [name for name in FINISHERS if any(f.contender == name for f in finishes)]
+    whole = [
+        finish
+        for finish in finishes
+        if all((finish.scenario, finish.seed, name) in seen for name in took_part)
+    ]
+    return sorted(whole, key=lambda finish: took_part.index(finish.contender))
 
 
 def _print_verdict(ratios: dict[str, dict[str, float]]) -> bool:

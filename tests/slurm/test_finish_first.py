@@ -15,7 +15,7 @@ def rv(fresh_sandbox, slurm, eventually, tmp_path):
     """Four V100 that are free, and four H200 that are taken for ten minutes."""
     box = fresh_sandbox(profile([group("v", "v100"), group("h", "h200")], {"v": ["v"], "h": ["h"]}))
     sleep = ("-o", "/dev/null", "--gres=gpu:h200:4", "--mem=1G", "--wrap", "sleep 900")
-    slurm(box, "sbatch", "-J", "taken", "-N1", "-t", "10", *sleep)
+    slurm(box, "sbatch", "-J", "taken", "-p", "h", "-N1", "-t", "10", *sleep)
     eventually(lambda: "RUNNING" in slurm(box, "squeue", "-h", "-o", "%T"))
     return Rv(box=box, home=tmp_path)
 
