@@ -59,15 +59,26 @@ def in_time(
     ranked: tuple[Strategy, ...], request: Request, now: datetime
 ) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...]]:
     """Return the strategies, those marked that are left out, and those that are raced."""
-    # Segments are listed for every command, and raced for one that can resume.
-    able = [one for one in ranked if one.segments == 1 or request.checkpoint]
-    if request.objective is Objective.FINISH:
-        # Where Slurm plans no start a limit may be in the way: nothing is left out for that.
-        best = next((one for one in able if one.estimate.start_in is not None), None)
-        ranked = without_the_late(ranked, best, now) if best else ranked
-    if request.objective is Objective.COST and able:
-        ranked = without_the_dear(ranked, able[0])
+    best = _best(ranked, request)
+    if best and request.objective is Objective.FINISH:
+        ranked = without_the_late(ranked, best, now)
+    if best and request.objective is Objective.COST:
+        ranked = without_the_dear(ranked, best)
     return ranked, tuple(strategy for strategy in ranked if not strategy.left_out)
+
+
+def _best(ranked: Sequence[Strategy], request: Request) -> Strategy | None:
+    """Return the strategy that the others are compared with, None where nothing is left out.
+
+    Segments are listed for every command, and raced for one that can resume. Where Slurm plans no
+    start a limit may be in the way: that counts for costs alone.
+    """
+    for strategy in ranked:
+        is_sent = strategy.segments == 1 or request.checkpoint
+        is_planned = strategy.estimate.start_in is not None
+        if is_sent and (is_planned or request.objective is Objective.COST):
+            return strategy
+    return None
 
 
 def late_notes(strategies: Sequence[Strategy]) -> tuple[str, ...]:
