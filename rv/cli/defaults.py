@@ -19,7 +19,7 @@ from rv.models.site import ONE_OF, Config, Setting, override
 _NO_DEFAULTS: Final = frozenset(
     {
         "checkpoint", "cluster", "config", "json", "mig", "min_time", "multi_node", "name",
-        "no_avoid", "send", "single_node", "snapshot", "typed",
+        "no_avoid", "objective", "send", "single_node", "snapshot", "typed", "work",
     }
 )  # fmt: skip
 """What is said for one launch, not for all."""

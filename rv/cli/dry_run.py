@@ -4,6 +4,7 @@ from rv.cli.caller import now_s, planning_cluster, working_directory
 from rv.cli.environments import planned
 from rv.cli.options import RequestOptions
 from rv.cli.request import asks_all, build_request, patience_s, say_request
+from rv.cli.work import with_rates
 from rv.models.request import Command
 from rv.ui import console
 
@@ -23,7 +24,8 @@ def show_plan(options: RequestOptions, command: Command | None) -> None:
     cluster = planning_cluster(options.cluster, options.snapshot, patience_s(options))
     say_request(options, command, cluster.label)
     request = planned(request, cluster.race_root)
-    launch = prepare(request, cluster, working_directory(), {}, now_s(), options.config.site)
+    site = with_rates(options.config.site, request, cluster.key)
+    launch = prepare(request, cluster, working_directory(), {}, now_s(), site)
     if options.json:
         console.emit_json(plan_document(launch.plan, launch.names, launch.scripts))
     else:

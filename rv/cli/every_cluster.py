@@ -13,6 +13,7 @@ from rv.cli.defaults import read_config, with_defaults
 from rv.cli.environments import planned
 from rv.cli.options import RequestOptions
 from rv.cli.request import build_request, patience_s
+from rv.cli.work import with_rates
 from rv.errors import EXIT_RV_FAILED, ErrorKind, RvError
 from rv.models.request import Command
 from rv.transport.query_retry import Patience
@@ -95,7 +96,8 @@ def _offers(options: RequestOptions, command: Command | None) -> list[Offer]:
         own = _options_for(options, name)
         cluster = _fresh(name, patience_s(options))
         request = planned(build_request(own, command), cluster.race_root)
-        return prepare(request, cluster, working_directory(), {}, now_s(), own.config.site)
+        site = with_rates(own.config.site, request, cluster.key)
+        return prepare(request, cluster, working_directory(), {}, now_s(), site)
 
     return offers(ask_each(names, ask, limit_s))
 

@@ -28,7 +28,10 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "gpu", "type", "vram", "mig", "cpus", "mem", "single_node", "multi_node", "layouts",
         "strict_gpu", "allow_busy_gpus",
     ),
-    "Time": ("time", "min_time", "checkpoint", "checkpoint_buffer", "checkpoint_signal"),
+    "Time": (
+        "time", "work", "objective", "min_time", "checkpoint", "checkpoint_buffer",
+        "checkpoint_signal",
+    ),
     "Where": ("cluster", "snapshot", "preemptible", "power_up", "no_avoid"),
     "Race": (
         "dry_run", "detach", "name", "fanout", "max_submissions", "widen_after", "wait_timeout",

@@ -10,6 +10,7 @@ from rv.cli.caller import Caller, current_caller, now_s, umask
 from rv.cli.environments import check_shell, job_environment, with_environment
 from rv.cli.options import RequestOptions
 from rv.cli.request import asks_all, build_request, patience_s, say_request
+from rv.cli.work import with_rates
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
@@ -89,7 +90,7 @@ def race(
     code = None if jupyter else _sync(options, command, caller)
     if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # building or sending took long
         caller = replace(caller, cluster=replace(caller.cluster, answer=None))
-    site = options.config.site
+    site = with_rates(options.config.site, request, caller.cluster.key)
     made = prepare(
         request,
         caller.cluster,

@@ -1,28 +1,59 @@
 """The options that commands share, written once; `rv.cli.request` makes a request of them."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
 from rv.cli.parameters import Option
 from rv.errors import ErrorKind, RvError
-from rv.models.request import DEFAULT_MAX_SUBMISSIONS, ChainSignal, Fanout, Layouts
+from rv.models.request import DEFAULT_MAX_SUBMISSIONS, ChainSignal, Fanout, Layouts, Objective
 from rv.models.site import Config
 
 _NO_CONFIG: Final = Config()
 _DIGITS: Final = 10
+_RANGE: Final = re.compile(r"(\d{1,9})\s*-\s*(\d{1,9})", re.ASCII)
+
+
+class GpuRange(int):
+    """A number of GPUs; of a range such as 1-8 the larger, with the smaller as `least`."""
+
+    least: int
+
+    def __new__(cls, most: int, least: int) -> "GpuRange":
+        """Make the number."""
+        made = super().__new__(cls, most)
+        made.least = least
+        return made
+
+    def __str__(self) -> str:
+        """Write it as it is typed."""
+        return f"{self.least}-{int(self)}" if self.least != self else super().__str__()
 
 
 def gpu_count(text: str | int) -> int:
-    """Read a number of GPUs. Raises `RvError(USAGE)`, which explains Slurm's TYPE:N."""
+    """Read a number of GPUs, or a range. Raises `RvError(USAGE)`, which explains Slurm's TYPE:N."""
     word = str(text).strip()
     if word.isascii() and word.isdigit() and len(word) < _DIGITS:
         return int(word)
+    if match := _RANGE.fullmatch(word):
+        return _gpu_range(int(match[1]), int(match[2]))
     kind, _, count = word.rpartition(":")
     if kind and count.isdigit():
         kind = kind.removeprefix("gpu:")
         hint = f"write --gpu {count} --type {kind}"
         raise RvError(ErrorKind.USAGE, f"--gpu takes a number, not {word!r}", hint=hint)
     raise RvError(ErrorKind.USAGE, f"{word!r} is no number of GPUs", hint="write --gpu 4")
+
+
+def _gpu_range(least: int, most: int) -> GpuRange:
+    if not 0 < least <= most:
+        smaller, larger = sorted((max(least, 1), max(most, 1)))
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{least}-{most} is no range of GPUs",
+            hint=f"write the smaller first, from 1 on: --gpu {smaller}-{larger}",
+        )
+    return GpuRange(most, least)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,7 +66,7 @@ class RequestOptions:
 
     gpu: Annotated[
         int,
-        Option("--gpu", "-g", parser=gpu_count, metavar="N", help="GPUs in all."),
+        Option("--gpu", "-g", parser=gpu_count, metavar="N[-M]", help="GPUs in all, or a range."),
     ] = 1
     type: Annotated[
         str, Option("--type", "-t", metavar="TYPE,…", help="GPU types, such as a100,h200.")
@@ -49,6 +80,16 @@ class RequestOptions:
             help="Walltime, such as 90m, 2h, 1d12h or 2:59:00; 2:59:00 unless given.",
         ),
     ] = ""
+    work: Annotated[
+        str,
+        Option(
+            "--work", metavar="Ngpuh[:TYPE]", help="The work, in GPU-hours of a model; see --for."
+        ),
+    ] = ""
+    objective: Annotated[
+        Objective,
+        Option("--for", help="Rank by the expected start, finish, or cost."),
+    ] = Objective.START
     min_time: Annotated[
         str,
         Option(metavar="TIME", help="Fit a backfill window with a shorter time, down to this."),

@@ -9,6 +9,7 @@ from rv.cli.options import RequestOptions
 from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption, Option
 from rv.cli.request import asks_all, build_request, patience_s, say_request
 from rv.cli.watching import answers_once, looks, watch_notice
+from rv.cli.work import with_rates
 from rv.models.snapshot import write_snapshot
 from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
@@ -82,7 +83,9 @@ def cost(*, options: RequestOptions) -> None:
     """Compare GPU models: what a request would cost on each, and when it would start."""
     where = planning_cluster(options.cluster, options.snapshot, patience_s(options))
     say_request(options, None, where.label)
-    plan, best = compare_costs(build_request(options, None), where, options.config.site)
+    request = build_request(options, None)
+    site = with_rates(options.config.site, request, where.key)
+    plan, best = compare_costs(request, where, site)
     if options.json:
         console.emit_json(costs_document(plan, best))
     else:
@@ -99,7 +102,8 @@ def explain(
     """Tell why a race still waits: reasons, places in line, and what would start now."""
     caller = current_caller(cluster)
     (record,) = find_races([race] if race else [], caller.cluster)
-    explanation = explain_race(record, caller.cluster, read_config(cluster).site, caller.now_s)
+    site = with_rates(read_config(cluster).site, record.request, caller.cluster.key)
+    explanation = explain_race(record, caller.cluster, site, caller.now_s)
     if json:
         console.emit_json(explanation_document(explanation))
     else:

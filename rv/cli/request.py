@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from rv.cli.environments import masked, with_surroundings
 from rv.cli.options import RequestOptions
+from rv.cli.work import check_work, sizes_of, work_of
 from rv.errors import ErrorKind, RvError
 from rv.models.notice import read_notice
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
@@ -51,9 +52,14 @@ _OWNED: Final = frozenset(
 def build_request(options: RequestOptions, command: Command | None) -> Request:
     """Read the options as typed. Raises `RvError(USAGE)` for what makes no sense."""
     _check_together(options)
+    check_work(options)
+    sizes = sizes_of(options.gpu, command)
     walltime = _optional(parse_duration, options.time) or DEFAULT_WALLTIME
     request = Request(
-        gpus=options.gpu,
+        gpus=sizes[-1] if sizes else int(options.gpu),
+        sizes=sizes,
+        work=work_of(options.work),
+        objective=options.objective,
         types=gpu_types(options.type),
         min_vram_mib=_optional(parse_sized_memory_mib, options.vram),
         walltime=walltime,
@@ -239,7 +245,7 @@ def say_request(options: RequestOptions, command: Command | None, cluster: str) 
     """Say what rv took, on the first line, so that a misread option is noticed at once."""
     what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
     kind = f" ({options.type})" if options.type else ""
-    time = f" for {options.time}" if options.time else ""
+    time = next((f" for {text}" for text in filter(None, (options.work, options.time))), "")
     run = f": {command.typed or command.line}" if command else ""
     console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
     for name, setting in options.config.defaults.items():

@@ -11,6 +11,7 @@ from rv.cli.defaults import read_config
 from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.request import gpu_types, least_walltime
 from rv.cli.typer_commands import command_app
+from rv.cli.work import with_rates
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, short_duration
 from rv.models.race import Race, RaceState
@@ -55,7 +56,7 @@ def rerun(
     request = _overridden(recorded.request, time, gpu_type)
     _say_what(record, request, recorded, caller.cluster.label)
     resumes = launching.resumed(request, caller, record if record.chain else None)
-    site = read_config(cluster).site
+    site = with_rates(read_config(cluster).site, request, caller.cluster.key)
     made = prepare(
         request,
         caller.cluster,
@@ -92,6 +93,12 @@ def _has_failed(race: Race, caller: Caller) -> bool:
 
 def _overridden(request: Request, time: str, gpu_type: str) -> Request:
     """Lay what was typed over the request. Raises `RvError(USAGE)`."""
+    if time and request.work:
+        raise RvError(
+            ErrorKind.USAGE,
+            "the race has its time from its --work, not from --time",
+            hint="leave --time out, or launch it anew: rv run --work …",
+        )
     if time:
         walltime = parse_duration(time)
         least = least_walltime(request.min_walltime, walltime)

@@ -33,7 +33,9 @@ _HOST: Final = re.compile(r"(?:[\w.+-]*\w@)?\w[\w.:-]*", re.ASCII)
 _FOLDER: Final = re.compile(r"[~/$][^\x00-\x1f\x7f]*")
 _RESERVED: Final = (ALL, LOCAL, SANDBOX, "ssh")
 _OF_THE_USER: Final = ("host", "ssh", "race_root")
-_OF_THE_SITE: Final = ("prices", "aliases", "skip_partitions", "max_fanout")
+_OF_THE_SITE: Final = (
+    "prices", "aliases", "skip_partitions", "max_fanout", "reference_gpu",
+)  # fmt: skip
 
 
 def _name(word: str) -> str:

@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 
 from rv.config.config_files import ConfigFiles, Source
 from rv.errors import ErrorKind, RvError
+from rv.models.performance import Performance
 from rv.models.site import LOCAL, Ceiling, Clusters, Config, Site, is_built_in, overlaid
 
 _UNKNOWN: Final = "no cluster {!r} is known"
@@ -106,6 +107,10 @@ def _fail(origin: str, message: str, hint: str) -> NoReturn:
     raise RvError(ErrorKind.CONFIG, f"{origin}: {message}", hint=hint)
 
 
+def _nearer(site: Performance, user: Performance) -> Performance:
+    return site if user == Performance() else user
+
+
 def _over(site: Config, user: Config) -> Config:
     """Lay the user's values over the site's, except that a ceiling can only come down."""
     ceilings = (site.site.max_fanout, user.site.max_fanout)
@@ -117,6 +122,7 @@ def _over(site: Config, user: Config) -> Config:
             skipped={**user.site.skipped, **site.site.skipped},
             max_fanout=_lowest(ceiling for ceiling in ceilings if ceiling),
             aliases=(*site.site.aliases, *user.site.aliases),
+            performance=_nearer(site.site.performance, user.site.performance),
         ),
     )
 

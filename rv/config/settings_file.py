@@ -29,6 +29,7 @@ from rv.config.schema import (
     problem,
     validate,
 )
+from rv.models.performance import Performance
 from rv.models.site import Alias, Ceiling, Config, Price, Setting, Site, overlaid
 from rv.planner.catalogue import normal
 
@@ -62,6 +63,7 @@ def settings_of(
             skipped=dict.fromkeys(file.skip_partitions, document.origin(("skip_partitions",))),
             max_fanout=_ceiling(document, file),
             aliases=_aliases(document, file, by_site=source is Source.SITE),
+            performance=_performance(document, file),
         ),
     )
 
@@ -166,6 +168,7 @@ class _File(ClustersFile):
     prices: _Prices = Field(default_factory=_Prices)
     aliases: dict[str, Words] = {}
     skip_partitions: Words = []
+    reference_gpu: Text = ""
 
 
 def _defaults(options: Mapping[str, type]) -> Any:
@@ -213,6 +216,14 @@ def _ceiling(document: Document, file: _File) -> Ceiling | None:
     if not file.max_fanout:
         document.fail(path, "max_fanout must be 1 or more")
     return Ceiling(jobs=file.max_fanout, origin=document.origin(path))
+
+
+def _performance(document: Document, file: _File) -> Performance:
+    """Return which GPU work is counted in, where the file says."""
+    if not file.reference_gpu:
+        return Performance()
+    origin = document.origin(("reference_gpu",))
+    return Performance(reference=file.reference_gpu, reference_origin=origin)
 
 
 def _aliases(document: Document, file: _File, *, by_site: bool) -> tuple[Alias, ...]:

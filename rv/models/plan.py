@@ -7,6 +7,8 @@ from enum import StrEnum
 from math import ceil
 from typing import Final
 
+from rv.models.request import Objective, Work
+
 SIGNAL_EARLY: Final = timedelta(seconds=60)
 """Limits are whole minutes, and Slurm sends a job's signal up to a minute early."""
 
@@ -62,6 +64,36 @@ class Estimate:
     window: timedelta | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spread:
+    """A time that is not certain: in half of the cases no longer than `p50`, in 90 % than `p90`.
+
+    `source` says what the two rest on.
+    """
+
+    p50: timedelta
+    p90: timedelta
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunTime:
+    """How long a command takes with a strategy's GPUs: quantiles as in a `Spread`.
+
+    `modelled` is what the rates say, before it is corrected by what such sayings came to. `rate` is
+    what the GPUs do together, in GPUs of the reference model; `rated_by` says how the rate of one
+    is known, `scaled_by` how the loss to communication, `corrected_by` what past runs changed.
+    """
+
+    p50: timedelta
+    p90: timedelta
+    modelled: timedelta
+    rate: float
+    rated_by: str
+    scaled_by: str
+    corrected_by: str = ""
+
+
 UNKNOWN_START = Estimate(source=Source.UNKNOWN)
 STARTS_NOW = Estimate(source=Source.IDLE, start_in=timedelta(0))
 
@@ -79,7 +111,10 @@ class Strategy:
     gets the signal to save its work; both are None or 0 for others. `shortened`: less than the time
     asked for, as `--min-time` allows. `cost` is that of the whole time in the plan's unit,
     `priced_by` the source of the price. `preemptible`: jobs of others may end or requeue it.
-    `covered_by` is the id of a strategy that makes it needless.
+    `covered_by` is the id of a strategy that makes it needless. `start` is when it is likely to
+    start, None where nothing tells. `run` is how long the command takes there, `finish` when it is
+    done, and `left_out` why it is not raced though it could be: known where the request says how
+    much work there is.
     """
 
     id: str
@@ -114,6 +149,11 @@ class Strategy:
     total: timedelta | None = None
     buffer: timedelta = timedelta(0)
     shortened: bool = False
+    start: Spread | None = None
+    run: RunTime | None = None
+    finish: Spread | None = None
+    left_out: str = ""
+    segment_starts: tuple[timedelta, ...] = ()
 
     @property
     def segments(self) -> int:
@@ -180,7 +220,8 @@ class Plan:
     the site calls the unit of costs, "" where it has no name for it. `spares` are the parts of
     merged submissions, sent only where Slurm refuses those. `job_notes` are about the jobs.
     `possible_gpus` is how many GPUs the request could have where it can have none as it stands.
-    `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
+    `card_sizes` is the memory, in MiB, of the GPU models that the cluster has. `objective` is what
+    the strategies are ranked by, `work` what there is to compute where that is known.
     """
 
     strategies: tuple[Strategy, ...]
@@ -193,6 +234,8 @@ class Plan:
     spares: tuple[Submission, ...] = ()
     possible_gpus: int = 0
     card_sizes: tuple[int, ...] = ()
+    objective: Objective = Objective.START
+    work: Work | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Final
 from rv.models.code import Code
 from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState
-from rv.models.request import Request
+from rv.models.plan import Source
+from rv.models.request import Request, Work
 
 
 class RaceState(StrEnum):
@@ -84,7 +85,10 @@ class Entry:
 
     `cost_unit` is what the site calls the unit of costs, "" where it has no name for it. A merged
     one has the ids of its strategies joined by "|". `instead_of` is not 0 for its parts: they are
-    sent only where the submission of that number comes to nothing.
+    sent only where the submission of that number comes to nothing. `source` is how its start was
+    known when it was planned, None in records of an older rv; `predicted_s` and `predicted_run_s`
+    are the seconds to the start, and of the run, as the rates and Slurm's plan said: None for not
+    known.
     """
 
     number: int
@@ -98,6 +102,9 @@ class Entry:
     cost: float | None = None
     cost_unit: str = ""
     instead_of: int = 0
+    source: Source | None = None
+    predicted_s: float | None = None
+    predicted_run_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,7 +118,8 @@ class Race:
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
     `code` is what was sent for it, None where its command runs in a directory of the user's.
-    `workdir` is where the command runs.
+    `workdir` is where the command runs. `work` is what there was to compute, None where nobody
+    said.
     """
 
     race_id: str
@@ -134,6 +142,7 @@ class Race:
     code: Code | None = None
     workdir: str = ""
     resumes: str = ""
+    work: Work | None = None
 
     @property
     def typed_command(self) -> str:

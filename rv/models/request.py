@@ -69,6 +69,22 @@ class Fanout(StrEnum):
     EACH = "each"
 
 
+class Objective(StrEnum):
+    """What strategies are ranked by: the expected start, the expected end, or the cost."""
+
+    START = "start"
+    FINISH = "finish"
+    COST = "cost"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """How much there is to compute: hours of one GPU of a model, "" for the usual."""
+
+    gpu_hours: float
+    reference: str = ""
+
+
 class ChainSignal(StrEnum):
     """The signal at which a resumable command saves its work and ends."""
 
@@ -92,7 +108,9 @@ class Request:
     back. `setup` are shell lines that run before the command. `venv` and
     `conda` name the environment that it runs in: paths on the cluster once they were looked for.
     `container` is the image that it runs in, `container_mounts` are `SRC:DST[:ro]`. `notices` are
-    sent by the job that wins.
+    sent by the job that wins. `sizes` are the numbers of GPUs that would do, smallest first, () for
+    `gpus` alone, which is else the largest of them. `spare` is the part of the walltime that a
+    limit may cut off.
     """
 
     gpus: int = 1
@@ -137,6 +155,15 @@ class Request:
     container: str = ""
     container_mounts: tuple[str, ...] = ()
     notices: tuple[Notice, ...] = ()
+    sizes: tuple[int, ...] = ()
+    work: Work | None = None
+    objective: Objective = Objective.START
+    spare: timedelta = timedelta(0)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether each strategy has a time of its own: what it takes for the work."""
+        return bool(self.sizes or self.work) or self.objective is not Objective.START
 
     @property
     def reservations(self) -> tuple[str, ...]:

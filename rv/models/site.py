@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+from rv.models.performance import PastRace, Performance
+
 ALL: Final = "all"
 """Every cluster that has a name."""
 
@@ -47,7 +49,8 @@ class Site:
 
     `prices` are by canonical GPU model; `unit` names what they, and Slurm's billing weights, are
     counted in. `skipped` maps a partition to the origin of the setting that skips it. `avoided`
-    maps a node to the reason why rv itself submits no job to it.
+    maps a node to the reason why rv itself submits no job to it. `performance` is what GPUs were
+    measured or published to do, `past` what became of earlier races on this cluster.
     """
 
     prices: Mapping[str, Price] = field(default_factory=dict)
@@ -56,6 +59,8 @@ class Site:
     max_fanout: Ceiling | None = None
     aliases: tuple[Alias, ...] = ()
     avoided: Mapping[str, str] = field(default_factory=dict)
+    performance: Performance = field(default_factory=Performance)
+    past: tuple[PastRace, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -311,7 +311,7 @@ def check_node_count(partition: Partition, charge: Charge, nodes: int) -> None:
 def allowed_walltime(partition: Partition, charge: Charge, request: Request) -> timedelta:
     """Return the time to ask for: the user's, else the default capped by what is allowed.
 
-    Raises `Infeasible` where the user gave more than that.
+    Of a time that the user gave only what is spare is cut off; more raises `Infeasible`.
     """
     limits: list[tuple[str, timedelta]] = []
     if partition.max_time is not None and not charge.has_flag("PartitionTimeLimit"):
@@ -322,7 +322,7 @@ def allowed_walltime(partition: Partition, charge: Charge, request: Request) -> 
     if not request.walltime_given or request.checkpoint:  # what is longer runs in segments
         return min([request.walltime, *(limit for _, limit in limits)])
     for whose, limit in limits:
-        if request.walltime > limit:
+        if request.walltime - request.spare > limit:
             asked = short_duration(request.walltime)
             raise Infeasible(f"{asked} is above {whose} {short_duration(limit)}", by_limit=True)
-    return request.walltime
+    return min([request.walltime, *(limit for _, limit in limits)])

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from rv.errors import ErrorKind, RvError
-from rv.models.plan import Exclusion, Plan, Strategy
-from rv.models.request import Request
+from rv.models.plan import Exclusion, Plan, RunTime, Strategy
+from rv.models.request import Objective, Request, Work
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner.access import Charge, check_not_skipped
@@ -23,9 +23,14 @@ from rv.planner.inventory import Pool, card_sizes, constrained, cpu_pools, gpu_p
 from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes
 from rv.planner.merge import Merger
+from rv.planner.quantiles import StartSpreads
 from rv.planner.selection import check_names, chosen_partitions, select_pools
 from rv.planner.strategies import LayoutStrategies, StrategyFactory, within_max_cost
 from rv.planner.submissions import compile_jobs, rank, within_max_fanout
+
+if TYPE_CHECKING:
+    from rv.planner.finish import Order
+    from rv.planner.throughput import RunTimes
 
 _NO_SITE: Final = Site()
 _REASONS_SHOWN: Final = 3
@@ -47,9 +52,11 @@ def plan(
     """
     check_names(request, snapshot)
     search = _Search(request, snapshot, families, site)
-    pools = search.pools(catalogue)
-    for pool in pools:
-        search.add_pool(pool)
+    if request.is_timed:
+        from rv.planner.throughput import RunTimes
+
+        search.time(RunTimes(request, site.performance, site.past, catalogue))
+    pools = search.every_size(catalogue)
     possible = 0 if search.strategies else _possible_gpus(request.gpus, search, catalogue, pools)
     capped, cap_notes = within_max_fanout(request, site)
     price_notes = unknown_prices(site, snapshot, catalogue)
@@ -58,21 +65,48 @@ def plan(
         {pool.model.name: pool.model.rank for pool in pools},
         {partition.name: partition for partition in snapshot.partitions},
         search.sources,
+        _order(request),
     )
-    merger = Merger(ranked, snapshot)
-    compiled = compile_jobs(ranked, capped, search.sources, search.factory.usage, merger)
+    ranked, sent, late_notes = _raced(ranked, request, snapshot)
+    merger = Merger(sent, snapshot)
+    compiled = compile_jobs(sent, capped, search.sources, search.factory.usage, merger)
     return Plan(
         strategies=ranked,
-        excluded=tuple(sorted(search.excluded, key=lambda one: (one.what, one.reason))),
+        excluded=tuple(
+            sorted(dict.fromkeys(search.excluded), key=lambda one: (one.what, one.reason))
+        ),
         submissions=compiled.submissions,
         spares=compiled.spares,
         waves=compiled.waves,
         notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
-        job_notes=compiled.notes,
+        job_notes=(*compiled.notes, *late_notes),
         cost_unit=cost_unit(ranked, site),
         possible_gpus=possible,
         card_sizes=card_sizes(snapshot, catalogue),
+        objective=request.objective,
+        work=search.work,
     )
+
+
+def _order(request: Request) -> "Order":
+    """Return what comes before the start in the ranking: nothing where starts are ranked."""
+    if request.objective is Objective.START:
+        return lambda _: ()
+    from rv.planner.finish import order_by
+
+    return order_by(request.objective)
+
+
+def _raced(
+    ranked: tuple[Strategy, ...], request: Request, snapshot: Snapshot
+) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...], tuple[str, ...]]:
+    """Return the strategies, those that are raced, and notes on the others."""
+    if request.objective is Objective.START:
+        return ranked, ranked, ()
+    from rv.planner.finish import in_time, late_notes
+
+    marked, sent = in_time(ranked, request, snapshot.taken_at)
+    return marked, sent, late_notes(marked)
 
 
 class _Search:
@@ -97,6 +131,43 @@ class _Search:
         checkpoint = next(iter(self._serving(Serves.CHECKPOINT)), None)
         tariff = Tariff(prices=site.prices, config=snapshot.config)
         self.factory = StrategyFactory(self._request, snapshot, checkpoint, tariff)
+        self._starts = StartSpreads(site.past)
+        self._run_times: RunTimes | None = None
+
+    def time(self, run_times: "RunTimes") -> None:
+        """Give each strategy the time that the work takes there."""
+        self._run_times = run_times
+        self.notes.extend(run_times.notes(self._request))
+
+    @property
+    def work(self) -> Work | None:
+        """What there is to compute, None where nobody said."""
+        return self._run_times.work if self._run_times else None
+
+    def every_size(self, catalogue: Catalogue) -> tuple[Pool, ...]:
+        """Look for each number of GPUs that would do, and return the pools that it means."""
+        pools = self.search(catalogue)
+        for gpus in self._request.sizes:
+            if gpus != self._request.gpus:
+                pools = (*pools, *self.also(gpus, catalogue))
+        return pools
+
+    def search(self, catalogue: Catalogue) -> tuple[Pool, ...]:
+        """Look in all pools that the request means, and return them."""
+        pools = self.pools(catalogue)
+        for pool in pools:
+            self.add_pool(pool)
+        return pools
+
+    def also(self, gpus: int, catalogue: Catalogue) -> tuple[Pool, ...]:
+        """Look for another number of GPUs too, and return the pools that it means."""
+        other = self.asking(gpus)
+        pools = other.search(catalogue)
+        self.strategies.extend(other.strategies)
+        self.sources.update(other.sources)
+        self.excluded.extend(other.excluded)
+        self.notes.extend(other.notes)
+        return pools
 
     def asking(self, gpus: int) -> Self:
         """Look for another number of GPUs, in what is known of the cluster."""
@@ -181,17 +252,38 @@ class _Search:
         for index, family in enumerate(serving):
             suffix = f"/{family.name}" if index else ""
             try:
-                made = self.factory.strategies(pool, layout, family, charges, suffix)
-                self._add(within_max_cost(made, self._request, self._site.unit))
+                run = self._run_times.of(pool.model.name, layout) if self._run_times else None
+                factory = self._factory_for(run)
+                made = factory.strategies(pool, layout, family, charges, suffix)
+                self._add(within_max_cost(made, self._request, self._site.unit), run)
             except Infeasible as infeasible:
                 yield infeasible
 
-    def _add(self, made: LayoutStrategies) -> None:
-        self.strategies.extend(made.strategies)
+    def _factory_for(self, run: RunTime | None) -> StrategyFactory:
+        """Return what makes strategies that ask for the time of a run, or for the request's."""
+        if run is None:
+            return self.factory
+        from rv.planner.throughput import asked_time
+
+        walltime, spare = asked_time(self._request, run)
+        own = replace(self._request, walltime=walltime, spare=spare, walltime_given=True)
+        return self.factory.asking(own)
+
+    def _add(self, made: LayoutStrategies, run: RunTime | None) -> None:
+        self.strategies.extend(self._timed(one, run) for one in made.strategies)
         self.sources.update((strategy.id, made.sources) for strategy in made.strategies)
         self.notes.extend(made.notes)
         for what, infeasible in made.refused:
             self._exclude(what, infeasible)
+
+    def _timed(self, strategy: Strategy, run: RunTime | None) -> Strategy:
+        """Say when a strategy is likely to start, and to be done where a run is known."""
+        start = self._starts.of(strategy.estimate, strategy.gpus)
+        if run is None:
+            return replace(strategy, start=start)
+        from rv.planner.finish import finish
+
+        return replace(strategy, start=start, run=run, finish=finish(strategy, run, start))
 
     def _exclude_layouts(
         self, pool: Pool, refused: list[tuple[str, Infeasible]], *, whole: bool

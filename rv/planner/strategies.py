@@ -23,6 +23,7 @@ from rv.planner.layouts import Layout, NodeNeeds, node_needs
 from rv.planner.limits import Infeasible, Sources, Usage, blocking_limit, check_job_size
 from rv.planner.schedule import (
     FOREVER,
+    NodeWindows,
     StartEstimator,
     backfill_window,
     free_first,
@@ -110,9 +111,10 @@ class StrategyFactory:
             whole = self._resumable(whole)
         window_s = backfill_window(windows, layout.nodes) if may_start else 0.0
         shorter, refused = self._in_window(whole, window_s)
+        made = (self._scheduled(one, windows) for one in (whole, *shorter))
         waits = (f"{whole.id} has to wait: {blocking}",) if blocking else ()
         return LayoutStrategies(
-            strategies=(whole, *shorter),
+            strategies=tuple(made),
             sources=charge.sources,
             notes=(*needs.notes, *waits),
             refused=refused,
@@ -190,6 +192,14 @@ class StrategyFactory:
             except Infeasible as infeasible:
                 refused.append((f"{whole.id}/checkpoint", infeasible))
         return tuple(strategies), tuple(refused)
+
+    def _scheduled(self, strategy: Strategy, windows: NodeWindows) -> Strategy:
+        """Give a chain whose end is asked for the starts of its segments."""
+        if not self._request.is_timed:
+            return strategy
+        from rv.planner.segments import segment_starts
+
+        return replace(strategy, segment_starts=segment_starts(windows, strategy))
 
     def _segmented(
         self, whole: Strategy, walltime: timedelta, start: Estimate, family: Family

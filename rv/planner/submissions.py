@@ -1,7 +1,7 @@
 """Rank strategies, and compile them into the jobs of a race, in the order they are sent in."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
@@ -23,19 +23,21 @@ def rank(
     quality: Mapping[str, int],
     partitions: Mapping[str, Partition],
     sources: SourcesById,
+    first: Callable[[Strategy], tuple[object, ...]] = lambda _: (),
 ) -> tuple[Strategy, ...]:
     """Return the strategies best first; those that a better one makes needless are marked.
 
     By expected start (known before unknown), the whole time in one job before parts of it, cost
     (priced before unpriced), fewer nodes, better model, what is not preempted, the partition served
     first, and then by name, so that the order depends on nothing but the values. `quality` is by
-    model, `partitions` by name.
+    model, `partitions` by name. `first` gives what is to count before all of that.
     """
 
     def key(strategy: Strategy) -> tuple[object, ...]:
         start_in = strategy.estimate.start_in
         partition = partitions[strategy.partition]
         return (
+            *first(strategy),
             inf if start_in is None else start_in.total_seconds(),
             strategy.shortened or strategy.segments > 1,
             strategy.cost is None,

@@ -134,11 +134,13 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         code=context.code,
         workdir=script.workdir,
         resumes=context.resumes.race_id if context.resumes else "",
+        work=plan.work,
     )
 
 
 def _entry(race_id: str, submission: Submission, cost_unit: str) -> Entry:
     strategy = submission.strategy
+    start_in = strategy.estimate.start_in
     return Entry(
         number=submission.number,
         name=job_name(race_id, submission.number),
@@ -151,6 +153,9 @@ def _entry(race_id: str, submission: Submission, cost_unit: str) -> Entry:
         cost=_job_cost(strategy),
         cost_unit=cost_unit,
         instead_of=submission.instead_of,
+        source=strategy.estimate.source,
+        predicted_s=None if start_in is None else start_in.total_seconds(),
+        predicted_run_s=strategy.run.modelled.total_seconds() if strategy.run else None,
     )
 
 

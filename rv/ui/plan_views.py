@@ -6,36 +6,60 @@ from typing import Any
 
 from rv.models.plan import Plan, Source, Strategy
 from rv.models.quantities import short_duration, short_memory
+from rv.ui.finish_views import (
+    HEAD,
+    finish_cells,
+    finish_fields,
+    is_timed,
+    left_out_lines,
+    schedule_lines,
+    sources_text,
+)
 from rv.ui.tables import Part, Table
 
 
 def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> list[Part]:
     """Lay a plan out: strategies, what was not considered, and the jobs; `commands` by number."""
     parts: list[Part] = [_strategies(plan)]
-    if plan.excluded:
+    parts.extend(filter(None, [sources_text(plan)]))
+    if plan.excluded or any(strategy.left_out for strategy in plan.strategies):
         parts.append("Not considered:\n" + "\n".join(_excluded(plan)))
     if plan.submissions:
         parts.append("\n".join(_jobs(plan, commands, widen_after)))
+    if schedule := list(schedule_lines(plan)):
+        parts.append("\n".join(["Segments, one after the other:", *schedule]))
     return [*parts, *plan.notes, *plan.job_notes]
 
 
 def _strategies(plan: Plan) -> Table:
-    head = ("JOB", "GPU", "LAYOUT", "PARTITION", "TIME", "CPUS", "MEM", "START", _cost_head(plan))
+    timed = is_timed(plan)
+    more = HEAD if timed else ("CPUS", "MEM", "START")
+    head = ("JOB", "GPU", "LAYOUT", "PARTITION", "TIME", *more, _cost_head(plan))
     numbers = {s.id: str(job.number) for job in plan.submissions for s in job.strategies}
-    rows = [_strategy_row(strategy, numbers.get(strategy.id, "-")) for strategy in plan.strategies]
+    rows = [
+        _strategy_row(
+            strategy,
+            numbers.get(strategy.id, "-"),
+            finish_cells(strategy) if timed else _start_cells(strategy),
+        )
+        for strategy in plan.strategies
+    ]
     return Table(head=head, rows=rows)
 
 
-def _strategy_row(strategy: Strategy, number: str) -> tuple[str, ...]:
+def _start_cells(strategy: Strategy) -> tuple[str, ...]:
+    memory = short_memory(strategy.memory_mib)
+    return (str(strategy.cpus_per_task), memory, start_text(strategy))
+
+
+def _strategy_row(strategy: Strategy, number: str, cells: tuple[str, ...]) -> tuple[str, ...]:
     return (
         number,
         strategy.gpu,
         f"{strategy.nodes}x{strategy.gpus_per_node}",
         strategy.partition,
         _walltime(strategy),
-        str(strategy.cpus_per_task),
-        short_memory(strategy.memory_mib),
-        start_text(strategy),
+        *cells,
         "-" if strategy.cost is None else f"{strategy.cost:.1f}",
     )
 
@@ -63,11 +87,18 @@ def start_text(strategy: Strategy) -> str:
 
 
 def _excluded(plan: Plan) -> list[str]:
-    return [f"  {item.what}: {item.reason}" for item in plan.excluded] + [
-        f"  {strategy.id}: {strategy.covered_by} is as good"
-        for strategy in plan.strategies
-        if strategy.covered_by and not any(strategy in job.strategies for job in plan.submissions)
-    ]
+    reasons = [f"  {item.what}: {item.reason}" for item in plan.excluded]
+    return (
+        reasons
+        + left_out_lines(plan.strategies)
+        + [
+            f"  {strategy.id}: {strategy.covered_by} is as good"
+            for strategy in plan.strategies
+            if strategy.covered_by
+            and not strategy.left_out
+            and not any(strategy in job.strategies for job in plan.submissions)
+        ]
+    )
 
 
 def _jobs(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> list[str]:
@@ -97,6 +128,7 @@ def plan_document(
         "waves": [[names[number] for number in wave] for wave in plan.waves],
         "notes": [*plan.notes, *plan.job_notes],
         "cost_unit": plan.cost_unit or None,
+        "objective": plan.objective,
     }
 
 
@@ -124,6 +156,7 @@ def strategy_document(strategy: Strategy) -> dict[str, Any]:
         "covered_by": strategy.covered_by or None,
         "segments": strategy.segments,
         "total_s": int((strategy.total or strategy.walltime).total_seconds()),
+        **finish_fields(strategy),
     }
 
 

@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Source, Strategy
+from rv.models.request import Objective
+from rv.planner.finish import order_by
 from rv.workflow.launch import Launch
 
 Answer = TypeVar("Answer")
@@ -26,9 +28,16 @@ class Offer:
 
     @property
     def best(self) -> Strategy | None:
-        """The strategy that would start first; one whose start is unknown comes last."""
-        strategies = self.launch.plan.strategies if self.launch else ()
-        return min(strategies, key=_start_s, default=None)
+        """The strategy that would start first; one whose start is unknown comes last.
+
+        Where finishes or costs are ranked it is the plan's first.
+        """
+        return min(self.launch.plan.strategies, key=self.key, default=None) if self.launch else None
+
+    def key(self, strategy: Strategy) -> tuple[object, ...]:
+        """Return by what its strategies compare with each other's and with those of others."""
+        objective = self.launch.plan.objective if self.launch else Objective.START
+        return (*order_by(objective)(strategy), _start_s(strategy))
 
 
 def ask_each(
@@ -69,7 +78,7 @@ def offers(answers: Mapping[str, Launch | RvError]) -> list[Offer]:
 
 
 def first_to_start(made: Sequence[Offer]) -> Offer:
-    """Return the offer that starts first.
+    """Return the offer that starts first, or is done first, or cheapest, where that is ranked.
 
     Of equals that for which nobody else waits, then the cheaper, where costs can be compared.
 
@@ -80,12 +89,12 @@ def first_to_start(made: Sequence[Offer]) -> Offer:
         raise _none(made)
     units = {offer.launch.plan.cost_unit for offer in able if offer.launch}
 
-    def rank(offer: Offer) -> tuple[float, bool, float]:
+    def rank(offer: Offer) -> tuple[object, ...]:
         best = offer.best
         if best is None:
             return inf, True, inf
         cost = best.cost if len(units) == 1 and best.cost is not None else inf
-        return _start_s(best), best.estimate.source is not Source.IDLE, cost
+        return (*offer.key(best), best.estimate.source is not Source.IDLE, cost)
 
     return min(able, key=rank)
 

@@ -20,6 +20,7 @@ from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
 from rv.workflow.interactive_shell import HungUp, hang_up_raised, hold_shell
 from rv.workflow.launch import Launch, prepare
+from rv.workflow.past import keep_past
 from rv.workflow.races import stop_races
 from rv.workflow.start import HOW_TO_FOLLOW, send_rest, start, watch
 
@@ -78,6 +79,7 @@ class Follower:
             status = self._watch_jupyter(launch, self.jupyter)
         else:
             status = self._watch_command(launch)
+        keep_past(self.cluster.cache, [status])
         self.reporter.finish(status)
         return status
 

@@ -93,7 +93,7 @@ def prepare(
         request=request,
         snapshot=snapshot,
         plan=planned,
-        script=script_context(planned, request, context, _chain(request), payloads),
+        script=script_context(planned, request, context, _chain(request, planned), payloads),
         context=context,
         payloads=payloads,
     )
@@ -112,6 +112,10 @@ def plan_request(
     user_config = bundle.user_config_dir()
     catalogue = load_catalogue(user_config, site.aliases)
     families = load_families(user_config)
+    if not isinstance(cluster, SavedCluster):
+        from rv.workflow.past import load_past
+
+        site = replace(site, past=load_past(cluster.cache))
     snapshot = asked.answer()
     if not isinstance(cluster, SavedCluster):
         from rv.workflow.names import keep_names
@@ -125,11 +129,18 @@ def avoiding(site: Site, cluster: str, now_s: float) -> Site:
     return replace(site, avoided=reasons(cluster, now_s))
 
 
-def _chain(request: Request) -> Chain | None:
-    """Return how a command that can resume is run; None for any other."""
+def _chain(request: Request, planned: Plan) -> Chain | None:
+    """Return how a command that can resume is run; None for any other.
+
+    Where each strategy has a time of its own, the longest stands for the race.
+    """
     if not request.checkpoint:
         return None
-    return Chain(total=request.walltime, signal=request.checkpoint_signal)
+    total = request.walltime
+    if request.is_timed:
+        raced = (strategy for job in planned.submissions for strategy in job.strategies)
+        total = max((strategy.total or total for strategy in raced), default=total)
+    return Chain(total=total, signal=request.checkpoint_signal)
 
 
 def read_template(name: str) -> str:

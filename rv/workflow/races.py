@@ -106,8 +106,10 @@ def _recover(
     snapshots = _observe(unsettled, cluster, queue, now_s)
     _advance(snapshots, cluster)
     live = {snapshot.status.race.race_id: snapshot for snapshot in snapshots}
+    statuses = tuple(verdicts[race.race_id] or live[race.race_id].status for race in races)
+    _keep_past(statuses, cluster)
     return RacesSeen(
-        statuses=tuple(verdicts[race.race_id] or live[race.race_id].status for race in races),
+        statuses=statuses,
         records={race_id: snapshot.records for race_id, snapshot in live.items()},
         reachable=queue is not None,
     )
@@ -124,7 +126,17 @@ def look_at(race: Race, cluster: Cluster, now_s: float) -> tuple[RaceStatus, tup
         return verdict, ()
     (snapshot,) = _observe([race], cluster, queue, now_s)
     _advance([snapshot], cluster)
+    _keep_past([snapshot.status], cluster)
     return snapshot.status, snapshot.records
+
+
+def _keep_past(statuses: Sequence[RaceStatus], cluster: Cluster) -> None:
+    """Keep what became of races that have started, for later estimates."""
+    if not any(status.claim for status in statuses):
+        return
+    from rv.workflow.past import keep_past
+
+    keep_past(cluster.cache, statuses)
 
 
 def _observe(

@@ -2,10 +2,12 @@
 
 At random moments a snapshot is taken, a random request planned, one strategy of the plan drawn, and
 exactly its job submitted. Wanted: of `idle` 95 % start within 30 s; of `hole` 80 % within the
-stated window; `planned` is printed with its error. Load and requests: tests/bench/traffic.py.
+stated window; `planned` is printed with its error. Then how often the p50 and p90 held that rv would
+have stated from the trials before. Load and requests: tests/bench/traffic.py.
 
     tests/bench/run.sh calibration                        # a few minutes
     python tests/bench/calibration.py --sandboxes 4 --minutes 15 --results calibration.jsonl
+    python tests/bench/calibration.py --history           # of your own races on this cluster
 """
 
 import argparse
@@ -32,9 +34,12 @@ from rv.render.script import sbatch_line
 from rv.sandbox.schema import load_profile
 from rv.workflow.command_line import KnownFiles, from_line
 from rv.workflow.launch import prepare
+from rv.workflow.locate import locate
+from rv.workflow.past import load_past
 from tests.bench.cluster import cluster
 from tests.bench.contenders import COMMAND
 from tests.bench.load import LoadJob, gpus_per_node, sbatch_words, shape_of
+from tests.bench.quantiles import as_past, held, table
 from tests.bench.replay import Yard
 from tests.bench.traffic import Question, arrivals, questions
 from tests.bench.trials import HOLE_WANTED, IDLE_WANTED, PROMPT, Trial, errors, kept, pick
@@ -181,6 +186,7 @@ def print_report(trials: Sequence[Trial]) -> bool:
     still = Counter(t.source for t in trials if t.waited is None)
     print(f"planned: {len(off)} started, {still[Source.PLANNED]} still waited at the end;", end=" ")
     print(f"real minus planned start:{_spread(off, '')}{_spread(sorted(map(abs, off)), '; size')}")
+    print(table(held(as_past(trials))))
     return holds
 
 
@@ -205,7 +211,17 @@ def main() -> int:
     parser.add_argument("--busy", type=float, default=0.8, help="share of the GPUs the load wants")
     parser.add_argument("--results", type=Path, help="a file that the trials are added to")
     parser.add_argument("--report", type=Path, help="only print the report of such a file")
+    parser.add_argument(
+        "--history",
+        nargs="?",
+        const="",
+        metavar="CLUSTER",
+        help="only the p50 and p90 of your races",
+    )
     options = parser.parse_args()
+    if options.history is not None:
+        print(table(held(load_past(locate(options.history, dict(os.environ)).cache))))
+        return 0
     if options.report:
         return 0 if print_report(read_trials(options.report)) else 1
     if os.getuid():

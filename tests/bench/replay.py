@@ -31,11 +31,12 @@ class UnsettledError(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stamp:
-    """The first start of the command: seconds since the epoch, and where."""
+    """The first start of the command: seconds since the epoch, where, and how long it computes."""
 
     at: float
     partition: str
     nodes: str
+    takes_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -138,8 +139,9 @@ class Yard:
     def _stamps(self) -> list[Stamp]:
         found = []
         for path in self.stamps.glob("[0-9]*"):
-            at, partition, nodes = path.read_text(encoding="utf-8").split()
-            found.append(Stamp(at=float(at), partition=partition, nodes=nodes))
+            at, partition, nodes, *takes = path.read_text(encoding="utf-8").split()
+            takes_s = float(takes[0]) if takes else 0.0
+            found.append(Stamp(at=float(at), partition=partition, nodes=nodes, takes_s=takes_s))
         return found
 
     def submit(self, line: Sequence[str]) -> str:
@@ -169,12 +171,16 @@ class Yard:
 
     def free_gpus(self) -> dict[str, int]:
         """How many GPUs are not allocated in each partition, as an expert would add them up."""
-        free: dict[str, int] = {}
+        return {name: sum(counts) for name, counts in self.free_by_node().items()}
+
+    def free_by_node(self) -> dict[str, list[int]]:
+        """How many GPUs are not allocated on each node of each partition."""
+        free: dict[str, list[int]] = {}
         for line in self.slurm("scontrol", "show", "node", "-d", "-o").splitlines():
             partition = re.search(r"\bPartitions=(\S+)", line)
             total, used = (_count(key, line) for key in ("Gres", "GresUsed"))
             if partition:
-                free[partition[1]] = free.get(partition[1], 0) + total - used
+                free.setdefault(partition[1], []).append(total - used)
         return free
 
     def no_share_left(self) -> None:

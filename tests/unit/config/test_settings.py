@@ -121,7 +121,7 @@ def test_the_user_s_defaults_win_over_the_site_s(files):
     files(
         "defaults: {time: 1h, cpus: 2, sbatch: {nice: 1, mail-type: END}}\n"
         "prices: {unit: SU, per_gpu_hour: {a40: 1, v100: 2}}\n"
-        "aliases: {big: [h200]}\nskip_partitions: [a]\n",
+        "aliases: {big: [h200]}\nskip_partitions: [a]\nreference_gpu: v100\n",
         site_s=True,
     )
     files(
@@ -135,6 +135,17 @@ def test_the_user_s_defaults_win_over_the_site_s(files):
     assert (prices, config.site.unit) == ({"a40": 3, "v100": 2}, "SU")
     assert set(config.site.skipped) == {"a", "b"}
     assert load_catalogue(None, config.site.aliases).meanings("big") == ("a40",)
+    assert config.site.performance.reference == "v100"
+
+
+def test_the_reference_of_a_file_is_what_work_is_counted_in(files, dry_run):
+    """And the plan says which file."""
+    path = files("reference_gpu: v100\n")
+    made = json.loads(dry_run("--work", "2gpuh", "--for", "finish", "--json").stdout)
+    assert f"the work is 2 GPU-hours of v100 ({path}:1)" in made["notes"]
+    files("reference_gpu: zx9\n")
+    done = dry_run("--work", "2gpuh", "--for", "finish")
+    assert "no rate of the reference GPU 'zx9' is known" in done.stderr
 
 
 def test_a_default_type_does_not_forbid_a_job_without_gpus(files, dry_run):

@@ -1,0 +1,86 @@
+"""What was expected of earlier races and what happened, kept on this machine for later estimates.
+
+One record a race, in one file a cluster in the user's cache: the 500 latest. Two processes that
+write at once may lose a record; the next command that looks at the race keeps it again.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from rv.models.performance import PastRace
+from rv.models.plain import build, plain
+from rv.slurm.cache import SnapshotCache
+
+if TYPE_CHECKING:
+    from rv.models.race import RaceStatus
+
+_FILE: Final = "past"
+_KEPT: Final = timedelta(days=365)
+_MOST: Final = 500
+
+
+def load_past(cache: SnapshotCache) -> tuple[PastRace, ...]:
+    """Return what is kept of a cluster, the latest race last; what cannot be read is left out."""
+    answer = cache.load(_FILE, _KEPT)
+    try:
+        rows = json.loads(answer.text) if answer else []
+        return tuple(_read(rows if isinstance(rows, list) else []))
+    except (ValueError, RecursionError):
+        return ()
+
+
+def _read(rows: Iterable[object]) -> Iterator[PastRace]:
+    for row in rows:
+        try:
+            if isinstance(row, dict):
+                yield build(PastRace, row)
+        except (ValueError, TypeError):
+            continue
+
+
+def keep_past(cache: SnapshotCache, statuses: Iterable["RaceStatus"]) -> None:
+    """Keep what became of the races that have started, in place of what was kept of them."""
+    seen = [record for status in statuses if (record := past_race(status))]
+    if not seen:
+        return
+    kept = {record.race_id: record for record in load_past(cache)}
+    changed = kept | {record.race_id: record for record in seen}
+    if changed == kept:
+        return
+    latest = sorted(changed.values(), key=lambda record: record.submitted_at)[-_MOST:]
+    cache.store(_FILE, json.dumps([plain(record) for record in latest]), "")
+
+
+def past_race(status: "RaceStatus") -> PastRace | None:
+    """Return the record of a race; None for one that has not started, or had no estimate."""
+    race, claim = status.race, status.claim
+    winner = race.winner(claim) if claim else None
+    started_at = _first_start(status)
+    if winner is None or winner.source is None or started_at is None:
+        return None
+    return PastRace(
+        race_id=race.race_id,
+        submitted_at=race.submitted_at,
+        source=winner.source,
+        waited_s=max(0.0, started_at - race.submitted_at),
+        gpus=winner.gpus,
+        predicted_s=winner.predicted_s,
+        name=race.name,
+        gpu=winner.gpu,
+        nodes=winner.nodes,
+        partition=winner.partition,
+        predicted_run_s=winner.predicted_run_s,
+        run_s=status.elapsed_s if status.exit_code == 0 else None,
+        work=race.work.gpu_hours if race.work else 0.0,
+        reference=race.work.reference if race.work else "",
+    )
+
+
+def _first_start(status: "RaceStatus") -> float | None:
+    """Return when the command started first: of a chain its first segment."""
+    claim = status.claim
+    if claim is None or claim.segment == 1:
+        return claim.started_at if claim else None
+    return next((one.claim.started_at for one in status.segments if one.number == 1), None)
