@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rv.errors import ErrorKind, RvError
+from rv.errors import RvError
 from rv.transport.query_retry import Patience
 from rv.workflow.cluster import Cluster, Early, SavedCluster, saved_cluster
 from rv.workflow.locate import locate
+from rv.workflow.this_process import working_directory
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -77,23 +77,6 @@ def planning_cluster(
         if snapshot
         else current_caller(cluster, patience_s, Early.PLAN).cluster
     )
-
-
-def working_directory() -> str:
-    """The current directory. Raises `RvError(STAGE)` where it has been removed."""
-    try:
-        return str(Path.cwd())
-    except OSError as error:
-        raise RvError(
-            ErrorKind.STAGE, "the current directory is gone", hint="cd to one that exists"
-        ) from error
-
-
-def umask() -> str:
-    """The caller's umask, which the command is to have: rv itself writes for this user alone."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return f"{mask:04o}"
 
 
 def now_s() -> float:

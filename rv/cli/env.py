@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from rv.cli.environments import MASK, check_variable
 from rv.cli.options import JsonOption, group_app
 from rv.errors import ErrorKind, RvError
 from rv.ui import console
+from rv.workflow.environments import MASK, check_variable
 from rv.workflow.user_variables import (
     change_variables,
     load_variables,

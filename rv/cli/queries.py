@@ -5,14 +5,9 @@ from typing import Annotated
 import typer
 
 from rv.cli.caller import current_caller, planning_cluster
-from rv.cli.defaults import read_config, with_request_options
-from rv.cli.options import (
-    ClusterOption,
-    JsonOption,
-    RequestOptions,
-    command_app,
-)
-from rv.cli.request import asks_all, build_request, patience_s, say_request
+from rv.cli.defaults import with_request_options
+from rv.cli.options import ClusterOption, JsonOption, command_app
+from rv.cli.say_request import asks_all, say_request
 from rv.cli.watching import answers_once, looks, watch_notice
 from rv.models.snapshot import write_snapshot
 from rv.slurm.probe import SHARED_FOR
@@ -27,8 +22,11 @@ from rv.ui.status_views import (
 )
 from rv.ui.watched import Watched
 from rv.workflow.cluster import Cluster
+from rv.workflow.option_defaults import read_config
+from rv.workflow.options import RequestOptions
 from rv.workflow.queries import compare_costs, explain_race, free_gpus
 from rv.workflow.races import find_races
+from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.watch_pools import PoolsWatch
 
 app = command_app()

@@ -15,12 +15,13 @@ from rv import bundle
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
 from rv.cli.help import HelpCommand
-from rv.cli.options import RequestOptions, command_app
+from rv.cli.options import command_app
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
 from rv.payloads.contract.catalogue import FAULTS
 from rv.ui import console
 from rv.workflow.command_line import KnownFiles, from_line, from_words, own_script
+from rv.workflow.options import RequestOptions
 
 app = command_app()
 

@@ -7,9 +7,10 @@ import typer
 
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.options import RequestOptions, command_app
+from rv.cli.options import command_app
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command
+from rv.workflow.options import RequestOptions
 
 _TOKEN_BYTES: Final = 24
 

@@ -7,7 +7,6 @@ import typer
 
 from rv.cli.caller import current_caller, now_s
 from rv.cli.options import ClusterOption, JsonOption, command_app
-from rv.cli.request import waiting_time
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.quantities import short_duration
 from rv.models.race import Race, RaceStatus
@@ -16,6 +15,7 @@ from rv.ui import console
 from rv.ui.race_views import ending, race_document
 from rv.workflow.cluster import Early
 from rv.workflow.races import awaited_races, open_races, wait_for_races, worst_exit_code
+from rv.workflow.read_options import waiting_time
 
 app = command_app()
 

@@ -401,7 +401,7 @@ BY_FILE: Final = frozenset(
         "rv.accept.result_files:read_folder",
         "rv.accept.result_files:read_tree",
         "rv.accept.store:load_sweep",
-        "rv.cli.defaults:read_config",
+        "rv.workflow.option_defaults:read_config",
         "rv.cli.run:read_line",
         "rv.cli.run:read_words",
         "rv.config.gpu_models:load_catalogue",

@@ -1,21 +1,18 @@
 """From the options, as they were typed or set in a file, to a request."""
 
-import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
 from math import inf
 from typing import Final, TypeVar
 
-from rv.cli.environments import masked, with_surroundings
-from rv.cli.options import RequestOptions
 from rv.errors import ErrorKind, RvError
 from rv.models.notice import read_notice
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
 from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
-from rv.models.site import ALL
 from rv.slurm.hostlist import expand
-from rv.ui import console
+from rv.workflow.environments import with_surroundings
+from rv.workflow.options import RequestOptions
 
 T = TypeVar("T")
 
@@ -30,9 +27,6 @@ _TIME: Final = re.compile(r"(\d+[dhms])+|\d+(-\d+)?(:\d+){1,2}|\d+-\d+", re.ASCI
 _LEAST_BUFFER: Final = timedelta(seconds=20)
 
 _MOST_BUFFER: Final = timedelta(hours=12)
-
-_SECRET: Final = frozenset({"env", "notify"})
-"""Options whose values may hold a secret: a token, or a URL by which anybody can post."""
 
 _OWNED: Final = frozenset(
     {
@@ -228,22 +222,3 @@ def _extra(text: str) -> tuple[str, str]:
             hint="rv up --help lists the options for GPUs, time, memory, nodes and accounts",
         )
     return key, value
-
-
-def asks_all(options: RequestOptions) -> bool:
-    """Whether every cluster with a name is meant."""
-    return (options.cluster or os.environ.get("RV_CLUSTER", "")) == ALL
-
-
-def say_request(options: RequestOptions, command: Command | None, cluster: str) -> None:
-    """Say what rv took, on the first line, so that a misread option is noticed at once."""
-    what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
-    kind = f" ({options.type})" if options.type else ""
-    time = f" for {options.time}" if options.time else ""
-    run = f": {command.typed or command.line}" if command else ""
-    console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
-    for name, setting in options.config.defaults.items():
-        is_one = not isinstance(setting.value, list | tuple)
-        values = [setting.value] if is_one else setting.value
-        words = ", ".join(map(str, masked(values) if name in _SECRET else values))
-        console.say(f"  {name.replace('_', ' ')} is {words} by {setting.origin}")
