@@ -1,6 +1,7 @@
 """What a process that uses rv has: its current directory and its umask."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from rv.errors import ErrorKind, RvError
@@ -18,6 +19,13 @@ def working_directory() -> str:
 
 def umask() -> str:
     """The caller's umask, which the command is to have: rv itself writes for this user alone."""
+    with (
+        suppress(OSError, ValueError, IndexError),
+        Path("/proc/self/status").open(encoding="ascii") as file,
+    ):
+        # Without setting it, which threads that write files at that moment would notice.
+        (line,) = (line for line in file if line.startswith("Umask:"))
+        return line.split()[1]
     mask = os.umask(0o077)
     os.umask(mask)
     return f"{mask:04o}"
