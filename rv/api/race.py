@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
+from pathlib import PurePosixPath
 from typing import Final, Literal, Self
 
 from rv.api.connection import LOG, connect
@@ -16,6 +17,8 @@ from rv.models.race import Race as RaceRecord
 from rv.models.race import RaceState, RaceStatus
 from rv.race.output import STREAMS, OutputReader
 from rv.race.watch import WaitTimedOut
+from rv.render.quote import shell
+from rv.transport import require_answer
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.races import (
     exit_code,
@@ -33,6 +36,7 @@ Decoders = defaultdict[tuple[int, bool], codecs.IncrementalDecoder]
 
 _DECODER: Final = partial(codecs.getincrementaldecoder("utf-8"), "replace")
 _LAST_LINES: Final = 20
+_ASKING_S: Final = 60.0
 _LOOK_AGAIN_S: Final = 1.0
 
 
@@ -129,11 +133,12 @@ class Race:
     def _output(self) -> str:
         status = self._look()
         if exit_code(status, self._cluster.transport):
-            raise self.failure(status)
+            raise self.failure()
         return self.logs("out")
 
-    def failure(self, status: RaceStatus) -> UncompletedJobError:
+    def failure(self) -> UncompletedJobError:
         """Say how a race ended that did not succeed, with the last that it wrote."""
+        status = self._look()
         why = f": {status.why}" if status.why else ""
         code = f" with code {status.exit_code}" if status.exit_code is not None else ""
         last = self.logs("err", tail=_LAST_LINES) or self.logs("out", tail=_LAST_LINES)
@@ -176,6 +181,37 @@ class Race:
             if stopped.unconfirmed:
                 hint = "again, or rv stop"
                 raise RvError(ErrorKind.UNREACHABLE, stopped.unconfirmed, hint=hint)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the cluster's commands, and so its disk, are this machine's."""
+        return self._cluster.login is None
+
+    @property
+    def parts(self) -> tuple[RaceRecord, Cluster]:
+        """What a watcher needs to know of it."""
+        return self._record, self._cluster
+
+    def read_own(self, name: str, *, limit: int = -1) -> bytes | None:
+        """Read a file below its directory; None where there is none, or another user's."""
+        transport = self._cluster.transport
+        file = shell(f"{self.directory}/{name}")
+        folder = shell(str(PurePosixPath(self.directory, name).parent))
+        test = f"cd {shell(self.directory)} && [ -O . ] && [ -O {folder} ] && [ ! -L {folder} ]"
+        done = transport.run(f"{test} && [ -O {file} ] && [ ! -L {file} ]", timeout_s=_ASKING_S)
+        require_answer(done)
+        if done.returncode:
+            return None
+        return transport.read(f"{self.directory}/{name}", limit=limit)
+
+    def signal(self, name: str) -> None:
+        """Send a signal to the batch script of the job that runs."""
+        claim = self._look().claim
+        if claim is None:
+            hint = "wait for its start"
+            raise RvError(ErrorKind.USAGE, f"race {self.id} does not run", hint=hint)
+        script = f"scancel --batch --signal={shell(name)} {claim.job_id}"
+        require_answer(self._cluster.transport.run(script, timeout_s=_ASKING_S))
 
     def ended(self, status: RaceStatus) -> None:
         """Keep how it ended: nothing changes any more."""

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
@@ -45,7 +45,7 @@ class LaunchContext:
 
     `retry_of` is the race that is started again, "" for a first one. `code` is what was sent for
     the race, None where the command runs in `workdir`. `resumes` is the chain whose checkpoints it
-    begins with, None for most.
+    begins with, None for most. `files` are for its command, by their path below its directory.
     """
 
     cluster: str
@@ -58,6 +58,7 @@ class LaunchContext:
     retry_of: str = ""
     code: Code | None = None
     resumes: Race | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def stage(
@@ -79,6 +80,7 @@ def stage(
         RECORD: record_text(race).encode(),
         "nonce": script.nonce.encode(),
         "environment": _environment(context.environment),
+        **context.files,
     }
     files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
     try:

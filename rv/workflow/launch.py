@@ -14,7 +14,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, job_name
-from rv.models.request import Request
+from rv.models.request import Command, Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import plan, require_feasible
@@ -94,6 +94,18 @@ def prepare(
         script=script_context(planned, request, context, _chain(request), payloads),
         context=context,
         payloads=payloads,
+    )
+
+
+def with_command(launch: Launch, command: Command, files: Mapping[str, bytes]) -> Launch:
+    """Return another race of the same plan, for another command with files of its own."""
+    request = replace(launch.request, command=command)
+    context = replace(launch.context, files=files)
+    return replace(
+        launch,
+        request=request,
+        context=context,
+        script=script_context(launch.plan, request, context, _chain(request), launch.payloads),
     )
 
 

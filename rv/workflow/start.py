@@ -1,6 +1,7 @@
 """Start a prepared launch: stage the race, submit its waves, watch it."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
@@ -9,11 +10,18 @@ from rv.models.request import Request
 from rv.race.directory import load_state_files
 from rv.race.recover import unsent
 from rv.race.stage import stage
-from rv.race.submit import SubmitOutcome, SubmitResult, submit
+from rv.race.submit import (
+    PARALLEL,
+    SubmitOutcome,
+    SubmitResult,
+    submit,
+    submit_together,
+)
 from rv.race.watch import Sink, Watch
 from rv.workflow.cluster import Cluster
 from rv.workflow.known_races import keep_race
 from rv.workflow.launch import Launch, read_template
+from rv.workflow.races import stop_races
 
 _NOT_TAKEN: Final = (SubmitOutcome.REFUSED, SubmitOutcome.UNSENT)
 
@@ -23,15 +31,7 @@ def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Ra
 
     Raises `RvError(REFUSED)` when Slurm takes none; nothing is then in the queue.
     """
-    race = stage(
-        launch.plan,
-        launch.request,
-        launch.script,
-        launch.context,
-        launch.payloads,
-        read_template,
-        cluster.transport,
-    )
+    race = _stage(launch, cluster)
     cluster.cache.forget()
     if cluster.login:
         keep_race(cluster.cache, race)
@@ -43,6 +43,67 @@ def start(launch: Launch, cluster: Cluster, sink: Sink, *, detached: bool) -> Ra
     if _none_taken(results):
         raise _refused(results)
     return race
+
+
+def start_together(
+    launches: Sequence[Launch], cluster: Cluster, sink: Sink, *, at_once: int = 0
+) -> list[Race]:
+    """Stage many races and submit them in few round trips, for nobody to watch.
+
+    `at_once` is how many of them may run at one time, 0 for all: each of the others waits in Slurm
+    for the end of an earlier one. Raises `RvError` where Slurm takes no job of one of them; none
+    is then left in the queue.
+    """
+    with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+        races = list(pool.map(lambda launch: _stage(launch, cluster), launches))
+    cluster.cache.forget()
+    size = at_once or len(races)
+    before: list[tuple[SubmitResult, ...]] = []
+    for begin in range(0, len(races), size):
+        some = races[begin : begin + size]
+        waits = [_after(results) for results in before] or [()] * len(some)
+        before = _send_together(some, waits, cluster, sink)
+        if refused := next((each for each in before if _none_taken(each)), None):
+            stop_races(races, cluster)
+            raise _refused(refused)
+    for race, launch in zip(races, launches, strict=True):
+        if cluster.login:
+            keep_race(cluster.cache, race)
+        for wave in race.waves[1:]:
+            _send(race, wave, cluster, sink, _held_back(launch.request, ()))
+    return races
+
+
+def _send_together(
+    races: Sequence[Race],
+    options: Sequence[tuple[str, ...]],
+    cluster: Cluster,
+    sink: Sink,
+) -> list[tuple[SubmitResult, ...]]:
+    """Send the first waves of races, each with options of its own."""
+    sent = [(race, race.waves[0], extra) for race, extra in zip(races, options, strict=False)]
+    each_race = submit_together(sent, cluster.transport)
+    for results in each_race:
+        sink.submitted(results)
+    return each_race
+
+
+def _after(results: Sequence[SubmitResult]) -> tuple[str, ...]:
+    """Return the sbatch option by which a job waits for the end of those jobs."""
+    ids = ":".join(str(result.job_id) for result in results if result.job_id)
+    return (f"--dependency=afterany:{ids}",) if ids else ()
+
+
+def _stage(launch: Launch, cluster: Cluster) -> Race:
+    return stage(
+        launch.plan,
+        launch.request,
+        launch.script,
+        launch.context,
+        launch.payloads,
+        read_template,
+        cluster.transport,
+    )
 
 
 def _send(

@@ -19,13 +19,10 @@ def working_directory() -> str:
 
 def umask() -> str:
     """The caller's umask, which the command is to have: rv itself writes for this user alone."""
-    with (
-        suppress(OSError, ValueError, IndexError),
-        Path("/proc/self/status").open(encoding="ascii") as file,
-    ):
+    with suppress(OSError, ValueError, IndexError):
         # Without setting it, which threads that write files at that moment would notice.
-        (line,) = (line for line in file if line.startswith("Umask:"))
-        return line.split()[1]
+        text = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+        return text[text.index("\nUmask:") :].split()[1]
     mask = os.umask(0o077)
     os.umask(mask)
     return f"{mask:04o}"
