@@ -94,6 +94,7 @@ class Call:
         except BaseException as failure:  # noqa: BLE001 - the user's; it is theirs to read
             if self._is_saved:
                 return 0
+            traceback.print_exc()
             return self._leave(ResultHeader(traceback=traceback.format_exc()), failure)
         return self._leave(ResultHeader(), value)
 
@@ -112,11 +113,10 @@ class Call:
         try:
             data = dumps(header, value)
         except BaseException:  # noqa: BLE001 - whatever a value's own __reduce__ raises
+            traceback.print_exc()
             told = header.traceback or f"the result cannot be pickled\n{traceback.format_exc()}"
             header = ResultHeader(traceback=told, has_value=False)
             data = dumps(header, None)
-        if header.traceback:
-            sys.stderr.write(header.traceback)
         write_private(self._race / result_file(self._rank), data)
         self._say_what_follows("done")
         return _FAILED if header.traceback else 0

@@ -22,7 +22,7 @@ from rv.models.request import Command, Request
 from rv.models.site import Site
 from rv.planner import require_feasible
 from rv.race.output import Chunk
-from rv.race.submit import SubmitResult
+from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.workflow.cluster import Cluster, Early, saved_cluster
 from rv.workflow.command_line import KnownFiles, from_line, from_words
 from rv.workflow.environments import job_environment, planned, with_environment
@@ -127,7 +127,8 @@ class QuietSink:
     def submitted(self, results: Sequence[SubmitResult]) -> None:
         """Say what Slurm did not take."""
         for result in results:
-            LOG.info("submission %d: %s %s", result.number, result.outcome, result.text)
+            if result.outcome is not SubmitOutcome.ACCEPTED:
+                LOG.info("submission %d: %s %s", result.number, result.outcome, result.text)
 
     def output(self, chunk: Chunk) -> None:
         """Output is read where it is wanted."""

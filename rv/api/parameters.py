@@ -80,6 +80,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
+def is_known(name: str) -> bool:
+    """Whether a parameter of this name is one without Slurm's prefix."""
+    return name in _known()
+
+
 def _known() -> list[str]:
     return [*_SAME, *_COUNTED, *_OTHERS, *Options.__annotations__]
 

@@ -67,11 +67,16 @@ def start_together(
             stop_races(races, cluster)
             raise _refused(refused)
     for race, launch in zip(races, launches, strict=True):
-        if cluster.login:
-            keep_race(cluster.cache, race)
-        for wave in race.waves[1:]:
-            _send(race, wave, cluster, sink, _held_back(launch.request, ()))
+        _hold_rest(race, launch.request, cluster, sink)
     return races
+
+
+def _hold_rest(race: Race, request: Request, cluster: Cluster, sink: Sink) -> None:
+    """Send the later waves of a race that nobody watches, for Slurm to hold back."""
+    if cluster.login:
+        keep_race(cluster.cache, race)
+    for wave in race.waves[1:]:
+        _send(race, wave, cluster, sink, _held_back(request, ()))
 
 
 def _send_together(
