@@ -411,3 +411,14 @@ def test_hydras_sweep_goes_through_rv_by_one_option(tmp_path, races):
     assert sorted(outputs) == ["lr is 1\n", "lr is 2\n"]
     overrides = [(tmp_path / "out" / n / ".hydra/overrides.yaml").read_text() for n in "01"]
     assert overrides == ["- +lr=1\n", "- +lr=2\n"]
+
+
+def test_the_example_runs(tmp_path):
+    """From a folder of the user's own."""
+    program = Path(__file__).parents[2] / "examples" / "python_api.py"
+    done = subprocess.run(
+        [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ways to get 1 GPU" in done.stdout
+    assert sorted(done.stdout.split("\n")[-5:-1]) == ["0", "1", "4", "9"]
