@@ -29,7 +29,7 @@ from rv.workflow.environments import job_environment, planned, with_environment
 from rv.workflow.launch import plan_request, prepare
 from rv.workflow.options import RequestOptions
 from rv.workflow.read_options import build_request, patience_s
-from rv.workflow.start import start
+from rv.workflow.start import start_together
 from rv.workflow.this_process import umask, working_directory
 
 
@@ -71,7 +71,7 @@ def launch(command: str | Sequence[str], **options: Unpack[Options]) -> Race:
     )
     for note in (*made.plan.notes, *made.plan.job_notes):
         LOG.info(note)
-    record = start(made, ready.cluster, QUIET, detached=True)
+    (record,) = start_together([made], ready.cluster, QUIET)
     return Race.of(record, ready.cluster, read.cluster)
 
 

@@ -5,6 +5,7 @@ import codecs
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import PurePosixPath
@@ -37,6 +38,7 @@ Decoders = defaultdict[tuple[int, bool], codecs.IncrementalDecoder]
 _DECODER: Final = partial(codecs.getincrementaldecoder("utf-8"), "replace")
 _LAST_LINES: Final = 20
 _ASKING_S: Final = 60.0
+_SETTLES_IN: Final = timedelta(seconds=10)
 _LOOK_AGAIN_S: Final = 1.0
 
 
@@ -225,9 +227,12 @@ class Race:
         if self._end is not None:
             return self._end
         status, _ = look_at(self._record, self._cluster, time.time())
-        if status.state.is_over:
-            self._end = status
-        return status
+        if not status.state.is_over:
+            return status
+        with suppress(WaitTimedOut):  # what Slurm says of its end may be a moment later
+            wait_for_races([self._record], self._cluster, self, _SETTLES_IN)
+        settled: RaceStatus | None = self._end
+        return settled or status
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""

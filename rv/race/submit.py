@@ -25,7 +25,7 @@ from rv.transport.query_retry import retry_query
 
 PARALLEL: Final = 8
 _ATTEMPTS: Final = 3
-_TOGETHER: Final = 250  # what fits into one argument of a shell, 128 KiB
+_TOGETHER: Final = 150  # what fits into one argument of a shell, 128 KiB
 _UNCONFIRMED: Final = re.compile(
     r"timed out|unable to contact|connect|communicat|zero bytes|socket|temporarily|try again"
     r"|slow down|protocol|authenticat|munge|not responding",
@@ -130,7 +130,7 @@ def submit_together(
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> list[tuple[SubmitResult, ...]]:
-    """Submit jobs of many races, each with its options, 250 races a round trip.
+    """Submit jobs of many races, each with its options, 150 races a round trip.
 
     Otherwise this is `submit` of each of them.
     """

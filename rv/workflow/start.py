@@ -1,7 +1,8 @@
 """Start a prepared launch: stage the race, submit its waves, watch it."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
@@ -51,46 +52,51 @@ def start_together(
     """Stage many races and submit them in few round trips, for nobody to watch.
 
     `at_once` is how many of them may run at one time, 0 for all: each of the others waits in Slurm
-    for the end of an earlier one. Raises `RvError` where Slurm takes no job of one of them; none
-    is then left in the queue.
+    for the end of an earlier one. Raises `RvError` where Slurm takes no job of one of them; then,
+    and after Ctrl-C, nothing is left in the queue.
     """
-    with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
-        races = list(pool.map(lambda launch: _stage(launch, cluster), launches))
-    cluster.cache.forget()
-    size = at_once or len(races)
-    before: list[tuple[SubmitResult, ...]] = []
-    for begin in range(0, len(races), size):
-        some = races[begin : begin + size]
-        waits = [_after(results) for results in before] or [()] * len(some)
-        before = _send_together(some, waits, cluster, sink)
-        if refused := next((each for each in before if _none_taken(each)), None):
-            stop_races(races, cluster)
-            raise _refused(refused)
-    for race, launch in zip(races, launches, strict=True):
-        _hold_rest(race, launch.request, cluster, sink)
+    staged: list[Future[Race]] = []
+    try:
+        with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+            staged += [pool.submit(_stage, launch, cluster) for launch in launches]
+        races = [each.result() for each in staged]
+        cluster.cache.forget()
+        first = _send_first_waves(races, at_once or len(races), cluster, sink)
+        for race, launch, results in zip(races, launches, first, strict=True):
+            _hold_rest(race, launch.request, results, cluster, sink)
+    except BaseException:
+        with suppress(RvError):
+            stop_races([each.result() for each in staged if not each.exception()], cluster)
+        raise
     return races
 
 
-def _hold_rest(race: Race, request: Request, cluster: Cluster, sink: Sink) -> None:
+def _hold_rest(
+    race: Race, request: Request, first: Sequence[SubmitResult], cluster: Cluster, sink: Sink
+) -> None:
     """Send the later waves of a race that nobody watches, for Slurm to hold back."""
     if cluster.login:
         keep_race(cluster.cache, race)
+    results = list(first)
     for wave in race.waves[1:]:
-        _send(race, wave, cluster, sink, _held_back(request, ()))
+        results.extend(_send(race, wave, cluster, sink, _held_back(request, results)))
+    if _none_taken(results):
+        raise _refused(results)
 
 
-def _send_together(
-    races: Sequence[Race],
-    options: Sequence[tuple[str, ...]],
-    cluster: Cluster,
-    sink: Sink,
+def _send_first_waves(
+    races: Sequence[Race], at_once: int, cluster: Cluster, sink: Sink
 ) -> list[tuple[SubmitResult, ...]]:
-    """Send the first waves of races, each with options of its own."""
-    sent = [(race, race.waves[0], extra) for race, extra in zip(races, options, strict=False)]
-    each_race = submit_together(sent, cluster.transport)
-    for results in each_race:
-        sink.submitted(results)
-    return each_race
+    """Send the first wave of each race; of a later batch, each waits for one of that before."""
+    sent: list[tuple[SubmitResult, ...]] = []
+    for begin in range(0, len(races), at_once):
+        batch = races[begin : begin + at_once]
+        waits = [_after(results) for results in sent[begin - at_once :]] if sent else [()] * at_once
+        together = [(race, race.waves[0], wait) for race, wait in zip(batch, waits, strict=False)]
+        for results in submit_together(together, cluster.transport):
+            sink.submitted(results)
+            sent.append(results)
+    return sent
 
 
 def _after(results: Sequence[SubmitResult]) -> tuple[str, ...]:
