@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn
@@ -89,7 +90,7 @@ class Call:
         try:
             self._delayed = self._read(data, header)
             if self._delayed.checkpoint:
-                self._listen()
+                _hear(self._interrupted)
             value = self._delayed.result()
         except BaseException as failure:  # noqa: BLE001 - the user's; it is theirs to read
             if self._is_saved:
@@ -110,6 +111,7 @@ class Call:
 
     def _leave(self, header: ResultHeader, value: Any) -> int:
         """Write the result. What cannot be pickled is told in its place."""
+        _hear(signal.SIG_IGN)  # the call was made: it is not to be made again
         try:
             data = dumps(header, value)
         except BaseException:  # noqa: BLE001 - whatever a value's own __reduce__ raises
@@ -126,14 +128,9 @@ class Call:
         if self._rank == 0:
             write_private(self._race / "checkpoints" / ".rv-next", word.encode())
 
-    def _listen(self) -> None:
-        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
-            signal.signal(number, self._interrupted)
-
     def _interrupted(self, number: int, _: FrameType | None) -> None:
         """Save what goes on, and end; the first task alone saves."""
-        for each in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
-            signal.signal(each, signal.SIG_IGN)
+        _hear(signal.SIG_IGN)
         if (self._race / "stop").exists():
             sys.exit(128 + number)
         if self._rank:
@@ -158,6 +155,12 @@ class Call:
         deadline = time.monotonic() + _SAVING_S
         while not self._saved.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
+
+
+def _hear(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """Do this at a signal that the time is over, or of a preemption."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM):
+        signal.signal(number, handler)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from rv.api.race import Race
 from rv.errors import ErrorKind, RvError
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, Command, Pins
 from rv.render.quote import shell
+from rv.workflow.cluster import Cluster
 from rv.workflow.launch import Launch, prepare, with_command
 from rv.workflow.options import RequestOptions
 from rv.workflow.start import start_together
@@ -120,6 +121,7 @@ class Executor:
         python = self._interpreter(options)
         ready = get_ready(options, _command(calls[0], shape, python))
         plans: dict[bool, Launch] = {}
+        self._make_folder(ready.cluster)
         launches = []
         for call, data in zip(calls, pickles, strict=True):
             can_resume = call.checkpoint is not None
@@ -132,6 +134,20 @@ class Executor:
         for job, record in zip(made, records, strict=True):
             job.submitted(Race.of(record, ready.cluster, options.cluster))
         return made
+
+    def _make_folder(self, cluster: Cluster) -> None:
+        """Make the part of the folder that all jobs share. Raises `RvError(STAGE)`."""
+        if cluster.login:
+            return
+        shared = Path(str(self.folder).partition("%")[0] + "_").parent
+        try:
+            shared.mkdir(parents=True, exist_ok=True)
+        except OSError as failure:
+            raise RvError(
+                ErrorKind.STAGE,
+                f"the folder {shared} cannot be made: {failure.strerror}",
+                hint="Executor(folder=…) names one that you may write to",
+            ) from failure
 
     def _plan(self, ready: Ready, *, can_resume: bool) -> Launch:
         """Plan a call; one that can be interrupted may use its time several times."""

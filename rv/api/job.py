@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from rv.api.connection import LOG
 from rv.api.delayed import DelayedSubmission
 from rv.api.errors import FailedJobError, UncompletedJobError
 from rv.api.pickles import (
@@ -67,9 +68,12 @@ class Job(Generic[R]):
         if not race.is_here:
             return
         linked, own = self.paths, self._own_paths()
-        linked.folder.mkdir(parents=True, exist_ok=True)
-        for link, file in zip(_files(linked), _files(own), strict=True):
-            link.symlink_to(file)
+        try:
+            linked.folder.mkdir(parents=True, exist_ok=True)
+            for link, file in zip(_files(linked), _files(own), strict=True):
+                link.symlink_to(file)
+        except OSError as failure:  # the job runs, and has its files: only the links are missing
+            LOG.info("no links for job %s: %s", race.id, failure)
 
     @property
     def race(self) -> Race:
@@ -264,7 +268,7 @@ class Job(Generic[R]):
 
     def _interrupt(self, timeout: bool = False) -> None:  # noqa: FBT001, FBT002 - submitit's
         """Do to a running job what a preemption would, or the end of its time; for tests."""
-        self.race.signal("USR1" if timeout else "TERM")
+        self.race.interrupt(timeout=timeout)
 
     def __repr__(self) -> str:
         return f"Job<job_id={self._race.id if self._race else '-'}, task_id={self._task or 0}>"

@@ -8,9 +8,9 @@ import json
 import os
 import pickle
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 SUBMITTED: Final = "call/submitted.pkl"
 """The call as it was submitted, below the race's directory."""
@@ -43,6 +43,9 @@ class ResultHeader:
     has_value: bool = True
 
 
+Header = TypeVar("Header", CallHeader, ResultHeader)
+
+
 def dumps(header: CallHeader | ResultHeader, value: Any) -> bytes:
     """Return the file of a call or of a result. Raises what pickling raises."""
     import cloudpickle
@@ -53,13 +56,13 @@ def dumps(header: CallHeader | ResultHeader, value: Any) -> bytes:
 
 def read_call_header(data: bytes) -> CallHeader:
     """Read the first line of a call. Raises `ValueError` for what is none."""
-    fields = _fields(data)
-    return CallHeader(**{**fields, "path": tuple(fields["path"])})
+    header = _read(data, CallHeader)
+    return replace(header, path=tuple(header.path))
 
 
 def read_result_header(data: bytes) -> ResultHeader:
     """Read the first line of a result. Raises `ValueError` for what is none."""
-    return ResultHeader(**_fields(data))
+    return _read(data, ResultHeader)
 
 
 def read_value(data: bytes) -> Any:
@@ -83,9 +86,8 @@ def write_private(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
-def _fields(data: bytes) -> dict[str, Any]:
-    line, newline, _ = data.partition(b"\n")
-    fields = json.loads(line) if newline else None
-    if not isinstance(fields, dict):
-        raise ValueError("it is no file of rv's")
-    return fields
+def _read(data: bytes, kind: type[Header]) -> Header:
+    try:
+        return kind(**json.loads(data[: data.index(b"\n")]))
+    except (TypeError, ValueError) as error:
+        raise ValueError("it is no file of rv's") from error

@@ -16,6 +16,7 @@ from rv.api.errors import FailedJobError, UncompletedJobError
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race as RaceRecord
 from rv.models.race import RaceState, RaceStatus
+from rv.race.directory import load_state_files
 from rv.race.output import STREAMS, OutputReader
 from rv.race.watch import WaitTimedOut
 from rv.render.quote import shell
@@ -38,6 +39,9 @@ Decoders = defaultdict[tuple[int, bool], codecs.IncrementalDecoder]
 _DECODER: Final = partial(codecs.getincrementaldecoder("utf-8"), "replace")
 _LAST_LINES: Final = 20
 _ASKING_S: Final = 60.0
+_AT_ONCE: Final = timedelta(seconds=1)
+_SELDOM: Final = timedelta(seconds=30)
+_LOOKS: Final = 20
 _SETTLES_IN: Final = timedelta(seconds=10)
 _LOOK_AGAIN_S: Final = 1.0
 
@@ -82,7 +86,7 @@ class Race:
 
     @property
     def state(self) -> RaceState:
-        """What is known of it now; Slurm is asked once a second at most, for all races together."""
+        """What is known of it now; Slurm is asked seldom, for all races together."""
         return self._look().state
 
     @property
@@ -206,13 +210,14 @@ class Race:
             return None
         return transport.read(f"{self.directory}/{name}", limit=limit)
 
-    def signal(self, name: str) -> None:
-        """Send a signal to the batch script of the job that runs."""
+    def interrupt(self, *, timeout: bool) -> None:
+        """Do to the job that runs what the end of its time does, or a preemption."""
         claim = self._look().claim
         if claim is None:
             hint = "wait for its start"
             raise RvError(ErrorKind.USAGE, f"race {self.id} does not run", hint=hint)
-        script = f"scancel --batch --signal={shell(name)} {claim.job_id}"
+        how = "scancel --batch --signal=USR1" if timeout else "scontrol requeue"
+        script = f"{how} {claim.job_id}"
         require_answer(self._cluster.transport.run(script, timeout_s=_ASKING_S))
 
     def ended(self, status: RaceStatus) -> None:
@@ -226,13 +231,22 @@ class Race:
     def _look(self) -> RaceStatus:
         if self._end is not None:
             return self._end
-        status, _ = look_at(self._record, self._cluster, time.time())
+        now_s = time.time()
+        status, _ = look_at(self._record, self._cluster, now_s, self._queue_may_be(now_s))
         if not status.state.is_over:
             return status
         with suppress(WaitTimedOut):  # what Slurm says of its end may be a moment later
             wait_for_races([self._record], self._cluster, self, _SETTLES_IN)
         settled: RaceStatus | None = self._end
         return settled or status
+
+    def _queue_may_be(self, now_s: float) -> timedelta:
+        """How old Slurm's answer may be: its directory tells of a start and of an end at once."""
+        files = load_state_files(self._record, self._cluster.transport)
+        if files.ended or files.stopped or files.lost:
+            return _AT_ONCE
+        age = timedelta(seconds=now_s - self._record.submitted_at)
+        return max(_AT_ONCE, min(_SELDOM, age / _LOOKS))
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""

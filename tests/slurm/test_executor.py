@@ -186,6 +186,10 @@ def test_a_call_that_cannot_be_pickled_is_refused(executor, races):
     with pytest.raises(submitit.RvError, match="cannot be pickled"):
         executor.map_array(add, [1, lock], [2, 3])
     assert not races.exists()
+    (races.parent / "file").write_text("")
+    with pytest.raises(submitit.RvError, match="cannot be made"):
+        submitit.Executor(races.parent / "file" / "%j").submit(add, 1, 2)
+    assert not races.exists()
 
 
 def test_a_result_of_another_user_is_not_read(executor):
