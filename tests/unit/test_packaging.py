@@ -88,6 +88,15 @@ def test_the_wheel_has_a_manual_page_of_each_command(wheel):
     assert shared == {f"share/man/man1/{name}": text.encode() for name, text in pages()}
 
 
+def test_the_wheel_has_the_launcher_that_hydra_finds(wheel):
+    """As a namespace: the folder is that of all of Hydra's plugins."""
+    prefix = "hydra_plugins/"
+    shipped = {name.removeprefix(prefix): data for name, data in contents(wheel).items()
+               if name.startswith(prefix)}  # fmt: skip
+    assert shipped == tree(ROOT / "hydra_plugins")
+    assert set(shipped) == {"rv_launcher/__init__.py", "rv_launcher/launcher.py"}
+
+
 def test_the_sdist_has_what_a_packager_needs(built):
     """Also the tests and how to run them."""
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
