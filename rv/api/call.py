@@ -24,9 +24,9 @@ from rv.api.pickles import (
     ResultHeader,
     dumps,
     read_call_header,
-    read_value,
     result_file,
     this_python,
+    unpickled,
     write_private,
 )
 
@@ -101,7 +101,7 @@ class Call:
 
     def _read(self, data: bytes, header: CallHeader) -> DelayedSubmission:
         try:
-            delayed: DelayedSubmission = read_value(data)
+            delayed: DelayedSubmission = unpickled(data)
         except Exception as failure:
             raise RuntimeError(
                 f"the call cannot be read on {os.uname().nodename}, whose Python is"

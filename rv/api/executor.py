@@ -14,7 +14,7 @@ from rv.api.delayed import DelayedSubmission
 from rv.api.job import Job
 from rv.api.launch import QUIET, Ready, get_ready
 from rv.api.options import launch_options
-from rv.api.parameters import Shape, checked, read_parameters
+from rv.api.parameters import Shape, as_options, checked
 from rv.api.pickles import SUBMITTED, CallHeader, dumps, this_python
 from rv.api.race import Race
 from rv.errors import ErrorKind, RvError
@@ -67,7 +67,7 @@ class Executor:
                 ErrorKind.USAGE, "parameters cannot change inside a batch", hint="set them before"
             )
         new = checked(parameters)
-        read_parameters({**self.parameters, **new})
+        as_options({**self.parameters, **new})
         self.parameters |= new
 
     def submit(self, fn: Callable[..., R], *args: Any, **kwargs: Any) -> Job[R]:
@@ -114,7 +114,7 @@ class Executor:
         self, calls: Sequence[DelayedSubmission], jobs: Sequence[Job[Any]] = ()
     ) -> list[Job[Any]]:
         """Submit calls with one snapshot, a plan for each kind of them, and few round trips."""
-        given, shape = read_parameters(self.parameters)
+        given, shape = as_options(self.parameters)
         given["cluster"] = given.get("cluster", "") or self._cluster
         options = _for_many(launch_options(given), len(calls), shape)
         pickles = [_pickled(call, shape) for call in calls]

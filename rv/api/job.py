@@ -17,8 +17,8 @@ from rv.api.pickles import (
     CallHeader,
     read_call_header,
     read_result_header,
-    read_value,
     result_file,
+    unpickled,
 )
 from rv.api.race import Race, Timeout
 from rv.errors import ErrorKind, RvError
@@ -203,7 +203,7 @@ class Job(Generic[R]):
         data = self.race.read_own(SUBMITTED)
         if data is None:
             raise UncompletedJobError(f"the call of job {self.job_id} is no longer kept")
-        call: DelayedSubmission = read_value(data)
+        call: DelayedSubmission = unpickled(data)
         return call
 
     def _ranks(self) -> Iterator[int]:
@@ -230,7 +230,7 @@ class Job(Generic[R]):
             raise self.race.failure()
         try:
             header = read_result_header(data)
-            value: Any = read_value(data) if header.has_value else None
+            value: Any = unpickled(data) if header.has_value else None
         except Exception as failure:
             told = _traceback(data)
             why = f"{type(failure).__name__}: {failure}"
@@ -306,6 +306,6 @@ def _traceback(data: bytes) -> str:
     """Return the traceback of the node, which can be read where the exception cannot."""
     try:
         text = read_result_header(data).traceback
-    except (ValueError, TypeError):
+    except UncompletedJobError:
         return ""
     return f"\n{text}" if text else ""

@@ -89,7 +89,7 @@ def _known() -> list[str]:
     return [*_SAME, *_COUNTED, *_OTHERS, *Options.__annotations__]
 
 
-def read_parameters(given: Mapping[str, Any]) -> tuple[Options, Shape]:
+def as_options(given: Mapping[str, Any]) -> tuple[Options, Shape]:
     """Return rv's options, and how the job is spread. Raises `RvError(USAGE)`."""
     options: dict[str, Any] = {
         name: value for name, value in given.items() if name in Options.__annotations__

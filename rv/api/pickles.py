@@ -8,9 +8,12 @@ import json
 import os
 import pickle
 import sys
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
+
+from rv.api.errors import UncompletedJobError
 
 SUBMITTED: Final = "call/submitted.pkl"
 """The call as it was submitted, below the race's directory."""
@@ -30,7 +33,7 @@ class CallHeader:
 
     tasks_per_node: int
     nodes: int
-    path: tuple[str, ...]
+    path: Sequence[str]
     python: str
     stderr_to_stdout: bool = False
 
@@ -55,17 +58,16 @@ def dumps(header: CallHeader | ResultHeader, value: Any) -> bytes:
 
 
 def read_call_header(data: bytes) -> CallHeader:
-    """Read the first line of a call. Raises `ValueError` for what is none."""
-    header = _read(data, CallHeader)
-    return replace(header, path=tuple(header.path))
+    """Read the first line of a call. Raises `UncompletedJobError` for what is none."""
+    return _read(data, CallHeader)
 
 
 def read_result_header(data: bytes) -> ResultHeader:
-    """Read the first line of a result. Raises `ValueError` for what is none."""
+    """Read the first line of a result. Raises `UncompletedJobError` for what is none."""
     return _read(data, ResultHeader)
 
 
-def read_value(data: bytes) -> Any:
+def unpickled(data: bytes) -> Any:
     """Unpickle: whatever the pickle says is done, so it must be the user's own file."""
     return pickle.loads(data[data.index(b"\n") + 1 :])  # noqa: S301 - checked by who calls this
 
@@ -89,5 +91,5 @@ def write_private(path: Path, data: bytes) -> None:
 def _read(data: bytes, kind: type[Header]) -> Header:
     try:
         return kind(**json.loads(data[: data.index(b"\n")]))
-    except (TypeError, ValueError) as error:
-        raise ValueError("it is no file of rv's") from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UncompletedJobError("it is no file of rv's, or damaged") from error

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rv.api.options import NOT_HERE, Options, launch_options
-from rv.api.parameters import Shape, checked, read_parameters
+from rv.api.parameters import Shape, as_options, checked
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Fanout
 from rv.workflow.options import RequestOptions
@@ -124,7 +124,7 @@ def test_the_files_defaults_count(no_files):
 )  # fmt: skip
 def test_parameters_of_submitit_are_options(given, options, shape):
     """Those for Slurm alone go on to sbatch."""
-    assert read_parameters(given) == (options, shape)
+    assert as_options(given) == (options, shape)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_an_unknown_parameter_names_the_nearest(given, says):
 def test_a_shape_that_cannot_be_is_refused(given):
     """Before anything is asked of a cluster."""
     with pytest.raises(RvError):
-        read_parameters(given)
+        as_options(given)
