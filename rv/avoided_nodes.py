@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from rv.bundle import acceptance_file
 from rv.errors import ErrorKind, RvError
-from rv.files import write_atomically
 from rv.slurm.values import printable
 
 DAYS: Final = 7
@@ -63,6 +62,8 @@ def update(cluster: str, bad: Sequence[AvoidedNode], good: frozenset[str], now_s
 
     Raises `RvError(STAGE)` where this machine's disk does not take the file.
     """
+    from rv.files import write_atomically  # who plans only reads
+
     entries = {entry.node: entry for entry in load(cluster, now_s) if entry.node not in good}
     entries |= {entry.node: entry for entry in bad}
     nodes = [

@@ -9,7 +9,7 @@ from typing import Final
 
 
 class ErrorKind(StrEnum):
-    """The documented kinds of `error[kind]: …` lines."""
+    """The documented kinds of `error[kind]: …` lines; JOB is raised in Python alone."""
 
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
@@ -20,6 +20,7 @@ class ErrorKind(StrEnum):
     SANDBOX = "sandbox"
     USAGE = "usage"
     INTERNAL = "internal"
+    JOB = "job"
 
 
 EXIT_DONE: Final = 0

@@ -21,6 +21,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "tests/faults/test_two_users.py": "is about two users of one login node",
     "tests/slurm/test_all_clusters.py": "names sandboxes; tests/ssh/test_all_clusters.py names logins",
     "tests/slurm/test_setup.py": "is about a login node; tests/ssh has test_init.py and test_doctor.py",
+    "tests/slurm/test_executor.py": "calls rv in this process; tests/ssh/test_python_api.py is over ssh",
     "tests/slurm/test_feasible.py": "compares plans with Slurm; the snapshot it plans with is a file",
     "tests/slurm/test_directive_quoting.py": "asks sbatch, and no rv",
     "tests/slurm/test_sandbox_jobs.py": "is about the sandbox, which is on this machine",

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from statistics import median
 from typing import Any, Final
 
@@ -10,10 +11,19 @@ from rv.accept.history import history
 from rv.accept.measurements import SOUND, Measurement
 from rv.errors import RvError
 from rv.models.performance import AllReduce, Performance, Rate
+from rv.models.site import Site
 from rv.payloads.contract.references import GPUS, REFERENCES
 
 _HALF: Final = ("bf16", "fp16")
 """Number types in which models are trained; a GPU that has not the first has the second."""
+
+
+def rated(site: Site, cluster: str) -> Site:
+    """Return the site with what is known of the GPUs of a cluster, by its key."""
+    said = site.performance
+    known = performance(cluster)
+    named = replace(known, reference=said.reference, reference_origin=said.reference_origin)
+    return replace(site, performance=named)
 
 
 def performance(cluster: str) -> Performance:

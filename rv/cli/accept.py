@@ -10,14 +10,14 @@ from rv.avoided_nodes import DAYS
 from rv.cli import caller, drain, report
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.options import RequestOptions
 from rv.cli.parameters import ClusterOption, JsonOption
-from rv.cli.request import build_request
 from rv.cli.typer_commands import group_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES
 from rv.slurm.hostlist import expand
 from rv.ui import console
+from rv.workflow.options import RequestOptions
+from rv.workflow.read_options import build_request
 
 if TYPE_CHECKING:
     from rv.accept.run import Conclusion
@@ -165,8 +165,8 @@ def _sweep(
     from rv.accept.results import exit_code
     from rv.accept.store import load_sweep
     from rv.accept.sweep import Sweeper, as_begun, begin
-    from rv.cli.environments import job_environment, with_environment
     from rv.ui.progress import Progress
+    from rv.workflow.environments import job_environment, with_environment
 
     if options.snapshot:
         raise RvError(
@@ -182,9 +182,10 @@ def _sweep(
     time = options.time or WALLTIMES[sweep_options.profile]
     what = "pairs of nodes" if begun.is_of_pairs else "nodes"
     console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} {what} on {here.cluster.label}")
+    base = build_request(replace(options, time=time), None)
     sweeper = Sweeper(
         options=sweep_options,
-        base=with_environment(build_request(replace(options, time=time), None), here),
+        base=with_environment(base, here.cluster, here.workdir, console.notice),
         cluster=here.cluster,
         snapshot=snapshot,
         workdir=here.workdir,

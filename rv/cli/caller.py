@@ -4,11 +4,13 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rv.errors import ErrorKind, RvError
+from rv.errors import RvError
+from rv.models.request import Request
+from rv.models.site import Site
 from rv.workflow.saved_cluster import SavedCluster, saved_cluster
+from rv.workflow.this_process import working_directory
 
 if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster, Early
@@ -78,21 +80,13 @@ def planning_cluster(
     return current_caller(cluster, patience_s, Early.PLAN).cluster
 
 
-def working_directory() -> str:
-    """The current directory. Raises `RvError(STAGE)` where it has been removed."""
-    try:
-        return str(Path.cwd())
-    except OSError as error:
-        raise RvError(
-            ErrorKind.STAGE, "the current directory is gone", hint="cd to one that exists"
-        ) from error
+def with_rates(site: Site, request: Request | None, cluster: str) -> Site:
+    """Return the site with what is known of a cluster's GPUs, where a request needs it."""
+    if request is None or not request.is_timed:
+        return site
+    from rv.accept.rates import rated  # sqlite, and pydantic: most plans need neither
 
-
-def umask() -> str:
-    """The caller's umask, which the command is to have: rv itself writes for this user alone."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return f"{mask:04o}"
+    return rated(site, cluster)
 
 
 def now_s() -> float:

@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from rv.cli.config_text import check_text, config_files, contents, write_text
-from rv.cli.defaults import option_kinds, read_config
-from rv.cli.options import RequestOptions
 from rv.cli.parameters import JsonOption
 from rv.cli.typer_commands import command_app
 from rv.config.config_files import PROJECT_FILE, ConfigFiles, Source
@@ -17,6 +15,8 @@ from rv.config.effective import HIDDEN, effective_values, shown
 from rv.errors import ErrorKind, RvError
 from rv.ui import console
 from rv.ui.tables import Table
+from rv.workflow.option_defaults import option_kinds, read_config
+from rv.workflow.options import RequestOptions
 
 ProjectOption = Annotated[
     bool, typer.Option("--project", help="In the project's rv.yaml, not in your own file.")

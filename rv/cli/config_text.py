@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from rv import bundle
-from rv.cli.defaults import check_defaults, option_kinds
 from rv.config.config_files import ConfigFiles, Source, find_config_files
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
+from rv.workflow.option_defaults import check_defaults, option_kinds
 
 _PRIVATE = 0o600
 

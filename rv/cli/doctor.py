@@ -6,10 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rv.cli.defaults import read_config, with_defaults
-from rv.cli.options import RequestOptions
 from rv.cli.parameters import ClusterOption, JsonOption
-from rv.cli.request import build_request
 from rv.cli.typer_commands import command_app
 from rv.config.settings import chosen_cluster
 from rv.models.discovery import Finding, Verdict
@@ -20,6 +17,9 @@ from rv.ui.setup_views import finding_lines, findings_document, worst
 from rv.workflow.doctor import Doctor
 from rv.workflow.interactive_shell import HungUp, hang_up_raised
 from rv.workflow.locate import locate
+from rv.workflow.option_defaults import read_config, with_defaults
+from rv.workflow.options import RequestOptions
+from rv.workflow.read_options import build_request
 from rv.workflow.which_cluster import named_clusters
 
 app = command_app()

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from rv.workflow.ahead import Ahead
-
 if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster
 
@@ -50,12 +48,15 @@ def _load(name: str) -> None:
 
 def _with_queue(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for the user's queue."""
+    from rv.workflow.ahead import Ahead
+
     return replace(cluster, asking=Ahead(cluster.ask_queue).answer)
 
 
 def _with_snapshot(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for a snapshot."""
     from rv.transport.query_retry import Patience
+    from rv.workflow.ahead import Ahead
 
     once = replace(cluster, patience=Patience(limit_s=0))
     return replace(cluster, answer=Ahead(once.take_snapshot).answer)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from rv.cli.environments import MASK, check_variable
 from rv.cli.parameters import JsonOption
 from rv.cli.typer_commands import group_app
 from rv.errors import ErrorKind, RvError
 from rv.ui import console
+from rv.workflow.environments import MASK, check_variable
 from rv.workflow.user_variables import (
     change_variables,
     load_variables,

@@ -11,12 +11,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from rv.cli.caller import now_s, working_directory
+from rv.cli.caller import now_s
 from rv.cli.config_text import check_text, config_files, contents, write_text
-from rv.cli.defaults import read_config, with_defaults
-from rv.cli.options import RequestOptions
 from rv.cli.parameters import JsonOption
-from rv.cli.request import build_request
 from rv.cli.typer_commands import command_app
 from rv.config.config_files import Source
 from rv.config.settings import chosen_cluster
@@ -30,6 +27,10 @@ from rv.workflow.cluster import Cluster
 from rv.workflow.discover import discover
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.locate import locate
+from rv.workflow.option_defaults import read_config, with_defaults
+from rv.workflow.options import RequestOptions
+from rv.workflow.read_options import build_request
+from rv.workflow.this_process import working_directory
 from rv.workflow.which_cluster import is_this_machine, named_clusters
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)

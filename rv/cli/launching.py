@@ -6,11 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from rv.cli.caller import Caller, current_caller, now_s, umask
-from rv.cli.environments import check_shell, job_environment, with_environment
-from rv.cli.options import RequestOptions
-from rv.cli.request import asks_all, build_request, patience_s, say_request
-from rv.cli.work import with_rates
+from rv.cli.caller import Caller, current_caller, now_s, with_rates
+from rv.cli.say_request import asks_all, say_request
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
@@ -21,10 +18,14 @@ from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document, seconds_text
 from rv.workflow.cluster import Early
+from rv.workflow.environments import job_environment, with_environment
 from rv.workflow.launch import Launch, prepare
+from rv.workflow.options import RequestOptions
 from rv.workflow.races import exit_code, recover_races
+from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.shellwords import simple_commands
 from rv.workflow.start import HOW_TO_FOLLOW, start
+from rv.workflow.this_process import umask
 
 if TYPE_CHECKING:
     from rv.workflow.follow import Follower, Reporter
@@ -85,7 +86,8 @@ def race(
     environment = job_environment(options, caller.environ) | {"RV_UMASK": umask()}
     if jupyter:
         environment |= jupyter.variables
-    request = with_environment(build_request(options, command), caller)
+    asked = build_request(options, command)
+    request = with_environment(asked, caller.cluster, caller.workdir, console.notice)
     # What is written in a notebook is to stay in the user's own folder, as in a shell.
     code = None if jupyter else _sync(options, command, caller)
     if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # building or sending took long
@@ -243,6 +245,22 @@ def _check_options(options: RequestOptions, command: Command | None, *, detach: 
             "nothing can be submitted to a snapshot",
             hint="add --dry-run, or leave it out",
         )
+
+
+def check_shell(options: RequestOptions, command: Command | None) -> None:
+    """Refuse a shell in a container, or say that it is outside of one that is the default.
+
+    Raises `RvError(USAGE)`.
+    """
+    if command or not options.container:
+        return
+    if "container" in options.typed:
+        raise RvError(
+            ErrorKind.USAGE,
+            "--container is for a command, and this would be a shell",
+            hint="give one with --run, or start the container in the shell",
+        )
+    console.notice(f"the shell is on the node itself, not in {options.container}")
 
 
 def _say_detached(race: Race, *, json: bool) -> None:

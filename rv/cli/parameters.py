@@ -9,15 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 
+from rv.models.option import Option
+
 Command = TypeVar("Command", bound=Callable[..., None])
-
-
-class Option:
-    """An option of a command: its spellings, and typer's settings for it."""
-
-    def __init__(self, *names: str, **settings: Any) -> None:
-        self.names = names
-        self.settings = settings
 
 
 class Argument:

@@ -12,8 +12,9 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, get_args, get_origin
 
-from rv.cli.parameters import Argument, CommandApp, Declared, Line, Option
+from rv.cli.parameters import Argument, CommandApp, Declared, Line
 from rv.errors import RvError
+from rv.models.option import Option
 
 _READ: Final = frozenset({"help", "metavar", "min", "parser", "show_default"})
 """The settings of an option that this understands."""

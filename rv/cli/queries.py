@@ -3,13 +3,12 @@
 import sys
 from typing import Annotated
 
-from rv.cli.caller import current_caller, planning_cluster
-from rv.cli.defaults import read_config, with_request_options
-from rv.cli.options import RequestOptions
-from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption, Option
-from rv.cli.request import asks_all, build_request, patience_s, say_request
+from rv.cli.caller import current_caller, planning_cluster, with_rates
+from rv.cli.defaults import with_request_options
+from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption
+from rv.cli.say_request import asks_all, say_request
 from rv.cli.watching import answers_once, looks, watch_notice
-from rv.cli.work import with_rates
+from rv.models.option import Option
 from rv.models.snapshot import write_snapshot
 from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
@@ -23,8 +22,11 @@ from rv.ui.status_views import (
 )
 from rv.ui.watched import Watched
 from rv.workflow.cluster import Cluster
+from rv.workflow.option_defaults import read_config
+from rv.workflow.options import RequestOptions
 from rv.workflow.queries import compare_costs, explain_race, free_gpus
 from rv.workflow.races import find_races
+from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.watch_pools import PoolsWatch
 
 app = CommandApp()

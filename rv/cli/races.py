@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from typing import Annotated, Final
 
 from rv.cli.caller import current_caller, now_s
-from rv.cli.parameters import ClusterOption, CommandApp, JsonOption, Option
+from rv.cli.parameters import ClusterOption, CommandApp, JsonOption
+from rv.models.option import Option
 from rv.models.race import RaceStatus
 from rv.ui import console
 from rv.ui.race_views import races_document

@@ -6,12 +6,9 @@ from typing import Annotated
 import typer
 
 from rv.cli import launching
-from rv.cli.caller import Caller, current_caller
-from rv.cli.defaults import read_config
+from rv.cli.caller import Caller, current_caller, with_rates
 from rv.cli.parameters import ClusterOption, JsonOption
-from rv.cli.request import gpu_types, least_walltime
 from rv.cli.typer_commands import command_app
-from rv.cli.work import with_rates
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import parse_duration, short_duration
 from rv.models.race import Race, RaceState
@@ -19,7 +16,9 @@ from rv.models.request import Request
 from rv.ui import console
 from rv.ui.race_views import ending
 from rv.workflow.launch import prepare
+from rv.workflow.option_defaults import read_config
 from rv.workflow.races import exit_code, find_races, look_at
+from rv.workflow.read_options import gpu_types, least_walltime
 from rv.workflow.rerun import Recorded, recorded_launch
 
 app = command_app()

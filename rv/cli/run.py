@@ -11,13 +11,14 @@ from typing import Annotated
 from rv import bundle
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.options import RequestOptions
-from rv.cli.parameters import Argument, CommandApp, Line, Option
+from rv.cli.parameters import Argument, CommandApp, Line
 from rv.errors import ErrorKind, RvError
+from rv.models.option import Option
 from rv.models.request import Command
 from rv.payloads.contract.catalogue import FAULTS
 from rv.ui import console
 from rv.workflow.command_line import KnownFiles, from_line, from_words, own_script
+from rv.workflow.options import RequestOptions
 
 app = CommandApp()
 

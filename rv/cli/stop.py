@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from typing import Annotated
 
 from rv.cli.caller import current_caller, now_s
-from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption, Option
+from rv.cli.parameters import Argument, ClusterOption, CommandApp, JsonOption
 from rv.errors import EXIT_INTERRUPTED, EXIT_RV_FAILED, ErrorKind, RvError
+from rv.models.option import Option
 from rv.models.race import Race
 from rv.ui import console
 from rv.ui.race_views import stopped_document, stopped_lines

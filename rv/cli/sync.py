@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from rv.cli.caller import current_caller, working_directory
+from rv.cli.caller import current_caller
 from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.typer_commands import group_app
 from rv.errors import ErrorKind, RvError
@@ -21,6 +21,7 @@ from rv.workflow.fetch_results import Fetched, fetch, list_results
 from rv.workflow.races import find_races
 from rv.workflow.send_code import Sent
 from rv.workflow.sync import Project, find_project, large_files, pending, send_project
+from rv.workflow.this_process import working_directory
 from rv.workflow.work_tree import WorkTree
 
 _NAMED_MOST: Final = 5

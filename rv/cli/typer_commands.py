@@ -11,8 +11,9 @@ from typer.main import get_command
 from rv import __version__
 from rv.cli.app import COMMANDS, command_module
 from rv.cli.help import HelpCommand, HelpGroup, show_all
-from rv.cli.parameters import Argument, CommandApp, Line, Option, Split
+from rv.cli.parameters import Argument, CommandApp, Line, Split
 from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_USAGE
+from rv.models.option import Option
 from rv.ui import console
 
 HelpAllOption = Annotated[

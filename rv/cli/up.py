@@ -5,10 +5,11 @@ from typing import Annotated, Final
 
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.options import RequestOptions
-from rv.cli.parameters import CommandApp, Option
+from rv.cli.parameters import CommandApp
 from rv.errors import ErrorKind, RvError
+from rv.models.option import Option
 from rv.models.request import Command
+from rv.workflow.options import RequestOptions
 
 _TOKEN_BYTES: Final = 24
 

@@ -7,7 +7,6 @@ import typer
 
 from rv.cli.caller import current_caller, now_s
 from rv.cli.parameters import ClusterOption, JsonOption
-from rv.cli.request import waiting_time
 from rv.cli.typer_commands import command_app
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.quantities import short_duration
@@ -17,6 +16,7 @@ from rv.ui import console
 from rv.ui.race_views import ending, race_document
 from rv.workflow.cluster import Early
 from rv.workflow.races import awaited_races, open_races, worst_exit_code
+from rv.workflow.read_options import waiting_time
 from rv.workflow.wait import wait_for_races
 
 app = command_app()

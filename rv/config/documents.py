@@ -9,7 +9,6 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from rv.errors import ErrorKind, RvError
-from rv.models.spelling import suggestion
 
 SAFE_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST: Final = 5_000
@@ -48,6 +47,8 @@ class Document:
         names = tuple(known)
         for key in keys:
             if key not in names:
+                from rv.models.spelling import suggestion
+
                 hint = suggestion(key, names, f"keys: {', '.join(names)}")
                 self.fail((*path, key), f"unknown key {key!r}", hint=hint)
 

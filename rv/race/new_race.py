@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
@@ -24,7 +24,7 @@ class LaunchContext:
 
     `retry_of` is the race that is started again, "" for a first one. `code` is what was sent for
     the race, None where the command runs in `workdir`. `resumes` is the chain whose checkpoints it
-    begins with, None for most.
+    begins with, None for most. `files` are for its command, by their path below its directory.
     """
 
     cluster: str
@@ -37,6 +37,7 @@ class LaunchContext:
     retry_of: str = ""
     code: Code | None = None
     resumes: Race | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def new_race_id() -> str:

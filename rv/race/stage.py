@@ -51,6 +51,7 @@ def stage(
         RECORD: record_text(race).encode(),
         "nonce": script.nonce.encode(),
         "environment": _environment(context.environment),
+        **context.files,
     }
     files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
     try:

@@ -20,11 +20,12 @@ from rv.render.quote import shell
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_own, squeue_by_name_script
 from rv.slurm.values import last_line
-from rv.transport import Transport
+from rv.transport import ScriptResult, Transport
 from rv.transport.query_retry import retry_query
 
 PARALLEL: Final = 8
 _ATTEMPTS: Final = 3
+_TOGETHER: Final = 150  # what fits into one argument of a shell, 128 KiB
 _UNCONFIRMED: Final = re.compile(
     r"timed out|unable to contact|connect|communicat|zero bytes|socket|temporarily|try again"
     r"|slow down|protocol|authenticat|munge|not responding",
@@ -120,6 +121,36 @@ def submit(
     merged submission are sent in its place, and their results come after those asked for.
     """
     results = _call_sbatch(race, numbers, transport, options)
+    return _confirmed(race, results, transport, options, sleep)
+
+
+def submit_together(
+    sent: Sequence[tuple[Race, Sequence[int], Sequence[str]]],
+    transport: Transport,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[tuple[SubmitResult, ...]]:
+    """Submit jobs of many races, each with its options, 150 races a round trip.
+
+    Otherwise this is `submit` of each of them.
+    """
+    ends: list[tuple[SubmitResult, ...]] = []
+    for begin in range(0, len(sent), _TOGETHER):
+        some = sent[begin : begin + _TOGETHER]
+        for (race, _, options), results in zip(some, _call_for_many(some, transport), strict=True):
+            ends.append(_confirmed(race, results, transport, options, sleep))
+    return ends
+
+
+def _confirmed(
+    race: Race,
+    results: dict[int, SubmitResult],
+    transport: Transport,
+    options: Sequence[str],
+    sleep: Callable[[float], None],
+) -> tuple[SubmitResult, ...]:
+    """Make sure of what is unconfirmed, and send the parts of what was refused."""
+    numbers = tuple(results)
     for _ in range(_ATTEMPTS - 1):
         results |= _adopt(race, _with(results, SubmitOutcome.UNKNOWN), transport)
         if not _with(results, SubmitOutcome.UNKNOWN):
@@ -165,16 +196,48 @@ def _call_sbatch(
     if not numbers:
         return {}
     mark = new_sentinel()
+    head = "\n".join(_settings(race, mark, numbers, options, PARALLEL))
+    timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
+    completed = transport.run(f"{head}\n{_SUBMIT}", timeout_s=timeout_s)
+    return _read_results(numbers, mark, completed)
+
+
+def _call_for_many(
+    sent: Sequence[tuple[Race, Sequence[int], Sequence[str]]], transport: Transport
+) -> list[dict[int, SubmitResult]]:
+    """Run sbatch for the submissions of several races, in one shell; one by one in each race."""
+    marks = [new_sentinel() for _ in sent]
+    lines = [f"submit_race() (\n{_SUBMIT}\n)", "racing=0"]
+    for mark, (race, numbers, options) in zip(marks, sent, strict=True):
+        settings = " ".join(_settings(race, mark, numbers, options, 1))
+        lines.append(f"[ $racing -lt {PARALLEL} ] || {{ wait -n; racing=$((racing - 1)); }}")
+        lines.append(f"{settings} submit_race & racing=$((racing + 1))")
+    slowest = max(race.message_timeout for race, _, _ in sent)
+    jobs = sum(len(numbers) for _, numbers, _ in sent)
+    timeout_s = 4 * slowest.total_seconds() + 10 + jobs
+    completed = transport.run("\n".join([*lines, "wait"]), timeout_s=timeout_s)
+    each = zip(marks, sent, strict=True)
+    return [_read_results(numbers, mark, completed) for mark, (_, numbers, _) in each]
+
+
+def _settings(
+    race: Race, mark: str, numbers: Sequence[int], options: Sequence[str], parallel: int
+) -> list[str]:
+    """Return the assignments that the shell above reads."""
     settings = {
         "RV_DIR": race.directory,
         "RV_MARK": mark,
         "RV_OPTIONS": " ".join(options),
         "RV_NUMBERS": " ".join(str(number) for number in numbers),
-        "RV_PARALLEL": str(PARALLEL),
+        "RV_PARALLEL": str(parallel),
     }
-    head = "".join(f"{name}={shell(value)}\n" for name, value in settings.items())
-    timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
-    completed = transport.run(head + _SUBMIT, timeout_s=timeout_s)
+    return [f"{name}={shell(value)}" for name, value in settings.items()]
+
+
+def _read_results(
+    numbers: Sequence[int], mark: str, completed: ScriptResult
+) -> dict[int, SubmitResult]:
+    """Read what the shell says of each submission; what it says nothing of is unconfirmed."""
     silent = last_line(completed.stderr) or "no answer from sbatch"
     results = {
         number: SubmitResult(number=number, outcome=SubmitOutcome.UNKNOWN, text=silent)

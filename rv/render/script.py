@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from rv.errors import ErrorKind, RvError
@@ -264,11 +265,17 @@ def _image(race: ScriptContext) -> "Image | None":
     return read_image(race.container)
 
 
+@lru_cache(maxsize=4)
 def _environment(read_template: ReadTemplate) -> "jinja2.Environment":
+    """Return the environment of these templates, which are compiled again where a text changed."""
     import jinja2
 
+    def load(name: str) -> tuple[str, None, Callable[[], bool]]:
+        text = read_template(name)
+        return text, None, lambda: read_template(name) == text
+
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(read_template),
+        loader=jinja2.FunctionLoader(load),
         undefined=jinja2.StrictUndefined,
         comment_start_string="{%#",  # the usual {# is also how bash begins ${#array[@]}
         comment_end_string="#%}",

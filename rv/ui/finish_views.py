@@ -1,8 +1,8 @@
-"""When strategies are done, as text for people and as documented JSON."""
+"""When strategies are done, as text for people."""
 
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from rv.models.plan import Plan, Spread, Strategy
 from rv.models.quantities import short_duration
@@ -11,11 +11,6 @@ _LEFT_OUT: Final = 10
 _SEGMENTS: Final = 6
 
 HEAD: Final = ("START", "RUN", "FINISH", "RATE")
-
-
-def is_timed(plan: Plan) -> bool:
-    """Whether each strategy has a time of its own."""
-    return any(strategy.run for strategy in plan.strategies)
 
 
 def finish_cells(strategy: Strategy) -> tuple[str, ...]:
@@ -48,9 +43,7 @@ def _rounded(time: timedelta) -> str:
 
 
 def sources_text(plan: Plan) -> str:
-    """Say by what rates, losses and quantiles are known, each source once; "" for none."""
-    if not is_timed(plan):
-        return ""
+    """Say by what rates, losses and quantiles are known, each source once."""
     lines = ["Known by:"]
     runs = [(strategy.gpu, strategy.run) for strategy in plan.strategies if strategy.run]
     lines += _by_models("rate", ((gpu, run.rated_by) for gpu, run in runs))
@@ -100,27 +93,3 @@ def _schedule(strategy: Strategy) -> str:
 
 def _moment(start: timedelta) -> str:
     return "now" if not start else f"+{short_duration(start)}"
-
-
-def finish_fields(strategy: Strategy) -> dict[str, Any]:
-    """Describe when a strategy starts and is done: null where it is not known."""
-    run = strategy.run
-    return {
-        **_quantiles("start", strategy.start),
-        **_quantiles("run", run),
-        **_quantiles("finish", strategy.finish),
-        "start_source": strategy.start.source if strategy.start else None,
-        "throughput": round(run.rate, 4) if run else None,
-        "throughput_source": run.rated_by if run else None,
-        "scaling_source": (run.scaled_by or None) if run else None,
-        "correction": (run.corrected_by or None) if run else None,
-        "left_out": strategy.left_out or None,
-        "segment_starts_s": [start.total_seconds() for start in strategy.segment_starts],
-    }
-
-
-def _quantiles(what: str, of: Any) -> dict[str, float | None]:
-    return {
-        f"{what}_p50_s": round(of.p50.total_seconds()) if of else None,
-        f"{what}_p90_s": round(of.p90.total_seconds()) if of else None,
-    }

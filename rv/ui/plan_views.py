@@ -6,45 +6,51 @@ from typing import Any
 
 from rv.models.plan import Plan, Source, Strategy
 from rv.models.quantities import short_duration, short_memory
-from rv.ui.finish_views import (
-    HEAD,
-    finish_cells,
-    finish_fields,
-    is_timed,
-    left_out_lines,
-    schedule_lines,
-    sources_text,
-)
 from rv.ui.tables import Part, Table
 
 
 def plan_text(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> list[Part]:
     """Lay a plan out: strategies, what was not considered, and the jobs; `commands` by number."""
     parts: list[Part] = [_strategies(plan)]
-    parts.extend(filter(None, [sources_text(plan)]))
+    if _is_timed(plan):
+        from rv.ui.finish_views import sources_text
+
+        parts.append(sources_text(plan))
     if plan.excluded or any(strategy.left_out for strategy in plan.strategies):
         parts.append("Not considered:\n" + "\n".join(_excluded(plan)))
     if plan.submissions:
         parts.append("\n".join(_jobs(plan, commands, widen_after)))
-    if schedule := list(schedule_lines(plan)):
-        parts.append("\n".join(["Segments, one after the other:", *schedule]))
+    if _is_timed(plan):
+        from rv.ui.finish_views import schedule_lines
+
+        if schedule := list(schedule_lines(plan)):
+            parts.append("\n".join(["Segments, one after the other:", *schedule]))
     return [*parts, *plan.notes, *plan.job_notes]
 
 
 def _strategies(plan: Plan) -> Table:
-    timed = is_timed(plan)
-    more = HEAD if timed else ("CPUS", "MEM", "START")
+    more: tuple[str, ...] = ("CPUS", "MEM", "START")
+    cells = _start_cells
+    if _is_timed(plan):
+        from rv.ui.finish_views import HEAD, finish_cells
+
+        more, cells = HEAD, finish_cells
     head = ("JOB", "GPU", "LAYOUT", "PARTITION", "TIME", *more, _cost_head(plan))
     numbers = {s.id: str(job.number) for job in plan.submissions for s in job.strategies}
     rows = [
         _strategy_row(
             strategy,
             numbers.get(strategy.id, "-"),
-            finish_cells(strategy) if timed else _start_cells(strategy),
+            cells(strategy),
         )
         for strategy in plan.strategies
     ]
     return Table(head=head, rows=rows)
+
+
+def _is_timed(plan: Plan) -> bool:
+    """Whether each strategy has a time of its own."""
+    return any(strategy.run for strategy in plan.strategies)
 
 
 def _start_cells(strategy: Strategy) -> tuple[str, ...]:
@@ -87,18 +93,16 @@ def start_text(strategy: Strategy) -> str:
 
 
 def _excluded(plan: Plan) -> list[str]:
-    reasons = [f"  {item.what}: {item.reason}" for item in plan.excluded]
-    return (
-        reasons
-        + left_out_lines(plan.strategies)
-        + [
-            f"  {strategy.id}: {strategy.covered_by} is as good"
-            for strategy in plan.strategies
-            if strategy.covered_by
-            and not strategy.left_out
-            and not any(strategy in job.strategies for job in plan.submissions)
-        ]
-    )
+    lines = [f"  {item.what}: {item.reason}" for item in plan.excluded]
+    if any(strategy.left_out for strategy in plan.strategies):
+        from rv.ui.finish_views import left_out_lines
+
+        lines += left_out_lines(plan.strategies)
+    sent = {strategy.id for job in plan.submissions for strategy in job.strategies}
+    for strategy in plan.strategies:
+        if strategy.covered_by and not strategy.left_out and strategy.id not in sent:
+            lines.append(f"  {strategy.id}: {strategy.covered_by} is as good")
+    return lines
 
 
 def _jobs(plan: Plan, commands: Mapping[int, str], widen_after: timedelta) -> list[str]:
@@ -156,7 +160,31 @@ def strategy_document(strategy: Strategy) -> dict[str, Any]:
         "covered_by": strategy.covered_by or None,
         "segments": strategy.segments,
         "total_s": int((strategy.total or strategy.walltime).total_seconds()),
-        **finish_fields(strategy),
+        **_finish_fields(strategy),
+    }
+
+
+def _finish_fields(strategy: Strategy) -> dict[str, Any]:
+    """Describe when a strategy starts and is done: null where it is not known."""
+    run = strategy.run
+    return {
+        **_quantiles("start", strategy.start),
+        **_quantiles("run", run),
+        **_quantiles("finish", strategy.finish),
+        "start_source": strategy.start.source if strategy.start else None,
+        "throughput": round(run.rate, 4) if run else None,
+        "throughput_source": run.rated_by if run else None,
+        "scaling_source": (run.scaled_by or None) if run else None,
+        "correction": (run.corrected_by or None) if run else None,
+        "left_out": strategy.left_out or None,
+        "segment_starts_s": [start.total_seconds() for start in strategy.segment_starts],
+    }
+
+
+def _quantiles(what: str, of: Any) -> dict[str, float | None]:
+    return {
+        f"{what}_p50_s": round(of.p50.total_seconds()) if of else None,
+        f"{what}_p90_s": round(of.p90.total_seconds()) if of else None,
     }
 
 

@@ -1,7 +1,7 @@
 """Prepare a launch: snapshot, plan, scripts. A dry run shows it; `rv.workflow.start` submits it."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -13,13 +13,12 @@ from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, job_name
-from rv.models.request import Request
+from rv.models.request import Command, Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import plan, require_feasible
 from rv.race.new_race import LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
-from rv.workflow.ahead import Ahead
 from rv.workflow.saved_cluster import SavedCluster
 
 if TYPE_CHECKING:
@@ -99,6 +98,15 @@ def prepare(
     )
 
 
+def with_command(launch: Launch, command: Command, files: Mapping[str, bytes]) -> Launch:
+    """Return another race of the same plan, for another command with files of its own."""
+    request = replace(launch.request, command=command)
+    context = replace(launch.context, files=files)
+    chain = _chain(request, launch.plan)
+    script = script_context(launch.plan, request, context, chain, launch.payloads)
+    return replace(launch, request=request, context=context, script=script)
+
+
 def plan_request(
     request: Request, cluster: "Cluster | SavedCluster", site: Site
 ) -> tuple[Snapshot, Plan]:
@@ -108,7 +116,7 @@ def plan_request(
     """
     if not request.no_avoid:
         site = avoiding(site, cluster.key, time.time())
-    asked = Ahead(cluster.take_snapshot)
+    answer = _asked(cluster)
     user_config = bundle.user_config_dir()
     catalogue = load_catalogue(user_config, site.aliases)
     families = load_families(user_config)
@@ -116,12 +124,21 @@ def plan_request(
         from rv.workflow.past import load_past
 
         site = replace(site, past=load_past(cluster.cache))
-    snapshot = asked.answer()
+    snapshot = answer()
     if not isinstance(cluster, SavedCluster):
         from rv.workflow.names import keep_names
 
         keep_names(cluster.cache, snapshot, catalogue)
     return snapshot, plan(request, snapshot, catalogue, families, site)
+
+
+def _asked(cluster: "Cluster | SavedCluster") -> Callable[[], Snapshot]:
+    """Ask a cluster for a snapshot, and return what waits for its answer."""
+    if isinstance(cluster, SavedCluster):
+        return cluster.take_snapshot
+    from rv.workflow.ahead import Ahead
+
+    return Ahead(cluster.take_snapshot).answer
 
 
 def avoiding(site: Site, cluster: str, now_s: float) -> Site:

@@ -115,12 +115,15 @@ def _recover(
     )
 
 
-def look_at(race: Race, cluster: Cluster, now_s: float) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
+def look_at(
+    race: Race, cluster: Cluster, now_s: float, max_age: timedelta = _FRESH
+) -> tuple[RaceStatus, tuple[JobRecord, ...]]:
     """Return the state of one race with Slurm's records of its jobs, and recover what needs it.
 
-    A race whose verdict is kept needs no records, and has none.
+    The queue's answer may be so old, and another client's. A race whose verdict is kept needs no
+    records, and has none.
     """
-    queue = cluster.queue.records(_FRESH)
+    queue = cluster.queue.records(max_age)
     if verdict := load_verdict(race, cluster.transport):
         _cancel_late_jobs([race], queue, cluster)
         return verdict, ()

@@ -1,6 +1,7 @@
 """Start a prepared launch: stage the race, submit its waves, watch it."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
@@ -8,12 +9,20 @@ from rv.models.race import Race, RaceStatus
 from rv.models.request import Request
 from rv.race.directory import load_state_files
 from rv.race.stage import stage
-from rv.race.submit import SubmitOutcome, SubmitResult, submit
+from rv.race.submit import (
+    PARALLEL,
+    SubmitOutcome,
+    SubmitResult,
+    submit,
+    submit_together,
+)
 from rv.workflow.cluster import Cluster
 from rv.workflow.known_races import keep_race
 from rv.workflow.launch import Launch, read_template
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from rv.race.watch import Sink
 
 HOW_TO_FOLLOW: Final = "rv logs -f {race} follows it, rv stop {race} ends it"
@@ -25,15 +34,7 @@ def start(launch: Launch, cluster: Cluster, sink: "Sink", *, detached: bool) -> 
 
     Raises `RvError(REFUSED)` when Slurm takes none; nothing is then in the queue.
     """
-    race = stage(
-        launch.plan,
-        launch.request,
-        launch.script,
-        launch.context,
-        launch.payloads,
-        read_template,
-        cluster.transport,
-    )
+    race = _stage(launch, cluster)
     cluster.cache.forget()
     if cluster.login:
         keep_race(cluster.cache, race)
@@ -45,6 +46,81 @@ def start(launch: Launch, cluster: Cluster, sink: "Sink", *, detached: bool) -> 
     if _none_taken(results):
         raise _refused(results)
     return race
+
+
+def start_together(
+    launches: Sequence[Launch], cluster: Cluster, sink: "Sink", *, at_once: int = 0
+) -> list[Race]:
+    """Stage many races and submit them in few round trips, for nobody to watch.
+
+    `at_once` is how many of them may run at one time, 0 for all: each of the others waits in Slurm
+    for the end of an earlier one. Raises `RvError` where Slurm takes no job of one of them; then,
+    and after Ctrl-C, nothing is left in the queue.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    staged: list[Future[Race]] = []
+    try:
+        with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
+            staged += [pool.submit(_stage, launch, cluster) for launch in launches]
+        races = [each.result() for each in staged]
+        cluster.cache.forget()
+        first = _send_first_waves(races, at_once or len(races), cluster, sink)
+        for race, launch, results in zip(races, launches, first, strict=True):
+            _hold_rest(race, launch.request, results, cluster, sink)
+    except BaseException:
+        from rv.workflow.races import stop_races
+
+        with suppress(RvError):
+            stop_races([each.result() for each in staged if not each.exception()], cluster)
+        raise
+    return races
+
+
+def _hold_rest(
+    race: Race, request: Request, first: Sequence[SubmitResult], cluster: Cluster, sink: "Sink"
+) -> None:
+    """Send the later waves of a race that nobody watches, for Slurm to hold back."""
+    if cluster.login:
+        keep_race(cluster.cache, race)
+    results = list(first)
+    for wave in race.waves[1:]:
+        results.extend(_send(race, wave, cluster, sink, _held_back(request, results)))
+    if _none_taken(results):
+        raise _refused(results)
+
+
+def _send_first_waves(
+    races: Sequence[Race], at_once: int, cluster: Cluster, sink: "Sink"
+) -> list[tuple[SubmitResult, ...]]:
+    """Send the first wave of each race; of a later batch, each waits for one of that before."""
+    sent: list[tuple[SubmitResult, ...]] = []
+    for begin in range(0, len(races), at_once):
+        batch = races[begin : begin + at_once]
+        waits = [_after(results) for results in sent[begin - at_once :]] if sent else [()] * at_once
+        together = [(race, race.waves[0], wait) for race, wait in zip(batch, waits, strict=False)]
+        for results in submit_together(together, cluster.transport):
+            sink.submitted(results)
+            sent.append(results)
+    return sent
+
+
+def _after(results: Sequence[SubmitResult]) -> tuple[str, ...]:
+    """Return the sbatch option by which a job waits for the end of those jobs."""
+    ids = ":".join(str(result.job_id) for result in results if result.job_id)
+    return (f"--dependency=afterany:{ids}",) if ids else ()
+
+
+def _stage(launch: Launch, cluster: Cluster) -> Race:
+    return stage(
+        launch.plan,
+        launch.request,
+        launch.script,
+        launch.context,
+        launch.payloads,
+        read_template,
+        cluster.transport,
+    )
 
 
 def _send(

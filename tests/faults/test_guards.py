@@ -129,7 +129,7 @@ GUARDS = {
         r"was submitted \d times",
     ),
     "no patience": Guard(
-        instead("rv/cli/request.py", "def patience_s(options):\n    return 0.0"),
+        instead("rv/workflow/read_options.py", "def patience_s(options):\n    return 0.0"),
         "slurmctld_hangs_before_the_launch",
         r"controller does not answer",
     ),

@@ -12,6 +12,7 @@ from typing import Any, Final
 import rv
 from rv.accept import baselines, result_files
 from rv.accept.results import ResultError
+from rv.api import pickles
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
@@ -392,6 +393,8 @@ PARSERS: Final = (
     _entry(container.read_image, "ubuntu:24.04", "nvcr.io#nvidia/pytorch:24.05-py3", "docker://a/b@sha256:0f", "./my image.sif"),
     _entry(container.read_mount, "/a", "/a:/b", "/a:/b:ro", "/a:rw"),
     _entry(notice.read_notice, "start,end=mail", "fail=mailto:you@example.org", "end=https://example.org/a?b", "end=echo it's"),
+    _entry(pickles.read_call_header, '{"tasks_per_node": 2, "nodes": 1, "path": ["/a"], "python": "3.11", "stderr_to_stdout": false}\nx', parse=lambda t: pickles.read_call_header(t.encode("utf-8", "replace"))),
+    _entry(pickles.read_result_header, '{"traceback": "Traceback", "has_value": true}\nx', parse=lambda t: pickles.read_result_header(t.encode("utf-8", "replace"))),
     _entry(split_arguments, *_WORDS, parse=lambda t: split_arguments(t.split(" "), {"--gpu": True, "-g": True, "--mig": False})),
 )  # fmt: skip
 
@@ -401,7 +404,7 @@ BY_FILE: Final = frozenset(
         "rv.accept.result_files:read_folder",
         "rv.accept.result_files:read_tree",
         "rv.accept.store:load_sweep",
-        "rv.cli.defaults:read_config",
+        "rv.workflow.option_defaults:read_config",
         "rv.cli.run:read_line",
         "rv.cli.run:read_words",
         "rv.config.gpu_models:load_catalogue",

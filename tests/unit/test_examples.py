@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from rv import bundle
-from rv.cli.defaults import read_config
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
 from rv.models.plan import Submission
 from rv.models.request import Request
 from rv.planner import plan
 from rv.render.script import render
+from rv.workflow.option_defaults import read_config
 from rv.workflow.which_cluster import named_clusters
 from tests.unit.planner.clusters import CATALOGUE, campus, nodes, partition, reasons, snapshot
 from tests.unit.render.test_golden import facts, strategy

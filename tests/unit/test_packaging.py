@@ -75,8 +75,8 @@ def test_the_package_is_the_tree(wheel):
 
 
 def test_the_wheel_has_one_top_level_name(wheel):
-    """`templates` and `tests` at the top would be anybody's."""
-    tops = {name.split("/")[0] for name in contents(wheel)}
+    """`templates` and `tests` at the top would be anybody's; Hydra finds plugins by theirs."""
+    tops = {name.split("/")[0] for name in contents(wheel)} - {"hydra_plugins"}
     assert tops == {"rv", f"{NAME}.dist-info", f"{NAME}.data"}
 
 
@@ -86,6 +86,15 @@ def test_the_wheel_has_a_manual_page_of_each_command(wheel):
     shared = {name.removeprefix(prefix): data for name, data in contents(wheel).items()
               if name.startswith(prefix)}  # fmt: skip
     assert shared == {f"share/man/man1/{name}": text.encode() for name, text in pages()}
+
+
+def test_the_wheel_has_the_launcher_that_hydra_finds(wheel):
+    """As a namespace: the folder is that of all of Hydra's plugins."""
+    prefix = "hydra_plugins/"
+    shipped = {name.removeprefix(prefix): data for name, data in contents(wheel).items()
+               if name.startswith(prefix)}  # fmt: skip
+    assert shipped == tree(ROOT / "hydra_plugins")
+    assert set(shipped) == {"rv_launcher/__init__.py", "rv_launcher/launcher.py"}
 
 
 def test_the_sdist_has_what_a_packager_needs(built):

@@ -5,24 +5,25 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from rv.cli.defaults import read_config, with_defaults
-from rv.cli.environments import check_shell, job_environment, with_environment
 from rv.cli.init import _difference
-from rv.cli.options import RequestOptions
-from rv.cli.request import build_request
+from rv.cli.launching import check_shell
 from rv.errors import RvError
 from rv.models.request import Command, Launcher, Request
 from rv.models.site import Config, Setting
+from rv.workflow.environments import job_environment, with_environment
+from rv.workflow.option_defaults import read_config, with_defaults
+from rv.workflow.options import RequestOptions
+from rv.workflow.read_options import build_request
 from rv.workflow.user_variables import change_variables
 
 if TYPE_CHECKING:
-    from rv.cli.caller import Caller
+    from rv.workflow.cluster import Cluster
 
 
 def test_nothing_is_asked_where_none_is_wanted() -> None:
     """There is no cluster to ask here."""
     request = Request()
-    assert with_environment(request, cast("Caller", None)) is request
+    assert with_environment(request, cast("Cluster", None), "/", print) is request
 
 
 def test_a_variable_typed_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from rv.cli.options import RequestOptions, gpu_count
-from rv.cli.request import build_request
 from rv.errors import ErrorKind, RvError
+from rv.workflow.options import RequestOptions, gpu_count
+from rv.workflow.read_options import build_request
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rv.cli.options import RequestOptions, gpu_count
-from rv.cli.request import build_request
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Objective, Pins, Work
+from rv.workflow.options import RequestOptions, gpu_count
+from rv.workflow.read_options import build_request
 
 SNAPSHOT = str(Path(__file__).parents[3] / "tests/data/snapshots/campus.json")
 PINNED = Command(line="torchrun --nproc_per_node=3 t.py", pins=Pins(processes_per_node=3))

@@ -5,9 +5,9 @@ import platform
 
 import pytest
 
-from rv.cli.defaults import read_config
 from rv.errors import ErrorKind, RvError
 from rv.workflow.locate import locate
+from rv.workflow.option_defaults import read_config
 from rv.workflow.race_root import expand_folder
 from rv.workflow.which_cluster import is_this_machine, named_clusters
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from rv.cli.defaults import read_config
 from rv.config.gpu_models import load_catalogue
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Request
 from rv.models.site import Ceiling, Price, Site
 from rv.models.snapshot import write_snapshot
 from rv.planner import plan
+from rv.workflow.option_defaults import read_config
 from tests.unit.planner.clusters import CATALOGUE, FAMILIES, campus, reasons
 
 ROOT = Path(__file__).parents[3]

@@ -1,11 +1,14 @@
-"""The options that commands share, written once; `rv.cli.request` makes a request of them."""
+"""The options of a launch: names, meanings and defaults, for the command line, files and Python.
+
+`rv.workflow.read_options` makes a request of them.
+"""
 
 import re
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from rv.cli.parameters import Option
 from rv.errors import ErrorKind, RvError
+from rv.models.option import Option
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, ChainSignal, Fanout, Layouts, Objective
 from rv.models.site import Config
 
@@ -60,8 +63,8 @@ def _gpu_range(least: int, most: int) -> GpuRange:
 class RequestOptions:
     """The shared options as typed, over the defaults of the configuration files.
 
-    A command takes an option for each annotation here. `config` holds the files' defaults that are
-    in use, and the facts of the site; `typed` names the options that were typed.
+    The command line is made of this class's annotations. `config` holds the files' defaults that
+    are in use, and the facts of the site; `typed` names the options that were typed.
     """
 
     gpu: Annotated[

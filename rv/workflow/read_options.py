@@ -1,26 +1,24 @@
 """From the options, as they were typed or set in a file, to a request."""
 
-import os
 import re
 from collections.abc import Callable
 from datetime import timedelta
 from math import inf
 from typing import Final, TypeVar
 
-from rv.cli.environments import masked, with_surroundings
-from rv.cli.options import RequestOptions
-from rv.cli.work import check_work, sizes_of, work_of
 from rv.errors import ErrorKind, RvError
 from rv.models.notice import read_notice
 from rv.models.quantities import parse_duration, parse_sized_memory_mib, short_duration
-from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Request
-from rv.models.site import ALL
-from rv.slurm.hostlist import expand
-from rv.ui import console
+from rv.models.request import DEFAULT_WALLTIME, Command, NodeLimit, Objective, Request, Work
+from rv.workflow.environments import with_surroundings
+from rv.workflow.options import GpuRange, RequestOptions
 
 T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
+
+_WORK: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*gpuh(?::([\w.-]{1,64}))?", re.ASCII | re.I)
+_MOST_SIZES: Final = 8
 
 _KEY: Final = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 
@@ -31,9 +29,6 @@ _TIME: Final = re.compile(r"(\d+[dhms])+|\d+(-\d+)?(:\d+){1,2}|\d+-\d+", re.ASCI
 _LEAST_BUFFER: Final = timedelta(seconds=20)
 
 _MOST_BUFFER: Final = timedelta(hours=12)
-
-_SECRET: Final = frozenset({"env", "notify"})
-"""Options whose values may hold a secret: a token, or a URL by which anybody can post."""
 
 _OWNED: Final = frozenset(
     {
@@ -196,8 +191,12 @@ def _plain(option: str, text: str) -> str:
 
 
 def _nodes(text: str) -> tuple[str, ...]:
-    if text and not _NODES.fullmatch(text):
+    if not text:
+        return ()
+    if not _NODES.fullmatch(text):
         raise RvError(ErrorKind.USAGE, f"{text!r} names no nodes", hint="write --exclude a1,b[2-4]")
+    from rv.slurm.hostlist import expand
+
     return expand(text)
 
 
@@ -236,20 +235,75 @@ def _extra(text: str) -> tuple[str, str]:
     return key, value
 
 
-def asks_all(options: RequestOptions) -> bool:
-    """Whether every cluster with a name is meant."""
-    return (options.cluster or os.environ.get("RV_CLUSTER", "")) == ALL
+def work_of(text: str) -> Work | None:
+    """Read work such as `12gpuh` or `12gpuh:h100`; None for "". Raises `RvError(USAGE)`."""
+    if not text:
+        return None
+    match = _WORK.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        hours = re.match(r"[1-9]\d{0,8}", text.strip())
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{text[:40]!r} is no amount of work",
+            hint=f"write --work {hours[0] if hours else 12}gpuh, GPU-hours, or 12gpuh:a100-80",
+        )
+    return Work(gpu_hours=float(match[1]), reference=match[2] or "")
 
 
-def say_request(options: RequestOptions, command: Command | None, cluster: str) -> None:
-    """Say what rv took, on the first line, so that a misread option is noticed at once."""
-    what = "a MIG slice" if options.mig else f"{options.gpu} GPU{'' if options.gpu == 1 else 's'}"
-    kind = f" ({options.type})" if options.type else ""
-    time = next((f" for {text}" for text in filter(None, (options.work, options.time))), "")
-    run = f": {command.typed or command.line}" if command else ""
-    console.say(f"rv on {cluster}: {what}{kind}{time}{run}")
-    for name, setting in options.config.defaults.items():
-        is_one = not isinstance(setting.value, list | tuple)
-        values = [setting.value] if is_one else setting.value
-        words = ", ".join(map(str, masked(values) if name in _SECRET else values))
-        console.say(f"  {name.replace('_', ' ')} is {words} by {setting.origin}")
+def sizes_of(gpus: int, command: Command | None) -> tuple[int, ...]:
+    """Return the numbers of GPUs to look for in a range, () for a single number.
+
+    They are its ends and the powers of two between; where the command pins the processes of a node
+    or the nodes, the multiples of that. Raises `RvError(USAGE)` for more than eight.
+    """
+    if not isinstance(gpus, GpuRange) or gpus.least == gpus:
+        return ()
+    unit = _pinned(command)
+    wanted = _powers(gpus) if unit == 1 else range(-(-gpus.least // unit) * unit, gpus + 1, unit)
+    if not wanted:
+        _refuse(f"the command pins {unit} GPUs, and --gpu {gpus} has no multiple of it")
+    if len(wanted) > _MOST_SIZES:
+        _refuse(f"--gpu {gpus} is {len(wanted)} sizes, and {_MOST_SIZES} are the most")
+    return tuple(wanted)
+
+
+def _powers(gpus: GpuRange) -> list[int]:
+    """Return the ends of a range and the powers of two between."""
+    powers = (1 << power for power in range(gpus.least.bit_length(), gpus.bit_length()))
+    return sorted({gpus.least, *(size for size in powers if size < gpus), int(gpus)})
+
+
+def _refuse(message: str) -> None:
+    raise RvError(ErrorKind.USAGE, message, hint="write a range such as --gpu 4-32")
+
+
+def _pinned(command: Command | None) -> int:
+    """Return of how many GPUs the command takes a multiple: 1 where it pins nothing."""
+    if command is None:
+        return 1
+    return (command.pins.processes_per_node or 1) * (command.pins.nodes or 1)
+
+
+def check_work(options: RequestOptions) -> None:
+    """Refuse what makes no sense with a range, work, or a ranking. Raises `RvError(USAGE)`."""
+    is_range = isinstance(options.gpu, GpuRange) and options.gpu.least != options.gpu
+    asked = [
+        *(["a range of --gpu"] if is_range else []),
+        *(["--work"] if options.work else []),
+        *([f"--for {options.objective}"] if options.objective is not Objective.START else []),
+    ]
+    if not asked:
+        return
+    wrong = [
+        (options.mig, "--mig", "a slice is one, and no rate of it is known"),
+        (not options.gpu, "--gpu 0", "there is no rate without GPUs"),
+        (bool(options.min_time), "--min-time", "a shorter job would not do the work"),
+        (bool(options.work) and "time" in options.typed, "--time", "the work says how long"),
+    ]
+    for is_given, option, why in wrong:
+        if is_given:
+            raise RvError(
+                ErrorKind.USAGE,
+                f"{asked[0]} and {option} exclude each other: {why}",
+                hint=f"leave {option} out" if option != "--gpu 0" else "write --gpu 1-8",
+            )

@@ -6,15 +6,18 @@ winning. Their values are never shown: a message has the name alone.
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from rv.cli.caller import Caller, working_directory
-from rv.cli.options import RequestOptions
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher, Request
 from rv.models.site import ONE_OF
+from rv.workflow.options import RequestOptions
+from rv.workflow.this_process import working_directory
+
+if TYPE_CHECKING:
+    from rv.workflow.cluster import Cluster
 
 MASK: Final = "•••"
 AUTO: Final = "auto"
@@ -43,32 +46,34 @@ def job_environment(options: RequestOptions, caller: Mapping[str, str]) -> dict[
     return caller_environment(caller) | variables | names
 
 
-def with_environment(request: Request, caller: Caller) -> Request:
+def with_environment(
+    request: Request, cluster: "Cluster", workdir: str, say: Callable[[str], None]
+) -> Request:
     """Return the request with the folder of its environment on the cluster, built where need be.
 
-    Nothing is asked where none is wanted. Raises `RvError` for one that is not there.
+    `workdir` is where the command runs; what is built is told to `say`. Nothing is asked where
+    none is wanted. Raises `RvError` for one that is not there.
     """
     from rv.models.container import is_path
 
     wants_image = is_path(request.container)
     if not request.venv and not request.conda and not wants_image:
         return request
-    from rv.ui import console
     from rv.workflow.lock_file import find_lock_file
     from rv.workflow.virtual_environment import build_environment, find_environment
 
-    cluster, modules = caller.cluster, request.modules
+    modules = request.modules
     if wants_image:
-        path = find_environment("image", request.container, caller.workdir, (), cluster.transport)
+        path = find_environment("image", request.container, workdir, (), cluster.transport)
         return replace(request, container=path)
     if request.conda:
-        path = find_environment("conda", request.conda, caller.workdir, modules, cluster.transport)
+        path = find_environment("conda", request.conda, workdir, modules, cluster.transport)
         return replace(request, conda=path)
     if request.venv != AUTO:
-        path = find_environment("venv", request.venv, caller.workdir, modules, cluster.transport)
+        path = find_environment("venv", request.venv, workdir, modules, cluster.transport)
         return replace(request, venv=path)
     lock = find_lock_file(working_directory())
-    path = build_environment(lock, cluster.race_root, modules, cluster.transport, console.notice)
+    path = build_environment(lock, cluster.race_root, modules, cluster.transport, say)
     return replace(request, venv=path)
 
 
@@ -102,24 +107,6 @@ def _mounts(words: Sequence[str]) -> tuple[str, ...]:
     from rv.models.container import read_mount
 
     return tuple(read_mount(text) for text in words)
-
-
-def check_shell(options: RequestOptions, command: Command | None) -> None:
-    """Refuse a shell in a container, or say that it is outside of one that is the default.
-
-    Raises `RvError(USAGE)`.
-    """
-    if command or not options.container:
-        return
-    if "container" in options.typed:
-        raise RvError(
-            ErrorKind.USAGE,
-            "--container is for a command, and this would be a shell",
-            hint="give one with --run, or start the container in the shell",
-        )
-    from rv.ui import console
-
-    console.notice(f"the shell is on the node itself, not in {options.container}")
 
 
 def _check_launcher(command: Command | None) -> None:
@@ -183,6 +170,7 @@ def check_names(words: Iterable[str]) -> None:
 
 def check_variable(name: str, value: str) -> None:
     """Refuse a variable that no job may have. Raises `RvError(USAGE)`, which has no value."""
+
     from rv.slurm.environment import why_refused
     from rv.workflow.user_variables import why_unfit
 

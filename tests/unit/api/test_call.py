@@ -1,0 +1,158 @@
+"""A call as a node makes it: `python -m rv.api.call` in a race's directory, without a Slurm."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import cloudpickle
+import pytest
+
+import rv
+from rv.api.pickles import (
+    GOES_ON,
+    SUBMITTED,
+    CallHeader,
+    dumps,
+    read_call_header,
+    read_result_header,
+    result_file,
+    this_python,
+    unpickled,
+)
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+PLAIN = CallHeader(tasks_per_node=1, nodes=1, path=(), python=this_python())
+
+
+class Waits(rv.Checkpointable):
+    """Says that it runs, and waits as often as it was not interrupted yet."""
+
+    def __init__(self) -> None:
+        self.is_told = False
+
+    def __call__(self) -> str:
+        """Wait to be told."""
+        print("runs", flush=True)
+        while not self.is_told:
+            time.sleep(0.05)
+        return "told"
+
+    def checkpoint(self) -> rv.DelayedSubmission:
+        """Be told."""
+        self.is_told = True
+        return rv.DelayedSubmission(self)
+
+
+class Stubborn(Waits):
+    """Is told in vain: a bare except swallows it, and the call returns."""
+
+    def __call__(self) -> str:
+        """Return what it would, were it not interrupted."""
+        try:
+            return super().__call__()
+        except BaseException:
+            return "returned all the same"
+
+
+@pytest.fixture
+def race(tmp_path: Path) -> Path:
+    """A race's directory, with the folders that a call writes to."""
+    for name in ("call", "checkpoints", "results"):
+        (tmp_path / name).mkdir()
+    return tmp_path
+
+
+def start(race: Path, call: rv.DelayedSubmission | bytes, header: CallHeader = PLAIN):
+    """Make a call, as the job script does."""
+    if not (race / SUBMITTED).exists():
+        data = call if isinstance(call, bytes) else dumps(header, call)
+        (race / SUBMITTED).write_bytes(data)
+    root = str(Path(rv.__file__).parents[1])
+    env = {**os.environ, "RV_RACE_DIR": str(race), "RV_RACE": "r", "PYTHONPATH": root}
+    argv = [sys.executable, "-u", "-m", "rv.api.call"]
+    return subprocess.Popen(
+        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process) -> tuple[int, str]:
+    """Wait for its end; its code and its errors."""
+    _, err = process.communicate(timeout=60)
+    return process.returncode, err
+
+
+def next_word(race: Path) -> str:
+    """What a chain is told."""
+    return (race / "checkpoints" / ".rv-next").read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+def test_an_interrupted_call_goes_on(race, number):
+    """Whichever signal it is; the file of the call as it was stays as it was."""
+    process = start(race, rv.DelayedSubmission(Waits()))
+    assert process.stdout.readline() == "runs\n"
+    before = (race / SUBMITTED).read_bytes()
+    process.send_signal(number)
+    assert finish(process) == (0, "")
+    assert next_word(race) == "again"
+    assert not (race / result_file(0)).exists()
+    assert finish(start(race, b"")) == (0, "")
+    assert unpickled((race / result_file(0)).read_bytes()) == "told"
+    assert (next_word(race), (race / SUBMITTED).read_bytes()) == ("done", before)
+    assert (race / GOES_ON).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_cancelled_call_saves_nothing(race):
+    """`rv stop` leaves its mark first."""
+    process = start(race, rv.DelayedSubmission(Waits()))
+    assert process.stdout.readline() == "runs\n"
+    (race / "stop").touch()
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 1
+    assert not (race / GOES_ON).exists()
+
+
+def test_a_call_that_returns_all_the_same_is_done(race):
+    """Its result counts, and it is not called again."""
+    process = start(race, rv.DelayedSubmission(Stubborn()))
+    assert process.stdout.readline() == "runs\n"
+    process.send_signal(signal.SIGUSR1)
+    assert finish(process) == (0, "")
+    assert unpickled((race / result_file(0)).read_bytes()) == "returned all the same"
+    assert next_word(race) == "done"
+
+
+def test_what_cannot_be_read_is_told_with_both_versions(race):
+    """Another Python, or a module that is not there."""
+    line = dumps(CallHeader(tasks_per_node=1, nodes=1, path=(), python="3.9"), None)
+    code, err = finish(start(race, line.partition(b"\n")[0] + b"\ncnone_such\nx\n."))
+    assert code == 1
+    header = read_result_header((race / result_file(0)).read_bytes())
+    assert "it was submitted by 3.9" in header.traceback
+    assert "No module named 'none_such'" in err
+
+
+def test_modules_of_the_client_are_found(race, tmp_path):
+    """Where its own path leads: the folder of its script, say."""
+    (tmp_path / "mods").mkdir()
+    (tmp_path / "mods" / "only_there.py").write_text("def f():\n    return 'found'\n")
+    header = CallHeader(
+        tasks_per_node=1, nodes=1, path=(str(tmp_path / "mods"),), python=this_python()
+    )
+    call = dumps(header, None).partition(b"\n")[0] + b"\n"
+    program = "import sys; sys.path.insert(0, sys.argv[1]); import only_there, rv, cloudpickle; "
+    program += "sys.stdout.buffer.write(cloudpickle.dumps(rv.DelayedSubmission(only_there.f)))"
+    argv = [sys.executable, "-c", program, str(tmp_path / "mods")]
+    pickled = subprocess.run(argv, capture_output=True, check=True).stdout
+    assert finish(start(race, call + pickled)) == (0, "")
+    assert unpickled((race / result_file(0)).read_bytes()) == "found"
+
+
+def test_a_header_that_is_none_is_refused():
+    """Whatever lies there."""
+    for data in (b"", b"no json\n", b"[]\n", b"{}\n", b"\x80\x04N."):
+        with pytest.raises(rv.UncompletedJobError, match="no file of rv's"):
+            read_call_header(data)
