@@ -1,5 +1,6 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,6 +78,41 @@ def race(
     jupyter: Jupyter | None = None,
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
+    gathered = gather(options, command, detach=detach, jupyter=jupyter)
+    caller, request, site = gathered.caller, gathered.request, options.config.site
+    made = prepare(
+        request,
+        caller.cluster,
+        caller.workdir,
+        gathered.environment,
+        caller.now_s,
+        site,
+        code=gathered.code,
+        resumes=resumed(request, caller),
+    )
+    how = Following(
+        json=options.json,
+        detach=detach,
+        stops_unclaimed=stops_unclaimed,
+        jupyter=jupyter,
+    )
+    return follow(made, caller, site, how)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """What a launch is made of: who calls, the request, the command's environment and its code."""
+
+    caller: Caller
+    request: Request
+    environment: Mapping[str, str]
+    code: Code | None
+
+
+def gather(
+    options: RequestOptions, command: Command | None, *, detach: bool, jupyter: Jupyter | None = None
+) -> Gathered:
+    """Find the cluster, say what was asked for, and send the code where it has to be sent."""
     _check_options(options, command, detach=detach)
     caller = current_caller(options.cluster, patience_s(options), Early.PLAN)
     say_request(options, command, caller.cluster.label)
@@ -88,24 +124,7 @@ def race(
     code = None if jupyter else _sync(options, command, caller)
     if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # building or sending took long
         caller = replace(caller, cluster=replace(caller.cluster, answer=None))
-    site = options.config.site
-    made = prepare(
-        request,
-        caller.cluster,
-        caller.workdir,
-        environment,
-        caller.now_s,
-        site,
-        code=code,
-        resumes=resumed(request, caller),
-    )
-    how = Following(
-        json=options.json,
-        detach=detach,
-        stops_unclaimed=stops_unclaimed,
-        jupyter=jupyter,
-    )
-    return follow(made, caller, site, how)
+    return Gathered(caller=caller, request=request, environment=environment, code=code)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +159,7 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
         try:
             if not how.detach:
                 return Raced(status=follower.run(made), caller=caller)
-            _say_detached(follower.start_detached(made), json=how.json)
+            say_detached(follower.start_detached(made), json=how.json)
         except NotFollowed as left:
             raise typer.Exit(left.exit_code) from None
     return None
@@ -219,7 +238,7 @@ def _check_options(options: RequestOptions, command: Command | None, *, detach: 
         )
 
 
-def _say_detached(race: Race, *, json: bool) -> None:
+def say_detached(race: Race, *, json: bool) -> None:
     if json:
         console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))
     else:

@@ -9,6 +9,7 @@ from rv.models.code import Code
 from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState
 from rv.models.request import Request
+from rv.models.sweep import Sweep, TaskCounts, TaskRuns
 
 
 class RaceState(StrEnum):
@@ -111,7 +112,7 @@ class Race:
     `payload_hash` names the folder of the payloads that its jobs run, "" where they run none.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
     `code` is what was sent for it, None where its command runs in a directory of the user's.
-    `workdir` is where the command runs.
+    `workdir` is where the command runs. `sweep` is None for a race of one command.
     """
 
     race_id: str
@@ -134,6 +135,7 @@ class Race:
     code: Code | None = None
     workdir: str = ""
     resumes: str = ""
+    sweep: Sweep | None = None
 
     @property
     def typed_command(self) -> str:
@@ -246,6 +248,7 @@ class StateFiles:
     `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
     controller first did not know a job. `declined` are nodes that failed the node check.
     `unclaimed_since` is when a job was first seen that had completed while no claim showed.
+    `tasks` are those of a sweep that were started.
     """
 
     claim: Claim | None = None
@@ -262,6 +265,7 @@ class StateFiles:
     absent_since: tuple[tuple[int, float], ...] = ()
     segments: tuple[Segment, ...] = ()
     unclaimed_since: float | None = None
+    tasks: TaskRuns = TaskRuns()
     deleted: bool = False
     """The directory was deleted since: the others are what was read before."""
 
@@ -295,7 +299,8 @@ class RaceStatus:
 
     `exit_code` is the command's own (128+n for a signal), None where it is not known. `saved_at` is
     when a chain's latest checkpoint was written, None where there is none or it is not known.
-    `gpu_use` is known of a race that is over, None where nothing was measured.
+    `gpu_use` is known of a race that is over, None where nothing was measured. `tasks` are those of
+    a sweep, None for a race of one command.
     """
 
     race: Race
@@ -310,6 +315,7 @@ class RaceStatus:
     segments: tuple[Segment, ...] = ()
     saved_at: float | None = None
     gpu_use: GpuUse | None = None
+    tasks: TaskCounts | None = None
 
     @property
     def elapsed_s(self) -> float | None:

@@ -67,6 +67,7 @@ def plan(
         submissions=compiled.submissions,
         spares=compiled.spares,
         waves=compiled.waves,
+        room=compiled.room,
         notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
         job_notes=compiled.notes,
         cost_unit=cost_unit(ranked, site),

@@ -15,14 +15,19 @@ from rv.race.directory import (
 )
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
-from rv.race.sources import Sources, forgotten
+from rv.race.sources import Sources, forgotten, is_active
 from rv.race.status import is_known, resolve, unaccounted
+from rv.race.sweep import ends_of, silent_workers
+from rv.race.task_runs import ENDED, worker_job
 from rv.render.quote import shell
 from rv.slurm.sacct import is_behind, parse_sacct, sacct_script
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
 _ASKING_S = 50.0
+_MOST_ASKED = 5
+"""Jobs about which the controller is asked one by one."""
+
 _CLOCK_MARGIN_S = 86400
 """Accounting's clock and time zone need not be this machine's."""
 
@@ -56,6 +61,8 @@ def observe(
     answers = None if queue is None else _ask_about(races, files, vanished, transport)
     # Read again: a job writes its exit file before Slurm has its end, and time has passed.
     files = load_all_state_files(races, transport)
+    if queue is not None:
+        files |= _note_ended_workers([r for r in races if r.sweep], files, queue, transport)
     return tuple(
         _snapshot(
             race, files[race.race_id], vanished[race.race_id], queue, answers, now_s, transport
@@ -104,6 +111,43 @@ def _snapshot(
     )
 
 
+def _note_ended_workers(
+    sweeps: Sequence[Race],
+    files: Mapping[str, StateFiles],
+    queue: Sequence[JobRecord],
+    transport: Transport,
+) -> dict[str, StateFiles]:
+    """Write down which workers of sweeps have ended without a word, and how Slurm says they did."""
+    ends = {race.race_id: _ends_of_workers(race, files[race.race_id], queue, transport)
+            for race in sweeps if files[race.race_id].tasks.unexplained()}
+    for race in sweeps:
+        for worker, end in ends.get(race.race_id, {}).items():
+            write_state_file(race, f"{ENDED}/{worker}", f"{end}\n", transport)
+    # Read again: what a worker wrote before its end counts more.
+    return {race.race_id: load_state_files(race, transport) for race in sweeps if ends.get(race.race_id)}
+
+
+def _ends_of_workers(
+    race: Race, files: StateFiles, queue: Sequence[JobRecord], transport: Transport
+) -> dict[str, str]:
+    """Return how workers ended, by the queue or, where it does not know them, by other answers."""
+    workers = files.tasks.unexplained()
+    ends = ends_of(workers, race, queue)
+    silent = [each for each in silent_workers(files.tasks, queue) if each not in ends]
+    if not silent:
+        return ends
+    names = set(race.job_names)
+    ids = sorted({worker_job(worker)[0] for worker in silent})
+    shown = _ask_controller(names, ids[:_MOST_ASKED], transport)
+    records = list(shown.records) if shown else []
+    missing = set(ids) - {record.job_id for record in records}
+    if shown and missing:
+        own = {job_id: (race.directory, "") for job_id in missing}
+        accounted = _ask_accounting(names, own, race.submitted_at, transport)
+        records += accounted.records if accounted else ()
+    return ends | ends_of(silent, race, records)
+
+
 def _note_unclaimed(
     race: Race, files: StateFiles, records: Iterable[JobRecord], now_s: float, transport: Transport
 ) -> StateFiles:
@@ -113,6 +157,8 @@ def _note_unclaimed(
     into the directory also makes an NFS client ask the server about it; where it cannot write, no
     claim could be written either, and nothing is waited for.
     """
+    if race.sweep and any(map(is_active, _of_race(race, records))):
+        return files
     rejecting = {number for number, _ in files.exhausted} | {*files.again}
     names = {race.name_of(number) for number in rejecting}
     has_completed = any(

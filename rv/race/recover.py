@@ -71,7 +71,7 @@ def unsent(race: Race, files: StateFiles) -> tuple[int, ...]:
 
 def due_submissions(status: RaceStatus, files: StateFiles) -> tuple[int, ...]:
     """Return the submissions that should be in the queue by now and were not sent."""
-    if status.claim or files.stopped:
+    if status.claim or files.stopped or (status.tasks and status.tasks.is_settled):
         return ()
     due = unsent(status.race, files)
     if status.state not in _ENDED_UNSTARTED:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
@@ -13,8 +13,10 @@ from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Chain, Entry, Race, job_name
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
+from rv.models.sweep import Sweep
 from rv.race.code_copy import copy_failure, copy_script
 from rv.race.directory import CODE, FOLDERS, RECORD, STAGED, record_text
+from rv.race.task_runs import FOLDERS as TASK_FOLDERS
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
 from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, render_all
@@ -34,6 +36,18 @@ else
   cp -al {0}/checkpoints/. checkpoints/ || exit {1}
 fi
 """
+_RUN_AGAIN: Final = 49
+# A sweep is run again once: whoever links its name first. One that died while it staged is no one.
+_TAKE_OVER: Final = """
+echo "$RV_NAME" >.rerun && old=../{0} next=''
+if ! ln -T .rerun "$old/rerun" 2>/dev/null; then
+  read -r next <"$old/rerun"
+  if [ "$next" != "$RV_NAME" ]; then
+    [ ! -d "../$next" ] && ! compgen -G "../.$next.*" >/dev/null || {{ echo "$next" >&2; exit {1}; }}
+    mv -T "$old/rerun" .stale && ln -T .rerun "$old/rerun" || {{ echo "$next" >&2; exit {1}; }}
+  fi
+fi
+"""
 _LEAVE_MARKER: Final = f"""
 [ -O .. ] && mkdir -p ../{STAGED} && : >../{STAGED}/"$RV_NAME"
 exit 0"""
@@ -45,7 +59,7 @@ class LaunchContext:
 
     `retry_of` is the race that is started again, "" for a first one. `code` is what was sent for
     the race, None where the command runs in `workdir`. `resumes` is the chain whose checkpoints it
-    begins with, None for most.
+    begins with, None for most. `files` are further files of its directory, such as a sweep's tasks.
     """
 
     cluster: str
@@ -58,6 +72,7 @@ class LaunchContext:
     retry_of: str = ""
     code: Code | None = None
     resumes: Race | None = None
+    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def stage(
@@ -80,9 +95,10 @@ def stage(
         "nonce": script.nonce.encode(),
         "environment": _environment(context.environment),
     }
-    files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
+    files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered} | context.files
+    folders = (*FOLDERS, *TASK_FOLDERS) if script.sweep else FOLDERS
     try:
-        transport.create_tree(script.race_dir, files, FOLDERS, _finish(context))
+        transport.create_tree(script.race_dir, files, folders, _finish(context))
     except FinishError as failure:
         raise _unfinished(failure, script.race_dir) from failure
     except RvError:
@@ -116,6 +132,7 @@ def script_context(
     context: LaunchContext,
     chain: Chain | None = None,
     payloads: Mapping[str, bytes] = _NO_FILES,
+    sweep: Sweep | None = None,
 ) -> ScriptContext:
     """Name a new race, its directory and the folder of its payloads."""
     digest = payload_hash(payloads) if payloads else ""
@@ -144,6 +161,7 @@ def script_context(
         chain=chain,
         payload_hash=digest,
         payload_folder=payload_folder(context.race_root, digest) if digest else "",
+        sweep=sweep,
     )
 
 
@@ -159,6 +177,8 @@ def _finish(context: LaunchContext) -> str:
     code = copy_script(context.code) if context.code else ""
     earlier = context.resumes
     taken = _TAKE_UP.format(shell(earlier.directory), _NO_CHECKPOINTS) if earlier else ""
+    if context.files and context.retry_of:
+        taken = _TAKE_OVER.format(shell(context.retry_of), _RUN_AGAIN)
     return _LINK_TEST + taken + code + _LEAVE_MARKER
 
 
@@ -168,6 +188,13 @@ def _unfinished(failure: FinishError, race_dir: str) -> RvError:
             ErrorKind.STAGE,
             f"the checkpoints of the earlier race cannot be taken up: {last_line(failure.text)}",
             hint="another --name begins anew",
+        )
+    if failure.code == _RUN_AGAIN:
+        following = last_line(failure.text)
+        return RvError(
+            ErrorKind.USAGE,
+            f"it is run again already, as sweep {following}",
+            hint=f"rv rerun {following} --failed goes on from there",
         )
     if failure.code != _NO_LINKS:
         return copy_failure(failure.text, race_dir)
@@ -208,6 +235,7 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         code=context.code,
         workdir=script.workdir,
         resumes=context.resumes.race_id if context.resumes else "",
+        sweep=script.sweep,
     )
 
 

@@ -91,7 +91,7 @@ class Watch:
                 return final
             if status.claim and self.until_claim:
                 return status
-            if not status.claim:
+            if not status.claim and status.started_at is None:
                 self._while_unclaimed(status)
             self.sleep(self._tick(status))
 
