@@ -10,6 +10,7 @@ from rv.cli.caller import Caller, current_caller
 from rv.cli.options import ClusterOption, JsonOption, command_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.race import Race
+from rv.models.site import Site
 from rv.race.directory import load_state_files
 from rv.race.output import STREAMS, Chunk, OutputReader
 from rv.ui import console
@@ -18,6 +19,7 @@ from rv.ui.progress import Progress, has_several_nodes
 from rv.ui.race_views import output_documents, race_document
 from rv.workflow.cluster import Early
 from rv.workflow.pull_logs import pull_logs
+from rv.workflow.sweep import load_tasks, task_output
 from rv.workflow.races import exit_code, find_races, follow_race, require_node
 
 app = command_app()
@@ -38,6 +40,9 @@ def logs(
     node: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Only this node, from 0.")
     ] = None,
+    task: Annotated[
+        int | None, typer.Option(min=0, metavar="K", help="Of a sweep, this task's.")
+    ] = None,
     pull: Annotated[
         str, typer.Option(metavar="DIR", help="Copy all its logs into DIR/RACE instead.")
     ] = "",
@@ -45,19 +50,26 @@ def logs(
     json: JsonOption = False,
 ) -> None:
     """Show a race's output, of all segments and nodes; each line with its node where several."""
-    if pull and any((follow, err, tail is not None, node is not None)):
+    if pull and any((follow, err, tail is not None, node is not None, task is not None)):
         raise RvError(
             ErrorKind.USAGE,
             "--pull copies all logs whole",
-            hint="leave out --follow, --tail, --err and --node",
+            hint="leave out --follow, --tail, --err, --node and --task",
         )
     caller = current_caller(cluster, early=Early.RACES)
     (record,) = find_races([race] if race else [], caller.cluster)
     if pull:
         _pull(record, caller, pull, json=json)
         return
-    require_node(record, node)
-    reader = OutputReader(record, caller.cluster.transport, node, ("err",) if err else STREAMS)
+    if record.sweep and task is None:
+        _sweep(record, caller, follow=follow, json=json)
+        return
+    streams = ("err",) if err else STREAMS
+    if task is not None:
+        reader: OutputReader = task_output(record, task, caller.cluster, streams)
+    else:
+        require_node(record, node)
+        reader = OutputReader(record, caller.cluster.transport, node, streams)
     if tail is not None:
         reader.skip_to_last(tail)
     if follow:
@@ -69,6 +81,22 @@ def logs(
         claim = load_state_files(record, caller.cluster.transport).claim
         lines.names_nodes = has_several_nodes(record, claim)
     _show(record, reader, lines, json=json)
+
+
+def _sweep(race: Race, caller: Caller, *, follow: bool, json: bool) -> None:
+    """Follow a sweep, or list the tasks that did not succeed."""
+    from rv.cli.sweep import Following, SweepProgress
+    from rv.ui.sweep_views import tasks_document, tasks_lines
+
+    following = Following(caller=caller, site=Site(), json=json)
+    if follow:
+        following.end(following.follow(race, SweepProgress(Progress(json_only=json))))
+    tasks = load_tasks(race, caller.cluster)
+    runs = load_state_files(race, caller.cluster.transport).tasks
+    if json:
+        console.emit_json(tasks_document(race, tasks, runs))
+        return
+    console.answer("\n".join(tasks_lines(race, tasks, runs)))
 
 
 def _show(race: Race, reader: OutputReader, lines: OutputLines, *, json: bool) -> None:

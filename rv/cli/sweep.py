@@ -60,9 +60,11 @@ def sweep(
     """
     made = _tasks(sets or (), array, most, options.gpu)
     typed = tuple(words or ())
-    command = _command(typed, made[0].names, is_argv=context.meta["rv.is_argv"] or not typed)
+    is_argv = context.meta["rv.is_argv"] or not typed
+    command = _command(typed, made[0].names, is_argv=is_argv)
     if dry_run:
-        _show(options, command, *made)
+        lines = [shown(typed, made[0].names, task, is_argv=is_argv) for task in made[1]]
+        _show(options, command, lines, *made)
         return
     gathered = launching.gather(options, command, detach=detach)
     launch = prepare_sweep(
@@ -107,7 +109,11 @@ def _command(words: Sequence[str], names: Sequence[str], *, is_argv: bool) -> Co
 
 
 def _show(
-    options: RequestOptions, command: Command, sweep: Sweep, tasks: tuple[Task, ...]
+    options: RequestOptions,
+    command: Command,
+    lines: Sequence[str],
+    sweep: Sweep,
+    tasks: tuple[Task, ...],
 ) -> None:
     """Show what would be submitted, for `--dry-run`, and submit nothing."""
     request = build_request(options, command)
@@ -117,9 +123,8 @@ def _show(
     made = prepare_sweep(
         request, sweep, tasks, cluster, working_directory(), {}, now_s(), options.config.site
     )
-    commands = [shown(command.typed, sweep.names, task) for task in tasks]
     plan, sized = made.launch.plan, made.sized
-    parts = (plan, commands, sized.workers, made.launch.sbatch_lines, sized.limits)
+    parts = (plan, lines, sized.workers, made.launch.sbatch_lines, sized.limits)
     if options.json:
         console.emit_json(sweep_document(*parts))
     else:
@@ -151,7 +156,9 @@ class Following:
         for _ in range(made.launch.request.retry):
             if status.state is RaceState.CANCELLED or not self._code(status):
                 break
-            again = prepare_unfinished(race, self.caller.cluster, self.site, now_s())
+            again = prepare_unfinished(
+                race, made.launch.request, self.caller.cluster, self.site, now_s()
+            )
             console.say(f"again what did not succeed: {again.sweep.tasks} tasks")
             race = start(again.launch, self.caller.cluster, progress, detached=True)
             status = self.follow(race, progress)

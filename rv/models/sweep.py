@@ -112,6 +112,11 @@ class TaskRuns:
         )
         return frozenset(open_runs) - self.ended_workers.keys()
 
+    def end_of(self, run: TaskRun) -> str:
+        """Say what ended a task that did not end by itself."""
+        known = self.ended_workers.get(run.worker, "")
+        return known or (f"ended by {run.signal}" if run.signal else "")
+
     def of_states(self, tasks: Sequence[Task], *states: TaskState) -> tuple[Task, ...]:
         """Return the tasks that are in one of these states."""
         return tuple(task for task in tasks if self.state(task.number) in states)

@@ -1,11 +1,11 @@
 """A sweep: its plan, and its progress as it is followed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from rv.models.plan import Plan
-from rv.models.race import RaceState, RaceStatus
-from rv.models.sweep import TaskCounts
+from rv.models.race import Race, RaceState, RaceStatus
+from rv.models.sweep import Sweep, Task, TaskCounts, TaskRuns, TaskState, count
 from rv.race.output import Chunk
 from rv.race.submit import SubmitResult
 from rv.ui.progress import Progress
@@ -67,6 +67,35 @@ def sweep_document(
         ],
         "limits": list(limits),
         "notes": [*plan.notes, *plan.job_notes],
+    }
+
+
+def tasks_lines(race: Race, tasks: Sequence[Task], runs: TaskRuns) -> Iterator[str]:
+    """Say how far a sweep is, and of each task that failed or was lost how it ended."""
+    counts = count(race.sweep or Sweep(tasks=len(tasks)), runs)
+    yield f"sweep {race.race_id}: {tasks_text(counts)}"
+    for task in runs.of_states(tasks, TaskState.FAILED, TaskState.LOST):
+        run = runs.runs[task.number]
+        state = runs.state(task.number)
+        end = f"exit code {run.code}" if state is TaskState.FAILED else runs.end_of(run)
+        yield f"task {task.number} {state}, {end}: rv logs {race.race_id} --task {task.number}"
+
+
+def tasks_document(race: Race, tasks: Sequence[Task], runs: TaskRuns) -> dict[str, Any]:
+    """Describe each task of a sweep."""
+    return {
+        "race": race.race_id,
+        "tasks": [
+            {
+                "task": task.number,
+                "values": dict(zip(race.sweep.names if race.sweep else (), task.values)),
+                "state": runs.state(task.number),
+                "exit_code": run.code if run else None,
+                "job_id": int(run.worker.partition(".")[0]) if run else None,
+            }
+            for task in tasks
+            for run in [runs.runs.get(task.number)]
+        ],
     }
 
 

@@ -1,6 +1,6 @@
 """A sweep: prepare it, follow it, and run again what did not succeed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,9 +9,10 @@ from rv.models.code import Code
 from rv.models.race import Race, RaceStatus
 from rv.models.request import NodeLimit, Request
 from rv.models.site import Site
-from rv.models.sweep import Sweep, Task, TaskState, read_tasks, write_tasks
+from rv.models.sweep import TASKS_A_FOLDER, Sweep, Task, TaskState, read_tasks, write_tasks
 from rv.planner import require_feasible
-from rv.race.directory import load_state_files, write_state_file
+from rv.race.directory import load_race, load_state_files, write_state_file
+from rv.race.output import OutputReader
 from rv.race.stage import LaunchContext, script_context
 from rv.race.watch import Sink, Watch
 from rv.workflow.cluster import Cluster, SavedCluster
@@ -115,17 +116,45 @@ def load_tasks(race: Race, cluster: Cluster) -> tuple[Task, ...]:
     return read_tasks(data, len(race.sweep.names))
 
 
+def task_output(
+    race: Race, number: int, cluster: Cluster, streams: Collection[str]
+) -> OutputReader:
+    """Return what reads the output of a task; of one that was carried over, of the sweep it ran in.
+
+    Raises `RvError(USAGE)` for a task that there is not.
+    """
+    found: Race | None = race
+    while found and found.sweep:
+        numbers = [task.number for task in load_tasks(found, cluster)]
+        if number in numbers:
+            folder = f"tasks/{numbers.index(number) // TASKS_A_FOLDER}"
+            return OutputReader(
+                found, cluster.transport, number, streams, task_files=f"{folder}/{number}"
+            )
+        earlier = found.retry_of
+        found = load_race(f"{cluster.race_root}/{earlier}", cluster.transport) if earlier else None
+    hint = "rv logs alone lists tasks" if race.sweep else "rv logs --node is of a race's node"
+    raise RvError(ErrorKind.USAGE, f"{race.race_id} has no task {number}", hint=hint)
+
+
+def prepare_all(
+    race: Race, request: Request, cluster: Cluster, site: Site, now_s: float
+) -> SweepLaunch:
+    """Prepare all tasks of a sweep again, as one that has nothing to do with it."""
+    tasks = load_tasks(race, cluster)
+    return _prepare_again(race, request, tasks, cluster, site, now_s)
+
+
 def prepare_unfinished(
-    race: Race, cluster: Cluster, site: Site, now_s: float, request: Request | None = None
+    race: Race, request: Request, cluster: Cluster, site: Site, now_s: float
 ) -> SweepLaunch:
     """Prepare the tasks of a sweep that have no success, as a sweep that carries the others over.
 
     The sweep must be over, and none of its tasks starts any more. By the workers' own files, read
-    now: a task may have succeeded since its state was last told. `request` is another than it had.
+    now: a task may have succeeded since its state was last told.
     Raises `RvError(USAGE)` where all have succeeded.
     """
     tasks = load_tasks(race, cluster)
-    recorded = recorded_launch(race, cluster.transport)
     write_state_file(race, "stop", "run again\n", cluster.transport)
     runs = load_state_files(race, cluster.transport).tasks
     left = tuple(task for task in tasks if runs.state(task.number) is not TaskState.COMPLETED)
@@ -133,18 +162,34 @@ def prepare_unfinished(
         raise RvError(
             ErrorKind.USAGE, f"all tasks of sweep {race.race_id} succeeded", hint="rv ps lists it"
         )
-    sweep = race.sweep or Sweep(tasks=len(tasks))
-    carried = sweep.carried + len(tasks) - len(left)
+    carried = len(tasks) - len(left) + (race.sweep.carried if race.sweep else 0)
+    return _prepare_again(
+        race, request, left, cluster, site, now_s, carried=carried, retry_of=race.race_id
+    )
+
+
+def _prepare_again(
+    race: Race,
+    request: Request,
+    tasks: tuple[Task, ...],
+    cluster: Cluster,
+    site: Site,
+    now_s: float,
+    carried: int = 0,
+    retry_of: str = "",
+) -> SweepLaunch:
+    """Prepare tasks of a sweep on the cluster as it is now, as the sweep was recorded."""
+    recorded = recorded_launch(race, cluster.transport)
     cluster.cache.forget()
     return prepare_sweep(
-        request or recorded.request,
-        replace(sweep, tasks=len(left), carried=carried),
-        left,
+        request,
+        replace(race.sweep or Sweep(tasks=0), tasks=len(tasks), carried=carried),
+        tasks,
         replace(cluster, answer=None),
         recorded.workdir,
         recorded.environment,
         now_s,
         site,
-        retry_of=race.race_id,
+        retry_of=retry_of,
         code=recorded.code,
     )

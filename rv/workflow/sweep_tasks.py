@@ -167,14 +167,16 @@ def _quote_after(text: str, quote: str) -> str:
     return quote
 
 
-def shown(line: str, names: Sequence[str], task: Task) -> str:
+def shown(words: Sequence[str], names: Sequence[str], task: Task, *, is_argv: bool) -> str:
     """Return a command as it would be typed for one task, for people to read."""
     values = {"": str(task.number), **dict(zip(names, task.values, strict=True))}
 
     def value(place: re.Match[str]) -> str:
-        return place["kept"] or shell(values[place["name"]])
+        text = values[place["name"]] if place["kept"] is None else place["kept"]
+        return text if is_argv or place["kept"] else shell(text)
 
-    return _PLACE.sub(value, line)
+    filled = [_PLACE.sub(value, word) for word in words]
+    return shlex.join(filled) if is_argv else filled[0]
 
 
 def _usage(message: str, hint: str) -> RvError:
