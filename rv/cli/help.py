@@ -35,8 +35,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "max_cost", "retry", "patience",
     ),
     "What it runs in": (
-        "run", "jupyter", "sets", "array", "most", "modules", "venv", "conda", "container", "container_mounts", "env",
-        "setup", "send", "no_sync",
+        "run", "jupyter", "sets", "array", "most", "modules", "venv", "conda", "container",
+        "container_mounts", "env", "setup", "send", "no_sync",
     ),
     "Slurm": ("partition", "account", "qos", "constraint", "exclude", "sbatch"),
     "Output": ("notify", "output", "json", "help", "help_all"),

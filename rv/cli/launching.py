@@ -110,7 +110,11 @@ class Gathered:
 
 
 def gather(
-    options: RequestOptions, command: Command | None, *, detach: bool, jupyter: Jupyter | None = None
+    options: RequestOptions,
+    command: Command | None,
+    *,
+    detach: bool,
+    jupyter: Jupyter | None = None,
 ) -> Gathered:
     """Find the cluster, say what was asked for, and send the code where it has to be sent."""
     _check_options(options, command, detach=detach)

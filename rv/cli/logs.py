@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -19,8 +19,10 @@ from rv.ui.progress import Progress, has_several_nodes
 from rv.ui.race_views import output_documents, race_document
 from rv.workflow.cluster import Early
 from rv.workflow.pull_logs import pull_logs
-from rv.workflow.sweep import load_tasks, task_output
 from rv.workflow.races import exit_code, find_races, follow_race, require_node
+from rv.workflow.sweep import task_output, tasks_of
+
+_ERRORS: Final = ("err",)
 
 app = command_app()
 
@@ -49,7 +51,10 @@ def logs(
     cluster: ClusterOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Show a race's output, of all segments and nodes; each line with its node where several."""
+    """Show a race's output, of all segments and nodes; each line with its node where several.
+
+    Of a sweep: which tasks did not succeed, and with --task what one wrote.
+    """
     if pull and any((follow, err, tail is not None, node is not None, task is not None)):
         raise RvError(
             ErrorKind.USAGE,
@@ -64,34 +69,43 @@ def logs(
     if record.sweep and task is None:
         _sweep(record, caller, follow=follow, json=json)
         return
-    streams = ("err",) if err else STREAMS
-    if task is not None:
-        reader: OutputReader = task_output(record, task, caller.cluster, streams)
-    else:
-        require_node(record, node)
-        reader = OutputReader(record, caller.cluster.transport, node, streams)
+    reader = _reader(record, caller, node, task, _ERRORS if err else STREAMS)
     if tail is not None:
         reader.skip_to_last(tail)
     if follow:
         progress = Progress(json_only=json, shows_one_node=node is not None)
         raise typer.Exit(_follow(record, caller, reader, progress, json=json))
-    # What was asked for is the answer: errors alone go to stdout.
-    lines = OutputLines(names_nodes=False, into="out" if err else "")
+    _show(record, reader, _lines(record, caller, node, into="out" if err else ""), json=json)
+
+
+def _lines(race: Race, caller: Caller, node: int | None, into: str) -> OutputLines:
+    """What was asked for is the answer: errors alone go to stdout."""
+    lines = OutputLines(names_nodes=False, into=into)
     if node is None:
-        claim = load_state_files(record, caller.cluster.transport).claim
-        lines.names_nodes = has_several_nodes(record, claim)
-    _show(record, reader, lines, json=json)
+        claim = load_state_files(race, caller.cluster.transport).claim
+        lines.names_nodes = has_several_nodes(race, claim)
+    return lines
+
+
+def _reader(
+    race: Race, caller: Caller, node: int | None, task: int | None, streams: tuple[str, ...]
+) -> OutputReader:
+    """Return what reads the output of a race, or of a sweep's task."""
+    if task is not None:
+        return task_output(race, task, caller.cluster, streams)
+    require_node(race, node)
+    return OutputReader(race, caller.cluster.transport, node, streams)
 
 
 def _sweep(race: Race, caller: Caller, *, follow: bool, json: bool) -> None:
     """Follow a sweep, or list the tasks that did not succeed."""
-    from rv.cli.sweep import Following, SweepProgress
-    from rv.ui.sweep_views import tasks_document, tasks_lines
+    from rv.cli.sweep import Following
+    from rv.ui.sweep_views import SweepProgress, tasks_document, tasks_lines
 
     following = Following(caller=caller, site=Site(), json=json)
     if follow:
         following.end(following.follow(race, SweepProgress(Progress(json_only=json))))
-    tasks = load_tasks(race, caller.cluster)
+    tasks = tasks_of(race, caller.cluster)
     runs = load_state_files(race, caller.cluster.transport).tasks
     if json:
         console.emit_json(tasks_document(race, tasks, runs))

@@ -44,7 +44,8 @@ def rerun(
 ) -> None:
     """Submit a race's request and command again, with its environment, directory and code.
 
-    Of a sweep, --failed runs the tasks that did not succeed, in a sweep that carries on. A chain that ended before its command did goes on from its last checkpoint.
+    Of a sweep, --failed runs the tasks that did not succeed, in a sweep that carries on. A chain
+    that ended before its command did goes on from its last checkpoint.
     """
     caller = current_caller(cluster)
     (record,) = find_races([race] if race else [], caller.cluster)

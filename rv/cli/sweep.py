@@ -83,9 +83,7 @@ def sweep(
     following.submit(launch)
 
 
-def _tasks(
-    sets: Sequence[str], array: str, most: int, gpus: int
-) -> tuple[Sweep, tuple[Task, ...]]:
+def _tasks(sets: Sequence[str], array: str, most: int, gpus: int) -> tuple[Sweep, tuple[Task, ...]]:
     """Read what the tasks are. Raises `RvError(USAGE)`."""
     if bool(sets) == bool(array):
         raise RvError(

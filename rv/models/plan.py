@@ -157,8 +157,8 @@ class Merged:
 class Submission:
     """One Slurm job to submit: its number in the race, from 1, and the strategies it carries.
 
-    `instead_of` numbers the merged submission that this is a part of, 0 where it is none. `slots` is
-    how many tasks of a sweep each of its jobs runs at a time.
+    `instead_of` numbers the merged submission that this is a part of, 0 where it is none. `slots`
+    is how many tasks of a sweep each of its jobs runs at a time.
     """
 
     number: int

@@ -9,7 +9,7 @@ from rv.models.code import Code
 from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState
 from rv.models.request import Request
-from rv.models.sweep import Sweep, TaskCounts, TaskRuns
+from rv.models.sweep import NO_RUNS, Sweep, TaskCounts, TaskRuns
 
 
 class RaceState(StrEnum):
@@ -265,7 +265,7 @@ class StateFiles:
     absent_since: tuple[tuple[int, float], ...] = ()
     segments: tuple[Segment, ...] = ()
     unclaimed_since: float | None = None
-    tasks: TaskRuns = TaskRuns()
+    tasks: TaskRuns = NO_RUNS
     deleted: bool = False
     """The directory was deleted since: the others are what was read before."""
 
@@ -316,6 +316,11 @@ class RaceStatus:
     saved_at: float | None = None
     gpu_use: GpuUse | None = None
     tasks: TaskCounts | None = None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command runs or ran, or a task of a sweep did."""
+        return self.claim is not None or self.started_at is not None
 
     @property
     def elapsed_s(self) -> float | None:

@@ -1,9 +1,13 @@
 """A sweep: one command run for each of many tasks, and what is known of these tasks."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
+
+_NUMBER: Final = re.compile(r"\d{1,9}", re.ASCII)
 
 BY_ITSELF: Final = ""
 """The signal of a task that ended by itself."""
@@ -53,10 +57,11 @@ def write_tasks(tasks: Iterable[Task]) -> bytes:
 
 
 def read_tasks(data: bytes, width: int) -> tuple[Task, ...]:
-    """Read that file of a sweep with so many names."""
+    """Read that file of a sweep with so many names, as far as it makes sense."""
     words = data.decode("utf-8", "surrogateescape").split("\0")[:-1]
-    rows = (words[at : at + width + 1] for at in range(0, len(words), width + 1))
-    return tuple(Task(number=int(row[0]), values=tuple(row[1:])) for row in rows)
+    rows = [words[at : at + width + 1] for at in range(0, len(words), width + 1)]
+    whole = takewhile(lambda row: len(row) == width + 1 and _NUMBER.fullmatch(row[0]), rows)
+    return tuple(Task(number=int(row[0]), values=tuple(row[1:])) for row in whole)
 
 
 class TaskState(StrEnum):
@@ -120,6 +125,9 @@ class TaskRuns:
     def of_states(self, tasks: Sequence[Task], *states: TaskState) -> tuple[Task, ...]:
         """Return the tasks that are in one of these states."""
         return tuple(task for task in tasks if self.state(task.number) in states)
+
+
+NO_RUNS: Final = TaskRuns()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

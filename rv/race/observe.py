@@ -88,7 +88,8 @@ def _snapshot(
         accounting_answered, recycled = answers.accounting_answered, answers.recycled
         missing = [number for number in vanished if not is_known(race, files, number, records)]
         files = _note_absent(race, files, missing, now_s, transport)
-    files = _note_unclaimed(race, files, records, now_s, transport)
+    if not (race.sweep and any(map(is_active, records))):
+        files = _note_unclaimed(race, files, records, now_s, transport)
     lost = forgotten(
         race, files, records, now_s, accounting_answered=accounting_answered, recycled=recycled
     )
@@ -118,13 +119,14 @@ def _note_ended_workers(
     transport: Transport,
 ) -> dict[str, StateFiles]:
     """Write down which workers of sweeps have ended without a word, and how Slurm says they did."""
-    ends = {race.race_id: _ends_of_workers(race, files[race.race_id], queue, transport)
-            for race in sweeps if files[race.race_id].tasks.unexplained()}
+    again: dict[str, StateFiles] = {}
     for race in sweeps:
-        for worker, end in ends.get(race.race_id, {}).items():
+        ends = _ends_of_workers(race, files[race.race_id], queue, transport)
+        for worker, end in ends.items():
             write_state_file(race, f"{ENDED}/{worker}", f"{end}\n", transport)
-    # Read again: what a worker wrote before its end counts more.
-    return {race.race_id: load_state_files(race, transport) for race in sweeps if ends.get(race.race_id)}
+        if ends:  # what a worker wrote before its end counts more
+            again[race.race_id] = load_state_files(race, transport)
+    return again
 
 
 def _ends_of_workers(
@@ -142,7 +144,7 @@ def _ends_of_workers(
     records = list(shown.records) if shown else []
     missing = set(ids) - {record.job_id for record in records}
     if shown and missing:
-        own = {job_id: (race.directory, "") for job_id in missing}
+        own = dict.fromkeys(missing, (race.directory, ""))
         accounted = _ask_accounting(names, own, race.submitted_at, transport)
         records += accounted.records if accounted else ()
     return ends | ends_of(silent, race, records)
@@ -157,8 +159,6 @@ def _note_unclaimed(
     into the directory also makes an NFS client ask the server about it; where it cannot write, no
     claim could be written either, and nothing is waited for.
     """
-    if race.sweep and any(map(is_active, _of_race(race, records))):
-        return files
     rejecting = {number for number, _ in files.exhausted} | {*files.again}
     names = {race.name_of(number) for number in rejecting}
     has_completed = any(
@@ -278,10 +278,10 @@ def _with_own_name(record: JobRecord, own_jobs: Mapping[int, tuple[str, str]]) -
 
 
 def _ids(files: StateFiles, number: int) -> tuple[int, ...]:
-    """Return the ids of a submission: those that sbatch gave, and the one that claimed."""
+    """Return the ids of a submission: the last that sbatch gave, and the one that claimed."""
     claim = files.claim
     claimed = (claim.job_id,) if claim and number in (claim.submission, NEXT) else ()
-    return (*dict(files.job_ids).get(number, ()), *claimed)
+    return (*dict(files.job_ids).get(number, ())[-_MOST_ASKED:], *claimed)
 
 
 def _note_absent(

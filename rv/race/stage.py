@@ -16,8 +16,8 @@ from rv.models.snapshot import ClusterConfig
 from rv.models.sweep import Sweep
 from rv.race.code_copy import copy_failure, copy_script
 from rv.race.directory import CODE, FOLDERS, RECORD, STAGED, record_text
-from rv.race.task_runs import FOLDERS as TASK_FOLDERS
 from rv.race.payload_folders import payload_folder, payload_hash, stage_payloads
+from rv.race.task_runs import FOLDERS as TASK_FOLDERS
 from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext, render_all
 from rv.slurm.values import last_line
@@ -43,8 +43,11 @@ echo "$RV_NAME" >.rerun && old=../{0} next=''
 if ! ln -T .rerun "$old/rerun" 2>/dev/null; then
   read -r next <"$old/rerun"
   if [ "$next" != "$RV_NAME" ]; then
-    [ ! -d "../$next" ] && ! compgen -G "../.$next.*" >/dev/null || {{ echo "$next" >&2; exit {1}; }}
-    mv -T "$old/rerun" .stale && ln -T .rerun "$old/rerun" || {{ echo "$next" >&2; exit {1}; }}
+    if [ -d "../$next" ] || compgen -G "../.$next.*" >/dev/null ||
+      ! mv -T "$old/rerun" .stale || ! ln -T .rerun "$old/rerun"; then
+      echo "$next" >&2
+      exit {1}
+    fi
   fi
 fi
 """
@@ -95,7 +98,8 @@ def stage(
         "nonce": script.nonce.encode(),
         "environment": _environment(context.environment),
     }
-    files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered} | context.files
+    files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
+    files |= context.files
     folders = (*FOLDERS, *TASK_FOLDERS) if script.sweep else FOLDERS
     try:
         transport.create_tree(script.race_dir, files, folders, _finish(context))

@@ -6,14 +6,17 @@ or by a later restart of that job; what it was doing is then LOST, until it writ
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
-from rv.models.job import JobRecord, JobState
+from rv.models.job import JobRecord
 from rv.models.race import Race, RaceState, RaceStatus, StateFiles
 from rv.models.sweep import Sweep, TaskCounts, TaskRuns, count
 from rv.race.sources import ACCOUNTING, is_active
 from rv.race.task_runs import worker_job
 
-_NOT_STARTED = frozenset({RaceState.REFUSED, RaceState.DECLINED, RaceState.CANCELLED})
+_NOT_STARTED: Final = frozenset({RaceState.REFUSED, RaceState.DECLINED, RaceState.CANCELLED})
+_MOST_NAMED: Final = 3
+"""Ends of workers in a sentence."""
 
 
 def with_tasks(status: RaceStatus, sweep: Sweep, files: StateFiles) -> RaceStatus:
@@ -33,21 +36,27 @@ def with_tasks(status: RaceStatus, sweep: Sweep, files: StateFiles) -> RaceStatu
     )
 
 
-def _state(
+def _state(status: RaceStatus, counts: TaskCounts, files: StateFiles) -> tuple[RaceState, str]:
+    if counts.done == counts.tasks:
+        return RaceState.COMPLETED, ""
+    if counts.is_settled:
+        return RaceState.FAILED, _losses(files.tasks)
+    if status.state.is_over or _have_all_ended(status):
+        return _state_without_workers(status, counts, files)
+    if counts.running and status.state is RaceState.PENDING and not files.stopped:
+        return RaceState.RUNNING, ""
+    return status.state, status.why
+
+
+def _state_without_workers(
     status: RaceStatus, counts: TaskCounts, files: StateFiles
 ) -> tuple[RaceState, str]:
-    if counts.is_settled:
-        is_success = counts.done == counts.tasks
-        return (RaceState.COMPLETED, "") if is_success else (RaceState.FAILED, _losses(files.tasks))
-    if not (status.state.is_over or _have_all_ended(status)):
-        is_plain = status.state in (RaceState.PENDING, RaceState.STAGED) and not files.stopped
-        runs = counts.running and is_plain
-        return (RaceState.RUNNING, "") if runs else (status.state, status.why)
+    """Return the state of a sweep that has tasks left, and no job any more."""
     if counts.running:
         return RaceState.UNKNOWN, f"{counts.running} tasks have no end yet, and Slurm is asked"
     if not status.state.is_over:
         return RaceState.UNKNOWN, "its workers have ended, and tasks of theirs may not show yet"
-    if status.state in _NOT_STARTED and (not counts.has_started or files.stopped):
+    if status.state in _NOT_STARTED and (files.stopped or not counts.has_started):
         return status.state, status.why
     parts = (f"{counts.waiting} tasks were never started", _losses(files.tasks))
     return RaceState.FAILED, "; ".join(filter(None, parts))
@@ -63,7 +72,9 @@ def _have_all_ended(status: RaceStatus) -> bool:
 def _losses(runs: TaskRuns) -> str:
     """Say how workers that lost tasks ended."""
     lost = {run.worker for run in runs.runs.values() if run.code is None or run.signal}
-    return ", ".join(sorted({runs.ended_workers[each] for each in lost & runs.ended_workers.keys()}))
+    return ", ".join(
+        sorted({runs.ended_workers[each] for each in lost & runs.ended_workers.keys()})
+    )
 
 
 def silent_workers(runs: TaskRuns, records: Iterable[JobRecord]) -> tuple[str, ...]:
@@ -96,8 +107,6 @@ def _end(worker: str, records: Iterable[JobRecord]) -> str:
         is_counted = record.source != ACCOUNTING
         if is_counted and record.restarts > restart:
             return f"job {job_id} was restarted by Slurm"
-        if record.state.is_terminal and record.state is not JobState.ENDED:
-            if not is_counted or record.restarts >= restart:
-                where = f" on {record.nodes}" if record.nodes else ""
-                return f"job {job_id} {record.state}{where}"
+        if record.state.is_terminal and (not is_counted or record.restarts == restart):
+            return f"job {job_id} {record.state}" + (f" on {record.nodes}" if record.nodes else "")
     return ""

@@ -69,7 +69,7 @@ class _Reader:
 _readers: Final[dict[str, _Reader]] = {}
 
 
-def load_task_runs(race: Race, transport: Transport) -> TaskRuns:
+def task_runs_of(race: Race, transport: Transport) -> TaskRuns:
     """Read what the workers of a sweep wrote since this process read it last."""
     reader = _readers.setdefault(race.directory, _Reader())
     reader.read_on(race.directory, transport)

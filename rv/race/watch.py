@@ -91,7 +91,7 @@ class Watch:
                 return final
             if status.claim and self.until_claim:
                 return status
-            if not status.claim and status.started_at is None:
+            if not status.has_started:
                 self._while_unclaimed(status)
             self.sleep(self._tick(status))
 
@@ -148,7 +148,7 @@ class Watch:
         self._records = snapshot.records
         self._tell_silence(now_s, reachable=snapshot.reachable)
         status = snapshot.status
-        self._pace.plan_next(now_s, is_settled=bool(status.claim) and not status.why)
+        self._pace.plan_next(now_s, is_settled=status.has_started and not status.why)
         return snapshot
 
     def _tell_silence(self, now_s: float, *, reachable: bool) -> None:

@@ -83,12 +83,13 @@ def tasks_lines(race: Race, tasks: Sequence[Task], runs: TaskRuns) -> Iterator[s
 
 def tasks_document(race: Race, tasks: Sequence[Task], runs: TaskRuns) -> dict[str, Any]:
     """Describe each task of a sweep."""
+    names = race.sweep.names if race.sweep else ()
     return {
         "race": race.race_id,
         "tasks": [
             {
                 "task": task.number,
-                "values": dict(zip(race.sweep.names if race.sweep else (), task.values)),
+                "values": dict(zip(names, task.values, strict=False)),
                 "state": runs.state(task.number),
                 "exit_code": run.code if run else None,
                 "job_id": int(run.worker.partition(".")[0]) if run else None,
@@ -100,7 +101,7 @@ def tasks_document(race: Race, tasks: Sequence[Task], runs: TaskRuns) -> dict[st
 
 
 class SweepProgress:
-    """Follows a sweep: one line that is drawn again, or lines of note where there is no terminal."""
+    """Follows a sweep: in one line that is drawn again, or in a few where there is no terminal."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -147,7 +148,7 @@ class SweepProgress:
             self._drawn.clear()
 
     def _say_step(self, status: RaceStatus, counts: TaskCounts) -> None:
-        """Say it at the first start, the first failure, and as each tenth of the tasks has ended."""
+        """Say it at the first start, the first failure, and as each tenth of the tasks ended."""
         ended = counts.done + counts.failed + counts.lost
         step = (1 + ended * _STEPS // counts.tasks, counts.failed + counts.lost > 0)
         if step != self._said and status.state is RaceState.RUNNING:

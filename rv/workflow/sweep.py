@@ -104,7 +104,7 @@ def follow_sweep(race: Race, cluster: Cluster, sink: Sink) -> RaceStatus:
     return Watch(race=race, queue=cluster.queue, sink=sink, wait_timeout=timeout).run()
 
 
-def load_tasks(race: Race, cluster: Cluster) -> tuple[Task, ...]:
+def tasks_of(race: Race, cluster: Cluster) -> tuple[Task, ...]:
     """Read the tasks of a sweep. Raises `RvError(STAGE)` where they are not kept any more."""
     data = cluster.transport.read(f"{race.directory}/{TASK_LIST}")
     if data is None or race.sweep is None:
@@ -125,7 +125,7 @@ def task_output(
     """
     found: Race | None = race
     while found and found.sweep:
-        numbers = [task.number for task in load_tasks(found, cluster)]
+        numbers = [task.number for task in tasks_of(found, cluster)]
         if number in numbers:
             folder = f"tasks/{numbers.index(number) // TASKS_A_FOLDER}"
             return OutputReader(
@@ -141,7 +141,7 @@ def prepare_all(
     race: Race, request: Request, cluster: Cluster, site: Site, now_s: float
 ) -> SweepLaunch:
     """Prepare all tasks of a sweep again, as one that has nothing to do with it."""
-    tasks = load_tasks(race, cluster)
+    tasks = tasks_of(race, cluster)
     return _prepare_again(race, request, tasks, cluster, site, now_s)
 
 
@@ -154,7 +154,7 @@ def prepare_unfinished(
     now: a task may have succeeded since its state was last told.
     Raises `RvError(USAGE)` where all have succeeded.
     """
-    tasks = load_tasks(race, cluster)
+    tasks = tasks_of(race, cluster)
     write_state_file(race, "stop", "run again\n", cluster.transport)
     runs = load_state_files(race, cluster.transport).tasks
     left = tuple(task for task in tasks if runs.state(task.number) is not TaskState.COMPLETED)

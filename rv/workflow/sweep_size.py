@@ -1,12 +1,12 @@
 """How many workers a sweep sends where, within what the site allows. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from rv.models.plan import Plan, Strategy, Submission
-from rv.models.site import Site
+from rv.models.site import Ceiling, Site
 from rv.models.snapshot import Node, Snapshot
 from rv.models.sweep import Sweep
 
@@ -26,30 +26,42 @@ class Sized:
 def with_arrays(plan: Plan, sweep: Sweep, snapshot: Snapshot, site: Site) -> Sized:
     """Make arrays of a plan's submissions: workers by number, none beyond what a limit allows."""
     nodes = {node.name: node for node in snapshot.nodes}
-    exclusive = {each.name for each in snapshot.partitions if each.exclusive}
-    jobs = [_with_slots(job, sweep, nodes, exclusive) for job in plan.submissions]
-    most = min(sweep.tasks, sweep.most_running or sweep.tasks)
-    wanted = {job.number: -(-most // job.slots) for job in jobs}
+    jobs = _filling_nodes(plan.submissions, sweep, snapshot, nodes)
     fitting = {job.number: _fitting(job, sweep, nodes) for job in jobs}
     longest = snapshot.config.max_array_size - 1
-    ceiling = site.max_fanout.jobs if site.max_fanout else None
-    workers = _shared_out(
-        {n: min(wanted[n], fitting[n], longest) for n in wanted}, plan.room, ceiling
-    )
-    kept = {job.number: job for job in jobs if workers[job.number]}
-    spares = [one for one in plan.spares if one.instead_of in kept]
-    for spare in spares:
-        workers[spare.number] = workers[spare.instead_of]
+    wanted = {job.number: min(_wanted(job, sweep), fitting[job.number], longest) for job in jobs}
+    workers = _shared_out(wanted, plan.room, site.max_fanout)
+    workers |= {spare.number: workers.get(spare.instead_of, 0) for spare in plan.spares}
+    waves = [tuple(number for number in wave if workers[number]) for wave in plan.waves]
     return Sized(
         plan=replace(
             plan,
-            submissions=tuple(_array(job, workers, sweep) for job in kept.values()),
-            spares=tuple(_array(spare, workers, sweep) for spare in spares),
-            waves=tuple(filter(None, (tuple(n for n in w if n in kept) for w in plan.waves))),
+            submissions=_arrays(jobs, workers, sweep),
+            spares=_arrays(plan.spares, workers, sweep),
+            waves=tuple(filter(None, waves)),
         ),
         workers=workers,
         limits=tuple(_limits(plan, sweep, fitting, longest, site)),
     )
+
+
+def _filling_nodes(
+    jobs: Sequence[Submission], sweep: Sweep, snapshot: Snapshot, nodes: Mapping[str, Node]
+) -> list[Submission]:
+    exclusive = {each.name for each in snapshot.partitions if each.exclusive}
+    return [_with_slots(job, sweep, nodes, exclusive) for job in jobs]
+
+
+def _arrays(
+    jobs: Sequence[Submission], workers: Mapping[int, int], sweep: Sweep
+) -> tuple[Submission, ...]:
+    return tuple(_array(job, workers, sweep) for job in jobs if workers[job.number])
+
+
+def _wanted(job: Submission, sweep: Sweep) -> int:
+    """Count the workers that would have a task at once."""
+    most = min(sweep.tasks, sweep.most_running or sweep.tasks)
+    return -(-most // job.slots)
 
 
 def _with_slots(
@@ -92,7 +104,7 @@ def _fitting(job: Submission, sweep: Sweep, nodes: Mapping[str, Node]) -> int:
 def _shared_out(
     wanted: Mapping[int, int],
     room: Mapping[int, tuple[tuple[str, int], ...]],
-    ceiling: int | None,
+    ceiling: Ceiling | None,
 ) -> dict[int, int]:
     """Give each array a worker in turn, the best first, until it has what it wants or can have."""
     workers = dict.fromkeys(wanted, 0)
@@ -101,7 +113,7 @@ def _shared_out(
         before = sum(workers.values())
         for number in wanted:
             is_full = any(taken[name] >= _usable(left) for name, left in room.get(number, ()))
-            is_capped = ceiling is not None and sum(workers.values()) >= ceiling
+            is_capped = ceiling is not None and sum(workers.values()) >= ceiling.jobs
             if workers[number] < wanted[number] and not is_full and not is_capped:
                 workers[number] += 1
                 taken.update(name for name, _ in room.get(number, ()))

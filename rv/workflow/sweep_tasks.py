@@ -5,7 +5,7 @@ In the command each `{name}` becomes `"$RV_SET_NAME"`: what a value holds is nev
 
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 from typing import Final
@@ -41,14 +41,14 @@ def parse_sets(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return sets
 
 
-def _values(name: str, text: str) -> Iterable[str]:
-    """Read a list: items between commas, of which a range `1..5` is several, and quotes keep all."""
-    if bounds := _RANGE.fullmatch(text):
-        return _integers(name, int(bounds[1]), int(bounds[2]))
+def _values(name: str, text: str) -> list[str]:
+    """Read a list: items between commas, of which a range `1..5` is several; quotes keep commas."""
     values: list[str] = []
     for item in _items(name, text):
         bounds = _RANGE.fullmatch(item)
-        values += _integers(name, int(bounds[1]), int(bounds[2])) if bounds else [_plain(name, item)]
+        values += _integers(name, *map(int, bounds.groups())) if bounds else [_plain(name, item)]
+        if len(values) > MOST_TASKS:
+            raise _too_many(len(values), f"--set {name}")
     return values
 
 
@@ -60,7 +60,10 @@ def _items(name: str, text: str) -> list[str]:
     try:
         items = list(reader)
     except ValueError as error:
-        raise _usage(f"--set {name}: a quote is not closed", f"put it in the other kind of quotes: --set '{name}=\"it's\"'") from error
+        raise _usage(
+            f"--set {name}: a quote is not closed",
+            f"put it in the other kind of quotes: --set '{name}=\"it's\"'",
+        ) from error
     if not items:
         raise _usage(f"--set {name} has no value", f"write --set {name}=1,2; '' is an empty value")
     return items
@@ -85,18 +88,28 @@ def parse_array(text: str) -> tuple[tuple[int, ...], int]:
     Raises `RvError(USAGE)`.
     """
     whole = _ARRAY.fullmatch(text)
-    spans = [_INDICES.fullmatch(part) for part in whole[1].split(",")] if whole else [None]
-    numbers: dict[int, None] = {}
-    for span in spans:
-        if span is None:
-            raise _usage(f"--array {text!r} is no list of numbers", "write --array 0-99%10")
-        first, last = int(span[1]), int(span[2] or span[1])
-        if last - first >= MOST_TASKS * int(span[3] or 1):
-            raise _too_many((last - first) // int(span[3] or 1) + 1, "--array")
-        numbers |= dict.fromkeys(range(first, last + 1, int(span[3] or 1)))
+    if whole is None:
+        raise _no_array(text)
+    spans = [_span(part, text) for part in whole[1].split(",")]
+    size = sum(map(len, spans))
+    if size > MOST_TASKS:
+        raise _too_many(size, "--array")
+    numbers = tuple(dict.fromkeys(number for span in spans for number in span))
     if not numbers:
-        raise _usage(f"--array {text!r} names no task", "write --array 0-99%10")
-    return tuple(numbers), int(whole[2] or 0) if whole else 0
+        raise _no_array(text)
+    return numbers, int(whole[2] or 0)
+
+
+def _span(part: str, text: str) -> range:
+    """Read `7`, `0-99` or `0-99:5`."""
+    bounds = _INDICES.fullmatch(part)
+    if bounds is None:
+        raise _no_array(text)
+    return range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1, int(bounds[3] or 1))
+
+
+def _no_array(text: str) -> RvError:
+    return _usage(f"--array {text!r} is no list of numbers", "write --array 0-99%10")
 
 
 def product_of(sets: dict[str, tuple[str, ...]]) -> tuple[Task, ...]:
@@ -118,8 +131,8 @@ def _too_many(tasks: int, what: str) -> RvError:
 def with_variables(line: str, names: Sequence[str]) -> str:
     """Put the variables of a task into a shell line in the place of each `{name}`.
 
-    `{}` is the task's number, `{{name}}` a plain `{name}`. Where the line has single quotes around a
-    place they are closed for it. Raises `RvError(USAGE)` for a name without values, and for a name
+    `{}` is the task's number, `{{name}}` a plain `{name}`. Single quotes around a place are closed
+    for it. Raises `RvError(USAGE)` for a name without values, and for a name
     that the line does not use.
     """
     used: set[str] = set()

@@ -61,11 +61,9 @@ def succeeded(files: RaceFiles) -> Counter[str]:
 
 def most_at_a_time(files: RaceFiles) -> int:
     """The most tasks that ran at one moment."""
-    changes = []
-    for path in files.directory.glob("workers/*"):
-        for words in map(str.split, path.read_text().splitlines()):
-            if words:
-                changes.append((float(words[-2]), 1 if words[0] == "start" else -1))
+    paths = files.directory.glob("workers/*")
+    rows = (line.split() for path in paths for line in path.read_text().splitlines() if line)
+    changes = [(float(row[-2]), 1 if row[0] == "start" else -1) for row in rows]
     running = [0]
     for _, change in sorted(changes):
         running.append(running[-1] + change)
@@ -91,7 +89,7 @@ def test_each_task_succeeds_once_and_failed_ones_run_again(rv: Rv) -> None:
     assert f"{TASKS}/{TASKS} done" in again.stderr
     assert succeeded(first) + succeeded(rv.last()) == Counter({str(n): 1 for n in range(TASKS)})
     assert starts(rv) == Counter({str(n): 1 + (str(n) in failing) for n in range(TASKS)})
-    assert "value 18\n" == rv("logs", "--task", "17").stdout
+    assert rv("logs", "--task", "17").stdout == "value 18\n"
     assert rv("rerun", first.race_id, "--failed").returncode == 2
     assert rv("rerun", "--failed").returncode == 0
     assert rv.state()["sweep"] | {"max": 6, "carried": TASKS - len(failing)} == rv.state()["sweep"]
