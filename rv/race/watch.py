@@ -84,7 +84,7 @@ class Watch:
         while True:
             status = self._look()
             self.sink.status(status)
-            if status.claim:  # output since the look would come before its winner
+            if status.has_started:  # output since the look would come before its winner
                 self._stream(reader)
             if status.state.is_over and (final := self._settle(status)):
                 self._stream(reader)
