@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -21,8 +21,6 @@ from rv.workflow.cluster import Early
 from rv.workflow.pull_logs import pull_logs
 from rv.workflow.races import exit_code, find_races, follow_race, require_node
 from rv.workflow.sweep import task_output, tasks_of
-
-_ERRORS: Final = ("err",)
 
 app = command_app()
 
@@ -69,13 +67,13 @@ def logs(
     if record.sweep and task is None:
         _sweep(record, caller, follow=follow, json=json)
         return
-    reader = _reader(record, caller, node, task, _ERRORS if err else STREAMS)
+    streams, into = (("err",), "out") if err else (STREAMS, "")
+    reader = _reader(record, caller, node, task, streams)
     if tail is not None:
         reader.skip_to_last(tail)
     if follow:
-        progress = Progress(json_only=json, shows_one_node=node is not None)
-        raise typer.Exit(_follow(record, caller, reader, progress, json=json))
-    _show(record, reader, _lines(record, caller, node, into="out" if err else ""), json=json)
+        raise typer.Exit(_follow(record, caller, reader, node, json=json))
+    _show(record, reader, _lines(record, caller, node, into), json=json)
 
 
 def _lines(race: Race, caller: Caller, node: int | None, into: str) -> OutputLines:
@@ -130,8 +128,9 @@ def _chunks(reader: OutputReader) -> Iterator[Chunk]:
 
 
 def _follow(
-    race: Race, caller: Caller, reader: OutputReader, progress: Progress, *, json: bool
+    race: Race, caller: Caller, reader: OutputReader, node: int | None, *, json: bool
 ) -> int:
+    progress = Progress(json_only=json, shows_one_node=node is not None)
     try:
         status = follow_race(race, caller.cluster, progress, reader)
     except KeyboardInterrupt:

@@ -70,7 +70,7 @@ def _items(name: str, text: str) -> list[str]:
 
 
 def _plain(name: str, value: str) -> str:
-    if "\0" in value or len(value.encode("utf-8", "surrogateescape")) > _LONGEST:
+    if "\0" in value or len(value.encode("utf-8", "replace")) > _LONGEST:
         raise _usage(f"a value of --set {name} is no argument of a program", "make it shorter")
     return value
 
