@@ -25,7 +25,7 @@ def _run(arguments: Sequence[str]) -> NoReturn:
         from rv.cli.home import show
 
         sys.exit(show())
-    if arguments[0] in ("up", "run", "status", "ps"):
+    if arguments[0] in ("up", "run", "sweep", "status", "ps"):
         from rv.cli.early import ask_early  # before the rest, whose import takes as long
 
         ask_early(arguments)

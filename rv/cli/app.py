@@ -14,6 +14,7 @@ from rv.ui import console
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "up": ("rv.cli.up", "Race for GPUs, then run a command in them or open a shell."),
     "run": ("rv.cli.run", "Race for GPUs, run a command in the first that start."),
+    "sweep": ("rv.cli.sweep", "Run a command for each of many values, each task once."),
     "ps": ("rv.cli.races", "List races, and recover what a killed client left."),
     "logs": ("rv.cli.logs", "Show the output of a race."),
     "wait": ("rv.cli.wait", "Wait until races are over; exit with the worst of their codes."),

@@ -38,8 +38,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "max_cost", "retry", "patience",
     ),
     "What it runs in": (
-        "run", "jupyter", "modules", "venv", "conda", "container", "container_mounts", "env",
-        "setup", "send", "no_sync",
+        "run", "jupyter", "sets", "array", "most", "modules", "venv", "conda", "container",
+        "container_mounts", "env", "setup", "send", "no_sync",
     ),
     "Slurm": ("partition", "account", "qos", "constraint", "exclude", "sbatch"),
     "Output": ("notify", "output", "json", "help", "help_all"),
@@ -47,7 +47,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
 """The groups of the options of such a command, by their names in Python, in order."""
 
 SECTIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Race for GPUs": ("up", "run", "ps", "logs", "wait", "rerun", "stop"),
+    "Race for GPUs": ("up", "run", "sweep", "ps", "logs", "wait", "rerun", "stop"),
     "Work beside a race": ("attach", "gpu", "forward", "ssh-config", "sync", "exec"),
     "Look at the cluster": ("status", "cost", "explain", "snapshot"),
     "Set up": ("init", "config", "env", "doctor", "completion"),

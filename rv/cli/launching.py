@@ -1,6 +1,7 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -80,6 +81,46 @@ def race(
     jupyter: "Jupyter | None" = None,
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
+    gathered = gather(options, command, detach=detach, jupyter=jupyter)
+    caller, request = gathered.caller, gathered.request
+    site = with_rates(options.config.site, request, caller.cluster.key)
+    made = prepare(
+        request,
+        caller.cluster,
+        caller.workdir,
+        gathered.environment,
+        caller.now_s,
+        site,
+        code=gathered.code,
+        resumes=resumed(request, caller),
+    )
+    how = Following(
+        json=options.json,
+        detach=detach,
+        stops_unclaimed=stops_unclaimed,
+        jupyter=jupyter,
+    )
+    return follow(made, caller, site, how)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """What a launch is made of: who calls, the request, the command's environment and its code."""
+
+    caller: Caller
+    request: Request
+    environment: Mapping[str, str]
+    code: Code | None
+
+
+def gather(
+    options: RequestOptions,
+    command: Command | None,
+    *,
+    detach: bool,
+    jupyter: "Jupyter | None" = None,
+) -> Gathered:
+    """Find the cluster, say what was asked for, and send the code where it has to be sent."""
     _check_options(options, command, detach=detach)
     caller = current_caller(options.cluster, patience_s(options), Early.PLAN)
     say_request(options, command, caller.cluster.label)
@@ -92,24 +133,7 @@ def race(
     code = None if jupyter else _sync(options, command, caller)
     if now_s() - caller.now_s > SHARED_FOR.total_seconds():  # building or sending took long
         caller = replace(caller, cluster=replace(caller.cluster, answer=None))
-    site = with_rates(options.config.site, request, caller.cluster.key)
-    made = prepare(
-        request,
-        caller.cluster,
-        caller.workdir,
-        environment,
-        caller.now_s,
-        site,
-        code=code,
-        resumes=resumed(request, caller),
-    )
-    how = Following(
-        json=options.json,
-        detach=detach,
-        stops_unclaimed=stops_unclaimed,
-        jupyter=jupyter,
-    )
-    return follow(made, caller, site, how)
+    return Gathered(caller=caller, request=request, environment=environment, code=code)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +155,7 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
         console.say(note)
     progress = Progress(json_only=how.json)
     if how.detach:
-        _say_detached(_start_detached(made, caller, site, how, progress), json=how.json)
+        say_detached(_start_detached(made, caller, site, how, progress), json=how.json)
         return None
     from rv.workflow.follow import NotFollowed
 
@@ -263,7 +287,7 @@ def check_shell(options: RequestOptions, command: Command | None) -> None:
     console.notice(f"the shell is on the node itself, not in {options.container}")
 
 
-def _say_detached(race: Race, *, json: bool) -> None:
+def say_detached(race: Race, *, json: bool) -> None:
     if json:
         console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))
     else:

@@ -11,6 +11,7 @@ from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.typer_commands import command_app
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.race import Race
+from rv.models.site import Site
 from rv.race.directory import load_state_files
 from rv.race.output import STREAMS, Chunk, OutputReader
 from rv.ui import console
@@ -20,6 +21,7 @@ from rv.ui.race_views import output_documents, race_document
 from rv.workflow.cluster import Early
 from rv.workflow.pull_logs import pull_logs
 from rv.workflow.races import exit_code, find_races, require_node
+from rv.workflow.sweep import task_output, tasks_of
 from rv.workflow.wait import follow_race
 
 app = command_app()
@@ -40,37 +42,75 @@ def logs(
     node: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Only this node, from 0.")
     ] = None,
+    task: Annotated[
+        int | None, typer.Option(min=0, metavar="K", help="Of a sweep, this task's.")
+    ] = None,
     pull: Annotated[
         str, typer.Option(metavar="DIR", help="Copy all its logs into DIR/RACE instead.")
     ] = "",
     cluster: ClusterOption = "",
     json: JsonOption = False,
 ) -> None:
-    """Show a race's output, of all segments and nodes; each line with its node where several."""
-    if pull and any((follow, err, tail is not None, node is not None)):
+    """Show a race's output, of all segments and nodes; each line with its node where several.
+
+    Of a sweep: which tasks did not succeed, and with --task what one wrote.
+    """
+    if pull and any((follow, err, tail is not None, node is not None, task is not None)):
         raise RvError(
             ErrorKind.USAGE,
             "--pull copies all logs whole",
-            hint="leave out --follow, --tail, --err and --node",
+            hint="leave out --follow, --tail, --err, --node and --task",
         )
     caller = current_caller(cluster, early=Early.RACES)
     (record,) = find_races([race] if race else [], caller.cluster)
     if pull:
         _pull(record, caller, pull, json=json)
         return
-    require_node(record, node)
-    reader = OutputReader(record, caller.cluster.transport, node, ("err",) if err else STREAMS)
+    if record.sweep and task is None:
+        _sweep(record, caller, follow=follow, json=json)
+        return
+    streams, into = (("err",), "out") if err else (STREAMS, "")
+    reader = _reader(record, caller, node, task, streams)
     if tail is not None:
         reader.skip_to_last(tail)
     if follow:
-        progress = Progress(json_only=json, shows_one_node=node is not None)
-        raise typer.Exit(_follow(record, caller, reader, progress, json=json))
-    # What was asked for is the answer: errors alone go to stdout.
-    lines = OutputLines(names_nodes=False, into="out" if err else "")
+        raise typer.Exit(_follow(record, caller, reader, node, json=json))
+    _show(record, reader, _lines(record, caller, node, into), json=json)
+
+
+def _lines(race: Race, caller: Caller, node: int | None, into: str) -> OutputLines:
+    """What was asked for is the answer: errors alone go to stdout."""
+    lines = OutputLines(names_nodes=False, into=into)
     if node is None:
-        claim = load_state_files(record, caller.cluster.transport).claim
-        lines.names_nodes = has_several_nodes(record, claim)
-    _show(record, reader, lines, json=json)
+        claim = load_state_files(race, caller.cluster.transport).claim
+        lines.names_nodes = has_several_nodes(race, claim)
+    return lines
+
+
+def _reader(
+    race: Race, caller: Caller, node: int | None, task: int | None, streams: tuple[str, ...]
+) -> OutputReader:
+    """Return what reads the output of a race, or of a sweep's task."""
+    if task is not None:
+        return task_output(race, task, caller.cluster, streams)
+    require_node(race, node)
+    return OutputReader(race, caller.cluster.transport, node, streams)
+
+
+def _sweep(race: Race, caller: Caller, *, follow: bool, json: bool) -> None:
+    """Follow a sweep, or list the tasks that did not succeed."""
+    from rv.cli.sweep import Following
+    from rv.ui.sweep_views import SweepProgress, tasks_document, tasks_lines
+
+    following = Following(caller=caller, site=Site(), json=json)
+    if follow:
+        following.end(following.follow(race, SweepProgress(Progress(json_only=json))))
+    tasks = tasks_of(race, caller.cluster)
+    runs = load_state_files(race, caller.cluster.transport).tasks
+    if json:
+        console.emit_json(tasks_document(race, tasks, runs))
+        return
+    console.answer("\n".join(tasks_lines(race, tasks, runs)))
 
 
 def _show(race: Race, reader: OutputReader, lines: OutputLines, *, json: bool) -> None:
@@ -90,8 +130,9 @@ def _chunks(reader: OutputReader) -> Iterator[Chunk]:
 
 
 def _follow(
-    race: Race, caller: Caller, reader: OutputReader, progress: Progress, *, json: bool
+    race: Race, caller: Caller, reader: OutputReader, node: int | None, *, json: bool
 ) -> int:
+    progress = Progress(json_only=json, shows_one_node=node is not None)
     try:
         status = follow_race(race, caller.cluster, progress, reader)
     except KeyboardInterrupt:

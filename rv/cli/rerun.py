@@ -31,7 +31,7 @@ def rerun(
         str | None, typer.Argument(metavar="RACE", help="Race or name; the latest.")
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Only where it is over and did not succeed.")
+        bool, typer.Option("--failed", help="Only what is over and did not succeed.")
     ] = False,
     time: Annotated[
         str, typer.Option("--time", metavar="TIME", help="Another walltime than it had.")
@@ -45,11 +45,15 @@ def rerun(
 ) -> None:
     """Submit a race's request and command again, with its environment, directory and code.
 
-    A chain that ended before its command did goes on from its last checkpoint.
+    Of a sweep, --failed runs the tasks that did not succeed, in a sweep that carries on. A chain
+    that ended before its command did goes on from its last checkpoint.
     """
     caller = current_caller(cluster)
     (record,) = find_races([race] if race else [], caller.cluster)
     if failed and not _has_failed(record, caller):
+        return
+    if record.sweep:
+        _rerun_sweep(record, caller, time, gpu_type, failed=failed, detach=detach, json=json)
         return
     recorded = recorded_launch(record, caller.cluster.transport)
     request = _overridden(recorded.request, time, gpu_type)
@@ -70,6 +74,23 @@ def rerun(
     how = launching.Following(json=json, detach=detach, stops_unclaimed=False)
     if raced := launching.follow(made, caller, site, how):
         launching.end(raced, json=json)
+
+
+def _rerun_sweep(
+    race: Race, caller: Caller, time: str, gpu_type: str, *, failed: bool, detach: bool, json: bool
+) -> None:
+    """Run all tasks of a sweep again, or those that did not succeed."""
+    from rv.cli.sweep import Following
+    from rv.workflow.sweep import prepare_all, prepare_unfinished
+
+    recorded = recorded_launch(race, caller.cluster.transport)
+    request = _overridden(recorded.request, time, gpu_type)
+    site = read_config(caller.cluster.name).site
+    prepare_sweep_again = prepare_unfinished if failed else prepare_all
+    made = prepare_sweep_again(race, request, caller.cluster, site, caller.now_s)
+    _say_what(race, request, recorded, caller.cluster.label)
+    console.notice(f"  {made.sweep.tasks} tasks; {made.sweep.carried} have succeeded already")
+    Following(caller=caller, site=site, json=json, detach=detach).submit(made)
 
 
 def _has_failed(race: Race, caller: Caller) -> bool:

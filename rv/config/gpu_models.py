@@ -10,7 +10,6 @@ from rv import bundle
 from rv.config.documents import Document, read_document
 from rv.errors import ErrorKind, RvError
 from rv.models.site import Alias
-from rv.models.spelling import suggestion
 from rv.planner.catalogue import Catalogue, GpuModel, normal
 
 FILE: Final = "gpus.yaml"
@@ -86,6 +85,8 @@ def _check_names(document: Document, models: Mapping[str, GpuModel]) -> None:
 def _check_alias(alias: Alias, models: Mapping[str, GpuModel]) -> None:
     for name in alias.models:
         if name not in models:
+            from rv.models.spelling import suggestion  # a slip alone needs it
+
             raise RvError(
                 ErrorKind.CONFIG,
                 f"{alias.origin}: alias of {name!r}, which is no model",

@@ -1,7 +1,7 @@
 """Strategies, estimates and the plan that a dry run prints and a launch submits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from math import ceil
@@ -197,13 +197,15 @@ class Merged:
 class Submission:
     """One Slurm job to submit: its number in the race, from 1, and the strategies it carries.
 
-    `instead_of` numbers the merged submission that this is a part of, 0 where it is none.
+    `instead_of` numbers the merged submission that this is a part of, 0 where it is none. `slots`
+    is how many tasks of a sweep each of its jobs runs at a time.
     """
 
     number: int
     strategies: tuple[Strategy, ...]
     merged: Merged | None = None
     instead_of: int = 0
+    slots: int = 1
 
     @property
     def strategy(self) -> Strategy:
@@ -221,7 +223,8 @@ class Plan:
     merged submissions, sent only where Slurm refuses those. `job_notes` are about the jobs.
     `possible_gpus` is how many GPUs the request could have where it can have none as it stands.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has. `objective` is what
-    the strategies are ranked by, `work` what there is to compute where that is known.
+    the strategies are ranked by, `work` what there is to compute where that is known. `room` has,
+    by submission, what limits its number of jobs and how many more are allowed there.
     """
 
     strategies: tuple[Strategy, ...]
@@ -236,6 +239,7 @@ class Plan:
     card_sizes: tuple[int, ...] = ()
     objective: Objective = Objective.START
     work: Work | None = None
+    room: Mapping[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,7 @@ from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState
 from rv.models.plan import Source
 from rv.models.request import Request, Work
+from rv.models.sweep import NO_RUNS, Sweep, TaskCounts, TaskRuns
 
 
 class RaceState(StrEnum):
@@ -119,7 +120,7 @@ class Race:
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has.
     `code` is what was sent for it, None where its command runs in a directory of the user's.
     `workdir` is where the command runs. `work` is what there was to compute, None where nobody
-    said.
+    said. `sweep` is None for a race of one command.
     """
 
     race_id: str
@@ -143,6 +144,7 @@ class Race:
     workdir: str = ""
     resumes: str = ""
     work: Work | None = None
+    sweep: Sweep | None = None
 
     @property
     def typed_command(self) -> str:
@@ -255,6 +257,7 @@ class StateFiles:
     `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
     controller first did not know a job. `declined` are nodes that failed the node check.
     `unclaimed_since` is when a job was first seen that had completed while no claim showed.
+    `tasks` are those of a sweep that were started.
     """
 
     claim: Claim | None = None
@@ -271,6 +274,7 @@ class StateFiles:
     absent_since: tuple[tuple[int, float], ...] = ()
     segments: tuple[Segment, ...] = ()
     unclaimed_since: float | None = None
+    tasks: TaskRuns = NO_RUNS
     deleted: bool = False
     """The directory was deleted since: the others are what was read before."""
 
@@ -304,7 +308,8 @@ class RaceStatus:
 
     `exit_code` is the command's own (128+n for a signal), None where it is not known. `saved_at` is
     when a chain's latest checkpoint was written, None where there is none or it is not known.
-    `gpu_use` is known of a race that is over, None where nothing was measured.
+    `gpu_use` is known of a race that is over, None where nothing was measured. `tasks` are those of
+    a sweep, None for a race of one command.
     """
 
     race: Race
@@ -319,6 +324,12 @@ class RaceStatus:
     segments: tuple[Segment, ...] = ()
     saved_at: float | None = None
     gpu_use: GpuUse | None = None
+    tasks: TaskCounts | None = None
+
+    @property
+    def has_started(self) -> bool:
+        """Whether the command runs or ran, or a task of a sweep did."""
+        return self.claim is not None or self.started_at is not None
 
     @property
     def elapsed_s(self) -> float | None:

@@ -183,7 +183,7 @@ class ClusterConfig:
     `priority_flags` says how billing weights add up (`MAX_TRES`), `private_data` what the user may
     not see of others (`jobs`), `enforces` what AccountingStorageEnforce names; all as Slurm
     writes them. `preempt_type` is "none", "partition_prio", "qos", or "" where unknown;
-    `booted_at` is when the controller started.
+    `booted_at` is when the controller started. Indices of job arrays are below `max_array_size`.
     """
 
     name: str = ""
@@ -200,6 +200,7 @@ class ClusterConfig:
     booted_at: datetime | None = None
     max_memory_per_cpu_mib: int | None = NO_LIMIT
     max_memory_per_node_mib: int | None = NO_LIMIT
+    max_array_size: int = 1001
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -8,7 +8,6 @@ from typing import Final
 from rv.models.plan import Strategy
 from rv.models.site import Price, Site
 from rv.models.snapshot import ClusterConfig, Node, Partition, Snapshot
-from rv.models.spelling import nearest
 from rv.planner.catalogue import Catalogue, mig_profile
 from rv.planner.inventory import Pool
 
@@ -126,6 +125,8 @@ def unknown_prices(site: Site, snapshot: Snapshot, catalogue: Catalogue) -> tupl
     for name, price in site.prices.items():
         if name in catalogue.models or name in present or mig_profile(name):
             continue
+        from rv.models.spelling import nearest  # a slip alone needs it
+
         near = nearest(name, (*present, *catalogue.models))
         hint = f"; did you mean {near}?" if near else ""
         notes.append(f"{price.origin}: no GPU model is called {name!r}{hint}")

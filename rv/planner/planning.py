@@ -72,12 +72,11 @@ def plan(
     compiled = compile_jobs(sent, capped, search.sources, search.factory.usage, merger)
     return Plan(
         strategies=ranked,
-        excluded=tuple(
-            sorted(dict.fromkeys(search.excluded), key=lambda one: (one.what, one.reason))
-        ),
+        excluded=search.reasons(),
         submissions=compiled.submissions,
         spares=compiled.spares,
         waves=compiled.waves,
+        room=compiled.room,
         notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
         job_notes=(*compiled.notes, *late_notes),
         cost_unit=cost_unit(ranked, site),
@@ -138,6 +137,11 @@ class _Search:
         """Give each strategy the time that the work takes there."""
         self._run_times = run_times
         self.notes.extend(run_times.notes(self._request))
+
+    def reasons(self) -> tuple[Exclusion, ...]:
+        """Return every reason against something, each once."""
+        each_once = dict.fromkeys(self.excluded)
+        return tuple(sorted(each_once, key=lambda one: (one.what, one.reason)))
 
     @property
     def work(self) -> Work | None:

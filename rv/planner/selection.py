@@ -11,7 +11,6 @@ from rv.models.plan import Exclusion
 from rv.models.quantities import short_memory
 from rv.models.request import Request
 from rv.models.snapshot import Node, Partition, Qos, Reservation, Snapshot
-from rv.models.spelling import nearest
 from rv.planner.catalogue import Catalogue, MigProfile, mig_profile, normal
 from rv.planner.eligibility import feature_names, parse_constraint
 from rv.planner.inventory import Pool
@@ -51,6 +50,8 @@ def _check(kind: str, names: tuple[str, ...], existing: Iterable[str]) -> None:
     present = set(existing) if asked else set()
     for name in asked:
         if name not in present:
+            from rv.models.spelling import nearest  # a slip alone needs it
+
             near = nearest(name, sorted(present))
             nearest_named = f", nearest: {near}" if near else ""
             hint = f"here: {', '.join(sorted(present)[:20])}" if present else ""
@@ -155,6 +156,8 @@ def _absent_model(name: str, pools: tuple[Pool, ...]) -> RvError:
 def _unknown_type(word: str, present: set[str], catalogue: Catalogue) -> RvError:
     served = [alias for alias in catalogue.aliases if present & set(catalogue.meanings(alias))]
     every = (*catalogue.aliases, *catalogue.models)
+    from rv.models.spelling import nearest  # a slip alone needs it
+
     near = nearest(normal(word), (*present, *served)) or nearest(normal(word), every)
     named = f", nearest: {near}" if near else ""
     hint = f"types here: {', '.join(sorted(present))}" if present else ""

@@ -119,6 +119,7 @@ class Compiled:
     waves: tuple[tuple[int, ...], ...]
     notes: tuple[str, ...]
     spares: tuple[Submission, ...]
+    room: Mapping[int, tuple[tuple[str, int], ...]]
 
 
 def compile_jobs(
@@ -149,7 +150,16 @@ def compile_jobs(
         spares=_spares(jobs, request.max_submissions),
         waves=_waves(jobs, all_at_once=chosen.all_at_once),
         notes=(*_memory_notes(jobs), *chosen.notes()),
+        room={job.number: _room(job, sources, usage) for job in jobs},
     )
+
+
+def _room(job: Submission, sources: SourcesById, usage: Usage) -> tuple[tuple[str, int], ...]:
+    """Return what limits the number of such jobs, and how many more it allows."""
+    of_job = (source for part in job.strategies for source in sources.get(part.id, ()))
+    left = ((source, submissions_left(source, usage)) for source in dict.fromkeys(of_job))
+    named = {source.name: count for source, count in left if count is not None}
+    return tuple(sorted(named.items()))
 
 
 class _ChosenJobs:

@@ -120,6 +120,9 @@ def leftover_jobs(snapshot: RaceSnapshot) -> tuple[int, ...]:
     status = snapshot.status
     if not (status.claim or status.state.is_over or snapshot.files.stopped):
         return ()
+    live = live_records(snapshot)
+    if status.tasks and not snapshot.files.stopped and any(not r.state.is_pending for r in live):
+        return ()  # these workers are about to end, and cancel what waits
     return tuple(sorted({record.job_id for record in live_records(snapshot)} - _in_use(snapshot)))
 
 

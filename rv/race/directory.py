@@ -14,6 +14,7 @@ from typing import Final
 from rv.errors import RvError
 from rv.models.plain import build, plain
 from rv.models.race import Claim, Ended, Race, Segment, StateFiles
+from rv.race.task_runs import task_runs_of
 from rv.render.quote import shell
 from rv.slurm.values import printable
 from rv.transport import Transport
@@ -124,6 +125,8 @@ def _load_together(root: str, races: Sequence[Race], transport: Transport) -> di
 
 def _last_known(race: Race, files: StateFiles, transport: Transport) -> StateFiles:
     """Return what was read, or what was read before where the directory was deleted since."""
+    if race.sweep:
+        files = replace(files, tasks=task_runs_of(race, transport))
     before = _cache.get(race.directory, files)
     if files != StateFiles() and not _is_being_deleted(files, before):
         return cache(race, files)

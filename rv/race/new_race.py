@@ -12,6 +12,7 @@ from rv.models.plan import Plan, Submission
 from rv.models.race import Chain, Race
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
+from rv.models.sweep import Sweep
 from rv.render.script import ReadTemplate, ScriptContext, render_all
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
@@ -24,7 +25,8 @@ class LaunchContext:
 
     `retry_of` is the race that is started again, "" for a first one. `code` is what was sent for
     the race, None where the command runs in `workdir`. `resumes` is the chain whose checkpoints it
-    begins with, None for most. `files` are for its command, by their path below its directory.
+    begins with, None for most. `files` are further files of its directory, by their
+    path in it: a call, or a sweep's tasks.
     """
 
     cluster: str
@@ -59,6 +61,7 @@ def script_context(
     context: LaunchContext,
     chain: Chain | None = None,
     payloads: Mapping[str, bytes] = _NO_FILES,
+    sweep: Sweep | None = None,
 ) -> ScriptContext:
     """Name a new race, its directory and the folder of its payloads."""
     digest, folder = _payload_folder(context.race_root, payloads) if payloads else ("", "")
@@ -87,6 +90,7 @@ def script_context(
         chain=chain,
         payload_hash=digest,
         payload_folder=folder,
+        sweep=sweep,
     )
 
 

@@ -15,14 +15,19 @@ from rv.race.directory import (
 )
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
-from rv.race.sources import Sources, forgotten
+from rv.race.sources import Sources, forgotten, is_active
 from rv.race.status import is_known, resolve, unaccounted
+from rv.race.sweep import ends_of, silent_workers
+from rv.race.task_runs import ENDED, worker_job
 from rv.render.quote import shell
 from rv.slurm.sacct import is_behind, parse_sacct, sacct_script
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
 _ASKING_S = 50.0
+_MOST_ASKED = 5
+"""Jobs about which the controller is asked one by one."""
+
 _CLOCK_MARGIN_S = 86400
 """Accounting's clock and time zone need not be this machine's."""
 
@@ -56,6 +61,8 @@ def observe(
     answers = None if queue is None else _ask_about(races, files, vanished, transport)
     # Read again: a job writes its exit file before Slurm has its end, and time has passed.
     files = load_all_state_files(races, transport)
+    if queue is not None:
+        files |= _note_ended_workers([r for r in races if r.sweep], files, queue, transport)
     return tuple(
         _snapshot(
             race, files[race.race_id], vanished[race.race_id], queue, answers, now_s, transport
@@ -81,7 +88,8 @@ def _snapshot(
         accounting_answered, recycled = answers.accounting_answered, answers.recycled
         missing = [number for number in vanished if not is_known(race, files, number, records)]
         files = _note_absent(race, files, missing, now_s, transport)
-    files = _note_unclaimed(race, files, records, now_s, transport)
+    if not (race.sweep and any(map(is_active, records))):
+        files = _note_unclaimed(race, files, records, now_s, transport)
     lost = forgotten(
         race, files, records, now_s, accounting_answered=accounting_answered, recycled=recycled
     )
@@ -102,6 +110,44 @@ def _snapshot(
         accounting_answered=accounting_answered,
         now_s=now_s,
     )
+
+
+def _note_ended_workers(
+    sweeps: Sequence[Race],
+    files: Mapping[str, StateFiles],
+    queue: Sequence[JobRecord],
+    transport: Transport,
+) -> dict[str, StateFiles]:
+    """Write down which workers of sweeps have ended without a word, and how Slurm says they did."""
+    again: dict[str, StateFiles] = {}
+    for race in sweeps:
+        ends = _ends_of_workers(race, files[race.race_id], queue, transport)
+        for worker, end in ends.items():
+            write_state_file(race, f"{ENDED}/{worker}", f"{end}\n", transport)
+        if ends:  # what a worker wrote before its end counts more
+            again[race.race_id] = load_state_files(race, transport)
+    return again
+
+
+def _ends_of_workers(
+    race: Race, files: StateFiles, queue: Sequence[JobRecord], transport: Transport
+) -> dict[str, str]:
+    """Return how workers ended, by the queue or, where it does not know them, by other answers."""
+    workers = files.tasks.unexplained()
+    ends = ends_of(workers, race, queue)
+    silent = [each for each in silent_workers(files.tasks, queue) if each not in ends]
+    if not silent:
+        return ends
+    names = set(race.job_names)
+    ids = sorted({worker_job(worker)[0] for worker in silent})
+    shown = _ask_controller(names, ids[:_MOST_ASKED], transport)
+    records = list(shown.records) if shown else []
+    missing = set(ids) - {record.job_id for record in records}
+    if shown and missing:
+        own = dict.fromkeys(missing, (race.directory, ""))
+        accounted = _ask_accounting(names, own, race.submitted_at, transport)
+        records += accounted.records if accounted else ()
+    return ends | ends_of(silent, race, records)
 
 
 def _note_unclaimed(
@@ -232,10 +278,10 @@ def _with_own_name(record: JobRecord, own_jobs: Mapping[int, tuple[str, str]]) -
 
 
 def _ids(files: StateFiles, number: int) -> tuple[int, ...]:
-    """Return the ids of a submission: those that sbatch gave, and the one that claimed."""
+    """Return the ids of a submission: the last that sbatch gave, and the one that claimed."""
     claim = files.claim
     claimed = (claim.job_id,) if claim and number in (claim.submission, NEXT) else ()
-    return (*dict(files.job_ids).get(number, ()), *claimed)
+    return (*dict(files.job_ids).get(number, ())[-_MOST_ASKED:], *claimed)
 
 
 def _note_absent(

@@ -15,10 +15,12 @@ from rv.transport import Transport
 from rv.transport.query_retry import retry_query
 
 STREAMS: Final = ("out", "err")
-_FILE: Final = re.compile(r"output/node(\d{1,6})\.(out|err)", re.ASCII)
+_FILE: Final = re.compile(r"(?:output/node|tasks/\d{1,3}/)(\d{1,9})\.(out|err)", re.ASCII)
 _BEGINS: Final = re.compile(r"segments/(\d{1,6})\.output", re.ASCII)
 _SIZE: Final = re.compile(
-    r"(\d{1,15}) (output/node\d{1,6}\.(?:out|err)|jobs/\d{1,6}\.log)", re.ASCII
+    r"(\d{1,15}) (output/node\d{1,6}\.(?:out|err)|tasks/\d{1,3}/\d{1,9}\.(?:out|err)"
+    r"|jobs/\d{1,6}(?:_\d{1,7})?\.log)",
+    re.ASCII,
 )
 _PIECE_BYTES: Final = 4 << 20
 _FIRST_WINDOW: Final = 64 << 10
@@ -41,7 +43,8 @@ class OutputReader:
     """Reads what is new since the last call, of all nodes or one, of both streams or one.
 
     Where a file was read to is known by the byte, so that nothing is lost or read twice where a
-    connection breaks. Of a chain one segment is read after the other.
+    connection breaks. Of a chain one segment is read after the other. `task_files` are the files of
+    a sweep's task without their ends, and `node` is then its number; "" for a command's own.
     """
 
     def __init__(
@@ -50,12 +53,12 @@ class OutputReader:
         transport: Transport,
         node: int | None = None,
         streams: Collection[str] = STREAMS,
+        task_files: str = "",
     ) -> None:
         self._race = race
         self._transport = transport
-        self._patterns = tuple(
-            f"output/node{'[0-9]*' if node is None else node}.{stream}" for stream in streams
-        )
+        files = task_files or f"output/node{'[0-9]*' if node is None else node}"
+        self._patterns = tuple(f"{files}.{stream}" for stream in streams)
         self._streams = streams
         self._node = node
         self._offsets: dict[str, int] = {}
@@ -163,9 +166,9 @@ def log_sizes(race: Race, transport: Transport) -> dict[str, int]:
 
     Raises `RvError(UNREACHABLE)` where nobody answers: no answer is no absence.
     """
-    script = (
-        f"cd {shell(race.directory)} && stat --printf='%s %n\\n' output/node* jobs/*.log\nexit 0"
-    )
+    find = "find output tasks jobs -type f -name '*.[oel][uro][trg]' -printf '%s %p\\n'"
+    stat = "stat --printf='%s %n\\n' output/node* jobs/*.log"
+    script = f"cd {shell(race.directory)} && {find if race.sweep else stat}\nexit 0"
 
     def ask() -> str | None:
         done = transport.run(script, timeout_s=_ASKING_S)

@@ -71,7 +71,7 @@ def unsent(race: Race, files: StateFiles) -> tuple[int, ...]:
 
 def due_submissions(status: RaceStatus, files: StateFiles) -> tuple[int, ...]:
     """Return the submissions that should be in the queue by now and were not sent."""
-    if status.claim or files.stopped:
+    if files.stopped or _has_all(status):
         return ()
     due = unsent(status.race, files)
     if status.state not in _ENDED_UNSTARTED:
@@ -80,6 +80,11 @@ def due_submissions(status: RaceStatus, files: StateFiles) -> tuple[int, ...]:
         parts = {entry.number for entry in status.race.entries if entry.instead_of}
         due = tuple(number for number in due if number in parts)
     return due or _parts_of_broken(status, files)
+
+
+def _has_all(status: RaceStatus) -> bool:
+    """Return whether a race has a winner, or a sweep the ends of its tasks: it needs no more."""
+    return status.claim is not None or (status.tasks is not None and status.tasks.is_settled)
 
 
 def _parts_of_broken(status: RaceStatus, files: StateFiles) -> tuple[int, ...]:
@@ -105,6 +110,8 @@ def _is_stuck(job: JobStatus) -> bool:
 def _adopt(snapshot: RaceSnapshot, transport: Transport) -> None:
     """Write down job ids of which no client heard: no other job bears these names."""
     ids = dict(snapshot.files.job_ids)
+    if snapshot.status.race.sweep and ids:  # each worker of an array has an id of its own
+        return
     names = {entry.name: entry.number for entry in snapshot.status.race.entries}
     fresh = {
         names[record.name]: record.job_id

@@ -11,6 +11,7 @@ from rv.models.race import Entry, Race, job_name
 from rv.models.request import Request
 from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
 from rv.race.new_race import LaunchContext, scripts
+from rv.race.task_runs import FOLDERS as TASK_FOLDERS
 from rv.render.quote import shell
 from rv.render.script import ReadTemplate, ScriptContext
 from rv.slurm.values import last_line
@@ -25,6 +26,21 @@ if [ -L {0}/checkpoints ]; then
   rmdir checkpoints && cp -P {0}/checkpoints checkpoints || exit {1}
 else
   cp -al {0}/checkpoints/. checkpoints/ || exit {1}
+fi
+"""
+_RUN_AGAIN: Final = 49
+# A sweep is run again once: whoever links its name first. One that died while it staged is no one.
+_TAKE_OVER: Final = """
+echo "$RV_NAME" >.rerun && old=../{0} next=''
+if ! ln -T .rerun "$old/rerun" 2>/dev/null; then
+  read -r next <"$old/rerun"
+  if [ "$next" != "$RV_NAME" ]; then
+    if [ -d "../$next" ] || compgen -G "../.$next.*" >/dev/null ||
+      ! mv -T "$old/rerun" .stale || ! ln -T .rerun "$old/rerun"; then
+      echo "$next" >&2
+      exit {1}
+    fi
+  fi
 fi
 """
 _LEAVE_MARKER: Final = f"""
@@ -51,11 +67,12 @@ def stage(
         RECORD: record_text(race).encode(),
         "nonce": script.nonce.encode(),
         "environment": _environment(context.environment),
-        **context.files,
     }
     files |= {f"jobs/{s.number}.sh": text.encode() for s, text in rendered}
+    files |= context.files
+    folders = (*FOLDERS, *TASK_FOLDERS) if script.sweep else FOLDERS
     try:
-        transport.create_tree(script.race_dir, files, FOLDERS, _finish(context))
+        transport.create_tree(script.race_dir, files, folders, _finish(context))
     except FinishError as failure:
         raise _unfinished(failure, script.race_dir) from failure
     except RvError:
@@ -76,6 +93,8 @@ def _finish(context: LaunchContext) -> str:
     """Return the script that finishes a race directory: links are tried, what it needs copied."""
     earlier = context.resumes
     taken = _TAKE_UP.format(shell(earlier.directory), _NO_CHECKPOINTS) if earlier else ""
+    if context.files and context.retry_of:
+        taken = _TAKE_OVER.format(shell(context.retry_of), _RUN_AGAIN)
     return _LINK_TEST + taken + _copy_code(context.code) + _LEAVE_MARKER
 
 
@@ -93,6 +112,13 @@ def _unfinished(failure: FinishError, race_dir: str) -> RvError:
             ErrorKind.STAGE,
             f"the checkpoints of the earlier race cannot be taken up: {last_line(failure.text)}",
             hint="another --name begins anew",
+        )
+    if failure.code == _RUN_AGAIN:
+        following = last_line(failure.text)
+        return RvError(
+            ErrorKind.USAGE,
+            f"it is run again already, as sweep {following}",
+            hint=f"rv rerun {following} --failed goes on from there",
         )
     if failure.code != _NO_LINKS:
         from rv.race.code_copy import copy_failure
@@ -136,6 +162,7 @@ def _race(plan: Plan, request: Request, script: ScriptContext, context: LaunchCo
         workdir=script.workdir,
         resumes=context.resumes.race_id if context.resumes else "",
         work=plan.work,
+        sweep=script.sweep,
     )
 
 

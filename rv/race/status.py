@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import NEXT, Claim, Entry, JobStatus, Race, RaceState, RaceStatus, StateFiles
+from rv.models.sweep import count
 from rv.race.facts import Facts
 from rv.race.rules import decide
 from rv.race.sources import (
@@ -15,10 +16,16 @@ from rv.race.sources import (
     record_of,
     unconfirmed,
 )
+from rv.race.sweep import with_tasks
 
 
 def resolve(race: Race, files: StateFiles, sources: Sources) -> RaceStatus:
-    """Decide the state of a race, and list its jobs."""
+    """Decide the state of a race, and list its jobs; of a sweep its tasks decide first."""
+    status = _by_jobs(race, files, sources)
+    return with_tasks(status, race.sweep, files) if race.sweep else status
+
+
+def _by_jobs(race: Race, files: StateFiles, sources: Sources) -> RaceStatus:
     jobs = [_job(race, entry, files, sources) for entry in race.entries]
     if race.chain and (following := _next_job(race, files, sources.records)):
         jobs.append(following)
@@ -135,6 +142,8 @@ def unaccounted(race: Race, files: StateFiles, queue: Sequence[JobRecord]) -> tu
     """Return the submissions about whose jobs the queue does not say enough to decide the race."""
     ended = own_end(files.claim, files.ended) if files.claim else None
     if ended and not ended.signal:  # only Slurm knows why it sent a signal
+        return ()
+    if race.sweep and count(race.sweep, files.tasks).is_settled:
         return ()
     needs_code = files.claim is not None and ended is None
     return tuple(

@@ -8,6 +8,7 @@ from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState, is_live
 from rv.models.plain import build, plain
 from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
+from rv.models.sweep import TaskCounts, count
 from rv.race.directory import is_moment, load_state_files, write_state_file
 from rv.race.sources import own_end
 from rv.transport import Transport
@@ -34,6 +35,7 @@ def save_verdict(snapshot: "RaceSnapshot", transport: Transport) -> None:
         "warnings": status.warnings,
         "saved_at": status.saved_at,
         "gpu_use": plain(status.gpu_use),
+        "tasks": plain(status.tasks),
         "jobs": [[job.number, job.job_id, job.state, job.reason, job.nodes] for job in status.jobs],
     }
     write_state_file(status.race, VERDICT, json.dumps(data), transport)
@@ -75,6 +77,8 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
     if verdict is None:
         return None
     files = load_state_files(race, transport)
+    if race.sweep and count(race.sweep, files.tasks) != verdict.tasks:
+        return None
     if files.claim and (verdict.started_at is None or _ended_since(verdict, files.claim, files)):
         return None
     return RaceStatus(
@@ -89,6 +93,7 @@ def load_verdict(race: Race, transport: Transport) -> RaceStatus | None:
         segments=files.segments,
         saved_at=verdict.saved_at,
         gpu_use=verdict.gpu_use,
+        tasks=verdict.tasks,
         jobs=tuple(_job(race, files, fields) for fields in verdict.jobs),
     )
 
@@ -111,6 +116,7 @@ class _Verdict:
     saved_at: float | None
     jobs: tuple[_JobFields, ...]
     gpu_use: GpuUse | None = None
+    tasks: TaskCounts | None = None
 
 
 def _read(text: bytes) -> _Verdict | None:

@@ -100,7 +100,7 @@ class Wait:
         snapshots = observe(tuple(self.open.values()), transport, records, now_s)
         self._records = tuple(record for each in snapshots for record in each.records)
         open_states = [each.status for each in snapshots if not each.status.state.is_over]
-        is_settled = all(status.claim and not status.why for status in open_states)
+        is_settled = all(status.has_started and not status.why for status in open_states)
         self._pace.plan_next(now_s, is_settled=is_settled)
         return snapshots
 

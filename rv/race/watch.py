@@ -84,14 +84,14 @@ class Watch:
         while True:
             status = self._look()
             self.sink.status(status)
-            if status.claim:  # output since the look would come before its winner
+            if status.has_started:  # output since the look would come before its winner
                 self._stream(reader)
             if status.state.is_over and (final := self._settle(status)):
                 self._stream(reader)
                 return final
             if status.claim and self.until_claim:
                 return status
-            if not status.claim:
+            if not status.has_started:
                 self._while_unclaimed(status)
             self.sleep(self._tick(status))
 
@@ -148,7 +148,7 @@ class Watch:
         self._records = snapshot.records
         self._tell_silence(now_s, reachable=snapshot.reachable)
         status = snapshot.status
-        self._pace.plan_next(now_s, is_settled=bool(status.claim) and not status.why)
+        self._pace.plan_next(now_s, is_settled=status.has_started and not status.why)
         return snapshot
 
     def _tell_silence(self, now_s: float, *, reachable: bool) -> None:

@@ -13,6 +13,7 @@ from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
 from rv.models.race import Chain, job_name, next_job_name
 from rv.models.request import Command, Launcher
+from rv.models.sweep import TASKS_A_FOLDER, Sweep
 from rv.render import quote
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class ScriptContext:
     chain: Chain | None = None
     payload_hash: str = ""
     payload_folder: str = ""
+    sweep: Sweep | None = None
 
 
 _EXPRESSION_ERRORS: Final = (
@@ -125,13 +127,15 @@ def _rendered(
         walltime=quote.shell(slurm_time(strategy.walltime)),
         omp_threads=omp_threads(strategy),
         chain=_segments(strategy, race.chain) if race.chain else None,
+        sweep=_tasks(race.sweep) if race.sweep else None,
+        slots=submission.slots,
         walltime_seconds=int(strategy.walltime.total_seconds()),
         buffer_seconds=int(strategy.buffer.total_seconds()),
         stop_watch_seconds=_STOP_WATCH_SECONDS,
         gpu_query=quote.words(GPU_QUERY),
         process_query=quote.words(PROCESS_QUERY),
         # A slice's share of its card is not told, and there is nothing to sample without GPUs.
-        samples_gpus=strategy.gpus_per_node > 0 and not strategy.mig_profile,
+        samples_gpus=strategy.gpus_per_node > 0 and not (strategy.mig_profile or race.sweep),
         on_every_node=strategy.nodes > 1 and not _runs_once(race.command),
     )
 
@@ -150,6 +154,18 @@ def _segments(strategy: Strategy, chain: Chain) -> dict[str, quote.Quoted | int]
         "most_fruitless": _MOST_FRUITLESS,
         "handover_seconds": HANDOVER_SECONDS,
         "watch_seconds": _WATCH_SECONDS,
+    }
+
+
+def _tasks(sweep: Sweep) -> dict[str, quote.Quoted | int]:
+    """Return the names a template may use under `sweep`."""
+    return {
+        "variables": quote.words(sweep.variables),
+        "width": len(sweep.names) + 1,
+        "gpus": sweep.gpus,
+        "tasks": sweep.tasks,
+        "most_running": sweep.most_running,
+        "tasks_a_folder": TASKS_A_FOLDER,
     }
 
 
@@ -202,6 +218,8 @@ def _option(name: str, value: object) -> str:
 def _template(strategy: Strategy, race: ScriptContext) -> str:
     if race.chain:
         return "checkpoint.sh.j2"
+    if race.sweep:
+        return "sweep.sh.j2"
     once = _runs_once(race.command)
     name = "single_node" if once and strategy.template == "multi_node" else strategy.template
     return f"{name}.sh.j2"
@@ -229,7 +247,8 @@ def _job(number: int, race: ScriptContext, line: str) -> dict[str, Any]:
         "all_names": tuple(job_name(race.race_id, other) for other in race.numbers),
         "next_name": next_job_name(race.race_id),
         "comment": quote.comment(f"rv {race.race_id} {race.title}".strip()),
-        "log": f"{own_folder}/jobs/{number}.log",
+        # All workers of an array would write to one file, and over one another.
+        "log": f"{own_folder}/jobs/{number}{'_%a' if race.sweep else ''}.log",
         "output_pattern": f"{own_folder}/output",
         "line": line,
         "payload": race.command.payload if race.command else "",

@@ -128,6 +128,7 @@ def parse_show_config(text: str) -> ClusterConfig:
         booted_at=values.time(of("BOOT_TIME")),
         max_memory_per_cpu_mib=values.memory_mib(of("MaxMemPerCPU")),
         max_memory_per_node_mib=values.memory_mib(of("MaxMemPerNode")),
+        max_array_size=values.number(of("MaxArraySize")) or _DEFAULT_CONFIG.max_array_size,
     )
 
 

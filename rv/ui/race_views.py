@@ -9,6 +9,7 @@ from rv.models.code import Code
 from rv.models.job import JobState
 from rv.models.quantities import short_duration
 from rv.models.race import RaceState, RaceStatus
+from rv.models.sweep import TaskCounts
 from rv.ui.race_facts import ends_by_s, gpu_count, gpu_models, layouts, ran_s, typed_command
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
 def ending(status: RaceStatus) -> str:
     """Put the end of a race into a sentence: state, code, wait, run, cost."""
-    parts = [f"race {status.race.race_id} {status.state}"]
-    if status.exit_code is not None:
+    what = "sweep" if status.race.sweep else "race"
+    parts = [f"{what} {status.race.race_id} {status.state}"]
+    if status.tasks:
+        parts.append(tasks_text(status.tasks))
+    elif status.exit_code is not None:
         parts.append(f"exit code {status.exit_code}{_signal_name(status.exit_code)}")
     if status.started_at:
         parts.append(
@@ -73,6 +77,7 @@ def race_document(status: RaceStatus) -> dict[str, Any]:
         "retry_of": status.race.retry_of or None,
         "resumes": status.race.resumes or None,
         "chain": _chain(status),
+        "sweep": _sweep(status),
         "winner": None
         if claim is None
         else {
@@ -113,6 +118,31 @@ def _code(code: Code | None) -> dict[str, Any] | None:
         "commit": code.commit or None,
         "dirty": code.is_dirty,
     }
+
+
+def _sweep(status: RaceStatus) -> dict[str, Any] | None:
+    """Describe the tasks of a sweep; None for a race of one command."""
+    sweep = status.race.sweep
+    if sweep is None:
+        return None
+    counts = status.tasks or TaskCounts(tasks=sweep.tasks, carried=sweep.carried)
+    return {
+        "tasks": counts.tasks,
+        "done": counts.done,
+        "failed": counts.failed,
+        "lost": counts.lost,
+        "running": counts.running,
+        "waiting": counts.waiting,
+        "carried": counts.carried,
+        "max": sweep.most_running or None,
+    }
+
+
+def tasks_text(counts: TaskCounts) -> str:
+    """Say how many tasks are done, with those of the sweep before, and what became of others."""
+    others = {"failed": counts.failed, "lost": counts.lost, "running": counts.running}
+    done = f"{counts.done + counts.carried}/{counts.tasks + counts.carried} done"
+    return ", ".join([done, *(f"{number} {what}" for what, number in others.items() if number)])
 
 
 def _chain(status: RaceStatus) -> dict[str, Any] | None:

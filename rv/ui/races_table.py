@@ -17,7 +17,7 @@ from rv.ui.race_facts import (
     ran_s,
     typed_command,
 )
-from rv.ui.race_views import seconds_text
+from rv.ui.race_views import seconds_text, tasks_text
 from rv.ui.reasons import sentence
 from rv.ui.tables import Part, Table, cropped
 
@@ -133,7 +133,8 @@ def _line(status: RaceStatus) -> str:
     if claim and asked:
         asked = " ".join([asked, *layouts(status)])
     why = sentence(_foremost_reason(status)) if not status.exit_code else ""
-    parts = [asked, where, code, why, _command(status)]
+    tasks = tasks_text(status.tasks) if status.tasks else ""
+    parts = [tasks, asked, where, code, why, _command(status)]
     name = " ".join(filter(None, (status.race.race_id, status.race.name, status.state)))
     return f"{name}: {', '.join(filter(None, parts))}"
 
@@ -210,7 +211,8 @@ def _why(status: RaceStatus, now_s: float) -> str:
     """What is to be said of a race beside its state."""
     waits = status.state is RaceState.PENDING and not status.claim
     why = sentence(status.why) if waits and status.why else status.why
-    return "; ".join(filter(None, (_retry(status), _segments(status, now_s), why)))
+    tasks = tasks_text(status.tasks) if status.tasks else ""
+    return "; ".join(filter(None, (_retry(status), tasks, _segments(status, now_s), why)))
 
 
 def _short_why(status: RaceStatus, now_s: float) -> str:

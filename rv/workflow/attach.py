@@ -14,7 +14,7 @@ from rv.render.quote import shell as quoted
 from rv.slurm.hostlist import expand
 from rv.transport import ScriptResult
 from rv.workflow.cluster import Cluster
-from rv.workflow.races import look_at, require_node
+from rv.workflow.races import look_at, require_node, winner_of
 
 COMMAND_S: Final = 600.0
 """How long a command without a terminal may take."""
@@ -92,13 +92,7 @@ def _running(status: RaceStatus) -> Claim:
             f"race {race.race_id} is over: {status.state}",
             hint=f"rv logs {race.race_id} shows its output",
         )
-    if status.claim is None:
-        raise RvError(
-            ErrorKind.USAGE,
-            f"race {race.race_id} has not started yet",
-            hint=f"rv explain {race.race_id} says why it waits",
-        )
-    return status.claim
+    return winner_of(status)
 
 
 def attach(place: Place, words: Sequence[str], cluster: Cluster) -> int:

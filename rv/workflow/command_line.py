@@ -49,7 +49,7 @@ def from_words(words: Sequence[str], around: KnownFiles) -> Command:
     """
     if not words or not words[0].strip():
         raise _empty()
-    return _read(" ".join(_quoted(words)), around)
+    return _read(shell_line(words), around)
 
 
 def from_line(text: str, around: KnownFiles) -> Command:
@@ -61,6 +61,11 @@ def from_line(text: str, around: KnownFiles) -> Command:
     if text.endswith(".py") and around.is_file(text):
         return from_words([text], around)
     return _read(text, around)
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """Return the shell line of an argv."""
+    return " ".join(_quoted(words))
 
 
 def _quoted(words: Sequence[str]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from rv.slurm.values import last_line
 from rv.transport import LOST, ScriptResult, Transport
 from rv.transport.query_retry import retry_query
 from rv.workflow.cluster import Cluster
-from rv.workflow.races import look_at, require_node
+from rv.workflow.races import look_at, require_node, winner_of
 
 _ASKING_S: Final = 60.0
 _PATIENCE_S: Final = 60.0
@@ -33,14 +33,9 @@ def look_at_gpus(race: Race, cluster: Cluster, node: int | None, now_s: float) -
     status, _ = look_at(race, cluster, now_s)
     if status.state.is_over:
         return _measured(status, node, cluster.transport)
-    if status.claim is None:
-        raise RvError(
-            ErrorKind.USAGE,
-            f"race {race.race_id} has not started yet",
-            hint=f"rv explain {race.race_id} says why it waits",
-        )
+    claim = winner_of(status)
     try:
-        return RaceGpus(status=status, now=_ask(race, status.claim, node, cluster.transport))
+        return RaceGpus(status=status, now=_ask(race, claim, node, cluster.transport))
     except RvError:
         # It may have ended meanwhile, and then that is the answer.
         status, _ = look_at(race, cluster, now_s)

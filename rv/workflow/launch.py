@@ -87,7 +87,7 @@ def prepare(
         code=code,
         resumes=resumes,
     )
-    payloads = _payloads(request)
+    payloads = payloads_of(request)
     return Launch(
         request=request,
         snapshot=snapshot,
@@ -175,7 +175,7 @@ def read_template(name: str) -> str:
         ) from error
 
 
-def _payloads(request: Request) -> Mapping[str, bytes]:
+def payloads_of(request: Request) -> Mapping[str, bytes]:
     """Return every bundled payload for a command that runs one: they share packages."""
     if request.command is None or not request.command.payload:
         return {}

@@ -41,8 +41,9 @@ def pull_logs(race: Race, transport: Transport, folder: Path) -> tuple[Path, ...
 
 def _here(name: str) -> str:
     """Return what a log is called here: node0.out, job1.log."""
-    folder, _, file = name.partition("/")
-    return f"job{file}" if folder == "jobs" else file
+    folder, _, file = name.rpartition("/")
+    kinds = {"jobs": "job", "output": ""}
+    return f"{kinds.get(folder, 'task')}{file}"
 
 
 def _copy(source: str, size: int, path: Path, transport: Transport) -> None:

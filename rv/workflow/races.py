@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rv import bundle
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
-from rv.models.race import Race, RaceState, RaceStatus
+from rv.models.race import Claim, Race, RaceState, RaceStatus
 from rv.race.directory import load_race, load_races, load_state_files, remove_race
 from rv.race.payload_folders import has_several_versions, payload_hash, remove_unused_payloads
 from rv.race.sources import is_active
@@ -277,6 +277,24 @@ def require_node(race: Race, node: int | None) -> None:
             f"race {race.race_id} has no node {node}",
             hint=f"it has {numbers}",
         )
+
+
+def winner_of(status: RaceStatus) -> Claim:
+    """Return the claim of a race that runs. Raises `RvError(USAGE)` where it has none (yet)."""
+    race = status.race
+    if race.sweep:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"{race.race_id} is a sweep: its tasks run in several jobs",
+            hint=f"rv logs {race.race_id} --task 0 shows what one wrote",
+        )
+    if status.claim is None:
+        raise RvError(
+            ErrorKind.USAGE,
+            f"race {race.race_id} has not started yet",
+            hint=f"rv explain {race.race_id} says why it waits",
+        )
+    return status.claim
 
 
 def stoppable_races(

@@ -16,7 +16,7 @@ from rv.api import pickles
 from rv.bundle import payload_names
 from rv.cli.run import split_arguments
 from rv.config import documents
-from rv.models import code, container, job, notice, quantities, snapshot
+from rv.models import code, container, job, notice, quantities, snapshot, sweep
 from rv.payloads._burn import soak
 from rv.payloads._collectives import nccl_log
 from rv.payloads._nccl_tests import output as nccl_output
@@ -47,6 +47,7 @@ from rv.workflow import (
     known_programs,
     script_records,
     shellwords,
+    sweep_tasks,
     user_variables,
 )
 
@@ -324,6 +325,9 @@ PARSERS: Final = (
     _entry(user_variables.parse_dotenv, "# x\nexport A='b' # c\nB=\"\\n\"\n", parse=_dotenv),
     _entry(script.has_succeeded, f"x\n{S} end 0\n", parse=lambda t: script.has_succeeded(t, S)),
     _entry(squeue.keep_own, *_QUEUE, parse=lambda t: squeue.keep_own(f"{t}\n{S} end 0\n", S, SnapshotCache(directory=Path("/dev/null/none"), key="")) and squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),
+    _entry(sweep_tasks.parse_sets, "lr=1e-3,'a,b',1..5", parse=lambda t: sweep_tasks.parse_sets([t])),
+    _entry(sweep_tasks.parse_array, "0-99:3,7%10"),
+    _entry(sweep.read_tasks, "3\0001e-3\000x\0004\000\000y\000", parse=lambda t: sweep.read_tasks(t.encode("utf-8", "replace"), 2)),
     _entry(fetch_results.parse_results, "12 1700000000.1234567890 ./out/a\0003 1700000001 ./o d/b\nc\0"),
     _entry(code.read_manifest, _MANIFEST, parse=_manifest),
     _entry(squeue.parse_squeue_own, *_QUEUE, parse=lambda t: squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),

@@ -13,7 +13,7 @@ from rv.workflow import locate
 
 ROOT = Path(__file__).parents[2]
 SHOWN = [
-    ["up"], ["run"], ["ps"], ["logs"], ["wait"], ["rerun"], ["stop"], ["gpu"], ["attach"], ["exec"], ["forward"], ["ssh-config"], ["status"], ["cost"], ["explain"], ["snapshot"],
+    ["up"], ["run"], ["sweep"], ["ps"], ["logs"], ["wait"], ["rerun"], ["stop"], ["gpu"], ["attach"], ["exec"], ["forward"], ["ssh-config"], ["status"], ["cost"], ["explain"], ["snapshot"],
     ["sync"], ["sync", "push"], ["sync", "pull"], ["sync", "status"], ["sync", "watch"],
     ["env"], ["env", "set"], ["env", "list"], ["env", "unset"], ["env", "import"],
     ["init"], ["config"], ["config", "set"], ["config", "unset"], ["doctor"], ["completion"],

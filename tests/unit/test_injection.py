@@ -277,6 +277,7 @@ def outputs() -> Iterator[tuple[str, jinja2.nodes.Expr]]:
 NUMBERS = re.compile(
     r"job\.number|s\.(nodes|gpus|gpus_per_node|cpus_per_task|memory_mib)|part\.vram_mib"
     r"|s\.node_names|omp_threads|\w+_seconds|chain\.\w+_(seconds|segments|fruitless)"
+    r"|slots|sweep\.(width|gpus|tasks|tasks_a_folder|most_running)"
 )
 QUOTED_ALREADY = {
     "gpu_query",
@@ -284,6 +285,7 @@ QUOTED_ALREADY = {
     "walltime",
     "chain.signal",
     "chain.total",
+    "sweep.variables",
     "homes",
     "loop.index0",
 }

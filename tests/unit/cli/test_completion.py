@@ -58,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("line", "offered"),
     [
-        ("s", ["stop", "sync", "status", "snapshot", "ssh-config", "sandbox"]),
+        ("s", ["sweep", "stop", "sync", "status", "snapshot", "ssh-config", "sandbox"]),
         ("stop ", ["k3f9a2qd", "train", "b7c1x0pz"]),
         ("logs -f tr", ["train"]),
         ("explain --cluster other ", []),

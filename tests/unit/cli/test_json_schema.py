@@ -24,6 +24,7 @@ def rv(*words: str) -> object:
         ("plan", ("up", "--gpu", "8", "--dry-run")),
         ("plan", ("up", "--gpu", "2", "--checkpoint", "--time", "9d", "--dry-run")),
         ("plan", ("up", "--gpu", "1-8", "--work", "12gpuh", "--for", "finish", "--dry-run")),
+        ("sweep_plan", ("sweep", "--array", "0-9%2", "--dry-run", "echo {}")),
         ("status", ("status",)),
         ("costs", ("cost", "--gpu", "4")),
         ("error", ("up", "--gpu", "999", "--dry-run")),

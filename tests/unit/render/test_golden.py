@@ -17,6 +17,7 @@ from rv.models.notice import read_notice
 from rv.models.plan import Merged, Mode, Strategy, Submission
 from rv.models.race import Chain
 from rv.models.request import Command, Launcher
+from rv.models.sweep import Sweep
 from rv.render.script import ScriptContext, render, sbatch_line
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -205,6 +206,21 @@ CASES = {
             project="/home/ada/project",
         ),
     ),
+    "sweep": (
+        Submission(
+            number=2,
+            strategies=(strategy(extra=(("array", "1-8%4"),), gres="gpu:a100:1", gpus=1),),
+            slots=4,
+        ),
+        facts(
+            command=Command(line='python t.py --lr "$RV_SET_LR"'),
+            sweep=Sweep(tasks=1000, names=("lr", "seed"), gpus=1, most_running=20),
+        ),
+    ),
+    "sweep_on_cpus": (
+        strategy(**CPUS_ONLY),
+        facts(command=Command(line='sh "$RV_TASK_ID"'), sweep=Sweep(tasks=3, gpus=0)),
+    ),
     "checkpoint": (strategy(**SEGMENTS), facts(chain=Chain(total=timedelta(hours=12)))),
     "checkpoint_on_two_nodes": (
         strategy(**(TWO_NODES | SEGMENTS)),
@@ -289,7 +305,8 @@ def test_the_steps_at_the_top_are_those_below(case):
     script = rendered(case)
     listed = re.findall(r"^#   (\d+\. .*)$", script, re.MULTILINE)
     assert listed == re.findall(r"^# (\d+\. .*)$", script, re.MULTILINE)
-    assert [int(step.split(".")[0]) for step in listed] == list(range(1, 12))
+    last = 9 if case.startswith("sweep") else 11
+    assert [int(step.split(".")[0]) for step in listed] == list(range(1, last + 1))
 
 
 def test_no_golden_script_is_left_over():
