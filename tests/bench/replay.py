@@ -169,12 +169,16 @@ class Yard:
 
     def free_gpus(self) -> dict[str, int]:
         """How many GPUs are not allocated in each partition, as an expert would add them up."""
-        free: dict[str, int] = {}
+        return {name: sum(nodes) for name, nodes in self.free_by_node().items()}
+
+    def free_by_node(self) -> dict[str, list[int]]:
+        """How many GPUs are not allocated on each node of each partition."""
+        free: dict[str, list[int]] = {}
         for line in self.slurm("scontrol", "show", "node", "-d", "-o").splitlines():
             partition = re.search(r"\bPartitions=(\S+)", line)
             total, used = (_count(key, line) for key in ("Gres", "GresUsed"))
             if partition:
-                free[partition[1]] = free.get(partition[1], 0) + total - used
+                free.setdefault(partition[1], []).append(total - used)
         return free
 
     def no_share_left(self) -> None:
