@@ -177,7 +177,7 @@ def scheduler_cycle() -> float:
 def shares(options: argparse.Namespace, results: Path) -> Iterable[Share]:
     """Deal scenarios and seeds out, each sandbox some of each scenario."""
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    tasks = [Task(scenario=name, seed=seed) for name in options.scenarios for seed in seeds]
+    tasks = [Task(scenario=name, seed=seed) for seed in seeds for name in options.scenarios]
     for number in range(options.sandboxes):
         yield Share(
             number=number,
