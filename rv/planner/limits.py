@@ -333,19 +333,21 @@ def hidden_jobs_notes(snapshot: Snapshot) -> tuple[str, ...]:
 def _sums(snapshot: Snapshot) -> dict[tuple[str, str, str, bool], dict[str, int]]:
     """Add up jobs that count against the same sources: QOS, account, partition, is the user's."""
     sums: dict[tuple[str, str, str, bool], dict[str, int]] = {}
+    user = snapshot.user
     for job in snapshot.jobs:
-        key = (job.qos, job.account, job.partition, job.user == snapshot.user)
-        held = sums.setdefault(key, {})
-        for name, count in _held_by(job):
-            held[name] = held.get(name, 0) + count
+        key = (job.qos, job.account, job.partition, job.user == user)
+        held = sums.get(key)
+        if held is None:
+            held = sums[key] = {}
+        if job.state in _HOLDING:
+            for name, count in _held_by(job):
+                held[name] = held.get(name, 0) + count
+        elif not job.state.is_terminal:
+            held[_SUBMITTED] = held.get(_SUBMITTED, 0) + 1
     return sums
 
 
 def _held_by(job: QueuedJob) -> _LimitList:
-    if job.state.is_terminal:
-        return ()
-    if job.state not in _HOLDING:
-        return ((_SUBMITTED, 1),)
     held = ((_SUBMITTED, 1), (_RUNNING, 1), ("cpu", job.cpus), ("mem", job.memory_mib))
     typed = ((f"gres/gpu:{job.gpu_type}", job.gpus),) if job.gpu_type else ()
     return (*held, ("node", len(job.nodes)), ("gres/gpu", job.gpus), *typed)

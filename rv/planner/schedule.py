@@ -6,11 +6,11 @@ right 24 times of 24, with jobs that started at +30 s of slack and waited at -10
 Slurm does not plan is never guessed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple
 
 from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
@@ -21,10 +21,10 @@ from rv.planner.layouts import Layout, NodeNeeds
 
 FOREVER: Final = inf
 _LONGEST_S: Final = timedelta(days=3650).total_seconds()
+_WEIGHT_AND_NAME: Final = attrgetter("node.weight", "node.name")
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Window:
+class Window(NamedTuple):
     """A time in which a node has the capacity, in seconds from now; the end may be infinite."""
 
     start_s: float
@@ -51,8 +51,9 @@ class StartEstimator:
             gpu_type=pool.gres_type,
             whole=pool.partition.exclusive,
         )
+        windows_of = self._schedule.windows_for(demand)
         return {
-            slot.node.name: self._schedule.windows(slot.node, demand, slot.total, slot.free)
+            slot.node.name: windows_of(slot.node, slot.total, slot.free)
             for slot in needs.slots
             if is_settled(slot.node)
         }
@@ -119,6 +120,10 @@ def _unplanned_gpus(snapshot: Snapshot) -> dict[str, int]:
 def earliest_start(windows: NodeWindows, nodes: int, walltime: timedelta) -> float | None:
     """Return the first second at which so many nodes have the whole walltime; None for never."""
     length_s = walltime.total_seconds()
+    # Most jobs could begin now, on nodes that nobody waits for: nothing has to be put in order.
+    first = (spans[0] for spans in windows.values() if spans)
+    if sum(one.start_s == 0 and one.end_s >= length_s for one in first) >= nodes:
+        return 0.0
     events: list[tuple[float, int]] = []
     for spans in windows.values():
         for window in spans:
@@ -152,10 +157,9 @@ def free_now(windows: NodeWindows) -> frozenset[str]:
 def free_first(slots: tuple[Slot, ...], free_nodes: frozenset[str]) -> tuple[str, ...]:
     """Return the nodes' names, those free now first, then by Slurm's weight and by name."""
 
-    def key(node: Node) -> tuple[bool, int, str]:
-        return (node.name not in free_nodes, node.weight, node.name)
-
-    return tuple(node.name for node in sorted((slot.node for slot in slots), key=key))
+    names = [name for _, name in sorted(map(_WEIGHT_AND_NAME, slots))]
+    free = [name for name in names if name in free_nodes]
+    return (*free, *(name for name in names if name not in free_nodes))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -178,8 +182,7 @@ class NodeDemand:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Occupancy:
+class Occupancy(NamedTuple):
     """What a job or a reservation holds of one node between two moments, in seconds from now.
 
     `whole`: nothing of the node is left for others. GPUs of a job whose type is not known count
@@ -243,22 +246,33 @@ class NodeSchedule:
     def _from_now(self, moment: datetime) -> float:
         return (moment - self._now).total_seconds()
 
-    def windows(self, node: Node, demand: NodeDemand, total_gpus: int, free_gpus: int) -> Windows:
-        """Return when the node has capacity for the demand, in order.
+    def windows_for(self, demand: NodeDemand) -> Callable[[Node, int, int], Windows]:
+        """Return what says when a node has capacity for the demand, in order.
 
-        `total_gpus` and `free_gpus` are those of the demand's type on this node, now. Partitions
-        overlap, so the same is asked often: each answer is worked out once.
+        It takes the node, and how many GPUs of the demand's type it has, in all and free now.
+        Partitions overlap, so the same is asked often: each answer is worked out once.
         """
         by_node = self._windows.setdefault(demand, {})
-        key = (node.name, total_gpus, free_gpus)
-        if key not in by_node:
-            of_type = (node.name, demand.gpu_type, total_gpus, free_gpus)
-            if of_type not in self._capacities:
-                tally = _Tally(node, demand.gpu_type, total_gpus, free_gpus)
-                occupancies = self._occupancies.get(node.name, ())
-                self._capacities[of_type] = tuple(_free_capacities(node, occupancies, tally))
-            by_node[key] = tuple(_windows(self._capacities[of_type], demand))
-        return by_node[key]
+
+        def windows(node: Node, total_gpus: int, free_gpus: int) -> Windows:
+            key = (node.name, total_gpus, free_gpus)
+            known = by_node.get(key)
+            if known is None:
+                capacities = self._free_capacities(node, demand.gpu_type, total_gpus, free_gpus)
+                known = by_node[key] = tuple(_windows(capacities, demand))
+            return known
+
+        return windows
+
+    def _free_capacities(
+        self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int
+    ) -> tuple[FreeCapacity, ...]:
+        key = (node.name, gpu_type, total_gpus, free_gpus)
+        if key not in self._capacities:
+            tally = _Tally(node, gpu_type, total_gpus, free_gpus)
+            occupancies = self._occupancies.get(node.name, ())
+            self._capacities[key] = tuple(_free_capacities(node, occupancies, tally))
+        return self._capacities[key]
 
 
 def _share_of(
@@ -279,9 +293,7 @@ def _share_of(
 def _windows(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> list[Window]:
     """Join the times, one after the other, in which the demand fits."""
     windows: list[Window] = []
-    for capacity in capacities:
-        if not demand.fits(capacity):
-            continue
+    for capacity in filter(demand.fits, capacities):
         if windows and windows[-1].end_s == capacity.start_s:
             windows[-1] = Window(windows[-1].start_s, capacity.end_s)
         else:
@@ -295,13 +307,21 @@ def _free_capacities(
     """Yield what is free in each time in which the node can be shared at all, in order."""
     if _is_planned_unseen(node, occupancies):
         return
-    starts = [(one.start_s, tally.begin, one) for one in occupancies if one.start_s < one.end_s]
-    ends = [
+    changes: list[tuple[float, Callable[[Occupancy], None], Occupancy]] = []
+    for one in occupancies:
+        if not one.start_s < one.end_s:
+            continue
+        if one.start_s > 0:
+            changes.append((one.start_s, tally.begin, one))
+        else:
+            tally.begin(one)
+    # At one moment starts come before ends: the sort keeps their order.
+    changes += [
         (one.end_s, tally.finish, one) for one in occupancies if one.start_s < one.end_s < FOREVER
     ]
+    changes.sort(key=itemgetter(0))
     since_s = 0.0
-    # At one moment starts come before ends: the sort keeps their order.
-    for moment_s, change, occupancy in sorted((*starts, *ends), key=itemgetter(0)):
+    for moment_s, change, occupancy in changes:
         if moment_s > since_s:
             if tally.is_shared:
                 yield tally.free(since_s, moment_s)
@@ -319,13 +339,19 @@ def _is_planned_unseen(node: Node, occupancies: Sequence[Occupancy]) -> bool:
 class _Tally:
     """What is held at one moment: what is used now, less what has ended, plus what is planned."""
 
+    __slots__ = (
+        "_allocated", "_cpus", "_due_cpus", "_due_gpus", "_due_mib", "_free_cpus", "_free_gpus",
+        "_free_mib", "_gpu_type", "_held", "_mib", "_total_gpus", "_whole",
+    )  # fmt: skip
+
     def __init__(self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int) -> None:
-        self._node = node
+        self._cpus, self._mib, self._total_gpus = node.cpus, node.memory_mib, total_gpus
         self._gpu_type = gpu_type
         self._allocated = "ALLOCATED" in node.states
-        self._total_gpus = total_gpus
-        free = (node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib, free_gpus)
-        self._free, self._due = list(free), [0, 0, 0]
+        self._free_cpus = node.cpus - node.cpus_used
+        self._free_mib = node.memory_mib - node.memory_used_mib
+        self._free_gpus = free_gpus
+        self._due_cpus = self._due_mib = self._due_gpus = 0
         self._held = self._whole = 0
 
     def begin(self, occupancy: Occupancy) -> None:
@@ -333,7 +359,9 @@ class _Tally:
         self._held += 1
         self._whole += occupancy.whole
         if not occupancy.running:
-            self._change(self._due, occupancy, 1)
+            self._due_cpus += occupancy.cpus
+            self._due_mib += occupancy.memory_mib
+            self._due_gpus += self._of_type(occupancy)
 
     def finish(self, occupancy: Occupancy) -> None:
         """Count an occupancy no more."""
@@ -341,15 +369,17 @@ class _Tally:
         self._whole -= occupancy.whole
         if occupancy.running:
             self._allocated = False
-            self._change(self._free, occupancy, 1)
+            self._free_cpus += occupancy.cpus
+            self._free_mib += occupancy.memory_mib
+            self._free_gpus += self._of_type(occupancy)
         else:
-            self._change(self._due, occupancy, -1)
+            self._due_cpus -= occupancy.cpus
+            self._due_mib -= occupancy.memory_mib
+            self._due_gpus -= self._of_type(occupancy)
 
-    def _change(self, amounts: list[int], occupancy: Occupancy, times: int) -> None:
-        amounts[0] += times * occupancy.cpus
-        amounts[1] += times * occupancy.memory_mib
-        if not self._gpu_type or occupancy.gpu_type in ("", self._gpu_type):
-            amounts[2] += times * occupancy.gpus
+    def _of_type(self, occupancy: Occupancy) -> int:
+        is_of_type = not self._gpu_type or occupancy.gpu_type in ("", self._gpu_type)
+        return occupancy.gpus if is_of_type else 0
 
     @property
     def is_shared(self) -> bool:
@@ -358,13 +388,12 @@ class _Tally:
 
     def free(self, start_s: float, end_s: float) -> FreeCapacity:
         """Return what is free. Jobs that this user may not see end at no known time."""
-        cpus, memory_mib, gpus = self._free
-        cpus_due, memory_due_mib, gpus_due = self._due
+        cpus = self._free_cpus
         return FreeCapacity(
-            start_s=start_s,
-            end_s=end_s,
-            cpus=min(cpus, self._node.cpus) - cpus_due,
-            memory_mib=min(memory_mib, self._node.memory_mib) - memory_due_mib,
-            gpus=min(gpus - gpus_due, self._total_gpus),
-            unused=not self._held and cpus >= self._node.cpus,
+            start_s,
+            end_s,
+            cpus=min(cpus, self._cpus) - self._due_cpus,
+            memory_mib=min(self._free_mib, self._mib) - self._due_mib,
+            gpus=min(self._free_gpus - self._due_gpus, self._total_gpus),
+            unused=not self._held and cpus >= self._cpus,
         )

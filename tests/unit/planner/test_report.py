@@ -277,7 +277,7 @@ def test_siblings_neither_stand_in_line_nor_push_a_plan_back():
     line = (waits(11, 9), waits(12, 8), waits(13, 7))
     plans = ((11, "b1", 1), (12, "b1", 2), (13, "f1", 2))
     made = cluster(
-        *(replace(planned_job(node, starts_in=HOUR * h), job_id=str(n)) for n, node, h in plans)
+        *(planned_job(node, starts_in=HOUR * h)._replace(job_id=str(n)) for n, node, h in plans)
     )
     records = tuple(
         JobRecord(
