@@ -12,6 +12,7 @@ from rv.race.watch import WaitTimedOut, Watch
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.squeue import OwnJobs
 from rv.workflow.cluster import Cluster
+from tests.bench.results import Figure, note
 
 
 class Clock:
@@ -50,6 +51,11 @@ def report(what: str, counts: dict[str, int]) -> None:
         f"{name} {n}" for name, n in sorted(counts.items(), key=lambda item: -item[1])
     )
     print(f"rpcs: {what}: {sum(counts.values())} ({parts})")
+    note("rpcs", [Figure(what=what, value=sum(counts.values()), unit="RPCs")])
+    note(
+        "rpcs",
+        [Figure(what=kind, value=count, unit="RPCs", table=what) for kind, count in counts.items()],
+    )
 
 
 def watch_ten_minutes(target: Cluster) -> None:

@@ -1,6 +1,6 @@
 """Parsing and planning a dry run of 4 GPUs on clusters of 1,000 to 30,000 nodes and 5 jobs a node.
 
-Wanted: 10,000 nodes in at most 1 s and 150 MiB, 1,000 nodes in at most 0.1 s. Seconds are the
+Wanted: 10,000 nodes in at most 1 s and 150 MiB, 1,000 nodes in at most 0.25 s. Seconds are the
 processor's: what others do on the machine meanwhile does not count, though it slows memory. Each size
 has a process of its own, so that one's memory is not another's; growth is that of the same run.
 
@@ -20,8 +20,6 @@ from pathlib import Path
 
 from synthetic import SENTINEL, probe_text
 
-from bench_results import Figure, note
-
 from rv.__main__ import COLLECT_AFTER
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
@@ -30,10 +28,11 @@ from rv.planner import plan, require_feasible
 from rv.render.script import sbatch_line
 from rv.slurm.probe import build_snapshot
 from rv.slurm.script import parse_outputs
+from tests.bench.results import Figure, note
 
 SIZES = (1000, 3000, 10_000, 30_000)
 JOBS_PER_NODE = 5
-WANTED = {1000: (0.1, None), 10_000: (1.0, 150)}
+WANTED = {1000: (0.25, None), 10_000: (1.0, 150)}
 ROUNDS = 5
 
 

@@ -29,6 +29,7 @@ from tests.bench.contenders import CONTENDERS, at_the_start, type_lines
 from tests.bench.load import gpus_per_node, shape_of
 from tests.bench.paired import Start, compare, differences
 from tests.bench.replay import UnsettledError, Yard
+from tests.bench.results import keep
 from tests.bench.rivals import installed
 from tests.bench.scenarios import SCENARIOS, Scenario, draw
 
@@ -201,6 +202,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="only print the table of such a file")
     options = parser.parse_args()
     if options.table:
+        keep("time_to_start", "starts", map(dataclasses.asdict, read_starts(options.table)))
         return 0 if print_table(read_starts(options.table), scheduler_cycle()) else 1
     if os.getuid():
         parser.error("root only: the load is other users'")
@@ -211,6 +213,7 @@ def main() -> int:
     with installed(["submitit"]), spawn.Pool(len(dealt)) as pool:
         pool.map(work, dealt, chunksize=1)
     print(f"{(time.monotonic() - began) / 60:.0f} minutes on {len(dealt)} sandboxes; {results}")
+    keep("time_to_start", "starts", map(dataclasses.asdict, read_starts(results)))
     return 0 if print_table(read_starts(results), scheduler_cycle()) else 1
 
 

@@ -2,13 +2,16 @@
 
     python with_submitit.py start FOLDER PARTITIONS GPUS MINUTES COMMAND...
     python with_submitit.py submit FOLDER COUNT
+    python with_submitit.py send FOLDER
     python with_submitit.py wait FOLDER
 
-`start` sends a command, `submit` so many empty jobs held back for an hour in one batch, `wait` sends
-one job and waits for its result.
+`start` sends a command; `submit` sends so many empty jobs, held back for an hour, as one array, and
+prints the seconds that took after the import; `send` sends one, and `wait` waits for its result.
 """
 
 import sys
+import time
+from pathlib import Path
 
 import submitit
 
@@ -32,12 +35,20 @@ def submit(folder, count):
     """Send jobs, as an array where there are several: submitit's own way."""
     executor = _cpu_executor(folder)
     executor.update_parameters(slurm_additional_parameters={"begin": "now+1hour"})
+    began = time.monotonic()
     executor.map_array(abs, range(int(count)))
+    print(time.monotonic() - began)
+
+
+def send(folder):
+    """Send one job."""
+    job = _cpu_executor(folder).submit(abs, -1)
+    (Path(folder) / "job").write_text(job.job_id)
 
 
 def wait(folder):
-    """Send one job and wait for its result."""
-    _cpu_executor(folder).submit(abs, -1).result()
+    """Wait for the result of what was sent."""
+    submitit.SlurmJob(folder, (Path(folder) / "job").read_text()).result()
 
 
 def _cpu_executor(folder):
@@ -47,4 +58,4 @@ def _cpu_executor(folder):
 
 
 if __name__ == "__main__":
-    {"start": start, "submit": submit, "wait": wait}[sys.argv[1]](*sys.argv[2:])
+    {"start": start, "submit": submit, "send": send, "wait": wait}[sys.argv[1]](*sys.argv[2:])
