@@ -86,6 +86,13 @@ launches and waits in one: its launch is not counted apart. Nobody here shares a
         title="Until the losers are gone",
         text="From the winner's start until no other job of the race is in the queue.",
     ),
+    Section(
+        bench="checkpoint_windows",
+        title="Backfill windows",
+        text="""\
+From typing to the end of work that can resume, where every node is busy for five minutes or more but one, which Slurm has planned
+for another job in four. The request asks for eight minutes: one job has to wait for a node, `--checkpoint` begins in the window.""",
+    ),
 )
 _STARTS: Final = """\
 From typing to the first start of the command, under loads that are the same for all by seed; a start that had not come by the horizon
