@@ -307,21 +307,8 @@ def _free_capacities(
     """Yield what is free in each time in which the node can be shared at all, in order."""
     if _is_planned_unseen(node, occupancies):
         return
-    changes: list[tuple[float, Callable[[Occupancy], None], Occupancy]] = []
-    for one in occupancies:
-        if not one.start_s < one.end_s:
-            continue
-        if one.start_s > 0:
-            changes.append((one.start_s, tally.begin, one))
-        else:
-            tally.begin(one)
-    # At one moment starts come before ends: the sort keeps their order.
-    changes += [
-        (one.end_s, tally.finish, one) for one in occupancies if one.start_s < one.end_s < FOREVER
-    ]
-    changes.sort(key=itemgetter(0))
     since_s = 0.0
-    for moment_s, change, occupancy in changes:
+    for moment_s, change, occupancy in _changes(occupancies, tally):
         if moment_s > since_s:
             if tally.is_shared:
                 yield tally.free(since_s, moment_s)
@@ -329,6 +316,24 @@ def _free_capacities(
         change(occupancy)
     if tally.is_shared:
         yield tally.free(since_s, FOREVER)
+
+
+def _changes(
+    occupancies: Sequence[Occupancy], tally: "_Tally"
+) -> list[tuple[float, Callable[[Occupancy], None], Occupancy]]:
+    """Count what holds the node now, and return what begins or ends later, in order."""
+    changes = []
+    for one in occupancies:
+        if one.start_s > 0 and one.start_s < one.end_s:
+            changes.append((one.start_s, tally.begin, one))
+        elif one.start_s < one.end_s:
+            tally.begin(one)
+    # At one moment starts come before ends: the sort keeps their order.
+    changes += [
+        (one.end_s, tally.finish, one) for one in occupancies if one.start_s < one.end_s < FOREVER
+    ]
+    changes.sort(key=itemgetter(0))
+    return changes
 
 
 def _is_planned_unseen(node: Node, occupancies: Sequence[Occupancy]) -> bool:

@@ -385,9 +385,9 @@ def test_limits_are_shown_with_what_is_in_use_of_them():
     )
     mine = busy("b1", 5, gpus=3, account="physics", qos="q")
     jobs = (
-        replace(mine, user="ann"),
-        replace(mine, gpus=2),
-        replace(mine, account="lab", gpus=1),
+        mine._replace(user="ann"),
+        mine._replace(gpus=2),
+        mine._replace(account="lab", gpus=1),
     )
     made = cluster(*jobs)
     made = replace(
