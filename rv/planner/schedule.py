@@ -199,6 +199,9 @@ class Occupancy(NamedTuple):
     running: bool = False
 
 
+_Change = tuple[float, Callable[[Occupancy], None], Occupancy]
+
+
 class FreeCapacity(NamedTuple):
     """What is free of a node from `start_s` to `end_s`, in seconds from now; GPUs are of one type.
 
@@ -318,11 +321,9 @@ def _free_capacities(
         yield tally.free(since_s, FOREVER)
 
 
-def _changes(
-    occupancies: Sequence[Occupancy], tally: "_Tally"
-) -> list[tuple[float, Callable[[Occupancy], None], Occupancy]]:
+def _changes(occupancies: Sequence[Occupancy], tally: "_Tally") -> list[_Change]:
     """Count what holds the node now, and return what begins or ends later, in order."""
-    changes = []
+    changes: list[_Change] = []
     for one in occupancies:
         if one.start_s > 0 and one.start_s < one.end_s:
             changes.append((one.start_s, tally.begin, one))

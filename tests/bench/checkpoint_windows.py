@@ -100,6 +100,7 @@ def main() -> None:
     with cluster(str(PROFILE)) as target:
         yard = Yard(target=target, home=Path(os.environ["XDG_STATE_HOME"]).parent / "yard")
         yard.furnish()
+        yard.no_share_left()
         shutil.copy(REPOSITORY / "examples" / "resume.py", yard.work)
         for seed in range(options.first_seed, options.first_seed + options.seeds):
             jobs = load(Random(seed), shape, size)
