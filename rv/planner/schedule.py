@@ -7,28 +7,28 @@ Slurm does not plan is never guessed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from math import inf
-from operator import attrgetter, itemgetter
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final
 
 from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
 from rv.models.snapshot import Node, QueuedJob, Snapshot
+from rv.planner.capacity import (
+    FOREVER,
+    FreeCapacity,
+    NodeDemand,
+    Occupancy,
+    Tally,
+    Window,
+    free_capacities,
+    open_windows,
+)
 from rv.planner.eligibility import is_settled
 from rv.planner.inventory import Pool, Slot
 from rv.planner.layouts import Layout, NodeNeeds
 
-FOREVER: Final = inf
 _LONGEST_S: Final = timedelta(days=3650).total_seconds()
 _WEIGHT_AND_NAME: Final = attrgetter("node.weight", "node.name")
-
-
-class Window(NamedTuple):
-    """A time in which a node has the capacity, in seconds from now; the end may be infinite."""
-
-    start_s: float
-    end_s: float
 
 
 Windows = tuple[Window, ...]
@@ -120,23 +120,29 @@ def _unplanned_gpus(snapshot: Snapshot) -> dict[str, int]:
 def earliest_start(windows: NodeWindows, nodes: int, walltime: timedelta) -> float | None:
     """Return the first second at which so many nodes have the whole walltime; None for never."""
     length_s = walltime.total_seconds()
-    # Most jobs could begin now, on nodes that nobody waits for: nothing has to be put in order.
-    first = (spans[0] for spans in windows.values() if spans)
-    if sum(one.start_s == 0 and one.end_s >= length_s for one in first) >= nodes:
+    # Most jobs could begin now: then nothing has to be put in order.
+    if sum(window.end_s >= length_s for window in _open_now(windows)) >= nodes:
         return 0.0
-    events: list[tuple[float, int]] = []
-    for spans in windows.values():
-        for window in spans:
-            if window.end_s - window.start_s >= length_s:
-                events.append((window.start_s, 1))
-                events.append((window.end_s - length_s, -1))
     # At one moment arrivals count before departures: a window of just the length is enough.
     open_nodes = 0
-    for moment_s, change in sorted(events, key=lambda event: (event[0], -event[1])):
+    for moment_s, change in sorted(_openings(windows, length_s), key=_in_time):
         open_nodes += change
         if open_nodes >= nodes:
             return moment_s
     return None
+
+
+def _in_time(event: tuple[float, int]) -> tuple[float, int]:
+    return event[0], -event[1]
+
+
+def _openings(windows: NodeWindows, length_s: float) -> Iterator[tuple[float, int]]:
+    """Yield when nodes can begin something so long, +1, and when they no longer can, -1."""
+    for spans in windows.values():
+        for window in spans:
+            if window.end_s - window.start_s >= length_s:
+                yield window.start_s, 1
+                yield window.end_s - length_s, -1
 
 
 def backfill_window(windows: NodeWindows, nodes: int) -> float:
@@ -144,9 +150,12 @@ def backfill_window(windows: NodeWindows, nodes: int) -> float:
 
     Infinite where nothing is planned on enough of them.
     """
-    first = (spans[0] for spans in windows.values() if spans)
-    ends = sorted((window.end_s for window in first if window.start_s <= 0), reverse=True)
+    ends = sorted((window.end_s for window in _open_now(windows)), reverse=True)
     return ends[nodes - 1] if len(ends) >= nodes else 0.0
+
+
+def _open_now(windows: NodeWindows) -> Iterator[Window]:
+    return (spans[0] for spans in windows.values() if spans and spans[0].start_s <= 0)
 
 
 def free_now(windows: NodeWindows) -> frozenset[str]:
@@ -160,60 +169,6 @@ def free_first(slots: tuple[Slot, ...], free_nodes: frozenset[str]) -> tuple[str
     names = [name for _, name in sorted(map(_WEIGHT_AND_NAME, slots))]
     free = [name for name in names if name in free_nodes]
     return (*free, *(name for name in names if name not in free_nodes))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NodeDemand:
-    """What one node's part of a job needs; `gpu_type` is the GRES type, "" where untyped."""
-
-    cpus: int
-    memory_mib: int
-    gpus: int
-    gpu_type: str
-    whole: bool
-
-    def fits(self, capacity: "FreeCapacity") -> bool:
-        """Whether the capacity is enough."""
-        return (
-            capacity.gpus >= self.gpus
-            and capacity.cpus >= self.cpus
-            and capacity.memory_mib >= self.memory_mib
-            and (capacity.unused or not self.whole)
-        )
-
-
-class Occupancy(NamedTuple):
-    """What a job or a reservation holds of one node between two moments, in seconds from now.
-
-    `whole`: nothing of the node is left for others. GPUs of a job whose type is not known count
-    against every type.
-    """
-
-    start_s: float
-    end_s: float
-    cpus: int = 0
-    memory_mib: int = 0
-    gpus: int = 0
-    gpu_type: str = ""
-    whole: bool = False
-    running: bool = False
-
-
-_Change = tuple[float, Callable[[Occupancy], None], Occupancy]
-
-
-class FreeCapacity(NamedTuple):
-    """What is free of a node from `start_s` to `end_s`, in seconds from now; GPUs are of one type.
-
-    `unused`: nothing on the node is held by anybody.
-    """
-
-    start_s: float
-    end_s: float
-    cpus: int
-    memory_mib: int
-    gpus: int
-    unused: bool
 
 
 class NodeSchedule:
@@ -262,7 +217,7 @@ class NodeSchedule:
             known = by_node.get(key)
             if known is None:
                 capacities = self._free_capacities(node, demand.gpu_type, total_gpus, free_gpus)
-                known = by_node[key] = tuple(_windows(capacities, demand))
+                known = by_node[key] = tuple(open_windows(capacities, demand))
             return known
 
         return windows
@@ -272,9 +227,9 @@ class NodeSchedule:
     ) -> tuple[FreeCapacity, ...]:
         key = (node.name, gpu_type, total_gpus, free_gpus)
         if key not in self._capacities:
-            tally = _Tally(node, gpu_type, total_gpus, free_gpus)
+            tally = Tally(node, gpu_type, total_gpus, free_gpus)
             occupancies = self._occupancies.get(node.name, ())
-            self._capacities[key] = tuple(_free_capacities(node, occupancies, tally))
+            self._capacities[key] = tuple(free_capacities(node, occupancies, tally))
         return self._capacities[key]
 
 
@@ -291,115 +246,3 @@ def _share_of(
         gpu_type=job.gpu_type,
         running=running,
     )
-
-
-def _windows(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> list[Window]:
-    """Join the times, one after the other, in which the demand fits."""
-    windows: list[Window] = []
-    for capacity in filter(demand.fits, capacities):
-        if windows and windows[-1].end_s == capacity.start_s:
-            windows[-1] = Window(windows[-1].start_s, capacity.end_s)
-        else:
-            windows.append(Window(capacity.start_s, capacity.end_s))
-    return windows
-
-
-def _free_capacities(
-    node: Node, occupancies: Sequence[Occupancy], tally: "_Tally"
-) -> Iterator[FreeCapacity]:
-    """Yield what is free in each time in which the node can be shared at all, in order."""
-    if _is_planned_unseen(node, occupancies):
-        return
-    since_s = 0.0
-    for moment_s, change, occupancy in _changes(occupancies, tally):
-        if moment_s > since_s:
-            if tally.is_shared:
-                yield tally.free(since_s, moment_s)
-            since_s = moment_s
-        change(occupancy)
-    if tally.is_shared:
-        yield tally.free(since_s, FOREVER)
-
-
-def _changes(occupancies: Sequence[Occupancy], tally: "_Tally") -> list[_Change]:
-    """Count what holds the node now, and return what begins or ends later, in order."""
-    changes: list[_Change] = []
-    for one in occupancies:
-        if one.start_s > 0 and one.start_s < one.end_s:
-            changes.append((one.start_s, tally.begin, one))
-        elif one.start_s < one.end_s:
-            tally.begin(one)
-    # At one moment starts come before ends: the sort keeps their order.
-    changes += [
-        (one.end_s, tally.finish, one) for one in occupancies if one.start_s < one.end_s < FOREVER
-    ]
-    changes.sort(key=itemgetter(0))
-    return changes
-
-
-def _is_planned_unseen(node: Node, occupancies: Sequence[Occupancy]) -> bool:
-    """Whether Slurm plans a job there that this user may not see."""
-    return "PLANNED" in node.states and all(one.running or one.whole for one in occupancies)
-
-
-class _Tally:
-    """What is held at one moment: what is used now, less what has ended, plus what is planned."""
-
-    __slots__ = (
-        "_allocated", "_cpus", "_due_cpus", "_due_gpus", "_due_mib", "_free_cpus", "_free_gpus",
-        "_free_mib", "_gpu_type", "_held", "_mib", "_total_gpus", "_whole",
-    )  # fmt: skip
-
-    def __init__(self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int) -> None:
-        self._cpus, self._mib, self._total_gpus = node.cpus, node.memory_mib, total_gpus
-        self._gpu_type = gpu_type
-        self._allocated = "ALLOCATED" in node.states
-        self._free_cpus = node.cpus - node.cpus_used
-        self._free_mib = node.memory_mib - node.memory_used_mib
-        self._free_gpus = free_gpus
-        self._due_cpus = self._due_mib = self._due_gpus = 0
-        self._held = self._whole = 0
-
-    def begin(self, occupancy: Occupancy) -> None:
-        """Count an occupancy from its start on; what running jobs hold the node counts itself."""
-        self._held += 1
-        self._whole += occupancy.whole
-        if not occupancy.running:
-            self._due_cpus += occupancy.cpus
-            self._due_mib += occupancy.memory_mib
-            self._due_gpus += self._of_type(occupancy)
-
-    def finish(self, occupancy: Occupancy) -> None:
-        """Count an occupancy no more."""
-        self._held -= 1
-        self._whole -= occupancy.whole
-        if occupancy.running:
-            self._allocated = False
-            self._free_cpus += occupancy.cpus
-            self._free_mib += occupancy.memory_mib
-            self._free_gpus += self._of_type(occupancy)
-        else:
-            self._due_cpus -= occupancy.cpus
-            self._due_mib -= occupancy.memory_mib
-            self._due_gpus -= self._of_type(occupancy)
-
-    def _of_type(self, occupancy: Occupancy) -> int:
-        is_of_type = not self._gpu_type or occupancy.gpu_type in ("", self._gpu_type)
-        return occupancy.gpus if is_of_type else 0
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether others may have a part of the node."""
-        return not self._whole and not self._allocated
-
-    def free(self, start_s: float, end_s: float) -> FreeCapacity:
-        """Return what is free. Jobs that this user may not see end at no known time."""
-        cpus = self._free_cpus
-        return FreeCapacity(
-            start_s,
-            end_s,
-            cpus=min(cpus, self._cpus) - self._due_cpus,
-            memory_mib=min(self._free_mib, self._mib) - self._due_mib,
-            gpus=min(self._free_gpus - self._due_gpus, self._total_gpus),
-            unused=not self._held and cpus >= self._cpus,
-        )

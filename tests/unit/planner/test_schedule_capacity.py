@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from rv.models.job import JobState
 from rv.models.snapshot import QueuedJob, Reservation
-from rv.planner.schedule import FOREVER, NodeDemand, NodeSchedule, Window
+from rv.planner.capacity import FOREVER, NodeDemand, Window
+from rv.planner.schedule import NodeSchedule
 from tests.unit.planner.clusters import NOON, nodes, snapshot
 
 LAST = 12
