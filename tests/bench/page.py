@@ -105,7 +105,7 @@ them: `like hpc` draws sizes, run times and arrivals by Lublin and Feitelson's m
 63(11), 2003); `like philly` draws as Gavel does after Microsoft's trace (Narayanan et al., OSDI 2020; Jeon et al., ATC 2019);
 `like helios` has the mean and median duration of Hu et al. (SC 2021). Synthesised are: the lognormal shape of helios' durations and
 its spread of sizes, Poisson arrivals of the last two, partitions, limits, no times of day, and the scale: 40 GPUs, a mean job of 45 s cut at 165 s,
-95 % of the GPUs asked for. `tests/bench/traces.py` says it all.
+about 95 % of the GPUs asked for (80 to 90 % in `like hpc`, whose gaps have a heavy tail). `tests/bench/traces.py` says it all.
 """
 
 

@@ -17,7 +17,7 @@ Taken from the papers:
 Synthesised here: a lognormal with helios' mean and median; how helios' sizes spread between one GPU and
 eight; Poisson arrivals of philly and helios; no times of day; each job's partition; limits, which
 are asked for too long; the scale. A job's mean is made MEAN_S, cut at LONGEST_S, and jobs arrive
-as fast as keeps BUSY of the GPUs in use.
+as fast as keeps BUSY of the GPUs in use (hpc, whose gaps have a heavy tail, 10 to 20 % less).
 """
 
 import math
