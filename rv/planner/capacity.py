@@ -83,6 +83,15 @@ def open_windows(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> list
     return windows
 
 
+def first_window(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> tuple[Window, ...]:
+    """Return the time from which on the demand fits, for nodes on which nothing is to begin.
+
+    What fits there once fits ever after, and no later capacity has to be worked out.
+    """
+    fitting = next(filter(demand.fits, capacities), None)
+    return (Window(fitting.start_s, FOREVER),) if fitting else ()
+
+
 def free_capacities(
     node: Node, occupancies: Sequence[Occupancy], tally: "Tally"
 ) -> Iterator[FreeCapacity]:

@@ -283,12 +283,9 @@ class Usage:
     def __init__(self, snapshot: Snapshot) -> None:
         self._amounts: dict[tuple[str, CountedJobs, str], Counter[str]] = {}
         parents = {account.name: account.parent for account in snapshot.accounts}
-        partition_qos = {part.name: part.qos for part in snapshot.partitions if part.qos}
-        for (qos, account, partitions, is_users), amounts in _sums(snapshot).items():
+        for (qos, account, partition_qos, is_users), amounts in _sums(snapshot).items():
             sources = {f"QOS {qos}", f"account {account}"}
-            for name in partitions.split(","):
-                if name in partition_qos:
-                    sources.add(f"QOS {partition_qos[name]}")
+            sources.update(f"QOS {name}" for name in partition_qos)
             for source in sources:
                 self._add((source, CountedJobs.EVERYBODY, ""), amounts)
                 self._add((source, CountedJobs.ACCOUNT, account), amounts)
@@ -330,12 +327,19 @@ def hidden_jobs_notes(snapshot: Snapshot) -> tuple[str, ...]:
     return ("other people's jobs are hidden here (PrivateData): who waits ahead is not known",)
 
 
-def _sums(snapshot: Snapshot) -> dict[tuple[str, str, str, bool], dict[str, int]]:
-    """Add up jobs that count against the same sources: QOS, account, partition, is the user's."""
-    sums: dict[tuple[str, str, str, bool], dict[str, int]] = {}
+def _sums(snapshot: Snapshot) -> dict[tuple[str, str, frozenset[str], bool], dict[str, int]]:
+    """Add up jobs that count against the same: QOS, account, QOS of partitions, is the user's."""
+    sums: dict[tuple[str, str, frozenset[str], bool], dict[str, int]] = {}
+    qos_of = {part.name: part.qos for part in snapshot.partitions if part.qos}
+    by_list: dict[str, frozenset[str]] = {}
     user = snapshot.user
     for job in snapshot.jobs:
-        key = (job.qos, job.account, job.partition, job.user == user)
+        partition_qos = by_list.get(job.partition)
+        if partition_qos is None:
+            names = job.partition.split(",")
+            partition_qos = frozenset(qos_of[name] for name in names if name in qos_of)
+            by_list[job.partition] = partition_qos
+        key = (job.qos, job.account, partition_qos, job.user == user)
         held = sums.get(key)
         if held is None:
             held = sums[key] = {}

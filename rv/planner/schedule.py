@@ -20,6 +20,7 @@ from rv.planner.capacity import (
     Occupancy,
     Tally,
     Window,
+    first_window,
     free_capacities,
     open_windows,
 )
@@ -177,7 +178,6 @@ class NodeSchedule:
     def __init__(self, snapshot: Snapshot) -> None:
         self._now = snapshot.taken_at
         self._occupancies: dict[str, list[Occupancy]] = {}
-        self._capacities: dict[tuple[str, str, int, int], tuple[FreeCapacity, ...]] = {}
         self._windows: dict[NodeDemand, dict[tuple[str, int, int], Windows]] = {}
         self.planned: set[str] = set()
         """Nodes on which Slurm has planned the start of a pending job."""
@@ -191,11 +191,14 @@ class NodeSchedule:
                 nodes, start_s = job.planned_nodes, max(0.0, self._from_now(job.start))
                 self._add(nodes, _share_of(job, len(nodes), start_s, end_s, running=False))
                 self.planned.update(nodes)
+        self._promised = set(self.planned)
+        """Nodes on which anything is to begin: a planned job, or a reservation."""
         for reservation in snapshot.reservations:
             start_s, end_s = self._from_now(reservation.start), self._from_now(reservation.end)
             if end_s > 0:
                 whole = Occupancy(start_s=max(0.0, start_s), end_s=end_s, whole=True)
                 self._add(reservation.nodes, whole)
+                self._promised.update(reservation.nodes)
 
     def _add(self, nodes: Iterable[str], occupancy: Occupancy) -> None:
         for name in nodes:
@@ -217,20 +220,17 @@ class NodeSchedule:
             known = by_node.get(key)
             if known is None:
                 capacities = self._free_capacities(node, demand.gpu_type, total_gpus, free_gpus)
-                known = by_node[key] = tuple(open_windows(capacities, demand))
+                join = open_windows if node.name in self._promised else first_window
+                known = by_node[key] = tuple(join(capacities, demand))
             return known
 
         return windows
 
     def _free_capacities(
         self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int
-    ) -> tuple[FreeCapacity, ...]:
-        key = (node.name, gpu_type, total_gpus, free_gpus)
-        if key not in self._capacities:
-            tally = Tally(node, gpu_type, total_gpus, free_gpus)
-            occupancies = self._occupancies.get(node.name, ())
-            self._capacities[key] = tuple(free_capacities(node, occupancies, tally))
-        return self._capacities[key]
+    ) -> Iterator[FreeCapacity]:
+        tally = Tally(node, gpu_type, total_gpus, free_gpus)
+        return free_capacities(node, self._occupancies.get(node.name, ()), tally)
 
 
 def _share_of(
