@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum, auto
+from functools import cache
 from typing import Final
 
 from rv.models.job import JobState
@@ -330,16 +331,9 @@ def hidden_jobs_notes(snapshot: Snapshot) -> tuple[str, ...]:
 def _sums(snapshot: Snapshot) -> dict[tuple[str, str, frozenset[str], bool], dict[str, int]]:
     """Add up jobs that count against the same: QOS, account, QOS of partitions, is the user's."""
     sums: dict[tuple[str, str, frozenset[str], bool], dict[str, int]] = {}
-    qos_of = {part.name: part.qos for part in snapshot.partitions if part.qos}
-    by_list: dict[str, frozenset[str]] = {}
-    user = snapshot.user
+    user, partition_qos = snapshot.user, _partition_qos(snapshot)
     for job in snapshot.jobs:
-        partition_qos = by_list.get(job.partition)
-        if partition_qos is None:
-            names = job.partition.split(",")
-            partition_qos = frozenset(qos_of[name] for name in names if name in qos_of)
-            by_list[job.partition] = partition_qos
-        key = (job.qos, job.account, partition_qos, job.user == user)
+        key = (job.qos, job.account, partition_qos(job.partition), job.user == user)
         held = sums.get(key)
         if held is None:
             held = sums[key] = {}
@@ -349,6 +343,17 @@ def _sums(snapshot: Snapshot) -> dict[tuple[str, str, frozenset[str], bool], dic
         elif not job.state.is_terminal:
             held[_SUBMITTED] = held.get(_SUBMITTED, 0) + 1
     return sums
+
+
+def _partition_qos(snapshot: Snapshot) -> Callable[[str], frozenset[str]]:
+    """Return what says which QOS the partitions of a job's list have."""
+    qos_of = {part.name: part.qos for part in snapshot.partitions if part.qos}
+
+    @cache
+    def of(partitions: str) -> frozenset[str]:
+        return frozenset(qos_of[name] for name in partitions.split(",") if name in qos_of)
+
+    return of
 
 
 def _held_by(job: QueuedJob) -> _LimitList:

@@ -91,7 +91,9 @@ launches and waits in one: its launch is not counted apart. Nobody here shares a
         title="Backfill windows",
         text="""\
 From typing to the end of work that can resume, where every node is busy for five minutes or more but one, which Slurm has planned
-for another job in four. The request asks for eight minutes: one job has to wait for a node, `--checkpoint` begins in the window.""",
+for another job in four. The request asks for eight minutes: one job has to wait for a node, `--checkpoint` begins in the window. At
+this scale a segment of three minutes is cut short by a buffer of 36 s and by the minute that Slurm may send a signal early; on a
+real cluster, with windows of hours, that is little.""",
     ),
 )
 _STARTS: Final = """\
