@@ -100,7 +100,8 @@ _STARTS: Final = """\
 From typing to the first start of the command, under loads that are the same for all by seed; a start that had not come by the horizon
 counts as the horizon. `best partition` is one sbatch where most GPUs are idle, `all partitions` one with `-p` and all of
 them, `every strategy` an sbatch for each strategy of rv's plan, `first fit` one sbatch in the first partition that has room on a
-node, `submitit` its job in all partitions. The user has no fair share left.
+node, `submitit` its job in all partitions. The user has no fair share left. The machine had far more to do than it has cores: to
+start, ask and plan takes rv a part of a second on a quiet one and seconds here, and all of that is part of its wait.
 
 Five loads are made for what they are called. Three are shaped after published workloads, and nothing of a trace itself is in
 them: `like hpc` draws sizes, run times and arrivals by Lublin and Feitelson's model of logs of the Parallel Workloads Archive (JPDC
@@ -145,7 +146,7 @@ def _tables(figures: Sequence[Figure]) -> Iterator[str]:
     """Write what stands alone as rows, and the rest as one table with a column for each name."""
     alone = [figure for figure in figures if not figure.table]
     if alone:
-        rows = [(f.what, _amount(f.value, f.unit), _target(f)) for f in alone]
+        rows = [(f.what, _found(f), _target(f)) for f in alone]
         yield _table(("what", "found", "target"), rows)
     beside = [figure for figure in figures if figure.table]
     columns = list(dict.fromkeys(figure.table for figure in beside))
@@ -164,9 +165,10 @@ def _starts(starts: Sequence[Start]) -> Iterator[str]:
         (name, *(_mean(starts, name, who) for who in ("rv", *contenders))) for name in scenarios
     ]
     seeds = {name: len({s.seed for s in starts if s.scenario == name}) for name in scenarios}
-    few = min(seeds.values())
+    few, many = min(seeds.values()), max(seeds.values())
+    span = f"{few} seeds" if few == many else f"{few} to {many} seeds"
     yield (
-        f"{len(starts)} replays, {few} to {max(seeds.values())} seeds a load; {SEEDS_WANTED} were wanted"
+        f"{len(starts)} replays, {span} a load; {SEEDS_WANTED} were wanted"
         f"{', so this is missed: few seeds show little' if few < SEEDS_WANTED else ''}. Mean seconds, with how"
         " many had not started by the horizon:\n"
     )
@@ -196,6 +198,13 @@ def _difference(starts: Sequence[Start], scenario: str, rival: str) -> str:
     return f"{found.mean:+.1f}: {'met' if found.verdict.holds else 'missed'}, {found.verdict}"
 
 
+def _found(figure: Figure) -> str:
+    """Write a value, with more digits where it misses a target that it would be rounded to."""
+    if figure.most is not None and not figure.is_met and round(figure.value, 2) <= figure.most:
+        return f"{figure.value:.4f} {figure.unit}"
+    return _amount(figure.value, figure.unit)
+
+
 def _target(figure: Figure) -> str:
     if figure.most is None:
         return ""
@@ -209,7 +218,8 @@ def _amount(value: float, unit: str) -> str:
 
 def _number(value: float) -> str:
     """Three digits that count, and never a power of ten."""
-    digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2
+    is_whole = value == int(value)
+    digits = 0 if abs(value) >= 100 or is_whole else 1 if abs(value) >= 10 else 2
     if abs(value) < 0.1 and value:
         digits = 3
     return f"{value:,.{digits}f}"

@@ -123,7 +123,9 @@ def main() -> None:
     for small, large in ((rows[0], rows[-1]), *pairwise(rows)):
         parts = ("nodes", "parse_s", "plan_s", "sum_s", "peak_mib")
         factor = (large["sum_s"] / small["sum_s"]) / (large["nodes"] / small["nodes"])
-        what = f"{small['nodes']} to {large['nodes']} nodes: seconds grow by, over nodes grow by"
+        what = (
+            f"{small['nodes']:,} to {large['nodes']:,} nodes: growth of seconds over that of nodes"
+        )
         note("scale", [Figure(what=what, value=factor, unit="times")])
         grown = ", ".join(f"{part} x {large[part] / small[part]:.1f}" for part in parts)
         print(f"scale: growth from {small['nodes']} to {large['nodes']} nodes: {grown}")

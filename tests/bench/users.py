@@ -168,15 +168,12 @@ def report(name: str, cost: Cost, count: int, seconds: float) -> None:
         f"{SITE} users, a minute of waiting (extrapolated)": SITE * minute,
     }
     note("users", [Figure(what=name, value=v, unit="RPCs", table=k) for k, v in columns.items()])
-    kinds = {
-        f"{kind} ({part})": number / count
+    kinds = [
+        Figure(what=f"{kind} ({part})", value=number / count, unit="RPCs", table=name)
         for part, counts in (("launch", cost.launch), ("wait", cost.wait))
         for kind, number in counts.items()
-    }
-    note(
-        "users_by_kind",
-        [Figure(what=name, value=v, unit="RPCs", table=k) for k, v in kinds.items()],
-    )
+    ]
+    note("users_by_kind", kinds)
 
 
 def main() -> None:

@@ -25,11 +25,13 @@ def test_a_target_stands_beside_its_figure() -> None:
     figures = [
         {"what": "fast", "value": 0.8, "unit": "s", "most": 1.0},
         {"what": "slow", "value": 1.234, "unit": "s", "most": 1.0},
+        {"what": "near", "value": 1.001, "unit": "s", "most": 1.0},
         {"what": "free", "value": 1234.5, "unit": "MiB"},
     ]
     made = page(found(scale={"figures": figures}))
     assert "| fast | 0.80 s | at most 1 s: met |" in made
     assert "| slow | 1.23 s | at most 1 s: missed |" in made
+    assert "| near | 1.0010 s | at most 1 s: missed |" in made
     assert "| free | 1,234 MiB |  |" in made
     assert "2 cores of A CPU, 8 GiB, Slurm 22.05.8" in made
 
@@ -47,7 +49,7 @@ def test_few_seeds_are_missed_and_so_is_a_rival_that_was_sooner() -> None:
         for name, seconds, late in (("rv", 9.0, False), ("quick", 1.0, False), ("slow", 50.0, True))
     ]
     made = page(found(time_to_start={"starts": starts}))
-    assert "9 replays, 3 to 3 seeds a load; 20 were wanted, so this is missed" in made
+    assert "9 replays, 3 seeds a load; 20 were wanted, so this is missed" in made
     assert "| idle | 11.0 | 3.0 | 52.0 (3 late) |" in made
     assert "| idle | +8.0: missed, WORSE | -41.0: met, better |" in made
 
