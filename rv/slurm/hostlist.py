@@ -53,7 +53,7 @@ class Expander:
             return ()
         names = self._known.get(text)
         if names is None:
-            names = self._known[text] = expand(text)
+            names = self._known[text] = expand(text, min(LIMIT, self._remaining))
         if len(names) > self._remaining:
             names = names[: self._remaining]
         self._remaining -= len(names)

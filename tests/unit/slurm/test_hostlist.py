@@ -118,6 +118,13 @@ def test_equal_lists_share_their_names_and_still_count() -> None:
     assert lists.expand("b1") == ()
 
 
+def test_lists_beyond_the_most_names_are_not_even_written_out() -> None:
+    """A damaged answer of many long lists costs no more than the million names it may have."""
+    lists = Expander()
+    assert sum(len(lists.expand(f"a{number}[1-99999]")) for number in range(20)) == 1_000_000
+    assert sum(map(len, lists._known.values())) == 1_000_000
+
+
 @given(LETTERS, SPAN)
 def test_one_range_is_what_the_same_list_in_parts_is(prefix: str, span: Span) -> None:
     """A list of one range has a way of its own; beside another name it takes the general one."""
