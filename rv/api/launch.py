@@ -25,13 +25,18 @@ from rv.race.output import Chunk
 from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.command_line import KnownFiles, from_line, from_words
-from rv.workflow.environments import job_environment, planned, with_environment
+from rv.workflow.environments import (
+    job_environment,
+    planned,
+    umask,
+    with_environment,
+    working_directory,
+)
 from rv.workflow.launch import plan_request, prepare
 from rv.workflow.options import RequestOptions
 from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.saved_cluster import saved_cluster
 from rv.workflow.start import start_together
-from rv.workflow.this_process import umask, working_directory
 
 
 def plan(

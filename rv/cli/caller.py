@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from rv.errors import RvError
 from rv.models.request import Request
 from rv.models.site import Site
+from rv.workflow.environments import working_directory
 from rv.workflow.saved_cluster import SavedCluster, saved_cluster
-from rv.workflow.this_process import working_directory
 
 if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster, Early

@@ -4,10 +4,9 @@ from rv.cli.caller import now_s, planning_cluster, with_rates
 from rv.cli.say_request import asks_all, say_request
 from rv.models.request import Command
 from rv.ui import console
-from rv.workflow.environments import planned
+from rv.workflow.environments import planned, working_directory
 from rv.workflow.options import RequestOptions
 from rv.workflow.read_options import build_request, patience_s
-from rv.workflow.this_process import working_directory
 
 
 def show_plan(options: RequestOptions, command: Command | None) -> None:

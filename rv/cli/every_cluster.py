@@ -17,14 +17,13 @@ from rv.ui.cluster_views import offer_document, offers_table, status_document, s
 from rv.ui.plan_views import plan_document, plan_text
 from rv.workflow.all_clusters import Offer, ask_each, first_to_start, offers
 from rv.workflow.cluster import Cluster
-from rv.workflow.environments import planned
+from rv.workflow.environments import planned, working_directory
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.locate import locate
 from rv.workflow.option_defaults import read_config, with_defaults
 from rv.workflow.options import RequestOptions
 from rv.workflow.queries import free_gpus
 from rv.workflow.read_options import build_request, patience_s
-from rv.workflow.this_process import working_directory
 from rv.workflow.which_cluster import named_clusters
 
 _MOST_STATUS_S: Final = 30.0

@@ -25,12 +25,12 @@ from rv.ui.plan_views import plan_document, plan_text
 from rv.ui.setup_views import discovery_document, discovery_text
 from rv.workflow.cluster import Cluster
 from rv.workflow.discover import discover
+from rv.workflow.environments import working_directory
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.locate import locate
 from rv.workflow.option_defaults import read_config, with_defaults
 from rv.workflow.options import RequestOptions
 from rv.workflow.read_options import build_request
-from rv.workflow.this_process import working_directory
 from rv.workflow.which_cluster import is_this_machine, named_clusters
 
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)

@@ -19,14 +19,13 @@ from rv.ui import console
 from rv.ui.progress import Progress
 from rv.ui.race_views import race_document, seconds_text
 from rv.workflow.cluster import Early
-from rv.workflow.environments import job_environment, with_environment
+from rv.workflow.environments import job_environment, umask, with_environment
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.options import RequestOptions
 from rv.workflow.races import exit_code, recover_races
 from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.shellwords import simple_commands
 from rv.workflow.start import HOW_TO_FOLLOW, start
-from rv.workflow.this_process import umask
 
 if TYPE_CHECKING:
     from rv.workflow.follow import Follower, Reporter

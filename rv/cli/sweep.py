@@ -24,14 +24,13 @@ from rv.ui.progress import Progress
 from rv.ui.race_views import race_document
 from rv.ui.sweep_views import SweepProgress, sweep_document, sweep_text
 from rv.workflow.command_line import shell_line
-from rv.workflow.environments import planned
+from rv.workflow.environments import planned, working_directory
 from rv.workflow.options import RequestOptions
 from rv.workflow.races import exit_code, recover_races, stop_races
 from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.start import HOW_TO_FOLLOW, start
 from rv.workflow.sweep import SweepLaunch, follow_sweep, prepare_sweep, prepare_unfinished
 from rv.workflow.sweep_tasks import parse_array, parse_sets, product_of, shown, with_variables
-from rv.workflow.this_process import working_directory
 
 app = CommandApp()
 

@@ -17,11 +17,11 @@ from rv.models.race import Race
 from rv.ui import console
 from rv.ui.transfer import transfer
 from rv.workflow.cluster import Cluster, Early
+from rv.workflow.environments import working_directory
 from rv.workflow.fetch_results import Fetched, fetch, list_results
 from rv.workflow.races import find_races
 from rv.workflow.send_code import Sent
 from rv.workflow.sync import Project, find_project, large_files, pending, send_project
-from rv.workflow.this_process import working_directory
 from rv.workflow.work_tree import WorkTree
 
 _NAMED_MOST: Final = 5

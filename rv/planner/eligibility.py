@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import lru_cache
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
@@ -156,7 +157,12 @@ def is_settled(node: Node) -> bool:
 
     Nor does the node itself power up or down, which takes a time that Slurm does not say.
     """
-    return bool(node.states & _SETTLED) and not node.states & _TRANSIENT
+    return _are_settled(node.states)
+
+
+@lru_cache(maxsize=256)
+def _are_settled(states: frozenset[str]) -> bool:
+    return bool(states & _SETTLED) and not states & _TRANSIENT
 
 
 def count_reasons(reasons: Iterable[str]) -> str:

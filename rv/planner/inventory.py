@@ -175,16 +175,27 @@ def _pools_of(
 def _slots(node: Node, eligible: NodeFilter, catalogue: Catalogue) -> tuple[tuple[str, Slot], ...]:
     """Return a node's GRES types, each with the node's slot in the pools of that type."""
     unusable = eligible.why_unusable(node)
-    groups = _by_type(node.gpus)
-    slices = [_mig(catalogue, group.type, node.features) for group in groups]
+    portions = _portions(catalogue, node.gpus, node.features)
+    return tuple(
+        (name, Slot(node=node, total=total, free=free, portion=portion, unusable=unusable))
+        for name, total, free, portion in portions
+    )
+
+
+# Nodes of one kind, in use alike, have the same.
+@lru_cache(maxsize=4096)
+def _portions(
+    catalogue: Catalogue, gpus: tuple[GpuGroup, ...], features: Features
+) -> tuple[tuple[str, int, int, float], ...]:
+    """Return each GRES type with its GPUs, in all and free, and one's part of all of the node's."""
+    groups = _by_type(gpus)
+    slices = [_mig(catalogue, group.type, features) for group in groups]
     sizes = [mig.slices / _SLICES_PER_GPU if mig else 1.0 for mig in slices]
     whole = sum(group.total * size for group, size in zip(groups, sizes, strict=True))
-    slots = []
-    for group, size in zip(groups, sizes, strict=True):
-        total, free, part = group.total, group.free, size / whole
-        slot = Slot(node=node, total=total, free=free, portion=part, unusable=unusable)
-        slots.append((group.type, slot))
-    return tuple(slots)
+    return tuple(
+        (group.type, group.total, group.free, size / whole)
+        for group, size in zip(groups, sizes, strict=True)
+    )
 
 
 def _by_type(groups: tuple[GpuGroup, ...]) -> tuple[GpuGroup, ...]:

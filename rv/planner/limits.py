@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum, auto
+from functools import cache
 from typing import Final
 
 from rv.models.job import JobState
@@ -283,12 +284,9 @@ class Usage:
     def __init__(self, snapshot: Snapshot) -> None:
         self._amounts: dict[tuple[str, CountedJobs, str], Counter[str]] = {}
         parents = {account.name: account.parent for account in snapshot.accounts}
-        partition_qos = {part.name: part.qos for part in snapshot.partitions if part.qos}
-        for (qos, account, partitions, is_users), amounts in _sums(snapshot).items():
+        for (qos, account, partition_qos, is_users), amounts in _sums(snapshot).items():
             sources = {f"QOS {qos}", f"account {account}"}
-            for name in partitions.split(","):
-                if name in partition_qos:
-                    sources.add(f"QOS {partition_qos[name]}")
+            sources.update(f"QOS {name}" for name in partition_qos)
             for source in sources:
                 self._add((source, CountedJobs.EVERYBODY, ""), amounts)
                 self._add((source, CountedJobs.ACCOUNT, account), amounts)
@@ -330,22 +328,35 @@ def hidden_jobs_notes(snapshot: Snapshot) -> tuple[str, ...]:
     return ("other people's jobs are hidden here (PrivateData): who waits ahead is not known",)
 
 
-def _sums(snapshot: Snapshot) -> dict[tuple[str, str, str, bool], dict[str, int]]:
-    """Add up jobs that count against the same sources: QOS, account, partition, is the user's."""
-    sums: dict[tuple[str, str, str, bool], dict[str, int]] = {}
+def _sums(snapshot: Snapshot) -> dict[tuple[str, str, frozenset[str], bool], dict[str, int]]:
+    """Add up jobs that count against the same: QOS, account, QOS of partitions, is the user's."""
+    sums: dict[tuple[str, str, frozenset[str], bool], dict[str, int]] = {}
+    user, partition_qos = snapshot.user, _partition_qos(snapshot)
     for job in snapshot.jobs:
-        key = (job.qos, job.account, job.partition, job.user == snapshot.user)
-        held = sums.setdefault(key, {})
-        for name, count in _held_by(job):
-            held[name] = held.get(name, 0) + count
+        key = (job.qos, job.account, partition_qos(job.partition), job.user == user)
+        held = sums.get(key)
+        if held is None:
+            held = sums[key] = {}
+        if job.state in _HOLDING:
+            for name, count in _held_by(job):
+                held[name] = held.get(name, 0) + count
+        elif not job.state.is_terminal:
+            held[_SUBMITTED] = held.get(_SUBMITTED, 0) + 1
     return sums
 
 
+def _partition_qos(snapshot: Snapshot) -> Callable[[str], frozenset[str]]:
+    """Return what says which QOS the partitions of a job's list have."""
+    qos_of = {part.name: part.qos for part in snapshot.partitions if part.qos}
+
+    @cache
+    def of(partitions: str) -> frozenset[str]:
+        return frozenset(qos_of[name] for name in partitions.split(",") if name in qos_of)
+
+    return of
+
+
 def _held_by(job: QueuedJob) -> _LimitList:
-    if job.state.is_terminal:
-        return ()
-    if job.state not in _HOLDING:
-        return ((_SUBMITTED, 1),)
     held = ((_SUBMITTED, 1), (_RUNNING, 1), ("cpu", job.cpus), ("mem", job.memory_mib))
     typed = ((f"gres/gpu:{job.gpu_type}", job.gpus),) if job.gpu_type else ()
     return (*held, ("node", len(job.nodes)), ("gres/gpu", job.gpus), *typed)

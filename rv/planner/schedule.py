@@ -6,29 +6,30 @@ right 24 times of 24, with jobs that started at +30 s of slack and waited at -10
 Slurm does not plan is never guessed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from math import inf
-from operator import itemgetter
-from typing import Final, NamedTuple
+from operator import attrgetter
+from typing import Final
 
 from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
 from rv.models.snapshot import Node, QueuedJob, Snapshot
+from rv.planner.capacity import (
+    FOREVER,
+    FreeCapacity,
+    NodeDemand,
+    Occupancy,
+    Tally,
+    Window,
+    first_window,
+    free_capacities,
+    open_windows,
+)
 from rv.planner.eligibility import is_settled
 from rv.planner.inventory import Pool, Slot
 from rv.planner.layouts import Layout, NodeNeeds
 
-FOREVER: Final = inf
 _LONGEST_S: Final = timedelta(days=3650).total_seconds()
-
-
-@dataclass(frozen=True, order=True, slots=True)
-class Window:
-    """A time in which a node has the capacity, in seconds from now; the end may be infinite."""
-
-    start_s: float
-    end_s: float
+_WEIGHT_AND_NAME: Final = attrgetter("node.weight", "node.name")
 
 
 Windows = tuple[Window, ...]
@@ -51,8 +52,9 @@ class StartEstimator:
             gpu_type=pool.gres_type,
             whole=pool.partition.exclusive,
         )
+        windows_of = self._schedule.windows_for(demand)
         return {
-            slot.node.name: self._schedule.windows(slot.node, demand, slot.total, slot.free)
+            slot.node.name: windows_of(slot.node, slot.total, slot.free)
             for slot in needs.slots
             if is_settled(slot.node)
         }
@@ -119,19 +121,29 @@ def _unplanned_gpus(snapshot: Snapshot) -> dict[str, int]:
 def earliest_start(windows: NodeWindows, nodes: int, walltime: timedelta) -> float | None:
     """Return the first second at which so many nodes have the whole walltime; None for never."""
     length_s = walltime.total_seconds()
-    events: list[tuple[float, int]] = []
-    for spans in windows.values():
-        for window in spans:
-            if window.end_s - window.start_s >= length_s:
-                events.append((window.start_s, 1))
-                events.append((window.end_s - length_s, -1))
+    # Most jobs could begin now: then nothing has to be put in order.
+    if sum(window.end_s >= length_s for window in _open_now(windows)) >= nodes:
+        return 0.0
     # At one moment arrivals count before departures: a window of just the length is enough.
     open_nodes = 0
-    for moment_s, change in sorted(events, key=lambda event: (event[0], -event[1])):
+    for moment_s, change in sorted(_openings(windows, length_s), key=_in_time):
         open_nodes += change
         if open_nodes >= nodes:
             return moment_s
     return None
+
+
+def _in_time(event: tuple[float, int]) -> tuple[float, int]:
+    return event[0], -event[1]
+
+
+def _openings(windows: NodeWindows, length_s: float) -> Iterator[tuple[float, int]]:
+    """Yield when nodes can begin something so long, +1, and when they no longer can, -1."""
+    for spans in windows.values():
+        for window in spans:
+            if window.end_s - window.start_s >= length_s:
+                yield window.start_s, 1
+                yield window.end_s - length_s, -1
 
 
 def backfill_window(windows: NodeWindows, nodes: int) -> float:
@@ -139,9 +151,12 @@ def backfill_window(windows: NodeWindows, nodes: int) -> float:
 
     Infinite where nothing is planned on enough of them.
     """
-    first = (spans[0] for spans in windows.values() if spans)
-    ends = sorted((window.end_s for window in first if window.start_s <= 0), reverse=True)
+    ends = sorted((window.end_s for window in _open_now(windows)), reverse=True)
     return ends[nodes - 1] if len(ends) >= nodes else 0.0
+
+
+def _open_now(windows: NodeWindows) -> Iterator[Window]:
+    return (spans[0] for spans in windows.values() if spans and spans[0].start_s <= 0)
 
 
 def free_now(windows: NodeWindows) -> frozenset[str]:
@@ -152,62 +167,9 @@ def free_now(windows: NodeWindows) -> frozenset[str]:
 def free_first(slots: tuple[Slot, ...], free_nodes: frozenset[str]) -> tuple[str, ...]:
     """Return the nodes' names, those free now first, then by Slurm's weight and by name."""
 
-    def key(node: Node) -> tuple[bool, int, str]:
-        return (node.name not in free_nodes, node.weight, node.name)
-
-    return tuple(node.name for node in sorted((slot.node for slot in slots), key=key))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NodeDemand:
-    """What one node's part of a job needs; `gpu_type` is the GRES type, "" where untyped."""
-
-    cpus: int
-    memory_mib: int
-    gpus: int
-    gpu_type: str
-    whole: bool
-
-    def fits(self, capacity: "FreeCapacity") -> bool:
-        """Whether the capacity is enough."""
-        return (
-            capacity.gpus >= self.gpus
-            and capacity.cpus >= self.cpus
-            and capacity.memory_mib >= self.memory_mib
-            and (capacity.unused or not self.whole)
-        )
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Occupancy:
-    """What a job or a reservation holds of one node between two moments, in seconds from now.
-
-    `whole`: nothing of the node is left for others. GPUs of a job whose type is not known count
-    against every type.
-    """
-
-    start_s: float
-    end_s: float
-    cpus: int = 0
-    memory_mib: int = 0
-    gpus: int = 0
-    gpu_type: str = ""
-    whole: bool = False
-    running: bool = False
-
-
-class FreeCapacity(NamedTuple):
-    """What is free of a node from `start_s` to `end_s`, in seconds from now; GPUs are of one type.
-
-    `unused`: nothing on the node is held by anybody.
-    """
-
-    start_s: float
-    end_s: float
-    cpus: int
-    memory_mib: int
-    gpus: int
-    unused: bool
+    names = [name for _, name in sorted(map(_WEIGHT_AND_NAME, slots))]
+    free = [name for name in names if name in free_nodes]
+    return (*free, *(name for name in names if name not in free_nodes))
 
 
 class NodeSchedule:
@@ -216,7 +178,6 @@ class NodeSchedule:
     def __init__(self, snapshot: Snapshot) -> None:
         self._now = snapshot.taken_at
         self._occupancies: dict[str, list[Occupancy]] = {}
-        self._capacities: dict[tuple[str, str, int, int], tuple[FreeCapacity, ...]] = {}
         self._windows: dict[NodeDemand, dict[tuple[str, int, int], Windows]] = {}
         self.planned: set[str] = set()
         """Nodes on which Slurm has planned the start of a pending job."""
@@ -230,11 +191,14 @@ class NodeSchedule:
                 nodes, start_s = job.planned_nodes, max(0.0, self._from_now(job.start))
                 self._add(nodes, _share_of(job, len(nodes), start_s, end_s, running=False))
                 self.planned.update(nodes)
+        self._promised = set(self.planned)
+        """Nodes on which anything is to begin: a planned job, or a reservation."""
         for reservation in snapshot.reservations:
             start_s, end_s = self._from_now(reservation.start), self._from_now(reservation.end)
             if end_s > 0:
                 whole = Occupancy(start_s=max(0.0, start_s), end_s=end_s, whole=True)
                 self._add(reservation.nodes, whole)
+                self._promised.update(reservation.nodes)
 
     def _add(self, nodes: Iterable[str], occupancy: Occupancy) -> None:
         for name in nodes:
@@ -243,22 +207,30 @@ class NodeSchedule:
     def _from_now(self, moment: datetime) -> float:
         return (moment - self._now).total_seconds()
 
-    def windows(self, node: Node, demand: NodeDemand, total_gpus: int, free_gpus: int) -> Windows:
-        """Return when the node has capacity for the demand, in order.
+    def windows_for(self, demand: NodeDemand) -> Callable[[Node, int, int], Windows]:
+        """Return what says when a node has capacity for the demand, in order.
 
-        `total_gpus` and `free_gpus` are those of the demand's type on this node, now. Partitions
-        overlap, so the same is asked often: each answer is worked out once.
+        It takes the node, and how many GPUs of the demand's type it has, in all and free now.
+        Partitions overlap, so the same is asked often: each answer is worked out once.
         """
         by_node = self._windows.setdefault(demand, {})
-        key = (node.name, total_gpus, free_gpus)
-        if key not in by_node:
-            of_type = (node.name, demand.gpu_type, total_gpus, free_gpus)
-            if of_type not in self._capacities:
-                tally = _Tally(node, demand.gpu_type, total_gpus, free_gpus)
-                occupancies = self._occupancies.get(node.name, ())
-                self._capacities[of_type] = tuple(_free_capacities(node, occupancies, tally))
-            by_node[key] = tuple(_windows(self._capacities[of_type], demand))
-        return by_node[key]
+
+        def windows(node: Node, total_gpus: int, free_gpus: int) -> Windows:
+            key = (node.name, total_gpus, free_gpus)
+            known = by_node.get(key)
+            if known is None:
+                capacities = self._free_capacities(node, demand.gpu_type, total_gpus, free_gpus)
+                join = open_windows if node.name in self._promised else first_window
+                known = by_node[key] = tuple(join(capacities, demand))
+            return known
+
+        return windows
+
+    def _free_capacities(
+        self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int
+    ) -> Iterator[FreeCapacity]:
+        tally = Tally(node, gpu_type, total_gpus, free_gpus)
+        return free_capacities(node, self._occupancies.get(node.name, ()), tally)
 
 
 def _share_of(
@@ -274,97 +246,3 @@ def _share_of(
         gpu_type=job.gpu_type,
         running=running,
     )
-
-
-def _windows(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> list[Window]:
-    """Join the times, one after the other, in which the demand fits."""
-    windows: list[Window] = []
-    for capacity in capacities:
-        if not demand.fits(capacity):
-            continue
-        if windows and windows[-1].end_s == capacity.start_s:
-            windows[-1] = Window(windows[-1].start_s, capacity.end_s)
-        else:
-            windows.append(Window(capacity.start_s, capacity.end_s))
-    return windows
-
-
-def _free_capacities(
-    node: Node, occupancies: Sequence[Occupancy], tally: "_Tally"
-) -> Iterator[FreeCapacity]:
-    """Yield what is free in each time in which the node can be shared at all, in order."""
-    if _is_planned_unseen(node, occupancies):
-        return
-    starts = [(one.start_s, tally.begin, one) for one in occupancies if one.start_s < one.end_s]
-    ends = [
-        (one.end_s, tally.finish, one) for one in occupancies if one.start_s < one.end_s < FOREVER
-    ]
-    since_s = 0.0
-    # At one moment starts come before ends: the sort keeps their order.
-    for moment_s, change, occupancy in sorted((*starts, *ends), key=itemgetter(0)):
-        if moment_s > since_s:
-            if tally.is_shared:
-                yield tally.free(since_s, moment_s)
-            since_s = moment_s
-        change(occupancy)
-    if tally.is_shared:
-        yield tally.free(since_s, FOREVER)
-
-
-def _is_planned_unseen(node: Node, occupancies: Sequence[Occupancy]) -> bool:
-    """Whether Slurm plans a job there that this user may not see."""
-    return "PLANNED" in node.states and all(one.running or one.whole for one in occupancies)
-
-
-class _Tally:
-    """What is held at one moment: what is used now, less what has ended, plus what is planned."""
-
-    def __init__(self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int) -> None:
-        self._node = node
-        self._gpu_type = gpu_type
-        self._allocated = "ALLOCATED" in node.states
-        self._total_gpus = total_gpus
-        free = (node.cpus - node.cpus_used, node.memory_mib - node.memory_used_mib, free_gpus)
-        self._free, self._due = list(free), [0, 0, 0]
-        self._held = self._whole = 0
-
-    def begin(self, occupancy: Occupancy) -> None:
-        """Count an occupancy from its start on; what running jobs hold the node counts itself."""
-        self._held += 1
-        self._whole += occupancy.whole
-        if not occupancy.running:
-            self._change(self._due, occupancy, 1)
-
-    def finish(self, occupancy: Occupancy) -> None:
-        """Count an occupancy no more."""
-        self._held -= 1
-        self._whole -= occupancy.whole
-        if occupancy.running:
-            self._allocated = False
-            self._change(self._free, occupancy, 1)
-        else:
-            self._change(self._due, occupancy, -1)
-
-    def _change(self, amounts: list[int], occupancy: Occupancy, times: int) -> None:
-        amounts[0] += times * occupancy.cpus
-        amounts[1] += times * occupancy.memory_mib
-        if not self._gpu_type or occupancy.gpu_type in ("", self._gpu_type):
-            amounts[2] += times * occupancy.gpus
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether others may have a part of the node."""
-        return not self._whole and not self._allocated
-
-    def free(self, start_s: float, end_s: float) -> FreeCapacity:
-        """Return what is free. Jobs that this user may not see end at no known time."""
-        cpus, memory_mib, gpus = self._free
-        cpus_due, memory_due_mib, gpus_due = self._due
-        return FreeCapacity(
-            start_s=start_s,
-            end_s=end_s,
-            cpus=min(cpus, self._node.cpus) - cpus_due,
-            memory_mib=min(memory_mib, self._node.memory_mib) - memory_due_mib,
-            gpus=min(gpus - gpus_due, self._total_gpus),
-            unused=not self._held and cpus >= self._node.cpus,
-        )

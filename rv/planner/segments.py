@@ -4,7 +4,8 @@ from datetime import timedelta
 from typing import Final
 
 from rv.models.plan import Strategy, usable
-from rv.planner.schedule import NodeWindows, Window, earliest_start
+from rv.planner.capacity import Window
+from rv.planner.schedule import NodeWindows, earliest_start
 
 _MOST: Final = 50
 """Segments of which the start is worked out."""

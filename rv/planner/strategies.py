@@ -16,13 +16,13 @@ from rv.models.quantities import short_duration
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot
 from rv.planner.access import Access, Charge, allowed_walltime, check_node_count
+from rv.planner.capacity import FOREVER
 from rv.planner.catalogue import Family, Serves
 from rv.planner.cost import Tariff, too_expensive, whole_nodes
 from rv.planner.inventory import Pool
 from rv.planner.layouts import Layout, NodeNeeds, node_needs
 from rv.planner.limits import Infeasible, Sources, Usage, blocking_limit, check_job_size
 from rv.planner.schedule import (
-    FOREVER,
     NodeWindows,
     StartEstimator,
     backfill_window,

@@ -10,8 +10,12 @@ LIMIT: Final = 100_000
 
 _MOST_NAMES: Final = 1_000_000
 _MOST_CHARACTERS: Final = 8_000_000
+_SHORT: Final = _MOST_CHARACTERS // LIMIT
+"""Names of so many characters stay below the most, however many of them a list has."""
+
 _PIECE: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\]|[\[\]])+")
 _PART: Final = re.compile(r"\[([^\[\]]*)\]|[^\[\]]+|[\[\]]")
+_ONE_RANGE: Final = re.compile(r"([^,\[\]]*)\[(\d{1,15})-(\d{1,15})\]", re.ASCII)
 _RANGE: Final = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?", re.ASCII)
 _MOST_PARTS: Final = 64
 _NULLS: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "None assigned", "Unknown"})
@@ -23,6 +27,13 @@ def expand(text: str, most: int = LIMIT) -> tuple[str, ...]:
         return ()
     if "[" not in text:
         return tuple(name for name in text.split(",") if name)[:most]
+    # Most lists are one range: it is written out in one go, after the same limits.
+    match = _ONE_RANGE.fullmatch(text)
+    prefix, first, last = match.groups() if match else ("", "", "")
+    if match and len(prefix) + max(len(first), len(last)) <= _SHORT:
+        numbers = range(int(first), int(last) + 1)[: min(most, _MOST_CHARACTERS // _SHORT)]
+        width = len(first)
+        return tuple([f"{prefix}{number:0{width}}" for number in numbers])
     return tuple(_limit_characters(islice(_all_names(text, most), most)))
 
 
@@ -34,10 +45,17 @@ class Expander:
 
     def __init__(self) -> None:
         self._remaining = _MOST_NAMES
+        self._known: dict[str, tuple[str, ...]] = {}
 
     def expand(self, text: str) -> tuple[str, ...]:
-        """Return the names of a list, as many as are left."""
-        names = expand(text, min(LIMIT, self._remaining))
+        """Return the names of a list, as many as are left. Equal lists share one tuple."""
+        if text in _NULLS:
+            return ()
+        names = self._known.get(text)
+        if names is None:
+            names = self._known[text] = expand(text, min(LIMIT, self._remaining))
+        if len(names) > self._remaining:
+            names = names[: self._remaining]
         self._remaining -= len(names)
         return names
 

@@ -4,7 +4,7 @@ A record of `scontrol -o` is one line, `Key=value Key=value …`, where values m
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final
@@ -17,6 +17,13 @@ from rv.slurm.job_record import job_record, own_job_name
 from rv.slurm.script import exit_code_line, has_succeeded
 
 _KEY: Final = re.compile(r"\s([A-Za-z][\w:/]*+)=", re.ASCII)
+# The fields of a node that are read, each up to the next key, as `parse_record` would split them.
+_NODE_FIELD: Final = re.compile(
+    r"\s(NodeName|CPUAlloc|CPUEfctv|CPUTot|AvailableFeatures|ActiveFeatures|GresUsed|Gres|RealMemory"
+    r"|AllocMem|MemSpecLimit|State|Weight|Partitions|AllocTRES)="
+    r"((?:\S+|\s(?![A-Za-z][\w:/]*+=))*+)",
+    re.ASCII,
+)
 _STATE_SUFFIXES: Final = {
     "*": "NOT_RESPONDING",
     "~": "POWERED_DOWN",
@@ -64,7 +71,7 @@ show() {
 
 def parse_show_node(text: str) -> tuple[Node, ...]:
     """Read every node; a line that names none is left out."""
-    nodes = (_node(line) for line in record_lines(text, "NodeName"))
+    nodes = map(_node_reader(), record_lines(text, "NodeName"))
     return tuple(node for node in nodes if node.name)
 
 
@@ -170,29 +177,35 @@ def record_lines(text: str, first_key: str) -> Iterator[str]:
     return (line for line in text.split("\n") if line.startswith(start))
 
 
-def _node(line: str) -> Node:
-    record = parse_record(line)
-    cpus = values.number(record.get("CPUEfctv", "")) or values.number(record.get("CPUTot", "")) or 0
-    memory = values.number(record.get("RealMemory", "")) or 0
-    reserved = values.number(record.get("MemSpecLimit", "")) or 0
-    features = record.get("ActiveFeatures", record.get("AvailableFeatures", ""))
-    return Node(
-        name=record["NodeName"],
-        states=parse_node_states(record.get("State", "")),
-        cpus=cpus,
-        cpus_used=values.number(record.get("CPUAlloc", "")) or 0,
-        memory_mib=max(0, memory - reserved),
-        memory_used_mib=values.number(record.get("AllocMem", "")) or 0,
-        gpus=parse_node_gres(
-            record.get("Gres", ""), record.get("GresUsed", ""), record.get("AllocTRES", "")
-        ),
-        features=frozenset(values.comma_list(features)),
-        partitions=values.comma_list(record.get("Partitions", "")),
-        weight=values.number(record.get("Weight", "")) or 1,
-        reason=_node_reason(line),
-    )
+def _node_reader() -> Callable[[str], Node]:
+    """Return what makes a node of its record. What nodes have alike is read once, and shared."""
+    counts, states = values.Known(values.count), values.Known(parse_node_states)
+    lists = values.Known(values.comma_list)
+    features = values.Known(lambda text: frozenset(values.comma_list(text)))
+
+    def node(line: str) -> Node:
+        # Backwards, so that the first of two equal keys is the last one written.
+        record = {key: value.strip() for key, value in _NODE_FIELD.findall(f" {line}")[::-1]}
+        of = record.get
+        return Node(
+            name=record["NodeName"],
+            states=states[of("State", "")],
+            cpus=counts[of("CPUEfctv", "")] or counts[of("CPUTot", "")],
+            cpus_used=counts[of("CPUAlloc", "")],
+            memory_mib=max(0, counts[of("RealMemory", "")] - counts[of("MemSpecLimit", "")]),
+            memory_used_mib=counts[of("AllocMem", "")],
+            gpus=parse_node_gres(of("Gres", ""), of("GresUsed", ""), of("AllocTRES", "")),
+            features=features[of("ActiveFeatures", of("AvailableFeatures", ""))],
+            partitions=lists[of("Partitions", "")],
+            weight=counts[of("Weight", "")] or 1,
+            reason=_node_reason(line) if "Reason=" in line else "",
+        )
+
+    return node
 
 
+# Nodes of one kind are alike in this, and those in use are so in one of few ways.
+@lru_cache(maxsize=4096)
 def parse_node_gres(gres: str, gres_used: str, alloc_tres: str = "") -> tuple[GpuGroup, ...]:
     """Return the GPU groups of a node, types in the node's order; shards and mps are no GPUs."""
     totals, used = _gpus_by_type(gres), _gpus_by_type(gres_used)
@@ -207,8 +220,6 @@ def parse_node_gres(gres: str, gres_used: str, alloc_tres: str = "") -> tuple[Gp
     )
 
 
-# Nodes of one kind have the same text, and those in use one of few.
-@lru_cache(maxsize=4096)
 def _gpus_by_type(text: str) -> Mapping[str, int]:
     counts: dict[str, int] = {}
     for item in _GRES_ITEM.finditer(text):

@@ -55,14 +55,14 @@ def squeue_command(sentinel: str) -> str:
 
 def parse_squeue(text: str, sentinel: str) -> "tuple[QueuedJob, ...]":
     """Read everybody's jobs; a line that does not start as a row is the rest of a job's name."""
-    mark = f"{sentinel}|"
-    lists = Expander()
+    mark, count = f"{sentinel}|", len(_COLUMNS)
+    row = _row_reader()
     jobs = []
     for line in text.split("\n"):
         job_id, _, rest = line.partition(mark)
-        columns = rest.split("|", len(_COLUMNS))
-        if job_id[:1].isdigit() and len(columns) == len(_COLUMNS) + 1:
-            jobs.append(_queued_job(job_id, columns, lists))
+        columns = rest.split("|", count)
+        if len(columns) > count and job_id[:1].isdigit():
+            jobs.append(row(job_id, columns))
     return tuple(jobs)
 
 
@@ -184,64 +184,46 @@ def _took(descriptor: int) -> bool:
     return True
 
 
-def _queued_job(job_id: str, columns: list[str], lists: Expander) -> "QueuedJob":
+# A large cluster has 50,000 jobs: what is done for each of them is no more than a look-up.
+def _row_reader() -> "Callable[[str, list[str]], QueuedJob]":
+    """Return what makes a job of its id and the columns of squeue's row, in their order."""
     from rv.models.snapshot import QueuedJob  # questions about own jobs begin sooner without
 
-    value = dict(zip(_COLUMNS, columns, strict=False))
-    allocated = _allocated(value["tres-alloc"])
-    gpus, gpu_type = _gpus(value, allocated)
-    return QueuedJob(
-        job_id=job_id,
-        user=values.non_null(value["UserName"]),
-        partition=value["Partition"],
-        state=job_state(value["State"]),
-        account=values.non_null(value["Account"]),
-        qos=values.non_null(value["QOS"]),
-        nodes=lists.expand(value["NodeList"]),
-        planned_nodes=lists.expand(value["SchedNodes"]),
-        start=values.time(value["StartTime"]),
-        end=values.time(value["EndTime"]),
-        cpus=values.number(value["NumCPUs"]) or 0,
-        memory_mib=allocated.memory_mib,
-        gpus=gpus,
-        gpu_type=gpu_type,
-        name=values.printable(columns[-1].removesuffix("|")),
-    )
+    words, plain = values.Known(values.non_null), values.Known(str)
+    states, counts = values.Known(job_state), values.Known(values.count)
+    expand = Expander().expand
+    time, printable = values.time, values.printable
+
+    def row(job_id: str, columns: list[str]) -> QueuedJob:
+        (
+            user, account, qos, partition, state, start, end, nodes, planned, node_count, cpus,
+            allocated, per_node, per_job, name,
+        ) = columns  # fmt: skip
+        held = _held(allocated, per_node, per_job, counts[node_count])
+        return QueuedJob(
+            job_id, words[user], plain[partition], states[state], words[account], words[qos],
+            expand(nodes), expand(planned),
+            None if start == "N/A" else time(start), None if end == "N/A" else time(end),
+            counts[cpus], *held, printable(name.removesuffix("|")),
+        )  # fmt: skip
+
+    return row
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Allocated:
-    """What a job's TRES count: memory in MiB, and GPUs, whose types may be named."""
-
-    memory_mib: int
-    gpus: int
-    gpu_types: frozenset[str]
-
-
-# Most jobs ask for what some other job asks for.
+# Most jobs hold what some other job holds.
 @lru_cache(maxsize=4096)
-def _allocated(text: str) -> _Allocated:
-    tres = values.parse_tres(text)
+def _held(allocated: str, per_node: str, per_job: str, nodes: int) -> tuple[int, int, str]:
+    """Return a job's memory in MiB, its GPUs and their type, "" where it is not one.
+
+    GPUs are counted by TRES, or by the request where the site does not account for GPUs.
+    """
+    tres = values.parse_tres(allocated)
     typed = [name for name, _ in tres if name.startswith(_GPU_TYPE_PREFIX)]
-    return _Allocated(
-        memory_mib=dict(tres).get("mem", 0),
-        gpus=values.gpus_in_tres(tres),
-        gpu_types=frozenset(name.removeprefix(_GPU_TYPE_PREFIX) for name in typed),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _requested(text: str) -> tuple[int, frozenset[str]]:
-    return values.parse_gpu_request(text)
-
-
-def _gpus(value: dict[str, str], allocated: _Allocated) -> tuple[int, str]:
-    """Count GPUs by TRES, or by the request where the site does not account for GPUs."""
-    per_node, node_types = _requested(value["tres-per-node"])
-    per_job, job_types = _requested(value["tres-per-job"])
-    requested = per_job or per_node * (values.number(value["NumNodes"]) or 1)
-    types = node_types | job_types or allocated.gpu_types
-    return allocated.gpus or requested, next(iter(types)) if len(types) == 1 else ""
+    a_node, node_types = values.parse_gpu_request(per_node)
+    a_job, job_types = values.parse_gpu_request(per_job)
+    gpus = values.gpus_in_tres(tres) or a_job or a_node * (nodes or 1)
+    types = node_types | job_types or {name.removeprefix(_GPU_TYPE_PREFIX) for name in typed}
+    return dict(tres).get("mem", 0), gpus, next(iter(types)) if len(types) == 1 else ""
 
 
 def _waiting_job(line: str, sentinel: str) -> WaitingJob | None:

@@ -4,8 +4,11 @@ Nothing here raises: a value that cannot be read is None, empty or its default.
 """
 
 import re
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
+
+Value = TypeVar("Value")
 
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 _DECIMAL: Final = re.compile(r"\d{1,15}(?:\.\d{1,9})?", re.ASCII)
@@ -31,10 +34,26 @@ _LONGEST: Final = timedelta(days=1_000_000)
 _NULLS: Final = frozenset({"", "(null)", "N/A", "n/a", "None", "NONE", "none"})
 
 
+class Known(dict[str, Value]):
+    """Reads each text of one answer once: of most columns there are far fewer texts than rows."""
+
+    def __init__(self, read: Callable[[str], Value]) -> None:
+        self._read = read
+
+    def __missing__(self, text: str) -> Value:
+        value = self[text] = self._read(text)
+        return value
+
+
 def number(text: str) -> int | None:
     """Read a whole number; None for `UNLIMITED`, `N/A`, "" and whatever else is there."""
     word = text.strip()
     return int(word) if _NUMBER.fullmatch(word) else None
+
+
+def count(text: str) -> int:
+    """Read a whole number; 0 for whatever is none."""
+    return number(text) or 0
 
 
 def decimal(text: str, *, default: float) -> float:

@@ -1,4 +1,4 @@
-"""What a command runs in: variables, and a container or an environment of Python.
+"""What a command runs in: variables, directory, umask, and a container or a Python environment.
 
 Variables are the caller's, the files', those of `rv env` and of the command line, the later
 winning. Their values are never shown: a message has the name alone.
@@ -7,14 +7,15 @@ winning. Their values are never shown: a message has the name alone.
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher, Request
 from rv.models.site import ONE_OF
 from rv.workflow.options import RequestOptions
-from rv.workflow.this_process import working_directory
 
 if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster
@@ -197,3 +198,24 @@ def _pairs(words: Iterable[str], here: Mapping[str, str]) -> Iterator[tuple[str,
         value = value if equals else here[name]
         check_variable(name, value)
         yield name, value
+
+
+def working_directory() -> str:
+    """The current directory. Raises `RvError(STAGE)` where it has been removed."""
+    try:
+        return str(Path.cwd())
+    except OSError as error:
+        raise RvError(
+            ErrorKind.STAGE, "the current directory is gone", hint="cd to one that exists"
+        ) from error
+
+
+def umask() -> str:
+    """The caller's umask, which the command is to have: rv itself writes for this user alone."""
+    with suppress(OSError, ValueError, IndexError):
+        # Without setting it, which threads that write files at that moment would notice.
+        text = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace")
+        return text[text.index("\nUmask:") :].split()[1]
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return f"{mask:04o}"

@@ -1,4 +1,4 @@
-"""Who types: rv, and three ways in which an expert would have asked by hand."""
+"""Who types: rv, four ways in which an expert would have asked by hand, and submitit."""
 
 import os
 import shlex
@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from rv.models.request import Request
@@ -16,10 +17,12 @@ from rv.workflow.launch import prepare
 from tests.bench.cluster import RV
 from tests.bench.load import CPUS_PER_GPU
 from tests.bench.replay import Yard
+from tests.bench.rivals import at_hand
 from tests.bench.scenarios import Scenario
 
 COMMAND: Final = "torchrun train.py"
 GIB_PER_GPU: Final = 50
+_SUBMITIT: Final = Path(__file__).with_name("with_submitit.py")
 
 Lines = list[list[str]]
 
@@ -67,12 +70,34 @@ def every_strategy(yard: Yard, wanted: Scenario) -> Lines:
     return [[*line[:-1], *_quiet(), line[-1]] for line in lines]
 
 
+def first_fit(yard: Yard, wanted: Scenario) -> Lines:
+    """One node in the first partition with so many GPUs idle on a node, else in the first of all."""
+    free = yard.free_by_node()
+    fits = [name for name in free if max(free[name]) >= wanted.gpus]
+    return [_by_hand((fits or list(free))[0], wanted)]
+
+
+def submitit(yard: Yard, wanted: Scenario) -> Lines:
+    """submitit with one node in any partition: the most that one of its jobs can ask for."""
+    python = at_hand()["submitit"] / "python"
+    partitions = ",".join(sorted(yard.free_gpus()))
+    request = [partitions, str(wanted.gpus), str(wanted.minutes), *COMMAND.split()]
+    return [[str(python), str(_SUBMITIT), "start", str(yard.home / "submitit"), *request]]
+
+
 CONTENDERS: Final[Mapping[str, Callable[[Yard, Scenario], Lines]]] = {
     "rv": rv_up,
     "best partition": best_partition,
     "all partitions": all_partitions,
     "every strategy": every_strategy,
+    "first fit": first_fit,
+    "submitit": submitit,
 }
+
+
+def at_the_start() -> tuple[str, ...]:
+    """Name the contenders that can type here: submitit only where a bench has installed it."""
+    return tuple(name for name in sorted(CONTENDERS) if name != "submitit" or name in at_hand())
 
 
 def type_lines(yard: Yard, lines: Lines) -> Typed:

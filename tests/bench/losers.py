@@ -13,6 +13,7 @@ from timing import percentile
 
 from rv.race.directory import STATE_FILES, load_races, read_state_files
 from rv.workflow.cluster import Cluster
+from tests.bench.results import Figure, note
 
 
 def one_race(target: Cluster) -> tuple[float, int]:
@@ -42,6 +43,9 @@ def main(rounds: int) -> None:
     print(
         f"p50 {percentile(seconds, 0.5):.2f} s, p99 {percentile(seconds, 0.99):.2f} s (want <= 2)"
     )
+    what = f"{rounds} races of {results[0][1] + 1} jobs"
+    note("losers", [Figure(what=f"{what}: p50", value=percentile(seconds, 0.5), unit="s")])
+    note("losers", [Figure(what=f"{what}: p99", value=percentile(seconds, 0.99), unit="s", most=2)])
 
 
 if __name__ == "__main__":

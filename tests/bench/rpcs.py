@@ -12,6 +12,7 @@ from rv.race.watch import WaitTimedOut, Watch
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.squeue import OwnJobs
 from rv.workflow.cluster import Cluster
+from tests.bench.results import Figure, note
 
 
 class Clock:
@@ -50,6 +51,11 @@ def report(what: str, counts: dict[str, int]) -> None:
         f"{name} {n}" for name, n in sorted(counts.items(), key=lambda item: -item[1])
     )
     print(f"rpcs: {what}: {sum(counts.values())} ({parts})")
+    note("rpcs", [Figure(what=what, value=sum(counts.values()), unit="RPCs")])
+    note(
+        "rpcs",
+        [Figure(what=kind, value=count, unit="RPCs", table=what) for kind, count in counts.items()],
+    )
 
 
 def watch_ten_minutes(target: Cluster) -> None:
@@ -83,7 +89,10 @@ def main() -> None:
         assert rv("up", "--gpu", "1", "--run", "true", "-d").returncode == 0
         before = rpc_counts(target)
         watch_ten_minutes(target)
-        report("ten minutes of watching a pending race", difference(target, before))
+        watching = difference(target, before)
+        report("ten minutes of watching a pending race", watching)
+        a_minute = sum(watching.values()) / 10
+        note("rpcs", [Figure(what="a minute of it, on average", value=a_minute, unit="RPCs")])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from random import Random
 from typing import Final
 
 from tests.bench.load import LoadJob, Role, Shape
+from tests.bench.traces import WORKLOADS, ordinary_day
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,12 +85,25 @@ def fair_share_backlog(dice: Random, shape: Shape, size: int) -> Scenario:
     return Scenario(jobs=tuple(jobs), gpus=size, minutes=1)
 
 
+def _after_trace(
+    workload: str,
+) -> Callable[[Random, Shape, int], Scenario]:
+    """An ordinary day of a published workload."""
+
+    def drawn(dice: Random, shape: Shape, size: int) -> Scenario:
+        jobs, gpus, minutes = ordinary_day(WORKLOADS[workload], dice, shape, size)
+        return Scenario(jobs=jobs, gpus=gpus, minutes=minutes)
+
+    return drawn
+
+
 SCENARIOS: Final[Mapping[str, Callable[[Random, Shape, int], Scenario]]] = {
     "idle": idle,
     "one model full": one_model_full,
     "fragmented 2+2": fragmented,
     "short holes": short_holes,
     "fair-share backlog": fair_share_backlog,
+    **{f"like {name}": _after_trace(name) for name in WORKLOADS},
 }
 
 

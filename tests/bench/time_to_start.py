@@ -1,4 +1,4 @@
-"""How long until the command starts: rv against three ways of asking Slurm by hand.
+"""How long until the command starts: rv against four ways of asking Slurm by hand, and submitit.
 
 Each contender meets the same seeded load on a sandbox that was emptied: from the moment of typing to
 the first start of the command, at most a horizon. Root only: the load is other users'.
@@ -25,10 +25,12 @@ from typing import Final
 
 from rv.sandbox.schema import load_profile
 from tests.bench.cluster import cluster
-from tests.bench.contenders import CONTENDERS, type_lines
+from tests.bench.contenders import CONTENDERS, at_the_start, type_lines
 from tests.bench.load import gpus_per_node, shape_of
 from tests.bench.paired import Start, compare, differences
 from tests.bench.replay import UnsettledError, Yard
+from tests.bench.results import keep
+from tests.bench.rivals import installed
 from tests.bench.scenarios import SCENARIOS, Scenario, draw
 
 PROFILE: Final = Path(__file__).with_name("starts.yaml")
@@ -95,7 +97,8 @@ def work(share: Share) -> None:
         yard.no_share_left()
         for task in share.tasks:
             wanted = draw(task.scenario, task.seed, shape_of(profile), gpus_per_node(profile))
-            for contender in Random(str(task)).sample(sorted(CONTENDERS), len(CONTENDERS)):
+            contenders = at_the_start()
+            for contender in Random(str(task)).sample(contenders, len(contenders)):
                 _note(share, _patient_replay(yard, task, contender, wanted, share.horizon))
         yard.empty()
 
@@ -139,6 +142,8 @@ def print_table(starts: Sequence[Start], cycle: float) -> bool:
     for scenario in dict.fromkeys(start.scenario for start in starts):
         for contender in CONTENDERS:
             mine = [s for s in starts if (s.scenario, s.contender) == (scenario, contender)]
+            if not mine:
+                continue
             waits = [start.seconds for start in mine]
             late = sum(start.censored for start in mine)
             row = f"{scenario:20}{contender:16}{statistics.fmean(waits):6.1f}"
@@ -173,7 +178,7 @@ def scheduler_cycle() -> float:
 def shares(options: argparse.Namespace, results: Path) -> Iterable[Share]:
     """Deal scenarios and seeds out, each sandbox some of each scenario."""
     seeds = range(options.first_seed, options.first_seed + options.seeds)
-    tasks = [Task(scenario=name, seed=seed) for name in options.scenarios for seed in seeds]
+    tasks = [Task(scenario=name, seed=seed) for seed in seeds for name in options.scenarios]
     for number in range(options.sandboxes):
         yield Share(
             number=number,
@@ -197,15 +202,18 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="only print the table of such a file")
     options = parser.parse_args()
     if options.table:
+        keep("time_to_start", "starts", map(dataclasses.asdict, read_starts(options.table)))
         return 0 if print_table(read_starts(options.table), scheduler_cycle()) else 1
     if os.getuid():
         parser.error("root only: the load is other users'")
     results = options.results or Path(tempfile.mkdtemp(prefix="rvb-")) / "time_to_start.jsonl"
     began = time.monotonic()
     dealt = [share for share in shares(options, results) if share.tasks]
-    with multiprocessing.get_context("spawn").Pool(len(dealt)) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with installed(["submitit"]), spawn.Pool(len(dealt)) as pool:
         pool.map(work, dealt, chunksize=1)
     print(f"{(time.monotonic() - began) / 60:.0f} minutes on {len(dealt)} sandboxes; {results}")
+    keep("time_to_start", "starts", map(dataclasses.asdict, read_starts(results)))
     return 0 if print_table(read_starts(results), scheduler_cycle()) else 1
 
 

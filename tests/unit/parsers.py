@@ -352,6 +352,7 @@ PARSERS: Final = (
     _entry(squeue.parse_work_folders, "7 rv-abcd2345-1 /home/ada/my races/abcd2345\n8 rv-x-1 /\n"),
     _entry(squeue.parse_squeue_waiting, f"7{S}|4294|gpu|Resources|\n7_[1-3%2]{S}|1|a,b|(Priority)|", parse=lambda t: squeue.parse_squeue_waiting(f"{t}\n{S} end 0\n", S)),
     _entry(values.number, "12", "UNLIMITED"),
+    _entry(values.count, "12", "UNLIMITED"),
     _entry(values.decimal, "1.500000", parse=lambda t: values.decimal(t, default=1.0)),
     _entry(values.time, *_TIMES),
     _entry(values.duration, *_TIMES),

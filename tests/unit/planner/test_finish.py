@@ -43,7 +43,7 @@ def cluster(*, h200_busy_for: timedelta | None = None, **more: object) -> Snapsh
     h200 = nodes("h", 1, gres={"h200": 8}, used=8 if h200_busy_for else 0)
     a100 = nodes("a", 2, gres={"a100": 4}, features=("a100_80gb",))
     v100 = nodes("v", 4, gres={"v100": 4})
-    jobs = (replace(running("h1", h200_busy_for, 8), gpu_type="h200"),) if h200_busy_for else ()
+    jobs = (running("h1", h200_busy_for, 8)._replace(gpu_type="h200"),) if h200_busy_for else ()
     pairs = [
         (partition(name, of, **more), of)
         for name, of in zip("hav", (h200, a100, v100), strict=True)

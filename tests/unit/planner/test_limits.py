@@ -139,7 +139,7 @@ def test_current_use_makes_the_start_unknown_not_impossible():
     assert {s.estimate.source for s in planned(Request(gpus=4), cluster).strategies} == {
         Source.UNKNOWN
     }
-    others = site(qos=qos, jobs=(QueuedJob(**{**_fields(held), "user": "bob"}),))
+    others = site(qos=qos, jobs=(held._replace(user="bob"),))
     assert {s.estimate.source for s in planned(Request(gpus=4), others).strategies} == {Source.IDLE}
 
 
@@ -169,10 +169,6 @@ def test_a_qos_may_go_beyond_the_partitions_time():
     flagged = (Qos(name="normal", flags=frozenset({"PartitionTimeLimit"})),)
     assert len(planned(Request(**given), site(qos=flagged)).strategies) == 1
     assert why(site(), **given) == "5d is above MaxTime of partition gpu: 3d"
-
-
-def _fields(job):
-    return {name: getattr(job, name) for name in job.__dataclass_fields__}
 
 
 ASSOCIATIONS = (

@@ -277,7 +277,7 @@ def test_siblings_neither_stand_in_line_nor_push_a_plan_back():
     line = (waits(11, 9), waits(12, 8), waits(13, 7))
     plans = ((11, "b1", 1), (12, "b1", 2), (13, "f1", 2))
     made = cluster(
-        *(replace(planned_job(node, starts_in=HOUR * h), job_id=str(n)) for n, node, h in plans)
+        *(planned_job(node, starts_in=HOUR * h)._replace(job_id=str(n)) for n, node, h in plans)
     )
     records = tuple(
         JobRecord(
@@ -385,9 +385,9 @@ def test_limits_are_shown_with_what_is_in_use_of_them():
     )
     mine = busy("b1", 5, gpus=3, account="physics", qos="q")
     jobs = (
-        replace(mine, user="ann"),
-        replace(mine, gpus=2),
-        replace(mine, account="lab", gpus=1),
+        mine._replace(user="ann"),
+        mine._replace(gpus=2),
+        mine._replace(account="lab", gpus=1),
     )
     made = cluster(*jobs)
     made = replace(

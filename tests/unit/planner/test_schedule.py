@@ -9,7 +9,8 @@ from rv.models.job import JobState
 from rv.models.plan import Mode, Source
 from rv.models.request import Request
 from rv.models.snapshot import QueuedJob
-from rv.planner.schedule import FOREVER, Window, backfill_window, earliest_start
+from rv.planner.capacity import FOREVER, Window
+from rv.planner.schedule import backfill_window, earliest_start
 from tests.unit.planner.clusters import NOON, nodes, partition, planned, snapshot
 
 HOUR = timedelta(hours=1)

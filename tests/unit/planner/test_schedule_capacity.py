@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from rv.models.job import JobState
 from rv.models.snapshot import QueuedJob, Reservation
-from rv.planner.schedule import FOREVER, NodeDemand, NodeSchedule, Window
+from rv.planner.capacity import FOREVER, NodeDemand, Window
+from rv.planner.schedule import NodeSchedule
 from tests.unit.planner.clusters import NOON, nodes, snapshot
 
 LAST = 12
@@ -125,7 +126,7 @@ def fits(cluster, demand, total, free, second):
 @given(clusters(), shares, small, small)
 def test_windows_are_the_seconds_in_which_the_share_fits(cluster, demand, total, free):
     """Each second is in a window or not, and what touches is one window."""
-    windows = NodeSchedule(cluster).windows(cluster.nodes[0], demand, total, free)
+    windows = NodeSchedule(cluster).windows_for(demand)(cluster.nodes[0], total, free)
     seconds = {s for s in range(LAST + 2) if any(w.start_s <= s < w.end_s for w in windows)}
     assert seconds == {s for s in range(LAST + 2) if fits(cluster, demand, total, free, s)}
     assert all(one.end_s < other.start_s for one, other in pairwise(windows))
@@ -140,8 +141,8 @@ def test_an_answer_does_not_depend_on_what_was_asked_before(cluster, asked):
     schedule = NodeSchedule(cluster)
     for demand, total, free in asked:
         for node in cluster.nodes:
-            fresh = NodeSchedule(cluster).windows(node, demand, total, free)
-            assert schedule.windows(node, demand, total, free) == fresh
+            fresh = NodeSchedule(cluster).windows_for(demand)(node, total, free)
+            assert schedule.windows_for(demand)(node, total, free) == fresh
 
 
 @pytest.mark.parametrize("amount", ["cpus", "memory_mib"])
@@ -157,7 +158,7 @@ def test_a_node_has_no_more_than_it_has(amount):
     demand = replace(
         NodeDemand(cpus=0, memory_mib=0, gpus=0, gpu_type="", whole=False), **{amount: 2}
     )
-    windows = NodeSchedule(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows(
-        node, demand, 0, 0
-    )
+    windows = NodeSchedule(replace(snapshot(), nodes=(node,), jobs=(runs, waits))).windows_for(
+        demand
+    )(node, 0, 0)
     assert windows == (Window(0, 6), Window(8, FOREVER))

@@ -271,7 +271,7 @@ def test_max_submit_headroom_is_respected():
     assert len(made.submissions) == 1
     note = "8 strategies are not submitted: QOS normal has no room for more jobs (MaxSubmit)"
     assert note in made.job_notes
-    full = replace(cluster, jobs=(*queued, replace(queued[0], job_id="3")))
+    full = replace(cluster, jobs=(*queued, queued[0]._replace(job_id="3")))
     request = Request(gpus=8)
     with pytest.raises(RvError, match="no room for more jobs") as caught:
         require_feasible(planned(request, full), request)

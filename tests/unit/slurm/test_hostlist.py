@@ -107,3 +107,27 @@ def test_what_clustershell_folds_expands_to_the_same_names(
     assert set(expand(folded)) == names
     assert len(expand(folded)) == len(names)
     assert Expander().expand(folded) == expand(folded)
+
+
+def test_equal_lists_share_their_names_and_still_count() -> None:
+    """A damaged answer that repeats one long list comes to a million names, and no more."""
+    lists = Expander()
+    text = "a[1-99999]"
+    assert lists.expand(text) is lists.expand(text)
+    assert sum(len(lists.expand(text)) for _ in range(20)) + 2 * 99_999 == 1_000_000
+    assert lists.expand("b1") == ()
+
+
+def test_lists_beyond_the_most_names_are_not_even_written_out() -> None:
+    """A damaged answer of many long lists costs no more than the million names it may have."""
+    lists = Expander()
+    assert sum(len(lists.expand(f"a{number}[1-99999]")) for number in range(20)) == 1_000_000
+    assert sum(map(len, lists._known.values())) == 1_000_000
+
+
+@given(LETTERS, SPAN)
+def test_one_range_is_what_the_same_list_in_parts_is(prefix: str, span: Span) -> None:
+    """A list of one range has a way of its own; beside another name it takes the general one."""
+    text = f"{prefix}{bracket([span])}"
+    assert expand(f"{text},z")[:-1] == expand(text)
+    assert expand(text, 2) == expand(text)[:2]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from rv.models.job import JobState
 from rv.models.snapshot import Limits
+from rv.slurm import scontrol
 from rv.slurm.sacctmgr import parse_accounts, parse_associations, parse_qos
 from rv.slurm.scontrol import (
     parse_config_time,
@@ -45,6 +46,20 @@ def test_nodes(version: str, a100: int) -> None:
     assert nodes["wolf1"].features == {"ada", "l40s", "ib"}
     assert (nodes["bear1"].cpus, nodes["bear1"].memory_mib) == (64, 500000)
     assert nodes["cow1"].partitions[:2] == ("cpu", "cpuq")
+
+
+WORDS = st.lists(st.sampled_from(("x", "3", "a=b", "State", "OS=", "-", "gpu:4", "")), max_size=4)
+KEYS = st.sampled_from(("State", "Gres", "GresUsed", "CPUTot", "OS", "Reason", "Comment", "Weight"))
+
+
+@given(st.lists(st.tuples(KEYS, WORDS), max_size=8))
+def test_a_nodes_fields_are_what_its_record_is_split_into(fields) -> None:
+    """What is read of a node alone is what reading all of the record would give."""
+    line = "NodeName=n1" + "".join(f" {key}={' '.join(words)}" for key, words in fields)
+    read = dict(scontrol._NODE_FIELD.findall(f" {line}")[::-1])
+    record = scontrol.parse_record(line)
+    assert read.keys() == record.keys() - {"OS", "Reason", "Comment", "x", "a"}
+    assert {key: value.strip() for key, value in read.items()} == {key: record[key] for key in read}
 
 
 def test_node_reason_cannot_speak_for_the_node() -> None:
