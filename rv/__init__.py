@@ -1,3 +1,3 @@
 """rv: get GPUs on a busy Slurm cluster sooner."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -24,6 +24,7 @@ NAME = "pictures"
 IN_DOCS = ("live-wait", "node-check", "end")
 """The pictures that the documentation shows."""
 PATIENCE_S = 120.0
+PROMPT = r"^\$ ?$"
 
 
 class Screen:
@@ -31,7 +32,8 @@ class Screen:
 
     def __init__(self, work: Path, *, columns: int, lines: int, **environment: str) -> None:
         self._columns = columns
-        self._tmux = ["tmux", "-S", str(work / "tmux"), "-f", "/dev/null"]
+        socket = Path(tempfile.mkdtemp(dir=work)) / "tmux"
+        self._tmux = ["tmux", "-S", str(socket), "-f", "/dev/null"]
         variables = {"TERM": "screen-256color", "PS1": "$ ", **environment}
         shell = ["env", "-u", "NO_COLOR", *(f"{key}={value}" for key, value in variables.items())]
         line = shlex.join([*shell, "bash", "--norc", "--noprofile"])
@@ -45,6 +47,7 @@ class Screen:
         """Type a line below an empty screen."""
         self._call("send-keys", "clear", "Enter")
         self._call("send-keys", line, "Enter")
+        self.shows(re.escape(line[:20]))
 
     def presses(self, key: str) -> None:
         """Press a key."""
@@ -100,51 +103,53 @@ def screen(work: Path, *, columns: int = 112, lines: int = 14, **more: str) -> I
 
 
 TRAIN = "rv up --gpu 8 --time 1h --run 'torchrun train.py'"
-STEPS = "for i in 1 2 3 4; do echo step $i loss 0.$((9 - i)); sleep 1; done"
+STEPS = "for i in 1 2 3 4; do echo step $i; sleep 1; done"
 SHORT = f"rv run --gpu 2 --type v100 --time 10m '{STEPS}'"
 """Commands that wait on a full cluster, and that start soon on an empty one."""
 
 
 def while_full(work: Path, folder: Path) -> None:
     """What stands there while nothing is free."""
-    rv("sandbox", "load", "--name", NAME, "--share", "1.0", "--min", "2m", "--max", "4m")
+    rv("sandbox", "load", "--name", NAME, "--share", "1.0", "--min", "5m", "--max", "9m")
     time.sleep(30)  # until Slurm has planned the starts
     with screen(work) as window:
         window.types(TRAIN)
         window.shows(r"^00:1\d.* best")
         window.keep(folder, "live-wait")
         window.presses("d")
-        window.shows(r"^\$ $")
+        window.shows(PROMPT)
         window.keep(folder, "detached")
+    with screen(work, lines=40) as window:
         window.types("rv explain")
-        window.shows(r"^\$ $")
+        window.shows(PROMPT)
         window.keep(folder, "place-in-line")
-        rv("stop", "--all")
+    rv("stop", "--all")
+    with screen(work) as window:
         window.types(TRAIN)
         window.shows(r"^00:0[3-9]")
         window.presses("C-c")
-        window.shows(r"^\$ $")
+        window.shows(PROMPT)
         window.keep(folder, "ctrl-c")
     with screen(work, columns=60) as window:
         window.types(TRAIN)
         window.shows(r"^00:1\d")
         window.keep(folder, "narrow")
         window.presses("C-c")
-        window.shows(r"^\$ $")
+        window.shows(PROMPT)
     with screen(work, NO_COLOR="1") as window:
         window.types(TRAIN)
         window.shows(r"^00:1\d")
         window.keep(folder, "no-color")
         with silent_controller():
-            window.shows(r"answer")
+            window.shows("Slurm is asked again")
             window.keep(folder, "silent")
         window.presses("C-c")
-        window.shows(r"^\$ $")
+        window.shows(PROMPT)
         window.types(f"{TRAIN} 2>&1 | cat")
         window.shows("waiting: ")
         window.keep(folder, "no-terminal")
         window.presses("C-c")
-        window.shows(r"^\$ $")
+        window.shows(PROMPT)
     rv("sandbox", "load", "--name", NAME, "--stop")
 
 

@@ -13,15 +13,35 @@ from rv.ui.tables import Table
 _NOT_SENT: Final = "-"
 
 
-def wait_headline(status: RaceStatus, now_s: float, keys: str) -> str:
+def wait_headline(status: RaceStatus, now_s: float, keys: str, columns: int) -> str:
     """Say how long a race has waited, for what, and what the `keys` do.
 
+    Where that is wider than `columns`, what comes first is left out: the table's first row says it.
     `now_s` is seconds since the epoch.
     """
-    waited = round(max(0.0, now_s - status.race.submitted_at))
+    clock = _clock(round(max(0.0, now_s - status.race.submitted_at)))
+    count = _how_many_wait(status)
+    whole = _joined(clock, count, _foremost(status, now_s), keys)
+    return whole if len(whole) <= columns else _joined(clock, count, keys)
+
+
+def _joined(clock: str, *parts: str) -> str:
+    return f"{clock}  {' · '.join(filter(None, parts))}".rstrip()
+
+
+def wait_keys(ctrl_c: str, *, leave: str) -> str:
+    """Say what Ctrl-C does, cancels or detaches, and which key leaves the race, if one does."""
+    if not leave:
+        return f"Ctrl-C {ctrl_c}"
+    if ctrl_c == "detaches":
+        return f"Ctrl-C or {leave} detaches"
+    return f"Ctrl-C {ctrl_c}, {leave} detaches"
+
+
+def _how_many_wait(status: RaceStatus) -> str:
+    """Count the jobs that wait; say nothing where all have started."""
     jobs = sum(job.state.is_pending or _is_new(job) for job in status.jobs)
-    waiting = f"{_clock(waited)}  {jobs} job{'' if jobs == 1 else 's'} waiting"
-    return " · ".join(filter(None, [waiting, _foremost(status, now_s), keys]))
+    return f"{jobs} job{'' if jobs == 1 else 's'} waiting" if jobs else ""
 
 
 def _foremost(status: RaceStatus, now_s: float) -> str:
