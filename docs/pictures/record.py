@@ -21,7 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 NAME = "pictures"
-IN_DOCS = ("live-wait", "node-check", "end")
+IN_DOCS = ("live-wait", "rejected-node", "end")
 """The pictures that the documentation shows."""
 PATIENCE_S = 120.0
 PROMPT = r"^\$ ?$"
@@ -157,6 +157,8 @@ def while_full(work: Path, folder: Path) -> None:
 def silent_controller() -> Iterator[None]:
     """slurmctld of the sandbox is there, and answers nothing."""
     pids = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/comm") if is_ours(path)]
+    if not pids:
+        raise ProcessLookupError("slurmctld")
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -169,8 +171,8 @@ def silent_controller() -> Iterator[None]:
 def is_ours(comm: Path) -> bool:
     """Whether a process is the controller of this sandbox."""
     try:
-        words = (comm.parent / "cmdline").read_text()
-        return comm.read_text() == "slurmctld\n" and f"/{NAME}/" in words
+        variables = (comm.parent / "environ").read_text()
+        return comm.read_text() == "slurmctld\n" and f"/{NAME}/daemons.conf" in variables
     except OSError:
         return False
 

@@ -11,6 +11,8 @@ from rv.ui.explanation_views import job_sentence
 from rv.ui.tables import Table
 
 _NOT_SENT: Final = "-"
+_LONGEST_UNIT: Final = 6
+"""Letters of a unit that the head of a column has room for; `billing hours` folds it."""
 
 
 def wait_headline(status: RaceStatus, now_s: float, keys: str, columns: int) -> str:
@@ -66,7 +68,7 @@ def wait_table(status: RaceStatus, now_s: float, most_rows: int) -> Table:
     if len(jobs) > len(shown):
         rows.append((f"+{len(jobs) - len(shown)}", *[""] * 6))
     unit = next((entry.cost_unit for entry in status.race.entries if entry.cost_unit), "")
-    cost = f"COST ({unit})" if unit else "COST"
+    cost = f"COST ({unit})" if 0 < len(unit) <= _LONGEST_UNIT else "COST"
     head = ("JOB", "GPU", "LAYOUT", "STATE", "START", cost, "WHY")
     return Table(head=head, rows=rows)
 
@@ -97,8 +99,14 @@ def _row(job: JobStatus, entry: Entry | None, status: RaceStatus, now_s: float) 
         _NOT_SENT if job.state is JobState.UNKNOWN else job.state,
         _NOT_SENT if planned_s is None else _planned(planned_s),
         "-" if cost is None else f"{cost:.1f}",
-        "submitted" if _is_new(job) else job_sentence(job),
+        _why(job),
     )
+
+
+def _why(job: JobStatus) -> str:
+    """Say why a job waits; of one that is over its state says enough."""
+    why = "submitted" if _is_new(job) else job_sentence(job)
+    return "-" if why == job.state else why
 
 
 def _is_new(job: JobStatus) -> bool:

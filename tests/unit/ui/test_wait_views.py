@@ -173,3 +173,10 @@ def test_what_the_keys_do_stands_on_a_narrow_terminal_too() -> None:
     status = waiting(pending(1, 300), pending(2, 142))
     line = wait_headline(status, T0 + 42, "Ctrl-C cancels, d detaches", 60)
     assert line == "00:42  2 jobs waiting · Ctrl-C cancels, d detaches"
+
+
+def test_a_long_unit_folds_no_head() -> None:
+    """Slurm's billing hours are the unit of most sites."""
+    entries = [replace(entry, cost_unit="billing hours") for entry in ENTRIES]
+    status = replace(waiting(), race=replace(RACE, entries=tuple(entries)))
+    assert wait_table(status, T0, 9).head[5] == "COST"
