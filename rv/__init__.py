@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rv.errors import ErrorKind, RvError
     from rv.models.race import RaceState
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "AutoExecutor": "rv.api.executor:Executor",

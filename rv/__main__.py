@@ -1,6 +1,7 @@
 """`python -m rv` and the `rv` command."""
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import Final, NoReturn
@@ -18,9 +19,22 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     gc.set_threshold(COLLECT_AFTER)
     try:
+        _open_closed_streams()
         _run(sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+
+
+def _open_closed_streams() -> None:
+    """Have each standard stream lead somewhere; a file of rv's could get the number of one."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
 def _run(arguments: Sequence[str]) -> NoReturn:

@@ -39,7 +39,11 @@ def show() -> int:
         about, rows = _about(identity, races)
     title = f"rv {__version__}: GPUs on a busy Slurm cluster, sooner; rv --help lists all commands"
     following = str(Table(title="next:", rows=_indented(rows)))
-    console.answer("\n".join([title, *filter(str.strip, about)]), following)
+    try:
+        console.answer("\n".join([title, *filter(str.strip, about)]), following)
+    except RvError as failure:
+        console.error(failure)
+        return failure.exit_code
     return EXIT_DONE
 
 

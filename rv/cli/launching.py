@@ -223,7 +223,7 @@ def _on_terminal(
         return nullcontext(progress)
     from rv.ui.live_wait import LiveWait
 
-    ctrl_c = "Ctrl-C cancels" if stops else "Ctrl-C detaches"
+    ctrl_c = "cancels" if stops else "detaches"
     return LiveWait(progress, ctrl_c=ctrl_c, may_leave=may_leave)
 
 

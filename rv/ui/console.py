@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rv.errors import RvError
+from rv.errors import ErrorKind, RvError
 from rv.slurm.values import printable
 from rv.ui.tables import GAP, Part, Table, column_widths, narrowed, text_width
 
@@ -29,6 +29,9 @@ _STYLES: Final = {
 
 _PLAIN_FORMS: Final = str.maketrans({"█": "#", "░": "-", "·": ".", "…": "~"})
 """What takes the place of rv's own signs where the terminal's encoding lacks them."""
+
+_WITHOUT_READER: Final[list[Any]] = []
+"""The streams whose reader is gone."""
 
 
 def say(text: str) -> None:
@@ -91,6 +94,8 @@ def answer_width() -> int:
 
 def has_reader() -> bool:
     """Return whether somebody may still read stdout: a pipe's other end can be closed."""
+    if sys.stdout in _WITHOUT_READER:
+        return False
     poll = select.poll()
     try:
         poll.register(sys.stdout.fileno(), 0)
@@ -256,14 +261,20 @@ def _write(stream: Any, text: str) -> None:
 
 
 def _detach(stream: Any, failure: OSError) -> None:
-    """Whoever read our output is gone: the rest goes nowhere, without a traceback at exit.
+    """The rest of our output goes nowhere, without a traceback at exit.
 
-    A pipe's reader, or a terminal that was closed. Any other failure is raised again.
+    Its reader may be gone: that of a pipe, or a terminal that was closed. Raises `RvError(STAGE)`
+    for any other failure, such as a full disk.
     """
     is_terminal = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
-    if failure.errno != errno.EPIPE and not (failure.errno == errno.EIO and is_terminal):
-        raise failure
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    if failure.errno != errno.EPIPE and not (failure.errno == errno.EIO and is_terminal):
+        raise RvError(
+            ErrorKind.STAGE,
+            f"the output could not be written: {failure.strerror}",
+            hint="see where it is sent to, then type it again",
+        ) from failure
+    _WITHOUT_READER.append(stream)
 
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ from rv.race.watch import DetachRequested
 from rv.ui.keys import Keys
 from rv.ui.progress import Progress
 from rv.ui.redraw import Layout, Redrawn, terminal_size
-from rv.ui.wait_views import wait_headline, wait_table
+from rv.ui.wait_views import wait_headline, wait_keys, wait_table
 
 _LEAVE: Final = "d"
 _KEPT_LINES: Final = 4
@@ -26,7 +26,8 @@ _KEPT_LINES: Final = 4
 class LiveWait:
     """Draws a race until it has a winner, and has all else said by `Progress`.
 
-    `ctrl_c` says what Ctrl-C does meanwhile; with `may_leave`, the key d leaves the race to Slurm.
+    `ctrl_c` is what Ctrl-C does meanwhile, cancels or detaches; with `may_leave`, the key d leaves
+    the race to Slurm.
     """
 
     def __init__(self, progress: Progress, *, ctrl_c: str, may_leave: bool) -> None:
@@ -91,7 +92,7 @@ class LiveWait:
 
     def _lines(self, status: RaceStatus) -> list[str]:
         size = terminal_size()
-        keys = f"{self._ctrl_c}, d detaches" if self._keys.is_open else self._ctrl_c
+        keys = wait_keys(self._ctrl_c, leave=_LEAVE if self._keys.is_open else "")
         now_s = time.time()
         table = wait_table(status, now_s, max(1, size.lines - _KEPT_LINES))
-        return self._layout.lines([wait_headline(status, now_s, keys), table], size)
+        return self._layout.lines([wait_headline(status, now_s, keys, size.columns), table], size)

@@ -12,17 +12,39 @@ from rv.ui.race_facts import planned_start_s
 from rv.ui.tables import Table
 
 _NOT_SENT: Final = "-"
+_LONGEST_UNIT: Final = 6
+"""Letters of a unit that the head of a column has room for; `billing hours` folds it."""
 
 
-def wait_headline(status: RaceStatus, now_s: float, keys: str) -> str:
+def wait_headline(status: RaceStatus, now_s: float, keys: str, columns: int) -> str:
     """Say how long a race has waited, for what, and what the `keys` do.
 
+    Where that is wider than `columns`, what comes first is left out: the table's first row says it.
     `now_s` is seconds since the epoch.
     """
-    waited = round(max(0.0, now_s - status.race.submitted_at))
+    clock = _clock(round(max(0.0, now_s - status.race.submitted_at)))
+    count = _how_many_wait(status)
+    whole = _joined(clock, count, _foremost(status, now_s), keys)
+    return whole if len(whole) <= columns else _joined(clock, count, keys)
+
+
+def _joined(clock: str, *parts: str) -> str:
+    return f"{clock}  {' · '.join(filter(None, parts))}".rstrip()
+
+
+def wait_keys(ctrl_c: str, *, leave: str) -> str:
+    """Say what Ctrl-C does, cancels or detaches, and which key leaves the race, if one does."""
+    if not leave:
+        return f"Ctrl-C {ctrl_c}"
+    if ctrl_c == "detaches":
+        return f"Ctrl-C or {leave} detaches"
+    return f"Ctrl-C {ctrl_c}, {leave} detaches"
+
+
+def _how_many_wait(status: RaceStatus) -> str:
+    """Count the jobs that wait; say nothing where all have started."""
     jobs = sum(job.state.is_pending or _is_new(job) for job in status.jobs)
-    waiting = f"{_clock(waited)}  {jobs} job{'' if jobs == 1 else 's'} waiting"
-    return " · ".join(filter(None, [waiting, _foremost(status, now_s), keys]))
+    return f"{jobs} job{'' if jobs == 1 else 's'} waiting" if jobs else ""
 
 
 def _foremost(status: RaceStatus, now_s: float) -> str:
@@ -47,7 +69,7 @@ def wait_table(status: RaceStatus, now_s: float, most_rows: int) -> Table:
     if len(jobs) > len(shown):
         rows.append((f"+{len(jobs) - len(shown)}", *[""] * 6))
     unit = next((entry.cost_unit for entry in status.race.entries if entry.cost_unit), "")
-    cost = f"COST ({unit})" if unit else "COST"
+    cost = f"COST ({unit})" if 0 < len(unit) <= _LONGEST_UNIT else "COST"
     head = ("JOB", "GPU", "LAYOUT", "STATE", "START", cost, "WHY")
     return Table(head=head, rows=rows)
 
@@ -78,8 +100,14 @@ def _row(job: JobStatus, entry: Entry | None, status: RaceStatus, now_s: float) 
         _NOT_SENT if job.state is JobState.UNKNOWN else job.state,
         _NOT_SENT if planned_s is None else _planned(planned_s),
         "-" if cost is None else f"{cost:.1f}",
-        "submitted" if _is_new(job) else job_sentence(job),
+        _why(job),
     )
+
+
+def _why(job: JobStatus) -> str:
+    """Say why a job waits; of one that is over its state says enough."""
+    why = "submitted" if _is_new(job) else job_sentence(job)
+    return "-" if why == job.state else why
 
 
 def _is_new(job: JobStatus) -> bool:

@@ -28,7 +28,9 @@ unset LC_ALL SLURM_TIME_FORMAT
 if [ -e shell.env ]; then
   . ./shell.env
 else
+  node_path=$PATH
   while IFS= read -r -d '' pair; do export "$pair"; done <environment
+  PATH=$PATH:$node_path
   export RV_RACE_DIR=$PWD RV_OUTPUT_DIR=$PWD/results RV_CHECKPOINT_DIR=$PWD/checkpoints
 fi
 """

@@ -83,6 +83,33 @@ def state(job: str) -> str:
     return run("squeue", "-h", "-j", job, "-o", "%t", code=None).strip()
 
 
+def newcomer() -> None:
+    """README's first five commands as they stand there, then acceptance by a payload without torch.
+
+    Nobody has installed torch here, which the second command needs; check.py makes a WARN of it.
+    """
+    rv("sandbox", "up", "--profile", "campus")
+    readme = (HERE.parents[1] / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("## First five commands")[2]
+    lines = section.partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert len(lines) == 5, lines
+    said = [typed(line) for line in lines]
+    assert "sbatch -p " in said[0]
+    assert "torchrun: command not found" in said[1]
+    assert "[RESULT] WARN: no torch" in said[2]
+    assert said[2].rpartition("race ")[2][:8] in said[3]
+    assert "[RESULT] WARN: no torch" in said[4]
+    assert json.loads(rv("accept", "run", "storage_net", "--json"))["verdict"] == "PASS"
+    rv("sandbox", "down")
+
+
+def typed(line: str) -> str:
+    """Type a line of README, and return all that it said."""
+    path = f"PATH={Path(sys.executable).parent}:$PATH"
+    code = 127 if "torchrun" in line else 0
+    return run("bash", "-c", f"{path}\n{{ {line.partition('#')[0]}; }} 2>&1", code=code)
+
+
 def start() -> None:
     """The cluster of this folder comes up, from nothing."""
     rv("sandbox", "down")
@@ -286,7 +313,20 @@ def boots() -> None:
         rv("sandbox", "down")
 
 
-CHECKS = [start, dry_run, race, two_nodes, mig, merged, chain, commands, records, down, boots]
+CHECKS = [
+    newcomer,
+    start,
+    dry_run,
+    race,
+    two_nodes,
+    mig,
+    merged,
+    chain,
+    commands,
+    records,
+    down,
+    boots,
+]
 
 
 def main() -> int:

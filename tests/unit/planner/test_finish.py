@@ -241,7 +241,7 @@ def test_segments_that_are_not_raced_leave_nothing_out() -> None:
     h200 = nodes("h", 1, gres={"h200": 4})
     a100 = nodes("a", 1, gres={"a100": 4}, features=("a100_80gb",))
     planned = waiting("h1", starts_in=timedelta(minutes=40))
-    jobs = (replace(planned, gpu_type="h200", end=NOON + 1.2 * HOUR), waiting())
+    jobs = (planned._replace(gpu_type="h200", end=NOON + 1.2 * HOUR), waiting())
     request = replace(REQUEST, sizes=(), gpus=4)
     where = snapshot((partition("gpu", h200), h200), (partition("a", a100), a100), jobs=jobs)
     plan_made = made(request, where)
@@ -277,7 +277,7 @@ def test_a_start_that_slurm_does_not_plan_leaves_nothing_out() -> None:
         for number, race in enumerate(own_runs(LEAST, 1.0))
     )
     where = cluster(h200_busy_for=HOUR / 2)
-    where = replace(where, jobs=(*where.jobs, replace(waiting(), partition="h")))
+    where = replace(where, jobs=(*where.jobs, waiting()._replace(partition="h")))
     plan_made = made(REQUEST, where, Site(performance=RATES, past=waits))
     assert plan_made.strategies[0].id == "h200/1x8/h"
     assert plan_made.strategies[0].estimate.start_in is None
