@@ -24,11 +24,16 @@ _MOST: Final = 500
 def load_past(cache: SnapshotCache) -> tuple[PastRace, ...]:
     """Return what is kept of a cluster, the latest race last; what cannot be read is left out."""
     answer = cache.load(_FILE, _KEPT)
+    return read_past(answer.text) if answer else ()
+
+
+def read_past(text: str) -> tuple[PastRace, ...]:
+    """Read records as `keep_past` writes them; what is none is left out."""
     try:
-        rows = json.loads(answer.text) if answer else []
-        return tuple(_read(rows if isinstance(rows, list) else []))
+        rows = json.loads(text)
     except (ValueError, RecursionError):
         return ()
+    return tuple(_read(rows if isinstance(rows, list) else []))
 
 
 def _read(rows: Iterable[object]) -> Iterator[PastRace]:

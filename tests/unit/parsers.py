@@ -45,6 +45,7 @@ from rv.workflow import (
     fetch_results,
     forward,
     known_programs,
+    past,
     script_records,
     shellwords,
     sweep_tasks,
@@ -389,6 +390,7 @@ PARSERS: Final = (
     _entry(loader.parse_waiting, "7|gpu|gres:gpu:2|Resources\n8|gpu|gres/gpu:1|QOSMaxGRESPerUser\n"),
     _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
     _entry(discover.parse_discovery, "banner\nfolder\thome ext2/ext3 999 64 yes /home/ada\0folder\tSCRATCH lustre 5000000 65 no /big/a b\0tool\tuv /usr/bin/uv\0"),
+    _entry(past.read_past, '[{"race_id": "k3f9a2bc", "submitted_at": 1.0, "source": "idle", "waited_s": 2.0, "gpus": 4, "run_s": null}]'),
     _entry(script_records.parse_records, "banner\nclock\t1763700000.5\0noise\thello\nworld\0half"),
     _entry(shellwords.simple_commands, *_LINES),
     _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(words) for words in shellwords.simple_commands(t)]),
@@ -431,6 +433,7 @@ BY_FILE: Final = frozenset(
         "rv.transport.paramiko_keys:read_key",
         "rv.transport.ssh_config_file:read_settings",
         "rv.workflow.launch:read_template",
+        "rv.workflow.past:load_past",
         "rv.workflow.user_variables:load_variables",
         "rv.workflow.work_tree:read_work_tree",
     }

@@ -7,7 +7,7 @@ import pytest
 
 from tests.typed_lines import CELL, FENCE, PAGES, ROOT, commands, lines, not_typed, to_type
 
-LANGUAGES = {"sh", "console", "yaml", "text", "jinja"}
+LANGUAGES = {"sh", "console", "yaml", "text", "jinja", "python"}
 
 
 def unnamed_blocks(text: str) -> list[str]:
