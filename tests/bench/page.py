@@ -105,9 +105,9 @@ start, ask and plan takes rv a part of a second on a quiet one and seconds here,
 
 Five loads are made for what they are called. Three are shaped after published workloads, and nothing of a trace itself is in
 them: `like hpc` draws sizes, run times and arrivals by Lublin and Feitelson's model of logs of the Parallel Workloads Archive (JPDC
-63(11), 2003); `like philly` draws as Gavel does after Microsoft's trace (Narayanan et al., OSDI 2020; Jeon et al., ATC 2019);
-`like helios` has the mean and median duration of Hu et al. (SC 2021). Synthesised are: the lognormal shape of helios' durations and
-its spread of sizes, Poisson arrivals of the last two, partitions, limits, no times of day, and the scale: 40 GPUs, a mean job of 45 s cut at 165 s,
+63(11), 2003); `like philly` draws durations as Gavel's program does after Microsoft's trace (Narayanan et al., OSDI 2020; Jeon et al., ATC 2019);
+`like helios` has the mean and median duration that are cited from Hu et al. (SC 2021), not checked against the trace. Synthesised are: the lognormal shape of helios' durations and
+how sizes spread, Poisson arrivals of the last two, partitions, limits, no times of day, and the scale: 40 GPUs, a mean job of 45 s cut at 165 s,
 about 95 % of the GPUs asked for (80 to 90 % in `like hpc`, whose gaps have a heavy tail). `tests/bench/traces.py` says it all.
 """
 

@@ -4,17 +4,18 @@ Nothing of a trace itself is here: jobs are drawn from what papers say of it, an
 queue is run on them until the cluster is as it would be on an ordinary day. What that leaves running
 and waiting, and what arrives afterwards, is the load.
 
-Taken from the papers:
+Taken from others:
  - hpc: Lublin and Feitelson's model of batch jobs (J. Parallel Distrib. Comput. 63(11), 2003), fitted
    to logs of the Parallel Workloads Archive: sizes, run times and inter-arrival times of rush hours,
    with the parameters of its published program.
- - philly: sizes and durations that Narayanan et al. (Gavel, OSDI 2020, section 7.1) draw after
-   Microsoft's Philly trace (Jeon et al., USENIX ATC 2019): 70 % of jobs with one GPU, 25 % with two
-   to four, 5 % with eight; 10^x minutes, x even in 1.5 to 3 for 80 % of the jobs, else in 3 to 4.
- - helios: Hu et al. (SC 2021): GPU jobs last 6,652 s on average and 206 s in the median, most have
-   one GPU and less than a tenth eight or more.
+ - philly: durations as the program of Narayanan et al. (Gavel, OSDI 2020) draws them after
+   Microsoft's Philly trace (Jeon et al., USENIX ATC 2019): 10^x minutes, x even in 1.5 to 3 for 80 %
+   of the jobs, else in 3 to 4; and its sizes, but for how its 25 % with two to four GPUs are shared:
+   70 % of jobs have one GPU, 5 % eight.
+ - helios: after Hu et al. (SC 2021): GPU jobs last 6,652 s on average and 206 s in the median, most
+   have one GPU and less than a tenth eight or more; not checked against the trace itself.
 
-Synthesised here: a lognormal with helios' mean and median; how helios' sizes spread between one GPU and
+Synthesised here: a lognormal with helios' mean and median; how sizes spread between one GPU and
 eight; Poisson arrivals of philly and helios; no times of day; each job's partition; limits, which
 are asked for too long; the scale. A job's mean is made MEAN_S, cut at LONGEST_S, and jobs arrive
 as fast as keeps BUSY of the GPUs in use (hpc, whose gaps have a heavy tail, 10 to 20 % less).
