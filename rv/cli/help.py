@@ -11,15 +11,14 @@ from rv.ui import console
 MOST: Final = 12
 """How many options a command shows before `--help-all`, itself and `--help` among them."""
 
-FIRST: Final = frozenset(
-    {
-        "account", "cluster", "detach", "dry_run", "gpu", "help", "help_all", "inject", "nodes",
-        "partition", "profile", "run", "time", "type", "vram",
-    }
+FIRST: Final = (
+    "help", "help_all", "profile", "inject", "nodes", "sets", "array", "most", "run", "gpu", "time",
+    "type", "dry_run", "detach", "partition", "account", "vram", "cluster",
 )  # fmt: skip
-"""The options that a command with more than `MOST` of them shows first."""
+"""Of these, in this order, a command with more than `MOST` options shows those that have room."""
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Tasks": ("sets", "array", "most"),
     "Tests": (
         "profile", "inject", "dcgm", "strict", "skip_exit_code", "verbose", "nodes", "state",
         "pairs", "resume", "max_jobs", "avoid_days",
@@ -38,7 +37,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "max_cost", "retry", "patience",
     ),
     "What it runs in": (
-        "run", "jupyter", "sets", "array", "most", "modules", "venv", "conda", "container",
+        "run", "jupyter", "modules", "venv", "conda", "container",
         "container_mounts", "env", "setup", "send", "no_sync",
     ),
     "Slurm": ("partition", "account", "qos", "constraint", "exclude", "sbatch"),
@@ -108,13 +107,19 @@ def _write_parameters(command: Any, context: Any, formatter: Any) -> None:
     arguments = parameter_rows(command, context, "argument")
     options = parameter_rows(command, context, "option")
     is_short = len(options) > MOST and not context.meta.get(_SHOWS_ALL)
-    shown = {name: row for name, row in options.items() if name in FIRST or not is_short}
-    groups = grouped(options) if not is_short else _only(grouped(options), shown.values())
+    shown = usual(options) if is_short else options
+    groups = _only(grouped(options), shown.values())
     _write_rows({"Arguments": list(arguments.values()), **groups}, formatter)
     if is_short:
         more = len(options) - len(shown)
         formatter.write_paragraph()
         formatter.write_text(f"{more} more options: {context.command_path} --help-all")
+
+
+def usual(options: Mapping[str, Row]) -> dict[str, Row]:
+    """Return the options that are shown first, in their own order."""
+    first = [name for name in FIRST if name in options][:MOST]
+    return {name: row for name, row in options.items() if name in first}
 
 
 def _only(groups: Mapping[str, list[Row]], shown: Iterable[Row]) -> dict[str, list[Row]]:

@@ -18,10 +18,11 @@ from rv.slurm.script import exit_code_line, has_succeeded
 
 _KEY: Final = re.compile(r"\s([A-Za-z][\w:/]*+)=", re.ASCII)
 # The fields of a node that are read, each up to the next key, as `parse_record` would split them.
+# No group is possessive here: Python 3.11.2, which Debian 12 has, goes past the end of such a one.
 _NODE_FIELD: Final = re.compile(
     r"\s(NodeName|CPUAlloc|CPUEfctv|CPUTot|AvailableFeatures|ActiveFeatures|GresUsed|Gres|RealMemory"
     r"|AllocMem|MemSpecLimit|State|Weight|Partitions|AllocTRES)="
-    r"((?:\S+|\s(?![A-Za-z][\w:/]*+=))*+)",
+    r"(\S*(?:\s(?![A-Za-z][\w:/]*=)\S*)*)",
     re.ASCII,
 )
 _STATE_SUFFIXES: Final = {

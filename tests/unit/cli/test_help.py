@@ -7,7 +7,7 @@ import typer
 
 from rv.cli.command_tree import walk
 from rv.cli.examples import EXAMPLES
-from rv.cli.help import FIRST, GROUPS, MOST, SECTIONS, parameter_rows
+from rv.cli.help import GROUPS, MOST, SECTIONS, parameter_rows
 
 COMMANDS = {words: (command, context) for words, command, context in walk()}
 LINES = [(words, line) for words, examples in EXAMPLES.items() for line, _ in examples]
@@ -42,17 +42,18 @@ def test_help_is_short_and_ends_with_three_examples(words: str) -> None:
     assert all(line in examples for line, _ in EXAMPLES[words])
 
 
-@pytest.mark.parametrize("words", ["up", "run", "cost", "accept run", "accept sweep"])
+@pytest.mark.parametrize("words", ["up", "run", "sweep", "cost", "accept run", "accept sweep"])
 def test_help_all_has_every_option_in_its_group(
     words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And `--help` says that there are more."""
     command, context = COMMANDS[words]
-    names = set(parameter_rows(command, context, "option"))
+    options = parameter_rows(command, context, "option")
+    names = set(options)
     assert len(names) > MOST
     assert names <= {name for group in GROUPS.values() for name in group}
     assert (
-        f"{len(names) - len(names & FIRST)} more options: rv {words} --help-all"
+        f"{len(names) - len(usual(options))} more options: rv {words} --help-all"
         in context.get_help()
     )
     with pytest.raises(typer.Exit):
@@ -61,6 +62,12 @@ def test_help_all_has_every_option_in_its_group(
     assert len(options_shown(shown)) == len(names)
     assert "more options" not in shown
     assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_sweeps_own_options_come_first() -> None:
+    _, context = COMMANDS["sweep"]
+    text = context.get_help()
+    assert all(option in text for option in ("--set NAME", "--array", "--max", "--gpu", "--time"))
 
 
 @pytest.mark.parametrize("line", [line for _, line in LINES])
