@@ -7,7 +7,7 @@ import typer
 
 from rv.cli.command_tree import walk
 from rv.cli.examples import EXAMPLES
-from rv.cli.help import GROUPS, MOST, SECTIONS, parameter_rows
+from rv.cli.help import GROUPS, MOST, SECTIONS, parameter_rows, usual
 
 COMMANDS = {words: (command, context) for words, command, context in walk()}
 LINES = [(words, line) for words, examples in EXAMPLES.items() for line, _ in examples]
