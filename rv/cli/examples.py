@@ -20,9 +20,9 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
         ("rv run check.py --mig", "a bundled check of the GPU, on one MIG slice"),
     ),
     "sweep": (
-        ("rv sweep --set lr=1e-3,1e-4 -- python t.py {lr}", "a task for each value"),
-        ("rv sweep --array 0-99%10 -- python t.py {}", "100 tasks, 10 at a time"),
-        ("rv sweep --set s=1..5 --dry-run -- echo {s}", "tasks and jobs; submits nothing"),
+        ("rv sweep --set lr=1,2 -- python t.py {lr}", "a task for each value"),
+        ("rv sweep --array 0-99%10 -- python t.py {}", "100 tasks, 10 at once"),
+        ("rv sweep --set s=1..5 --dry-run -- echo {s}", "the tasks and jobs only"),
     ),
     "ps": (
         ("rv ps", "what waits and runs, and what ended in the last day"),

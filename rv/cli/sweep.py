@@ -49,7 +49,10 @@ def sweep(
     array: Annotated[
         str, Option("--array", metavar="0-99%10", help="A task for each number, as {}.")
     ] = "",
-    most: Annotated[int, Option("--max", min=0, metavar="N", help="Tasks at a time, in all.")] = 0,
+    most: Annotated[
+        int,
+        Option("--max", min=0, metavar="N", show_default=False, help="Tasks at a time, in all."),
+    ] = 0,
     dry_run: Annotated[bool, Option("--dry-run", help="Show the plan only.")] = False,
     detach: Annotated[bool, Option("--detach", "-d", help="Return at once.")] = False,
 ) -> None:
