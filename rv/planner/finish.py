@@ -28,8 +28,9 @@ def finish(strategy: Strategy, run: RunTime, start: Spread | None) -> Spread | N
 
 
 def order_by(objective: Objective) -> Order:
-    """Return what comes before all else in the ranking by finish or by cost."""
+    """Return what comes before all else in the ranking: nothing where starts are ranked."""
     orders: dict[Objective, Order] = {
+        Objective.START: lambda _: (),
         Objective.FINISH: lambda strategy: (_end_s(strategy),),
         Objective.COST: lambda strategy: (_expected_cost(strategy), _end_s(strategy)),
     }

@@ -33,14 +33,14 @@ def open_umask() -> Iterator[None]:
 
 
 @contextmanager
-def arguments(world: World, seen: set[bytes]) -> Iterator[None]:
+def arguments(seen: set[bytes], sweeps: Path | None = None) -> Iterator[None]:
     """Collect the arguments of every process of this machine, as often as they can be read.
 
-    `sweeps` grows by a byte with each time that all of them were read.
+    The file `sweeps` is there meanwhile, and grows by a byte each time that all of them were read.
     """
     over = threading.Event()
-    sweeps = world.path / "sweeps"
-    sweeps.touch()
+    if sweeps:
+        sweeps.touch()
 
     def sample() -> None:
         while not over.wait(0.005):
@@ -49,8 +49,9 @@ def arguments(world: World, seen: set[bytes]) -> Iterator[None]:
                     seen.add(path.read_bytes())
                 except OSError:
                     continue
-            with sweeps.open("ab") as file:
-                file.write(b".")
+            if sweeps:
+                with sweeps.open("ab") as file:
+                    file.write(b".")
 
     sampler = threading.Thread(target=sample)
     sampler.start()
@@ -59,7 +60,8 @@ def arguments(world: World, seen: set[bytes]) -> Iterator[None]:
     finally:
         over.set()
         sampler.join()
-        sweeps.unlink()
+        if sweeps:
+            sweeps.unlink()
 
 
 def log_calls(world: World) -> Path:
@@ -126,7 +128,7 @@ def test_a_secret_reaches_the_command_and_nothing_else(
     (world.path / "races").mkdir(mode=0o700)
     given = log_calls(world)
     seen: set[bytes] = set()
-    with arguments(world, seen):
+    with arguments(seen, world.path / "sweeps"):
         client = world.start(
             "run", "--name", "quiet",
             f"{TOLD}; umask; : >mine; until [ -e {world.path}/enough ]; do sleep 0.1; done; exit 3",
@@ -160,7 +162,7 @@ def test_nor_when_a_job_submits_the_next_one_from_two_nodes(
         f" until [ -e {world.path}/enough ]; do sleep 0.1; done"
     )
     seen: set[bytes] = set()
-    with arguments(world, seen):
+    with arguments(seen, world.path / "sweeps"):
         client = world.start(
             "run", "--checkpoint", "-g", "8", "--multi-node", "--time", "2h", go_on
         )  # fmt: skip
