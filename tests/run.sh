@@ -40,7 +40,7 @@ in_the_open() {
 
 need_packages "${SLURM_PROGRAMS[@]}" \
   sshd:openssh-server ssh:openssh-client tcsh:tcsh fish:fish zsh:zsh \
-  shellcheck:shellcheck tmux:tmux groff:groff-base modulecmd:environment-modules chromium:chromium git:git gcc:gcc make:make fio:fio
+  shellcheck:shellcheck tmux:tmux groff:groff-base modulecmd:environment-modules chromium:chromium git:git gcc:gcc make:make fio:fio rsync:rsync
 # Slurm's headers, which are no program: a plugin of the tests is compiled.
 [ -e /usr/include/slurm/spank.h ] || install_packages libslurm-dev
 mapfile -t dev < <(dev_group)
