@@ -145,7 +145,7 @@ def test_a_disk_that_takes_no_claim(world: World, disk: str) -> None:
     assert race["winner"] is None
     assert {job["state"] for job in race["jobs"]} == {"FAILED"}
     assert world.starts() == 0
-    assert world.live_jobs() == []
+    world.wait_for_the_end_of_jobs()
 
 
 HIDDEN = """
@@ -163,7 +163,7 @@ def test_a_node_without_the_shared_disk_from_which_slurm_cannot_be_called(world:
     assert (race["state"], race["winner"]) == ("FAILED", None), race["why"]
     assert {job["state"] for job in race["jobs"]} <= {"FAILED", "CANCELLED"}
     assert world.starts() == 0
-    assert world.live_jobs() == []
+    world.wait_for_the_end_of_jobs()
 
 
 @pytest.mark.parametrize(("code", "state"), [(3, "FAILED"), (0, "COMPLETED")])
@@ -176,7 +176,7 @@ def test_a_disk_that_is_full_when_the_command_ends(world: World, code: int, stat
     assert f"Slurm says {state}" in race["why"]
     assert not (world.race_dir() / "ended").exists()
     assert world.starts() == 1
-    assert world.live_jobs() == []
+    world.wait_for_the_end_of_jobs()
 
 
 def test_a_race_is_told_and_stopped_from_where_its_disk_is_read_only(world: World) -> None:

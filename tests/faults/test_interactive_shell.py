@@ -20,10 +20,6 @@ QUICK = (
 """rv, which renews its lease every second."""
 
 
-def gone(world: World) -> None:
-    eventually(lambda: not world.live_jobs(), 30)
-
-
 def open_shell(world: World, terminals: list[Terminal]) -> Terminal:
     """Type `rv up` and see the prompt of a shell in the allocation."""
     terminal = Terminal(world, "up", "-g", "2")
@@ -42,7 +38,7 @@ def test_a_shell_in_the_allocation(world: World, terminals: list[Terminal]) -> N
     assert f"job=<{world.race()['winner']['job_id']}>" in terminal.said
     terminal.types("exit")
     assert terminal.wait() == 0
-    assert world.live_jobs() == [] or eventually(lambda: not world.live_jobs(), 10)
+    world.wait_for_the_end_of_jobs(30)
     race = world.race()
     assert (race["state"], race["exit_code"]) == ("COMPLETED", 0)
 
@@ -57,7 +53,7 @@ def test_interrupt_belongs_to_the_shell(world: World, terminals: list[Terminal])
     terminal.shows("still 42")
     terminal.types("exit 3")
     assert terminal.wait() == 3, "a shell's exit code is rv's"
-    gone(world)
+    world.wait_for_the_end_of_jobs(30)
 
 
 def _running(line: str) -> bool:
@@ -126,7 +122,7 @@ def open_in_tmux(world: World) -> Tmux:
 def test_a_closed_terminal_gives_the_gpus_back(world: World, end: Callable[[Tmux], None]) -> None:
     """At once, and what ran in the shell is over too."""
     end(open_in_tmux(world))
-    gone(world)
+    world.wait_for_the_end_of_jobs(30)
     assert not _running("sleep 4321")
     race = world.settled("COMPLETED")
     assert race["exit_code"] == 0, race["why"]
@@ -138,7 +134,7 @@ def test_a_terminal_that_is_closed_while_the_jobs_wait(world: World) -> None:
     tmux = Tmux(world, "up")
     tmux.shows("waiting")
     tmux.close()
-    gone(world)
+    world.wait_for_the_end_of_jobs(30)
     release()
     assert world.settled("CANCELLED")["winner"] is None
 
@@ -153,7 +149,7 @@ def test_a_signal_to_rv_gives_the_gpus_back(
     assert terminal.wait() == 128 + number
     assert "the GPUs are released" in terminal.said
     assert "Traceback" not in terminal.said
-    gone(world)
+    world.wait_for_the_end_of_jobs(30)
 
 
 def test_rv_that_ignores_hang_ups_goes_on(world: World, terminals: list[Terminal]) -> None:
@@ -168,7 +164,7 @@ def test_rv_that_ignores_hang_ups_goes_on(world: World, terminals: list[Terminal
     terminal.shows("still 42")
     terminal.types("exit")
     assert terminal.wait() == 0
-    gone(world)
+    world.wait_for_the_end_of_jobs(30)
 
 
 def test_a_login_node_that_crashes_under_an_open_shell(
@@ -188,5 +184,5 @@ def test_a_login_node_that_crashes_under_an_open_shell(
     for process in psutil.Process(terminal.pid).children(recursive=True):
         process.kill()
     terminal.kill()
-    gone(world)
+    world.wait_for_the_end_of_jobs(30)
     assert world.settled("COMPLETED")["exit_code"] == 0

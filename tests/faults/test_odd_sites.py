@@ -54,7 +54,7 @@ def ran_once(world: World) -> None:
     """One command started, in one job that Slurm knows, and nothing is left."""
     assert world.starts() == 1
     assert world.race()["state"] == "COMPLETED"
-    assert world.live_jobs() == []
+    world.wait_for_the_end_of_jobs()
     assert Path(world.race_dir() / "jobs" / "1.id").read_text().split() == [
         str(world.race()["jobs"][0]["job_id"])
     ]
@@ -161,7 +161,7 @@ def test_a_plugin_that_refuses_is_heard_and_the_race_goes_on(world: World, ruled
     both = world.rv("up", "--fanout", "each", "--run", COUNTED)
     assert both.returncode == 0, both.stderr
     assert world.starts() == 1
-    assert world.live_jobs() == []
+    world.wait_for_the_end_of_jobs()
 
 
 def test_a_job_that_a_plugin_rewrites_is_followed(world: World, ruled: Path) -> None:

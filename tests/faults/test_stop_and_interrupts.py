@@ -13,10 +13,6 @@ from tests.faults.world import COUNTED, World, eventually, kill, processes_of
 HELD = f"{COUNTED}; echo here; exec sleep 600"
 
 
-def gone(world: World) -> None:
-    eventually(lambda: not world.live_jobs())
-
-
 def enough(world: World, last: str = "echo two; exit 5") -> str:
     """A command that waits for a file."""
     return f"{COUNTED}; echo one; until [ -e {world.path}/enough ]; do sleep 0.05; done; {last}"
@@ -110,7 +106,7 @@ def test_stop_ends_a_running_race(world: World) -> None:
     (stopped,) = json.loads(done.stdout)["stopped"]
     assert (len(stopped["cancelled"]), stopped["unconfirmed"]) == (1, "")
     assert client.wait() == 143
-    gone(world)
+    world.wait_for_the_end_of_jobs()
     race = world.race()
     assert (race["state"], race["exit_code"]) == ("CANCELLED", 143)
 
@@ -135,7 +131,7 @@ def test_stop_between_the_claim_and_the_command_leaves_its_word(world: World) ->
     client.says("started on")
     world.ok("stop")
     assert client.wait() == 143
-    gone(world)
+    world.wait_for_the_end_of_jobs()
     race = world.race()
     assert (race["state"], race["exit_code"]) == ("CANCELLED", 143)
 
@@ -238,7 +234,7 @@ def test_interrupt_of_up_after_the_claim_detaches(world: World) -> None:
     assert follower.wait() == 5
     assert follower.out == "one\ntwo\n"
     assert world.starts() == 1
-    gone(world)
+    world.wait_for_the_end_of_jobs()
 
 
 def test_interrupt_of_run_detaches_even_before_the_claim(world: World) -> None:
@@ -254,7 +250,7 @@ def test_interrupt_of_run_detaches_even_before_the_claim(world: World) -> None:
     release()
     assert world.settled("COMPLETED")["exit_code"] == 0
     assert world.starts() == 1
-    gone(world)
+    world.wait_for_the_end_of_jobs()
 
 
 def test_interrupt_of_logs_leaves_the_race_alone(world: World) -> None:
@@ -288,7 +284,7 @@ def test_interrupt_at_any_moment_leaves_nothing_behind_or_one_start(
         record["submitted_at"] -= 3600
         (path / "race.json").write_text(json.dumps(record))
     eventually(lambda: {race["state"] for race in world.ps()} <= {"COMPLETED", "CANCELLED"})
-    gone(world)
+    world.wait_for_the_end_of_jobs()
     won = [race for race in world.ps() if race["winner"]]
     assert world.starts() == len(won)
 
@@ -342,7 +338,7 @@ def test_a_detached_race_widens_by_itself(world: World) -> None:
         world.idle()
     assert race["winner"]["nodes"].startswith("v")
     assert world.starts() == 1
-    gone(world)
+    world.wait_for_the_end_of_jobs()
 
 
 def test_what_a_dead_winner_left_is_reaped_by_the_next_command(world: World) -> None:
@@ -362,7 +358,7 @@ def test_what_a_dead_winner_left_is_reaped_by_the_next_command(world: World) -> 
     finally:
         world.nodes("state=resume", prefix="v")
         world.idle()
-    gone(world)
+    world.wait_for_the_end_of_jobs()
     assert world.starts() == 1
 
 

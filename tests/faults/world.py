@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import psutil
+
 from rv import sandbox
 from rv.sandbox.ports import listener
 from tests.ssh.login_node import OVER, LoginNode
@@ -76,15 +78,10 @@ def eventually(what: Callable[[], object], timeout: float = PATIENCE_S) -> Any:
 
 def descendants(pid: int) -> list[int]:
     """All processes below a process, its own sessions and groups notwithstanding."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(word) for word in task.read_text().split()]
-        except OSError:
-            continue
-        for child in children:
-            found += [child, *descendants(child)]
-    return found
+    try:
+        return [process.pid for process in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def kill(pids: list[int]) -> None:
@@ -288,6 +285,10 @@ class World:
     def live_jobs(self) -> list[str]:
         """The names of rv's jobs of this world that wait, run or end now, on the whole cluster."""
         return [row.split()[1] for row in self.rows_of_live_jobs()]
+
+    def wait_for_the_end_of_jobs(self, timeout: float = PATIENCE_S) -> None:
+        """Until none is left: Slurm says for a moment of a job that is over that it is completing."""
+        eventually(lambda: not self.live_jobs(), timeout)
 
     def rows_of_live_jobs(self) -> list[str]:
         """Their ids, names, states, reasons and folders.

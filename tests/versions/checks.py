@@ -301,8 +301,15 @@ def down() -> None:
 
 def programs(start: str) -> list[str]:
     """Running processes by the beginning of their name."""
-    stats = (path.read_text() for path in Path("/proc").glob("[0-9]*/stat"))
-    return [stat for stat in stats if f" ({start}" in stat and ") Z " not in stat]
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            stat = path.read_text()
+        except OSError:  # it ended meanwhile
+            continue
+        if f" ({start}" in stat and ") Z " not in stat:
+            found.append(stat)
+    return found
 
 
 def boots() -> None:
