@@ -6,7 +6,7 @@ What is left out then is listed here, with the reason, and named at the end of e
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,15 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 # the clients of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checkout_stays_clean() -> Iterator[None]:
+    """What tests write goes elsewhere, but for caches, whose names begin with a dot."""
+    before = set(ROOT.iterdir())
+    yield
+    left = [path for path in ROOT.iterdir() if path not in before and path.name[0] != "."]
+    assert left == [], "a test left these in the checkout"
 
 
 def _reason(item: pytest.Item) -> str:

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Run rv with the Slurm of other Debian releases, each in a chroot that debootstrap makes, and print
-# a table. Needs root, debootstrap, and the Debian mirror that apt is configured with.
+# a table. Needs root and the Debian mirror that apt is configured with.
 #
 #   tests/versions.sh                   # bullseye (20.11), bookworm (22.05), trixie (24.11), forky (26.05)
 #   tests/versions.sh trixie forky      # some
+#   tests/versions.sh --tests trixie    # README's second command too, which takes most of an hour
 #   RV_CHROOTS=/var/tmp/rv tests/versions.sh    # keep the chroots and results there, use them again
 #
 # Exit code 77: it cannot run here, and says why. Everything runs in namespaces of its own, so that
@@ -11,13 +12,13 @@
 # SC2016: what stands in single quotes is for the shell in the chroot. SC2317: a trap calls `clean`.
 # shellcheck disable=SC2016,SC2317
 set -euo pipefail
-ROOT=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=examples/setup.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/../examples/setup.sh"
 KEYRING=/usr/share/keyrings/debian-archive-keyring.gpg
 CERTIFICATES=/etc/ssl/certs/ca-certificates.crt
 LIMIT_S=${RV_VERSIONS_LIMIT_S:-900} # for each step of a suite
+TESTS_LIMIT_S=5400
 IN_CHROOT=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/newer/usr/bin
-
-say() { printf '%s\n' "$*" >&2; }
 
 cannot() {
   say "tests/versions.sh: not run: $*"
@@ -117,6 +118,18 @@ quickstart() {
   '
 }
 
+# all_tests FOLDER: README's second command.
+all_tests() {
+  LIMIT_S=$TESTS_LIMIT_S enter "$1" bash -c '
+    cd /rv
+    tests/run.sh >/results/tests.log 2>&1
+    code=$? result=ok
+    [ "$code" -eq 0 ] || result="FAILED: it ended with $code"
+    printf "all tests\t%s\t%s\n" "$result" "$SECONDS" >>/results/steps
+    exit "$code"
+  '
+}
+
 check_suite() {
   local folder=$CHROOTS/$1
   if [ ! -e "$folder/.rv-made" ]; then
@@ -132,6 +145,7 @@ check_suite() {
   else
     FAILED=1
   fi
+  [ "$TESTS" = no ] || all_tests "$folder" || FAILED=1
   {
     printf 'Slurm\t%s\t\n' "$(chroot "$folder" slurmctld -V 2>/dev/null | cut -d' ' -f2)"
     printf 'Python\t%s\t\n' "$(chroot "$folder" /opt/rv/bin/python -V 2>/dev/null | cut -d' ' -f2)"
@@ -179,11 +193,16 @@ table() {
   done
 }
 
+TESTS=no
+if [ "${1:-}" = --tests ]; then
+  TESTS=yes
+  shift
+fi
 [ "$(id -u)" -eq 0 ] || cannot "chroots are for root"
-command -v debootstrap >/dev/null || cannot "no debootstrap here (apt-get install debootstrap)"
 unshare --mount --pid --ipc --uts --fork --kill-child true 2>/dev/null || cannot "no namespaces here"
 MIRROR=$(mirror) || true
 [ -n "$MIRROR" ] || cannot "apt names no Debian mirror"
+need_packages debootstrap:debootstrap
 PASSED=()
 for name in PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST http_proxy https_proxy no_proxy; do
   [ -z "${!name:-}" ] || PASSED+=("$name=${!name}")

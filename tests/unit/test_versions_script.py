@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(
     ("programs", "why"),
-    [({"id": "echo 1000"}, "chroots are for root"), ({"id": "echo 0"}, "no debootstrap here")],
+    [({"id": "echo 1000"}, "chroots are for root"), ({"id": "echo 0"}, "no namespaces here")],
 )
 def test_it_says_why_it_does_not_run(tmp_path: Path, programs: dict[str, str], why: str) -> None:
     """Code 77, at once."""
