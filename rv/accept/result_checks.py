@@ -17,15 +17,9 @@ from typing import Any, Final
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.untrusted import list_of, number_of, object_of, text_of, whole_of
 from rv.payloads.contract.rates import RATE_UNITS
+from rv.payloads.contract.schema import COUNTED
 from rv.slurm.values import printable
 
-_COUNTED: Final = {
-    "passed": "PASS",
-    "warned": "WARN",
-    "failed": "FAIL",
-    "skipped": "SKIP",
-    "errors": "ERROR",
-}
 _RATES: Final = (*RATE_UNITS, "MB/s", "1/s")
 _NO_FIGURE: Final = re.compile(r"[+-]?(nan|inf(inity)?)", re.ASCII | re.IGNORECASE)
 _LARGEST: Final = 10**300
@@ -103,7 +97,7 @@ def _wrong_counts(document: Mapping[str, Any]) -> Iterator[str]:
     summary = object_of(document.get("summary"))
     tests = [object_of(test) for test in list_of(document.get("tests"))]
     counts = Counter(text_of(test.get("status")) for test in tests)
-    for name, status in _COUNTED.items():
+    for name, status in COUNTED.items():
         said = whole_of(summary.get(name))
         if said is not None and said != counts[status]:
             yield f"its summary counts {said} {name}, its tests {counts[status]}"

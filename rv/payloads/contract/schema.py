@@ -11,6 +11,8 @@ from .stats import percentile
 from .verdicts import ERROR, FAIL, PASS, SKIP, WARN, exit_code, worst
 
 SCHEMA, METHOD_VERSION = "rv.accept/1", 2
+COUNTED = {"passed": PASS, "warned": WARN, "failed": FAIL, "skipped": SKIP, "errors": ERROR}
+"""The counts of a summary, each with the status that it counts."""
 TOKEN = "RV_RESULT_TOKEN"  # noqa: S105 - a variable's name
 """The variable by which `rv accept`'s command names this payload's run on this node: a random word,
 which the result repeats, so that no other file can be taken for it."""
@@ -96,11 +98,7 @@ def summary_of(
         "exit_code": exit_code(status, strict=strict, skip=skip),
         "strict": strict,
         "skip_exit_code": skip_exit_code,
-        "passed": count[PASS],
-        "warned": count[WARN],
-        "failed": count[FAIL],
-        "skipped": count[SKIP],
-        "errors": count[ERROR],
+        **{name: count[status] for name, status in COUNTED.items()},
         "exclude_nodes": _bad_hosts(tests),
     }
 
