@@ -464,7 +464,8 @@ rv_out_of_time() {
   export -f rv_signal_catching
   timeout 30 srun --overlap --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c rv_signal_catching </dev/null &
   (
-    sleep 90
+    timeout 90 tail --pid=$$ -f /dev/null
+    [ $? -eq 124 ] || exit
     kill -TERM -- "-$rv_pid" "$rv_pid"
     sleep 5
     kill -KILL -- "-$rv_pid" "$rv_pid"

@@ -455,7 +455,8 @@ rv_out_of_time() {
   rv_sender=$!
   rv_signal_catching
   (
-    sleep 90
+    timeout 90 tail --pid=$$ -f /dev/null
+    [ $? -eq 124 ] || exit
     kill -TERM -- "-$rv_pid" "$rv_pid"
     sleep 5
     kill -KILL -- "-$rv_pid" "$rv_pid"

@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,50 @@ def test_a_lease_holds_whatever_the_clock_that_wrote_it(tmp_path: Path) -> None:
             time.sleep(0.2)
         _, said = holder.communicate(timeout=60)
     assert "nobody has held this shell" in said
+
+
+OUT_OF_TIME = """
+rv_say() {{ :; }}; rv_send_next() {{ :; }}; rv_signal_catching() {{ :; }}
+rv_checkpoints=. RV_SEGMENT=1
+{function}
+setsid sleep 600 >/dev/null & rv_pid=$!
+rv_out_of_time
+echo $rv_pid
+{end}
+"""
+
+
+@pytest.mark.parametrize("end", ["kill -KILL $$", 'kill "$rv_deadline"; kill "$rv_pid"'])
+def test_nothing_waits_for_the_deadline_of_a_segment_that_is_over(tmp_path: Path, end: str) -> None:
+    """Neither where the job ended it, nor where Slurm killed the job's shell outright."""
+    golden = (TEMPLATES.parent / "tests" / "golden" / "checkpoint.sh").read_text(encoding="utf-8")
+    function = re.search(r"^rv_out_of_time\(\) \{\n.*?^\}\n", golden, re.DOTALL | re.MULTILINE)
+    assert function
+    done = subprocess.run(
+        ["bash", "-c", OUT_OF_TIME.format(function=function[0], end=end)],
+        cwd=tmp_path,
+        env={"PATH": "/usr/bin:/bin"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with suppress(ProcessLookupError):
+        os.killpg(int(done.stdout), signal.SIGKILL)
+    deadline = time.monotonic() + 10
+    while left := _working_in(tmp_path):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+
+
+def _working_in(folder: Path) -> list[str]:
+    """The command lines of the processes whose working directory is a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "cwd").readlink() == folder:
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
 
 
 @pytest.mark.parametrize(
