@@ -7,6 +7,7 @@ Needs tmux, and `rv sandbox`, which it starts and ends.
 """
 
 import io
+import json
 import os
 import re
 import shlex
@@ -156,25 +157,20 @@ def while_full(work: Path, folder: Path) -> None:
 @contextmanager
 def silent_controller() -> Iterator[None]:
     """slurmctld of the sandbox is there, and answers nothing."""
-    pids = [int(path.parent.name) for path in Path("/proc").glob("[0-9]*/comm") if is_ours(path)]
-    if not pids:
-        raise ProcessLookupError("slurmctld")
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    pid = controller()
+    os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
 
 
-def is_ours(comm: Path) -> bool:
-    """Whether a process is the controller of this sandbox."""
-    try:
-        variables = (comm.parent / "environ").read_text()
-        return comm.read_text() == "slurmctld\n" and f"/{NAME}/daemons.conf" in variables
-    except OSError:
-        return False
+def controller() -> int:
+    """The process of the sandbox's slurmctld."""
+    words = ["rv", "sandbox", "status", "--name", NAME, "--json"]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    daemons = json.loads(said)["sandboxes"][0]["daemons"]
+    return int(next(row["pid"] for row in daemons if row["name"] == "slurmctld"))
 
 
 def while_free(work: Path, folder: Path) -> None:
