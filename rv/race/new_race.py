@@ -2,11 +2,12 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.models.code import Code
 from rv.models.plan import Plan, Submission
 from rv.models.race import Chain, Race

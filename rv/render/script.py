@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
-from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY
 from rv.models.notice import Notice
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
@@ -109,6 +109,8 @@ def render_all(
 
 
 def _rendered(submission: Submission, race: ScriptContext, compiled: "Compiler") -> str:
+    from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY  # most dry runs render nothing
+
     environment, strategy = compiled.environment, submission.strategy
     if race.command:
         line = race.command.line

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rv import bundle
 from rv.avoided_nodes import reasons
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
+from rv.dataclass import dataclass
 from rv.models.code import Code
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, job_name
