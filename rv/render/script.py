@@ -16,8 +16,10 @@ from rv.models.sweep import TASKS_A_FOLDER, Sweep
 from rv.render import quote
 
 if TYPE_CHECKING:
+    import jinja2
+
     from rv.models.container import Image
-    from rv.render.templates import Compiler, Templates
+    from rv.render.templates import Templates
 
 LEASE_SECONDS: Final = 300
 """How long an allocation outlives the last sign of the rv that holds it."""
@@ -92,26 +94,25 @@ def render_all(
     """
     import jinja2
 
-    from rv.render.templates import compiler
+    from rv.render.templates import environment
 
-    compiled = compiler(templates)
-    compiled.read_again()
+    compiled = environment(templates)
     try:
-        texts = tuple(_rendered(submission, race, compiled) for submission in submissions)
+        return tuple(_rendered(submission, race, compiled) for submission in submissions)
     except (jinja2.TemplateError, *_EXPRESSION_ERRORS) as error:
         raise RvError(
             ErrorKind.CONFIG,
             f"a job template is wrong: {error}",
             hint="your own are in templates/ of rv's configuration folder; rename it to do without",
         ) from error
-    compiled.keep_code()
-    return texts
 
 
-def _rendered(submission: Submission, race: ScriptContext, compiled: "Compiler") -> str:
+def _rendered(
+    submission: Submission, race: ScriptContext, environment: "jinja2.Environment"
+) -> str:
     from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY  # most dry runs render nothing
 
-    environment, strategy = compiled.environment, submission.strategy
+    strategy = submission.strategy
     if race.command:
         line = race.command.line
     else:

@@ -41,9 +41,9 @@ class Launch:
     @property
     def scripts(self) -> Mapping[int, str]:
         """Each submission's full script, by number."""
-        from rv.workflow.templates import TEMPLATES  # most dry runs render none
+        from rv.workflow.templates import templates  # most dry runs render none
 
-        rendered = scripts(self.plan.submissions, self.script, TEMPLATES)
+        rendered = scripts(self.plan.submissions, self.script, templates())
         return {submission.number: text for submission, text in rendered}
 
     @property

@@ -1,24 +1,18 @@
-"""The templates of job scripts: the user's own before the bundled, and what jinja2 made of them."""
+"""The templates of job scripts, the user's own before the bundled; and jinja2's code of them."""
 
-import marshal
-import os
-import stat
-import sys
-from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import sha256
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING
 
-from rv import bundle
+from rv import __version__, bundle
 from rv.errors import ErrorKind, RvError
-from rv.files import others_may_write, read_regular, write_atomically
-from rv.render import quote
 from rv.render.templates import Templates
-from rv.transport.private_directories import make_private, own_directory
+from rv.transport.private_directories import is_own, make_private
 
-_FILE: Final = "compiled"
-_MOST_BYTES: Final = 16 << 20
+if TYPE_CHECKING:
+    import jinja2
+    from jinja2.bccache import Bucket
 
 
 def read_template(name: str) -> str:
@@ -36,49 +30,36 @@ def read_template(name: str) -> str:
         ) from error
 
 
-class KeptTemplates:
-    """Keeps compiled templates in a file of the user's cache, which no other user can write.
-
-    One that cannot be read, or is of another version, is an empty one: it fails no command.
-    """
-
-    def load(self) -> Mapping[str, bytes]:
-        """Return what was kept by the same versions of rv, jinja2 and Python."""
-        with suppress(OSError, ValueError), own_directory(_folder()) as own:
-            status = (own / _FILE).lstat()
-            is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
-            if is_own and not any(map(others_may_write, (status, own.stat()))):
-                data = read_regular(own / _FILE, _MOST_BYTES)
-                digest, body = data[:32], data[32:]
-                if digest == _digest(body):
-                    return dict[str, bytes](marshal.loads(body))  # noqa: S302 - our own
-        return {}
-
-    def keep(self, templates: Mapping[str, bytes]) -> None:
-        """Keep these in place of those before, for readers at any moment."""
-        body = marshal.dumps(dict(templates))
-        with suppress(OSError):
-            make_private(_folder())
-            with own_directory(_folder()) as own:
-                if not others_may_write(own.stat()):
-                    write_atomically(own / _FILE, _digest(body) + body, mode=0o600)
-
-
-def _folder() -> Path:
+def templates() -> Templates:
+    """Return all templates; their code is kept where only this user can write, else nowhere."""
     import platformdirs
 
-    return platformdirs.user_cache_path("rv") / "templates"
+    return _kept_in(platformdirs.user_cache_path("rv") / "templates")
 
 
-def _digest(body: bytes) -> bytes:
-    """Return what says that this was made whole, by the code that is installed now."""
-    from jinja2 import compiler
-
-    made_by = [sys.version]
-    for module in (compiler, quote):  # what is constant was quoted when it was compiled
-        status = Path(str(module.__file__)).stat()
-        made_by.append(f"{module.__file__} {status.st_size} {status.st_mtime_ns}")
-    return sha256("\n".join(made_by).encode("utf-8", "surrogateescape") + body).digest()
+@lru_cache(maxsize=4)
+def _kept_in(folder: Path) -> Templates:
+    try:
+        make_private(folder)
+    except OSError:
+        return Templates(read_template)
+    return Templates(read_template, _code(folder) if is_own(folder) else None)
 
 
-TEMPLATES: Final = Templates(read=read_template, compiled=KeptTemplates())
+def _code(folder: Path) -> "jinja2.BytecodeCache":
+    """Return jinja2's cache of code, which fails no command: a bad file in it is compiled anew."""
+    import jinja2
+
+    class Code(jinja2.FileSystemBytecodeCache):
+        def load_bytecode(self, bucket: "Bucket") -> None:
+            try:
+                super().load_bytecode(bucket)
+            except Exception:  # noqa: BLE001 - unpickling a damaged file may raise anything
+                bucket.reset()
+
+        def dump_bytecode(self, bucket: "Bucket") -> None:
+            with suppress(OSError):
+                super().dump_bytecode(bucket)
+
+    # By the versions: its own mark of the format changes seldom, and constants are quoted already.
+    return Code(str(folder), f"{__version__}-{jinja2.__version__}-%s")

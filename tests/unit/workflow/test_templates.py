@@ -1,101 +1,79 @@
-"""Compiled templates are kept from one command to the next, and never believed to be newer."""
+"""Compiled templates are kept from one command to the next, and never taken for newer ones."""
 
 from pathlib import Path
 
 import jinja2
 import pytest
 
-from rv.render.templates import Compiler, Templates
-from rv.workflow.templates import KeptTemplates
+from rv.render.templates import Templates, environment
+from rv.workflow.templates import _kept_in
 
 PARTS = {"a.j2": "{% include 'b.j2' %} {{ 1 + 1 }}", "b.j2": "{{ x|q }}"}
-
-
-@pytest.fixture(autouse=True)
-def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where they are kept."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "rv" / "templates" / "compiled"
-
-
-def rendered(parts: dict[str, str] | None = None) -> str:
-    """Render as a command does that begins anew."""
-    compiler = Compiler(Templates((parts or PARTS).__getitem__, KeptTemplates()))
-    text = compiler.environment.get_template("a.j2").render(x="it's")
-    compiler.keep_code()
-    return text
-
-
 EXPECTED = "'it'\"'\"'s' 2"
 
 
+def rendered(folder: Path, parts: dict[str, str] | None = None) -> str:
+    """Render as a command does that begins anew."""
+    _kept_in.cache_clear()
+    templates = Templates((parts or PARTS).__getitem__, _kept_in(folder).compiled)
+    return environment(templates).get_template("a.j2").render(x="it's")
+
+
 def test_a_template_is_compiled_by_the_first_command_alone(
-    kept: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes longer than all planning; and the file is not written again."""
-    assert rendered() == EXPECTED
-    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    first = kept.stat().st_ino
-    with monkeypatch.context() as broken:
-        broken.delattr(jinja2.Environment, "compile")
-        assert rendered() == EXPECTED
-    assert kept.stat().st_ino == first
+    """It takes longer than all planning."""
+    folder = tmp_path / "kept"
+    assert rendered(folder) == EXPECTED
+    assert folder.stat().st_mode & 0o777 == 0o700
+    monkeypatch.delattr(jinja2.Environment, "compile")
+    assert rendered(folder) == EXPECTED
 
 
-def test_a_template_that_has_changed_is_compiled_again() -> None:
+def test_a_template_that_has_changed_is_compiled_again(tmp_path: Path) -> None:
     """The user's own may change at any time; what it includes too."""
-    rendered()
-    assert rendered(PARTS | {"b.j2": "{{ x|q }}!"}) == EXPECTED.replace("s'", "s'!")
-    assert rendered() == EXPECTED
+    rendered(tmp_path)
+    assert rendered(tmp_path, PARTS | {"b.j2": "{{ x|q }}!"}) == EXPECTED.replace("s'", "s'!")
+    assert rendered(tmp_path) == EXPECTED
 
 
-@pytest.mark.parametrize("damage", ["cut off", "changed", "empty", "a folder"])
-def test_a_file_that_is_damaged_is_none(kept: Path, damage: str) -> None:
-    """It is compiled as before."""
-    rendered()
-    data = kept.read_bytes()
-    if damage == "a folder":
-        kept.unlink()
-        kept.mkdir()
-    else:
-        changed = bytes([data[40] ^ 1])
-        kept.write_bytes(
-            {"cut off": data[:-9], "changed": data[:40] + changed + data[41:], "empty": b""}[damage]
-        )
-    assert rendered() == EXPECTED
+@pytest.mark.parametrize("data", [b"", b"j2", b"j2\x80\x05K\x05.\x80\x05J\x00\x00", b"garbage"])
+def test_a_damaged_file_is_compiled_anew(tmp_path: Path, data: bytes) -> None:
+    """Cut off, or something else."""
+    rendered(tmp_path)
+    files = list(tmp_path.iterdir())
+    assert len(files) == len(PARTS)
+    for file in files:
+        file.write_bytes(data)
+    assert rendered(tmp_path) == EXPECTED
 
 
-@pytest.mark.parametrize("planted", ["file", "folder", "link"])
-def test_what_others_may_have_written_is_not_run(kept: Path, planted: str) -> None:
-    """Only a file of this user's, in a folder of this user's."""
-    rendered()
-    assert set(KeptTemplates().load()) == set(PARTS)
-    compiled = kept.read_bytes()
-    if planted == "file":
-        kept.chmod(0o666)
-    elif planted == "folder":
-        kept.parent.chmod(0o777)
-    else:
-        kept.unlink()
-        elsewhere = kept.parent.parent / "elsewhere"
-        elsewhere.write_bytes(compiled)
-        kept.symlink_to(elsewhere)
-    assert KeptTemplates().load() == {}
+@pytest.mark.parametrize("length", range(0, 200, 7))
+def test_a_file_that_was_cut_off_is_compiled_anew(tmp_path: Path, length: int) -> None:
+    """Wherever."""
+    rendered(tmp_path)
+    for file in tmp_path.iterdir():
+        file.write_bytes(file.read_bytes()[:length])
+    assert rendered(tmp_path) == EXPECTED
 
 
-def test_another_version_of_jinja2_compiles_anew(
-    kept: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Its code is for itself alone."""
-    rendered()
-    assert KeptTemplates().load()
-    other = tmp_path / "compiler.py"
-    other.write_text("# another\n")
-    monkeypatch.setattr("jinja2.compiler.__file__", str(other))
-    assert KeptTemplates().load() == {}
+def test_what_others_may_write_is_not_run(tmp_path: Path) -> None:
+    """A folder that others may write to keeps nothing, and nothing in it is read."""
+    folder = tmp_path / "kept"
+    rendered(folder)
+    folder.chmod(0o777)
+    _kept_in.cache_clear()
+    assert _kept_in(folder).compiled is None
+    link = tmp_path / "link"
+    folder.chmod(0o700)
+    link.symlink_to(folder)
+    assert _kept_in(link).compiled is None
 
 
-def test_a_cache_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
-    """A file is where its folder would be."""
-    (tmp_path / "rv").write_text("")
-    assert rendered() == EXPECTED
+def test_a_folder_that_cannot_be_made_fails_nothing(tmp_path: Path) -> None:
+    """A file is where it would be; and a full disk keeps no code."""
+    (tmp_path / "file").write_text("")
+    assert rendered(tmp_path / "file" / "kept") == EXPECTED
+    folder = tmp_path / "kept"
+    folder.mkdir(mode=0o500)
+    assert rendered(folder) == EXPECTED
