@@ -8,11 +8,12 @@ entry counts for longer than `MOST_DAYS` from now, whatever a clock that was ahe
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from rv.bundle import acceptance_file
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.slurm.values import printable
 

@@ -10,7 +10,7 @@ import fnmatch
 import json
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +22,7 @@ from rv.accept.measurements import SOUND, Measurement, size_of
 from rv.accept.results import Device, Reference
 from rv.config.documents import Document, read_document
 from rv.config.schema import Number, Schema, Text, Whole, validate
+from rv.dataclass import dataclass
 from rv.payloads.contract import references
 from rv.payloads.contract.rates import REFERENCE_FAIL, REFERENCE_WARN, model_of, share_of_slice
 

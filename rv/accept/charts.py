@@ -22,9 +22,10 @@ degrees of freedom (G. K. Smyth, "Linear models and empirical Bayes methods", 20
 import math
 import statistics
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from rv.dataclass import dataclass
 
 LEAST_RUNS: Final = 5
 """Values that a reference is made of at least."""

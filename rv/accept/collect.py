@@ -9,13 +9,14 @@ without one (of an older rv) by its time. A PASS that lacks part of what was pla
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rv.accept.result_checks import refusal, shortfall, with_flaws
 from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult
+from rv.dataclass import dataclass
 from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
 from rv.slurm.values import printable
 

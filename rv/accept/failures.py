@@ -1,7 +1,6 @@
 """The newest failing result of a node among the runs kept here, as a reason to drain it."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rv import avoided_nodes
@@ -10,6 +9,7 @@ from rv.accept.measurements import device_of
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.run import judged
 from rv.accept.store import Run, load, records, results_of, sweeps_by_race
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 _MOST_RUNS: Final = 50

@@ -7,7 +7,7 @@ is judged for all numbers of a run together, `rv.accept.regressions`.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baseline, Baselines
@@ -23,6 +23,7 @@ from rv.accept.measurements import (
 from rv.accept.peers import Remark, against_others, against_peers, count, has_others, number
 from rv.accept.regressions import Regression, series_of, standing, together
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
+from rv.dataclass import dataclass
 from rv.payloads.contract.codes import CONTENTION, FREE, OF_SPEED
 from rv.payloads.contract.rates import code_of_loss, has_references
 from rv.payloads.contract.stats import PEERS, loss

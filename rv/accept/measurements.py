@@ -4,11 +4,11 @@ Pure. Two measurements are comparable where their `key` is equal; `subject` is t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rv.accept.results import Device, Metric, RunResult, TestResult
 from rv.accept.untrusted import text_of, whole_of
+from rv.dataclass import dataclass
 from rv.payloads.contract.rates import DTYPES, RATE_UNITS
 
 _KNOWNDTYPES: Final = frozenset({*DTYPES.values(), "tf32", "fp8", "int8"})

@@ -7,11 +7,12 @@ of the network, or the pair: a node's own results would name the one where a job
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.untrusted import list_of, object_of, whole_of
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Node
 from rv.payloads.contract.pairs import ON_CPU, Blame, Pair, Slow, blame, link_of, pairings

@@ -8,10 +8,10 @@ no GPU is blamed. Where a run has no others and no reference, by what other GPUs
 import itertools
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rv.accept.measurements import SOUND, Measurement
 from rv.accept.results import Status
+from rv.dataclass import dataclass
 from rv.payloads.contract.stats import PEER_FAIL, PEER_WARN, PEERS, loss, peer_verdict
 
 

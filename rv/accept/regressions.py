@@ -14,12 +14,13 @@ is left of its own.
 import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from rv.accept.charts import FLOOR, LEAST_RUNS, Chart, Limits, Reading, limits, spread_of
 from rv.accept.measurements import FAULTY, SHIFTED, SOUND, Measurement, Point
 from rv.accept.results import Status
+from rv.dataclass import dataclass
 
 WARN_LOSS, LASTING_LOSS, FAIL_LOSS = 0.05, 0.02, 0.15
 """The least loss that one run, or several, are flagged for; and that is FAIL."""

@@ -5,11 +5,12 @@ counts as absent; a number that is not finite is None. Times are aware datetimes
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
+from rv.dataclass import dataclass
 from rv.payloads.contract import codes, verdicts
 
 

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from rv import avoided_nodes
@@ -16,6 +16,7 @@ from rv.accept.results import RunResult, Status
 from rv.accept.store import Run, RunRecord, find_run, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
+from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.race import Race, RaceStatus
 from rv.payloads.contract.catalogue import PLANNED, PayloadSpec

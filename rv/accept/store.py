@@ -9,7 +9,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
@@ -19,6 +19,7 @@ from rv.accept.pairs import judged_pairs, names_of
 from rv.accept.result_files import MAX_BYTES, read_file, read_folder, read_tree
 from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.files import read_regular, write_atomically
 from rv.models.plain import build, plain

@@ -9,7 +9,7 @@ import itertools
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from rv.accept.pairs import names_of, schedule
@@ -17,6 +17,7 @@ from rv.accept.payload_command import Profile, command
 from rv.accept.run import Conclusion, conclude, fetch
 from rv.accept.store import NodeState, Stage, Sweep, results_of, save_sweep
 from rv.avoided_nodes import DAYS
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.race import RaceStatus, StateFiles
 from rv.models.request import NodeLimit, Pins, Request

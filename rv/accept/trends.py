@@ -3,11 +3,11 @@
 import itertools
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from rv.accept.measurements import Measurement, Point
 from rv.accept.regressions import Regression, series_of, since_change, together
 from rv.accept.results import RunResult, Status
+from rv.dataclass import dataclass
 from rv.payloads.contract.stats import loss, mad
 
 

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -14,6 +14,7 @@ from rv import bundle
 from rv.api.connection import LOG, connect
 from rv.api.options import Options, launch_options
 from rv.api.race import Race
+from rv.dataclass import dataclass
 from rv.models.code import Code
 from rv.models.plan import Plan
 from rv.models.race import Race as RaceRecord

@@ -1,10 +1,10 @@
 """submitit's parameters, read as rv's options."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rv.api.options import Options
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.spelling import suggestion
 

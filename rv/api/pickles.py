@@ -9,11 +9,12 @@ import os
 import pickle
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rv.api.errors import UncompletedJobError
+from rv.dataclass import dataclass
 
 SUBMITTED: Final = "call/submitted.pkl"
 """The call as it was submitted, below the race's directory."""

@@ -3,9 +3,10 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.request import Request
 from rv.models.site import Site

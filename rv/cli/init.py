@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,6 +17,7 @@ from rv.cli.parameters import JsonOption
 from rv.cli.typer_commands import command_app
 from rv.config.config_files import Source
 from rv.config.settings import chosen_cluster
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.discovery import Discovery
 from rv.models.site import LOCAL, Clusters, NamedCluster, is_built_in

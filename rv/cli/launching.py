@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rv.cli.caller import Caller, current_caller, now_s, with_rates
 from rv.cli.say_request import asks_all, say_request
+from rv.dataclass import dataclass
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus

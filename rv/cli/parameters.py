@@ -6,9 +6,9 @@ or only help is wanted, `rv.cli.typer_commands` makes typer's own commands of th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Protocol, TypeVar
 
+from rv.dataclass import dataclass
 from rv.models.option import Option
 
 Command = TypeVar("Command", bound=Callable[..., None])

@@ -7,12 +7,13 @@ then reads the line from its beginning, so that every message is its own.
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, get_args, get_origin
 
 from rv.cli.parameters import Argument, CommandApp, Declared, Line
+from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.option import Option
 

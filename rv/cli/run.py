@@ -4,7 +4,7 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from rv import bundle
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
 from rv.cli.parameters import Argument, CommandApp, Line
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.option import Option
 from rv.models.request import Command

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 from rv.cli import launching
@@ -12,6 +12,7 @@ from rv.cli.defaults import with_request_options
 from rv.cli.parameters import Argument, CommandApp, Line
 from rv.cli.run import read_line, split_arguments
 from rv.cli.say_request import say_request
+from rv.dataclass import dataclass
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.option import Option
 from rv.models.race import Race, RaceState, RaceStatus

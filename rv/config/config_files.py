@@ -6,11 +6,11 @@ user's own (`rv.config.settings_file`), and it is read only where this user owns
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 SITE_FILE: Final = Path("/etc/rv/config.yaml")

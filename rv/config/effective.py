@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rv.config.config_files import ConfigFiles
 from rv.config.documents import Document, Path, read_document
+from rv.dataclass import dataclass
 
 DEFAULT: Final = "default"
 HIDDEN: Final = "***"

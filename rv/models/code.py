@@ -6,9 +6,10 @@ system has, to what is there. Its hash names it on the cluster.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
+
+from rv.dataclass import dataclass
 
 
 class Kind(StrEnum):

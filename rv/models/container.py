@@ -1,9 +1,9 @@
 """Container images and mounts as users name them, and as Pyxis and Apptainer want them."""
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 VARIABLES: Final = "RV_VARIABLES"

@@ -1,9 +1,9 @@
 """What was found on a cluster, for a configuration that is made of it; and what a check found."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from rv.dataclass import dataclass
 from rv.models.plan import PoolView
 from rv.models.snapshot import Snapshot
 

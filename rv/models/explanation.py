@@ -1,8 +1,8 @@
 """Why a race still waits, and what would start now instead."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 
+from rv.dataclass import dataclass
 from rv.models.plan import Strategy
 from rv.models.race import JobStatus, RaceStatus
 

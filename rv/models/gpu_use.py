@@ -5,8 +5,10 @@ from here.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+from rv.dataclass import dataclass
 
 GPU_QUERY: Final = (
     "--query-gpu=index,uuid,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu,name",

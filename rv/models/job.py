@@ -1,11 +1,12 @@
 """One Slurm job as one command reported it, and Slurm's job states."""
 
 import re
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
+
+from rv.dataclass import dataclass
 
 
 class JobState(StrEnum):

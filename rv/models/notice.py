@@ -1,10 +1,10 @@
 """Who is told of a race's start and end: `--notify EVENTS=TARGET`."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 

@@ -1,8 +1,8 @@
 """What estimates rest on: how fast GPUs are, each value with its source, and past races."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.plan import Source
 
 DEFAULT_REFERENCE: Final = "a100-80"

@@ -1,12 +1,13 @@
 """Strategies, estimates and the plan that a dry run prints and a launch submits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import StrEnum
 from math import ceil
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.request import Objective, Work
 
 SIGNAL_EARLY: Final = timedelta(seconds=60)

@@ -1,16 +1,18 @@
 """A race: what was staged, what its directory holds, and its status."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.models.code import Code
-from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState
 from rv.models.plan import Source
 from rv.models.request import Request, Work
 from rv.models.sweep import NO_RUNS, Sweep, TaskCounts, TaskRuns
+
+if TYPE_CHECKING:
+    from rv.models.gpu_use import GpuUse
 
 
 class RaceState(StrEnum):
@@ -323,7 +325,7 @@ class RaceStatus:
     warnings: tuple[str, ...] = ()
     segments: tuple[Segment, ...] = ()
     saved_at: float | None = None
-    gpu_use: GpuUse | None = None
+    gpu_use: "GpuUse | None" = None
     tasks: TaskCounts | None = None
 
     @property

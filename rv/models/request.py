@@ -1,10 +1,10 @@
 """What the user asked for: a command, and the GPUs, time and limits to run it with."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.notice import Notice
 
 DEFAULT_WALLTIME: Final = timedelta(hours=2, minutes=59)

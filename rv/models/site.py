@@ -1,10 +1,11 @@
 """What the configuration files say, with the origin of values, FILE:LINE."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
+from rv.dataclass import dataclass
 from rv.models.performance import PastRace, Performance
 
 ALL: Final = "all"

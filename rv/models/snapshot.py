@@ -5,10 +5,11 @@ seconds, memory is MiB; a file of a newer rv may hold more, what is missing has 
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
 from rv.models.plain import build, plain

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import takewhile
 from typing import Final
+
+from rv.dataclass import dataclass
 
 _NUMBER: Final = re.compile(r"\d{1,9}", re.ASCII)
 

@@ -1,6 +1,6 @@
 """Ports of a node that lead here."""
 
-from dataclasses import dataclass
+from rv.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,9 +1,9 @@
 """Under which account and QOS a user may use a partition, if at all, and for how long."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 
+from rv.dataclass import dataclass
 from rv.models.quantities import short_duration
 from rv.models.request import Request
 from rv.models.site import Site

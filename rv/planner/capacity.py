@@ -1,11 +1,11 @@
 """What is free of one node, and when: what is used now, less what ends, less what is to begin."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 from operator import itemgetter
 from typing import Final, NamedTuple
 
+from rv.dataclass import dataclass
 from rv.models.snapshot import Node
 
 FOREVER: Final = inf

@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import timedelta
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.plan import Mode
 
 TOLERANCE: Final = 0.93

@@ -1,10 +1,10 @@
 """What a job costs: by the site's prices, else by its partition's TRESBillingWeights."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.plan import Strategy
 from rv.models.site import Price, Site
 from rv.models.snapshot import ClusterConfig, Node, Partition, Snapshot

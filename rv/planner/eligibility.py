@@ -8,11 +8,12 @@ brackets says nothing of the job's other nodes, and brackets do not go with anyt
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import lru_cache
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion
 from rv.models.request import Request

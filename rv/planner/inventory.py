@@ -6,10 +6,11 @@ name. Pools that share a partition and a GRES type each need a constraint that d
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.snapshot import GpuGroup, Node, Partition, Snapshot
 from rv.planner.catalogue import Catalogue, GpuModel, MigProfile, mig_profile
 from rv.planner.eligibility import ASLEEP, Constraint, Features, NodeFilter

@@ -1,10 +1,10 @@
 """How a request is spread over nodes, and what CPUs and memory it asks of each."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import ceil
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.quantities import short_memory
 from rv.models.request import Launcher, Layouts, NodeLimit, Pins, Request
 from rv.models.snapshot import Partition

@@ -6,12 +6,12 @@ Slurm takes each limit from the first that sets it of partition QOS, job QOS and
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum, auto
 from functools import cache
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.job import JobState
 from rv.models.quantities import short_memory
 from rv.models.snapshot import Account, Limits, Qos, QueuedJob, Snapshot

@@ -8,12 +8,13 @@ All have as many GPUs a node, so that equal needs a GPU are equal needs a node: 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.plan import Merged, Strategy
 from rv.models.snapshot import Node, Snapshot
 from rv.planner.catalogue import mig_profile

@@ -1,12 +1,13 @@
 """What commands show beside a plan: a cluster's GPUs, costs by model, changes that start now."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from itertools import repeat
 from math import inf
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.explanation import Change, QueuePlace
 from rv.models.job import WaitingJob

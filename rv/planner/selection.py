@@ -4,8 +4,8 @@ Partitions, accounts, QOS, nodes and features by name; pools by `--type`, `--vra
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Exclusion
 from rv.models.quantities import short_memory

@@ -7,10 +7,11 @@ resume (`--checkpoint`).
 
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final, Self
 
+from rv.dataclass import dataclass
 from rv.models.plan import SIGNAL_EARLY, Estimate, Mode, Source, Strategy, usable
 from rv.models.quantities import short_duration
 from rv.models.request import Request

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
+from rv.dataclass import dataclass
 from rv.models.plan import Source, Strategy, Submission
 from rv.models.quantities import short_memory
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, Fanout, Request

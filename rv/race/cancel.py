@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState
 from rv.race.directory import STATE_FILES, read_state_files, write_state_file

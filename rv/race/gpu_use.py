@@ -5,9 +5,9 @@ A file is of one job on one node, a line a GPU; templates/_gpu_use.sh.j2 writes 
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.gpu_use import GpuSums, added
 from rv.models.race import Race, RaceStatus
 from rv.slurm.nvidia_smi import NodeGpus

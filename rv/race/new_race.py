@@ -2,18 +2,22 @@
 
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.models.code import Code
 from rv.models.plan import Plan, Submission
 from rv.models.race import Chain, Race
 from rv.models.request import Request
 from rv.models.snapshot import ClusterConfig
 from rv.models.sweep import Sweep
-from rv.render.script import ReadTemplate, ScriptContext, render_all
+from rv.render.script import ScriptContext, render_all
+
+if TYPE_CHECKING:
+    from rv.render.templates import Templates
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 _NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
@@ -48,10 +52,10 @@ def new_race_id() -> str:
 
 
 def scripts(
-    submissions: Sequence[Submission], script: ScriptContext, read_template: ReadTemplate
+    submissions: Sequence[Submission], script: ScriptContext, templates: "Templates"
 ) -> tuple[tuple[Submission, str], ...]:
     """Render the scripts of submissions."""
-    texts = render_all(submissions, script, read_template)
+    texts = render_all(submissions, script, templates)
     return tuple(zip(submissions, texts, strict=True))
 
 

@@ -1,9 +1,10 @@
 """Look at races: their state files, the queue, and single questions about jobs that left it."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 
+from rv.dataclass import dataclass
 from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles

@@ -5,9 +5,9 @@ The job of a chain notes, in `segments/K.output`, how long each file was when se
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race
 from rv.render.quote import shell

@@ -6,9 +6,9 @@ docs/how-rv-decides.md is generated from this list by tests/unit/race/test_rules
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.job import JobState, is_live
 from rv.models.race import NEXT, RaceState
 from rv.race.facts import Facts

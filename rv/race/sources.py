@@ -7,9 +7,9 @@ again, once Slurm must have dealt with the first.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import NEXT, Claim, Ended, Race, RaceState, StateFiles
 

@@ -13,7 +13,8 @@ from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
 from rv.race.new_race import LaunchContext, scripts
 from rv.race.task_runs import FOLDERS as TASK_FOLDERS
 from rv.render.quote import shell
-from rv.render.script import ReadTemplate, ScriptContext
+from rv.render.script import ScriptContext
+from rv.render.templates import Templates
 from rv.slurm.values import last_line
 from rv.transport import FinishError, Transport
 
@@ -54,7 +55,7 @@ def stage(
     script: ScriptContext,
     context: LaunchContext,
     payloads: Mapping[str, bytes],
-    read_template: ReadTemplate,
+    templates: Templates,
     transport: Transport,
 ) -> Race:
     """Write the race directory, whole or not at all, and the payloads where they are missing.
@@ -62,7 +63,7 @@ def stage(
     Raises `RvError(STAGE)` for a disk that is full, read-only or without hard links.
     """
     race = _race(plan, request, script, context)
-    rendered = scripts((*plan.submissions, *plan.spares), script, read_template)
+    rendered = scripts((*plan.submissions, *plan.spares), script, templates)
     files = {
         RECORD: record_text(race).encode(),
         "nonce": script.nonce.encode(),

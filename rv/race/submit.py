@@ -8,10 +8,10 @@ by name, adopted when it is there, and submitted again only after Slurm has deal
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.job import JobRecord
 from rv.models.race import Race
 from rv.race.directory import write_state_file

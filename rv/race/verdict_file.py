@@ -1,9 +1,9 @@
 """The file `verdict.json`: the state of a race that cannot change any more."""
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.models.gpu_use import GpuUse
 from rv.models.job import JobState, is_live
 from rv.models.plain import build, plain

@@ -1,13 +1,12 @@
 """Render one submission's job script from the bundled, or the user's own, templates."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache
+from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
-from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY
 from rv.models.notice import Notice
 from rv.models.plan import Strategy, Submission
 from rv.models.quantities import slurm_time
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     import jinja2
 
     from rv.models.container import Image
+    from rv.render.templates import Templates
 
 LEASE_SECONDS: Final = 300
 """How long an allocation outlives the last sign of the rv that holds it."""
@@ -37,8 +37,6 @@ _LONGEST_NOTICE: Final = 500
 
 _LONGEST_COMMAND: Final = 120 << 10
 """Bytes. Linux takes 128 KiB for one argument or variable, whatever is in it."""
-
-ReadTemplate = Callable[[str], str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -81,25 +79,26 @@ _EXPRESSION_ERRORS: Final = (
 """What an expression in a user's own template can raise."""
 
 
-def render(submission: Submission, race: ScriptContext, read_template: ReadTemplate) -> str:
+def render(submission: Submission, race: ScriptContext, templates: "Templates") -> str:
     """Render the script of one submission, as `render_all` does."""
-    return render_all((submission,), race, read_template)[0]
+    return render_all((submission,), race, templates)[0]
 
 
 def render_all(
-    submissions: Sequence[Submission], race: ScriptContext, read_template: ReadTemplate
+    submissions: Sequence[Submission], race: ScriptContext, templates: "Templates"
 ) -> tuple[str, ...]:
     """Render the scripts of a race's submissions; each template is compiled once for all of them.
 
-    `read_template` maps a file name such as `single_node.sh.j2` to its text.
     Raises `RvError(USAGE)` where a value cannot be written into a script at all, and
     `RvError(CONFIG)` for a template of the user's own that is wrong.
     """
     import jinja2
 
-    environment = _environment(read_template)
+    from rv.render.templates import environment
+
+    compiled = environment(templates)
     try:
-        return tuple(_rendered(submission, race, environment) for submission in submissions)
+        return tuple(_rendered(submission, race, compiled) for submission in submissions)
     except (jinja2.TemplateError, *_EXPRESSION_ERRORS) as error:
         raise RvError(
             ErrorKind.CONFIG,
@@ -111,6 +110,8 @@ def render_all(
 def _rendered(
     submission: Submission, race: ScriptContext, environment: "jinja2.Environment"
 ) -> str:
+    from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY  # most dry runs render nothing
+
     strategy = submission.strategy
     if race.command:
         line = race.command.line
@@ -282,30 +283,3 @@ def _image(race: ScriptContext) -> "Image | None":
                 hint="use a folder without commas and colons in its name",
             )
     return read_image(race.container)
-
-
-@lru_cache(maxsize=4)
-def _environment(read_template: ReadTemplate) -> "jinja2.Environment":
-    """Return the environment of these templates, which are compiled again where a text changed."""
-    import jinja2
-
-    def load(name: str) -> tuple[str, None, Callable[[], bool]]:
-        text = read_template(name)
-        return text, None, lambda: read_template(name) == text
-
-    environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(load),
-        undefined=jinja2.StrictUndefined,
-        comment_start_string="{%#",  # the usual {# is also how bash begins ${#array[@]}
-        comment_end_string="#%}",
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - the output is bash, and `finalize` sees to it
-        finalize=quote.written,
-    )
-    environment.filters["q"] = quote.shell
-    environment.filters["words"] = quote.words
-    environment.filters["d"] = quote.directive
-    environment.filters["remark"] = quote.remark
-    return environment

@@ -7,11 +7,11 @@ sandbox.down(box.name)
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.sandbox import records
 from rv.sandbox.records import Record

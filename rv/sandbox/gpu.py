@@ -3,10 +3,10 @@
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.sandbox import processes
 from rv.sandbox.profile import Gres, NodeGroup, Partition, Profile

@@ -6,10 +6,10 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from rv.dataclass import dataclass
 from rv.files import write_atomically
 from rv.transport.private_directories import is_own, make_private
 

@@ -7,9 +7,9 @@ lines come mixed are told apart.
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY, GpuNow, GpuProcess
 from rv.slurm.values import printable
 

@@ -3,10 +3,11 @@
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
 from rv.slurm import sacctmgr, scontrol, squeue, values

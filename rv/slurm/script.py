@@ -6,7 +6,8 @@ script, so that no job name, however hostile, can begin or end an output.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from rv.dataclass import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,12 +11,12 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.models.job import JobRecord, WaitingJob, job_state
 from rv.models.race import NAME_PREFIX
 from rv.slurm import values

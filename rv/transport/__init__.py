@@ -1,9 +1,9 @@
 """Run bash where Slurm's commands are, and write and read files there."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 if TYPE_CHECKING:

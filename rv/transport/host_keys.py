@@ -6,13 +6,13 @@ import hashlib
 import hmac
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from fnmatch import translate
 from pathlib import Path
 from re import fullmatch
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 _REVOKED: Final = "@revoked"

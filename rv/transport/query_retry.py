@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, TypeVar
+
+from rv.dataclass import dataclass
 
 Answer = TypeVar("Answer")
 

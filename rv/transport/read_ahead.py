@@ -3,9 +3,9 @@
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.transport import ScriptResult
 from rv.transport.remote import RemoteTransport
 from rv.transport.remote_shell import Stream

@@ -7,11 +7,11 @@ win, as in ssh.
 import getpass
 import re
 import shlex
-from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 if TYPE_CHECKING:

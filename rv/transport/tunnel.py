@@ -10,11 +10,11 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.resources import files
 from selectors import EVENT_READ
 from typing import Final, NoReturn
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.transport.relay import MOST_FRAME_BYTES, Channel, LinkError, Multiplexer
 from rv.transport.remote_shell import Stream

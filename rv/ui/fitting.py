@@ -1,9 +1,10 @@
 """Columns chosen and cells cut so that a table fits a width, and nothing is folded. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Self
 
+from rv.dataclass import dataclass
 from rv.slurm.values import printable
 from rv.ui.tables import GAP, Table, cropped, narrowed, text_width
 

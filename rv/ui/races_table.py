@@ -1,10 +1,11 @@
 """The table of `rv ps`, and what it says in lines where there is no terminal. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.quantities import short_duration
 from rv.models.race import JobStatus, RaceState, RaceStatus
 from rv.ui.fitting import NOTHING, Column, fitted

@@ -1,9 +1,9 @@
 """The one table that answers are made of, and its plain columns for pipes and files."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.slurm.values import printable
 
 GAP: Final = 2

@@ -3,10 +3,10 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Final, TypeVar
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.plan import Source, Strategy
 from rv.models.request import Objective

@@ -3,10 +3,10 @@
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import short_duration
 from rv.models.race import Claim, Race, RaceStatus

@@ -1,11 +1,11 @@
 """A cluster as commands use it."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import OwnJobs

@@ -8,9 +8,10 @@ The job script must export RV_PYTHON and RV_PAYLOADS.
 import difflib
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.request import Command, Launcher, Pins
 from rv.models.spelling import nearest

@@ -2,9 +2,9 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.discovery import Finding, Verdict
 from rv.models.quantities import short_memory

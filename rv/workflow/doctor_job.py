@@ -4,9 +4,10 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.plan import Strategy
 from rv.render.quote import shell, words

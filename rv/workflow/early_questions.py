@@ -5,10 +5,10 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from rv.dataclass import dataclass
 from rv.race.directory import RECORD, STATE_FILES
 from rv.race.payload_folders import shelf
 from rv.race.verdict_file import VERDICT

@@ -7,11 +7,11 @@ import shlex
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Final, TypeAlias, cast
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.models.race import Race

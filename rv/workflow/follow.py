@@ -6,9 +6,10 @@ What happens is told to a `Reporter`; only `rv.ui` writes it.
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
+from rv.dataclass import dataclass
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, RvError
 from rv.models.quantities import short_duration
 from rv.models.race import Race, RaceState, RaceStatus

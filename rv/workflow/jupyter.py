@@ -2,10 +2,10 @@
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.race import Race, RaceStatus
 from rv.models.request import Command

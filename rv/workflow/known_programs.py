@@ -5,9 +5,10 @@ Each program is a row of a table; a new launcher is a new row. Pure: no file is 
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.request import Launcher, Pins
 from rv.workflow.shellwords import Word
 

@@ -8,11 +8,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rv.dataclass import dataclass
 from rv.files import read_regular
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.values import printable

@@ -2,14 +2,14 @@
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rv import bundle
 from rv.avoided_nodes import reasons
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
-from rv.errors import ErrorKind, RvError
+from rv.dataclass import dataclass
 from rv.models.code import Code
 from rv.models.plan import Plan
 from rv.models.race import Chain, Race, job_name
@@ -41,7 +41,9 @@ class Launch:
     @property
     def scripts(self) -> Mapping[int, str]:
         """Each submission's full script, by number."""
-        rendered = scripts(self.plan.submissions, self.script, read_template)
+        from rv.workflow.templates import templates  # most dry runs render none
+
+        rendered = scripts(self.plan.submissions, self.script, templates())
         return {submission.number: text for submission, text in rendered}
 
     @property
@@ -158,21 +160,6 @@ def _chain(request: Request, planned: Plan) -> Chain | None:
         raced = (strategy for job in planned.submissions for strategy in job.strategies)
         total = max((strategy.total or total for strategy in raced), default=total)
     return Chain(total=total, signal=request.checkpoint_signal)
-
-
-def read_template(name: str) -> str:
-    """Read a template, the user's own before the bundled one. Raises `RvError(CONFIG)`."""
-    template = bundle.find(bundle.Kind.TEMPLATES, name, bundle.user_config_dir())
-    if template is None:
-        raise RvError(
-            ErrorKind.CONFIG, f"no template {name!r}", hint="see templates/ for their names"
-        )
-    try:
-        return template.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RvError(
-            ErrorKind.CONFIG, f"{template}: cannot be read: {error}", hint="rename it to do without"
-        ) from error
 
 
 def payloads_of(request: Request) -> Mapping[str, bytes]:

@@ -4,9 +4,9 @@
 """
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.option import Option
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, ChainSignal, Fanout, Layouts, Objective

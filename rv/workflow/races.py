@@ -4,11 +4,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from rv import bundle
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import Claim, Race, RaceState, RaceStatus

@@ -1,10 +1,10 @@
 """A cluster behind a login node that rv reaches by ssh."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM

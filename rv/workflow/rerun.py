@@ -1,8 +1,8 @@
 """What the record of a race holds for racing again: request, environment, directory and code."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race

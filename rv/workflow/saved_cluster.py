@@ -1,10 +1,10 @@
 """A cluster that a file describes: plans are made on it, and nothing is submitted."""
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 if TYPE_CHECKING:

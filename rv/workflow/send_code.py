@@ -8,11 +8,11 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.models.code import (

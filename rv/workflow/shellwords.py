@@ -5,9 +5,9 @@ needed to replace one word of a line that is otherwise kept as typed. Knows noth
 """
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 _BLANKS: Final = re.compile(r"(?:[ \t]|\\\n)*")

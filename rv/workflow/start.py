@@ -18,7 +18,8 @@ from rv.race.submit import (
 )
 from rv.workflow.cluster import Cluster
 from rv.workflow.known_races import keep_race
-from rv.workflow.launch import Launch, read_template
+from rv.workflow.launch import Launch
+from rv.workflow.templates import templates
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -118,7 +119,7 @@ def _stage(launch: Launch, cluster: Cluster) -> Race:
         launch.script,
         launch.context,
         launch.payloads,
-        read_template,
+        templates(),
         cluster.transport,
     )
 

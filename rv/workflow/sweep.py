@@ -1,9 +1,10 @@
 """A sweep: prepare it, follow it, and run again what did not succeed."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.models.race import Race, RaceStatus

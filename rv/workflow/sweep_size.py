@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.models.plan import Plan, Strategy, Submission
 from rv.models.site import Ceiling, Site
 from rv.models.snapshot import Node, Snapshot

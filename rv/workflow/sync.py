@@ -4,10 +4,10 @@ import hashlib
 import platform
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.workflow.cluster import Cluster
 from rv.workflow.send_code import (

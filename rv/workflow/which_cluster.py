@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from rv import bundle
 from rv.config.config_files import find_config_files
 from rv.config.settings import chosen_cluster, load_clusters
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.site import ALL, LOCAL, SANDBOX, Clusters, NamedCluster, is_built_in
 

@@ -11,11 +11,11 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.models.code import Kind, TreeFile

@@ -24,7 +24,8 @@ from rv.race.new_race import script_context
 from rv.race.stage import stage
 from rv.race.submit import submit
 from rv.workflow.cluster import Cluster
-from rv.workflow.launch import Launch, prepare, read_template
+from rv.workflow.launch import Launch, prepare
+from rv.workflow.templates import templates
 from tests.bench.results import Figure, note
 from tests.bench.rivals import at_hand, installed
 
@@ -45,7 +46,7 @@ def stage_jobs(target: Cluster, count: int) -> Race:
         made.plan, submissions=jobs, waves=(tuple(range(1, count + 1)),)
     )
     facts = script_context(plan, request, made.context)
-    return stage(plan, made.request, facts, made.context, {}, read_template, target.transport)
+    return stage(plan, made.request, facts, made.context, {}, templates(), target.transport)
 
 
 def measured(target: Cluster, count: int, rounds: int) -> dict[str, float]:

@@ -138,7 +138,9 @@ rv_check_node() {
     rv_state_file "declined/$SLURMD_NODENAME" "$1"
     exit 9
   }
-  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
+  nonce=''
+  read -r nonce 2>/dev/null <"$RV_RACE_DIR/nonce"
+  [ "$nonce" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
   rv_find_runtime || reject "$rv_why"
   command -v nvidia-smi >/dev/null || exit 0
   rows=$(timeout -k 1 15 nvidia-smi --query-gpu=index,uuid,memory.used,memory.total,utilization.gpu,power.draw,temperature.gpu,name --format=csv,noheader,nounits 2>&1)
@@ -147,19 +149,37 @@ rv_check_node() {
     124 | 137) reject "nvidia-smi does not answer" ;;
     *) reject "nvidia-smi failed: $(tail -n 1 <<<"$rows" | cut -c1-160)" ;;
   esac
-  if [ "$(grep -c , <<<"$rows")" -gt 2 ] && [[ $CUDA_VISIBLE_DEVICES =~ ^[0-9,]+$ ]]; then
+  count_gpus() {
+    local row
+    count=0
+    while read -r row; do [[ $row != *,* ]] || count=$((count + 1)); done <<<"$rows"
+  }
+  is_named() {
+    local code
+    shopt -s nocasematch
+    [[ $name =~ $1 ]]
+    code=$?
+    shopt -u nocasematch
+    return "$code"
+  }
+  count_gpus
+  if [ "$count" -gt 2 ] && [[ $CUDA_VISIBLE_DEVICES =~ ^[0-9,]+$ ]]; then
     rows=$(grep -E "^ *(${CUDA_VISIBLE_DEVICES//,/|}) *," <<<"$rows")
+    count_gpus
   fi
-  count=$(grep -c , <<<"$rows")
   [ "$count" -ge 2 ] || reject "only $count of 2 GPUs are there"
   promised=a100-80
   while IFS=, read -r index _ _ memory _ _ _ name; do
     memory=${memory//[!0-9]/}
     [ "${memory:-81920}" -ge 73728 ] || reject "GPU $index is a$name with $memory MiB; 81920 MiB were promised"
-    grep -Eiq -e 'A100.*80' <<<"$name" || rv_state_file "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
+    is_named 'A100.*80' || rv_state_file "warnings/$SLURMD_NODENAME" "GPU $index is a$name; $promised was promised"
   done <<<"$rows"
   # Is anybody else on these GPUs? Where no context can be, nobody is asked for.
-  if [ "$count" -eq 2 ] && awk -F, '$3 !~ /^ *[0-9]+ *$/ || $3 >= 64 { found = 1 } END { exit !found }' <<<"$rows"; then
+  is_in_use=''
+  while IFS=, read -r _ _ used _; do
+    [[ $used =~ ^\ *([0-9]{1,9})\ *$ ]] && [ "${BASH_REMATCH[1]}" -lt 64 ] || is_in_use=yes
+  done <<<"$rows"
+  if [ "$count" -eq 2 ] && [ -n "$is_in_use" ]; then
     processes=$(timeout -k 1 4 nvidia-smi --query-compute-apps=gpu_uuid,pid,used_gpu_memory,process_name --format=csv,noheader,nounits 2>/dev/null)
     advice="--allow-busy-gpus takes it all the same"
     while IFS=, read -r index uuid used _ busy _ && [[ $processes != *nvidia-cuda-mps* ]]; do

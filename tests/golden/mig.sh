@@ -125,7 +125,9 @@ rv_check_node() {
     rv_state_file "declined/$SLURMD_NODENAME" "$1"
     exit 9
   }
-  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
+  nonce=''
+  read -r nonce 2>/dev/null <"$RV_RACE_DIR/nonce"
+  [ "$nonce" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
   command -v nvidia-smi >/dev/null || exit 0
   listed=$(timeout -k 1 15 nvidia-smi -L 2>&1) || reject "nvidia-smi failed: $(tail -n 1 <<<"$listed" | cut -c1-160)"
   [ "$(grep -cF 'MIG 1g.10gb' <<<"$listed")" -ge 1 ] || reject 'no MIG 1g.10gb slice is there'
@@ -199,9 +201,10 @@ rv_wait_for_better() {
 rv_wait_for_better
 # 5. Claim the race
 # A hard link is made once, for one job, whatever the file system retries.
-printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$(date +%s.%N)" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
+rv_now=${EPOCHREALTIME:-$(date +%s.%N)}
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=${rv_now/,/.}" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 rv_whole=''
-sync "claims/$RV_ME" && rv_whole=$(tail -n 1 "claims/$RV_ME")
+sync "claims/$RV_ME" && mapfile -t rv_lines <"claims/$RV_ME" && rv_whole=${rv_lines[*]: -1}
 [ -z "$rv_cause" ] || exit 1
 ! rv_exists stop || exit 0
 [ "$rv_whole" = whole ] && ln -T "claims/$RV_ME" claim 2>/dev/null

@@ -121,7 +121,9 @@ rv_check_node() {
     rv_state_file "declined/$SLURMD_NODENAME" "$1"
     exit 9
   }
-  [ "$(cat "$RV_RACE_DIR/nonce" 2>/dev/null)" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
+  nonce=''
+  read -r nonce 2>/dev/null <"$RV_RACE_DIR/nonce"
+  [ "$nonce" = 0123456789abcdef0123456789abcdef ] || reject "its race directory is not the shared one"
   exit 0
 }
 export -f rv_check_node rv_state_file

@@ -432,7 +432,7 @@ BY_FILE: Final = frozenset(
         "rv.transport.host_keys:read_known_hosts",
         "rv.transport.paramiko_keys:read_key",
         "rv.transport.ssh_config_file:read_settings",
-        "rv.workflow.launch:read_template",
+        "rv.workflow.templates:read_template",
         "rv.workflow.past:load_past",
         "rv.workflow.user_variables:load_variables",
         "rv.workflow.work_tree:read_work_tree",

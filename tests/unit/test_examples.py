@@ -15,6 +15,7 @@ from rv.models.plan import Submission
 from rv.models.request import Request
 from rv.planner import plan
 from rv.render.script import render
+from rv.render.templates import Templates
 from rv.workflow.option_defaults import read_config
 from rv.workflow.which_cluster import named_clusters
 from tests.unit.planner.clusters import CATALOGUE, campus, nodes, partition, reasons, snapshot
@@ -113,6 +114,6 @@ def test_the_template_of_ones_own_is_the_bundled_one_and_two_lines_more():
     ours = re.sub(r"(?s)\{%#.*?#%\}\n", "", own)
     ours = re.sub(r"# Of your own.*\nnvidia-smi .*\n", "", ours)
     assert ours == (bundled / "single_node.sh.j2").read_text()
-    text = render(Submission(number=1, strategies=(strategy(),)), facts(), read)
+    text = render(Submission(number=1, strategies=(strategy(),)), facts(), Templates(read))
     assert 'nvidia-smi >"$RV_OUTPUT_DIR/gpus.txt"' in text
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)

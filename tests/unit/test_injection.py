@@ -22,6 +22,7 @@ from rv.race.recover import _is_deleted
 from rv.race.stage import _LEAVE_MARKER, _LINK_TEST
 from rv.race.submit import SubmitOutcome, submit
 from rv.render.script import render, sbatch_line
+from rv.render.templates import Templates
 from rv.slurm.squeue import squeue_by_name_script
 from rv.transport.local import LocalTransport
 from tests.unit.race.test_directory import race as plain_race
@@ -75,7 +76,7 @@ def script_of(**changes: object) -> str:
     of_race = {"race_dir", "workdir", "command", "title", "modules", "chain", "slurm_path", "nonce"}
     plan = strategy(**{name: value for name, value in changes.items() if name not in of_race})
     race = facts(**{name: value for name, value in changes.items() if name in of_race})
-    return render(Submission(number=1, strategies=(plan,)), race, read_template)
+    return render(Submission(number=1, strategies=(plan,)), race, Templates(read_template))
 
 
 def is_whole(script: str) -> bool:
@@ -327,7 +328,7 @@ def test_a_template_that_forgets_to_quote_is_an_error(expression: str) -> None:
 
     job = Submission(number=1, strategies=(strategy(),))
     with pytest.raises(RvError) as caught:
-        render(job, facts(modules=("a",)), read)
+        render(job, facts(modules=("a",)), Templates(read))
     assert caught.value.kind is ErrorKind.CONFIG
     assert "template" in caught.value.message
     assert caught.value.hint

@@ -9,8 +9,9 @@ import re
 import statistics
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from rv.dataclass import dataclass
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

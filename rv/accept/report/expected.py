@@ -2,10 +2,10 @@
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rv.accept.measurements import Measurement, measurements
 from rv.accept.results import Metric, RunResult, TestResult
+from rv.dataclass import dataclass
 from rv.payloads.contract.stats import PEERS
 
 

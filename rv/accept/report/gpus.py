@@ -1,7 +1,7 @@
 """Each GPU once, with its figures beside what they should be. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from rv.accept.measurements import bare_uuid, device_of, dtype_of
@@ -9,6 +9,7 @@ from rv.accept.report.expected import Compared
 from rv.accept.report.places import host_of, number
 from rv.accept.results import WORST_FIRST, Device, RunResult, Status, worst
 from rv.accept.untrusted import number_of, text_of
+from rv.dataclass import dataclass
 
 _FIGURES: Final = {
     "tflops": "TFLOPS",

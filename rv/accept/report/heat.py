@@ -1,11 +1,11 @@
 """Nodes and payloads as a map: how each did, the outliers first. Pure."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from rv.accept.report.expected import Compared
 from rv.accept.report.places import host_of
 from rv.accept.results import WORST_FIRST, RunResult, Status, worst
+from rv.dataclass import dataclass
 
 SILENT = "sweep"
 """The payload that a node of a sweep has which reported nothing."""

@@ -2,12 +2,13 @@
 
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from rv.accept.report.places import host_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.accept.untrusted import list_of, number_of, object_of, text_of
+from rv.dataclass import dataclass
 from rv.payloads.contract.stats import PEER_FAIL, PEER_WARN, PEERS
 
 Links = Mapping[tuple[str, str], float]

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rv.accept.measurements import device_of
@@ -12,6 +11,7 @@ from rv.accept.report.heat import SILENT
 from rv.accept.report.places import host_of, number
 from rv.accept.results import WORST_FIRST, RunResult, Status, TestResult
 from rv.accept.store import Run
+from rv.dataclass import dataclass
 
 _FAILED: Final = (Status.FAIL, Status.ERROR)
 _SHOWN: Final = (*_FAILED, Status.WARN)

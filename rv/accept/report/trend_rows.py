@@ -1,7 +1,6 @@
 """How the numbers of a report's GPUs moved over all runs kept here, the worst first. Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rv.accept.measurements import Measurement, bare_uuid
@@ -9,6 +8,7 @@ from rv.accept.regressions import Regression
 from rv.accept.report.gpus import key_of
 from rv.accept.results import RunResult
 from rv.accept.trends import Trend, trends
+from rv.dataclass import dataclass
 from rv.payloads.contract.stats import PEER_WARN
 
 _MOST: Final = 20

@@ -19,6 +19,7 @@ from rv.models.race import Chain
 from rv.models.request import Command, Launcher
 from rv.models.sweep import Sweep
 from rv.render.script import ScriptContext, render, sbatch_line
+from rv.render.templates import Templates
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -254,7 +255,7 @@ def rendered(case: str) -> str:
     job = plan if isinstance(plan, Submission) else Submission(number=1, strategies=(plan,))
     ids = tuple(each.id for each in job.strategies)
     others = ("h100/1x4/best",) if len(race.numbers) > 1 else ()
-    return render(job, replace(race, ranking=(*others, *ids)), read_template)
+    return render(job, replace(race, ranking=(*others, *ids)), Templates(read_template))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -12,8 +12,8 @@ SMI = """\
 #!/bin/sh
 echo "$1" >>"$CALLS"
 case "$1" in
-  --query-gpu=*) cat "$ROWS" ;;
-  --query-compute-apps=*) cat "$PROCESSES" ;;
+  --query-gpu=*) /bin/cat "$ROWS" ;;
+  --query-compute-apps=*) /bin/cat "$PROCESSES" ;;
 esac
 """
 IDLE = "{index}, GPU-{index}, 4, 81920, 0, 50.0, 30, NVIDIA A100-SXM4-80GB"
@@ -116,3 +116,22 @@ def test_of_more_gpus_only_the_jobs_own_count(tmp_path: Path) -> None:
     tmp_path.mkdir()
     code, why, _ = check(tmp_path, rows, "", CUDA_VISIBLE_DEVICES="0,1,2,4")
     assert (code, why[:5]) == (9, "GPU 4")
+
+
+def test_an_idle_node_is_checked_by_nvidia_smi_alone(tmp_path: Path) -> None:
+    """Each further process costs milliseconds before the command, many on a busy node."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("bash", "timeout"):
+        (programs / name).symlink_to(f"/usr/bin/{name}")
+    path = f"{programs}:{tmp_path}"
+    assert check(tmp_path, gpus(IDLE, IDLE, IDLE, IDLE), PATH=path)[:2] == (0, "")
+
+
+@pytest.mark.parametrize("name", ["nvidia a100-sxm4-80gb", "NVIDIA A100 80GB PCIe", "Tesla V100"])
+def test_a_name_is_what_it_is_in_any_case(tmp_path: Path, name: str) -> None:
+    """Another one than was promised is a warning, here of each GPU."""
+    (tmp_path / "warnings").mkdir()
+    row = IDLE.replace("NVIDIA A100-SXM4-80GB", name)
+    assert check(tmp_path, gpus(row, row, row, row))[0] == 0
+    assert (tmp_path / "warnings" / "a1").exists() == ("V100" in name)
