@@ -197,8 +197,9 @@ def _call_sbatch(
     if not numbers:
         return {}
     mark = new_sentinel()
-    head = "\n".join(_settings(race, mark, numbers, options, _at_once(race)))
-    timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
+    at_once = _at_once(race)
+    head = "\n".join(_settings(race, mark, numbers, options, at_once))
+    timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers) * PARALLEL // at_once
     completed = transport.run(f"{head}\n{_SUBMIT}", timeout_s=timeout_s)
     return _read_results(numbers, mark, completed)
 
