@@ -1,11 +1,15 @@
 """What estimates rest on: how fast GPUs are, each value with its source, and past races."""
 
+from math import isfinite
 from typing import Final
 
 from rv.dataclass import dataclass
 from rv.models.plan import Source
 
 DEFAULT_REFERENCE: Final = "a100-80"
+
+LONGEST_S: Final = 3650 * 86400.0
+"""Ten years, in seconds: what is to take longer was read wrongly, or will not be awaited."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,3 +76,15 @@ class PastRace:
     run_s: float | None = None
     work: float = 0.0
     reference: str = ""
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether it can have happened: records lie in a file, and clocks of nodes may be wrong."""
+        times = (self.waited_s, self.predicted_s, self.predicted_run_s, self.run_s)
+        return (
+            all(time is None or 0 <= time <= LONGEST_S for time in times)
+            and self.gpus >= 0
+            and self.nodes > 0
+            and self.work >= 0
+            and isfinite(self.work)
+        )

@@ -15,13 +15,16 @@ from rv.planner.segments import end_of_chain
 Order = Callable[[Strategy], tuple[object, ...]]
 
 _MINUTE: Final = timedelta(minutes=1)
+_WEEK: Final = timedelta(days=6)
+_CENTURY: Final = timedelta(days=36500)
 _DEARER: Final = 1.1
 """What is raced for the cost costs at most so many times what the cheapest does."""
 
 
 def finish(strategy: Strategy, run: RunTime, start: Spread | None) -> Spread | None:
-    """Return when a strategy is likely to be done; None where its start is not known."""
-    if start is None:
+    """Return when a strategy is likely to be done; None where a start on the way is not known."""
+    is_endless = strategy.segments > 1 and strategy.estimate.start_in is not None
+    if start is None or (is_endless and not strategy.segment_starts):
         return None
     p50, p90 = (end_of_chain(strategy, time) for time in (run.p50, run.p90))
     return one_after_the_other(start, Spread(p50=p50, p90=p90, source=run.rated_by))
@@ -31,7 +34,7 @@ def order_by(objective: Objective) -> Order:
     """Return what comes before all else in the ranking: nothing where starts are ranked."""
     orders: dict[Objective, Order] = {
         Objective.START: lambda _: (),
-        Objective.FINISH: lambda strategy: (_end_s(strategy),),
+        Objective.FINISH: lambda strategy: (_end_s(strategy), _soonest(strategy)),
         Objective.COST: lambda strategy: (_expected_cost(strategy), _end_s(strategy)),
     }
     return orders[objective]
@@ -49,10 +52,16 @@ def _expected_cost(strategy: Strategy) -> float:
 
 
 def in_time(
-    ranked: tuple[Strategy, ...], request: Request, now: datetime
+    ranked: tuple[Strategy, ...],
+    may_be_sent: Sequence[Strategy],
+    request: Request,
+    now: datetime,
 ) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...]]:
-    """Return the strategies, those marked that are left out, and those that are raced."""
-    best = _best(ranked, request)
+    """Return the strategies, those marked that are left out, and those that are raced.
+
+    They are compared with the best of those that Slurm would take a job of.
+    """
+    best = _best(may_be_sent, request)
     if best and request.objective is Objective.FINISH:
         ranked = without_the_late(ranked, best, now)
     if best and request.objective is Objective.COST:
@@ -128,8 +137,16 @@ def _left_out(strategy: Strategy, best: Strategy, now: datetime) -> Strategy:
     end = best.finish.p50 if best.finish else timedelta(0)
     at_best = strategy.finish.p50 if strategy.finish else _soonest(strategy)
     when = "would finish" if strategy.finish else "would finish, if it started now,"
-    done = now + at_best
-    clock = f"{done:%H:%M}" if done.date() == now.date() else f"{done:%a %H:%M}"
     after = short_duration(max(_MINUTE, round((at_best - end) / _MINUTE) * _MINUTE))
     where = f"{best.gpu} {best.nodes}x{best.gpus_per_node}"
-    return replace(strategy, left_out=f"{when} at ~{clock}, {after} after {where}")
+    return replace(strategy, left_out=f"{when} {_clock(now, at_best)}, {after} after {where}")
+
+
+def _clock(now: datetime, ahead: timedelta) -> str:
+    """Write a moment as people say it: of today, of this week, of the years to come."""
+    if ahead > _CENTURY:
+        return "in more than a century"
+    moment = now + ahead
+    if moment.date() == now.date():
+        return f"at ~{moment:%H:%M}"
+    return f"at ~{moment:%a %H:%M}" if ahead < _WEEK else f"at ~{moment:%Y-%m-%d}"

@@ -221,6 +221,11 @@ def submissions_left(source: LimitSource, usage: "Usage") -> int | None:
     return max(0, min(left)) if left else None
 
 
+def has_room(sources: Sources, usage: "Usage") -> bool:
+    """Whether Slurm takes another job of the user's, by all that limits their number."""
+    return all(submissions_left(source, usage) != 0 for source in sources)
+
+
 def _in_use(source: LimitSource, scope: LimitScope, usage: "Usage") -> Amounts:
     if scope is LimitScope.PER_ACCOUNT:
         return usage.of(source.name, CountedJobs.ACCOUNT, source.account)

@@ -21,7 +21,7 @@ from rv.planner.eligibility import (
 )
 from rv.planner.inventory import Pool, card_sizes, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
-from rv.planner.limits import Infeasible, Sources, hidden_jobs_notes
+from rv.planner.limits import Infeasible, Sources, has_room, hidden_jobs_notes
 from rv.planner.merge import Merger
 from rv.planner.quantiles import StartSpreads
 from rv.planner.selection import check_names, chosen_partitions, select_pools
@@ -67,7 +67,7 @@ def plan(
         search.sources,
         _order(request),
     )
-    ranked, sent, late_notes = _raced(ranked, request, snapshot)
+    ranked, sent, late_notes = _raced(ranked, request, snapshot, search)
     merger = Merger(sent, snapshot)
     compiled = compile_jobs(sent, capped, search.sources, search.factory.usage, merger)
     return Plan(
@@ -97,14 +97,15 @@ def _order(request: Request) -> "Order":
 
 
 def _raced(
-    ranked: tuple[Strategy, ...], request: Request, snapshot: Snapshot
+    ranked: tuple[Strategy, ...], request: Request, snapshot: Snapshot, search: "_Search"
 ) -> tuple[tuple[Strategy, ...], tuple[Strategy, ...], tuple[str, ...]]:
     """Return the strategies, those that are raced, and notes on the others."""
     if request.objective is Objective.START:
         return ranked, ranked, ()
     from rv.planner.finish import in_time, late_notes
 
-    marked, sent = in_time(ranked, request, snapshot.taken_at)
+    may_be_sent = [one for one in ranked if has_room(search.sources[one.id], search.factory.usage)]
+    marked, sent = in_time(ranked, may_be_sent, request, snapshot.taken_at)
     return marked, sent, late_notes(marked)
 
 

@@ -18,7 +18,7 @@ from functools import cache
 from math import ceil, hypot
 from typing import Final
 
-from rv.models.performance import PastRace
+from rv.models.performance import LONGEST_S, PastRace
 from rv.models.plan import Estimate, Source, Spread
 
 FLOOR_S: Final = 30.0
@@ -65,16 +65,14 @@ class StartSpreads:
             return None
         middle, late, source = found
         predicted_s = estimate.start_in.total_seconds() if estimate.start_in else 0.0
-        return Spread(
-            p50=_corrected(predicted_s, middle), p90=_corrected(predicted_s, late), source=source
-        )
+        return Spread(p50=_start(predicted_s, middle), p90=_start(predicted_s, late), source=source)
 
     def _of_kind(self, source: Source, gpus: int) -> tuple[float, float, str] | None:
         same = [race for race in self._past if race.source is source]
         alike = [race for race in same if _is_alike(race.gpus, gpus)]
         for races, what in ((alike, f"{source} starts of a like size"), (same, f"{source} starts")):
             if len(races) >= LEAST:
-                ratios = sorted(_ratio(race.predicted_s or 0.0, race.waited_s) for race in races)
+                ratios = sorted(ratio(race.predicted_s or 0.0, race.waited_s) for race in races)
                 middle, late = conformal(ratios, _P50), conformal(ratios, _P90)
                 return middle, late, f"{len(races)} {what} here"
         prior = _PRIORS.get(source)
@@ -85,12 +83,18 @@ def _is_alike(one: int, other: int) -> bool:
     return max(one, other) <= _LIKE_SIZE * max(1, min(one, other))
 
 
-def _ratio(predicted_s: float, actual_s: float) -> float:
+def ratio(predicted_s: float, actual_s: float) -> float:
+    """Return how many times as long as predicted something took."""
     return (max(0.0, actual_s) + FLOOR_S) / (max(0.0, predicted_s) + FLOOR_S)
 
 
-def _corrected(predicted_s: float, ratio: float) -> timedelta:
-    return timedelta(seconds=round(max(0.0, (predicted_s + FLOOR_S) * ratio - FLOOR_S)))
+def corrected(predicted_s: float, by: float) -> float:
+    """Return the seconds that what is predicted takes by a ratio; ten years at most."""
+    return min(LONGEST_S, max(0.0, (predicted_s + FLOOR_S) * by - FLOOR_S))
+
+
+def _start(predicted_s: float, by: float) -> timedelta:
+    return timedelta(seconds=round(corrected(predicted_s, by)))
 
 
 def one_after_the_other(*spreads: Spread) -> Spread:

@@ -1,6 +1,7 @@
 """The schedule of a chain: when each of its segments can start, one after the other."""
 
 from datetime import timedelta
+from math import ceil
 from typing import Final
 
 from rv.models.plan import Strategy, usable
@@ -14,7 +15,7 @@ _MOST: Final = 50
 def segment_starts(windows: NodeWindows, strategy: Strategy) -> tuple[timedelta, ...]:
     """Return when each segment of a chain starts, from now: as soon as its nodes are free for it.
 
-    Empty for one job, and where the first start is not known. The next segment is submitted when
+    Empty for one job, and where the start of one is not known. The next segment is submitted when
     the one before ends, on any nodes of the strategy.
     """
     first = strategy.estimate.start_in
@@ -45,12 +46,12 @@ def end_of_chain(strategy: Strategy, run: timedelta) -> timedelta:
     """Return when a command that computes so long is done, from its first start on.
 
     One job is done after its run. A chain is done in the segment in which its work ends, as the
-    schedule has it; without a schedule its segments follow each other at once.
+    schedule has it; behind the schedule its segments follow each other at once.
     """
-    if strategy.segments < 2:
+    if strategy.segments < 2 or not run:
         return run
     part = usable(strategy.walltime, strategy.buffer)
-    whole, rest = divmod(run, part)
-    if whole >= len(strategy.segment_starts):
-        return run + whole * (strategy.walltime - part)
-    return strategy.segment_starts[whole] - strategy.segment_starts[0] + rest
+    before = ceil(run / part) - 1
+    starts = strategy.segment_starts or (timedelta(0),)
+    last = min(before, len(starts) - 1)
+    return starts[last] - starts[0] + (before - last) * strategy.walltime + run - before * part

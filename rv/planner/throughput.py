@@ -13,20 +13,20 @@ what acceptance measured for the model and layout; else what the link usually gi
 NVLink, 20 GB/s over PCIe, 20 GB/s between nodes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from math import ceil
+from math import ceil, inf
 from statistics import median
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.models.performance import PastRace, Performance, Rate
+from rv.models.performance import LONGEST_S, AllReduce, PastRace, Performance, Rate
 from rv.models.plan import RunTime
 from rv.models.request import Request, Work
 from rv.planner.catalogue import Catalogue
 from rv.planner.layouts import Layout
 from rv.planner.limits import Infeasible
-from rv.planner.quantiles import LEAST, conformal
+from rv.planner.quantiles import LEAST, conformal, corrected, ratio
 
 _GRADIENTS: Final = 3.0
 _NVLINK: Final = (200.0, "NVLink")
@@ -45,6 +45,10 @@ _SURE_RUNS: Final = 3
 _MARGIN: Final = 1.2
 """The walltime over the p90: a job that is cut off has done nothing."""
 
+_LEAST_VALUE: Final = 1e-6
+_MOST_VALUE: Final = 1e12
+"""Between these lies whatever GPUs and links do in a second, in any of the units."""
+
 _MINUTE: Final = timedelta(minutes=1)
 
 
@@ -62,18 +66,18 @@ class RunTimes:
         self._performance = performance
         self._catalogue = catalogue
         self._rates: dict[tuple[str, str], Rate] = {}
-        for rate in performance.rates:
+        for rate in filter(_is_value, performance.rates):
             self._rates.setdefault((self._model(rate.gpu), rate.kind), rate)
         self._kinds = tuple(dict.fromkeys(rate.kind for rate in performance.rates))
         self._links = {
             (self._model(one.gpu), one.gpus, one.nodes): (one.value, one.source)
-            for one in reversed(performance.all_reduce)
+            for one in filter(_is_value, reversed(performance.all_reduce))
         }
         self._nvlinked = {self._model(name) for name in performance.nvlinked}
         self.reference = self._reference(request)
         self.work = Work(gpu_hours=self._gpu_hours(request), reference=self.reference)
         self._own = [race for race in past if race.run_s and race.name == request.name != ""]
-        self._ratios = sorted(filter(None, map(_ratio, past)))
+        self._ratios = sorted(_ratios(past))
 
     def _model(self, gpu: str) -> str:
         model = self._catalogue.recognise((gpu,))
@@ -115,17 +119,22 @@ class RunTimes:
         yield f"the work is {work}{origin}: {time} on {count} of them; --work 12gpuh says another"
 
     def of(self, model: str, layout: Layout) -> RunTime:
-        """Return how long the command takes. Raises `Infeasible` where no rate is known."""
+        """Return how long the command takes.
+
+        Raises `Infeasible` where no rate is known, or it is longer than anybody waits for.
+        """
         rate, rated_by = self._relative(model)
         loss, scaled_by = self._loss(model, layout)
         speed = rate * layout.nodes * layout.gpus_per_node / loss
         factor, runs, corrected_by = self._correction(model, layout)
-        modelled = timedelta(hours=self.work.gpu_hours / speed) * factor
-        middle, late = self._quantiles(factor, runs)
+        modelled_s = self.work.gpu_hours * 3600 / speed * factor
+        middle_s, late_s = self._quantiles(modelled_s, factor, runs)
+        if not max(modelled_s, late_s) < LONGEST_S:
+            raise Infeasible("the work takes longer than ten years there")
         return RunTime(
-            p50=modelled * middle,
-            p90=modelled * late,
-            modelled=modelled,
+            p50=timedelta(seconds=middle_s),
+            p90=timedelta(seconds=late_s),
+            modelled=timedelta(seconds=modelled_s),
             rate=speed / factor,
             rated_by=rated_by,
             scaled_by=scaled_by,
@@ -179,23 +188,31 @@ class RunTimes:
         loss, _ = self._loss(race.gpu, Layout(race.nodes, max(1, race.gpus // race.nodes)))
         is_known = bool(race.work) and race.reference == self.reference
         hours = (race.work if is_known else self.work.gpu_hours) * loss / (rate * max(1, race.gpus))
-        return (race.run_s or 0.0) / 3600 / hours
+        return (race.run_s or 0.0) / 3600 / hours if hours else inf
 
-    def _quantiles(self, factor: float, runs: int) -> tuple[float, float]:
-        """Return the middle and the p90 over what the model says.
+    def _quantiles(self, modelled_s: float, factor: float, runs: int) -> tuple[float, float]:
+        """Return the middle and the p90 of what the model says, in seconds.
 
         Of past runs of any name where there are enough, else the prior. One or two short runs of
         a name may be trials: until there are more they shorten what is likely, and not the p90.
         """
         doubt = 1 / min(1.0, factor) if runs < _SURE_RUNS else 1.0
         if len(self._ratios) >= LEAST:
-            return conformal(self._ratios, 0.5), conformal(self._ratios, 0.9) * doubt
-        return 1.0, (_SURE if runs >= _SURE_RUNS else _UNSURE) * doubt
+            middle, late = (conformal(self._ratios, share) for share in (0.5, 0.9))
+            return corrected(modelled_s, middle), corrected(modelled_s, late) * doubt
+        return modelled_s, modelled_s * (_SURE if runs >= _SURE_RUNS else _UNSURE) * doubt
 
 
-def _ratio(race: PastRace) -> float:
-    """Return how long a past race ran over how long it was to run; 0 where one is not known."""
-    return (race.run_s or 0.0) / race.predicted_run_s if race.predicted_run_s else 0.0
+def _ratios(past: Iterable[PastRace]) -> Iterator[float]:
+    """Yield how many times as long as foretold runs took, of those of which both is known."""
+    for race in past:
+        if race.predicted_run_s and race.run_s:
+            yield ratio(race.predicted_run_s, race.run_s)
+
+
+def _is_value(measured: Rate | AllReduce) -> bool:
+    """Whether it can have been measured: values lie in a file."""
+    return _LEAST_VALUE <= measured.value <= _MOST_VALUE
 
 
 def asked_time(request: Request, run: RunTime) -> tuple[timedelta, timedelta]:
@@ -204,5 +221,5 @@ def asked_time(request: Request, run: RunTime) -> tuple[timedelta, timedelta]:
     A chain's time is what all its segments do together.
     """
     least = ceil(run.p90 / _MINUTE) * _MINUTE
-    walltime = ceil(_MARGIN * run.p90 / _MINUTE) * _MINUTE
+    walltime = max(1, ceil(_MARGIN * run.p90 / _MINUTE)) * _MINUTE  # 0 is no limit to Slurm
     return walltime, timedelta(0) if request.checkpoint else walltime - least

@@ -14,6 +14,7 @@ from typing import Final
 from rv.dataclass import dataclass
 from rv.models.job import JobRecord
 from rv.models.race import Race
+from rv.models.request import Objective
 from rv.race.directory import write_state_file
 from rv.race.sources import confirmation_limit_s
 from rv.render.quote import shell
@@ -196,10 +197,21 @@ def _call_sbatch(
     if not numbers:
         return {}
     mark = new_sentinel()
-    head = "\n".join(_settings(race, mark, numbers, options, PARALLEL))
-    timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers)
+    at_once = _at_once(race)
+    head = "\n".join(_settings(race, mark, numbers, options, at_once))
+    timeout_s = 4 * race.message_timeout.total_seconds() + 10 + len(numbers) * PARALLEL // at_once
     completed = transport.run(f"{head}\n{_SUBMIT}", timeout_s=timeout_s)
     return _read_results(numbers, mark, completed)
+
+
+def _at_once(race: Race) -> int:
+    """Return how many sbatch may run at a time: one where the best job has to start first.
+
+    Of jobs that are equal to it Slurm starts the one with the lowest id, and so hands out GPUs to
+    the first of a race that can use them.
+    """
+    is_by_start = race.request is None or race.request.objective is Objective.START
+    return PARALLEL if is_by_start else 1
 
 
 def _call_for_many(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from rv.dataclass import dataclass
 from rv.files import write_atomically
-from rv.transport.private_directories import is_own, make_private
+from rv.transport.private_directories import is_own, is_own_file, make_private
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +63,10 @@ class SnapshotCache:
     def _read(self, kind: str) -> CachedAnswer | None:
         try:
             path = self._path(kind)
-            if not is_own(self.directory) or path.stat().st_uid != os.geteuid():
+            if not is_own(self.directory) or not is_own_file(path):
                 return None
             head, _, text = path.read_bytes().decode("utf-8", "surrogatepass").partition("\n")
             about = json.loads(head)
             return CachedAnswer(text=text, sentinel=str(about["sentinel"]), at_s=float(about["at"]))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None

@@ -109,6 +109,15 @@ def is_own(path: str | Path) -> bool:
     return is_directory and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
+def is_own_file(path: str | Path) -> bool:
+    """Whether this is a file of this user's; to read a pipe or a device may never end."""
+    try:
+        status = Path(path).stat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+
+
 def _is_trusted(uid: int) -> bool:
     return uid in (0, os.geteuid())
 

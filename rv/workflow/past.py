@@ -39,15 +39,17 @@ def read_past(text: str) -> tuple[PastRace, ...]:
 def _read(rows: Iterable[object]) -> Iterator[PastRace]:
     for row in rows:
         try:
-            if isinstance(row, dict):
-                yield build(PastRace, row)
+            record = build(PastRace, row) if isinstance(row, dict) else None
         except (ValueError, TypeError):
             continue
+        if record and record.is_sound:
+            yield record
 
 
 def keep_past(cache: SnapshotCache, statuses: Iterable["RaceStatus"]) -> None:
     """Keep what became of the races that have started, in place of what was kept of them."""
-    seen = [record for status in statuses if (record := past_race(status))]
+    every = map(past_race, statuses)
+    seen = [record for record in every if record and record.is_sound]
     if not seen:
         return
     kept = {record.race_id: record for record in load_past(cache)}
@@ -77,7 +79,8 @@ def past_race(status: "RaceStatus") -> PastRace | None:
         nodes=winner.nodes,
         partition=winner.partition,
         predicted_run_s=winner.predicted_run_s,
-        run_s=status.elapsed_s if status.exit_code == 0 else None,
+        # What goes on from a checkpoint has only the rest of the work to do.
+        run_s=status.elapsed_s if status.exit_code == 0 and not race.resumes else None,
         work=race.work.gpu_hours if race.work else 0.0,
         reference=race.work.reference if race.work else "",
     )

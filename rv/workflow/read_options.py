@@ -241,11 +241,11 @@ def work_of(text: str) -> Work | None:
         return None
     match = _WORK.fullmatch(text.strip())
     if match is None or not float(match[1]):
-        hours = re.match(r"[1-9]\d{0,8}", text.strip())
+        hours = re.fullmatch(r"([1-9]\d{0,8})[A-Za-z]*(:.*)?", text.strip(), re.ASCII)
         raise RvError(
             ErrorKind.USAGE,
             f"{text[:40]!r} is no amount of work",
-            hint=f"write --work {hours[0] if hours else 12}gpuh, GPU-hours, or 12gpuh:a100-80",
+            hint=f"write --work {hours[1] if hours else 12}gpuh, GPU-hours, or 12gpuh:a100-80",
         )
     return Work(gpu_hours=float(match[1]), reference=match[2] or "")
 

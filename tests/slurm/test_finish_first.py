@@ -1,12 +1,19 @@
 """Ranked by the finish, on real Slurm: what is sent, for how long, and what is learned of it."""
 
 import json
+import shutil
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.slurm.launching import Rv, group, profile
 
+SLOW = """\
+#!/bin/bash
+case "$*" in */1.sh*) sleep 1 ;; esac
+exec {sbatch} "$@"
+"""
 ASK = ("--gpu", "1-4", "--for", "finish", "--name", "night")
 
 
@@ -18,6 +25,16 @@ def rv(fresh_sandbox, slurm, eventually, tmp_path):
     slurm(box, "sbatch", "-J", "taken", "-p", "h", "-N1", "-t", "10", *sleep)
     eventually(lambda: "RUNNING" in slurm(box, "squeue", "-h", "-o", "%T"))
     return Rv(box=box, home=tmp_path)
+
+
+def first_is_slow(rv: Rv) -> Rv:
+    """Let sbatch take a second longer for the best job than for the others."""
+    folder = rv.home / "slow"
+    folder.mkdir()
+    script = folder / "sbatch"
+    script.write_text(SLOW.format(sbatch=shutil.which("sbatch")), encoding="utf-8")
+    script.chmod(0o755)
+    return replace(rv, more={"PATH": f"{folder}:{rv.environment['PATH']}"})
 
 
 def plan(rv: Rv, work: str) -> dict[str, Any]:
@@ -47,8 +64,12 @@ def test_a_short_work_starts_now_and_a_long_one_waits_for_the_fast_gpus(rv, slur
     assert {one["id"] for one in late} >= {"v100/1x1/v", "v100/1x2/v"}
     assert len(long["submissions"]) == len(long["strategies"]) - len(late)
 
-    waits = rv("up", *ASK, "--work", "4gpuh:v100", "--run", "true", "-d")
+    slow = first_is_slow(rv)
+    waits = slow("up", *ASK, "--work", "4gpuh:v100", "--run", "true", "-d")
     assert waits.returncode == 0, waits.stderr
+    names = rv.slurm("squeue", "-h", "-t", "PD", "-S", "i", "-O", "Name:60").split()
+    assert len(names) > 1
+    assert names == sorted(names), "of equal jobs Slurm starts that with the lowest id"
     rows = rv.slurm("squeue", "-h", "-t", "PD", "-O", "Partition:20").split()
     assert "h" in rows
     assert "v" not in rows

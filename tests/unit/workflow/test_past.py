@@ -1,12 +1,15 @@
 """What is kept of a race that has started, and what becomes of a damaged or long history."""
 
 import json
+import os
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rv.models.performance import PastRace
+from rv.models.plain import plain
 from rv.models.plan import Source
 from rv.models.race import Claim, RaceState, RaceStatus, Segment
 from rv.models.request import Work
@@ -66,6 +69,13 @@ def test_a_race_that_has_not_started_or_had_no_estimate_is_not_kept(cache: Snaps
     assert load_past(cache) == ()
 
 
+def test_what_goes_on_from_a_checkpoint_had_only_the_rest_to_do() -> None:
+    """How long that took says nothing of the whole work, which is what is recorded of it."""
+    rest = past_race(replace(DONE, race=replace(ASKED, resumes="k7m2p9xq")))
+    assert rest
+    assert (rest.work, rest.run_s) == (2.0, None)
+
+
 def test_of_a_chain_the_first_segment_is_the_start() -> None:
     later = replace(CLAIM, segment=2, started_at=9999.0)
     status = replace(
@@ -104,3 +114,56 @@ def test_one_bad_record_takes_no_other_along(cache: SnapshotCache) -> None:
     assert load_past(cache) == (
         PastRace(race_id="a", submitted_at=1.0, source=Source.IDLE, waited_s=1.0, gpus=1),
     )
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"nodes": 0},
+        {"gpus": -1},
+        {"waited_s": -1.0},
+        {"waited_s": 1e15},
+        {"run_s": -5.0},
+        {"run_s": float("nan")},
+        {"predicted_run_s": float("inf")},
+        {"work": -1.0},
+        {"source": "from a later rv"},
+    ],
+)
+def test_a_record_of_what_cannot_have_happened_is_left_out(
+    cache: SnapshotCache, damage: dict[str, object]
+) -> None:
+    keep_past(cache, [DONE])
+    (kept,) = load_past(cache)
+    cache.store("past", json.dumps([{**plain(kept), **damage}, plain(kept)]), "")
+    assert load_past(cache) == (kept,)
+
+
+def test_a_clock_that_is_centuries_off_is_not_kept(cache: SnapshotCache) -> None:
+    """One such record of a node would be taken for a wait, by every plan of a year."""
+    keep_past(cache, [replace(RUNS, claim=replace(CLAIM, started_at=1e14))])
+    assert load_past(cache) == ()
+
+
+def test_a_pipe_in_place_of_the_history_is_an_empty_one(cache: SnapshotCache) -> None:
+    """To read it would be to wait for whoever writes: a plan needs no history."""
+    cache.store("past", "[]", "")
+    (file,) = cache.directory.iterdir()
+    file.unlink()
+    os.mkfifo(file)
+    found: list[object] = []
+    reads = threading.Thread(target=lambda: found.append(load_past(cache)), daemon=True)
+    reads.start()
+    reads.join(5)
+    if reads.is_alive():
+        os.close(os.open(file, os.O_WRONLY | os.O_NONBLOCK))
+    assert found == [()]
+    keep_past(cache, [RUNS])
+    assert len(load_past(cache)) == 1
+
+
+def test_a_head_that_is_nested_without_end_is_none(cache: SnapshotCache) -> None:
+    cache.store("past", "[]", "")
+    (file,) = cache.directory.iterdir()
+    file.write_text("[" * 100_000 + "\n[]", encoding="utf-8")
+    assert load_past(cache) == ()
