@@ -218,7 +218,9 @@ PAYLOADS = (
         needs=("check",),
         steps=_steps(("--quick", 10, 120), ("", 45, 300), ("", 45, 600)),
         extra=True,
-        faults=(*OF_RANKS, *OF_OUTPUTS, "reference", "slow", "stretch", *OF_SPEED),
+        faults=(
+            *OF_RANKS, *OF_OUTPUTS, "reference", "wrong-place", "slow", "stretch", *OF_SPEED,
+        ),
     ),
     PayloadSpec(
         "dataload",
@@ -320,8 +322,11 @@ FAULTS = {
 
 NEEDS_RANKS: dict[str, tuple[str, ...]] = {
     "check": OF_RANKS,
-    "train": ("unsummed", "bitflip", "node-rank"),
-    "train_fsdp": (*OF_SUMS, "unsharded"),
+    "allreduce": ("drop-rank",),
+    "train": ("drop-rank", "unsummed", "bitflip", "node-rank"),
+    "train_fsdp": ("drop-rank", *OF_SUMS, "unsharded"),
+    "moe": ("drop-rank",),
+    "inference": OF_RANKS,
 }
 """By payload, the faults that show between ranks alone."""
 
