@@ -50,5 +50,7 @@ def test_images_come_out_alike_at_any_place_of_their_batch() -> None:
     from _inference.resnet import TINY
 
     assert 0 <= Batches(TINY, 4, "cpu", 1).require_places() < 0.1
-    struck = Batches(TINY, PROVEN + 1, "cpu", 1, (None, lambda out: torch.cat([out[:-1], -out[-1:]])))
+    struck = Batches(
+        TINY, PROVEN + 1, "cpu", 1, (None, lambda out: torch.cat([out[:-1], -out[-1:]]))
+    )
     assert struck.require_proven() < 0.1

@@ -42,8 +42,7 @@ CODE = "no_effect"
 
 
 def refuse_vain(payload: str, faults: Sequence[Fault], ranks: Ranks) -> None:
-    """Raise NotPassed (ERROR `no_effect`) for a fault that needs more ranks, or hosts, than it has.
-    """
+    """Raise NotPassed (ERROR `no_effect`) for a fault that needs more ranks or hosts."""
     for fault in faults:
         lacking = ""
         if ranks.world < 2 and fault.name in NEEDS_RANKS.get(payload, ()):

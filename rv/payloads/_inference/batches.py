@@ -28,7 +28,12 @@ class Batches:
     """A network and its batches on one device; calling it infers the next batch."""
 
     def __init__(
-        self, shape: Shape, size: int, device: str, seed: int, faults: tuple[Any, Any] = (None, None)
+        self,
+        shape: Shape,
+        size: int,
+        device: str,
+        seed: int,
+        faults: tuple[Any, Any] = (None, None),
     ) -> None:
         self.device, self.size = device, size
         self.strike, self.misplace = faults  # what changes one output, and what changes each

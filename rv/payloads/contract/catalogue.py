@@ -82,6 +82,7 @@ OF_OTHERS = ("busy", "held", "contended")
 OF_WEAR = (
     "ecc", "ecc-before", "ecc-corrected", "remap", "rows-failed", "rows-remapped", "repair", "xid",
     "replays", "nvlink-errors", "nvlink-crc", "nvlink-down", "power-limit", "clocks", "unreadable",
+    "vanish", "sxid",
 )  # fmt: skip
 """Faults of a made-up GPU's counters and limits."""
 OF_TELEMETRY = (
@@ -219,7 +220,13 @@ PAYLOADS = (
         steps=_steps(("--quick", 10, 120), ("", 45, 300), ("", 45, 600)),
         extra=True,
         faults=(
-            *OF_RANKS, *OF_OUTPUTS, "reference", "wrong-place", "slow", "stretch", *OF_SPEED,
+            *OF_RANKS,
+            *OF_OUTPUTS,
+            "reference",
+            "wrong-place",
+            "slow",
+            "stretch",
+            *OF_SPEED,
         ),
     ),
     PayloadSpec(
