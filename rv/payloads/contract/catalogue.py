@@ -314,6 +314,7 @@ PAYLOADS = (
             "wrong-reference",
             "p2p-lost",
             "p2p-bitflip",
+            "p2p-stops",
             *OF_TELEMETRY,
             *OF_SPEED,
             *OF_WEAR,
