@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.readings import NOTHING, Counters, tells
 from contract.xids import SwitchXid, Xid, judge_switches
@@ -13,9 +13,13 @@ from .kernel_log import KernelLog
 from .wear import Wear
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from contract.readings import Source
 
     from .wear import Finding
+
+Event = TypeVar("Event", Xid, SwitchXid)
 
 
 class Health:
@@ -48,13 +52,11 @@ class Health:
         seconds = time.monotonic() - self._began_s
         after, told = self._after(), self.source.xids() or {}
         logged = self._log.new()
-        self._switches = [
-            each for each in [*told.get("", []), *logged] if isinstance(each, SwitchXid)
-        ]
+        self._switches = _of_kind(SwitchXid, [*told.get("", []), *logged])
         for label, uuid in self._uuids.items():
             now, before = after.get(uuid, NOTHING), self._before.get(uuid, NOTHING)
-            own = [xid for xid in logged if xid.bus in (before.bus, now.bus)]
-            both = [xid for xid in [*told.get(uuid, []), *own] if isinstance(xid, Xid)]
+            own = [xid for xid in _of_kind(Xid, logged) if xid.bus in (before.bus, now.bus)]
+            both = [*_of_kind(Xid, told.get(uuid, [])), *own]
             once = {xid.number: xid for xid in both}  # both sources may tell of one
             links = _most_links(now.model, after)
             self.wear[label] = Wear(before, now, seconds, tuple(once.values()), links)
@@ -87,6 +89,10 @@ class Health:
         assert self.source is not None
         facts = wear.details(self.wear[label])
         return {**facts, "source": self.source.name, "xids_from": self._xids_from}
+
+
+def _of_kind(kind: type[Event], events: Iterable[object]) -> list[Event]:
+    return [each for each in events if isinstance(each, kind)]
 
 
 def _most_links(model: str, counters: dict[str, Counters]) -> int:

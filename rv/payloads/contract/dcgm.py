@@ -91,17 +91,18 @@ def _results(root: dict[str, Any]) -> Iterator[Result]:
 
 def _told(results: list[dict[str, Any]], summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the results, and of the summary what they do not say: a status, or warnings."""
-    bad = {_status(each) for each in results} - {*WELL}
+    well_known = {*WELL, *map(_status, results)}
     said = [warning for each in results for warning in _warnings(each)]
-    rest = [
-        {**each, "warnings": [one for one in _warnings(each) if one not in said]}
-        for each in summary
-    ]
+    rest = [{**each, "warnings": _without(_warnings(each), said)} for each in summary]
     return results + [
-        each
-        for each in rest
-        if not results or each["warnings"] or _status(each) not in {*WELL, *bad}
+        each for each in rest if not results or each["warnings"] or _status(each) not in well_known
     ]
+
+
+def _without(
+    warnings: list[tuple[str, int | None]], said: list[tuple[str, int | None]]
+) -> list[tuple[str, int | None]]:
+    return [each for each in warnings if each not in said]
 
 
 def _status(result: dict[str, Any]) -> str:

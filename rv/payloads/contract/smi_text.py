@@ -167,16 +167,21 @@ def parse_lost(code: int, said: str, buses: dict[str, str]) -> dict[str, str]:
     By UUID their PCI buses. It names the bus of one whose handle it does not get, and may break off
     there: then the others are not lost. None is where it may not tell.
     """
+    said = said[:MOST]
     if code == NO_PERMISSION or "permission" in said.lower():
         return {}
-    listed = {bare(uuid) for uuid in LISTED.findall(said[:MOST])}
-    named = {bus_of(f"{bus}.0") for bus in BUS.findall(said[:MOST])}
-    missing = {uuid: bus for uuid, bus in buses.items() if bare(uuid) not in listed}
-    accused = {uuid for uuid, bus in missing.items() if bus in named} or {*missing}
-    line = next((line for line in said[:MOST].splitlines() if not LISTED.search(line)), "")
+    listed = {bare(uuid) for uuid in LISTED.findall(said)}
+    missing = [uuid for uuid in buses if bare(uuid) not in listed]
+    named = {bus_of(f"{bus}.0") for bus in BUS.findall(said)}
+    accused = [uuid for uuid in missing if buses[uuid] in named]
+    return dict.fromkeys(accused or missing, _how_lost(said))
+
+
+def _how_lost(said: str) -> str:
+    """Say that a GPU is not listed, with the first line that lists none."""
+    line = next((line for line in said.splitlines() if not LISTED.search(line)), "")
     why = "".join(letter if letter.isprintable() else "?" for letter in line[:120]).strip()
-    gone = "nvidia-smi does not list it any more"
-    return dict.fromkeys(accused, f"{gone} ({why})" if why else gone)
+    return f"nvidia-smi does not list it any more{f' ({why})' if why else ''}"
 
 
 def parse_links(states: str, errors: str) -> dict[str, Links]:
