@@ -72,7 +72,7 @@ OF_CHECKPOINTS = (
     "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
 )  # fmt: skip
 """Faults in how ckpt_cycle's training saves and resumes."""
-OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
+OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "swapped", "still")
 """Faults of one of alloc_stress's workers."""
 OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
 """Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
