@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from rv.accept.measurements import bare_uuid
 from rv.accept.result_checks import refusal, shortfall, with_flaws
 from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult
@@ -79,13 +80,14 @@ def without_twins(results: Sequence[RunResult]) -> tuple[RunResult, ...]:
     nodes: dict[str, set[str]] = {}
     for result in results:
         for device in result.devices:
-            nodes.setdefault(device.uuid, set()).add(device.host or result.hostname)
+            node = device.host or result.hostname
+            nodes.setdefault(bare_uuid(device.uuid), set()).add(node)
     twins = {uuid: sorted(names) for uuid, names in nodes.items() if uuid and len(names) > 1}
     return tuple(with_flaws(result, _twins_in(result, twins)) for result in results)
 
 
 def _twins_in(result: RunResult, twins: Mapping[str, Sequence[str]]) -> list[str]:
-    uuids = dict.fromkeys(d.uuid for d in result.devices if d.uuid in twins)
+    uuids = dict.fromkeys(uuid for d in result.devices if (uuid := bare_uuid(d.uuid)) in twins)
     if any(test.code == "result_invalid" for test in result.tests):
         return []
     return [f"GPU {uuid} is on {' and on '.join(twins[uuid])}" for uuid in uuids]

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from rv.accept.measurements import bare_uuid
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.untrusted import list_of, number_of, object_of, text_of, whole_of
 from rv.payloads.contract.rates import RATE_UNITS
@@ -23,6 +24,8 @@ from rv.slurm.values import printable
 _RATES: Final = (*RATE_UNITS, "MB/s", "1/s")
 _NO_FIGURE: Final = re.compile(r"[+-]?(nan|inf(inity)?)", re.ASCII | re.IGNORECASE)
 _LARGEST: Final = 10**300
+_ROUNDED: Final = 1.05
+"""How far over its fastest part a whole may be, which two clocks measured."""
 _BAD: Final = ("FAIL", "ERROR")
 _ONLY_TEXT: Final = ("schema", "test_info", "env", "devices", "ranks", "summary")
 """Parts of a document in which a text is never a figure."""
@@ -117,8 +120,18 @@ def _wrong_metric(metric: Mapping[str, Any]) -> str:
     value = number_of(metric.get("value"))
     if value is None:
         return "has no value"
-    if value <= 0 and metric.get("unit") in _RATES:
-        return f"is {value:g} {text_of(metric.get('unit'))}"
+    unit = text_of(metric.get("unit"))
+    if value <= 0 and unit in _RATES:
+        return f"is {value:g} {unit}"
+    if unit in RATE_UNITS and metric.get("dir") == "lower":
+        return f"says that fewer {unit} are better"
+    most = number_of(metric.get("max"))
+    if unit in RATE_UNITS and most is not None and value > _ROUNDED * most:
+        return f"is {value:g} {unit}, above the most of its own samples, {most:g}"
+    return _crossed(metric)
+
+
+def _crossed(metric: Mapping[str, Any]) -> str:
     for low, high in (("p05", "p95"), ("min", "max")):
         least, most = number_of(metric.get(low)), number_of(metric.get(high))
         if least is not None and most is not None and least > most:
@@ -127,10 +140,17 @@ def _wrong_metric(metric: Mapping[str, Any]) -> str:
 
 
 def _wrong_devices(document: Mapping[str, Any]) -> Iterator[str]:
-    uuids = [text_of(object_of(each).get("uuid")) for each in list_of(document.get("devices"))]
+    devices = [object_of(each) for each in list_of(document.get("devices"))]
+    uuids = [bare_uuid(text_of(each.get("uuid"))) for each in devices]
+    world = object_of(object_of(document.get("test_info")).get("world"))
+    is_alone = whole_of(world.get("size")) == 1  # each rank may call its own GPU the first
+    indices = [whole_of(each.get("index")) for each in devices] if is_alone else []
     for uuid, count in Counter(filter(None, uuids)).items():
         if count > 1:
             yield f"{count} GPUs have the UUID {uuid}"
+    for index, count in Counter(indices).items():
+        if count > 1 and index is not None:
+            yield f"{count} GPUs have the index {index}"
 
 
 def _wrong_ranks(document: Mapping[str, Any]) -> Iterator[str]:
@@ -185,7 +205,7 @@ def shortfall(result: RunResult, planned: Collection[str], gpus: int, world: int
     if result.status not in (Status.PASS, Status.WARN):
         return []
     codes = {test.code for test in result.tests}
-    missing = [] if result.exit_code is not None else ["it has no exit code"]
+    missing = _wrong_exit(result)
     if world and result.world_size != world:
         missing.append(f"{result.world_size} ranks, {world} were planned")
     if len(result.devices) < gpus and "fake_gpu" not in codes:
@@ -193,6 +213,15 @@ def shortfall(result: RunResult, planned: Collection[str], gpus: int, world: int
     if "no_torch" not in codes:
         missing += [f"no test {name}{where}" for name, where in _untested(result, planned)]
     return missing
+
+
+def _wrong_exit(result: RunResult) -> list[str]:
+    """Hold the exit code that a result names against its verdict; --strict ends a WARN with 1."""
+    if result.exit_code is None:
+        return ["it has no exit code"]
+    is_strict = result.status is Status.WARN and result.exit_code == 1
+    is_right = result.exit_code == 0 or is_strict
+    return [] if is_right else [f"its exit code is {result.exit_code} beside a {result.status}"]
 
 
 def _untested(result: RunResult, planned: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -35,6 +35,7 @@ from _collectives.sweep import as_details, busbw_samples, gated, most_bytes, siz
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
 from _harness.timing import time_each
+from _harness.unfound import ENDS
 from _telemetry.sharing import PART_FAIL, PART_WARN
 from contract.catalogue import OF_COLLECTIVES
 from contract.pairs import ON_CPU, Blame, Pair, blame, pairings
@@ -103,7 +104,7 @@ def _delay(session: Session, group: Group) -> Callable[[], None] | None:
 
 def _strikes(fault: Fault, hosts: set[str]) -> bool:
     """Whether the hosts that a fault names are all among these: host=a1, or one=a1,other=a2."""
-    ends = {fault.where[key] for key in ("host", "one", "other") if key in fault.where}
+    ends = {fault.where[key] for key in ENDS if key in fault.where}
     return bool(ends) and ends <= hosts
 
 

@@ -72,7 +72,8 @@ def readings(session: Session, device: str) -> list[Reading]:
     size = options.batch_size or (4 if is_cpu else BATCH)
     with session.attempt(TEST, device=device):
         shape = TINY if is_cpu and not options.full else FULL
-        work = Batches(shape, size, device, options.seed, striking(session))
+        faults = striking(session), misplacing(session)
+        work = Batches(shape, size, device, options.seed, faults)
         prove(session, work)
         session.probe(device)
         found.append(reading(session, work))
@@ -163,6 +164,18 @@ def striking(session: Session) -> Any:
         return out
 
     return strike
+
+
+def misplacing(session: Session) -> Any:
+    """Return what makes one image wrong at its place of each batch, where that is injected."""
+    if not session.faults.get("wrong-place"):
+        return None
+
+    def misplace(out: Any) -> Any:
+        out[-1] = -out[-1]
+        return out
+
+    return misplace
 
 
 def compare(session: Session, every: list[Reading]) -> None:

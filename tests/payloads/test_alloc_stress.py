@@ -101,7 +101,8 @@ def test_a_worker_that_computes_nothing_right_or_stands_still_fails(
     launch: Launcher, tmp_path: Path
 ) -> None:
     """One of five each, which the rate of success would let pass; and GPUs that do not add up."""
-    faults = ("nan:worker=0", "hollow:worker=1", "still:worker=2", "no-scaling")
+    wrong = ("nan:worker=0", "hollow:worker=1", "swapped:worker=3")
+    faults = (*wrong, "still:worker=2", "no-scaling")
     words = (word for fault in faults for word in ("--inject", fault))
     sizes = ("--workers", 5, "--duration", 2, "--skip-launch", "--scaling", "--ops-floor", 1e9)
     run = launch("alloc_stress", tmp_path, *CPU, *sizes, *words)
@@ -113,9 +114,25 @@ def test_a_worker_that_computes_nothing_right_or_stands_still_fails(
         "alloc.operations": "below_floor",
     }.items() <= run.coded.items()
     assert len(os.sched_getaffinity(0)) == 1 or run.coded["alloc.scaling"] == "below_floor"
-    assert "wrong products of 2 workers, first worker 0 on cpu:" in run.reasons
+    assert "wrong products of 3 workers, first worker 0 on cpu:" in run.reasons
     assert "worker 2 on cpu:" in run.reasons
     assert "alloc.workers" not in run.coded
+
+
+def test_right_elements_at_wrong_places_are_wrong() -> None:
+    """Sums of rows alone are the same; each second pair of products is added up by columns."""
+    torch = pytest.importorskip("torch")
+    from _workers.products import Products
+
+    wrong = {}
+    for faults in ((), ("swapped",)):
+        random = torch.Generator().manual_seed(3)
+        matrices = [torch.randn(64, 64, generator=random) for _ in range(3)]
+        products = Products(torch, matrices, "cpu", faults)
+        for _ in range(8):
+            products()
+        wrong[faults] = products.wrong
+    assert wrong == {(): 0, ("swapped",): 4}
 
 
 def test_how_much_gpus_do_together() -> None:

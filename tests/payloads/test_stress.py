@@ -16,7 +16,9 @@ from _harness.ranks import Ranks
 from _harness.report import Report
 
 from rv.payloads._burn import build, gpu_burn, plan, soak, verdicts
+from rv.payloads._burn.peer_copies import Pace
 from rv.payloads._processes import processes, programs
+from rv.payloads.contract import codes as table
 from tests.payloads.burning import by_name, codes, run, start
 
 FOUR = (
@@ -357,17 +359,44 @@ def test_types_take_turns_with_other_factors(tmp_path: Path) -> None:
     assert len({turning.turn(number).seed for number in range(4)}) == 4
 
 
-@pytest.mark.parametrize("fault", ["p2p-lost", "p2p-bitflip"])
-def test_copies_beside_the_products_are_compared(tmp_path: Path, fault: str) -> None:
-    """One that does not come, and one with another bit; the other worker's are right."""
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        ("p2p-lost", "peer_copy_mismatch"),
+        ("p2p-bitflip", "peer_copy_mismatch"),
+        ("p2p-stops", "slow_link"),
+    ],
+)
+def test_copies_beside_the_products_are_compared(tmp_path: Path, fault: str, code: str) -> None:
+    """One that does not come, one with another bit, and no more after the first; the other
+    worker's are right."""
     words = ("--with-p2p", "--workers", 2, "--duration", 2, "--size", 128, "--memory", "2M")
-    code, text, result = run("stress", tmp_path, *words, "--inject", f"{fault}:rank=1")
+    ended, text, result = run("stress", tmp_path, *words, "--inject", f"{fault}:rank=1")
 
     found = {test["device"]: test for test in result["tests"] if test["name"] == "stress.p2p"}
-    assert (code, codes(result)) == (1, {"peer_copy_mismatch"}), text
+    assert (ended, codes(result)) == (1, {code}), text
     assert (found["cpu:0"]["status"], found["cpu:1"]["status"]) == ("PASS", "FAIL")
     assert found["cpu:0"]["details"]["copies"] > 0
-    assert found["cpu:1"]["class"] == "FABRIC"
+    assert found["cpu:1"]["class"] == table.CODES[code].fault
+
+
+@pytest.mark.parametrize(
+    ("arrived", "seconds", "halts"),
+    [
+        ([8 * n for n in range(1, 31)], 0.2, False),
+        ([8 * (n // 3) for n in range(1, 31)], 0.2, False),  # three batches each: a slow link
+        ([8] * 30, 0.2, True),
+        ([8 * min(n, 15) for n in range(1, 31)], 0.2, True),  # from the middle on
+        ([8 * min(n, 980) for n in range(1, 1001)], 0.6, True),  # 12 s at the end of ten minutes
+        ([8] * 4, 0.2, False),
+    ],
+)
+def test_copies_that_stop_are_told(arrived: list[int], seconds: float, halts: bool) -> None:
+    """By batches of products in a row that saw none arrive, or by seconds."""
+    pace = Pace()
+    for number, copies in enumerate(arrived):
+        pace.note(copies, number * seconds)
+    assert bool(pace.halt()) == halts
 
 
 def test_a_device_alone_has_no_peer(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from _harness.inject import Fault
-from _harness.unfound import with_unfound
+from _harness.ranks import Ranks
+from _harness.unfound import refuse_vain, with_unfound
 from contract.schema import summary_of
+from contract.verdicts import NotPassed
 
 from rv.payloads.contract import codes
 from tests.payloads.starting import Launcher
@@ -57,11 +59,34 @@ def test_a_fault_counts_as_found_by_what_can_find_it(
 
 
 @pytest.mark.parametrize(
+    ("payload", "fault", "where", "ranks", "lacks"),
+    [
+        ("moe", "drop-rank", {}, Ranks(), "two ranks or more"),
+        ("train", "stale-gradient", {}, Ranks(), ""),  # DDP delivers by a hook, on one rank too
+        ("allreduce", "slow-host", {}, Ranks(0, 2), "the host's name"),
+        ("allreduce", "slow-link", {"one": "a1"}, Ranks(0, 2, 0, 2), "two nodes or more"),
+        ("allreduce", "slow-host", {"host": "a1"}, Ranks(0, 2), ""),
+    ],
+)
+def test_what_can_do_nothing_is_refused(
+    payload: str, fault: str, where: dict[str, str], ranks: Ranks, lacks: str
+) -> None:
+    """Before anything is done: by the ranks and the nodes that there are."""
+    faults = [Fault(fault, where)]
+    if not lacks:
+        refuse_vain(payload, faults, ranks)
+        return
+    with pytest.raises(NotPassed, match=lacks):
+        refuse_vain(payload, faults, ranks)
+
+
+@pytest.mark.parametrize(
     ("payload", "words", "reason"),
     [
         ("train_fsdp", [*FSDP, "--inject", "stale-gradient"], "it needs two ranks or more"),
         ("train_fsdp", [*FSDP, "--inject", "unsummed:step=3"], "it needs two ranks or more"),
         ("check", [*CHECK, "--inject", "drop-rank"], "it needs two ranks or more"),
+        ("train_fsdp", [*FSDP, "--inject", "drop-rank"], "it needs two ranks or more"),
         ("check", [*CHECK, "--inject", "digest"], "another shape of run"),
         ("check", [*CHECK, "--inject", "wrong-product:dtype=bf16"], "another shape of run"),
         ("check", [*CHECK, "--inject", "residual:rank=7"], "another shape of run"),

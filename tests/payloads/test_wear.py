@@ -11,10 +11,12 @@ from _telemetry import kernel_log
 from _telemetry.fake import AT_REST, LINKS, Fake
 from _telemetry.health import Health
 from _telemetry.wear import Wear, findings
+from contract import codes as table
 from contract.catalogue import OF_WEAR
 from contract.nvidia import Smi
 from contract.nvml import open_nvml
 from contract.readings import NOTHING, Counters, Links
+from contract.xids import Xid, judge_xid, read_xid
 
 from tests.payloads.burning import codes, run
 
@@ -26,7 +28,7 @@ FOUND = {
     "replays": ("WARN", "pcie_replays"), "nvlink-errors": ("FAIL", "link_errors"),
     "nvlink-crc": ("WARN", "link_errors"), "nvlink-down": ("FAIL", "link_down"),
     "power-limit": ("WARN", "power_capped"), "clocks": ("WARN", "clocks_capped"),
-    "unreadable": ("WARN", "telemetry_unreadable"),
+    "unreadable": ("WARN", "telemetry_unreadable"), "vanish": ("FAIL", "gpu_needs_repair"),
 }  # fmt: skip
 
 
@@ -37,7 +39,7 @@ def judged(before: Counters, after: Counters, **more: Any) -> list[tuple[str, st
 
 
 def test_every_fault_has_its_row() -> None:
-    assert set(FOUND) == set(OF_WEAR)
+    assert {*FOUND, "sxid"} == set(OF_WEAR)  # an NVSwitch is no GPU's alone
 
 
 @pytest.mark.parametrize("fault", FOUND)
@@ -104,6 +106,51 @@ def test_the_kernels_log_tells_of_what_is_new(monkeypatch: pytest.MonkeyPatch) -
 
     assert log.source == "kmsg"
     assert [(xid.bus, xid.number) for xid in new] == [("0000:1b:00", 79), ("0000:ff:00", 79)]
+
+
+SXID = "nvidia-nvswitch3: SXid (PCI:0000:84:00.0): {}\n"
+
+
+def test_what_nvswitches_tell_is_judged_as_the_driver_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a switch and number, the fatal first; the numbers that follow a line are no event."""
+    told = [
+        "22013, Non-fatal, Link 44 Minion Link DLREQ interrupt",
+        "22013, Severity 0 Engine instance 44 Sub-engine instance 00",
+        "22013, Data {0x0000002c, 0x0000002c}",
+        "22013, Non-fatal, Link 45 Minion Link DLREQ interrupt",
+        "24007, Non-fatal, Link 30 sourcetrack timeout error",
+        "24007, Fatal, Link 31 sourcetrack timeout error",
+        "10004, Host_thermal_event_start",
+    ]
+    logs = [SXID.format("20001, Fatal, Link 1 before"), "".join(map(SXID.format, told))]
+    logs[1] = logs[0] + logs[1]
+    monkeypatch.setattr(kernel_log, "_kmsg", lambda: logs.pop(0))
+    health = Health(Named(["a"]), {"cuda:0": "a"})
+    health.start()
+    health.stop()
+
+    assert health.findings("cuda:0") == []
+    assert health.of_switches() == [
+        ("WARN", "sxid", "NVSwitch 0000:84:00: SXid 22013, Non-fatal, Link 44 Minion Link DLREQ interrupt (2 times)"),
+        ("FAIL", "sxid", "NVSwitch 0000:84:00: SXid 24007, Fatal, Link 31 sourcetrack timeout error (2 times)"),
+        ("WARN", "sxid", "NVSwitch 0000:84:00: SXid 10004, Host_thermal_event_start"),
+    ]  # fmt: skip
+    assert table.CODES["sxid"].fault == "FABRIC"
+
+
+class Named(Fake):
+    """A source beside which the kernel's log is read."""
+
+    name = "nvml"
+
+
+@pytest.mark.parametrize(("word", "status"), [("Nonfatal", "WARN"), ("Fatal", "FAIL")])
+def test_an_nvlink_xid_says_whether_it_is_fatal(word: str, status: str) -> None:
+    """Those of Blackwell do; the link goes on where it is not."""
+    line = f"NVRM: Xid (PCI:0018:01:00): 145, RLW_RXPIPE {word} XC0 i0 Link 13 (0x0409a0c2)"
+    xid = read_xid(line)
+    assert isinstance(xid, Xid)
+    assert judge_xid(xid)[:2] == (status, "link_errors")
 
 
 def test_a_log_that_may_not_be_read_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,14 +235,55 @@ def test_nvml_tells_of_links_xids_and_what_it_hides(monkeypatch: pytest.MonkeyPa
     assert source.xids() == {}
 
 
+LISTS_B = "GPU 1: NVIDIA H200 (UUID: GPU-b)\n"
+HANDLE = "Unable to determine the device handle for gpu 0000:1B:00.0: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "found"),
+    [
+        (0, LISTS_B, [("FAIL", "gpu_needs_repair"), None]),
+        (15, HANDLE.format("GPU is lost.  Reboot the system"), [("FAIL", "gpu_needs_repair"), None]),
+        (6, "No devices were found\n", [("FAIL", "gpu_needs_repair")] * 2),
+        (4, "Failed to initialize NVML: Insufficient Permissions\n", [None, None]),
+        (0, "GPU 0: NVIDIA H200 (UUID: GPU-A)\n" + LISTS_B, [None, None]),
+    ],
+)  # fmt: skip
+def test_a_gpu_that_vanishes_in_the_run_is_lost(
+    tmp_path: Path, code: int, said: str, found: list[tuple[str, str] | None]
+) -> None:
+    """But not where the driver may not tell, or knows it and only its figures cannot be read."""
+    program = tmp_path / "nvidia-smi"
+    query = "".join(
+        f"<gpu id='x'><uuid>GPU-{name}</uuid><pci><pci_bus_id>00000000:{bus}:00.0</pci_bus_id>"
+        "<replay_counter>0</replay_counter></pci></gpu>"
+        for name, bus in (("a", "1B"), ("b", "43"))
+    )
+    gone = tmp_path / "gone"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in\n"-q -x") [ -e {gone} ] && exit 15\n'
+        f'echo "<nvidia_smi_log>{query}</nvidia_smi_log>" ;;\n'
+        f'-L) printf "%s" "{said}"; exit {code} ;;\nesac\n'
+    )
+    program.chmod(0o755)
+    health = Health(Smi(str(program), ["a", "b"]), {"cuda:0": "a", "cuda:1": "b"})
+    health.start()
+    gone.touch()
+    health.stop()
+
+    hidden = ("WARN", "telemetry_unreadable")
+    each = [[(status, code) for status, code, _ in health.findings(name)] for name in health.wear]
+    assert each == [[wanted or hidden] for wanted in found]
+
+
 def test_a_payload_fails_by_the_wear_of_its_gpu(tmp_path: Path) -> None:
-    """Of each kind, with its class, whatever was measured."""
-    words = [word for fault in OF_WEAR for word in ("--inject", fault)]
+    """Of each kind, with its class, whatever was measured; one that is gone has no other fault."""
+    words = [word for fault in OF_WEAR if fault != "vanish" for word in ("--inject", fault)]
     code, text, result = run("check", tmp_path, "--quick", "--size", 64, "--dtypes", "fp32", *words)
 
     assert code == 1, text
     # Of growing faults of one counter the last one stands; so the others are found alone, above.
-    assert codes(result) >= {"row_remap", "gpu_needs_repair", "xid"}
+    assert codes(result) >= {"row_remap", "gpu_needs_repair", "xid", "sxid"}
     assert codes(result, "WARN") >= {"power_capped", "clocks_capped", "telemetry_unreadable"}
     of = {test["code"]: test["class"] for test in result["tests"] if test["name"] == "wear"}
     assert (of["xid"], of["power_capped"], of["link_down"]) == ("HARDWARE", "CONFIG", "FABRIC")
@@ -209,6 +297,30 @@ def test_no_link_at_all_beside_a_peer_that_has_some() -> None:
     h200 = replace(none, model="NVIDIA H200")
     assert judged(h200, h200, peer_links=18) == [("FAIL", "link_down")]
     assert judged(none, none) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_lost"), [("NotFound", True), ("Unknown", True), ("NoPermission", False)]
+)
+def test_nvml_does_not_find_a_gpu_any_more(
+    name: str, is_lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = type(f"NVMLError_{name}", (Exception,), {})
+    module = types.ModuleType("pynvml")
+    vars(module).update(
+        nvmlInit=lambda: None,
+        nvmlDeviceGetHandleByUUID=lambda uuid: uuid,
+        nvmlDeviceGetPcieReplayCounter=lambda _: 0,
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    health = Health(open_nvml(["a"]), {"cuda:0": "a"})
+    health.start()
+    for function in ("nvmlDeviceGetHandleByUUID", "nvmlDeviceGetPcieReplayCounter"):
+        setattr(module, function, refuse(error))
+    health.stop()
+
+    found = {status for status, code, _ in health.findings("cuda:0") if code == "gpu_needs_repair"}
+    assert found == ({"FAIL"} if is_lost else set())
 
 
 @pytest.mark.parametrize("name", ["NVMLError_GpuIsLost", "NVMLError_ResetRequired"])

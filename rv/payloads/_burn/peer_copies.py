@@ -6,6 +6,7 @@ numbers. On a GPU it runs on a stream of its own, so that it does not wait for t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,43 @@ if TYPE_CHECKING:
 ON_GPU, ON_CPU = 2**26, 2**14  # elements of 4 bytes: 256 MiB, which is no cache's size
 COPIES = 8  # after each batch of products
 POISON = -1
+MOST_SILENT = 1 / 3  # of the batches of products, in a row, without a copy that arrived
+FEW, LONG_S = 4, 10.0  # so many batches prove nothing; so many seconds are too many of any burn
+
+
+@dataclass
+class Pace:
+    """Whether copies arrived all the time: how many batches of products saw none, in a row."""
+
+    copies: int = 0
+    batches: int = 0
+    silent: int = 0
+    silent_s: float = 0.0
+    most_silent: int = 0
+    most_silent_s: float = 0.0
+    _at: float | None = None
+
+    def note(self, copies: int, at: float) -> None:
+        """Take in how many copies had arrived after a batch, and when by the worker's clock."""
+        is_new, before_s = copies > self.copies, at if self._at is None else self._at
+        self.silent = 0 if is_new else self.silent + 1
+        self.silent_s = 0.0 if is_new else self.silent_s + at - before_s
+        self.most_silent = max(self.most_silent, self.silent)
+        self.most_silent_s = max(self.most_silent_s, self.silent_s)
+        self.copies, self.batches, self._at = copies, self.batches + 1, at
+
+    def pause(self) -> None:
+        """Leave out the time until the next batch, in which nothing is burned."""
+        self._at = None
+
+    def halt(self) -> str:
+        """Say how long no copy arrived, where that is too long; else ""."""
+        if self.most_silent_s <= LONG_S and self.most_silent <= max(
+            FEW, MOST_SILENT * self.batches
+        ):
+            return ""
+        where = f"{self.most_silent} of {self.batches} batches of products"
+        return f"no copy arrived during {where} in a row ({self.most_silent_s:.1f} s)"
 
 
 class PeerCopies:
@@ -31,9 +69,20 @@ class PeerCopies:
         self._peer = job.peer
         self._stream = torch.cuda.Stream(job.device) if is_gpu else None
         self._over: Any = None
+        stops = job.faults.get("p2p-stops")
+        self._rounds_left = int(stops.get("round", 1)) if stops is not None else -1
+
+    @property
+    def arrived(self) -> int:
+        """The copies that were made and compared; those that are under way are not."""
+        is_under_way = self._over is not None and not self._over.query()
+        return self.made - COPIES * is_under_way
 
     def make(self) -> None:
         """Queue some copies and their comparisons, where those before are over."""
+        if not self._rounds_left:
+            return
+        self._rounds_left -= 1
         if self._stream is None:
             self._copy_some()
         elif self._over is None or self._over.query():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .peer_copies import Pace
 from .torch_burn import work
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Worker:
     dtype: str = ""  # of this turn
     by_dtype: dict[str, list[Beat]] = field(default_factory=dict)
     copies: dict[str, int] = field(default_factory=dict)  # to its peer: copies, bytes, wrong
+    pace: Pace = field(default_factory=Pace)
     shares: list[float] = field(default_factory=list)  # of the device's time that it got
 
     @property
@@ -119,6 +121,9 @@ class Worker:
         elif message["kind"] == "turn":
             self.size, self.slots, self.dtype = message["size"], message["slots"], message["dtype"]
             self.beat_s = None  # making the ring is no part of the work
+            self.pace.pause()
+        elif message["kind"] == "copying":
+            self.pace.note(message["copies"], message["at"])
         elif message["kind"] == "peer":
             self.copies = {name: message[name] for name in ("copies", "bytes", "wrong")}
         elif message["kind"] == "share":

@@ -280,6 +280,7 @@ def _burn_turn(
             _run(ring, batch)
             if copies:
                 copies.make()
+                _tell_pace(pipe, copies)
             _send(pipe, "beat", ring.settle(1), before)
             if "slow" in job.faults:
                 time.sleep(0.2)
@@ -290,6 +291,10 @@ def _burn_turn(
         stopped = pipe.poll(job.pulse)  # where there is a pulse, this is its rest
     _probe(torch, job, pipe)
     return stopped
+
+
+def _tell_pace(pipe: Connection, copies: PeerCopies) -> None:
+    pipe.send({"kind": "copying", "copies": copies.arrived, "at": time.monotonic()})
 
 
 def _probe(torch: Any, job: Job, pipe: Connection) -> float:

@@ -72,23 +72,30 @@ def _rate(beats: list[Beat]) -> float:
 def add_copies(report: Report, workers: list[Worker]) -> None:
     """Add the copies to peers beside the products; one device alone has no peer."""
     for worker in workers:
-        label, peer, copies = worker.job.label, worker.job.peer, worker.copies
-        details = {"peer": peer, **copies}
-        if not peer:
-            alone = {"code": "unsupported", "reason": f"{label} has no peer to copy to"}
-            report.add("stress.p2p", "SKIP", device=label, **alone)
-        elif copies.get("wrong"):
-            reason = f"{copies['wrong']} wrong element(s) in {copies['copies']} copies"
-            where = f"{label}: {reason} to {peer} beside the products"
-            report.add(
-                "stress.p2p", "FAIL", code="peer_copy_mismatch", reason=where,
-                device=label, details=details,
-            )  # fmt: skip
-        elif copies.get("copies"):
-            report.add("stress.p2p", "PASS", device=label, details=details)
-        else:
-            none = {"code": "interrupted", "reason": f"{label}: no copy to {peer} was counted"}
-            report.add("stress.p2p", "ERROR", device=label, **none)
+        label, pace = worker.job.label, worker.pace
+        details = {
+            "peer": worker.job.peer,
+            **worker.copies,
+            "batches": pace.batches,
+            "most_batches_without": pace.most_silent,
+        }
+        status, code, reason = _judge_copies(worker)
+        report.add("stress.p2p", status, code=code, reason=reason, device=label, details=details)
+
+
+def _judge_copies(worker: Worker) -> tuple[str, str, str]:
+    """Return status, code and reason: copies that came wrong, that stopped, or were none."""
+    label, peer, copies = worker.job.label, worker.job.peer, worker.copies
+    if not peer:
+        return "SKIP", "unsupported", f"{label} has no peer to copy to"
+    if copies.get("wrong"):
+        wrong = f"{copies['wrong']} wrong element(s) in {copies['copies']} copies"
+        return "FAIL", "peer_copy_mismatch", f"{label}: {wrong} to {peer} beside the products"
+    if not copies.get("copies") or not worker.pace.batches:
+        return "ERROR", "interrupted", f"{label}: no copy to {peer} was counted"
+    if halt := worker.pace.halt():
+        return "FAIL", "slow_link", f"{label}: {halt} at {peer}"
+    return "PASS", "", ""
 
 
 def add_peers(report: Report, rates: list[Rate]) -> None:

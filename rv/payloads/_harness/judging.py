@@ -44,6 +44,9 @@ def add_wear(session: Session) -> None:
             report.add("wear", status, code=code, reason=f"{label}: {reason}", **about)
         if not found:
             report.add("wear", "PASS", **about)
+    if session.ranks.local_rank == 0:  # one rank tells of what is the whole node's
+        for status, code, reason in health.of_switches():
+            report.add("wear", status, code=code, reason=reason)
     if health.source is None and report.devices:
         reason = "neither pynvml nor nvidia-smi tells of these GPUs: wear is not judged"
         report.add("wear", "WARN", code="telemetry_unreadable", reason=reason)

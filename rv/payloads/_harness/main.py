@@ -159,7 +159,7 @@ class Session:
             self.report.env = environment.environment(self.torch)
             if self.ranks.rank == 0:
                 environment.show(self.report.env)
-            unfound.refuse_vain(self.payload.name, self.options.inject, self.ranks.world)
+            unfound.refuse_vain(self.payload.name, self.options.inject, self.ranks)
             self.payload.body(self)
         except NotPassed as outcome:
             self.fail(outcome)

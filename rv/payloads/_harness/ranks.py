@@ -105,7 +105,7 @@ def joined(
     backend = ("nccl" if device.startswith("cuda") else "gloo") if backend == "auto" else backend
     if device.startswith("cuda"):
         torch.cuda.set_device(device)
-    _strike_before(faults)
+    _strike_before(faults, ranks)
     store = dist.HashStore() if ranks.alone else _rendezvous(dist, ranks, timeout_s / 2)
     hosts = _roll_call(store, ranks, timeout_s / 2)
     dist.init_process_group(
@@ -122,8 +122,10 @@ def joined(
     dist.destroy_process_group()
 
 
-def _strike_before(faults: Faults) -> None:
-    if faults.get("drop-rank"):
+def _strike_before(faults: Faults, ranks: Ranks) -> None:
+    """Leave without a word; where no rank is named all do but the first, which must tell of it."""
+    dropped = faults.get("drop-rank")
+    if dropped and (ranks.rank or "rank" in dropped.where):
         os._exit(0)
 
 

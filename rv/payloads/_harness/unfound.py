@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .inject import Fault
+    from .ranks import Ranks
 
 OBSERVED = {"wear": OF_WEAR, "telemetry": OF_TELEMETRY, "contention": OF_OTHERS}
 """Tests that find what shows on a real GPU too, and the only faults that they find."""
 BY_OTHERS = frozenset({"slow-host", "slow-link"})
 """Faults that show where the results of many pairs of nodes are compared, and in none of them."""
+ENDS = ("host", "one", "other")
+"""The parameters that name the hosts of such a fault."""
 
 OF_SPEED = frozenset(
     {"below", "below-floor", "contended", "fio-slow", "no-p2p", "no-scaling", "pcie", "slow",
@@ -38,11 +41,18 @@ BY_CODE = {
 CODE = "no_effect"
 
 
-def refuse_vain(payload: str, faults: Sequence[Fault], world: int) -> None:
-    """Raise NotPassed (ERROR `no_effect`) for a fault that needs more ranks than there are."""
+def refuse_vain(payload: str, faults: Sequence[Fault], ranks: Ranks) -> None:
+    """Raise NotPassed (ERROR `no_effect`) for a fault that needs more ranks or hosts."""
     for fault in faults:
-        if world < 2 and fault.name in NEEDS_RANKS.get(payload, ()):
-            reason = f"--inject {fault.name} does nothing here: it needs two ranks or more"
+        lacking = ""
+        if ranks.world < 2 and fault.name in NEEDS_RANKS.get(payload, ()):
+            lacking = "two ranks or more"
+        elif fault.name in BY_OTHERS and not {*ENDS} & {*fault.where}:
+            lacking = "the host's name (host=NAME, or one=NAME,other=NAME)"
+        elif fault.name in BY_OTHERS and ranks.nodes < 2:
+            lacking = "two nodes or more (rv accept sweep --pairs)"
+        if lacking:
+            reason = f"--inject {fault.name} does nothing here: it needs {lacking}"
             raise NotPassed("ERROR", CODE, reason)
 
 

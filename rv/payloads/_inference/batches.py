@@ -27,8 +27,16 @@ largest difference, as a part of the largest value."""
 class Batches:
     """A network and its batches on one device; calling it infers the next batch."""
 
-    def __init__(self, shape: Shape, size: int, device: str, seed: int, strike: Any = None) -> None:
-        self.device, self.size, self.strike = device, size, strike
+    def __init__(
+        self,
+        shape: Shape,
+        size: int,
+        device: str,
+        seed: int,
+        faults: tuple[Any, Any] = (None, None),
+    ) -> None:
+        self.device, self.size = device, size
+        self.strike, self.misplace = faults  # what changes one output, and what changes each
         self.kind = "bf16" if device == "cpu" else "fp16"
         self.dtype = torch.bfloat16 if device == "cpu" else torch.float16
         self.plain = resnet(shape, seed)
@@ -47,7 +55,8 @@ class Batches:
 
     def _forward(self, given: torch.Tensor) -> torch.Tensor:
         with torch.inference_mode(), torch.autocast(self.device.partition(":")[0], self.dtype):
-            return self.network(given)
+            out = self.network(given)
+            return out if self.misplace is None else self.misplace(out)
 
     def require_places(self) -> float:
         """Infer each batch the other way round, and return how far an image is off at most.

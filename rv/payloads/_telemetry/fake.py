@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from contract.readings import Counters, Links, Occupant, Reading
-from contract.xids import Xid
+from contract.xids import SwitchXid, Xid
 
 HEALTHY = Reading(99.0, 66.0, 640.0, 1755.0, 70000.0, 0x4, 5.0, 16.0)
 LINKS = Links(up=18, down=0, replays=0, crc=0)
@@ -39,6 +39,7 @@ STANDING: dict[str, dict[str, Any]] = {
 }
 """By fault what is so before the run already."""
 XID = 79
+SWITCH = SwitchXid("0000:84:00", 24007, "Fatal, Link 30 sourcetrack timeout error")
 
 
 class Fake:
@@ -57,13 +58,23 @@ class Fake:
     def counters(self) -> dict[str, Counters]:
         """Read the counters: the first answer is the state before the run."""
         self._looks += 1
-        return {uuid: self._counters() if i == 0 else AT_REST for i, uuid in enumerate(self._uuids)}
+        found = dict.fromkeys(self._uuids, AT_REST) | {self._uuids[0]: self._counters()}
+        if "vanish" in self._faults and self._looks > 1:
+            del found[self._uuids[0]]
+        return found
 
-    def xids(self) -> dict[str, list[Xid]]:
-        """Tell of an Xid, where that is a fault, on the first GPU and after the first call."""
-        number = self._faults.get("xid")
-        planted = [] if number is None or self._looks < 2 else [Xid("", int(number))]
-        return {self._uuids[0]: planted}
+    def lost(self, buses: dict[str, str]) -> dict[str, str]:
+        """Tell of the first GPU that it is gone."""
+        return dict.fromkeys(buses, "a made-up driver does not list it any more")
+
+    def xids(self) -> dict[str, list[Xid | SwitchXid]]:
+        """Tell of an Xid or SXid, where that is a fault, after the first call: on the first GPU, or
+        on a switch."""
+        if self._looks < 2:
+            return {}
+        number, of_switch = self._faults.get("xid"), "sxid" in self._faults
+        told = {} if number is None else {self._uuids[0]: [Xid("", int(number))]}
+        return {**told, **({"": [SWITCH]} if of_switch else {})}
 
     def occupants(self) -> dict[str, list[Occupant]]:
         """List this process, and on the first GPU another's, where that is a fault: number 1."""

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from contract.readings import NOTHING, Counters
+from contract.readings import NOTHING, Counters, tells
+from contract.xids import SwitchXid, Xid, judge_switches
 
 from . import wear
 from .kernel_log import KernelLog
 from .wear import Wear
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from contract.readings import Source
 
     from .wear import Finding
+
+Event = TypeVar("Event", Xid, SwitchXid)
 
 
 class Health:
@@ -26,6 +31,7 @@ class Health:
         self._began_s: float | None = None
         self._before: dict[str, Counters] = {}
         self.wear: dict[str, Wear] = {}
+        self._switches: list[SwitchXid] = []
 
     def start(self) -> None:
         """Read the counters, and note which Xids are old."""
@@ -44,14 +50,35 @@ class Health:
         if self.source is None or self._began_s is None:
             return
         seconds = time.monotonic() - self._began_s
-        after, told = self.source.counters(), self.source.xids() or {}
+        after, told = self._after(), self.source.xids() or {}
         logged = self._log.new()
+        self._switches = _of_kind(SwitchXid, [*told.get("", []), *logged])
         for label, uuid in self._uuids.items():
             now, before = after.get(uuid, NOTHING), self._before.get(uuid, NOTHING)
-            own = [xid for xid in logged if xid.bus in (before.bus, now.bus)]
-            both = {xid.number: xid for xid in [*told.get(uuid, []), *own]}  # may tell of one
+            own = [xid for xid in _of_kind(Xid, logged) if xid.bus in (before.bus, now.bus)]
+            both = [*_of_kind(Xid, told.get(uuid, [])), *own]
+            once = {xid.number: xid for xid in both}  # both sources may tell of one
             links = _most_links(now.model, after)
-            self.wear[label] = Wear(before, now, seconds, tuple(both.values()), links)
+            self.wear[label] = Wear(before, now, seconds, tuple(once.values()), links)
+
+    def _after(self) -> dict[str, Counters]:
+        """Read the counters, and say of a GPU that tells nothing any more whether it is lost.
+
+        One that the driver still knows has only hidden its figures.
+        """
+        assert self.source is not None
+        after = self.source.counters()
+        buses = {
+            uuid: before.bus
+            for uuid, before in self._before.items()
+            if tells(before) and not tells(after.get(uuid, NOTHING))
+        }
+        lost = self.source.lost(buses) if buses else {}
+        return after | {uuid: Counters(repair=said) for uuid, said in lost.items()}
+
+    def of_switches(self) -> list[Finding]:
+        """Judge what the NVSwitches of this node told of in the run."""
+        return judge_switches(self._switches)
 
     def findings(self, label: str) -> list[Finding]:
         """Judge one GPU's wear."""
@@ -62,6 +89,10 @@ class Health:
         assert self.source is not None
         facts = wear.details(self.wear[label])
         return {**facts, "source": self.source.name, "xids_from": self._xids_from}
+
+
+def _of_kind(kind: type[Event], events: Iterable[object]) -> list[Event]:
+    return [each for each in events if isinstance(each, kind)]
 
 
 def _most_links(model: str, counters: dict[str, Counters]) -> int:

@@ -1,4 +1,4 @@
-"""Xids from the kernel's log, where this user may read it: most sites keep it to root."""
+"""Xids and SXids from the kernel's log, where this user may read it: most sites keep it to root."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import time
 from collections import Counter
 
-from contract.xids import Xid, parse_xids, read_xid
+from contract.xids import SwitchXid, Xid, parse_xids, read_xid
 
 KMSG = "/dev/kmsg"
 JOURNAL = [
@@ -20,7 +20,7 @@ READING_S, ASKING_S = 5.0, 10.0
 
 
 class KernelLog:
-    """The Xids that come between `start` and `new`."""
+    """The Xids and SXids that come between `start` and `new`."""
 
     def __init__(self) -> None:
         self.source, self._before = "", Counter[str]()
@@ -33,15 +33,15 @@ class KernelLog:
                 self.source, self._before = source, Counter(lines)
                 return
 
-    def new(self) -> list[Xid]:
-        """Return the Xids that came since; none where nothing can be read."""
+    def new(self) -> list[Xid | SwitchXid]:
+        """Return those that came since; none where nothing can be read."""
         lines = (_lines(self.source) if self.source else None) or []
         read = (read_xid(line) for line in (Counter(lines) - self._before).elements())
         return [xid for xid in read if xid is not None]
 
 
 def _lines(source: str) -> list[str] | None:
-    """Return the lines of a log that are Xids; None where it cannot be read, or is empty."""
+    """Return a log's lines of Xids and SXids; None where it cannot be read, or is empty."""
     text = _kmsg() if source == "kmsg" else _said(JOURNAL if source == "journal" else DMESG)
     return parse_xids(text) if text else None
 

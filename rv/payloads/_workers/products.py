@@ -1,8 +1,9 @@
 """The products of a worker, each compared, and whether it went on making them.
 
 The two matrices are multiplied both ways round in turn, into a matrix that is poisoned first. The
-bits of each row are added up: where a sum is not that of the first product of its way round, the
-product is wrong. The first ones are proven by Freivalds' test.
+bits of each row are added up, and of the next two products those of each column: where a sum is not
+that of the first product of its way round, the product is wrong. Right elements at wrong places of
+a row change no sum of rows. The first products are proven by Freivalds' test.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from _matmul.dtypes import KINDS, Factors
 from _matmul.exact import require_small
 from contract.verdicts import NotPassed
 
+COLUMNS, ROWS = 0, 1  # the dimension that is summed over: what is left has a sum each
 SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
@@ -33,8 +35,8 @@ class Products:
         self._wrong = torch.zeros(1, dtype=torch.int64, device=device)
         self._sums = [self._proven(*way) for way in self.ways]
 
-    def _proven(self, left: Any, right: Any) -> Any:
-        """Make the product that others are compared with; return its rows' sums of bits."""
+    def _proven(self, left: Any, right: Any) -> tuple[Any, Any]:
+        """Make the product that others are compared with; return the sums of its columns, rows."""
         self.out.fill_(float("nan"))
         self.torch.mm(left, right, out=self.out)
         given = Factors(self.torch, KINDS["fp32"], left, right)
@@ -42,20 +44,22 @@ class Products:
             require_small(given, self.out, self.device, 0)
         except NotPassed as outcome:
             raise WrongProduct(outcome.reason) from outcome
-        return self._rows()
+        return self._added(COLUMNS), self._added(ROWS)
 
-    def _rows(self) -> Any:
+    def _added(self, over: int) -> Any:
         bits = self.out.view(self.torch.int32)
-        return bits.sum(dim=1, dtype=self.torch.int64)
+        return bits.sum(dim=over, dtype=self.torch.int64)
 
     def __call__(self) -> None:
         """Make one product, and wait for it."""
-        way = self.made % 2
+        way, over = self.made % 2, (ROWS, COLUMNS)[self.made // 2 % 2]
         if "nan" in self.faults:
             self.out.fill_(float("nan"))
         elif "hollow" not in self.faults:
             self.torch.mm(*self.ways[way], out=self.out)
-        self._wrong += (self._rows() != self._sums[way]).any()
+        if "swapped" in self.faults:
+            self.out[:, :2] = self.out[:, :2].flip(1)
+        self._wrong += (self._added(over) != self._sums[way][over]).any()
         self.out.fill_(float("nan"))
         self.made += 1
         if self.device != "cpu":

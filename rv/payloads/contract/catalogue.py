@@ -72,7 +72,7 @@ OF_CHECKPOINTS = (
     "trust-newest", "shared-draft", "keep-draft", "reshard", "corrupt-save", "lost-save",
 )  # fmt: skip
 """Faults in how ckpt_cycle's training saves and resumes."""
-OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "still")
+OF_WORKERS = ("die", "allocate", "wrong-slot", "leak", "nan", "hollow", "swapped", "still")
 """Faults of one of alloc_stress's workers."""
 OF_SPEED = ("busy", "held", "contended", "below", "unknown-model")
 """Others on the GPU: a process, memory that somebody holds, time that somebody takes; a GPU that is
@@ -82,6 +82,7 @@ OF_OTHERS = ("busy", "held", "contended")
 OF_WEAR = (
     "ecc", "ecc-before", "ecc-corrected", "remap", "rows-failed", "rows-remapped", "repair", "xid",
     "replays", "nvlink-errors", "nvlink-crc", "nvlink-down", "power-limit", "clocks", "unreadable",
+    "vanish", "sxid",
 )  # fmt: skip
 """Faults of a made-up GPU's counters and limits."""
 OF_TELEMETRY = (
@@ -218,7 +219,15 @@ PAYLOADS = (
         needs=("check",),
         steps=_steps(("--quick", 10, 120), ("", 45, 300), ("", 45, 600)),
         extra=True,
-        faults=(*OF_RANKS, *OF_OUTPUTS, "reference", "slow", "stretch", *OF_SPEED),
+        faults=(
+            *OF_RANKS,
+            *OF_OUTPUTS,
+            "reference",
+            "wrong-place",
+            "slow",
+            "stretch",
+            *OF_SPEED,
+        ),
     ),
     PayloadSpec(
         "dataload",
@@ -305,6 +314,7 @@ PAYLOADS = (
             "wrong-reference",
             "p2p-lost",
             "p2p-bitflip",
+            "p2p-stops",
             *OF_TELEMETRY,
             *OF_SPEED,
             *OF_WEAR,
@@ -320,8 +330,11 @@ FAULTS = {
 
 NEEDS_RANKS: dict[str, tuple[str, ...]] = {
     "check": OF_RANKS,
-    "train": ("unsummed", "bitflip", "node-rank"),
-    "train_fsdp": (*OF_SUMS, "unsharded"),
+    "allreduce": ("drop-rank",),
+    "train": ("drop-rank", "unsummed", "bitflip", "node-rank"),
+    "train_fsdp": ("drop-rank", *OF_SUMS, "unsharded"),
+    "moe": ("drop-rank",),
+    "inference": OF_RANKS,
 }
 """By payload, the faults that show between ranks alone."""
 

@@ -95,6 +95,7 @@ CODES: dict[str, Code] = {
     "rows_remapped": Code(HARDWARE, LOOK),
     "gpu_needs_repair": Code(HARDWARE, RESET),
     "xid": Code(HARDWARE, EXCLUDE),
+    "sxid": Code(FABRIC, EXCLUDE),
     "xid_of_program": Code(SOFTWARE, "run it again; if it stays, suspect the GPU"),
     "power_capped": Code(CONFIG, UNCAP),
     "clocks_capped": Code(CONFIG, UNCAP),

@@ -1,8 +1,9 @@
 """What DCGM prints, read: `dcgmi diag -j` of versions 3 and 4, and `dcgmi discovery -l`.
 
-Version 3 has `DCGM GPU Diagnostic`, results by `gpu_ids` or `gpu_id`, and warnings as texts;
-version 4 has `DCGM Diagnostic`, results by entity, warnings with a severity, and the versions in
-`metadata` (testing/python3/dcgm_diag_schema.json of NVIDIA/DCGM).
+Version 3 has `DCGM GPU Diagnostic` beside the versions, results by `gpu_ids` or `gpu_id`, and
+warnings as one text; 3.3 as a list with severities, whose text is called `warnings` in the tests of
+the software. Version 4 has `DCGM Diagnostic`, results by entity, the versions in `metadata`, and in
+`test_summary` the warnings of no entity, since 4.5 of all (`dcgmi/Diag.cpp` of NVIDIA/DCGM).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ OF_SOFTWARE = (
 """Tests of version 3 that say nothing of the hardware; version 4 has one for them, `software`."""
 WELL = ("pass", "skip", "not run", "notrun", "skipped")
 """How a test that found nothing, or was not run, is told; any other word is a finding."""
+WHOLE = re.compile(r"\d{1,4}", re.ASCII)
 GPU_ID = re.compile(r"\|\s*(\d{1,4})\s*\|")
 GPU_UUID = re.compile(r"Device UUID: (GPU-[0-9A-Fa-f-]{1,40})")
 
@@ -72,10 +74,11 @@ def _diagnosis(document: dict[str, Any], said: str) -> Diagnosis:
     if not root:
         return Diagnosis(error=_text(document.get("error")) or said or "no diagnosis in its JSON")
     results = tuple(_results(root))
-    about = _dict(document.get("metadata")) or root
+    places = (_dict(document.get("metadata")), root, document)
+    version = next(filter(None, (_text(each.get("version")) for each in places)), "")
     nothing = "" if results else "no test in its JSON"
     error = _text(root.get("runtime_error")) or nothing
-    return Diagnosis(results, _text(about.get("version"))[:40], error)
+    return Diagnosis(results, version[:40], error)
 
 
 def _results(root: dict[str, Any]) -> Iterator[Result]:
@@ -87,31 +90,61 @@ def _results(root: dict[str, Any]) -> Iterator[Result]:
 
 
 def _told(results: list[dict[str, Any]], summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the results, and the summary where they do not say what it says."""
-    bad = {_status(each) for each in results} - {*WELL}
-    return results + [each for each in summary if not results or _status(each) not in {*WELL, *bad}]
+    """Return the results, and of the summary what they do not say: a status, or warnings."""
+    well_known = {*WELL, *map(_status, results)}
+    said = [warning for each in results for warning in _warnings(each)]
+    rest = [{**each, "warnings": _without(_warnings(each), said)} for each in summary]
+    return results + [
+        each for each in rest if not results or each["warnings"] or _status(each) not in well_known
+    ]
+
+
+def _without(
+    warnings: list[tuple[str, int | None]], said: list[tuple[str, int | None]]
+) -> list[tuple[str, int | None]]:
+    return [each for each in warnings if each not in said]
 
 
 def _status(result: dict[str, Any]) -> str:
     return _text(result.get("status")).lower()[:20]
 
 
-def _result(name: str, result: dict[str, Any], gpu: int | None) -> Result:
+def _warnings(result: dict[str, Any]) -> list[tuple[str, int | None]]:
+    """Return the text and the severity, where it is told, of each warning."""
     told = result.get("warnings")
-    warnings = told if isinstance(told, list) else [told]
-    texts = [_text(_dict(each).get("warning") if _dict(each) else each) for each in warnings]
-    severities = (_dict(each).get("error_severity") for each in warnings)
-    known = tuple(each for each in severities if type(each) is int)
-    said = "; ".join(filter(None, texts))[:MOST_TEXT]
+    known = [each if isinstance(each, tuple) else _warning(each) for each in _listed(told)]
+    return [each for each in known if each != ("", None)]
+
+
+def _warning(told: Any) -> tuple[str, int | None]:
+    about = _dict(told)
+    text = about.get("warning", about.get("warnings")) if about else told
+    severity = about.get("error_severity")
+    return _text(text), severity if type(severity) is int else None
+
+
+def _result(name: str, result: dict[str, Any], gpu: int | None) -> Result:
+    warnings = _warnings(result)
+    said = "; ".join(filter(None, (text for text, _ in warnings)))[:MOST_TEXT]
+    known = tuple(severity for _, severity in warnings if severity is not None)
     return Result(name, _status(result), gpu, said, known)
 
 
 def _gpus(result: dict[str, Any]) -> list[int | None]:
-    """Return the GPUs of one result: a list in a text, a number, an entity, or none."""
+    """Return the GPUs of one result: a list in a text, a number, an entity, or none.
+
+    Version 3 has one number of a test of the software, that of its last warning, and -1 for no GPU.
+    """
     group = result.get("entity_group", "GPU")
     named = result.get("gpu_ids", result.get("gpu_id", result.get("entity_id")))
-    numbers = [int(each) for each in re.findall(r"\d{1,4}", str(named)[:400], re.ASCII)]
-    return [*numbers] if group == "GPU" and named is not None and numbers else [None]
+    words = str(named)[:400].split(",") if group == "GPU" and named is not None else []
+    numbers = [int(word) for word in words if WHOLE.fullmatch(word.strip())]
+    is_of_last = type(result.get("gpu_id")) is int and len(_warnings(result)) > 1
+    return [*numbers] if numbers and not is_of_last else [None]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -145,8 +178,8 @@ def parse_discovery(text: str) -> dict[str, int]:
 
 
 def judge_result(result: Result) -> Finding | None:
-    """Judge one result; None of what passed, or was not run."""
-    if result.status in WELL:
+    """Judge one result; None of what passed without a word, or was not run."""
+    if result.status in WELL and not (result.status == "pass" and result.text):
         return None
     is_failed = result.status.startswith("fail")
     said = f"DCGM's {result.test}: {result.text or result.status or 'it has no status'}"

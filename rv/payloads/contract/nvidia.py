@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from .nvml import nvml_serials, open_nvml
 from .readings import NO_LINKS, Counters, Occupant, Reading, bare
-from .smi_text import parse_links, parse_query
+from .smi_text import parse_links, parse_lost, parse_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -175,6 +175,16 @@ class Smi:
 
     def xids(self) -> None:
         """Tell nothing: nvidia-smi does not know of Xids, but the kernel's log does."""
+
+    def lost(self, buses: dict[str, str]) -> dict[str, str]:
+        """Return the GPUs that nvidia-smi does not list any more, as `parse_lost` reads it."""
+        command = [self._program, "-L"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
+        except (OSError, subprocess.SubprocessError):
+            return {}
+        said = (done.stdout + done.stderr).decode(errors="replace")
+        return parse_lost(done.returncode, said, buses)
 
     def _text(self, *words: str) -> str:
         return _run_smi([self._program, *words], TIMEOUT_S)

@@ -12,6 +12,8 @@ from .xids import Xid
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from .xids import SwitchXid
+
 THERMAL, POWER = 1, 0  # NVML_PERF_POLICY_THERMAL, NVML_PERF_POLICY_POWER
 VOLATILE, CORRECTED, UNCORRECTED = 0, 0, 1
 GRAPHICS_CLOCK, SM_CLOCK, GPU_TEMPERATURE, SLOWDOWN = 0, 1, 0, 1
@@ -24,6 +26,10 @@ LACKING = ("NotSupported", "NotFound", "InvalidArgument", "Deprecated")
 
 LOST = ("GpuIsLost", "ResetRequired")
 """The same of those of a GPU that does not answer any more."""
+
+
+GONE = (*LOST, "NotFound", "Unknown")
+"""The same of a name that NVML knew before."""
 
 
 def open_nvml(uuids: list[str]) -> Nvml | None:
@@ -103,17 +109,37 @@ class Nvml:
         found = {uuid: self._occupants(handles[0]) for uuid, handles in self._handles.items()}
         return {uuid: processes for uuid, processes in found.items() if processes is not None}
 
-    def xids(self) -> dict[str, list[Xid]] | None:
+    def xids(self) -> dict[str, list[Xid | SwitchXid]] | None:
         """Return the Xids since the last call; None where this driver does not tell of events."""
         if self._events is None:
             self._events = _ask(self._register)
             return None if self._events is None else {}
-        found: dict[str, list[Xid]] = {}
+        found: dict[str, list[Xid | SwitchXid]] = {}
         while (event := _ask(self._call, "nvmlEventSetWait_v2", self._events, 0)) is not None:
             uuid = _text(_ask(self._call, "nvmlDeviceGetUUID", event.device))
             known = next((each for each in self._handles if bare(each) == bare(uuid)), "")
             found.setdefault(known, []).append(Xid("", int(event.eventData)))
         return found
+
+    def lost(self, buses: dict[str, str]) -> dict[str, str]:
+        """Return the GPUs that NVML does not find any more; one that it may not tell of is none."""
+        found = {uuid: self._loss(uuid) for uuid in buses}
+        return {uuid: said for uuid, said in found.items() if said}
+
+    def _loss(self, uuid: str) -> str:
+        """Say what NVML says of a GPU's name: "" where it finds it, or says nothing of it."""
+        said = ""
+        for prefix in ("GPU-", "MIG-"):
+            try:
+                self._call("nvmlDeviceGetHandleByUUID", prefix + bare(uuid))
+            except Exception as error:
+                name = type(error).__name__.removeprefix("NVMLError_")
+                if name not in GONE:
+                    return ""
+                said = said or f"the driver does not find it any more ({name})"
+            else:
+                return ""
+        return said
 
     def _register(self) -> Any:
         """Ask to be told of the Xids of all cards; raises where that is not possible."""

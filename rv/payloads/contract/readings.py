@@ -6,11 +6,11 @@ error. GPUs are named by UUID, because indices mean different things to torch an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .xids import Xid
+    from .xids import SwitchXid, Xid
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ NOTHING = Counters()
 """Of a GPU that tells nothing."""
 
 
+def tells(counters: Counters) -> bool:
+    """Whether a GPU told any figure; its bus and model a driver may know of one that is gone."""
+    return replace(counters, bus="", model="", unreadable=()) != NOTHING
+
+
 @dataclass(frozen=True)
 class Occupant:
     """A process on a GPU, by the number that the driver knows it by."""
@@ -111,8 +116,18 @@ class Source(Protocol):
         """List the processes on every GPU; one that does not tell is left out."""
         ...
 
-    def xids(self) -> dict[str, list[Xid]] | None:
-        """Return the Xids since the last call, the first of which returns none; None if untold."""
+    def xids(self) -> dict[str, list[Xid | SwitchXid]] | None:
+        """Return the Xids since the last call, the first of which returns none; None if untold.
+
+        Those of no GPU that was asked for are under "".
+        """
+        ...
+
+    def lost(self, buses: dict[str, str]) -> dict[str, str]:
+        """Return which of these GPUs the driver does not know any more, and how it is told.
+
+        By UUID their PCI buses are given, by which the driver's messages name them.
+        """
         ...
 
 

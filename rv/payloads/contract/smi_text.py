@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from .readings import NO_LINKS, Counters, Links, bus_of
+from .readings import NO_LINKS, Counters, Links, bare, bus_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,6 +42,9 @@ NO_LINK_UP = re.compile(
 """What stands in place of the links where a GPU that has some has none that is up."""
 LOST = ("requires reset", "is lost", "fallen off the bus")
 """How a figure is told of a GPU that does not answer any more."""
+LISTED = re.compile(r"\(UUID: (GPU-[0-9A-Fa-f-]{1,40})\)")
+BUS = re.compile(r"\b([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})\b")
+NO_PERMISSION = 4  # nvidia-smi's exit code
 LINK_ERRORS = re.compile(r"\s*Link \d{1,3}: (Replay|Recovery|CRC)[A-Za-z ]{0,20}: (\d{1,18})\s*$")
 
 
@@ -156,6 +159,29 @@ class _Gpu:
 
 def _letters(text: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z0-9 _-]+", text, re.ASCII))
+
+
+def parse_lost(code: int, said: str, buses: dict[str, str]) -> dict[str, str]:
+    """Read `nvidia-smi -L` and its exit code: which of these GPUs it does not know any more.
+
+    By UUID their PCI buses. It names the bus of one whose handle it does not get, and may break off
+    there: then the others are not lost. None is where it may not tell.
+    """
+    said = said[:MOST]
+    if code == NO_PERMISSION or "permission" in said.lower():
+        return {}
+    listed = {bare(uuid) for uuid in LISTED.findall(said)}
+    missing = [uuid for uuid in buses if bare(uuid) not in listed]
+    named = {bus_of(f"{bus}.0") for bus in BUS.findall(said)}
+    accused = [uuid for uuid in missing if buses[uuid] in named]
+    return dict.fromkeys(accused or missing, _how_lost(said))
+
+
+def _how_lost(said: str) -> str:
+    """Say that a GPU is not listed, with the first line that lists none."""
+    line = next((line for line in said.splitlines() if not LISTED.search(line)), "")
+    why = "".join(letter if letter.isprintable() else "?" for letter in line[:120]).strip()
+    return f"nvidia-smi does not list it any more{f' ({why})' if why else ''}"
 
 
 def parse_links(states: str, errors: str) -> dict[str, Links]:

@@ -4,19 +4,37 @@
 
 Meanings follow NVIDIA's "Xid Errors" guide. What a program may cause by itself is told as such: a
 faulty GPU shows it too, but other things as well.
+
+SXids are those of an NVSwitch (NVIDIA's Fabric Manager guide); the line says itself whether the
+fault is fatal, and two more with numbers follow it:
+
+    nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 24007, Fatal, Link 30 sourcetrack timeout error
+    nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 24007, Severity 1 Engine instance 30 Sub-engine ...
+    nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 24007, Data {0x00000001, 0x00000001, ...
 """
 
 from __future__ import annotations
 
+import collections
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .readings import bus_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LINE = re.compile(
     r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})[^)]{0,40}\):"
     r" (\d{1,4})\b(.{0,200})"
 )
+SWITCH_LINE = re.compile(
+    r"nvidia-nvswitch\d{0,4}: SXid \((?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})"
+    r"[^)]{0,40}\): (\d{1,6}), (?!Severity |Data )(.{0,200})"
+)
+FATAL = re.compile(r"Fatal\b")  # not `Non-fatal`, nor `Nonfatal`
+NOT_FATAL = re.compile(r"\bNon-?fatal\b", re.IGNORECASE)
 MOST_LINES = 10_000
 
 MEANINGS = {
@@ -58,19 +76,55 @@ class Xid:
         return MEANINGS.get(self.number, "see NVIDIA's guide")
 
 
+@dataclass(frozen=True)
+class SwitchXid:
+    """One event of an NVSwitch, which is all GPUs' of its node: its PCI bus, number and text."""
+
+    bus: str
+    number: int
+    text: str = ""
+
+
 def parse_xids(log: str) -> list[str]:
-    """Return the lines of a kernel log that are Xids, as they are: a line names one event."""
-    lines = (line for line in log.splitlines() if LINE.search(line))
-    return [line for line, _ in zip(lines, range(MOST_LINES), strict=False)]
+    """Return a kernel log's lines of Xids and SXids, as they are: a line names one event.
+
+    The last ones, where there are very many.
+    """
+    lines = (line for line in log.splitlines() if LINE.search(line) or SWITCH_LINE.search(line))
+    return list(collections.deque(lines, MOST_LINES))
 
 
-def read_xid(line: str) -> Xid | None:
+def read_xid(line: str) -> Xid | SwitchXid | None:
     """Read one line of the log."""
-    found = LINE.search(line)
-    if found is None:
-        return None
-    text = "".join(letter if letter.isprintable() else "?" for letter in found[3].strip(" ,"))
-    return Xid(bus_of(f"{found[1]}.0"), int(found[2]), text)
+    if found := LINE.search(line):
+        return Xid(bus_of(f"{found[1]}.0"), int(found[2]), _printable(found[3]))
+    if found := SWITCH_LINE.search(line):
+        return SwitchXid(bus_of(f"{found[1]}.0"), int(found[2]), _printable(found[3]))
+    return None
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in text.strip(" ,"))
+
+
+def judge_switches(events: Iterable[SwitchXid]) -> list[tuple[str, str, str]]:
+    """Return status, code and reason by NVSwitch and number: the driver says what is fatal."""
+    groups: dict[tuple[str, int], list[SwitchXid]] = {}
+    for each in events:
+        groups.setdefault((each.bus, each.number), []).append(each)
+    return [_of_switch(sorted(same, key=_is_harmless)) for same in groups.values()]
+
+
+def _is_harmless(event: SwitchXid) -> bool:
+    return not FATAL.match(event.text)
+
+
+def _of_switch(same: list[SwitchXid]) -> tuple[str, str, str]:
+    """Judge the events of one number on one switch, the worst of them first."""
+    worst = same[0]
+    often = f" ({len(same)} times)" if len(same) > 1 else ""
+    said = f"NVSwitch {worst.bus}: SXid {worst.number}, {worst.text}{often}"
+    return "WARN" if _is_harmless(worst) else "FAIL", "sxid", said
 
 
 def judge_xid(xid: Xid) -> tuple[str, str, str]:
@@ -79,6 +133,6 @@ def judge_xid(xid: Xid) -> tuple[str, str, str]:
     if xid.number in OF_PROGRAMS:
         return "WARN", "xid_of_program", said
     if xid.number in OF_LINKS:
-        return "FAIL", "link_errors", said
+        return "WARN" if NOT_FATAL.search(xid.text) else "FAIL", "link_errors", said
     is_known = xid.number in MEANINGS and xid.number not in ONLY_TOLD
     return "FAIL" if is_known else "WARN", "xid", said

@@ -246,6 +246,16 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     # GPUs twice
     "one UUID twice": (place(CHECK, "devices/1/uuid", "GPU-a1-0"), "2 GPUs have the UUID"),
     "one UUID on two nodes": (place(OTHER, "devices/0/uuid", "GPU-a1-0"), "on a1 and on a2"),
+    "one UUID in other letters": (
+        place(CHECK, "devices/1/uuid", "GPU-A1-0"),
+        "have the UUID",
+    ),
+    "one UUID without its kind": (place(CHECK, "devices/1/uuid", "a1-0"), "have the UUID"),
+    "one UUID in other letters on two nodes": (
+        place(OTHER, "devices/0/uuid", "GPU-A1-0"),
+        "on a1 and on a2",
+    ),
+    "one index twice": (place(CHECK, "devices/1/index", 0), "have the index 0"),
     "one UUID on two hosts": (place(REDUCE, "devices/3/uuid", "GPU-a1-0"), "have the UUID"),
     # no end
     "no exit file": (lambda files: files.pop("check/node0.exit"), "wrote no exit code"),
@@ -255,6 +265,7 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
         "no exit code",
     ),
     "no exit code inside": (place(CHECK, "summary/exit_code", DELETED), "has no exit code"),
+    "another exit code inside": (place(CHECK, "summary/exit_code", 1), "is 1 beside a PASS"),
     "no summary": (place(CHECK, "summary", DELETED), "has no exit code"),
     "a rank's node without an end": (
         lambda files: files.pop("allreduce/node1.exit"),
@@ -282,6 +293,8 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     "true as value": (place(CHECK, f"{FIRST_METRIC}/value", True), "tflops has no value"),
     "a rate below nothing": (place(CHECK, f"{FIRST_METRIC}/value", -700.0), "is -700 TFLOPS"),
     "a rate of nothing": (place(CHECK, f"{FIRST_METRIC}/value", 0), "is 0 TFLOPS"),
+    "less is better": (place(CHECK, f"{FIRST_METRIC}/dir", "lower"), "fewer TFLOPS are better"),
+    "above its samples": (place(CHECK, f"{FIRST_METRIC}/value", 7000.0), "of its own samples"),
     "percentiles crossed": (place(CHECK, f"{FIRST_METRIC}/p05", 711.0), "above p95"),
     # verdicts that do not agree
     "a failed test under a PASS": (

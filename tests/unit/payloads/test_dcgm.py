@@ -118,3 +118,56 @@ def test_a_gpu_that_no_test_spoke_of_is_named() -> None:
     assert untold(diagnosis_of(good), [0, 1]) == [1]
     assert untold(diagnosis_of(good, {**good, "entity_id": 1, "status": "Skip"}), [0, 1]) == [1]
     assert untold(diagnosis_of({"status": "Pass"}), [0, 1]) == []  # of the node
+
+
+def software_of_3_3(*warnings: tuple[str, int], gpu: int) -> Diagnosis:
+    """A test of the software as `dcgmi` 3.3 writes it: its warnings' text is called `warnings`."""
+    told = [
+        {"warnings": text, "error_id": 1, "error_category": 1, "error_severity": severity}
+        for text, severity in warnings
+    ]
+    test = {"name": "Inforom", "results": [{"gpu_id": gpu, "status": "Fail", "warnings": told}]}
+    root = {"test_categories": [{"category": "Deployment", "tests": [test]}]}
+    document = {"version": "3.3.9", "Driver Version Detected": "550", "DCGM GPU Diagnostic": root}
+    return parse_diag(json.dumps(document))
+
+
+def test_version_3_3_tells_its_version_beside_and_its_texts_elsewhere() -> None:
+    """A warning of no GPU has the number -1, which is not GPU 1; of several GPUs, the last one's."""
+    one = software_of_3_3(("GPU 1 has a corrupt InfoROM", 4), gpu=1)
+    assert (one.version, [(each.gpu, each.text) for each in one.results]) == (
+        "3.3.9", [(1, "GPU 1 has a corrupt InfoROM")],
+    )  # fmt: skip
+    node = software_of_3_3(("libcuda is missing", 5), gpu=-1)
+    assert found(node) == [("Inforom", None, "WARN", "dcgm_setup")]
+    both = software_of_3_3(("GPU 0: corrupt", 4), ("GPU 2: corrupt", 4), gpu=2)
+    assert [(each.gpu, each.text) for each in both.results] == [
+        (None, "GPU 0: corrupt; GPU 2: corrupt")
+    ]
+
+
+def test_a_summary_says_what_no_gpus_result_does() -> None:
+    """Warnings of no entity beside a GPU's own; since 4.5 it repeats those."""
+    setting = {"warning": "persistence mode is off", "error_severity": 5}
+    broken = {"warning": "the fabric is broken", "error_severity": 2}
+    of_gpu = {"entity_group": "GPU", "entity_id": 0, "status": "Fail", "warnings": [setting]}
+    for told in ([broken], [setting, broken]):
+        diagnosis = diagnosis_of(of_gpu, summary={"status": "Fail", "warnings": told})
+        assert found(diagnosis) == [
+            ("memory", 0, "WARN", "dcgm_setup"), ("memory", None, "FAIL", "dcgm_failed"),
+        ]  # fmt: skip
+    repeated = diagnosis_of(of_gpu, summary={"status": "Fail", "warnings": [setting]})
+    assert found(repeated) == [("memory", 0, "WARN", "dcgm_setup")]
+
+
+def test_a_pass_with_a_warning_is_told() -> None:
+    """And a GPU that the diagnosis could not reach has no result at all, but words in a summary."""
+    passing = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    warned = {**passing, "warnings": [{"warning": "hot", "error_severity": 1}]}
+    assert found(diagnosis_of(warned)) == [("memory", 0, "WARN", "dcgm_warned")]
+    gone = {
+        "status": "Pass",
+        "warnings": [{"warning": "GPU 1 is inaccessible.", "error_severity": 3}],
+    }
+    assert found(diagnosis_of(passing, summary=gone)) == [("memory", None, "WARN", "dcgm_warned")]
+    assert untold(diagnosis_of(passing, summary=gone), [0, 1]) == [1]
