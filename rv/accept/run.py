@@ -1,7 +1,7 @@
 """An acceptance run whose race has ended: fetch its results, keep them, judge them, remember."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from rv.avoided_nodes import AvoidedNode
 from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.race import Race, RaceStatus
-from rv.payloads.contract.catalogue import PLANNED, PayloadSpec
+from rv.payloads.contract.catalogue import PAYLOADS, PayloadSpec
 from rv.race.output import log_sizes
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
@@ -80,6 +80,12 @@ def _log_ends(race: Race, cluster: Cluster) -> dict[str, bytes]:
     return {name.rpartition("/")[2]: data for name, data in read.items()}
 
 
+def _planned(payloads: Collection[str]) -> tuple[str, ...]:
+    """Return what the results of these payloads will hold: `PAYLOAD TEST` of each test."""
+    specs = [payload for payload in PAYLOADS if payload.name in payloads]
+    return tuple(f"{spec.name} {test}" for spec in specs for test in spec.results.split())
+
+
 def _record_of(
     status: RaceStatus, payloads: tuple[str, ...], profile: str, label: str
 ) -> RunRecord:
@@ -91,9 +97,7 @@ def _record_of(
         label=label,
         profile=profile,
         payloads=payloads,
-        planned=tuple(
-            f"{name} {test}" for name in payloads for test in PLANNED.get(name, "").split()
-        ),
+        planned=_planned(payloads),
         submitted_at=race.submitted_at,
         nodes=race.request.only_nodes if race.request else (),
         ended=f"the race {status.state}" + (f": {status.why}" if status.why else ""),

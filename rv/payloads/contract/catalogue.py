@@ -41,6 +41,9 @@ class PayloadSpec:
     `needs` names the payloads without which its verdict means nothing. `extra` ones are left out of
     the smoke profile of `run_all.py`, which takes about a minute. `faults` are what `--inject` can
     make, to test its own detectors: the launcher refuses others before anything is submitted.
+    `results` are the tests that a result without a failure has from every rank (`NAME.rank` from
+    ranks but the first) and of every GPU on which any of them was made, passed or skipped:
+    `rv accept` takes a result with fewer for damaged. A name may be a shell pattern.
     """
 
     name: str
@@ -50,6 +53,7 @@ class PayloadSpec:
     steps: Mapping[str, Step] = field(default_factory=dict)
     extra: bool = False
     faults: tuple[str, ...] = ()
+    results: str = ""
 
     @property
     def profiles(self) -> tuple[str, ...]:
@@ -108,6 +112,10 @@ PAYLOADS = (
         "check",
         "environment, devices as promised, exact matmul and its rate",
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 600)),
+        results="""
+            matmul.fp64 matmul.fp32 matmul.tf32 matmul.fp16 matmul.bf16 matmul.fp8
+            matmul.fp32.exact matmul.fp32.repeat matmul.fp32.residual
+        """,
         faults=(
             *OF_RANKS,
             *OF_PRODUCTS,
@@ -126,6 +134,7 @@ PAYLOADS = (
         "membw",
         "memory pattern and bandwidth, host link, peer copies",
         steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
+        results="membw.stream membw.host membw.peer membw.pcie membw.pattern.random",
         faults=(
             "bitflip",
             "not-written",
@@ -145,6 +154,10 @@ PAYLOADS = (
         RANKS,
         needs=("check",),
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
+        results="""
+            allreduce.all_reduce allreduce.all_gather allreduce.reduce_scatter
+            allreduce.broadcast allreduce.all_to_all
+        """,
         faults=(
             *OF_RANKS,
             *OF_COLLECTIVES,
@@ -166,6 +179,7 @@ PAYLOADS = (
         needs=("check",),
         steps=_steps(("--quick", 2, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
+        results="nccl_tests.all_reduce*",
         faults=("wrong", "unchecked", "below-floor"),
     ),
     PayloadSpec(
@@ -174,6 +188,7 @@ PAYLOADS = (
         RANKS,
         needs=("allreduce",),
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 900)),
+        results="ddp.layout ddp.gradients ddp.replicas ddp.train",
         faults=(
             *OF_RANKS,
             *OF_SUMS,
@@ -192,6 +207,7 @@ PAYLOADS = (
         RANKS,
         needs=("train",),
         steps=_steps(("--quick", 12, 120), ("", 90, 300), ("", 90, 900)),
+        results="fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
         faults=(
             *OF_RANKS,
             *OF_SUMS,
@@ -210,6 +226,7 @@ PAYLOADS = (
         needs=("train_fsdp",),
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
         extra=True,
+        results="moe.shard moe.logits moe.tokens",
         faults=(*OF_RANKS, "unsharded", "wrong-expert", "wrong-token"),
     ),
     PayloadSpec(
@@ -219,6 +236,7 @@ PAYLOADS = (
         needs=("check",),
         steps=_steps(("--quick", 10, 120), ("", 45, 300), ("", 45, 600)),
         extra=True,
+        results="inference.reference inference.throughput",
         faults=(
             *OF_RANKS,
             *OF_OUTPUTS,
@@ -233,6 +251,7 @@ PAYLOADS = (
         "dataload",
         "every sample exactly once, worker sweep, CPUs and shared memory",
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
+        results="dataload.cpus dataload.pool dataload.shm dataload.knee",
         faults=(
             "duplicate",
             "balanced-loss",
@@ -248,6 +267,10 @@ PAYLOADS = (
         "kill and resume bitwise, resharded load, damaged files",
         needs=("train",),
         steps=_steps(("--quick", 20, 120), ("", 120, 300), ("", 120, 900)),
+        results="""
+            checkpoint.straight checkpoint.resumed checkpoint.term checkpoint.killed
+            checkpoint.truncated checkpoint.reshard
+        """,
         faults=OF_CHECKPOINTS,
     ),
     PayloadSpec(
@@ -258,6 +281,7 @@ PAYLOADS = (
             ("--quick", 15, 120), ("--duration 30", 90, 300), ("--duration 120", 180, 900)
         ),
         extra=True,
+        results="alloc.workers alloc.isolation alloc.balance alloc.processes alloc.launches",
         faults=(*OF_WORKERS, "unbalanced", "no-scaling", "held-memory", "neighbour"),
     ),
     PayloadSpec(
@@ -265,6 +289,7 @@ PAYLOADS = (
         "scratch writes and reads, many small files, network",
         steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
+        results="storage.large_file storage.small_files storage.rename",
         faults=(
             "corrupt-file",
             "lost-file",
@@ -283,6 +308,10 @@ PAYLOADS = (
             ("pair --here --quick", 12, 120), ("pair --here", 60, 300), ("pair --here", 60, 600)
         ),
         extra=True,
+        results="""
+            tensor_service.server.server_operations tensor_service.client.http_tensor_transfer
+            tensor_service.client.remote_execution tensor_service.client.error_handling
+        """,
         faults=(
             "wrong-answer",
             "wrong-large",
@@ -303,6 +332,7 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
+        results="stress.[tg]*",
         faults=(
             "bitflip",
             "digest",
@@ -338,36 +368,5 @@ NEEDS_RANKS: dict[str, tuple[str, ...]] = {
 }
 """By payload, the faults that show between ranks alone."""
 
-PLANNED: dict[str, str] = {
-    "check": """
-        matmul.fp64 matmul.fp32 matmul.tf32 matmul.fp16 matmul.bf16 matmul.fp8
-        matmul.fp32.exact matmul.fp32.repeat matmul.fp32.residual
-    """,
-    "membw": "membw.stream membw.host membw.peer membw.pcie membw.pattern.random",
-    "allreduce": """
-        allreduce.all_reduce allreduce.all_gather allreduce.reduce_scatter
-        allreduce.broadcast allreduce.all_to_all
-    """,
-    "nccl_tests": "nccl_tests.all_reduce*",
-    "train": "ddp.layout ddp.gradients ddp.replicas ddp.train",
-    "train_fsdp": "fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
-    "moe": "moe.shard moe.logits moe.tokens",
-    "inference": "inference.reference inference.throughput",
-    "dataload": "dataload.cpus dataload.pool dataload.shm dataload.knee",
-    "ckpt_cycle": """
-        checkpoint.straight checkpoint.resumed checkpoint.term checkpoint.killed
-        checkpoint.truncated checkpoint.reshard
-    """,
-    "alloc_stress": "alloc.workers alloc.isolation alloc.balance alloc.processes alloc.launches",
-    "storage_net": "storage.large_file storage.small_files storage.rename",
-    "tensor_service": """
-        tensor_service.server.server_operations tensor_service.client.http_tensor_transfer
-        tensor_service.client.remote_execution tensor_service.client.error_handling
-    """,
-    "stress": "stress.[tg]*",
-}
-"""By payload, the tests that a result without a failure has from every rank (`NAME.rank` from ranks
-but the first) and of every GPU on which any of them was made, passed or skipped. `rv accept` takes
-a result with fewer for damaged. A name may be a shell pattern."""
 EVERY_GPU = ("check", "membw", "stress", "alloc_stress")
 """Payloads that list every GPU of their node among a result's devices, and test each."""

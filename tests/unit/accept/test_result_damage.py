@@ -11,9 +11,10 @@ import pytest
 from rv.accept.collect import Origin, collect
 from rv.accept.result_files import parse
 from rv.accept.results import RunResult, Status
-from rv.payloads.contract.catalogue import PLANNED
+from rv.payloads.contract.catalogue import PAYLOADS
 
 NODES, GPUS = ("a1", "a2"), 2
+PLANNED = {payload.name: payload.results.split() for payload in PAYLOADS}
 AT = "2027-01-15T08:00:05Z"
 ORIGIN = Origin(
     job_id=7,
@@ -21,7 +22,7 @@ ORIGIN = Origin(
     started_at=1_800_000_000.0,
     ended="over",
     gpus=len(NODES) * GPUS,
-    planned=tuple(f"{p} {name}" for p in ("check", "allreduce") for name in PLANNED[p].split()),
+    planned=tuple(f"{p} {name}" for p in ("check", "allreduce") for name in PLANNED[p]),
 )
 
 Document = dict[str, Any]
@@ -56,7 +57,7 @@ def document(payload: str, node: str, tests: list[Document], world: int) -> Docu
 
 def checked(node: str) -> Document:
     """What `check` writes on a node of two GPUs."""
-    names, devices = PLANNED["check"].split(), range(GPUS)
+    names, devices = PLANNED["check"], range(GPUS)
     tests = [a_test(name, 0, f"cuda:{index}", node) for name in names for index in devices]
     gpus = [{"index": i, "name": "NVIDIA H200", "uuid": f"GPU-{node}-{i}"} for i in devices]
     ranks = [{"rank": 0, "host": node, "token": f"check-{node}"}]
@@ -65,7 +66,7 @@ def checked(node: str) -> Document:
 
 def reduced() -> Document:
     """What `allreduce` writes for four ranks on two nodes."""
-    names, hosts = PLANNED["allreduce"].split(), [NODES[rank // GPUS] for rank in range(4)]
+    names, hosts = PLANNED["allreduce"], [NODES[rank // GPUS] for rank in range(4)]
     tests = [
         a_test(name + (".rank" if rank else ""), rank, "cuda:0", host)
         for rank, host in enumerate(hosts)
