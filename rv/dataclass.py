@@ -24,6 +24,7 @@ def _frozen(cls: type) -> Any:
     if cls.__bases__ != (object,):
         return dataclasses.dataclass(frozen=True, kw_only=True, slots=True)(cls)
     own = vars(cls).keys()
+    cls.__doc__ = cls.__doc__ or cls.__name__  # the library would read the signature, which is slow
     with_fields = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True, slots=True)
     made: Any = with_fields(cls)
     made.__dataclass_params__.frozen = True  # for classes that inherit from it

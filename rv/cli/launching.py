@@ -84,6 +84,8 @@ def race(
     gathered = gather(options, command, detach=detach, jupyter=jupyter)
     caller, request = gathered.caller, gathered.request
     site = with_rates(options.config.site, request, caller.cluster.key)
+    import jinja2  # noqa: F401 - for the scripts, while the cluster still answers
+
     made = prepare(
         request,
         caller.cluster,
