@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT: Final = Path(__file__).parents[1]
 OVER: Final = os.environ.get("RV_FAULTS_OVER", "")
@@ -28,6 +29,10 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "tests/slurm/test_sandbox_lifecycle.py": "is about the sandbox, which is on this machine",
 }
 """Files, or tests of them (FILE::NAME), that are not run over ssh, and why."""
+
+# How long an example takes says how busy the machine is, and nothing of rv.
+settings.register_profile("rv", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rv")
 
 # A shell starts what it runs in the background deaf to Ctrl-C, nohup to a hang-up, and so would be
 # the clients of the tests.

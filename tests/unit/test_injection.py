@@ -146,7 +146,6 @@ def test_a_nasty_value_arrives_byte_for_byte(tmp_path: Path, text: str) -> None:
 
 few = settings(
     max_examples=15,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.large_base_example],
 )
 

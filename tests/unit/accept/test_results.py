@@ -262,7 +262,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(changed=st.dictionaries(FIELDS, JSON, max_size=5), tests=JSON, info=JSON)
 def test_any_json_is_a_result_or_a_result_error(
     changed: dict[str, Any], tests: object, info: object

@@ -60,7 +60,7 @@ def calls(name: str, words: list[str]) -> tuple[dict[str, Any] | None, dict[str,
 
 
 @pytest.mark.parametrize("name", READ_PLAINLY)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(words=st.lists(st.sampled_from(WORDS), max_size=6))
 def test_both_readers_agree(name: str, words: list[str]) -> None:
     """Wherever the plain reader makes a call, typer makes the same one."""

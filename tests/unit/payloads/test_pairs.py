@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.payloads.contract.pairs import Blame, Pair, blame, pairings
@@ -98,7 +98,6 @@ def test_a_slow_pair_is_named_alone(nodes: int, slow: float, seed: int) -> None:
 
 
 @given(st.integers(2, 5), st.integers(2, 5), SLOW, SEED)
-@settings(deadline=None)
 def test_a_slow_link_between_leaves_is_named_alone(
     many: int, near: int, slow: float, seed: int
 ) -> None:

@@ -314,7 +314,7 @@ def test_the_parts_are_ready_for_a_refusal():
     assert not {job.number for job in made.spares} & {n for wave in made.waves for n in wave}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(clusters(), requests)
 def test_merging_changes_nothing_but_the_number_of_jobs(cluster, request):
     """The parts of a job agree on all it has once, and the jobs cover what single ones would.
@@ -350,7 +350,7 @@ def test_merging_changes_nothing_but_the_number_of_jobs(cluster, request):
     assert merged.strategies == planned(request, cluster).strategies
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(clusters(), requests)
 def test_a_merged_job_reaches_no_node_that_none_of_its_parts_asks_for(cluster, request):
     """Every node of its partitions that meets the GRES and the constraint is a part's own.

@@ -75,7 +75,7 @@ requests = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(clusters(), requests)
 def test_every_strategy_keeps_the_limits(cluster, request):
     """Its layout is exact, its nodes hold it, and its partition allows it."""
@@ -103,7 +103,7 @@ def test_every_strategy_keeps_the_limits(cluster, request):
         assert not found.mig_profile
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters(), requests)
 def test_a_plan_is_consistent_with_itself(cluster, request):
     """Ids are unique, nothing is both excluded and planned, and waves hold each job once."""
@@ -123,7 +123,7 @@ def test_a_plan_is_consistent_with_itself(cluster, request):
     assert bool(made.strategies) == bool(made.submissions)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters(), requests, st.randoms(use_true_random=False))
 def test_the_order_of_the_snapshot_does_not_matter(cluster, request, random):
     """The same cluster told in another order gives the same plan."""

@@ -122,7 +122,7 @@ def fits(cluster, demand, total, free, second):
     )
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 @given(clusters(), shares, small, small)
 def test_windows_are_the_seconds_in_which_the_share_fits(cluster, demand, total, free):
     """Each second is in a window or not, and what touches is one window."""
@@ -134,7 +134,7 @@ def test_windows_are_the_seconds_in_which_the_share_fits(cluster, demand, total,
     assert {w.end_s for w in windows} <= {*range(LAST + 1), FOREVER}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(clusters(), st.lists(st.tuples(shares, small, small), max_size=6))
 def test_an_answer_does_not_depend_on_what_was_asked_before(cluster, asked):
     """What is kept of one answer serves equal questions only."""

@@ -248,7 +248,7 @@ def has_source(state: RaceState, files: StateFiles, records: list[JobRecord], no
     }.get(state, bool(own) or J[state] in words if state in J.__members__ else False)
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=600, derandomize=True)
 @given(STATE_FILES, RECORDS, st.floats(T0, T0 + 200_000), st.booleans(), FORGOTTEN)
 def test_every_state_has_its_sources(
     files: StateFiles,

@@ -22,7 +22,7 @@ def bash(script: str) -> str:
 
 
 @given(st.lists(TEXT, min_size=1, max_size=20))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_text_is_one_word_to_bash(texts):
     """It comes back as it went in, and beside it nothing else happens."""
     words = " ".join(quote.shell(text) for text in texts)
@@ -30,7 +30,7 @@ def test_any_text_is_one_word_to_bash(texts):
 
 
 @given(TEXT)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_any_text_survives_an_export_and_a_shell_inside(text):
     """As the command does on its way into the job."""
     assert bash(f"export V={quote.shell(text)}; bash -c 'printf %s \"$V\"'") == text

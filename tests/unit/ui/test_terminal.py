@@ -79,7 +79,7 @@ def hostile_race(text: str) -> RaceStatus:
 
 
 @given(text=EVIL)
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_nothing_of_a_cluster_controls_the_terminal(
     capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
@@ -122,7 +122,6 @@ def test_where_there_is_no_race_that_is_said() -> None:
 
 
 @given(text=EVIL, width=st.integers(40, 200))
-@settings(deadline=None)
 def test_a_table_on_a_terminal_is_safe_too(text: str, width: int) -> None:
     """What rich lays out holds the styles of rv's own alone, and no markup of a cluster's."""
     table = Table(head=("NAME", "WHY"), rows=[("[red]a[/red]", text), ("PASS", "b")])

@@ -318,7 +318,7 @@ TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])
 SHELLISH = st.text(st.sampled_from("ab .py/=-'\"\\$`(){}<>|&;\n\t#~*[]!é\x85\u2028"), max_size=30)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(TEXT | SHELLISH, min_size=1, max_size=6))
 @example(
     ["", "-n", "--", "a\nb", "'", '"', "\\", "$(x)", "`x`", "!x", "*", "~", "é", "X=1", "\r", "#"]
@@ -350,7 +350,7 @@ def refusal(read: Callable[[], Command]) -> ErrorKind | None:
     return None
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(SHELLISH | st.text(max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """No text makes anything but an `RvError`, and the line stays as typed."""
@@ -358,7 +358,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert text == from_line(text, NOTHING).line.replace('"$RV_PYTHON" ', "")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(TEXT | SHELLISH, min_size=1))
 def test_quoted_words_are_read_back(words: list[str]) -> None:
     """What `shlex` quotes is read as one simple command with the same words, none dynamic."""
@@ -368,7 +368,7 @@ def test_quoted_words_are_read_back(words: list[str]) -> None:
     assert not any(word.dynamic for word in command)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.lists(TEXT | SHELLISH, max_size=6))
 def test_any_argv_is_read_or_refused(words: list[str]) -> None:
     """No argv makes anything but an `RvError` either."""
