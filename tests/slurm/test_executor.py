@@ -313,10 +313,10 @@ class Steps:
         self.counts = counts
 
     def __call__(self) -> tuple[int, list[str]]:
-        return self.counts(20, 0.1)
+        return self.counts(20, 0.3)
 
     def __submitit_checkpoint__(self) -> submitit.DelayedSubmission | None:
-        goes_on = self.counts.checkpoint(20, 0.1)
+        goes_on = self.counts.checkpoint(20, 0.3)
         return goes_on and submitit.helpers.DelayedSubmission(Steps(self.counts))
 
 
