@@ -52,13 +52,18 @@ def main() -> NoReturn:
 
 
 def _start_tasks(header: CallHeader) -> int:
-    """Run the tasks of this node; the code is the highest of theirs."""
+    """Run the tasks of this node; the code is the highest of theirs, as a shell would give it.
+
+    A signal is theirs to hear: who has started them waits until they have saved what goes on.
+    """
+    _hear(lambda *_: None)  # unlike SIG_IGN, that is not passed on
     argv = [sys.executable, "-u", "-m", "rv.api.call"]
     tasks = [
         subprocess.Popen(argv, env={**os.environ, LOCAL_RANK: str(rank)})
         for rank in range(header.tasks_per_node)
     ]
-    return max(abs(task.wait()) for task in tasks)
+    codes = [task.wait() for task in tasks]
+    return max(128 - code if code < 0 else code for code in codes)
 
 
 def _ranks(header: CallHeader, local_rank: int) -> dict[str, str]:

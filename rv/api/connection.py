@@ -1,17 +1,14 @@
 """The clusters that this process is connected to: found once, and again after a fork."""
 
-import logging
 import os
 import threading
 from dataclasses import replace
 from typing import Final
 
+from rv.api.quiet import LOG
 from rv.transport.query_retry import Patience
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.locate import locate
-
-LOG: Final = logging.getLogger("rv")
-"""What the command line would say on its way is said here, at the level INFO."""
 
 _PATIENCE_S: Final = 60.0
 

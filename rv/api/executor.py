@@ -1,7 +1,6 @@
 """Submit Python functions as races: `rv.Executor`, in the shape of submitit's."""
 
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,31 +10,34 @@ from typing import Any, Final, TypeVar
 
 from rv.api.connection import connect
 from rv.api.delayed import DelayedSubmission
-from rv.api.job import Job
-from rv.api.launch import QUIET, Ready, get_ready
+from rv.api.handle import Handle
+from rv.api.job import Job, give_race, new_job
+from rv.api.launch import Ready, get_ready
 from rv.api.options import launch_options
-from rv.api.parameters import Shape, as_options, checked
+from rv.api.parameters import Shape, as_options, checked, require_fit
 from rv.api.pickles import SUBMITTED, CallHeader, dumps, this_python
-from rv.api.race import Race
+from rv.api.quiet import QUIET
 from rv.errors import ErrorKind, RvError
-from rv.models.request import DEFAULT_MAX_SUBMISSIONS, Command, Pins
+from rv.models.request import DEFAULT_MAX_SUBMISSIONS, Command, Pins, Request
 from rv.render.quote import shell
 from rv.workflow.cluster import Cluster
-from rv.workflow.launch import Launch, prepare, with_command
+from rv.workflow.launch import with_command
 from rv.workflow.options import RequestOptions
 from rv.workflow.start import start_together
 
 R = TypeVar("R")
 
 _MODULE: Final = "rv.api.call"
+_GB: Final = 1 << 30
 
 
 class Executor:
     """Submits functions as races, with the parameters that were set.
 
     `folder` gets links to each job's files; `%j` in it is the job's id. `max_num_timeout` is how
-    often a function with a `checkpoint` method may use its time again. `python` is the interpreter
-    on the nodes, this one unless it is given. `cluster` is as everywhere in rv.
+    often a function with a `checkpoint` method may use its time again, `max_pickle_size_gb` what
+    the calls that are submitted together may take. `python` is the interpreter on the nodes, this
+    one unless it is given. `cluster` is as everywhere in rv.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Executor:
         *,
         cluster: str = "",
         max_num_timeout: int = 3,
+        max_pickle_size_gb: float = 1.0,
         python: str = "",
         slurm_max_num_timeout: int | None = None,
         slurm_python: str = "",
@@ -52,6 +55,7 @@ class Executor:
         self.max_num_timeout = (
             max_num_timeout if slurm_max_num_timeout is None else slurm_max_num_timeout
         )
+        self.max_pickle_size_gb = max_pickle_size_gb
         self.parameters: dict[str, Any] = {}
         self._cluster = "" if cluster in ("slurm", "auto") else cluster
         self._python = python or slurm_python
@@ -67,7 +71,7 @@ class Executor:
                 ErrorKind.USAGE, "parameters cannot change inside a batch", hint="set them before"
             )
         new = checked(parameters)
-        as_options({**self.parameters, **new})
+        require_fit({**self.parameters, **new})
         self.parameters |= new
 
     def submit(self, fn: Callable[..., R], *args: Any, **kwargs: Any) -> Job[R]:
@@ -75,7 +79,7 @@ class Executor:
         call = DelayedSubmission(fn, *args, **kwargs)
         if self._batch is None:
             return self._submit([call])[0]
-        job: Job[R] = Job.waiting(self.folder)
+        job: Job[R] = new_job(self.folder)
         self._batch.append((job, call))
         return job
 
@@ -117,23 +121,46 @@ class Executor:
         given, shape = as_options(self.parameters)
         given["cluster"] = given.get("cluster", "") or self._cluster
         options = _for_many(launch_options(given), len(calls), shape)
-        pickles = [_pickled(call, shape) for call in calls]
+        header = _header(shape)
+        pickles = self._pickled_all(calls, header)
         python = self._interpreter(options)
         ready = get_ready(options, _command(calls[0], shape, python))
-        plans: dict[bool, Launch] = {}
+        resuming = [call.checkpoint is not None for call in calls]
+        plans = {
+            each: ready.prepared(self._asked(ready, can_resume=each)) for each in set(resuming)
+        }
         self._make_folder(ready.cluster)
-        launches = []
-        for call, data in zip(calls, pickles, strict=True):
-            can_resume = call.checkpoint is not None
-            if can_resume not in plans:
-                plans[can_resume] = self._plan(ready, can_resume=can_resume)
-            command = _command(call, shape, python)
-            launches.append(with_command(plans[can_resume], command, {SUBMITTED: data}))
+        launches = [
+            with_command(plans[can_resume], _command(call, shape, python), {SUBMITTED: data})
+            for call, data, can_resume in zip(calls, pickles, resuming, strict=True)
+        ]
         records = start_together(launches, ready.cluster, QUIET, at_once=shape.array_parallelism)
-        made = list(jobs or (Job.waiting(self.folder) for _ in calls))
+        made = list(jobs or (new_job(self.folder) for _ in calls))
         for job, record in zip(made, records, strict=True):
-            job.submitted(Race.of(record, ready.cluster, options.cluster))
+            give_race(job, Handle(record, ready.cluster, options.cluster), header)
         return made
+
+    def _pickled_all(self, calls: Sequence[DelayedSubmission], header: CallHeader) -> list[bytes]:
+        pickles: list[bytes] = []
+        left = self.max_pickle_size_gb * _GB
+        for call in calls:
+            pickles.append(_pickled(call, header))
+            left -= len(pickles[-1])
+            if left < 0:
+                raise RvError(
+                    ErrorKind.USAGE,
+                    f"the pickles of {len(calls)} calls are more than {self.max_pickle_size_gb} GB",
+                    hint="save a large object to a file and pass its path, or set"
+                    " Executor(folder, max_pickle_size_gb=…)",
+                )
+        return pickles
+
+    def _asked(self, ready: Ready, *, can_resume: bool) -> Request:
+        """Return the request; a call that can be interrupted may use its time several times."""
+        if not can_resume:
+            return ready.request
+        walltime = ready.request.walltime * (1 + self.max_num_timeout)
+        return replace(ready.request, checkpoint=True, walltime=walltime)
 
     def _make_folder(self, cluster: Cluster) -> None:
         """Make the part of the folder that all jobs share. Raises `RvError(STAGE)`."""
@@ -148,22 +175,6 @@ class Executor:
                 f"the folder {shared} cannot be made: {failure.strerror}",
                 hint="Executor(folder=…) names one that you may write to",
             ) from failure
-
-    def _plan(self, ready: Ready, *, can_resume: bool) -> Launch:
-        """Plan a call; one that can be interrupted may use its time several times."""
-        request = ready.request
-        if can_resume:
-            times = 1 + self.max_num_timeout
-            request = replace(request, checkpoint=True, walltime=request.walltime * times)
-        return prepare(
-            request,
-            ready.cluster,
-            ready.workdir,
-            ready.environment,
-            time.time(),
-            ready.site,
-            code=ready.code,
-        )
 
     def _interpreter(self, options: RequestOptions) -> str:
         """Return the words that start Python on a node: this one, where its path means the same."""
@@ -190,15 +201,18 @@ def _for_many(options: RequestOptions, calls: int, shape: Shape) -> RequestOptio
     return replace(options, max_submissions=min(options.max_submissions, most))
 
 
-def _pickled(call: DelayedSubmission, shape: Shape) -> bytes:
-    """Pickle a call. Raises `RvError(USAGE)` for one that cannot be."""
-    header = CallHeader(
+def _header(shape: Shape) -> CallHeader:
+    return CallHeader(
         tasks_per_node=shape.tasks_per_node,
         nodes=shape.nodes,
         path=tuple(folder for folder in sys.path if folder),
         python=this_python(),
         stderr_to_stdout=shape.stderr_to_stdout,
     )
+
+
+def _pickled(call: DelayedSubmission, header: CallHeader) -> bytes:
+    """Pickle a call. Raises `RvError(USAGE)` for one that cannot be."""
     try:
         return dumps(header, call)
     except Exception as failure:

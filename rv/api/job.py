@@ -3,30 +3,32 @@
 import asyncio
 import time
 import warnings
-from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from rv.api.connection import LOG
 from rv.api.delayed import DelayedSubmission
 from rv.api.errors import FailedJobError, UncompletedJobError
+from rv.api.handle import Handle, Timeout, find_handle
 from rv.api.pickles import (
     SUBMITTED,
     CallHeader,
+    ResultHeader,
     read_call_header,
     read_result_header,
     result_file,
     unpickled,
 )
-from rv.api.race import Race, Timeout
+from rv.api.quiet import LOG
+from rv.api.race import Race, race_of
 from rv.errors import ErrorKind, RvError
 from rv.models.race import RaceState
 
 R = TypeVar("R")
 
 _LATE_S: Final = 30.0
+_SOON_S: Final = 5.0
 _HEADER_BYTES: Final = 1 << 20
 
 
@@ -48,53 +50,40 @@ class Job(Generic[R]):
     """
 
     def __init__(self, folder: str | Path, job_id: str, *, cluster: str = "") -> None:
-        self._folder = Path(folder).expanduser().absolute()
-        self._race: Race | None = Race(job_id, cluster=cluster)
-        self._task: int | None = None
+        self._begin(Path(folder).expanduser().absolute(), find_handle(job_id, cluster))
+
+    def _begin(self, folder: Path, handle: Handle | None, task: int | None = None) -> None:
+        """Be the job of a race, or without one a job that is submitted at its batch's end."""
+        self._folder, self._submitted, self._task = folder, handle, task
         self._known: CallHeader | None = None
         self._future: Future[R] | None = None
 
-    @classmethod
-    def waiting(cls, folder: Path) -> "Job[R]":
-        """Return a job that is to be submitted at the end of a batch."""
-        job: Job[R] = cls.__new__(cls)
-        job._folder, job._race = folder, None
-        job._task = job._known = job._future = None
-        return job
-
-    def submitted(self, race: Race) -> None:
-        """Take the race that the call has become, and link to its files."""
-        self._race = race
-        if not race.is_here:
-            return
-        linked, own = self.paths, self._own_paths()
-        try:
-            linked.folder.mkdir(parents=True, exist_ok=True)
-            for link, file in zip(_files(linked), _files(own), strict=True):
-                link.symlink_to(file)
-        except OSError as failure:  # the job runs, and has its files: only the links are missing
-            LOG.info("no links for job %s: %s", race.id, failure)
-
     @property
-    def race(self) -> Race:
-        """The race behind it. Raises `RvError(USAGE)` inside of `with executor.batch()`."""
-        if self._race is None:
+    def _handle(self) -> Handle:
+        if self._submitted is None:
             raise RvError(
                 ErrorKind.USAGE,
                 "the job is not submitted before its batch ends",
                 hint="use it after the block of `with executor.batch():`",
             )
-        return self._race
+        return self._submitted
+
+    @property
+    def race(self) -> Race:
+        """The race behind it. Raises `RvError(USAGE)` inside of `with executor.batch()`."""
+        return race_of(self._handle)
 
     @property
     def job_id(self) -> str:
         """The id of its race."""
-        return self.race.id
+        return self._handle.record.race_id
 
     @property
     def task_id(self) -> int | None:
         """Which task of the job this is; None for the job itself where it has several."""
-        return self._task if self.num_tasks > 1 or self._task else 0
+        if self._task is not None:
+            return self._task
+        return 0 if self.num_tasks == 1 else None
 
     @property
     def num_tasks(self) -> int:
@@ -107,28 +96,28 @@ class Job(Generic[R]):
         """Return one of its tasks. Raises `ValueError` for a number that it does not have."""
         if not 0 <= task_id < self.num_tasks:
             raise ValueError(f"task_id {task_id} must be between 0 and {self.num_tasks - 1}")
-        task: Job[R] = Job.waiting(self._folder)
-        task._race, task._known, task._task = self._race, self._known, task_id
-        return task
+        if self.num_tasks == 1:
+            return self
+        return new_job(self._folder, self._handle, task_id)
 
     @property
     def paths(self) -> JobPaths:
         """Its files."""
-        return self._links() if self.race.is_here else self._own_paths()
+        return self._links() if self._handle.is_here else self._own_paths()
 
     @property
     def state(self) -> str:
         """The state of its race: PENDING, RUNNING, COMPLETED, FAILED, TIMEOUT and so on."""
-        state = self.race.state
+        state = self._handle.look().state
         return str(RaceState.PENDING if state is RaceState.STAGED else state)
 
     def done(self, force_check: bool = False) -> bool:  # noqa: ARG002, FBT001, FBT002 - submitit's
         """Whether it is over, however it ended."""
-        return self.race.done()
+        return self._handle.look().state.is_over
 
     def wait(self, timeout: Timeout = None) -> None:
         """Wait for its end. Raises `TimeoutError`; Ctrl-C ends the waiting alone."""
-        self.race.wait(timeout)
+        self._handle.wait(timeout)
 
     def result(self, timeout: Timeout = None) -> R:
         """Wait, and return what the function returned.
@@ -145,13 +134,13 @@ class Job(Generic[R]):
     def results(self, timeout: Timeout = None) -> list[R]:
         """Wait, and return what the function returned in each task; raises as `result` does."""
         self.wait(timeout)
-        return [self._load(rank) for rank in self._ranks()]
+        ranks = range(self.num_tasks) if self._task is None else (self._task,)
+        return [self._load(rank) for rank in ranks]
 
     def exception(self, timeout: Timeout = None) -> UncompletedJobError | None:
         """Wait, and return what `results` would raise; None where there are results."""
-        self.wait(timeout)
         try:
-            self.results()
+            self.results(timeout)
         except UncompletedJobError as failure:
             return failure
         return None
@@ -161,18 +150,16 @@ class Job(Generic[R]):
 
         The result is a list where it has several tasks. One thread waits for all of them.
         """
-        from rv.api.watcher import watched
-
         if self._future is None:
             own: Future[Any] = Future()
             own.set_running_or_notify_cancel()
-            watched(*self.race.parts).add_done_callback(lambda end: self._settle(own, end))
+            self._handle.future().add_done_callback(lambda end: self._settle(own, end))
             self._future = own
         return self._future
 
     def _settle(self, own: "Future[Any]", end: "Future[Any]") -> None:
         try:
-            self.race.ended(end.result())
+            end.result()
             own.set_result(self.result() if self.num_tasks == 1 else self.results())
         except BaseException as failure:  # noqa: BLE001 - raised where it is waited for
             own.set_exception(failure)
@@ -184,7 +171,7 @@ class Job(Generic[R]):
     def cancel(self, check: bool = True) -> None:  # noqa: FBT001, FBT002 - submitit's
         """Cancel it; `check` raises where nobody confirms that."""
         try:
-            self.race.cancel()
+            self._handle.cancel()
         except RvError as failure:
             if check:
                 raise
@@ -192,27 +179,25 @@ class Job(Generic[R]):
 
     def stdout(self) -> str | None:
         """What its nodes wrote to stdout, all tasks together; None where nothing was."""
-        return self.race.logs("out") or None
+        return self._handle.read("out") or None
 
     def stderr(self) -> str | None:
         """What its nodes wrote to stderr, all tasks together; None where nothing was."""
-        return self.race.logs("err") or None
+        return self._handle.read("err") or None
 
     def submission(self) -> DelayedSubmission:
-        """Return the call as it was submitted."""
-        data = self.race.read_own(SUBMITTED)
+        """Return the call as it was submitted. Raises `UncompletedJobError` where it is gone."""
+        data = self._handle.read_own(SUBMITTED)
         if data is None:
             raise UncompletedJobError(f"the call of job {self.job_id} is no longer kept")
-        call: DelayedSubmission = unpickled(data)
+        read_call_header(data)
+        call: DelayedSubmission = _read_here(data, f"the call of job {self.job_id}")
         return call
-
-    def _ranks(self) -> Iterator[int]:
-        yield from range(self.num_tasks) if self._task is None else (self._task,)
 
     @property
     def _header(self) -> CallHeader:
         if self._known is None:
-            data = self.race.read_own(SUBMITTED, limit=_HEADER_BYTES)
+            data = self._handle.read_own(SUBMITTED, limit=_HEADER_BYTES)
             if data is None:
                 hint = "rv.Race(id) is for commands"
                 raise RvError(ErrorKind.USAGE, f"race {self.job_id} is no call", hint=hint)
@@ -220,92 +205,116 @@ class Job(Generic[R]):
         return self._known
 
     def _load(self, rank: int) -> R:
-        """Read a task's result, which may come late over a network's file system."""
-        data = self.race.read_own(result_file(rank))
-        deadline = time.monotonic() + _LATE_S
-        while data is None and self.race.exit_code == 0 and time.monotonic() < deadline:
-            time.sleep(1)
-            data = self.race.read_own(result_file(rank))
+        """Read a task's result."""
+        data = self._result_file(rank)
+        what = f"job {self.job_id} (task {rank})"
+        if data is None and self._handle.code() == 0:
+            hint = f"os._exit() in the function leaves none, nor does rm; rv logs {self.job_id}"
+            raise UncompletedJobError(f"{what} ended with code 0 and left no result", hint=hint)
         if data is None:
-            raise self.race.failure()
-        try:
-            header = read_result_header(data)
-            value: Any = unpickled(data) if header.has_value else None
-        except Exception as failure:
-            told = _traceback(data)
-            why = f"{type(failure).__name__}: {failure}"
-            raise FailedJobError(
-                f"the result of job {self.job_id} (task {rank}) cannot be read here: {why}{told}"
-            ) from failure
+            raise self._handle.failure()
+        header = read_result_header(data)
         if header.traceback:
-            cause = value if isinstance(value, BaseException) else None
-            text = f"job {self.job_id} (task {rank}) raised:\n{header.traceback}"
-            raise FailedJobError(text, hint=f"rv logs {self.job_id}") from cause
-        result: R = value
+            text = f"{what} raised:\n{header.traceback}"
+            raise FailedJobError(text, hint=f"rv logs {self.job_id}") from _cause(data, header)
+        result: R = _read_here(data, f"the result of {what}")
         return result
 
+    def _result_file(self, rank: int) -> bytes | None:
+        """Read the file, which may come some time after the end over a network's file system."""
+        data = self._handle.read_own(result_file(rank))
+        now_s = time.time()
+        ended_s = min(now_s, self._handle.look().ended_at or now_s)
+        until_s = max(now_s + _SOON_S, ended_s + _LATE_S)
+        while data is None and self._handle.code() == 0 and time.time() < until_s:
+            time.sleep(1)
+            data = self._handle.read_own(result_file(rank))
+        return data
+
     def _links(self) -> JobPaths:
-        folder = Path(str(self._folder).replace("%j", self.job_id).replace("%A", self.job_id))
-        task = self._task or 0
-        return JobPaths(
-            folder=folder,
-            submitted_pickle=folder / f"{self.job_id}_submitted.pkl",
-            result_pickle=folder / f"{self.job_id}_{task}_result.pkl",
-            stdout=folder / f"{self.job_id}_{task}_log.out",
-            stderr=folder / f"{self.job_id}_{task}_log.err",
-        )
+        job, task = self.job_id, f"{self.job_id}_{self._task or 0}"
+        folder = Path(str(self._folder).replace("%j", job).replace("%A", job))
+        names = (f"{job}_submitted.pkl", f"{task}_result.pkl", f"{task}_log.out", f"{task}_log.err")
+        return JobPaths(folder, *(folder / name for name in names))
 
     def _own_paths(self) -> JobPaths:
-        own = Path(self.race.directory)
-        node = (self._task or 0) // self._header.tasks_per_node
-        return JobPaths(
-            folder=own,
-            submitted_pickle=own / SUBMITTED,
-            result_pickle=own / result_file(self._task or 0),
-            stdout=own / f"output/node{node}.out",
-            stderr=own / f"output/node{node}.err",
-        )
+        own, task = Path(self._handle.record.directory), self._task or 0
+        output = f"output/node{task // self._header.tasks_per_node}"
+        names = (SUBMITTED, result_file(task), f"{output}.out", f"{output}.err")
+        return JobPaths(own, *(own / name for name in names))
+
+    def _become(self, handle: Handle, header: CallHeader) -> None:
+        """Take the race that the call has become, and link to its files."""
+        self._submitted, self._known = handle, header
+        if not handle.is_here:
+            return
+        (folder, *links), (_, *files) = astuple(self._links()), astuple(self._own_paths())
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            for link, file in zip(links, files, strict=True):
+                link.symlink_to(file)
+        except OSError as failure:  # the job runs, and has its files: only the links are missing
+            LOG.info("no links for job %s: %s", self.job_id, failure)
 
     def _interrupt(self, timeout: bool = False) -> None:  # noqa: FBT001, FBT002 - submitit's
         """Do to a running job what a preemption would, or the end of its time; for tests."""
-        self.race.interrupt(timeout=timeout)
+        self._handle.interrupt(timeout=timeout)
 
     def __repr__(self) -> str:
-        return f"Job<job_id={self._race.id if self._race else '-'}, task_id={self._task or 0}>"
+        job_id = self.job_id if self._submitted else "-"
+        return f"Job<job_id={job_id}, task_id={self._task or 0}>"
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_future": None}
 
 
+def new_job(folder: Path, handle: Handle | None = None, task: int | None = None) -> Job[Any]:
+    """Return the job of a race, or one that waits for the end of its batch."""
+    job: Job[Any] = Job.__new__(Job)
+    job._begin(folder, handle, task)  # noqa: SLF001 - made here
+    return job
+
+
+def give_race(job: Job[Any], handle: Handle, header: CallHeader) -> None:
+    """Let a job of a batch be that race's."""
+    job._become(handle, header)  # noqa: SLF001 - nobody else's business
+
+
 class AsyncJob(Generic[R]):
-    """A job whose waits do not keep the event loop waiting."""
+    """A job whose waits do not keep the event loop waiting. `poll_interval` is not needed."""
 
     def __init__(self, job: Job[R]) -> None:
         self.job = job
 
-    async def wait(self, timeout: Timeout = None) -> None:
+    async def wait(self, poll_interval: float = 0, *, timeout: Timeout = None) -> None:
         """Wait for its end."""
+        del poll_interval
         await self.job.race.wait_async(timeout)
 
-    async def result(self, timeout: Timeout = None) -> R:
+    async def result(self, poll_interval: float = 0, *, timeout: Timeout = None) -> R:
         """Do what `Job.result` does."""
-        await self.wait(timeout)
+        await self.wait(poll_interval, timeout=timeout)
         return await asyncio.to_thread(self.job.result)
 
-    async def results(self, timeout: Timeout = None) -> list[R]:
+    async def results(self, poll_interval: float = 0, *, timeout: Timeout = None) -> list[R]:
         """Do what `Job.results` does."""
-        await self.wait(timeout)
+        await self.wait(poll_interval, timeout=timeout)
         return await asyncio.to_thread(self.job.results)
 
 
-def _files(paths: JobPaths) -> tuple[Path, ...]:
-    return (paths.submitted_pickle, paths.result_pickle, paths.stdout, paths.stderr)
-
-
-def _traceback(data: bytes) -> str:
-    """Return the traceback of the node, which can be read where the exception cannot."""
+def _read_here(data: bytes, what: str) -> Any:
     try:
-        text = read_result_header(data).traceback
-    except UncompletedJobError:
-        return ""
-    return f"\n{text}" if text else ""
+        return unpickled(data)
+    except Exception as failure:
+        why = f"{type(failure).__name__}: {failure}"
+        hint = "it needs the modules and the Python that it was made with"
+        raise UncompletedJobError(f"{what} cannot be read here: {why}", hint=hint) from failure
+
+
+def _cause(data: bytes, header: ResultHeader) -> BaseException | None:
+    """Return the exception of the node, None where it cannot be read here."""
+    try:
+        value = unpickled(data) if header.has_value else None
+    except Exception:  # noqa: BLE001 - the traceback of the node says all
+        return None
+    return value if isinstance(value, BaseException) else None

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Unpack
 
 from rv import bundle
-from rv.api.connection import LOG, connect
+from rv.api.connection import connect
+from rv.api.handle import Handle
 from rv.api.options import Options, launch_options
-from rv.api.race import Race
+from rv.api.quiet import LOG, QUIET
+from rv.api.race import Race, race_of
 from rv.dataclass import dataclass
+from rv.errors import RvError
 from rv.models.code import Code
 from rv.models.plan import Plan
 from rv.models.race import Race as RaceRecord
-from rv.models.race import RaceStatus
 from rv.models.request import Command, Request
 from rv.models.site import Site
 from rv.planner import require_feasible
-from rv.race.output import Chunk
-from rv.race.submit import SubmitOutcome, SubmitResult
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.command_line import KnownFiles, from_line, from_words
 from rv.workflow.environments import (
@@ -33,7 +33,7 @@ from rv.workflow.environments import (
     with_environment,
     working_directory,
 )
-from rv.workflow.launch import plan_request, prepare
+from rv.workflow.launch import Launch, plan_request, prepare
 from rv.workflow.options import RequestOptions
 from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.saved_cluster import saved_cluster
@@ -66,20 +66,11 @@ def launch(command: str | Sequence[str], **options: Unpack[Options]) -> Race:
     """
     read = launch_options(options)
     ready = get_ready(read, _command(command))
-    made = prepare(
-        ready.request,
-        ready.cluster,
-        ready.workdir,
-        ready.environment,
-        time.time(),
-        ready.site,
-        code=ready.code,
-        resumes=_resumed(ready.request, ready.cluster),
-    )
+    made = ready.prepared(ready.request, resumes=_resumed(ready.request, ready.cluster))
     for note in (*made.plan.notes, *made.plan.job_notes):
         LOG.info(note)
     (record,) = start_together([made], ready.cluster, QUIET)
-    return Race.of(record, ready.cluster, read.cluster)
+    return race_of(Handle(record, ready.cluster, read.cluster))
 
 
 async def plan_async(
@@ -90,8 +81,14 @@ async def plan_async(
 
 
 async def launch_async(command: str | Sequence[str], **options: Unpack[Options]) -> Race:
-    """Do what `launch` does, without keeping the event loop waiting."""
-    return await asyncio.to_thread(launch, command, **options)
+    """Do what `launch` does, without keeping the event loop waiting; cancelled, so is the race."""
+    launching = asyncio.create_task(asyncio.to_thread(launch, command, **options))
+    try:
+        return await asyncio.shield(launching)
+    except asyncio.CancelledError:
+        with suppress(RvError):  # of a race that nobody would know of
+            await asyncio.to_thread((await launching).cancel)
+        raise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,6 +101,19 @@ class Ready:
     environment: Mapping[str, str]
     site: Site
     code: Code | None
+
+    def prepared(self, request: Request, *, resumes: RaceRecord | None = None) -> Launch:
+        """Plan; nothing is submitted. Raises `RvError` where nothing can serve the request."""
+        return prepare(
+            request,
+            self.cluster,
+            self.workdir,
+            self.environment,
+            time.time(),
+            self.site,
+            code=self.code,
+            resumes=resumes,
+        )
 
 
 def get_ready(options: RequestOptions, command: Command) -> Ready:
@@ -123,29 +133,6 @@ def get_ready(options: RequestOptions, command: Command) -> Ready:
         site=_site(options, request, cluster.key),
         code=_send_code(options, command, cluster),
     )
-
-
-class QuietSink:
-    """Hears what becomes of a launch, for the log."""
-
-    def status(self, status: RaceStatus) -> None:
-        """A state is asked for where it is wanted."""
-
-    def submitted(self, results: Sequence[SubmitResult]) -> None:
-        """Say what Slurm did not take."""
-        for result in results:
-            if result.outcome is not SubmitOutcome.ACCEPTED:
-                LOG.info("submission %d: %s %s", result.number, result.outcome, result.text)
-
-    def output(self, chunk: Chunk) -> None:
-        """Output is read where it is wanted."""
-
-    def say(self, text: str) -> None:
-        """Say a sentence."""
-        LOG.info(text)
-
-
-QUIET = QuietSink()
 
 
 def _connect(options: RequestOptions) -> Cluster:

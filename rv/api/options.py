@@ -99,15 +99,15 @@ def _as_typed(name: str, value: Any) -> Any:
         return read(name, value)
     expected = type(_DEFAULTS[_RENAMED.get(name, name)])
     if expected in (bool, int) and type(value) is not expected:
-        raise _unfit(name, value, expected.__name__)
+        raise unfit(name, value, expected.__name__)
     if expected is str and not isinstance(value, str):
-        raise _unfit(name, value, "str")
+        raise unfit(name, value, "str")
     return value if expected in (bool, int, str) else expected(value)
 
 
 def _gpus(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise _unfit(name, value, "int, or a range such as '1-8'")
+        raise unfit(name, value, "int, or a range such as '1-8'")
     return gpu_count(value) if isinstance(value, str) else value
 
 
@@ -115,7 +115,7 @@ def _duration(name: str, value: Any) -> str:
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.0f}s"
     if not isinstance(value, str):
-        raise _unfit(name, value, "timedelta, or text such as '2h'")
+        raise unfit(name, value, "timedelta, or text such as '2h'")
     return value
 
 
@@ -125,21 +125,24 @@ def _names(name: str, value: Any) -> str:
 
 def _lines(name: str, value: Any) -> list[str]:
     if isinstance(value, str) or not isinstance(value, Sequence):
-        raise _unfit(name, value, "list of str")
+        raise unfit(name, value, "list of str")
     if not all(isinstance(each, str) for each in value):
-        raise _unfit(name, value, "list of str")
+        raise unfit(name, value, "list of str")
     return list(value)
 
 
 def _pairs(name: str, value: Any) -> list[str]:
     if not isinstance(value, Mapping):
-        raise _unfit(name, value, "dict")
-    return [key if each is None else f"{key}={each}" for key, each in value.items()]
+        raise unfit(name, value, "dict")
+    alone = (None, True) if name == "sbatch" else (None,)  # an option without a value
+    return [
+        key if any(each is one for one in alone) else f"{key}={each}" for key, each in value.items()
+    ]
 
 
 def _cost(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise _unfit(name, value, "number")
+        raise unfit(name, value, "number")
     return float(value)
 
 
@@ -149,11 +152,11 @@ def _enumerated(name: str, value: Any) -> Any:
         return kind(value)
     except ValueError:
         choices = ", ".join(repr(str(each)) for each in kind)
-        raise _unfit(name, value, f"one of {choices}") from None
+        raise unfit(name, value, f"one of {choices}") from None
 
 
-def _unfit(name: str, value: Any, expected: str) -> RvError:
-    # The values of variables are not shown.
+def unfit(name: str, value: Any, expected: str) -> RvError:
+    """Say what a value is, and what it has to be; the values of variables are not shown."""
     shown = type(value).__name__ if name == "env" else repr(value)
     return RvError(ErrorKind.USAGE, f"{name} is {shown}", hint=f"it takes: {expected}")
 

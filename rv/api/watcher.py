@@ -5,7 +5,7 @@ import threading
 from concurrent.futures import Future
 from typing import Final
 
-from rv.api.connection import LOG
+from rv.api.quiet import LOG
 from rv.models.race import Race as RaceRecord
 from rv.models.race import RaceStatus
 from rv.race.wait import Wait

@@ -345,7 +345,7 @@ def _sums(snapshot: Snapshot) -> dict[tuple[str, str, frozenset[str], bool], dic
         if job.state in _HOLDING:
             for name, count in _held_by(job):
                 held[name] = held.get(name, 0) + count
-        elif not job.state.is_terminal:
+        elif not job.state.is_terminal and job.state is not JobState.COMPLETING:
             held[_SUBMITTED] = held.get(_SUBMITTED, 0) + 1
     return sums
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
 from rv.models.request import Request
+from rv.planner import require_room
 from rv.race.directory import load_state_files
 from rv.race.stage import stage
 from rv.race.submit import (
@@ -55,11 +56,13 @@ def start_together(
     """Stage many races and submit them in few round trips, for nobody to watch.
 
     `at_once` is how many of them may run at one time, 0 for all: each of the others waits in Slurm
-    for the end of an earlier one. Raises `RvError` where Slurm takes no job of one of them; then,
-    and after Ctrl-C, nothing is left in the queue.
+    for the end of an earlier one. Raises `RvError(LIMIT)`, before anything is made, where they are
+    more than the user may submit, and `RvError` where Slurm takes no job of one of them; then, and
+    after Ctrl-C, nothing is left in the queue.
     """
     from concurrent.futures import ThreadPoolExecutor
 
+    require_room([launch.plan for launch in launches])
     staged: list[Future[Race]] = []
     try:
         with ThreadPoolExecutor(max_workers=PARALLEL) as pool:
@@ -94,15 +97,35 @@ def _hold_rest(
 def _send_first_waves(
     races: Sequence[Race], at_once: int, cluster: Cluster, sink: "Sink"
 ) -> list[tuple[SubmitResult, ...]]:
-    """Send the first wave of each race; of a later batch, each waits for one of that before."""
+    """Send the first wave of each race; of a later batch, each waits for one of that before.
+
+    Each race gets one job into the queue before any gets a second: the user's limit may be near.
+    """
     sent: list[tuple[SubmitResult, ...]] = []
     for begin in range(0, len(races), at_once):
         batch = races[begin : begin + at_once]
         waits = [_after(results) for results in sent[begin - at_once :]] if sent else [()] * at_once
-        together = [(race, race.waves[0], wait) for race, wait in zip(batch, waits, strict=False)]
-        for results in submit_together(together, cluster.transport):
-            sink.submitted(results)
-            sent.append(results)
+        leads = [race.waves[0][: 1 if len(races) > 1 else None] for race in batch]
+        rests = [race.waves[0][len(lead) :] for race, lead in zip(batch, leads, strict=True)]
+        first = _send_together(batch, leads, waits, cluster, sink)
+        others = _send_together(batch, rests, waits, cluster, sink)
+        sent += [(*one, *more) for one, more in zip(first, others, strict=True)]
+    return sent
+
+
+def _send_together(
+    races: Sequence[Race],
+    waves: Sequence[Sequence[int]],
+    waits: Sequence[tuple[str, ...]],
+    cluster: Cluster,
+    sink: "Sink",
+) -> list[tuple[SubmitResult, ...]]:
+    """Send what there is of each race; return its results, () where there was nothing."""
+    each = list(zip(races, waves, waits, strict=False))
+    results = iter(submit_together([one for one in each if one[1]], cluster.transport))
+    sent = [next(results) if wave else () for _, wave, _ in each]
+    for one in filter(None, sent):
+        sink.submitted(one)
     return sent
 
 

@@ -18,11 +18,13 @@ def follow_race(race: Race, cluster: Cluster, sink: Sink, reader: OutputReader) 
 
 def wait_for_races(
     races: Sequence[Race], cluster: Cluster, sink: WaitSink, timeout: timedelta | None
-) -> None:
-    """Wait until races are over, and tell of each end. Raises `WaitTimedOut`."""
+) -> tuple[RaceStatus, ...]:
+    """Wait until races are over; tell of each end, and return it. Raises `WaitTimedOut`."""
     verdicts = {race.race_id: load_verdict(race, cluster.transport) for race in races}
-    for verdict in filter(None, verdicts.values()):
+    known = tuple(filter(None, verdicts.values()))
+    for verdict in known:
         sink.ended(verdict)
     unsettled = [race for race in races if not verdicts[race.race_id]]
-    if unsettled:
-        Wait(races=unsettled, queue=cluster.queue, sink=sink, timeout=timeout).run()
+    if not unsettled:
+        return known
+    return known + Wait(races=unsettled, queue=cluster.queue, sink=sink, timeout=timeout).run()

@@ -8,6 +8,7 @@ import asyncio
 import concurrent.futures
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,6 +58,7 @@ def test_the_readmes_example(executor):
     assert job.exception() is None
     assert (job.state, job.done(), job.num_tasks, job.task_id) == ("COMPLETED", True, 1, 0)
     assert job.stdout() == "adding 5 and 7\n"
+    assert job.task(0) is job
     assert job.paths.folder.name == job.job_id
     assert job.paths.stdout.read_text() == "adding 5 and 7\n"
     assert job.paths.result_pickle.stat().st_mode & 0o777 == 0o600
@@ -89,11 +91,13 @@ def test_an_array_is_planned_once(executor, tmp_path, monkeypatch):
     folder.mkdir()
     for name in ("scontrol", "squeue", "sacctmgr"):
         real = subprocess.run(["which", name], capture_output=True, text=True, check=True).stdout
-        (folder / name).write_text(f'#!/bin/sh\necho {name} >>{calls}\nexec {real.strip()} "$@"\n')
+        note = f'[ -n "$SLURM_JOB_ID" ] || echo {name} >>{calls}'  # not what jobs ask
+        (folder / name).write_text(f'#!/bin/sh\n{note}\nexec {real.strip()} "$@"\n')
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # with no earlier answer
     jobs = executor.map_array(add, range(20), range(20))
-    assert len(calls.read_text().split()) <= 8
+    assert len(calls.read_text().split()) <= 12
     assert [job.result() for job in jobs] == list(range(0, 40, 2))
     assert len({job.job_id for job in jobs}) == 20
 
@@ -128,6 +132,8 @@ def test_jobs_are_futures_and_awaitables(executor):
     assert set(submitit.helpers.as_completed(jobs, timeout=60)) == set(jobs)
 
     async def all_of_them() -> list[int]:
+        slow = executor.submit(time.sleep, 1)
+        assert await slow.awaitable().result(0.1) is None  # submitit's poll_interval, no timeout
         return await asyncio.gather(*(job.awaitable().result() for job in jobs))
 
     assert asyncio.run(all_of_them()) == [0, 1, 2, 3]
@@ -149,19 +155,35 @@ class OddError(Exception):
         self.lock = threading.Lock()
 
 
+class TwoNamesError(Exception):
+    """An exception that can be pickled and not be read."""
+
+    def __init__(self, one: str, other: str) -> None:
+        super().__init__(one + other)
+
+
+def raise_two_names() -> None:
+    """Raise it."""
+    raise TwoNamesError("a", "b")
+
+
 def raise_odd() -> None:
     """Raise it."""
     raise OddError("odd indeed")
 
 
-def test_what_goes_wrong_is_told_with_its_traceback(executor):
+def test_what_goes_wrong_is_told_with_its_traceback(executor, monkeypatch):
     """Of the function, of its result, of its end."""
+    monkeypatch.setattr("rv.api.job._LATE_S", 2.0)
+    monkeypatch.setattr("rv.api.job._SOON_S", 0.0, raising=False)
     calls = {
         "ZeroDivisionError: division by zero": lambda: 1 / 0,
         "OddError: odd indeed": raise_odd,
+        "TwoNamesError: ab": raise_two_names,
         "the result cannot be pickled": threading.Lock,
         "cannot be read here: ZeroDivisionError": Refuses,
         "SystemExit: 3": lambda: sys.exit(3),
+        "ended with code 0 and left no result": lambda: os._exit(0),
         "ended as FAILED with code 137": lambda: os.kill(os.getpid(), signal.SIGKILL),
         "": lambda: b"x" * (30 << 20),
     }
@@ -175,6 +197,7 @@ def test_what_goes_wrong_is_told_with_its_traceback(executor):
         else:
             assert len(job.result(60)) == 30 << 20
     assert isinstance(jobs[0].exception().__cause__, ZeroDivisionError)
+    assert "cannot be read" not in str(jobs[2].exception())
     assert "division by zero" in jobs[0].stderr()
 
 
@@ -200,13 +223,51 @@ def test_a_result_of_another_user_is_not_read(executor):
     elsewhere = own.with_name("mine")
     own.rename(elsewhere)
     own.symlink_to(elsewhere)
-    assert job.race.read_own("results/0.pkl") is None
+    assert job._handle.read_own("results/0.pkl") is None
     own.unlink()
     elsewhere.rename(own)
     assert job.result() == 3
     if os.geteuid() == 0:
         os.chown(own, 65534, 65534)
-        assert job.race.read_own("results/0.pkl") is None
+        assert job._handle.read_own("results/0.pkl") is None
+
+
+def test_a_race_whose_files_are_gone_says_so(executor, monkeypatch):
+    """By rv's own errors, whatever is asked; nothing waits for what cannot come."""
+    monkeypatch.setattr("rv.api.job._LATE_S", 0.0)
+    monkeypatch.setattr("rv.api.job._SOON_S", 0.0, raising=False)
+    job = executor.submit(add, 1, 2)
+    job.wait()
+    Path(job.race.directory, "call/submitted.pkl").write_bytes(b"{}")
+    with pytest.raises(submitit.UncompletedJobError, match="damaged"):
+        job.submission()
+    shutil.rmtree(job.race.directory)
+    assert (job.state, job.done()) == ("COMPLETED", True)
+    for ask in (job.result, lambda: job.future().result(5)):
+        with pytest.raises(submitit.UncompletedJobError, match="left no result"):
+            ask()
+    job.cancel()
+    with pytest.raises(submitit.RvError, match="is no race here"):
+        pickle.loads(pickle.dumps(job))
+
+
+def test_more_than_one_may_submit_are_refused_before_anything_is(
+    executor, races, tmp_path, monkeypatch
+):
+    """With how many would go; as many do, though Slurm would let each race have several jobs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # of what the limits were
+    modify = ["sacctmgr", "-i", "modify", "qos", "normal", "set"]
+    subprocess.run([*modify, "MaxSubmitJobsPerUser=4"], check=True, capture_output=True)
+    try:
+        with pytest.raises(submitit.RvError, match="leaves room for 4") as caught:
+            executor.map_array(add, range(5), range(5))
+        assert caught.value.kind is rv.ErrorKind.LIMIT
+        assert not races.exists()
+        executor.update_parameters(fanout="each", max_submissions=4, gpus=1)
+        jobs = executor.map_array(add, range(4), range(4))
+        assert [job.result(60) for job in jobs] == [0, 2, 4, 6]
+    finally:
+        subprocess.run([*modify, "MaxSubmitJobsPerUser=-1"], check=True, capture_output=True)
 
 
 class Counts(submitit.helpers.Checkpointable):
@@ -252,10 +313,10 @@ class Steps:
         self.counts = counts
 
     def __call__(self) -> tuple[int, list[str]]:
-        return self.counts(20, 0.1)
+        return self.counts(20, 0.3)
 
     def __submitit_checkpoint__(self) -> submitit.DelayedSubmission | None:
-        goes_on = self.counts.checkpoint(20, 0.1)
+        goes_on = self.counts.checkpoint(20, 0.3)
         return goes_on and submitit.helpers.DelayedSubmission(Steps(self.counts))
 
 
@@ -279,6 +340,8 @@ def test_several_tasks_on_several_nodes(executor):
     job, wrong = executor.submit_array([who_am_i, fail_in_the_second])
     assert job.results(60) == [(0, 4, 0, 0), (1, 4, 0, 1), (2, 4, 1, 0), (3, 4, 1, 1)]
     assert job.task(2).result() == (2, 4, 1, 0)
+    assert (job.task_id, job.task(2).task_id) == (None, 2)
+    assert job.task(2).task(0).task_id == 2
     assert sorted(job.stdout().split("\n")[:-1]) == [f"task {rank}" for rank in range(4)]
     with pytest.raises(submitit.RvError, match="4 tasks"):
         job.result()
@@ -350,6 +413,12 @@ def test_asyncio_launches_and_waits():
     async def program() -> tuple[list[str], rv.RaceState]:
         races = await asyncio.gather(*(rv.launch_async(f"sleep 0.5; echo {k}") for k in range(2)))
         out = await asyncio.gather(*(race.result_async(60) for race in races))
+        unheard = asyncio.create_task(rv.launch_async("sleep 300", name="unheard"))
+        await asyncio.sleep(0.1)
+        unheard.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await unheard
+        assert rv.Race("unheard").wait(60) is rv.RaceState.CANCELLED
         sleeper = await rv.launch_async("sleep 300")
         with pytest.raises(TimeoutError):
             await sleeper.wait_async(0.2)

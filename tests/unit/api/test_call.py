@@ -74,7 +74,12 @@ def start(race: Path, call: rv.DelayedSubmission | bytes, header: CallHeader = P
     env = {**os.environ, "RV_RACE_DIR": str(race), "RV_RACE": "r", "PYTHONPATH": root}
     argv = [sys.executable, "-u", "-m", "rv.api.call"]
     return subprocess.Popen(
-        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        argv,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
 
 
@@ -103,6 +108,26 @@ def test_an_interrupted_call_goes_on(race, number):
     assert unpickled((race / result_file(0)).read_bytes()) == "told"
     assert (next_word(race), (race / SUBMITTED).read_bytes()) == ("done", before)
     assert (race / GOES_ON).stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_all_tasks_of_a_node_save_before_the_command_ends(race, number):
+    """A preemption's signal reaches the process that started them too: it is not to end first."""
+    header = CallHeader(tasks_per_node=2, nodes=1, path=(), python=this_python())
+    process = start(race, rv.DelayedSubmission(Waits()), header)
+    assert [process.stdout.readline() for _ in range(2)] == ["runs\n"] * 2
+    os.killpg(process.pid, number)
+    assert finish(process) == (0, "")
+    assert next_word(race) == "again"
+    assert finish(start(race, b"")) == (0, "")
+    assert [unpickled((race / result_file(rank)).read_bytes()) for rank in range(2)] == ["told"] * 2
+
+
+def test_a_task_that_a_signal_ends_has_the_shells_code(race):
+    """128 and the signal's number, as for one task."""
+    header = CallHeader(tasks_per_node=2, nodes=1, path=(), python=this_python())
+    process = start(race, rv.DelayedSubmission(signal.raise_signal, signal.SIGSEGV), header)
+    assert finish(process)[0] == 128 + signal.SIGSEGV
 
 
 def test_a_cancelled_call_saves_nothing(race):

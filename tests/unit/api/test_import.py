@@ -1,6 +1,7 @@
 """What `import rv` costs, and what it gives."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,14 @@ HEAVY = {
     "yaml",
     "asyncio",
 }
+RACE = """
+    cancel directory done exit_code follow id logs name result result_async state wait wait_async
+"""
+JOB = """
+    awaitable cancel done exception future job_id num_tasks paths race result results state stderr
+    stdout submission task task_id wait
+"""
+EXECUTOR = "batch map_array submit submit_array update_parameters"
 USER = Path(__file__).with_name("users_program.py")
 
 
@@ -59,6 +68,17 @@ def test_every_public_name_is_there():
         assert getattr(rv, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'lunch'"):
         rv.lunch  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [(rv.Race, RACE), (rv.Job, JOB), (rv.Executor, EXECUTOR)],
+)
+def test_a_class_shows_what_is_documented_and_no_more(kind, names):
+    """Its page names each; what the parts of rv ask of each other lies elsewhere."""
+    page = (Path(rv.__file__).parents[1] / "docs/python-api.md").read_text(encoding="utf-8")
+    assert {name for name in dir(kind) if not name.startswith("_")} == set(names.split())
+    assert [name for name in names.split() if not re.search(rf"\b{name}\b", page)] == []
 
 
 def test_a_users_program_is_checked_by_mypy(tmp_path):

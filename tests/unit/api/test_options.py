@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rv.api.executor import Executor
 from rv.api.options import NOT_HERE, Options, launch_options
 from rv.api.parameters import Shape, as_options, checked
 from rv.errors import ErrorKind, RvError
@@ -21,6 +22,14 @@ def no_files(tmp_path, monkeypatch):
     monkeypatch.setenv("RV_SITE_CONFIG", str(tmp_path / "none"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+def test_what_is_true_is_an_option_without_a_value():
+    """As sbatch spells `--exclusive`."""
+    assert launch_options({"sbatch": {"exclusive": True, "nice": 1}}).sbatch == [
+        "exclusive",
+        "nice=1",
+    ]
 
 
 def test_every_option_is_an_argument():
@@ -120,6 +129,10 @@ def test_the_files_defaults_count(no_files):
          {"gpus": 0, "sbatch": {"nice": 1, "mail-type": "END"}}, Shape()),
         ({"slurm_signal_delay_s": 60, "types": ["a100"]},
          {"gpus": 0, "checkpoint_buffer": "60s", "types": ["a100"]}, Shape()),
+        ({"slurm_timeout_min": 90, "timeout_min": 5, "slurm_name": "x", "slurm_mem_gb": 1.5},
+         {"gpus": 0, "time": "90m", "name": "x", "mem": "1.5G"}, Shape()),
+        ({"slurm_ntasks_per_node": 2, "tasks_per_node": 3}, {"gpus": 0}, Shape(tasks_per_node=2)),
+        ({"slurm_exclusive": True}, {"gpus": 0, "sbatch": {"exclusive": True}}, Shape()),
     ],
 )  # fmt: skip
 def test_parameters_of_submitit_are_options(given, options, shape):
@@ -142,10 +155,42 @@ def test_an_unknown_parameter_names_the_nearest(given, says):
     assert says in caught.value.hint
 
 
+def test_parameters_of_other_clusters_are_ignored():
+    """As submitit does with those of an executor that is not in use."""
+    assert checked({"local_setup": ["true"], "debug_x": 1, "nodes": 1}) == {"nodes": 1}
+
+
 @pytest.mark.parametrize(
-    "given", [{"nodes": 0}, {"nodes": 2}, {"timeout_min": "soon"}, {"tasks_per_node": 0}]
+    ("given", "says"),
+    [
+        ({"nodes": 0}, "one node and one task"),
+        ({"nodes": 2}, "without GPUs"),
+        ({"timeout_min": "soon"}, "it takes: int"),
+        ({"tasks_per_node": 0}, "one node and one task"),
+        ({"gpus_per_node": 1.5}, "it takes: int"),
+        ({"gpus_per_node": True}, "it takes: int"),
+        ({"slurm_array_parallelism": -1}, "1 or more"),
+        ({"slurm_array_parallelism": 2.5}, "it takes: int"),
+        ({"mem_gb": "2.0GB"}, "it takes: number"),
+        ({"slurm_setup": "module load x"}, "it takes: list of str"),
+        ({"time": 90}, "it takes: timedelta"),
+    ],
 )
-def test_a_shape_that_cannot_be_is_refused(given):
-    """Before anything is asked of a cluster."""
-    with pytest.raises(RvError):
-        as_options(given)
+def test_a_parameter_that_cannot_be_is_refused_where_it_is_set(given, says, tmp_path):
+    """Before anything is asked of a cluster; those that were set before stay."""
+    executor = Executor(tmp_path)
+    executor.update_parameters(name="x")
+    with pytest.raises(RvError) as caught:
+        executor.update_parameters(**given)
+    assert caught.value.kind is ErrorKind.USAGE
+    assert says in f"{caught.value.message} {caught.value.hint}"
+    assert executor.parameters == {"name": "x"}
+
+
+def test_calls_that_are_too_large_are_refused(tmp_path):
+    """Each has a pickle of its own: many with one large object would fill memory and disk."""
+    executor = Executor(tmp_path, max_pickle_size_gb=0.001)
+    with pytest.raises(RvError, match=r"more than 0\.001 GB") as caught:
+        executor.map_array(len, [b"x" * 600_000] * 2)
+    assert caught.value.kind is ErrorKind.USAGE
+    assert "pass its path" in caught.value.hint
