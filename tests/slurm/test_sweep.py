@@ -6,6 +6,7 @@ RV_SWEEP_TASKS=1000 makes the large one as large as tests/bench/sweep.py has it.
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,6 +139,12 @@ def test_a_requeued_worker_takes_other_tasks(rv: Rv, eventually: Eventually) -> 
     assert complaints("sweep_tasks", json.loads(rv("logs", "--json").stdout)) == []
 
 
+def environment(pid: int) -> dict[str, str]:
+    """The variables of a process."""
+    pairs = (Path("/proc") / str(pid) / "environ").read_bytes().decode().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if pair)
+
+
 def sleeping(race_id: str) -> list[int]:
     """The sleeps that tasks of a sweep still run."""
     found = []
@@ -208,6 +215,26 @@ def test_stop_ends_all_and_what_is_left_can_be_run(rv: Rv, eventually: Eventuall
     assert starts(rv) == before + Counter({str(number): 1 for number in range(20)})
 
 
+def test_stop_ends_workers_whose_array_has_lost_its_first_id(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """Slurm 22.05 cancels no worker by an id of its own; the array's is the last worker's."""
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; sleep 300"
+    assert rv("sweep", "-d", "-p", "a100", "--array", "0-2", line).returncode == 0
+    eventually(lambda: len(starts(rv)) == 3)
+    files = rv.last()
+    (array,) = files.submitted[1]
+    os.kill(
+        next(p for p in sleeping(files.race_id) if environment(p)["SLURM_JOB_ID"] == str(array)),
+        signal.SIGKILL,
+    )
+    eventually(lambda: rv.job_state(f"{array}_3") in ("COMPLETED", ""))
+    begun = time.monotonic()
+    assert rv("stop").returncode == 0
+    assert time.monotonic() - begun < 20
+    eventually(lambda: sleeping(files.race_id) == [], timeout=10)
+
+
 def test_values_reach_the_task_as_they_are(rv: Rv) -> None:
     """And no shell reads them; what a task leaves running ends with it."""
     values = [
@@ -238,3 +265,30 @@ def test_values_reach_the_task_as_they_are(rv: Rv) -> None:
         shown = (race.directory / f"tasks/0/{number}.out").read_text()
         assert json.loads(shown) == [f"--v={value}", value]
     assert sleeping(race.race_id) == []
+
+
+def test_a_worker_that_leaves_a_bad_node_takes_no_other_with_it(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """The array's last worker bears the id of the whole array. Where no node is left to one that
+    waits, the others go on, and the sweep is not over.
+    """
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
+    try:
+        sandbox.set_fault(rv.box, "v2", "error")
+        assert rv("sweep", "-d", "-p", "v100", "--array", "0-9", line).returncode == 0
+        files = rv.last()
+        eventually(lambda: len(starts(rv)) == 4 and files.names("declined") == ["v2"])
+        sandbox.set_fault(rv.box, "v1", "error")
+        kill_batch_shell(environment(sleeping(files.race_id)[0])["SLURM_JOB_ID"])
+        eventually(lambda: files.names("exhausted") == ["1"])
+        counts = rv.state()
+        assert (counts["state"], counts["sweep"]["lost"]) == ("RUNNING", 1)
+    finally:
+        sandbox.set_fault(rv.box, "v1", None)
+        sandbox.set_fault(rv.box, "v2", None)
+    (rv.home / "go").touch()
+    for pid in sleeping(files.race_id):
+        os.kill(pid, signal.SIGTERM)
+    assert rv("wait").returncode == 1
+    assert starts(rv) == Counter({str(number): 1 for number in range(10)})
