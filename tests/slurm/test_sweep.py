@@ -9,6 +9,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,17 @@ def sleeping(race_id: str) -> list[int]:
     return found
 
 
+def batch_shell(job_id: str) -> int:
+    """The process of a job's batch script, whose subshells came later."""
+    scripts = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_script = b"/slurm_script" in (path / "cmdline").read_bytes()
+            if is_script and environment(int(path.name))["SLURM_JOB_ID"] == job_id:
+                scripts.append(int(path.name))
+    return min(scripts)
+
+
 def kill_batch_shell(job_id: str) -> None:
     """kill -9 of a job's batch script, and of all that it started."""
     for path in Path("/proc").glob("[0-9]*/environ"):
@@ -170,13 +182,16 @@ def kill_batch_shell(job_id: str) -> None:
 
 
 def test_whole_nodes_are_filled(rv: Rv) -> None:
-    """On a node that Slurm gives whole four tasks of one GPU run at a time, a GPU each."""
-    line = "echo $CUDA_VISIBLE_DEVICES; sleep 1"
+    """On a node that Slurm gives whole four tasks of one GPU run at a time, a GPU and a port each."""
+    line = "echo $CUDA_VISIBLE_DEVICES $MASTER_PORT; sleep 1"
     assert rv("sweep", "-p", "whole", "--array", "1-8", line).returncode == 0
     files = rv.last()
     assert most_at_a_time(files) == 4
     outputs = [path.read_text() for path in files.directory.glob("tasks/0/*.out")]
-    assert Counter(outputs) == Counter({f"{gpu}\n": 2 for gpu in range(4)})
+    assert Counter(text.split()[0] for text in outputs) == Counter(
+        {str(gpu): 2 for gpu in range(4)}
+    )
+    assert len({text.split()[1] for text in outputs}) == 4
 
 
 def test_few_jobs_take_all_tasks_in_turn(rv: Rv, eventually: Eventually) -> None:
@@ -192,7 +207,67 @@ def test_few_jobs_take_all_tasks_in_turn(rv: Rv, eventually: Eventually) -> None
     (rv.home / "go").touch()
     assert rv("wait").returncode == 0
     assert starts(rv) == Counter({str(number): 1 for number in range(1, 8)})
-    assert len(list(files.directory.glob("workers/*"))) == 7
+    assert len(list(files.directory.glob("workers/*"))) >= 7
+
+
+def test_workers_whose_time_is_over_are_all_replaced(rv: Rv, eventually: Eventually) -> None:
+    """Also where all end at once, as those that began together do."""
+    line = (
+        f"echo $RV_TASK_ID >> {rv.home}/starts; n=$((RV_TASK_ID / 4));"
+        f" until [ -e {rv.home}/go.$n ]; do sleep 0.1; done"
+    )
+    assert rv("sweep", "-d", "-p", "a100", "--max", "4", "--array", "0-8", line).returncode == 0
+    eventually(lambda: len(starts(rv)) == 4)
+    (rv.last().directory / "longest").write_text("99999\n")
+    (rv.home / "go.0").touch()
+    eventually(lambda: len(starts(rv)) == 8, timeout=60)
+    (rv.home / "go.1").touch()
+    (rv.home / "go.2").touch()
+    assert rv("wait").returncode == 0
+    assert starts(rv) == Counter({str(number): 1 for number in range(9)})
+
+
+def test_a_task_cut_short_at_the_time_limit_stops_no_others(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """Its worker, which had done others, sends the next as Slurm's TERM comes.
+
+    SECONDS makes the worker think that most of its time is over.
+    """
+    line = (
+        f"echo $RV_TASK_ID >> {rv.home}/starts;"
+        f" [ $RV_TASK_ID -ne 1 ] || [ -e {rv.home}/go ] || sleep 300"
+    )
+    options = ("--time", "10m", "--env", "SECONDS=560", "--max", "1", "--array", "0-3")
+    assert rv("sweep", "-d", "-p", "a100", *options, line).returncode == 0
+    eventually(lambda: starts(rv) == Counter({"0": 1, "1": 1}))
+    (rv.home / "go").touch()
+    (pid,) = sleeping(rv.last().race_id)
+    os.kill(batch_shell(environment(pid)["SLURM_JOB_ID"]), signal.SIGTERM)
+    assert rv("wait").returncode == 1
+    assert (rv.state()["sweep"]["done"], rv.state()["sweep"]["lost"]) == (3, 1)
+    assert starts(rv) == Counter({str(number): 1 for number in range(4)})
+
+
+def test_a_worker_without_a_seat_leaves_the_next_one_in_the_queue(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """It may be what a worker whose time is over has just sent in its place."""
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
+    options = ("-d", "-p", "a100,v100", "--max", "1", "--array", "0-1")
+    assert rv("sweep", *options, line).returncode == 0
+    files = rv.last()
+    eventually(lambda: len(starts(rv)) == 1)
+    script = str(files.directory / "jobs/1.sh")
+    sent = rv.slurm("sbatch", "--parsable", "--begin=now+1hour", "--array=1", script).strip()
+    eventually(lambda: len(files.claimants) == 2)
+    eventually(lambda: rv.job_state(files.submitted[2][0]) == "COMPLETED")
+    assert rv.job_state(sent) == "PENDING"
+    (rv.home / "go").touch()
+    for pid in sleeping(files.race_id):
+        os.kill(pid, signal.SIGTERM)
+    rv("wait")
+    eventually(lambda: rv.job_state(sent) == "CANCELLED")
 
 
 def test_stop_ends_all_and_what_is_left_can_be_run(rv: Rv, eventually: Eventually) -> None:
