@@ -91,9 +91,9 @@ def is_live(state: JobState) -> bool:
 class JobRecord:
     """What one command says of one job. Times are on Slurm's own clock; `source` is the command.
 
-    `array_id` is the id of the job array that it is one of, its own where there is none, 0 where the
-    command does not say. `directory` is the working directory, as accounting says it. `exit_code` and `signal` are the
-    two halves of Slurm's `code:signal`, None where not yet known.
+    `array_id` is the id of the job array that it is one of, its own where there is none, 0 where
+    the command does not say. `directory` is the working directory, as accounting says it.
+    `exit_code` and `signal` are the two halves of Slurm's `code:signal`, None where not yet known.
     `started` is None while the job waits: Slurm's estimate is `planned_start`. `ended` is
     None until it ended. `reason` of a cancelled job is who did it ("by uid 0"), of an unknown state
     what Slurm printed.

@@ -227,9 +227,7 @@ def test_workers_whose_time_is_over_are_all_replaced(rv: Rv, eventually: Eventua
     assert starts(rv) == Counter({str(number): 1 for number in range(9)})
 
 
-def test_a_task_cut_short_at_the_time_limit_stops_no_others(
-    rv: Rv, eventually: Eventually
-) -> None:
+def test_a_task_cut_short_at_the_time_limit_stops_no_others(rv: Rv, eventually: Eventually) -> None:
     """Its worker, which had done others, sends the next as Slurm's TERM comes.
 
     SECONDS makes the worker think that most of its time is over.
