@@ -198,7 +198,7 @@ def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
             (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "") if text
         ),
         segments=tuple(_segments(texts)),
-        unclaimed_since=_moment(texts.get("unclaimed", "")),
+        unclaimed_since=moment(texts.get("unclaimed", "")),
     )
 
 
@@ -280,7 +280,7 @@ def _ended(text: str) -> Ended | None:
     )
 
 
-def _moment(text: str) -> float | None:
+def moment(text: str) -> float | None:
     """Read a time; None for what is none."""
     return _float(text, default=0.0) or None
 

@@ -11,11 +11,12 @@ from rv.race.directory import (
     cache,
     load_all_state_files,
     load_state_files,
+    moment,
     write_state_file,
 )
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
-from rv.race.sources import Sources, forgotten, is_active
+from rv.race.sources import ACCOUNTING, Sources, confirmation_limit_s, forgotten, is_active
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
 from rv.race.task_runs import ENDED, worker_job
@@ -62,7 +63,8 @@ def observe(
     # Read again: a job writes its exit file before Slurm has its end, and time has passed.
     files = load_all_state_files(races, transport)
     if queue is not None:
-        files |= _note_ended_workers([r for r in races if r.sweep], files, queue, transport)
+        sweeps = [race for race in races if race.sweep]
+        files |= _note_ended_workers(sweeps, files, queue, now_s, transport)
     return tuple(
         _snapshot(
             race, files[race.race_id], vanished[race.race_id], queue, answers, now_s, transport
@@ -116,12 +118,13 @@ def _note_ended_workers(
     sweeps: Sequence[Race],
     files: Mapping[str, StateFiles],
     queue: Sequence[JobRecord],
+    now_s: float,
     transport: Transport,
 ) -> dict[str, StateFiles]:
     """Write down which workers of sweeps have ended without a word, and how Slurm says they did."""
     again: dict[str, StateFiles] = {}
     for race in sweeps:
-        ends = _ends_of_workers(race, files[race.race_id], queue, transport)
+        ends = _ends_of_workers(race, files[race.race_id], queue, now_s, transport)
         for worker, end in ends.items():
             write_state_file(race, f"{ENDED}/{worker}", f"{end}\n", transport)
         if ends:  # what a worker wrote before its end counts more
@@ -130,7 +133,7 @@ def _note_ended_workers(
 
 
 def _ends_of_workers(
-    race: Race, files: StateFiles, queue: Sequence[JobRecord], transport: Transport
+    race: Race, files: StateFiles, queue: Sequence[JobRecord], now_s: float, transport: Transport
 ) -> dict[str, str]:
     """Return how workers ended, by the queue or, where it does not know them, by other answers."""
     workers = files.tasks.unexplained()
@@ -147,7 +150,31 @@ def _ends_of_workers(
         own = dict.fromkeys(missing, (race.directory, ""))
         accounted = _ask_accounting(names, own, race.submitted_at, transport)
         records += accounted.records if accounted else ()
-    return ends | ends_of(silent, race, records)
+    ends |= ends_of(silent, race, records)
+    if shown is None:
+        return ends
+    known = {record.job_id for record in records if record.source != ACCOUNTING}
+    unknown = [each for each in silent if each not in ends and worker_job(each)[0] not in known]
+    return ends | _vanished(race, unknown, now_s, transport)
+
+
+def _vanished(
+    race: Race, workers: Sequence[str], now_s: float, transport: Transport
+) -> dict[str, str]:
+    """Say which of these workers a healthy controller has not known for long; note the others.
+
+    Accounting may be missing, or never hear of an end.
+    """
+    limit_s = max(race.min_job_age.total_seconds(), confirmation_limit_s(race))
+    ends: dict[str, str] = {}
+    for worker in workers:
+        path = f"{ENDED}/absent.{worker}"
+        since_s = moment((transport.read(f"{race.directory}/{path}") or b"").decode())
+        if since_s is None or since_s > now_s:
+            write_state_file(race, path, f"{now_s:.0f}\n", transport)
+        elif now_s - since_s > limit_s:
+            ends[worker] = f"Slurm has long not known job {worker_job(worker)[0]}: cause unknown"
+    return ends
 
 
 def _note_unclaimed(

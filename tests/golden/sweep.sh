@@ -295,9 +295,16 @@ rv_free_seats() {
   done
 }
 
+# Whether the job's own shell is gone: not every site ends what a job leaves.
+rv_is_orphan() {
+  local parent
+  read -r _ _ _ parent _ <"/proc/$BASHPID/stat"
+  [ "$parent" != $$ ]
+}
+
 # Claims the next task; rv_at is its place in the list. What is before `next` had been claimed when that was written.
 rv_claim_next() {
-  ! rv_exists stop || return
+  ! rv_exists stop && ! rv_is_orphan || return
   rv_skip_claimed
   rv_claim_from || { ! rv_exists drained && rv_at=0 && rv_claim_from; } && return
   [ "$rv_at" -ge "$rv_count" ] || return 1
@@ -392,7 +399,7 @@ rv_slot() {
   trap rv_terminate TERM
   export RV_ME=$rv_worker.$1
   [ -z "$2" ] || export CUDA_VISIBLE_DEVICES=$2
-  export MASTER_PORT=$((MASTER_PORT + $1)) PET_MASTER_PORT=$((MASTER_PORT + $1))
+  MASTER_PORT=$((MASTER_PORT + $1)) PET_MASTER_PORT=$((PET_MASTER_PORT + $1))
   printf '%s\n' "$RV_ME" submission=2 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" whole >"claims/$RV_ME"
   sync "claims/$RV_ME" && [ "$(tail -n 1 "claims/$RV_ME")" = whole ] || { rv_say "no claim can be written"; return 1; }
   rv_take_seat || return "$rv_no_seat"
@@ -446,14 +453,15 @@ rv_stop_slots() {
 }
 trap rv_stop_slots TERM
 [ -z "$rv_cause" ] || rv_stop_slots
-# Ends the tasks where Slurm sends no signal: after `rv stop`, where Slurm has lost touch with the node.
+# Ends the tasks where Slurm sends no signal: after `rv stop`, where Slurm has lost touch with the node, and without
+# the job's own shell.
 (
   trap 'kill "$rv_nap"; exit' TERM
   while :; do
     sleep 30 &
     rv_nap=$!
     wait "$rv_nap"
-    ! rv_exists stop || kill -TERM $$
+    ! rv_exists stop && ! rv_is_orphan || kill -TERM "${rv_pids[@]}" || exit
   done
 ) </dev/null >/dev/null 2>&1 &
 rv_watcher=$!

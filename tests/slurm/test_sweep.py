@@ -16,6 +16,10 @@ import pytest
 import yaml
 
 from rv import sandbox
+from rv.models.race import RaceState
+from rv.race.directory import load_race
+from rv.race.observe import observe
+from rv.transport.local import LocalTransport
 from tests.json_schema import complaints
 from tests.slurm.launching import RaceFiles, Rv, group, profile
 
@@ -120,6 +124,47 @@ def test_a_killed_worker_loses_its_task_and_no_other(rv: Rv, eventually: Eventua
     assert "task 0 LOST, job " in listed
     assert rv("rerun", "--failed").returncode == 0
     assert starts(rv) == Counter({"0": 2, "1": 2, "2": 1, "3": 1, "4": 1, "5": 1})
+
+
+def test_what_a_killed_batch_shell_leaves_takes_no_task(rv: Rv, eventually: Eventually) -> None:
+    """Slurm has given its GPU away, and kills what a job leaves only where it tracks it."""
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
+    assert rv("sweep", "-d", "-p", "a100", "--max", "1", "--array", "0-2", line).returncode == 0
+    eventually(lambda: len(starts(rv)) == 1)
+    (pid,) = sleeping(rv.last().race_id)
+    os.kill(batch_shell(environment(pid)["SLURM_JOB_ID"]), signal.SIGKILL)
+    eventually(lambda: rv.state()["state"] == "FAILED")
+    (rv.home / "go").touch()
+    with suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
+    worker = next(rv.last().directory.glob("workers/*"))
+    eventually(lambda: "end 0 143 " in worker.read_text())
+    time.sleep(1)
+    assert starts(rv) == Counter({"0": 1})
+    again = rv("rerun", "--failed")
+    assert again.returncode == 0, again.stderr
+    assert starts(rv) == Counter({"0": 2, "1": 1, "2": 1})
+
+
+def test_a_worker_that_slurm_has_forgotten_loses_its_task(
+    rv: Rv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without accounting, or after the controller lost its state, nobody ever says how it ended."""
+    monkeypatch.setenv("SLURM_CONF", str(rv.box.slurm_conf))
+    assert rv("sweep", "-p", "a100", "--max", "1", "--array", "0-1", "true").returncode == 0
+    directory = rv.last().directory
+    (directory / "verdict.json").unlink(missing_ok=True)
+    (worker,) = directory.glob("workers/*")
+    worker.write_text("start 0 10 .\nend 0 0 - 11 .\n")
+    (directory / "workers/99999999.0.ab12").write_text("start 1 12 .\n")
+    race, now_s = load_race(str(directory), LocalTransport(rv.environment)), time.time()
+    assert race
+    states = []
+    for at_s in (now_s, now_s + 30, now_s + 1000):
+        (seen,) = observe([race], LocalTransport(rv.environment), (), at_s)
+        states.append(seen.status.state)
+    assert states == [RaceState.UNKNOWN, RaceState.UNKNOWN, RaceState.FAILED]
+    assert "99999999: cause unknown" in seen.status.why
 
 
 def test_a_requeued_worker_takes_other_tasks(rv: Rv, eventually: Eventually) -> None:
