@@ -389,8 +389,8 @@ rv_run_task() {
   done
 }
 
-# What a slot ends with: no task left, no seat, or no time.
-rv_drained=10 rv_no_seat=11 rv_no_time=12
+# What a slot ends with: no task left, or no time.
+rv_drained=10 rv_no_time=11
 
 # One task after the other, on the GPUs of this slot.
 rv_slot() {
@@ -402,7 +402,7 @@ rv_slot() {
   MASTER_PORT=$((MASTER_PORT + $1)) PET_MASTER_PORT=$((PET_MASTER_PORT + $1))
   printf '%s\n' "$RV_ME" submission=2 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" whole >"claims/$RV_ME"
   sync "claims/$RV_ME" && [ "$(tail -n 1 "claims/$RV_ME")" = whole ] || { rv_say "no claim can be written"; return 1; }
-  rv_take_seat || return "$rv_no_seat"
+  rv_take_seat || return
   while [ -z "$rv_cause" ]; do
     rv_has_time || { code=$rv_no_time; break; }
     rv_claim_next || { code=$?; break; }

@@ -322,8 +322,8 @@ rv_run_task() {
   done
 }
 
-# What a slot ends with: no task left, no seat, or no time.
-rv_drained=10 rv_no_seat=11 rv_no_time=12
+# What a slot ends with: no task left, or no time.
+rv_drained=10 rv_no_time=11
 
 # One task after the other, on the GPUs of this slot.
 rv_slot() {
