@@ -157,7 +157,7 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
         console.say(note)
     progress = Progress(json_only=how.json)
     if how.detach:
-        say_detached(_start_detached(made, caller, site, how, progress), json=how.json)
+        say_detached(start_detached(made, caller, site, how, progress), json=how.json)
         return None
     from rv.workflow.follow import NotFollowed
 
@@ -172,8 +172,8 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
     return Raced(status=status, caller=caller)
 
 
-def _start_detached(
-    made: Launch, caller: Caller, site: Site, how: Following, progress: Progress
+def start_detached(
+    made: Launch, caller: Caller, site: Site, how: Following, progress: "Reporter"
 ) -> Race:
     """Start a race that nobody watches; Slurm itself holds the later waves back.
 

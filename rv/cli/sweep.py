@@ -26,10 +26,11 @@ from rv.ui.race_views import race_document
 from rv.ui.sweep_views import SweepProgress, sweep_document, sweep_text
 from rv.workflow.command_line import shell_line
 from rv.workflow.environments import planned, working_directory
+from rv.workflow.launch import Launch
 from rv.workflow.options import RequestOptions
 from rv.workflow.races import exit_code, recover_races, stop_races
 from rv.workflow.read_options import build_request, patience_s
-from rv.workflow.start import HOW_TO_FOLLOW, start
+from rv.workflow.start import HOW_TO_FOLLOW
 from rv.workflow.sweep import SweepLaunch, follow_sweep, prepare_sweep, prepare_unfinished
 from rv.workflow.sweep_tasks import parse_array, parse_sets, product_of, shown, with_variables
 
@@ -149,7 +150,7 @@ class Following:
         for note in made.launch.plan.notes:
             console.say(note)
         progress = SweepProgress(Progress(json_only=self.json))
-        race = start(made.launch, self.caller.cluster, progress, detached=True)
+        race = self._start(made.launch, progress)
         if self.detach:
             launching.say_detached(race, json=self.json)
             return
@@ -161,9 +162,14 @@ class Following:
                 race, made.launch.request, self.caller.cluster, self.site, now_s()
             )
             console.say(f"again what did not succeed: {again.sweep.tasks} tasks")
-            race = start(again.launch, self.caller.cluster, progress, detached=True)
+            race = self._start(again.launch, progress)
             status = self.follow(race, progress)
         self.end(status)
+
+    def _start(self, launch: Launch, progress: SweepProgress) -> Race:
+        """Submit it; exit where Ctrl-C came meanwhile, which leaves it to Slurm."""
+        how = launching.Following(json=self.json, detach=True, stops_unclaimed=False)
+        return launching.start_detached(launch, self.caller, self.site, how, progress)
 
     def follow(self, race: Race, progress: SweepProgress) -> RaceStatus:
         """Follow a sweep to its end; exit where the user did not wait for it."""

@@ -92,8 +92,9 @@ def is_live(state: JobState) -> bool:
 class JobRecord:
     """What one command says of one job. Times are on Slurm's own clock; `source` is the command.
 
-    `directory` is the working directory, as accounting says it. `exit_code` and `signal` are the
-    two halves of Slurm's `code:signal`, None where not yet known.
+    `array_id` is the id of the job array that it is one of, its own where there is none, 0 where
+    the command does not say. `directory` is the working directory, as accounting says it.
+    `exit_code` and `signal` are the two halves of Slurm's `code:signal`, None where not yet known.
     `started` is None while the job waits: Slurm's estimate is `planned_start`. `ended` is
     None until it ended. `reason` of a cancelled job is who did it ("by uid 0"), of an unknown state
     what Slurm printed.
@@ -114,6 +115,12 @@ class JobRecord:
     restarts: int = 0
     planned_start: datetime | None = None
     directory: str = ""
+    array_id: int = 0
+
+    @property
+    def cancel_id(self) -> int:
+        """What scancel knows it by: of one job of an array, the array, which is cancelled whole."""
+        return self.array_id or self.job_id
 
     @property
     def planned_wait(self) -> timedelta | None:

@@ -96,10 +96,12 @@ class TaskRuns:
     """The tasks that were started, by number, and the workers that are known to have ended.
 
     `ended_workers` holds why, by worker; a worker is named by job, restart and a random token.
+    `absent_since` holds, in seconds since the epoch, since when Slurm has not known a worker's job.
     """
 
     runs: Mapping[int, TaskRun] = field(default_factory=dict)
     ended_workers: Mapping[str, str] = field(default_factory=dict)
+    absent_since: Mapping[str, float] = field(default_factory=dict)
 
     def state(self, number: int) -> TaskState:
         """Return the state of a task. Its own exit code is believed before all else."""

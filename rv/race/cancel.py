@@ -76,7 +76,7 @@ class _Cancelling:
         live = _live_jobs(self.races, self.transport)
         if live is None:
             return ["Slurm does not answer"] * len(self.races)
-        fresh = sorted({record.job_id for record in live} - self.cancelled)
+        fresh = sorted({record.cancel_id for record in live} - self.cancelled)
         if cancel_ids(fresh, self.transport):
             self.cancelled.update(fresh)
         for record in live:
@@ -96,7 +96,7 @@ class _Cancelling:
 
     def _is_ending(self, record: JobRecord) -> bool:
         """Return whether a job completes for good: once cancelled, Slurm does not requeue it."""
-        return record.state is JobState.COMPLETING and record.job_id in self.cancelled
+        return record.state is JobState.COMPLETING and record.cancel_id in self.cancelled
 
     def _still_to_come(self, race: Race) -> list[str]:
         """Say which unconfirmed submissions are so young that Slurm may yet take them."""
@@ -124,7 +124,7 @@ def leftover_jobs(snapshot: RaceSnapshot) -> tuple[int, ...]:
     live = live_records(snapshot)
     if status.tasks and not snapshot.files.stopped and any(not r.state.is_pending for r in live):
         return ()  # these workers are about to end, and cancel what waits
-    return tuple(sorted({record.job_id for record in live_records(snapshot)} - _in_use(snapshot)))
+    return tuple(sorted({record.cancel_id for record in live} - _in_use(snapshot)))
 
 
 def _in_use(snapshot: RaceSnapshot) -> set[int]:
@@ -156,12 +156,19 @@ def cancel_ids(ids: Sequence[int], transport: Transport) -> bool:
     return transport.run(f"scancel -Q {arguments}", timeout_s=_SCANCEL_TIMEOUT_S).returncode == 0
 
 
+def cancel_waiting_ids(ids: Sequence[int], transport: Transport) -> None:
+    """Cancel those of these jobs that still wait; of an array, none that runs."""
+    if ids:
+        arguments = " ".join(map(str, ids))
+        transport.run(f"scancel -Q -t PENDING {arguments}", timeout_s=_SCANCEL_TIMEOUT_S)
+
+
 def cancel_late_jobs(
     decided: Sequence[Race], queue: Sequence[JobRecord] | None, transport: Transport
 ) -> tuple[int, ...]:
     """Cancel jobs of decided races that appeared since: submissions that were late."""
     names = {name for race in decided for name in race.job_names}
-    late = sorted({r.job_id for r in queue or () if r.name in names and is_active(r)})
+    late = sorted({r.cancel_id for r in queue or () if r.name in names and is_active(r)})
     cancel_ids(late, transport)
     return tuple(late)
 

@@ -1,6 +1,6 @@
 """Look at races: their state files, the queue, and single questions about jobs that left it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -8,18 +8,13 @@ from rv.dataclass import dataclass
 from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
-from rv.race.directory import (
-    cache,
-    load_all_state_files,
-    load_state_files,
-    write_state_file,
-)
+from rv.race.directory import cache, load_all_state_files, load_state_files, write_state_file
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
-from rv.race.sources import Sources, forgotten, is_active
+from rv.race.sources import ACCOUNTING, Sources, confirmation_limit_s, forgotten, is_active
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
-from rv.race.task_runs import ENDED, worker_job
+from rv.race.task_runs import ABSENT, ENDED, worker_job
 from rv.render.quote import shell
 from rv.slurm.sacct import is_behind, parse_sacct, sacct_script
 from rv.slurm.script import new_sentinel
@@ -63,7 +58,8 @@ def observe(
     # Read again: a job writes its exit file before Slurm has its end, and time has passed.
     files = load_all_state_files(races, transport)
     if queue is not None:
-        files |= _note_ended_workers([r for r in races if r.sweep], files, queue, transport)
+        sweeps = [race for race in races if race.sweep]
+        files |= _note_ended_workers(sweeps, files, queue, now_s, transport)
     return tuple(
         _snapshot(
             race, files[race.race_id], vanished[race.race_id], queue, answers, now_s, transport
@@ -117,12 +113,13 @@ def _note_ended_workers(
     sweeps: Sequence[Race],
     files: Mapping[str, StateFiles],
     queue: Sequence[JobRecord],
+    now_s: float,
     transport: Transport,
 ) -> dict[str, StateFiles]:
     """Write down which workers of sweeps have ended without a word, and how Slurm says they did."""
     again: dict[str, StateFiles] = {}
     for race in sweeps:
-        ends = _ends_of_workers(race, files[race.race_id], queue, transport)
+        ends = _ends_of_workers(race, files[race.race_id], queue, now_s, transport)
         for worker, end in ends.items():
             write_state_file(race, f"{ENDED}/{worker}", f"{end}\n", transport)
         if ends:  # what a worker wrote before its end counts more
@@ -131,24 +128,52 @@ def _note_ended_workers(
 
 
 def _ends_of_workers(
-    race: Race, files: StateFiles, queue: Sequence[JobRecord], transport: Transport
+    race: Race, files: StateFiles, queue: Sequence[JobRecord], now_s: float, transport: Transport
 ) -> dict[str, str]:
     """Return how workers ended, by the queue or, where it does not know them, by other answers."""
     workers = files.tasks.unexplained()
     ends = ends_of(workers, race, queue)
     silent = [each for each in silent_workers(files.tasks, queue) if each not in ends]
     if not silent:
-        return ends
+        return ends | _vanished(race, files, (), now_s, transport)
     names = set(race.job_names)
     ids = sorted({worker_job(worker)[0] for worker in silent})
-    shown = _ask_controller(names, ids[:_MOST_ASKED], transport)
+    asked = ids[:_MOST_ASKED]
+    shown = _ask_controller(names, asked, transport)
     records = list(shown.records) if shown else []
     missing = set(ids) - {record.job_id for record in records}
     if shown and missing:
         own = dict.fromkeys(missing, (race.directory, ""))
         accounted = _ask_accounting(names, own, race.submitted_at, transport)
         records += accounted.records if accounted else ()
-    return ends | ends_of(silent, race, records)
+    ends |= ends_of(silent, race, records)
+    if shown is None:
+        return ends
+    known = {record.job_id for record in records if record.source != ACCOUNTING}
+    in_doubt = set(asked) - known
+    unknown = [each for each in silent if each not in ends and worker_job(each)[0] in in_doubt]
+    return ends | _vanished(race, files, unknown, now_s, transport)
+
+
+def _vanished(
+    race: Race, files: StateFiles, unknown: Collection[str], now_s: float, transport: Transport
+) -> dict[str, str]:
+    """Say which of these workers a healthy controller has not known for long; note since when.
+
+    Accounting may be missing, or never hear of an end. One that is known again was there all along.
+    """
+    limit_s = max(race.min_job_age.total_seconds(), confirmation_limit_s(race))
+    since = files.tasks.absent_since
+    for worker in since.keys() - {*unknown}:
+        write_state_file(race, f"{ABSENT}.{worker}", "", transport)
+    for worker in unknown:
+        if not since.get(worker, now_s + 1) <= now_s:
+            write_state_file(race, f"{ABSENT}.{worker}", f"{now_s:.0f}\n", transport)
+    gone = [worker for worker in unknown if now_s - since.get(worker, now_s) > limit_s]
+    return {
+        worker: f"Slurm has long not known job {worker_job(worker)[0]}: cause unknown"
+        for worker in gone
+    }
 
 
 def _note_unclaimed(

@@ -8,7 +8,7 @@ from typing import Final
 from rv.errors import RvError
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
-from rv.race.cancel import cancel_ids, cancel_leftovers
+from rv.race.cancel import cancel_leftovers, cancel_waiting_ids
 from rv.race.directory import STAGED, write_state_file
 from rv.race.observe import RaceSnapshot
 from rv.race.rules import PREEMPTED, TIMED_OUT
@@ -270,7 +270,7 @@ def _cancel_waiting(snapshot: RaceSnapshot, transport: Transport) -> None:
     waiting = [r.job_id for r in snapshot.records if r.state.is_pending]
     ids = [job_id for job_id in waiting if not claim or job_id != claim.job_id]
     if ids and _is_deleted(snapshot.status.race.directory, transport):
-        cancel_ids(ids, transport)
+        cancel_waiting_ids(ids, transport)
 
 
 def cancel_jobs_of_deleted_races(
@@ -286,7 +286,7 @@ def cancel_jobs_of_deleted_races(
     for job_id, name, directory in _work_folders(names, transport):
         is_ours = name in names and directory == f"{root}/{_race_id(name)}"
         if is_ours and _is_deleted(directory, transport):
-            cancel_ids([job_id], transport)
+            cancel_waiting_ids([job_id], transport)
 
 
 def _work_folders(names: set[str], transport: Transport) -> list[tuple[int, str, str]]:

@@ -97,7 +97,8 @@ def _job_state(
         if number in unconfirmed(race, files):
             return JobState.UNKNOWN, "unconfirmed"
     exhausted = dict(files.exhausted)
-    if number in exhausted:  # before the queue has noticed
+    others_work = race.sweep and record is not None and is_active(record)
+    if number in exhausted and not others_work:  # before the queue has noticed
         return JobState.COMPLETED, exhausted[number]
     return (record.state, record.reason) if record else (JobState.UNKNOWN, "")
 

@@ -72,9 +72,9 @@ def _have_all_ended(status: RaceStatus) -> bool:
 def _losses(runs: TaskRuns) -> str:
     """Say how workers that lost tasks ended."""
     lost = {run.worker for run in runs.runs.values() if run.code is None or run.signal}
-    return ", ".join(
-        sorted({runs.ended_workers[each] for each in lost & runs.ended_workers.keys()})
-    )
+    ends = sorted({runs.ended_workers[each] for each in lost & runs.ended_workers.keys()})
+    more = [f"{len(ends) - _MOST_NAMED} more"] if len(ends) > _MOST_NAMED else []
+    return ", ".join([*ends[:_MOST_NAMED], *more])
 
 
 def silent_workers(runs: TaskRuns, records: Iterable[JobRecord]) -> tuple[str, ...]:

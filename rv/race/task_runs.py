@@ -14,6 +14,8 @@ from rv.slurm.values import printable
 from rv.transport import Transport
 
 ENDED: Final = "workers-ended"
+ABSENT: Final = f"{ENDED}/absent"
+"""Its files `absent.WORKER` say since when Slurm has not known a worker's job; empty: it does."""
 WORKERS: Final = "workers"
 FOLDERS: Final = (ENDED, WORKERS, "seats", "tasks")
 _NAME: Final = re.compile(r"(\d{1,18}\.\d{1,18}\.[0-9a-f]{1,32})", re.ASCII)
@@ -21,6 +23,7 @@ _START: Final = re.compile(r"start (\d{1,9}) (\d{1,11}(?:\.\d{1,9})?) \.", re.AS
 _END: Final = re.compile(
     r"end (\d{1,9}) (\d{1,3}) (-|[A-Z]{1,9}) (\d{1,11}(?:\.\d{1,9})?) \.", re.ASCII
 )
+_MOMENT: Final = re.compile(r"\d{1,11}", re.ASCII)
 _PIECE_BYTES: Final = 4 << 20
 
 
@@ -73,12 +76,18 @@ def task_runs_of(race: Race, transport: Transport) -> TaskRuns:
     """Read what the workers of a sweep wrote since this process read it last."""
     reader = _readers.setdefault(race.directory, _Reader())
     reader.read_on(race.directory, transport)
-    ended = transport.read_tree(race.directory, [f"{ENDED}/[0-9]*"])
+    files = transport.read_tree(race.directory, [f"{ENDED}/[0-9]*", f"{ABSENT}.*"])
+    texts = {name: data.decode("utf-8", errors="replace").strip() for name, data in files.items()}
+    since = {name.removeprefix(f"{ABSENT}."): text for name, text in texts.items() if text}
     return TaskRuns(
         runs=dict(reader.runs),
         ended_workers={
-            name.rpartition("/")[2]: printable(data.decode("utf-8", errors="replace").strip())
-            for name, data in ended.items()
+            name.removeprefix(f"{ENDED}/"): printable(text)
+            for name, text in texts.items()
+            if not name.startswith(ABSENT)
+        },
+        absent_since={
+            worker: float(text) for worker, text in since.items() if _MOMENT.fullmatch(text)
         },
     )
 

@@ -33,6 +33,7 @@ def job_record(
     times: Sequence[str],
     restarts: str = "",
     directory: str = "",
+    array_id: int = 0,
 ) -> JobRecord:
     """Return the record; `value` is by column name, `times` are those of submit, start and end."""
     state = job_state(value.get("State", ""))
@@ -54,6 +55,7 @@ def job_record(
         signal=signal,
         restarts=values.number(restarts) or 0,
         directory=directory,
+        array_id=array_id,
     )
 
 

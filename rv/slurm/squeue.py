@@ -41,7 +41,7 @@ _OWN_COLUMNS: Final = (
 _WAITING_COLUMNS: Final = "PriorityLong:|,Partition:|,Reason:|"
 _STATES: Final = "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
 _GPU_TYPE_PREFIX: Final = "gres/gpu:"
-_JOB_ID: Final = re.compile(r"(\d{1,10})", re.ASCII)
+_JOB_ID: Final = re.compile(r"(?:(\d{1,10})/)?(\d{1,10})", re.ASCII)
 _ARRAY_ID: Final = re.compile(r"(\d{1,10})(?:_.*)?", re.ASCII)
 _TIMEOUT_S: Final = 25.0
 _POLL_S: Final = 0.03
@@ -245,7 +245,7 @@ def _own_script(sentinel: str, option: str) -> str:
     *plain, reason = _OWN_COLUMNS
     columns = ",".join(f"{field}:|" for field in plain)
     free = f"{reason}:|{sentinel}|,Command:|{sentinel}|,Name:|"
-    form = f"JobID:{sentinel}|,{columns},{free}"
+    form = f"ArrayJobID:/,JobID:{sentinel}|,{columns},{free}"
     return (
         f"timeout --foreground -k 1 20 squeue --me -a -h -t all{option} -O '{form}' </dev/null\n"
         f"{exit_code_line(sentinel)}"
@@ -257,12 +257,14 @@ def _own_job(line: str, sentinel: str) -> JobRecord | None:
     front, _, free = rest.partition(f"|{sentinel}|")
     command, mark, name = free.partition(f"|{sentinel}|")
     columns = front.split("|", len(_OWN_COLUMNS) - 1)
-    if not mark or len(columns) != len(_OWN_COLUMNS) or not _JOB_ID.fullmatch(job_id):
+    ids = _JOB_ID.fullmatch(job_id)
+    if not mark or len(columns) != len(_OWN_COLUMNS) or ids is None:
         return None
     value = dict(zip(_OWN_COLUMNS, columns, strict=True))
     return job_record(
         source="squeue",
-        job_id=int(job_id),
+        job_id=int(ids[2]),
+        array_id=int(ids[1] or 0),
         name=own_job_name(name.removesuffix("|"), command),
         value=value,
         times=(value["SubmitTime"], value["StartTime"], value["EndTime"]),

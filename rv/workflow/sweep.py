@@ -81,6 +81,12 @@ def prepare_sweep(
     snapshot, planned = plan_request(request, cluster, site)
     require_feasible(planned, request)
     sized = with_arrays(planned, sweep, snapshot, site)
+    if not sized.plan.submissions:
+        raise RvError(
+            ErrorKind.LIMIT,
+            f"no worker of a sweep may be submitted: {'; '.join(sized.limits)}",
+            hint="rv run has no job array; rv status shows your limits",
+        )
     context = LaunchContext(
         cluster=cluster.key,
         race_root=cluster.race_root,

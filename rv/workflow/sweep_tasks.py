@@ -5,7 +5,7 @@ In the command each `{name}` becomes `"$RV_SET_NAME"`: what a value holds is nev
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Final
@@ -26,6 +26,36 @@ _PLACE: Final = re.compile(
     re.ASCII,
 )
 _LONGEST: Final = 100 << 10
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_ITEM: Final = re.compile(r"((?:[^,'\"]|'[^']*'|\"[^\"]*\")*)(?=,|\Z)")
+
+# Where in a shell line a place is, and what leads from there to where: a quote, a comment, `$(…)`
+# or backticks in double quotes, what follows `<<`.
+_MARKS: Final = {
+    "": re.compile(r"\\.|(?<![^\s;&|()])#|\$?'|\"|<<<|<<-?\s*['\"\\]?[A-Za-z_]", re.DOTALL),
+    "'": re.compile("'"),
+    "$'": re.compile(r"\\.|'", re.DOTALL),
+    '"': re.compile(r"\\.|\"|\$\(|`", re.DOTALL),
+    '"(': re.compile(r"\\.|[()]", re.DOTALL),
+    '"`': re.compile(r"\\.|`", re.DOTALL),
+    "#": re.compile("\n"),
+    "<<": re.compile(r"(?!)"),
+}
+_NEXT: Final = {
+    "": {"'": "'", "$'": "$'", '"': '"', "#": "#"},
+    "'": {"'": ""},
+    "$'": {"'": ""},
+    '"': {'"': "", "$(": '"(', "`": '"`'},
+    '"`': {"`": '"'},
+    "#": {"\n": ""},
+}
+_FORMS: Final = {"": '"${}"', "#": "${}", "'": "'\"${}\"'", '"': "${{{}}}"}
+_WHERE: Final = {
+    "$'": "in $'…'",
+    '"(': "in $(…) in double quotes",
+    '"`': "in backticks in double quotes",
+    "<<": "after <<",
+}
 
 
 def parse_sets(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
@@ -46,40 +76,50 @@ def _values(name: str, text: str) -> list[str]:
     values: list[str] = []
     for item in _items(name, text):
         bounds = _RANGE.fullmatch(item)
-        values += _integers(name, *map(int, bounds.groups())) if bounds else [_plain(name, item)]
+        values += _integers(name, *bounds.groups()) if bounds else [_plain(name, item)]
         if len(values) > MOST_TASKS:
             raise _too_many(len(values), f"--set {name}")
     return values
 
 
-def _items(name: str, text: str) -> list[str]:
+def _items(name: str, text: str) -> Iterator[str]:
     """Part a list at its commas, but for those in quotes."""
-    reader = shlex.shlex(text, posix=True, punctuation_chars=False)
-    reader.whitespace, reader.whitespace_split, reader.commenters = ",", True, ""
-    reader.escape = ""
-    try:
-        items = list(reader)
-    except ValueError as error:
-        raise _usage(
-            f"--set {name}: a quote is not closed",
-            f"put it in the other kind of quotes: --set '{name}=\"it's\"'",
-        ) from error
-    if not items:
-        raise _usage(f"--set {name} has no value", f"write --set {name}=1,2; '' is an empty value")
-    return items
+    if text.count(",") >= MOST_TASKS:
+        raise _too_many(text.count(",") + 1, f"--set {name}")
+    at = 0
+    while at <= len(text):
+        item = _ITEM.match(text, at)
+        if item is None:
+            raise _usage(
+                f"--set {name}: a quote is not closed",
+                f"put it in the other kind of quotes: --set '{name}=\"it's\"'",
+            )
+        if not item[1]:
+            raise _usage(
+                f"--set {name} has an item without a value",
+                f"write --set {name}=1,2; '' is an empty value",
+            )
+        yield item[1]
+        at = item.end() + 1
 
 
-def _plain(name: str, value: str) -> str:
+def _plain(name: str, item: str) -> str:
+    """Return an item without its quotes."""
+    value = _QUOTED.sub(lambda quoted: quoted[0][1:-1], item)
     if "\0" in value or len(value.encode("utf-8", "replace")) > _LONGEST:
         raise _usage(f"a value of --set {name} is no argument of a program", "make it shorter")
     return value
 
 
-def _integers(name: str, first: int, last: int) -> list[str]:
-    step = 1 if first <= last else -1
-    if abs(last - first) >= MOST_TASKS:
-        raise _too_many(abs(last - first) + 1, f"--set {name}")
-    return [str(number) for number in range(first, last + step, step)]
+def _integers(name: str, first: str, last: str) -> list[str]:
+    """Count from one number to another, with the zeros that either begins with."""
+    ends = int(first), int(last)
+    step = 1 if ends[0] <= ends[1] else -1
+    if abs(ends[1] - ends[0]) >= MOST_TASKS:
+        raise _too_many(abs(ends[1] - ends[0]) + 1, f"--set {name}")
+    is_padded = any(re.match(r"-?0\d", end, re.ASCII) for end in (first, last))
+    width = max(len(first), len(last)) if is_padded else 0
+    return [f"{number:0{width}d}" for number in range(ends[0], ends[1] + step, step)]
 
 
 def parse_array(text: str) -> tuple[tuple[int, ...], int]:
@@ -95,8 +135,6 @@ def parse_array(text: str) -> tuple[tuple[int, ...], int]:
     if size > MOST_TASKS:
         raise _too_many(size, "--array")
     numbers = tuple(dict.fromkeys(number for span in spans for number in span))
-    if not numbers:
-        raise _no_array(text)
     return numbers, int(whole[2] or 0)
 
 
@@ -105,7 +143,10 @@ def _span(part: str, text: str) -> range:
     bounds = _INDICES.fullmatch(part)
     if bounds is None:
         raise _no_array(text)
-    return range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1, int(bounds[3] or 1))
+    numbers = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1, int(bounds[3] or 1))
+    if not numbers:
+        raise _no_array(text)
+    return numbers
 
 
 def _no_array(text: str) -> RvError:
@@ -137,11 +178,10 @@ def with_variables(line: str, names: Sequence[str]) -> str:
     """
     used: set[str] = set()
     parts: list[str] = []
-    at, quote = 0, ""
+    at, context = 0, ""
     for place in _PLACE.finditer(line):
-        between = line[at : place.start()]
-        quote = _quote_after(between, quote)
-        parts += [between, _replacement(place, names, quote)]
+        context = _context(line, at, place.start(), context)
+        parts += [line[at : place.start()], _replacement(place, names, context)]
         used.add(place["name"] or "")
         at = place.end()
     unused = [name for name in names if name not in used and variable(name) not in line]
@@ -153,7 +193,7 @@ def with_variables(line: str, names: Sequence[str]) -> str:
     return "".join([*parts, line[at:]])
 
 
-def _replacement(place: re.Match[str], names: Sequence[str], quote: str) -> str:
+def _replacement(place: re.Match[str], names: Sequence[str], context: str) -> str:
     if place["kept"]:
         return place["kept"]
     name = place["name"]
@@ -164,20 +204,28 @@ def _replacement(place: re.Match[str], names: Sequence[str], quote: str) -> str:
             f"there is {known}; {{{place[0]}}} is a plain {place[0]}",
         )
     name = variable(name) if name else TASK_ID
-    return {"": f'"${name}"', "'": f"'\"${name}\"'", '"': f"${{{name}}}"}[quote]
+    if context not in _FORMS:
+        raise _usage(
+            f"{place[0]} stands where its value cannot be quoted: {_WHERE[context[:2]]}",
+            f'write "${name}" there, or set a variable of your own before: x={place[0]}',
+        )
+    return _FORMS[context].format(name)
 
 
-def _quote_after(text: str, quote: str) -> str:
-    """Return the quote that is open after a piece of a shell line, "" for none."""
-    skip = False
-    for char in text:
-        if skip:
-            skip = False
-        elif char == "\\" and quote != "'":
-            skip = True
-        elif char in "'\"" and quote in ("", char):
-            quote = "" if quote else char
-    return quote
+def _context(line: str, start: int, end: int, context: str) -> str:
+    """Return in which quote, comment or substitution a place of a shell line is, "" for none."""
+    while mark := _MARKS[context[:2]].search(line, start, end):
+        context = _after(context, mark[0])
+        start = mark.end()
+    return context
+
+
+def _after(context: str, mark: str) -> str:
+    if mark[0] == "\\" or mark == "<<<":
+        return context
+    if context.startswith('"('):
+        return context + mark if mark == "(" else context[:-1]
+    return _NEXT[context].get(mark, "<<")
 
 
 def shown(words: Sequence[str], names: Sequence[str], task: Task, *, is_argv: bool) -> str:

@@ -105,8 +105,8 @@ rv_leave_node() {
   if command -v scontrol >/dev/null; then
     export -f rv_lift_hold rv_slurm
     export RV_NODE_PATH
-    setsid bash -c 'rv_lift_hold "$@"' rv-lift-hold "$SLURM_JOB_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
-    rv_slurm scontrol requeue "$SLURM_JOB_ID" && exit 0
+    setsid bash -c 'rv_lift_hold "$@"' rv-lift-hold "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" "$excluded" "${SLURM_RESTART_COUNT:-0}" </dev/null >/dev/null 2>&1 &
+    rv_slurm scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID" && exit 0
   fi
   rv_state_file again/2 "$excluded"$'\n'"$SLURM_JOB_ID" || exit 1
   exit 0
@@ -315,30 +315,44 @@ rv_free_seats() {
   done
 }
 
+# Whether the job's own shell is gone: not every site ends what a job leaves.
+rv_is_orphan() {
+  local parent
+  read -r _ _ _ parent _ <"/proc/$BASHPID/stat"
+  [ "$parent" != $$ ]
+}
+
 # Claims the next task; rv_at is its place in the list. What is before `next` had been claimed when that was written.
 rv_claim_next() {
-  local next=0
-  ! rv_exists stop || return
-  read -r next 2>/dev/null <next
-  [[ $next =~ ^[0-9]{1,9}$ ]] && [ "$next" -gt "$rv_at" ] && rv_at=$next
+  ! rv_exists stop && ! rv_is_orphan || return
+  rv_skip_claimed
   rv_claim_from || { ! rv_exists drained && rv_at=0 && rv_claim_from; } && return
   [ "$rv_at" -ge "$rv_count" ] || return 1
   rv_state_file drained "$RV_ME"
   return "$rv_drained"
 }
+rv_skip_claimed() {
+  local next=0
+  read -r next 2>/dev/null <next
+  [[ ! $next =~ ^[0-9]{1,9}$ ]] || [ "$next" -le "$rv_at" ] || rv_at=$next
+}
 rv_claim_from() {
-  local folder claim
   for ((; rv_at < rv_count; rv_at++)); do
-    folder=tasks/$((rv_at / 1000)) claim=''
-    claim=$folder/${rv_tasks[rv_at * 3]}.claim
-    [ ! -e "$claim" ] || continue
-    [ -d "$folder" ] || mkdir -p "$folder"
-    if rv_link "$claim"; then
-      [ ! -e "${claim%.claim}.out" ] || continue
+    rv_find_unclaimed || return
+    [ -d "${rv_claim%/*}" ] || mkdir -p "${rv_claim%/*}"
+    if rv_link "$rv_claim"; then
+      [ ! -e "${rv_claim%.claim}.out" ] || continue
       ((rv_at % 16)) || rv_state_file next "$rv_at"
       return 0
     fi
-    [ -n "$rv_owner" ] || { rv_say "$claim cannot be made"; return 1; }
+    [ -n "$rv_owner" ] || { rv_say "$rv_claim cannot be made"; return 1; }
+  done
+  return 1
+}
+rv_find_unclaimed() {
+  for ((; rv_at < rv_count; rv_at++)); do
+    rv_claim=tasks/$((rv_at / 1000))/${rv_tasks[rv_at * 3]}.claim
+    [ -e "$rv_claim" ] || return 0
   done
   return 1
 }
@@ -395,8 +409,8 @@ rv_run_task() {
   done
 }
 
-# What a slot ends with: no task left, no seat, or no time.
-rv_drained=10 rv_no_seat=11 rv_no_time=12
+# What a slot ends with: no task left, or no time.
+rv_drained=10 rv_no_time=11
 
 # One task after the other, on the GPUs of this slot.
 rv_slot() {
@@ -405,15 +419,17 @@ rv_slot() {
   trap rv_terminate TERM
   export RV_ME=$rv_worker.$1
   [ -z "$2" ] || export CUDA_VISIBLE_DEVICES=$2
+  MASTER_PORT=$((MASTER_PORT + $1)) PET_MASTER_PORT=$((PET_MASTER_PORT + $1))
   printf '%s\n' "$RV_ME" submission=2 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" whole >"claims/$RV_ME"
   sync "claims/$RV_ME" && [ "$(tail -n 1 "claims/$RV_ME")" = whole ] || { rv_say "no claim can be written"; return 1; }
-  rv_take_seat || return "$rv_no_seat"
+  rv_take_seat || return
   while [ -z "$rv_cause" ]; do
     rv_has_time || { code=$rv_no_time; break; }
     rv_claim_next || { code=$?; break; }
     rv_run_task || { code=1; break; }
     rv_ran=$((rv_ran + 1)) rv_at=$((rv_at + 1))
   done
+  [ -z "$rv_cause" ] || [ "$rv_ran" -le 1 ] || [ "$SECONDS" -lt 9666 ] || code=$rv_no_time
   rm -f "seats/$rv_seat"
   return "$code"
 }
@@ -426,12 +442,12 @@ rv_cancel_waiting() {
   }
 }
 
-# Sends a worker in this one's place, unless one waits already. Where no more jobs may be submitted, others that end make room.
+# Sends a worker in this one's place, where tasks are left. Where no more jobs may be submitted, others that end make room.
 rv_send_worker() {
   local line id
+  rv_at=0
   for _ in {1..6}; do
-    ! rv_exists stop && ! rv_exists drained || return
-    [ -z "$(rv_slurm squeue -h -a -u "$SLURM_JOB_USER" -t PD --name=rv-abcd2345-1,rv-abcd2345-2,rv-abcd2345-3 -o %A 2>/dev/null)" ] || return
+    ! rv_exists stop && rv_skip_claimed && rv_find_unclaimed || return
     id=''
     line=$(rv_slurm timeout 30 sbatch --parsable --begin=now --array=1 jobs/2.sh 2>"jobs/2.err" </dev/null)
     [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || id=${BASH_REMATCH[1]}
@@ -457,14 +473,15 @@ rv_stop_slots() {
 }
 trap rv_stop_slots TERM
 [ -z "$rv_cause" ] || rv_stop_slots
-# Ends the tasks where Slurm sends no signal: after `rv stop`, where Slurm has lost touch with the node.
+# Ends the tasks where Slurm sends no signal: after `rv stop`, where Slurm has lost touch with the node, and without
+# the job's own shell.
 (
   trap 'kill "$rv_nap"; exit' TERM
   while :; do
     sleep 30 &
     rv_nap=$!
     wait "$rv_nap"
-    ! rv_exists stop || kill -TERM $$
+    ! rv_exists stop && ! rv_is_orphan || kill -TERM "${rv_pids[@]}" || exit
   done
 ) </dev/null >/dev/null 2>&1 &
 rv_watcher=$!
@@ -476,9 +493,8 @@ done
 kill "$rv_watcher" 2>/dev/null
 
 # 9. Let others follow, or cancel them
-[ -z "$rv_cause" ] || exit 0
 case $rv_codes in
   *" $rv_no_time "*) rv_send_worker ;;
-  *" $rv_drained "* | *" $rv_no_seat "*) rv_cancel_waiting ;;
+  *" $rv_drained "*) rv_cancel_waiting ;;
 esac
 exit 0

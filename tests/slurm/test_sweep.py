@@ -6,14 +6,21 @@ RV_SWEEP_TASKS=1000 makes the large one as large as tests/bench/sweep.py has it.
 import json
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import yaml
 
 from rv import sandbox
+from rv.models.job import JobRecord, JobState
+from rv.models.race import RaceState
+from rv.race.directory import load_race
+from rv.race.observe import observe
+from rv.transport.local import LocalTransport
 from tests.json_schema import complaints
 from tests.slurm.launching import RaceFiles, Rv, group, profile
 
@@ -120,6 +127,52 @@ def test_a_killed_worker_loses_its_task_and_no_other(rv: Rv, eventually: Eventua
     assert starts(rv) == Counter({"0": 2, "1": 2, "2": 1, "3": 1, "4": 1, "5": 1})
 
 
+def test_what_a_killed_batch_shell_leaves_takes_no_task(rv: Rv, eventually: Eventually) -> None:
+    """Slurm has given its GPU away, and kills what a job leaves only where it tracks it."""
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
+    assert rv("sweep", "-d", "-p", "a100", "--max", "1", "--array", "0-2", line).returncode == 0
+    eventually(lambda: len(starts(rv)) == 1)
+    (pid,) = sleeping(rv.last().race_id)
+    os.kill(batch_shell(environment(pid)["SLURM_JOB_ID"]), signal.SIGKILL)
+    eventually(lambda: rv.state()["state"] == "FAILED")
+    (rv.home / "go").touch()
+    with suppress(OSError):
+        os.kill(pid, signal.SIGTERM)
+    worker = next(rv.last().directory.glob("workers/*"))
+    eventually(lambda: "end 0 143 " in worker.read_text())
+    time.sleep(1)
+    assert starts(rv) == Counter({"0": 1})
+    again = rv("rerun", "--failed")
+    assert again.returncode == 0, again.stderr
+    assert starts(rv) == Counter({"0": 2, "1": 1, "2": 1})
+
+
+def test_a_worker_that_slurm_has_forgotten_loses_its_task(
+    rv: Rv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without accounting, or after the controller lost its state, nobody ever says how it ended."""
+    monkeypatch.setenv("SLURM_CONF", str(rv.box.slurm_conf))
+    assert rv("sweep", "-p", "a100", "--max", "1", "--array", "0-1", "true").returncode == 0
+    directory = rv.last().directory
+    (directory / "verdict.json").unlink(missing_ok=True)
+    (worker,) = directory.glob("workers/*")
+    worker.write_text("start 0 10 .\nend 0 0 - 11 .\n")
+    (directory / "workers/99999999.0.ab12").write_text("start 1 12 .\n")
+    race, now_s = load_race(str(directory), LocalTransport(rv.environment)), time.time()
+    assert race
+    works = JobRecord(
+        job_id=99999999, name=race.name_of(1), state=JobState.RUNNING, source="squeue"
+    )
+    looks = [(0, ()), (30, ()), (60, (works,)), (1000, ()), (1030, ()), (2000, ())]
+    states = []
+    for after_s, queue in looks:
+        (seen,) = observe([race], LocalTransport(rv.environment), queue, now_s + after_s)
+        states.append(seen.status.state)
+    unknown, running, lost = RaceState.UNKNOWN, RaceState.RUNNING, RaceState.FAILED
+    assert states == [unknown, unknown, running, unknown, unknown, lost], "it was there between"
+    assert "99999999: cause unknown" in seen.status.why
+
+
 def test_a_requeued_worker_takes_other_tasks(rv: Rv, eventually: Eventually) -> None:
     """What it ran is LOST, also where the claim of it is gone: nothing starts twice."""
     line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
@@ -138,6 +191,12 @@ def test_a_requeued_worker_takes_other_tasks(rv: Rv, eventually: Eventually) -> 
     assert complaints("sweep_tasks", json.loads(rv("logs", "--json").stdout)) == []
 
 
+def environment(pid: int) -> dict[str, str]:
+    """The variables of a process."""
+    pairs = (Path("/proc") / str(pid) / "environ").read_bytes().decode().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if pair)
+
+
 def sleeping(race_id: str) -> list[int]:
     """The sleeps that tasks of a sweep still run."""
     found = []
@@ -149,6 +208,17 @@ def sleeping(race_id: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def batch_shell(job_id: str) -> int:
+    """The process of a job's batch script, whose subshells came later."""
+    scripts = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            is_script = b"/slurm_script" in (path / "cmdline").read_bytes()
+            if is_script and environment(int(path.name))["SLURM_JOB_ID"] == job_id:
+                scripts.append(int(path.name))
+    return min(scripts)
 
 
 def kill_batch_shell(job_id: str) -> None:
@@ -163,13 +233,16 @@ def kill_batch_shell(job_id: str) -> None:
 
 
 def test_whole_nodes_are_filled(rv: Rv) -> None:
-    """On a node that Slurm gives whole four tasks of one GPU run at a time, a GPU each."""
-    line = "echo $CUDA_VISIBLE_DEVICES; sleep 1"
+    """On a node that Slurm gives whole four tasks of one GPU run at a time, a GPU and a port each."""
+    line = "echo $CUDA_VISIBLE_DEVICES $MASTER_PORT; sleep 1"
     assert rv("sweep", "-p", "whole", "--array", "1-8", line).returncode == 0
     files = rv.last()
     assert most_at_a_time(files) == 4
     outputs = [path.read_text() for path in files.directory.glob("tasks/0/*.out")]
-    assert Counter(outputs) == Counter({f"{gpu}\n": 2 for gpu in range(4)})
+    assert Counter(text.split()[0] for text in outputs) == Counter(
+        {str(gpu): 2 for gpu in range(4)}
+    )
+    assert len({text.split()[1] for text in outputs}) == 4
 
 
 def test_few_jobs_take_all_tasks_in_turn(rv: Rv, eventually: Eventually) -> None:
@@ -185,7 +258,65 @@ def test_few_jobs_take_all_tasks_in_turn(rv: Rv, eventually: Eventually) -> None
     (rv.home / "go").touch()
     assert rv("wait").returncode == 0
     assert starts(rv) == Counter({str(number): 1 for number in range(1, 8)})
-    assert len(list(files.directory.glob("workers/*"))) == 7
+    assert len(list(files.directory.glob("workers/*"))) >= 7
+
+
+def test_workers_whose_time_is_over_are_all_replaced(rv: Rv, eventually: Eventually) -> None:
+    """Also where all end at once, as those that began together do."""
+    line = (
+        f"echo $RV_TASK_ID >> {rv.home}/starts; n=$((RV_TASK_ID / 4));"
+        f" until [ -e {rv.home}/go.$n ]; do sleep 0.1; done"
+    )
+    assert rv("sweep", "-d", "-p", "a100", "--max", "4", "--array", "0-8", line).returncode == 0
+    eventually(lambda: len(starts(rv)) == 4)
+    (rv.last().directory / "longest").write_text("99999\n")
+    (rv.home / "go.0").touch()
+    eventually(lambda: len(starts(rv)) == 8, timeout=60)
+    (rv.home / "go.1").touch()
+    (rv.home / "go.2").touch()
+    assert rv("wait").returncode == 0
+    assert starts(rv) == Counter({str(number): 1 for number in range(9)})
+
+
+def test_a_task_cut_short_at_the_time_limit_stops_no_others(rv: Rv, eventually: Eventually) -> None:
+    """Its worker, which had done others, sends the next as Slurm's TERM comes.
+
+    SECONDS makes the worker think that most of its time is over.
+    """
+    line = (
+        f"echo $RV_TASK_ID >> {rv.home}/starts;"
+        f" [ $RV_TASK_ID -ne 1 ] || [ -e {rv.home}/go ] || sleep 300"
+    )
+    options = ("--time", "10m", "--env", "SECONDS=560", "--max", "1", "--array", "0-3")
+    assert rv("sweep", "-d", "-p", "a100", *options, line).returncode == 0
+    eventually(lambda: starts(rv) == Counter({"0": 1, "1": 1}))
+    (rv.home / "go").touch()
+    (pid,) = sleeping(rv.last().race_id)
+    os.kill(batch_shell(environment(pid)["SLURM_JOB_ID"]), signal.SIGTERM)
+    assert rv("wait").returncode == 1
+    assert (rv.state()["sweep"]["done"], rv.state()["sweep"]["lost"]) == (3, 1)
+    assert starts(rv) == Counter({str(number): 1 for number in range(4)})
+
+
+def test_a_worker_without_a_seat_leaves_the_next_one_in_the_queue(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """It may be what a worker whose time is over has just sent in its place."""
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
+    options = ("-d", "-p", "a100,v100", "--max", "1", "--array", "0-1")
+    assert rv("sweep", *options, line).returncode == 0
+    files = rv.last()
+    eventually(lambda: len(starts(rv)) == 1)
+    script = str(files.directory / "jobs/1.sh")
+    sent = rv.slurm("sbatch", "--parsable", "--begin=now+1hour", "--array=1", script).strip()
+    eventually(lambda: len(files.claimants) == 2)
+    eventually(lambda: rv.job_state(files.submitted[2][0]) == "COMPLETED")
+    assert rv.job_state(sent) == "PENDING"
+    (rv.home / "go").touch()
+    for pid in sleeping(files.race_id):
+        os.kill(pid, signal.SIGTERM)
+    rv("wait")
+    eventually(lambda: rv.job_state(sent) == "CANCELLED")
 
 
 def test_stop_ends_all_and_what_is_left_can_be_run(rv: Rv, eventually: Eventually) -> None:
@@ -206,6 +337,26 @@ def test_stop_ends_all_and_what_is_left_can_be_run(rv: Rv, eventually: Eventuall
     outputs = [client.communicate(timeout=120) for client in clients]
     assert sorted(client.returncode for client in clients) == [0, 2], outputs
     assert starts(rv) == before + Counter({str(number): 1 for number in range(20)})
+
+
+def test_stop_ends_workers_whose_array_has_lost_its_first_id(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """Slurm 22.05 cancels no worker by an id of its own; the array's is the last worker's."""
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; sleep 300"
+    assert rv("sweep", "-d", "-p", "a100", "--array", "0-2", line).returncode == 0
+    eventually(lambda: len(starts(rv)) == 3)
+    files = rv.last()
+    (array,) = files.submitted[1]
+    os.kill(
+        next(p for p in sleeping(files.race_id) if environment(p)["SLURM_JOB_ID"] == str(array)),
+        signal.SIGKILL,
+    )
+    eventually(lambda: rv.job_state(f"{array}_3") in ("COMPLETED", ""))
+    begun = time.monotonic()
+    assert rv("stop").returncode == 0
+    assert time.monotonic() - begun < 20
+    eventually(lambda: sleeping(files.race_id) == [], timeout=10)
 
 
 def test_values_reach_the_task_as_they_are(rv: Rv) -> None:
@@ -238,3 +389,30 @@ def test_values_reach_the_task_as_they_are(rv: Rv) -> None:
         shown = (race.directory / f"tasks/0/{number}.out").read_text()
         assert json.loads(shown) == [f"--v={value}", value]
     assert sleeping(race.race_id) == []
+
+
+def test_a_worker_that_leaves_a_bad_node_takes_no_other_with_it(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """The array's last worker bears the id of the whole array. Where no node is left to one that
+    waits, the others go on, and the sweep is not over.
+    """
+    line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
+    try:
+        sandbox.set_fault(rv.box, "v2", "error")
+        assert rv("sweep", "-d", "-p", "v100", "--array", "0-9", line).returncode == 0
+        files = rv.last()
+        eventually(lambda: len(starts(rv)) == 4 and files.names("declined") == ["v2"])
+        sandbox.set_fault(rv.box, "v1", "error")
+        kill_batch_shell(environment(sleeping(files.race_id)[0])["SLURM_JOB_ID"])
+        eventually(lambda: files.names("exhausted") == ["1"])
+        counts = rv.state()
+        assert (counts["state"], counts["sweep"]["lost"]) == ("RUNNING", 1)
+    finally:
+        sandbox.set_fault(rv.box, "v1", None)
+        sandbox.set_fault(rv.box, "v2", None)
+    (rv.home / "go").touch()
+    for pid in sleeping(files.race_id):
+        os.kill(pid, signal.SIGTERM)
+    assert rv("wait").returncode == 1
+    assert starts(rv) == Counter({str(number): 1 for number in range(10)})

@@ -78,6 +78,8 @@ def test_max_submit_is_shared_by_the_arrays_that_count_for_it_and_one_job_is_kep
     room = {1: (("alice", 6),), 2: (("alice", 6), ("qos", 2)), 3: ()}
     assert arrays(sized(10_000, pools=(9, 9, 1), room=room)) == ["1-4", "1-1", "1-4"]
     assert arrays(sized(10_000, room={1: (("alice", 1),)})) == ["1-1"]
+    assert arrays(sized(10_000, room={1: (("alice", 0),)})) == []
+    assert arrays(sized(10_000, array=0)) == []
 
 
 def test_max_fanout_bounds_them_all_and_leaves_out_the_last() -> None:

@@ -38,6 +38,11 @@ HOSTILE = [
         ("x=\"it's\",''", ("it's", "")),
         ("x=a\nb,\\", ("a\nb", "\\")),
         ("x=1=2", ("1=2",)),
+        ("x='1..5',08..11,-1..01", ("1..5", "08", "09", "10", "11", "-1", "00", "01")),
+        ("x=a,,b", None),
+        ("x=a,", None),
+        ("x=,a", None),
+        ("x=a'b,c'\"d\"", ("ab,cd",)),
         ("x", None),
         ("x=", None),
         ("2x=1", None),
@@ -68,6 +73,7 @@ def test_names_that_would_share_a_variable_are_refused() -> None:
         ("0-9:3%2", (0, 3, 6, 9), 2),
         ("5,1-2,5", (5, 1, 2), 0),
         ("3-1", None, 0),
+        ("0-3,9-5", None, 0),
         ("a", None, 0),
         ("1-", None, 0),
         ("0-3%0", None, 0),
@@ -115,6 +121,33 @@ def test_a_value_is_one_word_whatever_it_holds(value: str) -> None:
     assert run(with_variables(typed, ["lr"]), RV_SET_LR=value) == [
         value, f"a{value}b", f"c{value}", f'"{value}'
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# don't\nshow {x} # it's {x}",
+        "show a#'b {x}' {x}",
+        "show $'it\\'s' {x}",
+        'show "$(echo "(a)" b)" {x}',
+        'show "`echo a`{x}"',
+        "show <<<'a' {x}",
+        "show $((1 << 2)) {x}",
+        "echo \\' ; show {x}",
+    ],
+)
+def test_a_place_after_any_quote_or_comment_has_its_value(line: str) -> None:
+    words = run(with_variables(line, ["x"]), RV_SET_X="a  *")
+    assert "a  *" in words[-1]
+    assert not any("RV_SET_X" in word for word in words)
+
+
+@pytest.mark.parametrize(
+    "line", ["echo $'{x}'", 'echo "$(echo {x})"', 'echo "`a {x}`"', "cat <<E\n{x}\nE"]
+)
+def test_a_place_where_no_value_can_be_quoted_is_refused(line: str) -> None:
+    with pytest.raises(RvError, match="cannot be quoted"):
+        with_variables(line, ["x"])
 
 
 def test_names_without_values_and_values_without_a_place_are_refused() -> None:
