@@ -5,6 +5,5 @@ Pure: no clock, no environment, no files. What commands show beside a plan is in
 """
 
 from rv.planner.planning import plan, require_feasible, require_strategies
-from rv.planner.room import require_room
 
-__all__ = ["plan", "require_feasible", "require_room", "require_strategies"]
+__all__ = ["plan", "require_feasible", "require_strategies"]

@@ -11,7 +11,7 @@ from rv.models.race import NEXT, Race, RaceStatus, StateFiles
 from rv.race.directory import cache, load_all_state_files, load_state_files, write_state_file
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
-from rv.race.sources import ACCOUNTING, Sources, confirmation_limit_s, forgotten, is_active
+from rv.race.sources import Sources, confirmation_limit_s, forgotten, is_active
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
 from rv.race.task_runs import ABSENT, ENDED, worker_job
@@ -131,28 +131,31 @@ def _ends_of_workers(
     race: Race, files: StateFiles, queue: Sequence[JobRecord], now_s: float, transport: Transport
 ) -> dict[str, str]:
     """Return how workers ended, by the queue or, where it does not know them, by other answers."""
-    workers = files.tasks.unexplained()
-    ends = ends_of(workers, race, queue)
+    ends = ends_of(files.tasks.unexplained(), race, queue)
     silent = [each for each in silent_workers(files.tasks, queue) if each not in ends]
     if not silent:
         return ends | _vanished(race, files, (), now_s, transport)
-    names = set(race.job_names)
-    ids = sorted({worker_job(worker)[0] for worker in silent})
-    asked = ids[:_MOST_ASKED]
-    shown = _ask_controller(names, asked, transport)
-    records = list(shown.records) if shown else []
-    missing = set(ids) - {record.job_id for record in records}
-    if shown and missing:
-        own = dict.fromkeys(missing, (race.directory, ""))
-        accounted = _ask_accounting(names, own, race.submitted_at, transport)
-        records += accounted.records if accounted else ()
-    ends |= ends_of(silent, race, records)
+    asked = sorted({worker_job(worker)[0] for worker in silent})[:_MOST_ASKED]
+    shown = _ask_controller(set(race.job_names), asked, transport)
     if shown is None:
         return ends
-    known = {record.job_id for record in records if record.source != ACCOUNTING}
-    in_doubt = set(asked) - known
+    ends |= ends_of(silent, race, [*shown.records, *_accounted(race, silent, shown, transport)])
+    in_doubt = set(asked) - {record.job_id for record in shown.records}
     unknown = [each for each in silent if each not in ends and worker_job(each)[0] in in_doubt]
     return ends | _vanished(race, files, unknown, now_s, transport)
+
+
+def _accounted(
+    race: Race, workers: Iterable[str], shown: "_Answers", transport: Transport
+) -> Sequence[JobRecord]:
+    """Return accounting's records of the workers that the controller does not know."""
+    known = {record.job_id for record in shown.records}
+    missing = {worker_job(worker)[0] for worker in workers} - known
+    if not missing:
+        return ()
+    own = dict.fromkeys(missing, (race.directory, ""))
+    accounted = _ask_accounting(set(race.job_names), own, race.submitted_at, transport)
+    return accounted.records if accounted else ()
 
 
 def _vanished(

@@ -87,20 +87,30 @@ def _job_state(
     race: Race, entry: Entry, files: StateFiles, sources: Sources, record: JobRecord | None
 ) -> tuple[JobState, str]:
     """Return the state and the reason of a job: by what its race says first, then by its record."""
-    number = entry.number
-    ids, refused = dict(files.job_ids).get(number, ()), dict(files.refused)
-    if record is None:
-        if files.claim and ids and sources.queue_answered:
-            return _state_after_claim(race, files.claim, files, number), ""
-        if number in refused and not ids:
-            return JobState.LAUNCH_FAILED, refused[number]
-        if number in unconfirmed(race, files):
-            return JobState.UNKNOWN, "unconfirmed"
     exhausted = dict(files.exhausted)
-    others_work = race.sweep and record is not None and is_active(record)
-    if number in exhausted and not others_work:  # before the queue has noticed
-        return JobState.COMPLETED, exhausted[number]
+    if record is None:
+        told = _state_without_record(race, entry.number, files, sources)
+        if told is not None:
+            return told
+    elif race.sweep and is_active(record):  # one worker has no node left, and others work
+        return record.state, record.reason
+    if entry.number in exhausted:  # before the queue has noticed
+        return JobState.COMPLETED, exhausted[entry.number]
     return (record.state, record.reason) if record else (JobState.UNKNOWN, "")
+
+
+def _state_without_record(
+    race: Race, number: int, files: StateFiles, sources: Sources
+) -> tuple[JobState, str] | None:
+    """Return what the race directory says of a job without a record; None where it says nothing."""
+    ids, refused = dict(files.job_ids).get(number, ()), dict(files.refused)
+    if files.claim and ids and sources.queue_answered:
+        return _state_after_claim(race, files.claim, files, number), ""
+    if number in refused and not ids:
+        return JobState.LAUNCH_FAILED, refused[number]
+    if number in unconfirmed(race, files):
+        return JobState.UNKNOWN, "unconfirmed"
+    return None
 
 
 def _state_after_claim(race: Race, claim: Claim, files: StateFiles, number: int) -> JobState:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
 from rv.models.request import Request
-from rv.planner import require_room
+from rv.planner.room import require_room
 from rv.race.directory import load_state_files
 from rv.race.stage import stage
 from rv.race.submit import (

@@ -148,7 +148,7 @@ def test_what_a_killed_batch_shell_leaves_takes_no_task(rv: Rv, eventually: Even
 
 
 def test_a_worker_that_slurm_has_forgotten_loses_its_task(
-    rv: Rv, monkeypatch: pytest.MonkeyPatch
+    rv: Rv, eventually: Eventually, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without accounting, or after the controller lost its state, nobody ever says how it ended."""
     monkeypatch.setenv("SLURM_CONF", str(rv.box.slurm_conf))
@@ -156,6 +156,8 @@ def test_a_worker_that_slurm_has_forgotten_loses_its_task(
     directory = rv.last().directory
     (directory / "verdict.json").unlink(missing_ok=True)
     (worker,) = directory.glob("workers/*")
+    job = worker.name.partition(".")[0]
+    eventually(lambda: rv.job_state(job) in ("", "COMPLETED"))
     worker.write_text("start 0 10 .\nend 0 0 - 11 .\n")
     (directory / "workers/99999999.0.ab12").write_text("start 1 12 .\n")
     race, now_s = load_race(str(directory), LocalTransport(rv.environment)), time.time()
