@@ -76,6 +76,7 @@ fill_chroot() {
 enter() {
   isolated bash -euc '
     root=$1; shift
+    mount --bind "$root" "$root" # its / is a mount of its own then, as unshare --mount wants it
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"

@@ -45,6 +45,7 @@ _UNSET: Final = {
 }  # fmt: skip
 """What rv sets where `ssh -G` says that the user's configuration does not."""
 
+_NO_LOGIN: Final = "Permission denied"
 _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification failed")
 _ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
 _REVOKED_KEY: Final = "REVOKED HOST KEY"
@@ -122,7 +123,8 @@ class OpenSsh:
 
         One that said nothing was using a shared connection that ended: it may be tried again.
         """
-        if not text.strip():
+        text = text.strip() or self._unsaid()
+        if not text:
             return ConnectionResetError("ssh ended without a word")
         if _REVOKED_KEY in text:
             return RvError(
@@ -142,7 +144,7 @@ class OpenSsh:
                 f"the host key of {self._host} is not known here: {self._server_key()}",
                 hint=f"compare it with what the site publishes, once: ssh {self._host}",
             )
-        last = printable(text.strip().rpartition("\n")[2].strip())
+        last = printable(text.rpartition("\n")[2].strip())
         if _ASKS.search(last) and not sys.stdin.isatty():
             last = f"{last.removesuffix('.')}: it asks, and there is no terminal to answer on"
         return RvError(
@@ -151,21 +153,36 @@ class OpenSsh:
             hint=f"try: ssh {self._host}",
         )
 
+    def _unsaid(self) -> str:
+        """Return why no connection can be made, "" where one can, or only nobody is asked here.
+
+        From OpenSSH 10 on, that a proxy or the server closed it is said at the level INFO alone.
+        """
+        asked = self._try_alone("INFO")
+        if asked is None or asked.returncode != _FAILED:
+            return ""
+        said = asked.stderr.decode("utf-8", "replace").strip()
+        return "" if _NO_LOGIN in said else said
+
     def _server_key(self) -> str:
         """Ask for the server's key, its kind and fingerprint."""
+        asked = self._try_alone("DEBUG1")
+        match = _SERVER_KEY.search(asked.stderr.decode("utf-8", "replace")) if asked else None
+        return match[1] if match else "it shows none"
+
+    def _try_alone(self, log_level: str) -> "subprocess.CompletedProcess[bytes] | None":
+        """Connect without sharing and without a question; None where that takes too long."""
         command = [
-            self._program, *_OPTIONS[:-1], "LogLevel=DEBUG1", "-o", "BatchMode=yes",
+            self._program, *_OPTIONS[:-1], f"LogLevel={log_level}", "-o", "BatchMode=yes",
             "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ControlPath=none",
         ]  # fmt: skip
         try:
-            asked = subprocess.run(
+            return subprocess.run(
                 [*command, "--", self._host, "true"],
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return "it shows none"
-        match = _SERVER_KEY.search(asked.stderr.decode("utf-8", "replace"))
-        return match[1] if match else "it shows none"
+            return None
 
 
 def _socket_folder() -> Path | None:

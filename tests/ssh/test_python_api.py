@@ -53,7 +53,8 @@ def test_races_and_functions_go_over_ssh(laptop: Laptop, ssh: str) -> None:
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     python = f"PYTHONPATH={ROOT} {sys.executable}"
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, python],
+        # From 3.12 on Python warns of a fork beside threads, of which a connection has some.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", PROGRAM, python],
         cwd=project,
         env=laptop.environment,
         stdin=subprocess.DEVNULL,
