@@ -41,8 +41,9 @@ in_the_open() {
 need_packages "${SLURM_PROGRAMS[@]}" \
   sshd:openssh-server ssh:openssh-client tcsh:tcsh fish:fish zsh:zsh \
   shellcheck:shellcheck tmux:tmux groff:groff-base modulecmd:environment-modules chromium:chromium git:git gcc:gcc make:make fio:fio rsync:rsync
-# Slurm's headers, which are no program: a plugin of the tests is compiled.
+# Headers, which are no program: a plugin of the tests is compiled.
 [ -e /usr/include/slurm/spank.h ] || install_packages libslurm-dev
+[ -e /usr/include/errno.h ] || install_packages libc6-dev
 mapfile -t dev < <(dev_group)
 # The payloads run on a CPU too.
 need_venv tests torch "${dev[@]}"

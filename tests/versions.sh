@@ -71,18 +71,22 @@ fill_chroot() {
     tar -C "$1/rv" -xf -
 }
 
-# enter FOLDER COMMAND…: run it in the chroot. The shell here waits for orphans, as init would.
+# enter FOLDER COMMAND…: run it there. The shell here waits for orphans, as init would. The folder
+# becomes the root of a mount namespace, as of a container: tests make namespaces of their own in it.
 # Control groups are those of version 2, as on most machines of today: slurmd looks there.
 enter() {
   isolated bash -euc '
     root=$1; shift
-    mount --bind "$root" "$root" # its / is a mount of its own then, as unshare --mount wants it
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t cgroup2 none "$root/sys/fs/cgroup" || true
     for folder in /dev/shm /run /tmp; do mount -t tmpfs tmpfs "$root$folder"; done
-    chroot "$root" env -i "$@"
+    cd "$root"
+    pivot_root . .
+    umount -l .
+    env -i "$@"
   ' enter "$1" HOME=/root TERM=dumb LANG=C.UTF-8 PATH="$IN_CHROOT" RV_VENV=/opt/rv "${PASSED[@]}" "${@:2}"
 }
 
