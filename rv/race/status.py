@@ -92,9 +92,9 @@ def _job_state(
         told = _state_without_record(race, entry.number, files, sources)
         if told is not None:
             return told
-    elif race.sweep and is_active(record):  # one worker has no node left, and others work
-        return record.state, record.reason
-    if entry.number in exhausted:  # before the queue has noticed
+    elif record.state.is_terminal or (race.sweep and is_active(record)):
+        return record.state, record.reason  # of a sweep one worker has no node left; others work
+    if entry.number in exhausted:  # before Slurm has noticed
         return JobState.COMPLETED, exhausted[entry.number]
     return (record.state, record.reason) if record else (JobState.UNKNOWN, "")
 

@@ -184,6 +184,23 @@ def test_resolve(
     assert len(status.jobs) == 2
 
 
+@pytest.mark.parametrize(
+    ("records", "state"),
+    [
+        ([], J.COMPLETED),
+        ([record("RUNNING")], J.COMPLETED),
+        ([record("CANCELLED")], J.CANCELLED),
+        ([record("COMPLETED")], J.COMPLETED),
+    ],
+    ids=["not known", "not noticed yet", "cancelled as it ended", "noticed"],
+)
+def test_a_job_with_no_node_left_is_over(records: list[JobRecord], state: JobState) -> None:
+    """As what, Slurm says once it knows."""
+    files = sent(exhausted=((1, "x"),))
+    status = resolve(RACE, files, Sources(records=records, now_s=T0 + 9, queue_answered=True))
+    assert status.jobs[0].state is state
+
+
 ABSENT = st.sampled_from([(), ((1, T0),), ((1, T0), (2, T0)), ((1, T0 + 9_999),)])
 STATE_FILES = st.builds(
     StateFiles,
