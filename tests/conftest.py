@@ -42,10 +42,10 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 @pytest.fixture(scope="session", autouse=True)
 def checkout_stays_clean() -> Iterator[None]:
-    """What tests write goes elsewhere, but for caches, whose names begin with a dot."""
+    """What tests write goes elsewhere, but for caches: `.pytest_cache`, `__pycache__` and the like."""
     before = set(ROOT.iterdir())
     yield
-    left = [path for path in ROOT.iterdir() if path not in before and path.name[0] != "."]
+    left = [path for path in ROOT.iterdir() if path not in before and path.name[0] not in "._"]
     assert left == [], "a test left these in the checkout"
 
 

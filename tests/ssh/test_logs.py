@@ -90,11 +90,13 @@ def test_the_last_lines_and_what_follows(laptop: Laptop) -> None:
     done = laptop.rv("logs", "--tail", "2")
     assert (done.stdout, done.stderr) == ("8\n9\n", "e8\ne9\n")
     assert laptop.rv("logs", "--tail", "1", "--err").stdout == "e9\n"
-    client = laptop.start("logs", "-f", "--tail", "3")
-    time.sleep(2)
-    (laptop.home.parent / "away" / "go").touch()
-    out, err = client.communicate(timeout=60)
-    assert (client.returncode, out) == (0, "7\n8\n9\n10\n"), err
+    with laptop.start("logs", "-f", "--tail", "3") as client:
+        assert client.stdout
+        assert client.stderr
+        last = [client.stdout.readline() for _ in range(3)]
+        (laptop.home.parent / "away" / "go").touch()
+        out, err = client.stdout.read(), client.stderr.read()
+    assert (client.returncode, [*last, out]) == (0, ["7\n", "8\n", "9\n", "10\n"]), err
     assert "e6" not in err
     follow = laptop.rv("logs", "-f", "--tail", "0", "--err")
     assert (follow.stdout, "e9" in follow.stderr) == ("", False)

@@ -67,7 +67,7 @@ def test_nothing_waits_for_the_deadline_of_a_segment_that_is_over(tmp_path: Path
         text=True,
     )
     with suppress(ProcessLookupError):
-        os.killpg(int(done.stdout), signal.SIGKILL)
+        os.kill(int(done.stdout), signal.SIGKILL)
     deadline = time.monotonic() + 10
     while left := _working_in(tmp_path):
         assert time.monotonic() < deadline, left
