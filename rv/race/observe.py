@@ -170,7 +170,7 @@ def _vanished(
     for worker in since.keys() - {*unknown}:
         write_state_file(race, f"{ABSENT}.{worker}", "", transport)
     for worker in unknown:
-        if not since.get(worker, now_s + 1) <= now_s:
+        if since.get(worker, now_s + 1) > now_s:  # or by a clock that was ahead of this one
             write_state_file(race, f"{ABSENT}.{worker}", f"{now_s:.0f}\n", transport)
     gone = [worker for worker in unknown if now_s - since.get(worker, now_s) > limit_s]
     return {
