@@ -233,7 +233,8 @@ class _Collector:
     def _missing(self, node: str, exit_code: int | None, *, begun: bool) -> RunResult:
         code, why = "no_result", self.origin.ended or "the node wrote no exit code either"
         if not begun:
-            code, why = "not_run", f"not begun, {self.origin.ended or 'the job ended before'}"
+            code = "not_run" if self.origin.job_id else "not_started"
+            why = f"not begun, {self.origin.ended or 'the job ended before'}"
         elif exit_code is not None:
             code, why = _EXITS.get(exit_code, (code, f"exit code {exit_code}"))
         return self._error(node, code, f"no result reported: {why}")

@@ -152,18 +152,27 @@ def _launch(session: Session, slots: list[Slot], made: list[Path]) -> None:
     """Launch the program with one GPU, all, none and some."""
     options, on_cpu = session.options, slots[0].kind == "cpu"
     template = options.launch_cmd or _own_program(on_cpu=on_cpu)
-    launched = []
-    for name, ids in launches.configurations(len(slots)).items():
-        argv = launches.command(template, ids)
-        limit = min(options.launch_timeout, session.left())
-        one = launches.launch(name, argv, limit, cpu=ids is None)
-        launched.append(one)
-        session.say("COMPUTE", f"{name}: {'PASS' if one.code == 0 else 'FAIL'} ({one.ended})")
-        errors = one.lines(launches.ERROR_WORDS) if one.code != 0 else []
-        for line in [*one.lines(launches.GPU_WORDS), *errors]:
-            shown = "".join(letter if letter.isprintable() else "?" for letter in line)
-            session.say("COMPUTE", f"  {shown}")
+    tried = [
+        launches.Configuration(name, launches.command(template, ids), cpu=ids is None)
+        for name, ids in launches.configurations(len(slots)).items()
+    ]
+    # A program of the user's may need all of a GPU, or a port, for itself.
+    groups = [[one] for one in tried] if options.launch_cmd else [tried]
+    launched: list[Launched] = []
+    for group in groups:
+        ended = launches.launch(group, min(options.launch_timeout, session.left()))
+        launched += ended
+        for one in ended:
+            _say_launched(session, one)
     _report_launches(session, launched, made)
+
+
+def _say_launched(session: Session, one: Launched) -> None:
+    session.say("COMPUTE", f"{one.name}: {'PASS' if one.code == 0 else 'FAIL'} ({one.ended})")
+    errors = one.lines(launches.ERROR_WORDS) if one.code != 0 else []
+    for line in [*one.lines(launches.GPU_WORDS), *errors]:
+        shown = "".join(letter if letter.isprintable() else "?" for letter in line)
+        session.say("COMPUTE", f"  {shown}")
 
 
 def _own_program(*, on_cpu: bool) -> str:

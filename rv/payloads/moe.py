@@ -11,6 +11,7 @@ Needs torch and the package transformers; downloads nothing.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from _harness.flags import whole
@@ -41,7 +42,7 @@ def body(session: Session) -> None:
     with session.group(device) as group:
         session.probe(device)
         single = single.to(device)
-        sharded = make_sharded(session, group, size)
+        sharded = make_sharded(session, group, copy.deepcopy(single))
         rows = mixtral.prompts(
             size,
             session.options.rows,
@@ -53,12 +54,10 @@ def body(session: Session) -> None:
         compare(session, group, decoded, single)
 
 
-def make_sharded(session: Session, group: Group, size: Any) -> Any:
-    """Shard the same model over all ranks, and report what this one holds of it."""
-    from _moe.mixtral import mixtral
+def make_sharded(session: Session, group: Group, model: Any) -> Any:
+    """Shard a model that all ranks have alike, and report what this one holds of it."""
     from train_fsdp import shard
 
-    model = mixtral(size, session.options.seed).to(group.device)
     if not session.faults.get("unsharded"):
         model = shard(group, model)
     if session.faults.get("wrong-expert"):

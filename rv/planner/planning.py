@@ -345,7 +345,7 @@ def require_strategies(plan: Plan, request: Request) -> None:
     raise RvError(
         ErrorKind.LIMIT if first.by_limit else ErrorKind.INFEASIBLE,
         f"nothing here can serve {_asked(request)}: {_sentence(first)}",
-        hint="; ".join(shown) or "--dry-run shows what there is",
+        hint="; ".join(shown) or "rv status shows what there is",
     )
 
 

@@ -45,11 +45,17 @@ def payloads_document(payloads: Sequence[PayloadSpec], bundled: Collection[str])
 
 
 def run_text(run: Run) -> list[Part]:
-    """Show the verdicts of a run, its findings, and the verdict of all on the last line."""
+    """Show the verdicts of a run, its findings, and the verdict of all on the last line.
+
+    One whose race ended without a start has the same reason for every payload: it is said once.
+    """
     head = ("PAYLOAD", "NODE", "VERDICT", "TESTS", "TIME", "WHY")
     table = Table(head=head, rows=[_result_row(result) for result in run.results])
     counts = _counts([result.status for result in run.results])
     last = f"acceptance of {run.record.race_id}: {verdict(run.results)} ({counts})"
+    if all(result.code == "not_started" for result in run.results):
+        advice = [test.advice for result in run.results for test in result.tests]
+        return [f"nothing was tested: {run.record.ended}", *advice[:1], last]
     return [table, *_findings_table(run.results), *run.faults, last]
 
 

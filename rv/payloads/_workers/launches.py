@@ -73,26 +73,56 @@ def command(template: str, ids: str | None) -> list[str]:
     return argv
 
 
-def launch(name: str, argv: list[str], timeout: float, *, cpu: bool) -> Launched:
-    """Run one configuration; it and all it started are ended when its time is over."""
-    environment = os.environ | ({"CUDA_VISIBLE_DEVICES": ""} if cpu else {})
+@dataclass(frozen=True)
+class Configuration:
+    """One way to start the program; `cpu` hides every GPU from it."""
+
+    name: str
+    command: list[str]
+    cpu: bool
+
+
+def launch(group: list[Configuration], timeout: float) -> list[Launched]:
+    """Run these at the same time; they and all that they started are ended when it is over."""
     start_s = time.monotonic()
+    begun: list[subprocess.Popen[str] | OSError] = []
     try:
-        process = subprocess.Popen(
-            argv, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        begun.extend(map(_begin, group))
+        return [
+            _finish(one, process, start_s, timeout)
+            for one, process in zip(group, begun, strict=True)
+        ]
+    finally:
+        for process in begun:
+            if not isinstance(process, OSError):
+                _end(process)
+
+
+def _begin(one: Configuration) -> subprocess.Popen[str] | OSError:
+    environment = os.environ | ({"CUDA_VISIBLE_DEVICES": ""} if one.cpu else {})
+    try:
+        return subprocess.Popen(
+            one.command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        return Launched(name, argv, 127, 0.0, f"error: {error}")
+        return error
+
+
+def _finish(
+    one: Configuration, process: subprocess.Popen[str] | OSError, start_s: float, timeout: float
+) -> Launched:
+    """Wait for one, and for what it prints; its seconds end where that was seen."""
+    if isinstance(process, OSError):
+        return Launched(one.name, one.command, 127, 0.0, f"error: {process}")
     try:
-        output, _ = process.communicate(timeout=timeout)
+        left_s = max(0.0, start_s + timeout - time.monotonic())
+        output, _ = process.communicate(timeout=left_s)
         code: int | None = process.returncode
     except subprocess.TimeoutExpired:
         _end(process)
         output, code = process.communicate()[0], None
-    finally:
-        _end(process)
-    return Launched(name, argv, code, time.monotonic() - start_s, output)
+    return Launched(one.name, one.command, code, time.monotonic() - start_s, output)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

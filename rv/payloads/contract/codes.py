@@ -148,6 +148,7 @@ CODES: dict[str, Code] = {
     "tool_absent": Code(CONFIG, "none: install the program to have this measured, too"),
     "not_asked": Code(CONFIG, "none: it was not asked for"),
     "not_run": Code(CONFIG, "give it more time, or run it by itself"),
+    "not_started": Code(CONFIG, "end what the reason names, or ask for other nodes or more time"),
     "no_result": Code(SOFTWARE, RETRY),
     "not_written": Code(CONFIG, "name a report folder that can be written: --report-dir"),
     "could_not_run": Code(SOFTWARE, "read the reason; run it again with --verbose"),

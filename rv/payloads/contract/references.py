@@ -43,6 +43,8 @@ INFERENCE_H100 = "inference.py, batch 256, one H100 SXM, torch 2.11.0+cu130, 202
 RESNET = "NVIDIA/DeepLearningExamples: PyTorch ResNet50 v1.5, mixed precision, batch 256, 21.03"
 TIMM = "huggingface/pytorch-image-models: resnet50 at 224, AMP, NHWC, PyTorch 2.1"
 TWO_H200 = "allreduce.py, 2 x H200 SXM over NVLink"
+TWO_H100 = "allreduce.py, 2 x H100 SXM over NVLink, NVLS off, NCCL 2.28.9, 2026-11-25"
+FP64_H100 = "torch.mm on randn, 8192^2, median of 100, 2 x H100 SXM, torch 2.11.0+cu130, 2026-11-25"
 
 GPUS: dict[str, dict[str, Any]] = {
     "v100": {"sms": 80, "memory_gb": 32,
@@ -131,6 +133,7 @@ REFERENCES: dict[str, dict[str, Any]] = {
         "v100": (7.0, DCGM),
         "a100-sxm4-80gb": (18.95, SUPERBENCH),
         "a100-pcie": (7.95, DCGM),
+        "h100": (60.5, FP64_H100),
         "h200": (62.9, FOUR_H200),
     }),
     "matmul.fp32": _matmul("fp32", {
@@ -230,7 +233,10 @@ REFERENCES: dict[str, dict[str, Any]] = {
         "h200": (396.4, LINKS),
         "gb200": (747, LINKS),
     }),
-    "allreduce.2": _all_reduce(2, {"h200": (336.0, TWO_H200)}),
+    "allreduce.2": _all_reduce(2, {
+        "h100": (336.0, TWO_H100),
+        "h200": (336.0, TWO_H200),
+    }),
     "allreduce.4": _all_reduce(4, {
         "h200": (363, COPIES),
         "b200": (673, ALL_REDUCE),

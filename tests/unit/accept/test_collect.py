@@ -12,10 +12,12 @@ from rv import bundle
 from rv.accept.collect import Origin, collect, result_patterns
 from rv.accept.payload_command import Profile, chosen, command, find, require_faults
 from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
+from rv.accept.store import Run, RunRecord
 from rv.errors import RvError
 from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec, Step
 from rv.payloads.contract.codes import CODES
 from rv.transport.local import LocalTransport
+from rv.ui.acceptance import run_text
 
 ORIGIN = Origin(job_id=7, restart=0, nodes=("a1", "a2"), started_at=1_800_000_000.0, ended="over")
 AFTER, BEFORE = "2027-01-15T08:00:05Z", "2027-01-15T07:00:00Z"
@@ -77,6 +79,22 @@ def test_a_node_that_never_began_is_an_error() -> None:
     """The job ended before its turn, and how it ended is said."""
     assert told(node(0, result()))[1] == ("a2", "ERROR", "not_run")
     assert told({}) == [("a1", "ERROR", "not_run"), ("a2", "ERROR", "not_run")]
+
+
+def test_a_race_that_never_started_is_said_once() -> None:
+    """Every payload lacks a result for the same reason, which more time would not mend."""
+    ended = "the race DECLINED: every node failed the node check: a1: GPU 1 is in use"
+    names = ("check", "membw")
+    record = RunRecord(race_id="c73v5y6k", cluster="lab", payloads=names, ended=ended)
+
+    run = Run(record=record, results=collect({}, names, record))
+
+    assert {found.code for found in run.results} == {"not_started"}
+    assert run_text(run) == [
+        f"nothing was tested: {ended}",
+        CODES["not_started"].action,
+        "acceptance of c73v5y6k: ERROR (2 ERROR)",
+    ]
 
 
 STALE = [
@@ -316,7 +334,7 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
 
 def test_codes_of_the_collector_have_a_meaning() -> None:
     """Whoever sees one is told what to do."""
-    used = "no_result result_stale result_foreign result_invalid result_unreadable not_run timeout preempted crashed"
+    used = "no_result result_stale result_foreign result_invalid result_unreadable not_run timeout preempted crashed not_started"
     assert set(used.split()) <= set(CODES)
 
 
