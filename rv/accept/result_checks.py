@@ -7,6 +7,7 @@ them makes a PASS an ERROR: what is doubtful was not tested.
 
 import fnmatch
 import itertools
+import json
 import math
 import re
 from collections import Counter
@@ -18,6 +19,7 @@ from rv.accept.measurements import bare_uuid
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.untrusted import list_of, number_of, object_of, text_of, whole_of
 from rv.payloads.contract.rates import RATE_UNITS
+from rv.payloads.contract.references import METHOD_VERSION, REFERENCES
 from rv.payloads.contract.schema import COUNTED
 from rv.slurm.values import printable
 
@@ -27,6 +29,11 @@ _LARGEST: Final = 10**300
 _ROUNDED: Final = 1.05
 """How far over its fastest part a whole may be, which two clocks measured."""
 _BAD: Final = ("FAIL", "ERROR")
+_RATES_OF: Final[dict[str, list[dict[str, Any]]]] = {
+    payload: [group["of"] for group in REFERENCES.values() if group["of"]["payload"] == payload]
+    for payload in {group["of"]["payload"] for group in REFERENCES.values()}
+}
+"""The rates of each payload that have references: their test, metric (a pattern) and unit."""
 _ONLY_TEXT: Final = ("schema", "test_info", "env", "devices", "ranks", "summary")
 """Parts of a document in which a text is never a figure."""
 
@@ -35,6 +42,7 @@ def flaws(document: Mapping[str, Any]) -> tuple[str, ...]:
     """Say what makes a document doubtful by itself: figures that are none, counts that differ."""
     found = [*_no_figures(document), *_wrong_counts(document), *_wrong_metrics(document)]
     found += [*_wrong_devices(document), *_wrong_ranks(document)]
+    found += [*_twice(document), *_unknown_method(document)]
     found += [] if list_of(document.get("tests")) else ["it has no tests"]
     return tuple(printable(each)[:300] for each in found)
 
@@ -104,6 +112,23 @@ def _wrong_counts(document: Mapping[str, Any]) -> Iterator[str]:
         said = whole_of(summary.get(name))
         if said is not None and said != counts[status]:
             yield f"its summary counts {said} {name}, its tests {counts[status]}"
+
+
+def _twice(document: Mapping[str, Any]) -> Iterator[str]:
+    """Name tests of which a copy stands beside them: no two take the same time to a microsecond."""
+    tests = [object_of(test) for test in list_of(document.get("tests"))]
+    timed = [test for test in tests if test.get("status") == "PASS" and test.get("timing_ms")]
+    copies = Counter(json.dumps(test, sort_keys=True, default=str) for test in timed)
+    for text, count in copies.items():
+        if count > 1:
+            yield f"it has the test {text_of(json.loads(text).get('name'))} {count} times"
+
+
+def _unknown_method(document: Mapping[str, Any]) -> Iterator[str]:
+    """Refuse figures measured in a way that no reference of this rv is of."""
+    method = whole_of(object_of(document.get("test_info")).get("method_version"))
+    if method is not None and method > METHOD_VERSION:
+        yield f"it was measured by method {method}, this rv knows those up to {METHOD_VERSION}"
 
 
 def _wrong_metrics(document: Mapping[str, Any]) -> Iterator[str]:
@@ -212,7 +237,29 @@ def shortfall(result: RunResult, planned: Collection[str], gpus: int, world: int
         missing.append(f"{len(result.devices)} GPUs, {gpus} were planned")
     if "no_torch" not in codes:
         missing += [f"no test {name}{where}" for name, where in _untested(result, planned)]
-    return missing
+    return [*missing, *_unmeasured(result)]
+
+
+def _unmeasured(result: RunResult) -> Iterator[str]:
+    """Name each rate that has references and that a test of a GPU, which passed, does not give."""
+    for rate in _RATES_OF.get(result.test_type, ()):
+        for test in result.tests:
+            if test.name == rate["test"] and _has_passed_on_gpu(test):
+                yield from _lacking(test, rate["metric"], rate["unit"])
+
+
+def _lacking(test: TestResult, name: str, unit: str) -> Iterator[str]:
+    """Say that a test has no metric of a name (a pattern), or one in another unit."""
+    units = [metric.unit for metric in test.metrics if fnmatch.fnmatchcase(metric.name, name)]
+    others = [each or "no unit" for each in units if each != unit]
+    if others:
+        yield f"{test.name}: {name} is in {others[0]}, not {unit}"
+    elif not units:
+        yield f"{test.name} has no {name}"
+
+
+def _has_passed_on_gpu(test: TestResult) -> bool:
+    return test.status in (Status.PASS, Status.WARN) and test.device.startswith("cuda:")
 
 
 def _wrong_exit(result: RunResult) -> list[str]:

@@ -5,6 +5,7 @@ import os
 import shlex
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,13 @@ def test_the_line_is_five_words_whatever_the_reason_holds() -> None:
 
 def check_file(node: str, *, is_faulty: bool) -> bytes:
     """What `check` writes of a node with one GPU."""
-    test = {"name": "matmul.bf16", "status": "PASS", "device": "cuda:0", "host": node}
+    test: dict[str, Any] = {
+        "name": "matmul.bf16",
+        "status": "PASS",
+        "device": "cuda:0",
+        "host": node,
+    }
+    test["metrics"] = [{"name": "tflops", "value": 700.0, "unit": "TFLOPS", "dir": "higher"}]
     if is_faulty:
         test |= {"status": "FAIL", "code": "wrong_result", "reason": "3 wrong elements"}
     info = {"test_type": "check", "timestamp": "2027-01-15T08:00:00Z", "slurm": {"job_id": "7"}}

@@ -31,7 +31,8 @@ Files = dict[str, Any]
 
 def a_test(name: str, rank: int, device: str, host: str) -> Document:
     rates = {"n": 30, "median": 700.0, "p05": 690.0, "p95": 710.0, "min": 680.0, "max": 720.0}
-    rate = {"name": "tflops", "value": 700.0, "unit": "TFLOPS", "dir": "higher", **rates}
+    what, unit = ("busbw_1GiB", "GB/s") if "allreduce" in name else ("tflops", "TFLOPS")
+    rate = {"name": what, "value": 700.0, "unit": unit, "dir": "higher", **rates}
     about = {"rank": rank, "device": device, "host": host, "timing_ms": 5.0}
     details = {"size": 8192, "nested": {"errors": [0.0, 1e-9]}}
     return {"name": name, "status": "PASS", **about, "details": details, "metrics": [rate]}
@@ -132,6 +133,17 @@ def drop(
         at = files[file]
         at[part] = [each for each in at[part] if keep(each)]
         at["summary"]["passed"] = len(at["tests"])
+
+    return damage
+
+
+def twice(file: str, number: int) -> Callable[[Files], None]:
+    """List a test twice, and let the summary agree."""
+
+    def damage(files: Files) -> None:
+        at = files[file]
+        at["tests"].append(copy.deepcopy(at["tests"][number]))
+        at["summary"]["passed"] += 1
 
     return damage
 
@@ -297,6 +309,19 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     "less is better": (place(CHECK, f"{FIRST_METRIC}/dir", "lower"), "fewer TFLOPS are better"),
     "above its samples": (place(CHECK, f"{FIRST_METRIC}/value", 7000.0), "of its own samples"),
     "percentiles crossed": (place(CHECK, f"{FIRST_METRIC}/p05", 711.0), "above p95"),
+    "no figures": (place(CHECK, "tests/0/metrics", []), "matmul.fp64 has no tflops"),
+    "no figures of ranks": (
+        place(REDUCE, "tests/0/metrics", DELETED),
+        "allreduce.all_reduce has no busbw_*",
+    ),
+    "figures of another thing": (
+        place(CHECK, f"{FIRST_METRIC}/name", "clock"),
+        "matmul.fp64 has no tflops",
+    ),
+    "another unit": (place(CHECK, f"{FIRST_METRIC}/unit", "TOPS"), "is in TOPS, not TFLOPS"),
+    "no unit": (place(CHECK, f"{FIRST_METRIC}/unit", DELETED), "is in no unit, not TFLOPS"),
+    "a test twice": (twice(CHECK, 0), "the test matmul.fp64 2 times"),
+    "another method": (place(CHECK, "test_info/method_version", 9), "measured by method 9"),
     # verdicts that do not agree
     "a failed test under a PASS": (
         place(CHECK, "tests/0/status", "FAIL"),
