@@ -132,11 +132,12 @@ def stopped_while_completing(world: World, dice: Random) -> None:
     slow = world.box.slurm_conf.parent / "epilog_is_slow"
     slow.touch()
     world.last.callback(slow.unlink, missing_ok=True)
-    world.wrap("sync", WAITS_BEFORE_ITS_CLAIM)
+    world.wrap("sync", HEARS_OF_ITS_END)
     send(world, "-p", "fast")
     job = _running_job(world)
     world.slurm("scontrol", "requeue", job)
     world.ok("stop")
+    eventually((world.path / "told").exists)
     world.go("sync")
     eventually(lambda: not world.live_jobs())  # and nobody looks after it
     name = f"--name=rv-{world.race_dir().name}-1"  # an id may have been another job's before
@@ -150,11 +151,12 @@ def cancelled_while_completing(world: World, dice: Random) -> None:
     slow = world.box.slurm_conf.parent / "epilog_is_slow"
     slow.touch()
     world.last.callback(slow.unlink, missing_ok=True)
-    world.wrap("sync", WAITS_BEFORE_ITS_CLAIM)
+    world.wrap("sync", HEARS_OF_ITS_END)
     send(world, "-p", "fast")
     job = _running_job(world)
     world.slurm("scontrol", "requeue", job)
     world.slurm("scancel", job)
+    eventually((world.path / "told").exists)
     world.go("sync")
     _forgotten(world)
 
