@@ -42,7 +42,7 @@ PRESETS = {
     "ci": {"duration": 15, "memory": 64},
 }
 DEFAULTS = {"duration": 60.0, "memory": 256}
-QUICK_DEFAULTS = {"duration": 15.0, "memory": 256}
+QUICK_DEFAULTS = {"duration": 5.0, "memory": 256}
 CPU_DEFAULTS = {"duration": 2.0, "memory": 8}
 MOST_WORKERS = 1024
 START_WITHIN_S = 120.0

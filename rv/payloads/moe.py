@@ -37,7 +37,8 @@ def body(session: Session) -> None:
     session.need_torch()
     from _moe import mixtral
 
-    size = mixtral.TINY if device == "cpu" else mixtral.SMALL
+    on_gpu = mixtral.HALF if session.options.quick else mixtral.SMALL
+    size = mixtral.TINY if device == "cpu" else on_gpu
     single = mixtral.mixtral(size, session.options.seed)
     with session.group(device) as group:
         session.probe(device)

@@ -28,6 +28,8 @@ class Size(NamedTuple):
 TINY = Size(32, 64, 2, 4, 128)
 SMALL = Size(1024, 3584, 8, 16, 4096)
 """0.7 billion parameters in the experts: a sixty-fourth of Mixtral 8x7B."""
+HALF = Size(1024, 3584, 4, 16, 4096)
+"""Half of its layers, for a quick look: most of the time goes to making the weights."""
 
 
 def mixtral(size: Size, seed: int) -> Any:
