@@ -115,6 +115,8 @@ def plan_request(
     """Take a snapshot and plan; the planner's own data is read while the cluster answers.
 
     Nodes that acceptance found bad on this cluster are avoided, unless the request says otherwise.
+    Where nothing can be submitted now, the cluster is asked again unless the answer is just of now:
+    another process may have had it half a minute ago.
     """
     if not request.no_avoid:
         site = avoiding(site, cluster.key, time.time())
@@ -131,6 +133,10 @@ def plan_request(
         from rv.workflow.names import keep_names
 
         keep_names(cluster.cache, snapshot, catalogue)
+    planned = plan(request, snapshot, catalogue, families, site)
+    if planned.submissions or isinstance(cluster, SavedCluster):
+        return snapshot, planned
+    snapshot = cluster.take_fresh_snapshot()
     return snapshot, plan(request, snapshot, catalogue, families, site)
 
 

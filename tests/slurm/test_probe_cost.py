@@ -1,6 +1,7 @@
 """What a plan costs the controller, by sdiag's counts: the same for one strategy as for twelve."""
 
 import json
+import time
 from dataclasses import replace
 
 import pytest
@@ -38,3 +39,21 @@ def test_strategies_cost_the_controller_nothing(rv: Rv) -> None:
     assert (one, twelve) == (1, 12)
     assert few == many
     assert few["REQUEST_JOB_INFO"] == few["REQUEST_NODE_INFO"] == 1
+
+
+def test_nothing_is_refused_for_what_was_true_half_a_minute_ago(rv: Rv) -> None:
+    """The last answer is asked for anew, once at most."""
+    target = locate("local", rv.environment)
+    wanted = ("up", "--dry-run", "--gpu", "1")
+    rv.slurm("scontrol", "update", "nodename=ALL", "state=drain", "reason=test")
+    before = rpc_counts(target)["REQUEST_NODE_INFO"]
+    refused = rv(*wanted)
+    assert refused.returncode != 0
+    assert "drained" in refused.stderr
+    assert rpc_counts(target)["REQUEST_NODE_INFO"] <= before + 2
+    rv.slurm("scontrol", "update", "nodename=ALL", "state=resume")
+    time.sleep(2)  # within which an answer counts as of now
+
+    done = rv(*wanted)
+
+    assert done.returncode == 0, done.stderr
