@@ -112,8 +112,9 @@ def _show(done: ScriptResult, limit_s: float, cluster: Cluster) -> int:
     """Pass outputs on, and return the exit code. Raises `RvError` where nothing is known."""
     if cluster.login is not None:
         require_answer(done)
-    console.raw(done.stdout.encode(), is_error=False)
-    console.raw(done.stderr.encode(), is_error=True)
+    out, err = done.raw
+    console.raw(out, is_error=False)
+    console.raw(err, is_error=True)
     if done.timed_out:
         console.notice(f"it was ended after {limit_s:.0f} s: --timeout gives it more")
         return EXIT_GAVE_UP

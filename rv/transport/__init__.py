@@ -12,16 +12,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScriptResult:
-    """A script's exit code and output: untrusted text, undecodable bytes replaced."""
+    """A script's exit code and output: untrusted text, undecodable bytes replaced.
+
+    `raw` are the bytes of both, for whoever passes them on.
+    """
 
     returncode: int
     stdout: str
     stderr: str
     timed_out: bool = False
+    raw: tuple[bytes, bytes] = (b"", b"")
 
 
-LOST: Final = 255
-"""The exit code of a script whose connection was lost, as ssh has it."""
+LOST: Final = 256
+"""The exit code of a script whose connection was lost: one that no program can end with."""
 
 FINISH_S: Final = 900.0
 """How long the script that finishes a tree may take: it may copy much."""

@@ -55,9 +55,7 @@ class LocalTransport:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             return self._kill(process)
-        return ScriptResult(
-            returncode=process.returncode, stdout=_decode(out), stderr=_decode(err), timed_out=False
-        )
+        return _result(process.returncode, out, err, timed_out=False)
 
     def _kill(self, process: "subprocess.Popen[bytes]") -> ScriptResult:
         with suppress(ProcessLookupError):
@@ -66,9 +64,7 @@ class LocalTransport:
             out, err = process.communicate(timeout=_KILLED_OUTPUT_TIMEOUT_S)
         except subprocess.TimeoutExpired:  # stuck in the kernel: its output is lost
             out, err = b"", b""
-        return ScriptResult(
-            returncode=124, stdout=_decode(out), stderr=_decode(err), timed_out=True
-        )
+        return _result(124, out, err, timed_out=True)
 
     def create_tree(
         self,
@@ -233,8 +229,11 @@ def _default_interrupt() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", errors="replace")
+def _result(code: int, out: bytes, err: bytes, *, timed_out: bool) -> ScriptResult:
+    texts = [each.decode("utf-8", errors="replace") for each in (out, err)]
+    return ScriptResult(
+        returncode=code, stdout=texts[0], stderr=texts[1], timed_out=timed_out, raw=(out, err)
+    )
 
 
 def _write_new(path: Path, contents: bytes) -> None:

@@ -49,7 +49,7 @@ class RemoteTransport:
         self._patience_s = patience_s
 
     def run(self, script: str, *, timeout_s: float) -> ScriptResult:
-        """Run bash text in the login environment there; one that was cut off has code 255."""
+        """Run bash text in the login environment there; one that was cut off has code `LOST`."""
         return as_result(self._shell.run(script, timeout_s=timeout_s))
 
     def create_tree(

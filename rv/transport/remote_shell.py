@@ -258,4 +258,5 @@ def as_result(answer: Answer) -> ScriptResult:
         stdout=out.decode("utf-8", "replace"),
         stderr=err.decode("utf-8", "replace"),
         timed_out=code == 124,
+        raw=(out, err),
     )

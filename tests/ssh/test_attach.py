@@ -98,6 +98,10 @@ def test_a_command_on_the_login_node(laptop: Laptop) -> None:
     assert done.stdout.split()[-1] == "yes", done.stderr
     assert (done.returncode, done.stderr) == (4, "oh\n")
     assert laptop.rv("exec", "--", "printf", "%s|", "a b", "c").stdout == "a b|c|"
+    with laptop.start("exec", "--", "printf '\\377\\200'; exit 255") as process:
+        assert process.stdout
+        out = process.stdout.buffer.read()
+    assert (out, process.returncode) == (b"\xff\x80", 255)
     done = laptop.rv("exec", "--timeout", "2s", "--", "sleep", "60")
     assert (done.returncode, "it was ended after 2 s" in done.stderr) == (124, True), done.stderr
     shell = terminal(laptop, "exec", "--", "read x; echo got $x; exit 6")

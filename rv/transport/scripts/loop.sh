@@ -33,7 +33,7 @@ rv_sizes() { stat --printf '%s ' -- "$rv_folder/$1" "$rv_folder/$2"; }
 rv_pass() { [ "$1" -eq 0 ] || head -c "$1"; }
 
 # rv_fail TEXT: answer that there is no answer.
-rv_fail() { printf '%s 255 0 %s\n%s' "$mark" "${#1}" "$1"; }
+rv_fail() { printf '%s 256 0 %s\n%s' "$mark" "${#1}" "$1"; }
 
 # rv_serve DESCRIPTOR: answer the requests that come over it, to its end.
 rv_serve() {
