@@ -1,6 +1,5 @@
 """`rv logs`: what a race's command wrote, from its beginning or its end, once or to its end."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.race import Race
 from rv.models.site import Site
 from rv.race.directory import load_state_files
-from rv.race.output import STREAMS, Chunk, OutputReader
+from rv.race.output import STREAMS, OutputReader
 from rv.ui import console
 from rv.ui.output import OutputLines
 from rv.ui.progress import Progress, has_several_nodes
@@ -116,17 +115,14 @@ def _sweep(race: Race, caller: Caller, *, follow: bool, json: bool) -> None:
 def _show(race: Race, reader: OutputReader, lines: OutputLines, *, json: bool) -> None:
     """Pass on what there is now."""
     if json:
-        rows = output_documents(_chunks(reader))
+        rows = output_documents(reader.read_all())
         console.emit_json({"race": race.race_id, "output": rows})
         return
-    for chunk in _chunks(reader):
+    for chunk in reader.read_all():
         lines.show(chunk)
+        if not console.has_reader():  # head, say, has seen enough
+            return
     lines.finish()
-
-
-def _chunks(reader: OutputReader) -> Iterator[Chunk]:
-    while chunks := reader.read():
-        yield from chunks
 
 
 def _follow(

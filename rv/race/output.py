@@ -74,6 +74,14 @@ class OutputReader:
             if chunks or not self._next_segment():
                 return chunks
 
+    def read_all(self) -> Iterator[Chunk]:
+        """Give what there is now, piece by piece; what is written meanwhile is left."""
+        while True:
+            chunks = tuple(self._chunks(self._new()))
+            yield from chunks
+            if not self._next_segment() and not (chunks and self.has_more):
+                return
+
     def skip_to_last(self, lines: int) -> None:
         """Begin with the last so many lines of each file."""
         if lines < 1:

@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from base64 import b64encode
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
@@ -12,7 +13,7 @@ from rv.models.quantities import short_duration
 from rv.models.race import Claim, Race, RaceStatus
 from rv.render.quote import shell as quoted
 from rv.slurm.hostlist import expand
-from rv.transport import ScriptResult
+from rv.transport import ScriptResult, require_answer
 from rv.workflow.cluster import Cluster
 from rv.workflow.races import look_at, require_node, winner_of
 
@@ -106,7 +107,10 @@ def attach_lasting(place: Place, cluster: Cluster) -> int:
     """Open a shell in a tmux of the login node: it is there again after a lost connection."""
     name = _UNFIT.sub("-", f"rv-{place.race.race_id}-{place.node}")
     line = shlex.join([*step(place, "--pty"), *_BASH, _script(place, ())])
-    return cluster.transport.interactive(["tmux", "new-session", "-A", "-s", name, line])
+    # tmux gives it to the user's shell; those of csh's kind take no newline between quotes.
+    packed = b64encode(line.encode("utf-8", "surrogateescape")).decode()
+    one_line = f"/bin/bash -c 'eval \"$(echo {packed} | base64 -d)\"'"
+    return cluster.transport.interactive(["tmux", "new-session", "-A", "-s", name, one_line])
 
 
 def run_beside(place: Place, words: Sequence[str], cluster: Cluster) -> ScriptResult:
@@ -116,8 +120,10 @@ def run_beside(place: Place, words: Sequence[str], cluster: Cluster) -> ScriptRe
 
 
 def has_tmux(cluster: Cluster) -> bool:
-    """Whether the login node has tmux."""
-    return cluster.transport.run("command -v tmux", timeout_s=_LOOK_S).returncode == 0
+    """Whether the login node has tmux. Raises `RvError(UNREACHABLE)` where it does not say."""
+    done = cluster.transport.run("command -v tmux", timeout_s=_LOOK_S)
+    require_answer(done)
+    return done.returncode == 0
 
 
 def step(place: Place, *options: str) -> list[str]:

@@ -67,6 +67,18 @@ def test_a_shell_outlives_its_connection(laptop: Laptop, running: str) -> None:
     second.ends()
 
 
+def test_any_shell_of_the_user_will_do(laptop: Laptop, running: str) -> None:
+    """What keeps the shell alive, tmux, starts it by the user's own."""
+    with (laptop.home.parent / "away" / ".bash_profile").open("a") as profile:
+        profile.write("export SHELL=/bin/tcsh\n")
+    shell = terminal(laptop, "attach", running)
+    shell.shows("comes back to this shell")
+    shell.types("echo be''gun")
+    shell.shows("begun")
+    shell.types("exit")
+    shell.ends()
+
+
 @pytest.mark.parametrize(
     ("words", "why"),
     [

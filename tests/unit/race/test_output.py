@@ -1,8 +1,10 @@
 """What a race's command wrote, read piece by piece: every byte once, in an order that makes sense."""
 
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,26 @@ def said(chunks: Sequence[Chunk]) -> list[tuple[int, int, str, str]]:
         (one.segment, one.node, "err" if one.is_error else "out", one.data.decode())
         for one in chunks
     ]
+
+
+def test_a_command_that_always_writes_is_read_to_where_it_is(
+    race: Race, reader: OutputReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And all segments that there are by then; what comes while it is read is for the next time."""
+    read_new = LocalTransport.read_new
+
+    def while_it_writes(*words: Any) -> dict[str, bytes]:
+        pieces = read_new(*words)
+        write(race, "output/node0.out", "more\n")
+        return pieces
+
+    monkeypatch.setattr(LocalTransport, "read_new", while_it_writes)
+    write(race, "output/node0.out", "one\ntwo\n")
+    write(race, "segments/2.output", "4 output/node0.out\n")
+
+    found = said(list(itertools.islice(reader.read_all(), 9)))
+
+    assert found == [(1, 0, "out", "one\n"), (2, 0, "out", "two\nmore\n")]
 
 
 def test_what_is_new_is_read_once(race: Race, reader: OutputReader) -> None:
