@@ -51,6 +51,7 @@ STATE_FILES: Final = (
     "lost",
     "stop",
     "unclaimed",
+    "unended",
     "jobs/*.id",
     "jobs/*.sent",
     "jobs/*.refused",
@@ -180,8 +181,9 @@ def is_moment(epoch_s: float | None) -> bool:
 def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
     """Parse the files that match `STATE_FILES`, by name."""
     texts = {name: data.decode("utf-8", errors="replace") for name, data in files.items()}
+    claim = _claim(texts.get("claim", ""))
     return StateFiles(
-        claim=_claim(texts.get("claim", "")),
+        claim=claim,
         ended=_ended(texts.get("ended", "")),
         lost=_sentence(texts.get("lost", "")),
         stopped="stop" in texts,
@@ -199,6 +201,7 @@ def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
         ),
         segments=tuple(_segments(texts)),
         unclaimed_since=_moment(texts.get("unclaimed", "")),
+        unended_since=_unended_since(texts.get("unended", ""), claim),
     )
 
 
@@ -278,6 +281,12 @@ def _ended(text: str) -> Ended | None:
         next=printable(fields.get("next", "")),
         why=printable(fields.get("why", "")),
     )
+
+
+def _unended_since(text: str, claim: Claim | None) -> float | None:
+    """Read since when no end of the claim's segment has shown; None where it says another's."""
+    since, _, owner = text.strip().partition(" ")
+    return _moment(since) if claim and owner == claim.owner else None
 
 
 def _moment(text: str) -> float | None:

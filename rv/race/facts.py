@@ -165,6 +165,12 @@ class Facts:
         since_s = self.files.unclaimed_since
         return since_s is None or self.sources.now_s - since_s < CACHED_S
 
+    @property
+    def end_may_show(self) -> bool:
+        """Whether this machine may still remember a directory without the chain's end."""
+        since_s = self.files.unended_since
+        return since_s is None or self.sources.now_s - since_s < CACHED_S
+
     @cached_property
     def ended_jobs(self) -> tuple[JobStatus, ...]:
         """The jobs that Slurm took and that have ended."""
@@ -268,6 +274,11 @@ class Facts:
     def is_absent_for(self, least_s: float = 0.0) -> bool:
         """Return whether it is longer than MinJobAge, for which Slurm keeps what ended."""
         return self._absent_s > max(least_s, self.race.min_job_age.total_seconds())
+
+    @property
+    def has_exhausted_nodes(self) -> bool:
+        """Whether the winner's job, restarted or sent again, found no node that may pass."""
+        return self.claim.submission in dict(self.files.exhausted)
 
     # What the winner left.
 

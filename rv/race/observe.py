@@ -7,11 +7,18 @@ from datetime import datetime
 from rv.dataclass import dataclass
 from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord, JobState
-from rv.models.race import NEXT, Race, RaceStatus, StateFiles
+from rv.models.race import NEXT, Claim, Race, RaceStatus, StateFiles
 from rv.race.directory import cache, load_all_state_files, load_state_files, write_state_file
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
-from rv.race.sources import Sources, confirmation_limit_s, forgotten, is_active
+from rv.race.sources import (
+    Sources,
+    confirmation_limit_s,
+    forgotten,
+    is_active,
+    own_end,
+    record_of,
+)
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
 from rv.race.task_runs import ABSENT, ENDED, worker_job
@@ -87,6 +94,7 @@ def _snapshot(
         files = _note_absent(race, files, missing, now_s, transport)
     if not (race.sweep and any(map(is_active, records))):
         files = _note_unclaimed(race, files, records, now_s, transport)
+    files = _note_unended(race, files, records, now_s, transport)
     lost = forgotten(
         race, files, records, now_s, accounting_answered=accounting_answered, recycled=recycled
     )
@@ -199,6 +207,30 @@ def _note_unclaimed(
     is_written = write_state_file(race, "unclaimed", f"{now_s:.0f}\n", transport)
     since_s = now_s if is_written else now_s - CACHED_S
     return cache(race, replace(load_state_files(race, transport), unclaimed_since=since_s))
+
+
+def _note_unended(
+    race: Race, files: StateFiles, records: Sequence[JobRecord], now_s: float, transport: Transport
+) -> StateFiles:
+    """Write down when the winner of a chain was first seen completed while no end showed.
+
+    For the same reasons.
+    """
+    claim, since_s = files.claim, files.unended_since
+    if not race.chain or claim is None or not _has_left(race, claim, files, records):
+        return files
+    if since_s and since_s <= now_s:
+        return files
+    is_written = write_state_file(race, "unended", f"{now_s:.0f} {claim.owner}\n", transport)
+    since_s = now_s if is_written else now_s - CACHED_S
+    return cache(race, replace(load_state_files(race, transport), unended_since=since_s))
+
+
+def _has_left(race: Race, claim: Claim, files: StateFiles, records: Sequence[JobRecord]) -> bool:
+    """Whether the winner completed, and the chain has no end."""
+    winner = record_of(records, claim.job_name or race.name_of(claim.submission), claim.job_id)
+    is_completed = winner is not None and winner.state is JobState.COMPLETED
+    return is_completed and own_end(claim, files.ended) is None
 
 
 def _saved_at(race: Race, transport: Transport) -> float | None:

@@ -11,7 +11,7 @@ from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, 
 from rv.race.cancel import cancel_leftovers, cancel_waiting_ids
 from rv.race.directory import STAGED, write_state_file
 from rv.race.observe import RaceSnapshot
-from rv.race.rules import PREEMPTED, TIMED_OUT
+from rv.race.rules import AGAIN, PREEMPTED, TIMED_OUT
 from rv.race.sources import confirmation_limit_s, to_resend
 from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, submit_once
 from rv.race.verdict_file import save_verdict
@@ -126,7 +126,7 @@ def _needs_next_segment(snapshot: RaceSnapshot) -> bool:
     status = snapshot.status
     if status.state.is_over or snapshot.files.stopped or status.race.chain is None:
         return False
-    return NEXT in snapshot.files.again or status.why in (PREEMPTED, TIMED_OUT)
+    return NEXT in snapshot.files.again or status.why in (AGAIN, PREEMPTED, TIMED_OUT)
 
 
 def _send_next(
@@ -142,17 +142,29 @@ def _send_next(
     if not text:
         return ()
     try:
-        transport.write(f"{race.directory}/jobs/{NEXT}.sh", _without_delay(text))
+        transport.write(f"{race.directory}/jobs/{NEXT}.sh", _as_next(text, claim.job_id))
     except RvError:
         return ()
-    results = submit_once(race, [NEXT], transport, options=[f"--job-name={race.next_name}"])
+    again = _left_by_its_jobs(race, claim, files, transport)
+    excluded, _ = _read_again(again.get(claim.submission, b""))
+    options = [f"--job-name={race.next_name}", *excluded]
+    results = submit_once(race, [NEXT], transport, options=options)
     for result in results:
         if result.job_id:
             path = f"segments/{claim.segment}.next"
             write_state_file(race, path, f"{result.job_id}\n", transport)
-    if NEXT in files.again and all(result.outcome in _TAKEN for result in results):
-        transport.run(f"rm -f {shell(f'{race.directory}/again/{NEXT}')}", timeout_s=30)
+    if all(result.outcome in _TAKEN for result in results):
+        for number, contents in again.items():
+            _remove_again(race, number, contents, transport)
     return results
+
+
+def _left_by_its_jobs(
+    race: Race, claim: Claim, files: StateFiles, transport: Transport
+) -> dict[int, bytes]:
+    """Read what jobs of the chain left that could not call Slurm; by the number of their script."""
+    left = [number for number in files.again if number in (NEXT, claim.submission)]
+    return {number: transport.read(_again(race, number)) or b"" for number in left}
 
 
 # By a hard link, made once. By the disk's clock alone: those of two login nodes may disagree.
@@ -195,11 +207,14 @@ def _close(snapshot: RaceSnapshot, transport: Transport) -> None:
         write_state_file(status.race, "stop", "never submitted\n", transport)
 
 
-def _without_delay(script: bytes) -> bytes:
-    """Return a job script whose directives, at its top, delay nothing."""
+def _as_next(script: bytes, before: int) -> bytes:
+    """Return a job script that delays nothing and comes after the job `before`, as one of its own.
+
+    Directives stand at its top.
+    """
     directives = _DIRECTIVES.match(script)
     top = directives[0] if directives else b""
-    return _DELAY.sub(b"", top) + script[len(top) :]
+    return _DELAY.sub(b"", top) + b"set -- %d\n" % before + script[len(top) :]
 
 
 def _lift_holds(status: RaceStatus, transport: Transport) -> None:
@@ -224,15 +239,27 @@ def _submit_again(snapshot: RaceSnapshot, transport: Transport) -> tuple[SubmitR
     race = snapshot.status.race
     every: list[SubmitResult] = []
     for number in snapshot.files.again:
-        path = f"{race.directory}/again/{number}"
-        options, writer = _read_again(transport.read(path) or b"")
+        contents = transport.read(_again(race, number)) or b""
+        options, writer = _read_again(contents)
+        if race.sweep:  # one worker left, not all of its array
+            options.append("--array=1")
         is_there = _is_waiting(snapshot, number, but=writer)
         results = () if is_there else submit_once(race, [number], transport, options=options)
         # Parts stand in for a merged one that was refused.
         if is_there or any(result.outcome in _TAKEN for result in results):
-            transport.run(f"rm -f {shell(path)}", timeout_s=30)
+            _remove_again(race, number, contents, transport)
         every.extend(results)
     return tuple(every)
+
+
+def _again(race: Race, number: int) -> str:
+    return f"{race.directory}/again/{number}"
+
+
+def _remove_again(race: Race, number: int, contents: bytes, transport: Transport) -> None:
+    """Remove what was done, unless the job that was sent for it has left a node meanwhile, too."""
+    path, text = shell(_again(race, number)), shell(contents.decode("utf-8", "replace").strip())
+    transport.run(f'[ "$(cat {path})" != {text} ] || rm -f {path}', timeout_s=30)
 
 
 def _read_again(contents: bytes) -> tuple[list[str], str]:

@@ -5,13 +5,12 @@ neither failure nor success: FAILED needs a terminal record or the winner's own 
 docs/how-rv-decides.md is generated from this list by tests/unit/race/test_rules.py.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from rv.dataclass import dataclass
 from rv.models.job import JobState, is_live
 from rv.models.race import NEXT, RaceState
 from rv.race.facts import Facts
+from rv.race.rule import Decision, Rule, Section
 from rv.race.sources import ENDED_BY_SLURM, NODE_FAILURES, RACE_STATE
 
 STAGED_GRACE_S: Final = 300.0
@@ -29,6 +28,7 @@ OUT_OF_TIME: Final = "TIME"
 STOPPED: Final = "STOP"
 """The signal in the exit file of a job that saw a stop after its claim, and started nothing."""
 
+AGAIN: Final = "a job that left a rejected node waits to be submitted again"
 PREEMPTED: Final = "it was preempted, and its next segment is to be sent"
 TIMED_OUT: Final = "the segment ended at its time limit, and the next is to be sent"
 _DELETED: Final = "its race directory was deleted"
@@ -41,45 +41,6 @@ _VANISHED: Final = (
     "job {claim.job_id} started on {claim.nodes}, left no exit file, and Slurm has not known it for"
     " {absent_s} s: cause unknown"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A condition, and the state, the sentence and the exit code that follow from it.
-
-    `sources` names where the rule looks beside its section's sources, `when` says the condition in
-    words. `says` may name facts in braces, such as {claim.job_id}. `state` is a function where a
-    record of Slurm's decides which state it is; `may_be` then names all that it can be.
-    """
-
-    name: str
-    sources: tuple[str, ...]
-    when: str
-    applies: Callable[[Facts], bool]
-    state: RaceState | Callable[[Facts], RaceState]
-    says: str = ""
-    code: Callable[[Facts], int | None] | None = None
-    may_be: tuple[RaceState, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """Rules that share a condition, sources, and where the exit code comes from."""
-
-    title: str
-    sources: tuple[str, ...]
-    applies: Callable[[Facts], bool]
-    rules: tuple[Rule, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
-    """The state of a race, and the rule that gave it. `exit_code` is None where not known."""
-
-    rule: Rule
-    state: RaceState
-    exit_code: int | None
-    why: str
 
 
 def decide(facts: Facts) -> Decision:
@@ -141,6 +102,11 @@ def _is_unclaimed(facts: Facts) -> bool:
 
 def _is_chain(facts: Facts) -> bool:
     return facts.race.chain is not None
+
+
+def _has_left(facts: Facts) -> bool:
+    """Whether the winner of a chain completed: by itself that says nothing of its command."""
+    return _is_chain(facts) and facts.slurm_state is JobState.COMPLETED
 
 
 def _never_accepted(facts: Facts) -> bool:
@@ -216,7 +182,7 @@ SECTIONS: Final = (
         Rule("to be submitted again", (),
              "A job left a rejected node from which Slurm could not be called.",
              lambda f: bool(f.files.again),
-             _S.PENDING, "a job that left a rejected node waits to be submitted again"),
+             _S.PENDING, AGAIN),
         Rule("jobs unknown", (_QUEUE, _SACCT), "A job has neither ended nor been absent for long.",
              lambda f: not f.all_over,
              _S.UNKNOWN, "Slurm does not know its jobs now"),
@@ -290,6 +256,10 @@ SECTIONS: Final = (
              "No job is left in the queue, and none is known to have ended by itself.",
              lambda f: f.sources.queue_answered and f.has_no_end_but_stop,
              _S.CANCELLED, "stopped by you"),
+        Rule("stopped between segments", (_SACCT,),
+             "A job of a chain saw the stop, and completed without running its segment.",
+             lambda f: f.sources.queue_answered and _has_left(f) and not f.end_may_show,
+             _S.CANCELLED, "stopped by you"),
     )),
     Section("A chain has no exit file yet", (_CLAIM, _FILES, _QUEUE, _SACCT), _is_chain, (
         Rule("cancelled between segments", (),
@@ -303,6 +273,21 @@ SECTIONS: Final = (
         Rule("segment checks its node", (), "That job runs, and has not claimed the segment yet.",
              lambda f: f.upcoming_job is not None,
              _S.PENDING, "segment {upcoming_segment} is starting"),
+        Rule("segment to be submitted again", (_FILES,),
+             "A job left a rejected node from which Slurm could not be called.",
+             lambda f: not is_live(f.slurm_state) and f.claim.submission in f.files.again,
+             _S.PENDING, AGAIN),
+        Rule("segment's nodes rejected", (_FILES,),
+             "A job of it has no node left that might pass the node check.",
+             lambda f: not is_live(f.slurm_state) and f.has_exhausted_nodes,
+             _S.DECLINED, "every node failed the node check: {rejected_nodes}"),
+        Rule("completed, end not seen", (),
+             "Slurm says COMPLETED, and for less than a minute this machine has seen no end of it.",
+             lambda f: f.segment_end is None and _has_left(f) and f.end_may_show,
+             _S.UNKNOWN, "job {claim.job_id} completed, and its end does not show here yet"),
+        Rule("completed without an end", (), "The same, for longer, and the segment left no end.",
+             lambda f: f.segment_end is None and _has_left(f),
+             _S.ENDED, "Slurm says COMPLETED; segment {claim.segment} left no end: cause unknown"),
     )),
     Section("A chain's last segment ended, and no job for the next one is there",
             (_CLAIM, _FILES, _QUEUE, _SACCT),
@@ -329,6 +314,13 @@ SECTIONS: Final = (
              lambda f: f.race_state in ENDED_BY_SLURM,
              as_slurm_says, _SLURM_SAYS, slurm_code,
              tuple(state for state in _BY_SLURM if state not in (_S.PREEMPTED, _S.TIMEOUT))),
+        Rule("completed, next not seen", (),
+             "Slurm says COMPLETED, and for less than a minute no job of the next segment shows.",
+             lambda f: _has_left(f) and f.end_may_show,
+             _S.UNKNOWN, "job {claim.job_id} completed, and no next one shows yet"),
+        Rule("completed after a segment", (), "The same, for longer, and Slurm answers.",
+             lambda f: f.sources.queue_answered and _has_left(f),
+             _S.ENDED, "job {claim.job_id} completed, and no next one shows: cause unknown"),
         Rule("vanished after a segment", (), "A healthy Slurm has not known the job for long.",
              lambda f: f.is_absent_for(),
              _S.ENDED, _VANISHED),

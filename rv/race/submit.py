@@ -35,11 +35,25 @@ _UNCONFIRMED: Final = re.compile(
 _KILLED: Final = frozenset({"0", "124", "137", "143"})
 _COMPLAINT: Final = re.compile(r"sbatch: (?:error|fatal): ")
 _FAILED: Final = "Batch job submission failed: "
+# Before bash 4.3 there is no wait for one of several.
+_ONE_ENDS: Final = """
+one_ends() {
+  if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 403)); then
+    wait -n
+    running=$((running - 1))
+  else
+    wait
+    running=0
+  fi
+}
+"""
 # The id is written down by the shell that got it: the client may be gone by then.
 # With --export=NONE, which the scripts have for whoever submits them by hand, the node first runs a
 # login shell for the job's environment: 1.3 s on 22.05, more with a slow profile. With ALL it does
 # not, and what sbatch itself sees, and thereby Slurm keeps, is these few variables.
-_SUBMIT: Final = r"""
+_SUBMIT: Final = (
+    _ONE_ENDS
+    + r"""
 # Its own scripts, and nobody else's: a folder above it may be another user's to rename.
 cd "$RV_DIR" && [ -O . ] || { echo "$RV_DIR is gone, or another user's" >&2; exit 3; }
 kept=()
@@ -75,12 +89,13 @@ submit() {
 }
 running=0
 for number in $RV_NUMBERS; do
-  if [ "$running" -ge "$RV_PARALLEL" ]; then wait -n; running=$((running - 1)); fi
+  if [ "$running" -ge "$RV_PARALLEL" ]; then one_ends; fi
   submit "$number" &
   running=$((running + 1))
 done
 wait
 """
+)
 
 
 class SubmitOutcome(StrEnum):
@@ -219,11 +234,11 @@ def _call_for_many(
 ) -> list[dict[int, SubmitResult]]:
     """Run sbatch for the submissions of several races, in one shell; one by one in each race."""
     marks = [new_sentinel() for _ in sent]
-    lines = [f"submit_race() (\n{_SUBMIT}\n)", "racing=0"]
+    lines = [_ONE_ENDS, f"submit_race() (\n{_SUBMIT}\n)", "running=0"]
     for mark, (race, numbers, options) in zip(marks, sent, strict=True):
         settings = " ".join(_settings(race, mark, numbers, options, 1))
-        lines.append(f"[ $racing -lt {PARALLEL} ] || {{ wait -n; racing=$((racing - 1)); }}")
-        lines.append(f"{settings} submit_race & racing=$((racing + 1))")
+        lines.append(f"[ $running -lt {PARALLEL} ] || one_ends")
+        lines.append(f"{settings} submit_race & running=$((running + 1))")
     slowest = max(race.message_timeout for race, _, _ in sent)
     jobs = sum(len(numbers) for _, numbers, _ in sent)
     timeout_s = 4 * slowest.total_seconds() + 10 + jobs

@@ -1,7 +1,9 @@
 """Start a prepared launch: stage the race, submit its waves, watch it."""
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rv.errors import ErrorKind, RvError
@@ -136,11 +138,12 @@ def _after(results: Sequence[SubmitResult]) -> tuple[str, ...]:
 
 
 def _stage(launch: Launch, cluster: Cluster) -> Race:
+    # What sending code and building a venv took is no time in which the race sat unsubmitted.
     return stage(
         launch.plan,
         launch.request,
         launch.script,
-        launch.context,
+        replace(launch.context, now_s=time.time()),
         launch.payloads,
         templates(),
         cluster.transport,

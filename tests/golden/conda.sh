@@ -207,22 +207,32 @@ esac
 
 # 2. Check every node
 rv_state_file "turns/$RV_RANK" checking 2>/dev/null
-rv_rejected=$(timeout -k 5 40 srun --kill-on-bad-exit=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
+rv_answers=$(timeout -k 5 40 srun --kill-on-bad-exit=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
+  echo "checks $SLURMD_NODENAME"
   timeout -k 2 20 bash -c rv_check_node
   code=$?
   [ $code -lt 124 ] || rv_state_file "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
   [ $code -eq 0 ] || echo "rejected $SLURMD_NODENAME"
   exit $code' </dev/null)
 rv_check_code=$?
-rv_rejected=$(sed -n 's/^rejected //p' <<<"$rv_rejected")
+rv_rejected=$(sed -n 's/^rejected //p' <<<"$rv_answers")
 for rv_node in $rv_rejected; do
   rv_exists "declined/$rv_node" || rv_state_file "declined/$rv_node" "its race directory is not the shared one"
 done
 
 # 3. Reject a node that failed the check
-for rv_node in $rv_rejected $(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+rv_nodes=$(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST")
+for rv_node in $rv_rejected $rv_nodes; do
   ! rv_exists "declined/$rv_node" || rv_leave_node "$rv_node: $(cat "declined/$rv_node")"
 done
+if [ "$rv_check_code" -ne 0 ]; then
+  grep -q '^checks ' <<<"$rv_answers" || rv_leave_node "srun of the node check ended with code $rv_check_code" ''
+  for rv_node in $rv_nodes; do
+    grep -qx "checks $rv_node" <<<"$rv_answers" && continue
+    rv_state_file "declined/$rv_node" "srun could not begin the node check there"
+    rv_leave_node "$rv_node: srun could not begin the node check there"
+  done
+fi
 [ "$rv_check_code" -eq 0 ] || rv_reject_node "the node check ended with code $rv_check_code"
 
 # 4. Load the user's environment
@@ -398,6 +408,7 @@ if [ -n "$rv_cause" ]; then
   read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
   rv_code=${rv_saved_code:-$rv_code}
 fi
+trap : TERM
 
 # 9. Write the exit file
 # For whoever asks later; Slurm forgets, and accounting lags.

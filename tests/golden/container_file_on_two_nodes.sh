@@ -100,7 +100,7 @@ rv_leave_node() {
   rv_say "node rejected: $1"
   rm -f "$RV_RACE_DIR/turns/$RV_RANK"
   ! rv_exists stop || exit 0
-  if [ "$left" -lt 2 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 7 ]; then
+  if [ "$left" -lt 2 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 502 ]; then
     rv_state_file exhausted/1 "no node is left: $1" || exit 1
     exit 0
   fi
@@ -253,9 +253,9 @@ rv_owner='' rv_before=''
 RV_SEGMENT=$((rv_last + 1))
 if [ "$rv_last" -gt 0 ]; then
   case $rv_owner in
-    "${1:-none}".*) [ -e "segments/$rv_last.ended" ] || rv_wait_for "$1" ;;
+    "${1:-none}".*) [ -s "segments/$rv_last.ended" ] || rv_wait_for "$1" ;;
   esac
-  if [ -e "segments/$rv_last.ended" ]; then
+  if [ -s "segments/$rv_last.ended" ]; then
     rv_field "segments/$rv_last.ended" next
     [ "$rv_value" = again ] || exit 0
   else
@@ -281,22 +281,32 @@ esac
 
 # 2. Check every node
 rv_state_file "turns/$RV_RANK" checking 2>/dev/null
-rv_rejected=$(timeout -k 5 40 srun --kill-on-bad-exit=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
+rv_answers=$(timeout -k 5 40 srun --kill-on-bad-exit=0 --nodes=2 --ntasks=2 --ntasks-per-node=1 bash -c '
+  echo "checks $SLURMD_NODENAME"
   timeout -k 2 20 bash -c rv_check_node
   code=$?
   [ $code -lt 124 ] || rv_state_file "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
   [ $code -eq 0 ] || echo "rejected $SLURMD_NODENAME"
   exit $code' </dev/null)
 rv_check_code=$?
-rv_rejected=$(sed -n 's/^rejected //p' <<<"$rv_rejected")
+rv_rejected=$(sed -n 's/^rejected //p' <<<"$rv_answers")
 for rv_node in $rv_rejected; do
   rv_exists "declined/$rv_node" || rv_state_file "declined/$rv_node" "its race directory is not the shared one"
 done
 
 # 3. Reject a node that failed the check
-for rv_node in $rv_rejected $(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST"); do
+rv_nodes=$(rv_slurm scontrol show hostnames "$SLURM_JOB_NODELIST")
+for rv_node in $rv_rejected $rv_nodes; do
   ! rv_exists "declined/$rv_node" || rv_leave_node "$rv_node: $(cat "declined/$rv_node")"
 done
+if [ "$rv_check_code" -ne 0 ]; then
+  grep -q '^checks ' <<<"$rv_answers" || rv_leave_node "srun of the node check ended with code $rv_check_code" ''
+  for rv_node in $rv_nodes; do
+    grep -qx "checks $rv_node" <<<"$rv_answers" && continue
+    rv_state_file "declined/$rv_node" "srun could not begin the node check there"
+    rv_leave_node "$rv_node: srun could not begin the node check there"
+  done
+fi
 [ "$rv_check_code" -eq 0 ] || rv_reject_node "the node check ended with code $rv_check_code"
 
 # 4. Load the user's environment
@@ -364,13 +374,13 @@ case $SLURM_JOB_NAME in
   *) if [ "$rv_last" -gt 0 ]; then rv_name=rv-abcd2345-next; else rv_name=rv-abcd2345-1; fi ;;
 esac
 printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$rv_name" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
-sync "claims/$RV_ME"
+rv_whole=''
+sync "claims/$RV_ME" && mapfile -t rv_lines <"claims/$RV_ME" && rv_whole=${rv_lines[*]: -1}
 [ -z "$rv_cause" ] || exit 1
 ! rv_exists stop || exit 0
-mapfile -t rv_lines <"claims/$RV_ME"
-[ "${rv_lines[*]: -1}" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
+[ "$rv_whole" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
 if [ "$RV_SEGMENT" -eq "$rv_last" ]; then
-  [ ! -e ended ] && [ ! -e "segments/$RV_SEGMENT.ended" ] || exit 0
+  [ ! -e ended ] && [ ! -s "segments/$RV_SEGMENT.ended" ] || exit 0
   cp "claims/$RV_ME" ".segment.$RV_ME" && mv -T ".segment.$RV_ME" "segments/$RV_SEGMENT"
 else
   ln -T "claims/$RV_ME" "segments/$RV_SEGMENT" 2>/dev/null
@@ -701,7 +711,8 @@ while :; do
 done
 read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
 rv_code=${rv_saved_code:-$rv_code}
-[ "$rv_code" -ne 143 ] || sleep 0.2
+case $rv_code in 0 | 143) sleep 0.2 ;; esac
+trap : TERM
 for rv_helper in "$rv_watcher" "$rv_deadline"; do [ -z "$rv_helper" ] || kill "$rv_helper" 2>/dev/null; done
 
 # 9. End leftover processes
@@ -729,7 +740,7 @@ rv_write() {
   local _
   rv_clock
   for _ in 1 2 3 4 5; do
-    printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "next=$rv_next" "why=$rv_why" "ended=$rv_now" >".ended.$RV_ME" && mv -T ".ended.$RV_ME" "$1" && return
+    printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "next=$rv_next" "why=$rv_why" "ended=$rv_now" >".ended.$RV_ME" && sync ".ended.$RV_ME" && mv -T ".ended.$RV_ME" "$1" && return
     sleep 1
   done
 }

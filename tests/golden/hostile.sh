@@ -383,6 +383,7 @@ if [ -n "$rv_cause" ]; then
   read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
   rv_code=${rv_saved_code:-$rv_code}
 fi
+trap : TERM
 kill "$rv_sampler" 2>/dev/null
 
 # 9. Write the exit file

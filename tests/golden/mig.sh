@@ -288,6 +288,7 @@ if [ -n "$rv_cause" ]; then
   read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
   rv_code=${rv_saved_code:-$rv_code}
 fi
+trap : TERM
 if [ "$rv_code" -ne 0 ] && [ -z "$rv_cause" ]; then
   rv_verdict=$(timeout 30 "$RV_PYTHON" "$RV_PAYLOADS/_harness/outcome.py" "$RV_OUTPUT_DIR" "$rv_code" 2>>"$RV_RACE_DIR/output/node0.err") && rv_code=$rv_verdict
 fi

@@ -175,7 +175,8 @@ trap 'rv_cause=TERM' TERM
 : >"workers/$RV_ME" || { rv_say "the worker's file cannot be written"; exit 1; }
 
 # 6. Read the tasks
-mapfile -d '' -t rv_tasks <task-list
+rv_tasks=()
+while IFS= read -r -d '' rv_word; do rv_tasks+=("$rv_word"); done <task-list
 rv_count=$((${#rv_tasks[@]} / 1))
 [ "$rv_count" -eq 3 ] || { rv_say "the list of tasks cannot be read"; exit 1; }
 

@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -166,6 +167,15 @@ def test_watching_ends_with_the_race(rv: Rv, eventually: Eventually) -> None:
     assert watched.stdout.count("PEAK MEMORY") == 1
 
 
+def read_until(terminal: int, awaited: bytes) -> bytes:
+    """Read what is drawn, piece by piece, until it has come; a piece may end anywhere."""
+    shown = b""
+    while awaited not in shown:
+        assert select.select([terminal], [], [], 60)[0], shown
+        shown += os.read(terminal, 65536)
+    return shown
+
+
 def test_a_terminal_is_drawn_over(rv: Rv, eventually: Eventually) -> None:
     """The table stands once on the screen, again where it changed; Ctrl-C leaves it there."""
     with rv.launch("run", "--type", "a100", "--gpu", "1", "--time", "5m", "sleep 600") as process:
@@ -178,14 +188,10 @@ def test_a_terminal_is_drawn_over(rv: Rv, eventually: Eventually) -> None:
             stdin=theirs, stdout=theirs, stderr=subprocess.PIPE,
         ) as watching:  # fmt: skip
             os.close(theirs)
-            shown = os.read(ours, 65536)
-            while b"PROCESSES" not in shown:
-                shown += os.read(ours, 65536)
+            shown = read_until(ours, b"PROCESSES")
             for node in ("a1", "a2"):
                 pretend(rv, node, "use", *(f"{index}|77|7000|91|44" for index in range(4)))
-            while shown.count(b"PROCESSES") < 2:
-                shown += os.read(ours, 65536)
-            assert b"77 %" in shown
+            shown += read_until(ours, b"77 %")
             watching.send_signal(signal.SIGINT)
             assert watching.stderr is not None
             assert b"Traceback" not in watching.stderr.read()

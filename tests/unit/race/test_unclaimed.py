@@ -8,7 +8,7 @@ import pytest
 from rv.models.race import StateFiles
 from rv.race.facts import CACHED_S
 from rv.race.observe import _note_unclaimed
-from rv.race.recover import _without_delay
+from rv.race.recover import _as_next
 from rv.transport.local import LocalTransport
 from tests.unit.race.test_status import RACE, record
 
@@ -44,4 +44,4 @@ def test_only_directives_at_the_top_of_a_script_are_left_out() -> None:
     top = b"#!/bin/bash\n#SBATCH --hold\n#SBATCH --begin=22:00\n#SBATCH --time=60\n"
     command = b"cat >next.sh <<'END'\n#SBATCH --hold\n#SBATCH --begin=now\nEND\n"
 
-    assert _without_delay(top + command) == b"#!/bin/bash\n#SBATCH --time=60\n" + command
+    assert _as_next(top + command, 7) == b"#!/bin/bash\n#SBATCH --time=60\nset -- 7\n" + command
