@@ -40,7 +40,7 @@ def rv(box: sandbox.Sandbox, tmp_path: Path) -> Iterator[Rv]:
     rv = Rv(box=box, home=tmp_path)
     yield rv
     rv.slurm("scancel", "--user=root")
-    for node in (*BAD, "g1", "p1", "p2", "p3"):
+    for node in (*BAD, "g1", "o1", "p1", "p2", "p3"):
         sandbox.set_fault(box, node, None)
     (box.directory / "bin" / "scontrol").unlink(missing_ok=True)
 
@@ -196,3 +196,49 @@ def test_where_nodes_may_not_call_scontrol_rv_submits_again(rv: Rv, eventually: 
     assert len(race.submitted[1]) == 2
     assert rv.starts == {race.race_id: 1}
     assert rv.state()["state"] == "COMPLETED"
+
+
+IN_TWO = (
+    'echo "$RV_SEGMENT" >>{home}/segments; [ "$RV_SEGMENT" = 2 ] || {{ touch {home}/begun;'
+    ' until [ -e {home}/go ]; do sleep 0.1; done; echo x >"$RV_CHECKPOINT_DIR/x";'
+    ' echo again >"$RV_CHECKPOINT_DIR/.rv-next"; }}'
+)
+"""A command of two segments, the first of which waits for a word."""
+
+
+def start_chain(rv: Rv, eventually: Eventually, *options: str) -> None:
+    """Start one, and wait until its first segment runs."""
+    words = ("--gpu", "4", "--time", "20m", "--checkpoint", "-d", *options)
+    done = rv("up", *words, "--run", IN_TWO.format(home=rv.home))
+    assert done.returncode == 0, done.stderr
+    eventually((rv.home / "begun").exists, timeout=60)
+
+
+def test_the_next_segment_goes_elsewhere_where_its_node_is_bad(
+    rv: Rv, eventually: Eventually
+) -> None:
+    """Nodes may not call scontrol: its job leaves a mark, and says COMPLETED to Slurm."""
+    forbid_scontrol(rv)
+    start_chain(rv, eventually, "-p", "main")
+    node = rv.last().claim["nodes"]
+    sandbox.set_fault(rv.box, node, "error")
+    (rv.home / "go").touch()
+    eventually(lambda: rv.last().names("again") == ["1"] and not rv.queue(), timeout=60)
+    assert rv.state()["state"] == "PENDING"
+
+    eventually(lambda: rv.state()["state"] == "COMPLETED", timeout=90)
+
+    assert (rv.home / "segments").read_text().split() == ["1", "2"]
+    assert rv.last().claim["nodes"] != node
+    assert rv.last().names("again") == []
+
+
+def test_a_chain_without_a_good_node_is_declined(rv: Rv, eventually: Eventually) -> None:
+    """Its second job ends with code 0 on the only node: the command never ended."""
+    start_chain(rv, eventually, "-p", "odd", "--type", "a100")
+    sandbox.set_fault(rv.box, "o1", "error")
+    (rv.home / "go").touch()
+
+    eventually(lambda: rv.state()["state"] == "DECLINED", timeout=90)
+
+    assert "o1: nvidia-smi failed" in str(rv.state()["why"])
