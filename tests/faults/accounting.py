@@ -195,8 +195,16 @@ def _judge(world: World, race: RaceDocument, ends: set[str]) -> Iterator[str]:
             if claim and claim["job_id"] == job["job_id"] and _was_out_of_touch(race):
                 continue  # its own record and Slurm's differ, and rv says so
             record = record_of(world, job["job_id"], race["race"])
+            if record and _was_cancelled_at_its_end(job["state"], race, record):
+                continue
             if record and job["state"] not in record.states:
                 yield f"job {job['job_id']} is shown {job['state']}; Slurm says {record.states}"
+
+
+def _was_cancelled_at_its_end(state: str, race: RaceDocument, record: Record) -> bool:
+    """Whether a stop came when the command had succeeded, and its job was about to end."""
+    is_cancelled = record.states[-1] == "CANCELLED"
+    return state == "COMPLETED" and is_cancelled and record.code == race["exit_code"] == 0
 
 
 def _compare(state: str, race: RaceDocument, record: Record | None) -> Iterator[str]:
@@ -208,7 +216,7 @@ def _compare(state: str, race: RaceDocument, record: Record | None) -> Iterator[
     if state == "LOST":
         if not (record.is_requeued or {"NODE_FAIL", "BOOT_FAIL"} & set(record.states)):
             yield said
-    elif state == "COMPLETED" and last == "CANCELLED" and record.code == race["exit_code"] == 0:
+    elif _was_cancelled_at_its_end(state, race, record):
         return  # a stop that came when the command had ended: Slurm cancelled the rest of its job
     elif state in ("COMPLETED", "FAILED"):
         if not _was_out_of_touch(race) and (last != state or record.code != race["exit_code"]):

@@ -142,6 +142,19 @@ def test_one_bad_node_of_a_pair_sends_the_job_to_another_pair(rv: Rv) -> None:
     assert race.submitted == {1: [int(race.claim["owner"].partition(".")[0])]}
 
 
+def test_the_node_is_blamed_on_which_nothing_could_begin(rv: Rv, eventually: Eventually) -> None:
+    """Its slurmd is gone, and Slurm has not noticed: srun fails on the first node, which is sound."""
+    sandbox.stop_node(rv.box, "p2")
+    try:
+        rv("up", "--gpu", "4", "--time", "10m", "-p", "pairs", "--multi-node", "-d", "--run", "true")
+        race = rv.last()
+        eventually(lambda: race.names("declined") or race.claim, timeout=90)
+        assert race.names("declined") == ["p2"]
+    finally:
+        rv("stop")
+        sandbox.start_node(rv.box, "p2")
+
+
 def test_a_node_whose_gpus_somebody_uses_is_rejected_unless_that_is_allowed(rv: Rv) -> None:
     """The process, its user and its memory are named; it is no fault of the node's hardware."""
     sandbox.set_fault(rv.box, "b1", "busy")
