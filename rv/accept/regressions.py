@@ -164,21 +164,16 @@ def _past(place: int, series: Series) -> _Past | None:
     *before, newest = series.points
     kept = [point for point in before if point.standing in (SOUND, FAULTY)]
     own = [point for point in kept if point.fingerprint == newest.fingerprint]
-    is_known = sum(point.standing == SOUND for point in own) >= LEAST_RUNS
-    software = newest.fingerprint if is_known else _other_software(kept, newest.fingerprint)
-    if software is None or newest.standing == CONTENDED:
+    is_other = sum(point.standing == SOUND for point in own) < LEAST_RUNS
+    points = _of_other_software(kept, newest.fingerprint) if is_other else own
+    if not points or newest.standing == CONTENDED:
         return None
-    return _Past(
-        place=place,
-        series=series,
-        points=[point for point in kept if point.fingerprint == software],
-        sign=1.0 if series.direction == "higher" else -1.0,
-        is_other=not is_known,
-    )
+    sign = 1.0 if series.direction == "higher" else -1.0
+    return _Past(place=place, series=series, points=points, sign=sign, is_other=is_other)
 
 
-def _other_software(kept: Sequence[Point], own: str) -> str | None:
-    """Give the latest software that had enough sound values with none of `own` between them.
+def _of_other_software(kept: Sequence[Point], own: str) -> Sequence[Point]:
+    """Give the values of the latest software that had enough sound ones with none of `own` between.
 
     Of two in turn each waits for values of its own: nothing was changed for the other.
     """
@@ -190,7 +185,7 @@ def _other_software(kept: Sequence[Point], own: str) -> str | None:
             sound[point.fingerprint] += 1
             if sound[point.fingerprint] >= LEAST_RUNS:
                 found = point.fingerprint
-    return found
+    return [point for point in kept if point.fingerprint == found]
 
 
 def _of_kind(known: Sequence[_Past], bounds: Limits) -> list[_Judged]:
