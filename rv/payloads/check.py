@@ -221,8 +221,7 @@ def search(session: Session, kind: Kind, device: str, lines: list[str]) -> None:
 
 def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> speed.Reading:
     """Return what is compared with the other devices."""
-    described = {f"cuda:{each['index']}": each["name"] for each in session.report.devices}
-    host, model = node_name(), described.get(device, "cpu")
+    host, model = node_name(), session.report.models.get(device, "cpu")
     where = f"{device} of rank {session.ranks.rank} on {host}"
     rank = session.ranks.rank
     return speed.Reading(where, model, kind.name, digest, rate, rank, host, device)

@@ -109,22 +109,30 @@ def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: in
 
 
 def _compare(session: Session, devices: list[str], rates: list[float]) -> None:
-    """Hold the GPUs of the node against each other."""
+    """Hold the GPUs of the node against each other, those of one model."""
     if session.faults.get("slow-gpu") and devices == ["cpu"]:
         devices, rates = ["cpu", "peer 1", "peer 2"], [rates[0], rates[0] * 2, rates[0] * 2]
-    if len(devices) < PEERS:
-        return
-    statuses = [peer_verdict(rate, rates) for rate in rates]
-    slow = [
-        f"{name} at {rate / statistics.median(rates):.2f}"
-        for name, rate, status in zip(devices, rates, statuses, strict=True)
-        if status != "PASS"
-    ]
+    by_model: dict[str, dict[str, float]] = {}
+    for device, rate in zip(devices, rates, strict=True):
+        by_model.setdefault(session.report.models.get(device, ""), {})[device] = rate
+    groups = [group for group in by_model.values() if len(group) >= PEERS]
+    slow = {name: found for group in groups for name, found in _outliers(group).items()}
     verdict = {"status": "PASS"}
     if slow:
-        reason = f"copy rate of {', '.join(slow)} of the median"
-        verdict = {"status": worst(statuses), "code": "peer_outlier", "reason": reason}
-    session.report.add("membw.peers_alike", **verdict)
+        named = ", ".join(f"{name} at {share:.2f}" for name, (_, share) in slow.items())
+        status = worst([status for status, _ in slow.values()])
+        reason = f"copy rate of {named} of the median"
+        verdict = {"status": status, "code": "peer_outlier", "reason": reason}
+    if groups:
+        session.report.add("membw.peers_alike", **verdict)
+
+
+def _outliers(rates: dict[str, float]) -> dict[str, tuple[str, float]]:
+    """Return the devices that are slower than most, each with verdict and part of the median."""
+    every = list(rates.values())
+    judged = {name: peer_verdict(rate, every) for name, rate in rates.items()}
+    middle = statistics.median(every)
+    return {name: (how, rates[name] / middle) for name, how in judged.items() if how != "PASS"}
 
 
 def _host(session: Session, devices: list[str]) -> None:
@@ -202,13 +210,12 @@ def _judged_peers(
     if wrong:
         reason = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} words wrong"
         return _fail("peer_copy_mismatch", reason)
-    slow = links.slow(peer_links)
+    groups = links.alike(peer_links, session.report.models)
+    slow = [group for group in groups if links.slow(group)]
     judged = devices[0] != "cpu" or session.faults.get("slow-peer")
     if slow and judged:
-        middle = statistics.median(link.one_way for link in peer_links)
-        named = ", ".join(f"{a.source} to {a.target} {a.one_way:.1f}" for a in slow)
-        reason = f"{named} GB/s, where the median is {middle:.1f}"
-        status = "FAIL" if links.is_broken(peer_links) else "WARN"
+        reason = "; ".join(map(links.slowness, slow))
+        status = "FAIL" if any(map(links.is_broken, slow)) else "WARN"
         return {"status": status, "code": "slow_link", "reason": reason}
     return {"status": "PASS"}
 

@@ -248,16 +248,11 @@ def _add_workers(session: Session, workers: list[Worker]) -> None:
             session.watch.add_share(worker.job.label, share)
     if session.options.with_p2p:
         verdicts.add_copies(session.report, workers)
-    models = _models(session)
+    models = session.report.models
     verdicts.add_digests(session.report, workers, models)
     slowed = any(fault.name == "slow" for fault in session.options.inject)
     if session.report.devices or slowed:  # CPUs are shared
         verdicts.add_peers(session.report, verdicts.rates_of_workers(workers, models))
-
-
-def _models(session: Session) -> dict[str, str]:
-    """Return the products' names by device."""
-    return {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
 
 
 def _state(worker: Worker, uuids: dict[str, str], readings: dict[str, Reading]) -> dict[str, Any]:
@@ -288,7 +283,7 @@ def _burn_with_program(
 
     burned = gpu_burn.burn(program, seconds, session.options.memory or 0.9, log, tick)
     gpu_burn.add(session.report, burned, list(uuids), log)
-    verdicts.add_peers(session.report, gpu_burn.rates(burned, list(uuids), _models(session)))
+    verdicts.add_peers(session.report, gpu_burn.rates(burned, list(uuids), session.report.models))
 
 
 def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler | None) -> None:

@@ -139,6 +139,22 @@ def peers(torch: Any, devices: list[str], nbytes: int, strike: Strike) -> list[P
     return links
 
 
+def alike(links: list[Peer], models: dict[str, str]) -> list[list[Peer]]:
+    """Group links by the models at their ends: what joins two models is no measure for others."""
+    groups: dict[frozenset[str], list[Peer]] = {}
+    for link in links:
+        ends = frozenset(models.get(end, "") for end in (link.source, link.target))
+        groups.setdefault(ends, []).append(link)
+    return list(groups.values())
+
+
+def slowness(links: list[Peer]) -> str:
+    """Say which links are slower than most, and how fast those are."""
+    named = ", ".join(f"{a.source} to {a.target} {a.one_way:.1f}" for a in slow(links))
+    middle = statistics.median(link.one_way for link in links)
+    return f"{named} GB/s, where the median is {middle:.1f}"
+
+
 def slow(links: list[Peer]) -> list[Peer]:
     """Return the links that are slower than most."""
     middle = statistics.median(link.one_way for link in links)
