@@ -245,6 +245,19 @@ def read_pcie(uuid: str, timeout_s: float = 10.0) -> Pcie | None:
         return None
 
 
+def best_pcie(uuid: str, looks: int = 3) -> Pcie | None:
+    """Return the best link of several looks, or the first at its maximum: one that slept wakes."""
+    found: list[Pcie] = []
+    for _ in range(looks):
+        link = read_pcie(uuid)
+        if link is None:
+            break
+        found.append(link)
+        if not pcie_complaint(link):
+            break
+    return max(found, key=lambda link: link.width * 2**link.gen, default=None)
+
+
 def pcie_complaint(link: Pcie) -> str:
     """Return how the link is below its maximum, or ""."""
     complaints = []
