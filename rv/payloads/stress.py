@@ -25,7 +25,7 @@ from _harness import files
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _telemetry.fake import Fake
-from _telemetry.sampler import Sampler
+from _telemetry.sampler import Load, Sampler
 from contract.catalogue import OF_TELEMETRY, OF_WEAR
 from contract.nvidia import open_source
 from contract.readings import Reading
@@ -287,7 +287,7 @@ def _burn_with_program(
 
 
 def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler | None) -> None:
-    """Add what each device reported of itself; reporting nothing is no fault."""
+    """Add what each device reported of itself, and say of which one nothing was."""
     report = session.report
     if sampler is None:
         missing = "nvml_unavailable" if report.devices else "unsupported"
@@ -295,10 +295,9 @@ def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler |
         report.add("telemetry", "SKIP", code=missing, reason=reason)
         return
     loads = {label: load for label, uuid in uuids.items() if (load := sampler.loads.get(uuid))}
-    for label, load in loads.items():
-        if load.samples:
-            steady = session.options.mode == "constant" and not session.options.rotate
-            verdicts.add_telemetry(report, label, load, steady=steady)
+    steady = session.options.mode == "constant" and not session.options.rotate
+    for label in uuids:
+        verdicts.add_telemetry(report, label, loads.get(label, Load()), steady=steady)
     report.extra["telemetry"] = {
         "file": "telemetry.jsonl",
         "source": sampler.source.name,
