@@ -11,7 +11,6 @@ between every two GPUs, the PCIe link under load, and pattern tests over 90 % of
 from __future__ import annotations
 
 import argparse
-import functools
 import re
 import statistics
 import threading
@@ -22,7 +21,7 @@ from _bandwidth import links, patterns
 from _bandwidth.links import together
 from _bandwidth.stream import Streamed, stream
 from _harness.main import Payload, Session, run
-from _harness.timing import synchronize, time_each
+from _harness.timing import synchronize
 from _telemetry.gates import link_status
 from contract.schema import HIGHER, metric
 from contract.stats import PEERS, peer_verdict
@@ -59,12 +58,16 @@ def _kind(device: str) -> str:
     return device.partition(":")[0]
 
 
-def _timer(session: Session, device: str) -> Callable[..., list[float]]:
-    return functools.partial(time_each, session.torch, device)
-
-
 def _fail(code: str, reason: str) -> dict[str, str]:
     return {"status": "FAIL", "code": code, "reason": reason}
+
+
+def _fed(device: str, unfed: list[str]) -> dict[str, str]:
+    """Warn where the device waited for this process in spite of all attempts."""
+    if not unfed:
+        return {"status": "PASS"}
+    reason = f"{device}: it waited for this process in {', '.join(unfed)}: their rates are too low"
+    return {"status": "WARN", "code": "jitter", "reason": reason}
 
 
 def _stream(session: Session, devices: list[str]) -> None:
@@ -81,7 +84,7 @@ def _stream(session: Session, devices: list[str]) -> None:
 
     def one(device: str) -> list[Streamed]:
         nbytes = STREAM_BYTES[_kind(device)] // (QUICK_SHARE if quick else 1)
-        return stream(torch, device, nbytes, rounds, _timer(session, device), strike)
+        return stream(torch, device, nbytes, rounds, strike)
 
     by_device = together(devices, one)
     for device, rows in zip(devices, by_device, strict=True):
@@ -96,7 +99,7 @@ def _stream(session: Session, devices: list[str]) -> None:
 def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: int) -> None:
     """Add one device's rates; fail where a kernel left wrong elements."""
     metrics = [metric(f"stream_{row.kernel}", row.rates, "GB/s", HIGHER) for row in rows]
-    verdict = {"status": "PASS"}
+    verdict = _fed(device, [row.kernel for row in rows if not row.is_fed])
     wrong = next((row for row in rows if row.wrong), None)
     if wrong:
         where = f", first {wrong.first} of the last" if wrong.first >= 0 else ""
@@ -153,20 +156,24 @@ def _host(session: Session, devices: list[str]) -> None:
         def strike(way: str) -> Strike:
             return _copying(session, "host-copy", device, way)
 
-        return links.host_links(torch, device, nbytes, _timer(session, device), strike)
+        return links.host_links(torch, device, nbytes, strike)
 
     alone = [one(device) for device in devices]
     at_once = together(devices, one) if len(devices) > 1 else []
     for name, by_device in (("membw.host", alone), ("membw.host_all_at_once", at_once)):
         for device, rows in zip(devices if by_device else [], by_device, strict=True):
-            metrics = [metric(row.name, row.rates, "GB/s", HIGHER) for row in rows]
-            wrong = max(row.wrong for row in rows)
-            verdict = {"status": "PASS"}
-            if wrong:
-                reason = f"{device}: {wrong} words of 8 bytes arrived changed, or not at all"
-                verdict = _fail("host_copy_mismatch", reason)
-            details = {"compared": {row.name: row.share for row in rows}}
-            _add(session, name, verdict, device, metrics, details)
+            _add_links(session, name, device, rows)
+
+
+def _add_links(session: Session, name: str, device: str, rows: list[links.Link]) -> None:
+    """Add one device's rates; fail where a copy arrived changed."""
+    metrics = [metric(row.name, row.rates, "GB/s", HIGHER) for row in rows]
+    verdict = _fed(device, [row.name for row in rows if not row.is_fed])
+    if wrong := max(row.wrong for row in rows):
+        reason = f"{device}: {wrong} words of 8 bytes arrived changed, or not at all"
+        verdict = _fail("host_copy_mismatch", reason)
+    details = {"compared": {row.name: row.share for row in rows}}
+    _add(session, name, verdict, device, metrics, details)
 
 
 def _copying(session: Session, fault: str, device: str, way: str) -> Strike:

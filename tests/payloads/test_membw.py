@@ -123,17 +123,22 @@ def test_walking_bits_visit_every_bit_of_a_word() -> None:
     assert seen == {1 << bit for bit in range(64)}
 
 
-def test_a_link_that_wakes_up_is_measured_when_it_is_awake() -> None:
+def test_a_link_that_wakes_up_is_measured_when_it_is_awake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As an idle H100 gave it: less than half of the rate in its first copies."""
     taken = iter([4.0] * 3 + [3.0] * 3 + [2.0] * 3 + [2.0] * 3 + [2.0] * links.ROUNDS)
 
-    def time_each(_work: object, rounds: int, between: object) -> list[float]:
+    def time_each(*_: object, rounds: int, between: object) -> list[float]:
         return [next(taken) for _ in range(rounds)]
 
-    copies = SimpleNamespace(work=None, between=None, begin=lambda: None)
-    rates = links._rates(copies, 2 * 10**9, time_each)
+    monkeypatch.setattr(links.timing, "time_each", time_each)
+    copies: Any = SimpleNamespace(
+        work=None, between=None, begin=lambda: None, wrong=lambda: 0, share=1.0
+    )
+    link = links._timed(None, "cuda:0", "h2d_pageable", copies, 2 * 10**9)
 
-    assert rates == [1.0] * links.ROUNDS
+    assert link.rates == [1.0] * links.ROUNDS
 
 
 def wired(rates: dict[tuple[int, int], float], count: int) -> list[links.Peer]:
