@@ -17,6 +17,8 @@ _KNOWNDTYPES: Final = frozenset({*DTYPES.values(), "tf32", "fp8", "int8"})
 SOUND, FAULTY, SHIFTED, RETIRED = "sound", "faulty", "shifted", "retired"
 """How a value stands in the history: part of the reference; judged bad; lower as those of all GPUs
 were, with no new software; or of the time before a repair."""
+CONTENDED: Final = "contended"
+"""The same of a value measured beside somebody else: it says nothing of the GPU, good or bad."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,12 +13,13 @@ is left of its own.
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
 from rv.accept.charts import FLOOR, LEAST_RUNS, Chart, Limits, Reading, limits, spread_of
-from rv.accept.measurements import FAULTY, SHIFTED, SOUND, Measurement, Point
+from rv.accept.measurements import CONTENDED, FAULTY, SHIFTED, SOUND, Measurement, Point
 from rv.accept.results import Status
 from rv.dataclass import dataclass
 
@@ -148,28 +149,43 @@ def _grouped(pasts: Iterable[_Past], key: Callable[[_Past], Any]) -> dict[Any, l
     return groups
 
 
-def since_change(points: Sequence[Point]) -> Sequence[Point]:
-    """Give the points since the software last changed."""
-    at = len(points)
-    while at and points[at - 1].fingerprint == points[-1].fingerprint:
-        at -= 1
-    return points[at:]
+def same_software(points: Sequence[Point]) -> Sequence[Point]:
+    """Give the points that have the newest one's software, with others between them or not."""
+    return [point for point in points if point.fingerprint == points[-1].fingerprint]
 
 
 def _past(place: int, series: Series) -> _Past | None:
-    """Choose what the newest value is held against: the same software's values, else those before.
+    """Choose what the newest value is held against: the same software's values, whenever they were,
+    else those of another. None where neither has enough sound ones.
 
-    None where neither has enough sound ones. Values that are retired, or of a common shift, are
-    none.
+    Values that are retired, contended, or of a common shift, are none; a newest one that is
+    contended is not judged.
     """
+    *before, newest = series.points
+    kept = [point for point in before if point.standing in (SOUND, FAULTY)]
+    own = [point for point in kept if point.fingerprint == newest.fingerprint]
+    is_other = sum(point.standing == SOUND for point in own) < LEAST_RUNS
+    points = _of_other_software(kept, newest.fingerprint) if is_other else own
+    if not points or newest.standing == CONTENDED:
+        return None
     sign = 1.0 if series.direction == "higher" else -1.0
-    now = since_change(series.points)
-    before = since_change(series.points[: len(series.points) - len(now)])
-    for points, is_other in ((now[:-1], False), (before, True)):
-        kept = [point for point in points if point.standing in (SOUND, FAULTY)]
-        if sum(point.standing == SOUND for point in kept) >= LEAST_RUNS:
-            return _Past(place=place, series=series, points=kept, sign=sign, is_other=is_other)
-    return None
+    return _Past(place=place, series=series, points=points, sign=sign, is_other=is_other)
+
+
+def _of_other_software(kept: Sequence[Point], own: str) -> Sequence[Point]:
+    """Give the values of the latest software that had enough sound ones with none of `own` between.
+
+    Of two in turn each waits for values of its own: nothing was changed for the other.
+    """
+    found, sound = None, Counter[str]()
+    for point in kept:
+        if point.fingerprint == own:
+            sound.clear()
+        elif point.standing == SOUND:
+            sound[point.fingerprint] += 1
+            if sound[point.fingerprint] >= LEAST_RUNS:
+                found = point.fingerprint
+    return [point for point in kept if point.fingerprint == found]
 
 
 def _of_kind(known: Sequence[_Past], bounds: Limits) -> list[_Judged]:

@@ -11,7 +11,7 @@ from rv.accept.baselines import baselines_for
 from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
 from rv.accept.judge import Judge, Others, Past
-from rv.accept.measurements import FAULTY, SOUND, Measurement, measurements
+from rv.accept.measurements import CONTENDED, FAULTY, SOUND, Measurement, measurements, node_of
 from rv.accept.results import RunResult, Status
 from rv.accept.store import Run, RunRecord, find_run, save
 from rv.accept.trends import Comparison, compare
@@ -20,6 +20,7 @@ from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.race import Race, RaceStatus
 from rv.payloads.contract.catalogue import PAYLOADS, PayloadSpec
+from rv.payloads.contract.codes import CONTENTION
 from rv.race.output import log_sizes
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
@@ -149,20 +150,53 @@ def measured_of(run: Run) -> Sequence[Measurement]:
 def remembered(run: Run) -> Sequence[Measurement]:
     """Give every number of a judged run, each with what it counts for in later runs.
 
-    Numbers of a device that failed any test of the run are faulty. What was measured beside a fault
-    on order is left out.
+    Numbers of a device that others used in the run are contended, those of one that failed any test
+    of it faulty. What was measured beside a fault on order is left out.
     """
-    record, bad = run.record, _faulty_devices(run.results)
+    record = run.record
+    shared, bad = _shared_devices(run.results), _faulty_devices(run.results)
     time_s = record.started_at or record.submitted_at
     return [
-        replace(measured, standing=FAULTY)
-        if measured.standing == SOUND
-        and bad & {(measured.node, measured.device), (measured.node, "")}
-        else measured
+        replace(measured, standing=_standing(measured, result, shared, bad))
         for result in run.results
         if "--inject" not in result.argv
         for measured in measurements(result, record.race_id, record.cluster, time_s)
     ]
+
+
+def _standing(
+    measured: Measurement,
+    result: RunResult,
+    shared: Collection[tuple[str, str]],
+    bad: Collection[tuple[str, str]],
+) -> str:
+    """Say what a number counts for in later runs, by what became of its device in the run."""
+    device, whole_node = (measured.node, measured.device), (measured.node, "")
+    if device in shared or (not measured.device and _is_of_shared(result, shared)):
+        return CONTENDED
+    is_bad = device in bad or whole_node in bad
+    return FAULTY if is_bad and measured.standing == SOUND else measured.standing
+
+
+def _is_of_shared(result: RunResult, shared: Collection[tuple[str, str]]) -> bool:
+    """Whether a number without a device is of a shared GPU: it is of all of its result's ranks.
+
+    What was slow between nodes beside others' traffic is told without a device, and says nothing of
+    other results.
+    """
+    nodes = {node_of(test, result) for test in result.tests}
+    is_near = any(device and node in nodes for node, device in shared)
+    return is_near or bool(_shared_devices([result]))
+
+
+def _shared_devices(results: Sequence[RunResult]) -> set[tuple[str, str]]:
+    """Give the devices, by node, that somebody else used beside the run."""
+    return {
+        (node_of(test, result), test.device)
+        for result in results
+        for test in result.tests
+        if test.status in (Status.WARN, Status.FAIL) and test.fault_class == CONTENTION
+    }
 
 
 def _faulty_devices(results: Sequence[RunResult]) -> set[tuple[str, str]]:
@@ -171,7 +205,7 @@ def _faulty_devices(results: Sequence[RunResult]) -> set[tuple[str, str]]:
     A device that the test does not name is "".
     """
     return {
-        (test.host or result.hostname, test.device)
+        (node_of(test, result), test.device)
         for result in results
         for test in result.tests
         if is_of_hardware(test) or test.code == "result_invalid"

@@ -4,8 +4,8 @@ import itertools
 import statistics
 from collections.abc import Iterable, Sequence
 
-from rv.accept.measurements import Measurement, Point
-from rv.accept.regressions import Regression, series_of, since_change, together
+from rv.accept.measurements import CONTENDED, Measurement, Point
+from rv.accept.regressions import Regression, same_software, series_of, together
 from rv.accept.results import RunResult, Status
 from rv.dataclass import dataclass
 from rv.payloads.contract.stats import loss, mad
@@ -13,7 +13,7 @@ from rv.payloads.contract.stats import loss, mad
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangePoint:
-    """Where the software changed: values are compared with those after the last change only."""
+    """Where the software changed: values are compared with those of the same software."""
 
     time: float
     before: str
@@ -58,7 +58,8 @@ def trends(measured: Iterable[Measurement]) -> tuple[Trend, ...]:
 
 def _trend(group: Sequence[Measurement], regression: Regression | None) -> Trend:
     last = group[-1]
-    before = [each.value for each in since_change(group)][:-1] or [last.value]
+    alike = [each for each in same_software(group)[:-1] if each.standing != CONTENDED]
+    before = [each.value for each in alike] or [last.value]
     median = statistics.median(before)
     return Trend(
         last=last,

@@ -218,7 +218,7 @@ def _check_arrival(session: Session, field: Field, group: Group, torch: Any) -> 
         for _ in range(factor):
             work()
 
-    measured = arrivals(field, slowed)
+    measured = arrivals(field, slowed, session.report.models.get(field.device, ""))
     warn, fail = LATE[_kind(field)]
     late = stragglers(measured, warn)
     verdict = {"status": "PASS"}

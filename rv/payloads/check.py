@@ -113,9 +113,11 @@ def check_speed(session: Session, kind: Kind, device: str, lines: list[str]) -> 
 
     `lines` takes what to print of this device once all are done: in the order of nvidia-smi.
     """
-    best, faults = 0.0, session.faults
+    best, faults, shapes = 0.0, session.faults, list[speed.Shape]()
     slow, stretched = faults.get("slow", dtype=kind.name), faults.get("stretch", dtype=kind.name)
-    for shape in shapes_of(session, device):
+    with session.attempt(f"matmul.{kind.name}", device=device):
+        shapes = shapes_of(session, kind, device)
+    for shape in shapes:
         with session.attempt(f"matmul.{kind.name}", device=device):
             speed.require_room(session.torch, kind, device, shape)
             given = speed.random_factors(session.torch, kind, device, shape, session.options.seed)
@@ -219,8 +221,7 @@ def search(session: Session, kind: Kind, device: str, lines: list[str]) -> None:
 
 def reading(session: Session, kind: Kind, device: str, digest: str, rate: float) -> speed.Reading:
     """Return what is compared with the other devices."""
-    described = {f"cuda:{each['index']}": each["name"] for each in session.report.devices}
-    host, model = node_name(), described.get(device, "cpu")
+    host, model = node_name(), session.report.models.get(device, "cpu")
     where = f"{device} of rank {session.ranks.rank} on {host}"
     rank = session.ranks.rank
     return speed.Reading(where, model, kind.name, digest, rate, rank, host, device)
@@ -273,12 +274,19 @@ def size_of(session: Session, device: str) -> int:
     return int(session.options.size or small * (1 if session.options.quick else 2))
 
 
-def shapes_of(session: Session, device: str) -> list[speed.Shape]:
+def shapes_of(session: Session, kind: Kind, device: str) -> list[speed.Shape]:
     """Return the shapes to time: those asked for, or a large one and, unless quick, half of it."""
     options = session.options
-    side = options.size or (512 if device == "cpu" else 8192)
-    sides = [side] if options.quick or options.size else [side // 2, side]
-    return options.shapes or [(side, side, side) for side in sides]
+    if options.shapes:
+        return list(options.shapes)
+    if options.size:
+        sides = [options.size]
+    elif device == "cpu":
+        sides = [512] if options.quick else [256, 512]
+    else:
+        seed, quick = options.seed, options.quick
+        sides = speed.usual_sides(session.torch, kind, device, seed, quick=quick)
+    return [(side, side, side) for side in sides]
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

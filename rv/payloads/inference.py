@@ -107,7 +107,7 @@ def reading(session: Session, work: Batches) -> Reading:
         end="",
         flush=True,
     )
-    models = {f"cuda:{one['index']}": one["name"] for one in session.report.devices}
+    models = session.report.models
     host, rank = node_name(), session.ranks.rank
     where = f"{work.device} of rank {rank} on {host}"
     return Reading(where, host, rank, work.device, models.get(work.device, "cpu"), rate)

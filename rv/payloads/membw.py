@@ -11,7 +11,6 @@ between every two GPUs, the PCIe link under load, and pattern tests over 90 % of
 from __future__ import annotations
 
 import argparse
-import functools
 import re
 import statistics
 import threading
@@ -22,7 +21,8 @@ from _bandwidth import links, patterns
 from _bandwidth.links import together
 from _bandwidth.stream import Streamed, stream
 from _harness.main import Payload, Session, run
-from _harness.timing import synchronize, time_each
+from _harness.timing import synchronize
+from _telemetry.gates import link_status
 from contract.schema import HIGHER, metric
 from contract.stats import PEERS, peer_verdict
 from contract.verdicts import NotPassed, worst
@@ -58,12 +58,16 @@ def _kind(device: str) -> str:
     return device.partition(":")[0]
 
 
-def _timer(session: Session, device: str) -> Callable[..., list[float]]:
-    return functools.partial(time_each, session.torch, device)
-
-
 def _fail(code: str, reason: str) -> dict[str, str]:
     return {"status": "FAIL", "code": code, "reason": reason}
+
+
+def _fed(device: str, unfed: list[str]) -> dict[str, str]:
+    """Warn where the device waited for this process in spite of all attempts."""
+    if not unfed:
+        return {"status": "PASS"}
+    reason = f"{device}: it waited for this process in {', '.join(unfed)}: their rates are too low"
+    return {"status": "WARN", "code": "jitter", "reason": reason}
 
 
 def _stream(session: Session, devices: list[str]) -> None:
@@ -80,7 +84,7 @@ def _stream(session: Session, devices: list[str]) -> None:
 
     def one(device: str) -> list[Streamed]:
         nbytes = STREAM_BYTES[_kind(device)] // (QUICK_SHARE if quick else 1)
-        return stream(torch, device, nbytes, rounds, _timer(session, device), strike)
+        return stream(torch, device, nbytes, rounds, strike)
 
     by_device = together(devices, one)
     for device, rows in zip(devices, by_device, strict=True):
@@ -95,7 +99,7 @@ def _stream(session: Session, devices: list[str]) -> None:
 def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: int) -> None:
     """Add one device's rates; fail where a kernel left wrong elements."""
     metrics = [metric(f"stream_{row.kernel}", row.rates, "GB/s", HIGHER) for row in rows]
-    verdict = {"status": "PASS"}
+    verdict = _fed(device, [row.kernel for row in rows if not row.is_fed])
     wrong = next((row for row in rows if row.wrong), None)
     if wrong:
         where = f", first {wrong.first} of the last" if wrong.first >= 0 else ""
@@ -109,22 +113,37 @@ def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: in
 
 
 def _compare(session: Session, devices: list[str], rates: list[float]) -> None:
-    """Hold the GPUs of the node against each other."""
+    """Hold the GPUs of the node against each other, those of one model."""
     if session.faults.get("slow-gpu") and devices == ["cpu"]:
         devices, rates = ["cpu", "peer 1", "peer 2"], [rates[0], rates[0] * 2, rates[0] * 2]
-    if len(devices) < PEERS:
-        return
-    statuses = [peer_verdict(rate, rates) for rate in rates]
-    slow = [
-        f"{name} at {rate / statistics.median(rates):.2f}"
-        for name, rate, status in zip(devices, rates, statuses, strict=True)
-        if status != "PASS"
-    ]
+    groups = _peers(devices, rates, session.report.models)
+    slow = {name: found for group in groups for name, found in _outliers(group).items()}
     verdict = {"status": "PASS"}
     if slow:
-        reason = f"copy rate of {', '.join(slow)} of the median"
-        verdict = {"status": worst(statuses), "code": "peer_outlier", "reason": reason}
-    session.report.add("membw.peers_alike", **verdict)
+        named = ", ".join(f"{name} at {share:.2f}" for name, (_, share) in slow.items())
+        status = worst([status for status, _ in slow.values()])
+        reason = f"copy rate of {named} of the median"
+        verdict = {"status": status, "code": "peer_outlier", "reason": reason}
+    if groups:
+        session.report.add("membw.peers_alike", **verdict)
+
+
+def _peers(
+    devices: list[str], rates: list[float], models: dict[str, str]
+) -> list[dict[str, float]]:
+    """Return the rates of each model that there are enough devices of."""
+    by_model: dict[str, dict[str, float]] = {}
+    for device, rate in zip(devices, rates, strict=True):
+        by_model.setdefault(models.get(device, ""), {})[device] = rate
+    return [group for group in by_model.values() if len(group) >= PEERS]
+
+
+def _outliers(rates: dict[str, float]) -> dict[str, tuple[str, float]]:
+    """Return the devices that are slower than most, each with verdict and part of the median."""
+    every = list(rates.values())
+    judged = {name: peer_verdict(rate, every) for name, rate in rates.items()}
+    middle = statistics.median(every)
+    return {name: (how, rates[name] / middle) for name, how in judged.items() if how != "PASS"}
 
 
 def _host(session: Session, devices: list[str]) -> None:
@@ -137,20 +156,24 @@ def _host(session: Session, devices: list[str]) -> None:
         def strike(way: str) -> Strike:
             return _copying(session, "host-copy", device, way)
 
-        return links.host_links(torch, device, nbytes, _timer(session, device), strike)
+        return links.host_links(torch, device, nbytes, strike)
 
     alone = [one(device) for device in devices]
     at_once = together(devices, one) if len(devices) > 1 else []
     for name, by_device in (("membw.host", alone), ("membw.host_all_at_once", at_once)):
         for device, rows in zip(devices if by_device else [], by_device, strict=True):
-            metrics = [metric(row.name, row.rates, "GB/s", HIGHER) for row in rows]
-            wrong = max(row.wrong for row in rows)
-            verdict = {"status": "PASS"}
-            if wrong:
-                reason = f"{device}: {wrong} words of 8 bytes arrived changed, or not at all"
-                verdict = _fail("host_copy_mismatch", reason)
-            details = {"compared": {row.name: row.share for row in rows}}
-            _add(session, name, verdict, device, metrics, details)
+            _add_links(session, name, device, rows)
+
+
+def _add_links(session: Session, name: str, device: str, rows: list[links.Link]) -> None:
+    """Add one device's rates; fail where a copy arrived changed."""
+    metrics = [metric(row.name, row.rates, "GB/s", HIGHER) for row in rows]
+    verdict = _fed(device, [row.name for row in rows if not row.is_fed])
+    if wrong := max(row.wrong for row in rows):
+        reason = f"{device}: {wrong} words of 8 bytes arrived changed, or not at all"
+        verdict = _fail("host_copy_mismatch", reason)
+    details = {"compared": {row.name: row.share for row in rows}}
+    _add(session, name, verdict, device, metrics, details)
 
 
 def _copying(session: Session, fault: str, device: str, way: str) -> Strike:
@@ -202,13 +225,12 @@ def _judged_peers(
     if wrong:
         reason = f"{wrong[0].source} to {wrong[0].target}: {wrong[0].wrong} words wrong"
         return _fail("peer_copy_mismatch", reason)
-    slow = links.slow(peer_links)
+    groups = links.alike(peer_links, session.report.models)
+    slow = [group for group in groups if links.slow(group)]
     judged = devices[0] != "cpu" or session.faults.get("slow-peer")
     if slow and judged:
-        middle = statistics.median(link.one_way for link in peer_links)
-        named = ", ".join(f"{a.source} to {a.target} {a.one_way:.1f}" for a in slow)
-        reason = f"{named} GB/s, where the median is {middle:.1f}"
-        status = "FAIL" if links.is_broken(peer_links) else "WARN"
+        reason = "; ".join(map(links.slowness, slow))
+        status = "FAIL" if any(map(links.is_broken, slow)) else "WARN"
         return {"status": status, "code": "slow_link", "reason": reason}
     return {"status": "PASS"}
 
@@ -219,13 +241,13 @@ def _pcie(session: Session, devices: list[str]) -> None:
     if devices == ["cpu"] and not fault:
         raise NotPassed("SKIP", "unsupported", "a CPU has no PCIe link to test")
     for device in devices:
-        link = links.Pcie(5, 5, 8, 16) if fault else _under_load(session, device)
+        link = links.Pcie(5, 5, 4, 16) if fault else _under_load(session, device)
         verdict = {"status": "PASS"}
         if link is None:
             reason = f"{device}: nvidia-smi does not tell its PCIe link"
             verdict = {"status": "SKIP", "code": "unsupported", "reason": reason}
         elif links.pcie_complaint(link):
-            status = "FAIL" if link.width < link.width_max else "WARN"
+            status = link_status(link.gen, link.width, link.gen_max, link.width_max)
             reason = f"{device}: PCIe link under load is {links.pcie_complaint(link)}"
             verdict = {"status": status, "code": "slow_link", "reason": reason}
         details = link._asdict() if link else {}
@@ -247,7 +269,7 @@ def _under_load(session: Session, device: str) -> links.Pcie | None:
 
     loader = threading.Thread(target=load, daemon=True)
     loader.start()
-    link = links.read_pcie(uuid) if uuid else None
+    link = links.best_pcie(uuid) if uuid else None
     over.set()
     loader.join()
     return link

@@ -25,7 +25,7 @@ from _harness import files
 from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _telemetry.fake import Fake
-from _telemetry.sampler import Sampler
+from _telemetry.sampler import Load, Sampler
 from contract.catalogue import OF_TELEMETRY, OF_WEAR
 from contract.nvidia import open_source
 from contract.readings import Reading
@@ -248,16 +248,11 @@ def _add_workers(session: Session, workers: list[Worker]) -> None:
             session.watch.add_share(worker.job.label, share)
     if session.options.with_p2p:
         verdicts.add_copies(session.report, workers)
-    models = _models(session)
+    models = session.report.models
     verdicts.add_digests(session.report, workers, models)
     slowed = any(fault.name == "slow" for fault in session.options.inject)
     if session.report.devices or slowed:  # CPUs are shared
         verdicts.add_peers(session.report, verdicts.rates_of_workers(workers, models))
-
-
-def _models(session: Session) -> dict[str, str]:
-    """Return the products' names by device."""
-    return {f"cuda:{device['index']}": device["name"] for device in session.report.devices}
 
 
 def _state(worker: Worker, uuids: dict[str, str], readings: dict[str, Reading]) -> dict[str, Any]:
@@ -288,11 +283,11 @@ def _burn_with_program(
 
     burned = gpu_burn.burn(program, seconds, session.options.memory or 0.9, log, tick)
     gpu_burn.add(session.report, burned, list(uuids), log)
-    verdicts.add_peers(session.report, gpu_burn.rates(burned, list(uuids), _models(session)))
+    verdicts.add_peers(session.report, gpu_burn.rates(burned, list(uuids), session.report.models))
 
 
 def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler | None) -> None:
-    """Add what each device reported of itself; reporting nothing is no fault."""
+    """Add what each device reported of itself, and say of which one nothing was."""
     report = session.report
     if sampler is None:
         missing = "nvml_unavailable" if report.devices else "unsupported"
@@ -300,10 +295,9 @@ def _judge_telemetry(session: Session, uuids: dict[str, str], sampler: Sampler |
         report.add("telemetry", "SKIP", code=missing, reason=reason)
         return
     loads = {label: load for label, uuid in uuids.items() if (load := sampler.loads.get(uuid))}
-    for label, load in loads.items():
-        if load.samples:
-            steady = session.options.mode == "constant" and not session.options.rotate
-            verdicts.add_telemetry(report, label, load, steady=steady)
+    steady = session.options.mode == "constant" and not session.options.rotate
+    for label in uuids:
+        verdicts.add_telemetry(report, label, loads.get(label, Load()), steady=steady)
     report.extra["telemetry"] = {
         "file": "telemetry.jsonl",
         "source": sampler.source.name,

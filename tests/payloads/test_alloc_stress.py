@@ -347,7 +347,7 @@ def balance_of(second: dict[str, Any]) -> dict[str, Any]:
     session = SimpleNamespace(
         options=SimpleNamespace(duration=2.0, balance=1.25),
         say=lambda *_: None,
-        report=SimpleNamespace(add=lambda name, **fields: added.update(fields)),
+        report=SimpleNamespace(models={}, add=lambda name, **fields: added.update(fields)),
     )
     verdicts.balance(session, places, orders, [{"status": "success"} | one for one in workers])  # type: ignore[arg-type]
     return added

@@ -2,8 +2,13 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import membw
 import pytest
+from _telemetry.gates import findings
+from _telemetry.sampler import Load
+from contract.readings import Counters, Reading
 
 from rv.payloads._bandwidth import links, patterns
 from tests.payloads.starting import Launcher
@@ -48,7 +53,7 @@ def test_every_detector_sees_its_fault(launch: Launcher, tmp_path: Path) -> None
     said = run.reasons
     assert "cpu: add: 8 wrong elements in 8 of 8 rounds, first 524288 of the last" in said
     assert "2 mismatching words, first at byte 2097152 with wrong bits 0x20" in said
-    assert "PCIe link under load is x8 of x16 lanes" in said
+    assert "PCIe link under load is x4 of x16 lanes" in said
 
 
 def test_what_is_no_longer_written_is_seen(launch: Launcher, tmp_path: Path) -> None:
@@ -118,17 +123,22 @@ def test_walking_bits_visit_every_bit_of_a_word() -> None:
     assert seen == {1 << bit for bit in range(64)}
 
 
-def test_a_link_that_wakes_up_is_measured_when_it_is_awake() -> None:
+def test_a_link_that_wakes_up_is_measured_when_it_is_awake(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As an idle H100 gave it: less than half of the rate in its first copies."""
     taken = iter([4.0] * 3 + [3.0] * 3 + [2.0] * 3 + [2.0] * 3 + [2.0] * links.ROUNDS)
 
-    def time_each(_work: object, rounds: int, between: object) -> list[float]:
+    def time_each(*_: object, rounds: int, between: object) -> list[float]:
         return [next(taken) for _ in range(rounds)]
 
-    copies = SimpleNamespace(work=None, between=None, begin=lambda: None)
-    rates = links._rates(copies, 2 * 10**9, time_each)
+    monkeypatch.setattr(links.timing, "time_each", time_each)
+    copies: Any = SimpleNamespace(
+        work=None, between=None, begin=lambda: None, wrong=lambda: 0, share=1.0
+    )
+    link = links._timed(None, "cuda:0", "h2d_pageable", copies, 2 * 10**9)
 
-    assert rates == [1.0] * links.ROUNDS
+    assert link.rates == [1.0] * links.ROUNDS
 
 
 def wired(rates: dict[tuple[int, int], float], count: int) -> list[links.Peer]:
@@ -193,6 +203,54 @@ def test_a_link_that_is_not_whole_is_told() -> None:
     """Width and generation."""
     assert links.pcie_complaint(links.Pcie(5, 5, 16, 16)) == ""
     assert links.pcie_complaint(links.Pcie(4, 5, 8, 16)) == "x8 of x16 lanes, generation 4 of 5"
+
+
+@pytest.mark.parametrize(
+    ("link", "status"),
+    [
+        ((5, 5, 16, 16), "PASS"),
+        ((5, 5, 8, 16), "WARN"),  # some boards wire half of the lanes
+        ((4, 5, 16, 16), "WARN"),
+        ((4, 5, 8, 16), "FAIL"),
+        ((5, 5, 4, 16), "FAIL"),
+        ((1, 5, 16, 16), "FAIL"),
+    ],
+)
+def test_a_link_is_judged_by_its_rate_as_stress_does(
+    monkeypatch: pytest.MonkeyPatch, link: tuple[int, int, int, int], status: str
+) -> None:
+    """Half of it is a warning, less is a failure."""
+    gen, most_gen, width, most_width = link
+    monkeypatch.setattr(membw, "_under_load", lambda *_: links.Pcie(*link))
+    added: list[dict[str, Any]] = []
+    session: Any = SimpleNamespace(
+        faults=SimpleNamespace(get=lambda *_: None),
+        say=lambda *_: None,
+        report=SimpleNamespace(add=lambda name, **fields: added.append(fields)),
+    )
+    membw._pcie(session, ["cuda:0"])
+    load = Load(after=Counters(pcie_max_gen=most_gen, pcie_max_width=most_width))
+    load.add(Reading(pcie_gen=gen, pcie_width=width), 1.0)
+
+    assert [fields["status"] for fields in added] == [status]
+    assert [found[0] for found in findings(load)] == [status] * (status != "PASS")
+
+
+def test_a_link_that_wakes_is_looked_at_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Generation 1 at the first look, 3 at the second, 5 from then on; no fourth is taken."""
+    (tmp_path / "nvidia-smi").write_text(
+        f'#!/bin/sh\necho look >> {tmp_path}/looks\n'
+        f'case $(wc -l < {tmp_path}/looks) in 1) echo "1, 5, 16, 16";; 2) echo "3, 5, 16, 16";; '
+        '*) echo "5, 5, 16, 16";; esac\n'
+    )  # fmt: skip
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    assert links.best_pcie("1", looks=2) == links.Pcie(3, 5, 16, 16)
+    assert links.best_pcie("1") == links.Pcie(5, 5, 16, 16)
+    assert (tmp_path / "looks").read_text().count("look") == 3
 
 
 def test_the_link_is_read_from_nvidia_smi(

@@ -9,9 +9,12 @@ import time
 import types
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import stress
+from _harness.report import Report
 from _telemetry.fake import AT_REST, HEALTHY, Fake
 from _telemetry.gates import findings, is_harmful, reasons, underloaded
 from _telemetry.sampler import Load, Sampler
@@ -342,3 +345,24 @@ def test_an_nvidia_smi_that_fails_tells_nothing(tmp_path: Path) -> None:
     source = Smi(str(broken), [UUID])
 
     assert (source.read(), source.counters()) == ({}, {})
+
+
+def test_a_gpu_that_nothing_was_read_of_is_told() -> None:
+    """Heat and throttling of one are judged, of the other nothing is known; it is no PASS."""
+    counted = Load()
+    counted.add(HEALTHY, 1.0)
+    ranks = SimpleNamespace(rank=0, nodes=1, world=1)
+    report = Report("stress", ranks)  # type: ignore[arg-type]
+    session: Any = SimpleNamespace(
+        report=report, options=SimpleNamespace(mode="constant", rotate=None)
+    )
+    sampler: Any = SimpleNamespace(
+        loads={"a": counted, "b": Load()}, source=SimpleNamespace(name="nvml")
+    )
+    stress._judge_telemetry(session, {"cuda:0": "a", "cuda:1": "b", "cuda:2": "c"}, sampler)
+
+    assert [(t["device"], t["status"], t["code"]) for t in report.tests] == [
+        ("cuda:0", "PASS", None),
+        ("cuda:1", "WARN", "telemetry_unreadable"),
+        ("cuda:2", "WARN", "telemetry_unreadable"),
+    ]

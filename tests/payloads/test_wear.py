@@ -235,6 +235,39 @@ def test_nvml_tells_of_links_xids_and_what_it_hides(monkeypatch: pytest.MonkeyPa
     assert source.xids() == {}
 
 
+def test_an_xid_of_a_card_is_of_each_of_its_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVML tells of whole cards; two slices of one and another card are ours, a third is not."""
+    cards = {"MIG-a1": "card a", "MIG-a2": "card a", "GPU-b": "card b"}
+    uuids = {"card a": "GPU-a", "card b": "GPU-b", "card c": "GPU-c"}
+    events = [types.SimpleNamespace(device=f"card {name}", eventData=n)
+              for name, n in (("c", 48), ("b", 63), ("a", 79))]  # fmt: skip
+
+    def by_uuid(name: str) -> str:
+        return name if name.startswith("MIG-") and name in cards else cards[name]
+
+    def uuid_of(handle: str) -> str:
+        return uuids.get(handle, handle)
+
+    module = types.ModuleType("pynvml")
+    vars(module).update({
+        "nvmlInit": lambda: None,
+        "nvmlEventTypeXidCriticalError": 8,
+        "nvmlDeviceGetHandleByUUID": by_uuid,
+        "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": cards.__getitem__,
+        "nvmlDeviceGetUUID": uuid_of,
+        "nvmlEventSetCreate": lambda: "events",
+        "nvmlDeviceRegisterEvents": lambda *_: None,
+        "nvmlEventSetWait_v2": lambda *_: events.pop() if events else refuse(NVMLError_Timeout)(),
+    })  # fmt: skip
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    source = open_nvml(["a1", "MIG-a2", "b"])
+
+    assert source is not None
+    assert source.xids() == {}
+    told = {uuid: [xid.number for xid in xids] for uuid, xids in (source.xids() or {}).items()}
+    assert told == {"a1": [79], "MIG-a2": [79], "b": [63], "": [48]}
+
+
 LISTS_B = "GPU 1: NVIDIA H200 (UUID: GPU-b)\n"
 HANDLE = "Unable to determine the device handle for gpu 0000:1B:00.0: {}\n"
 

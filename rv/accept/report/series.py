@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rv.accept.charts import LEAST_RUNS
-from rv.accept.measurements import Measurement, device_of, dtype_of, node_of
-from rv.accept.regressions import series_of, since_change, together
+from rv.accept.measurements import CONTENDED, Measurement, device_of, dtype_of, node_of
+from rv.accept.regressions import same_software, series_of, together
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.report.places import where
 from rv.accept.report.timelines import timelines
@@ -124,7 +124,9 @@ def _history(group: Sequence[Measurement]) -> LineChart:
     outcome = "too few runs to judge"
     if slower:
         outcome = f"{slower.loss:.1%} worse than its sound runs"
-    elif len(since_change(group)) > LEAST_RUNS:
+    elif last.standing == CONTENDED:
+        outcome = "measured beside others: not judged"
+    elif len(same_software(group)) > LEAST_RUNS:
         outcome = "steady"
     return LineChart(
         title=f"{last.test} {last.metric} of {last.gpu_uuid}",

@@ -1,7 +1,7 @@
 """Links to the host and between GPUs: how fast they copy, and that what arrives is what was sent.
 
-`time_each(work, rounds=…)` gives the seconds of each round on the device. `together` does the same
-on several devices at once; `read_pcie` asks nvidia-smi for the link that a working GPU has.
+`together` does the same on several devices at once; `read_pcie` asks nvidia-smi for the link that a
+working GPU has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from _harness import timing
 from contract.nvidia import ask_smi
 
 from .copies import Tape, ToDevice, ToHost
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from .copies import Strike
 
     Strikes = Callable[[str], Strike]
-    Timed = Callable[..., list[float]]
 
 
 ROUNDS = 10
@@ -35,56 +35,65 @@ SLOW = 0.75
 
 
 class Link(NamedTuple):
-    """One direction of a link: GB/s in each round, wrong words, and the share that was compared."""
+    """One direction of a link: GB/s in each round, wrong words, and the share that was compared.
+
+    `is_fed` is whether the device never waited for this process.
+    """
 
     name: str
     rates: list[float]
     wrong: int
     share: float
+    is_fed: bool = True
 
 
-def host_links(
-    torch: Any, device: str, nbytes: int, time_each: Timed, strike: Strikes
-) -> list[Link]:
+def host_links(torch: Any, device: str, nbytes: int, strike: Strikes) -> list[Link]:
     """Copy to the device and back, from pinned and from pageable memory, and both ways at once.
 
     On a CPU there is no pinned memory: what runs there shows that the checks work.
     """
-    links = _there_and_back(torch, device, nbytes, time_each, strike, pinned=False)
+    links = _there_and_back(torch, device, nbytes, strike, pinned=False)
     if device != "cpu":
-        links += _there_and_back(torch, device, nbytes, time_each, strike, pinned=True)
+        links += _there_and_back(torch, device, nbytes, strike, pinned=True)
         links.append(_duplex(torch, device, nbytes, strike))
     return links
 
 
 def _there_and_back(
-    torch: Any, device: str, nbytes: int, time_each: Timed, strike: Strikes, *, pinned: bool
+    torch: Any, device: str, nbytes: int, strike: Strikes, *, pinned: bool
 ) -> list[Link]:
     kind = "pinned" if pinned else "pageable"
     there = ToDevice(Tape(torch, "cpu", nbytes, pinned=pinned), device, strike("h2d"))
-    links = [_timed(f"h2d_{kind}", there, nbytes, time_each)]
+    links = [_timed(torch, device, f"h2d_{kind}", there, nbytes)]
     del there
     back = ToHost(Tape(torch, device, nbytes), ROUNDS, strike("d2h"), pinned=pinned)
-    return [*links, _timed(f"d2h_{kind}", back, nbytes, time_each)]
+    return [*links, _timed(torch, device, f"d2h_{kind}", back, nbytes)]
 
 
-def _timed(name: str, copies: ToDevice | ToHost, nbytes: int, time_each: Timed) -> Link:
-    rates = _rates(copies, nbytes, time_each)
-    return Link(name, rates, copies.wrong(), copies.share)
+def _timed(torch: Any, device: str, name: str, copies: ToDevice | ToHost, nbytes: int) -> Link:
+    _settle(torch, device, copies)
+    timed = _rounds(torch, device, copies, is_queued=name.endswith("pinned"))
+    rates = [nbytes / seconds / 1e9 for seconds in timed.each]
+    return Link(name, rates, copies.wrong(), copies.share, timed.is_fed)
 
 
-def _rates(copies: Any, nbytes: int, time_each: Timed) -> list[float]:
-    _settle(copies, time_each)
+def _rounds(torch: Any, device: str, copies: Any, *, is_queued: bool) -> timing.Timed:
+    """Time the rounds that count; a copy of pageable memory waits for the host, which makes it."""
+    work, between = copies.work, copies.between
+    if is_queued:
+        return timing.time_fed(
+            torch, device, work, rounds=ROUNDS, between=between, begin=copies.begin
+        )
     copies.begin()
-    taken = time_each(copies.work, rounds=ROUNDS, between=copies.between)
-    return [nbytes / seconds / 1e9 for seconds in taken]
+    return timing.Timed(timing.time_each(torch, device, work, rounds=ROUNDS, between=between))
 
 
-def _settle(copies: Any, time_each: Timed) -> None:
+def _settle(torch: Any, device: str, copies: Any) -> None:
     """Copy until it becomes no faster: a link that slept takes its time to come up to speed."""
     deadline, before = time.monotonic() + SETTLING, float("inf")
     while time.monotonic() < deadline:
-        taken = statistics.median(time_each(copies.work, rounds=3, between=copies.between))
+        each = timing.time_each(torch, device, copies.work, rounds=3, between=copies.between)
+        taken = statistics.median(each)
         if taken > 0.97 * before:
             return
         before = taken
@@ -137,6 +146,22 @@ def peers(torch: Any, devices: list[str], nbytes: int, strike: Strike) -> list[P
             direct = _direct(torch, source, target)
             links.append(Peer(source, target, direct, rate, both, wrong + wrong_both))
     return links
+
+
+def alike(links: list[Peer], models: dict[str, str]) -> list[list[Peer]]:
+    """Group links by the models at their ends: what joins two models is no measure for others."""
+    groups: dict[frozenset[str], list[Peer]] = {}
+    for link in links:
+        ends = frozenset(models.get(end, "") for end in (link.source, link.target))
+        groups.setdefault(ends, []).append(link)
+    return list(groups.values())
+
+
+def slowness(links: list[Peer]) -> str:
+    """Say which links are slower than most, and how fast those are."""
+    named = ", ".join(f"{a.source} to {a.target} {a.one_way:.1f}" for a in slow(links))
+    middle = statistics.median(link.one_way for link in links)
+    return f"{named} GB/s, where the median is {middle:.1f}"
 
 
 def slow(links: list[Peer]) -> list[Peer]:
@@ -227,6 +252,19 @@ def read_pcie(uuid: str, timeout_s: float = 10.0) -> Pcie | None:
         return Pcie(*(int(cell) for cell in rows[0]))
     except (IndexError, ValueError, TypeError):
         return None
+
+
+def best_pcie(uuid: str, looks: int = 3) -> Pcie | None:
+    """Return the best link of several looks, or the first at its maximum: one that slept wakes."""
+    found: list[Pcie] = []
+    for _ in range(looks):
+        link = read_pcie(uuid)
+        if link is None:
+            break
+        found.append(link)
+        if not pcie_complaint(link):
+            break
+    return max(found, key=lambda link: link.width * 2**link.gen, default=None)
 
 
 def pcie_complaint(link: Pcie) -> str:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from _harness.timing import time_each, time_fed
+
 from .patterns import Repeated, count, fill, mismatches
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Timed = Callable[..., list[float]]
     Strike = Callable[[str, int, Callable[[], object], Any], object]
 
 FACTOR = 3.0
@@ -67,7 +68,8 @@ KERNELS = (
 class Streamed(NamedTuple):
     """One kernel's GB/s in each round; the rounds, the wrong ones, their elements, and the first.
 
-    `first` is -1 where the last round is right.
+    `first` is -1 where the last round is right; `is_fed` is whether the device never waited for
+    this process.
     """
 
     kernel: str
@@ -76,11 +78,10 @@ class Streamed(NamedTuple):
     bad: int
     wrong: int
     first: int
+    is_fed: bool
 
 
-def stream(
-    torch: Any, device: str, nbytes: int, rounds: int, time_each: Timed, strike: Strike
-) -> list[Streamed]:
+def stream(torch: Any, device: str, nbytes: int, rounds: int, strike: Strike) -> list[Streamed]:
     """Run the kernels on arrays of `nbytes` each; `strike(kernel, round, run, c)` runs each."""
     elements = nbytes // 4
     tables = [_table(torch, device, elements, stride) for stride in (1, 7)]
@@ -88,7 +89,7 @@ def stream(
     for array, table in zip((a, b), tables, strict=True):
         fill(array, Repeated(table))
     return [
-        _Measured(torch, kernel, (a, b, c), tables, strike).times(rounds, time_each)
+        _Measured(torch, kernel, (a, b, c), tables, strike).times(device, rounds)
         for kernel in KERNELS
     ]
 
@@ -130,16 +131,16 @@ class _Measured:
     def _right(self) -> Repeated:
         return self.expected[(self.done - 1) % 2]
 
-    def times(self, rounds: int, time_each: Timed) -> Streamed:
+    def times(self, device: str, rounds: int) -> Streamed:
         """Warm up, time the rounds, and compare all of them."""
-        time_each(self.work, rounds=WARM_UP, between=self.between)
-        taken = time_each(self.work, rounds=rounds, between=self.between)
+        time_each(self.torch, device, self.work, rounds=WARM_UP, between=self.between)
+        timed = time_fed(self.torch, device, self.work, rounds=rounds, between=self.between)
         last = mismatches(self.torch, self.arrays[2], self._right())
         wrong = [*self.torch.stack(self.counts).tolist(), last.total]
         nbytes = self.kernel.arrays * self.arrays[2].numel() * self.arrays[2].element_size()
-        rates = [nbytes / seconds / 1e9 for seconds in taken]
-        bad = sum(each > 0 for each in wrong)
-        return Streamed(self.kernel.name, rates, len(wrong), bad, sum(wrong), last.first)
+        rates = [nbytes / seconds / 1e9 for seconds in timed.each]
+        bad, name = sum(each > 0 for each in wrong), self.kernel.name
+        return Streamed(name, rates, len(wrong), bad, sum(wrong), last.first, timed.is_fed)
 
 
 def _table(torch: Any, device: str, elements: int, stride: int) -> Any:

@@ -195,6 +195,10 @@ def add_digests(report: Report, workers: list[Worker], models: dict[str, str]) -
 
 def add_telemetry(report: Report, device: str, load: Load, *, steady: bool) -> None:
     """Judge one device's heat, throttling, memory errors, and whether it was busy."""
+    if not load.samples:
+        reason = f"{device}: the driver told nothing of it in the whole run"
+        report.add("telemetry", "WARN", code="telemetry_unreadable", reason=reason, device=device)
+        return
     bad = findings(load)
     if steady:
         bad += underloaded(load)

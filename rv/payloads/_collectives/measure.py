@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -159,15 +160,23 @@ ARRIVAL_ROUNDS = 8
 
 @dataclass(frozen=True)
 class Arrival:
-    """One rank's equal work (best of the rounds) and its wait at the barrier (median), seconds."""
+    """One rank's equal work (best of the rounds) and its wait at the barrier (median), seconds.
+
+    `model` is a number of its GPU's model, equal for equal ones.
+    """
 
     rank: int
     work: float
     wait: float
+    model: float = 0.0
 
 
-def arrivals(field: Field, work: Callable[[], None], rounds: int = ARRIVAL_ROUNDS) -> list[Arrival]:
+def arrivals(
+    field: Field, work: Callable[[], None], model: str = "", rounds: int = ARRIVAL_ROUNDS
+) -> list[Arrival]:
     """Time equal work and a barrier on every rank, `rounds` times; return each rank's times.
+
+    `model` is the product's name of this rank's GPU.
 
     On a CPU the processor time counts, which other programs on the machine do not lengthen. The
     work then has one thread: of two, one may spin while the other is kept waiting for a core.
@@ -186,7 +195,8 @@ def arrivals(field: Field, work: Callable[[], None], rounds: int = ARRIVAL_ROUND
         field.dist.barrier(group=field.group)
         waited.append(time.perf_counter() - met)
     field.torch.set_num_threads(threads)
-    every = field.gather([min(worked), statistics.median(waited)])
+    number = float(zlib.crc32(model.encode()))  # only numbers are gathered
+    every = field.gather([min(worked), statistics.median(waited), number])
     return [Arrival(rank, *numbers) for rank, numbers in enumerate(every)]
 
 
@@ -206,10 +216,14 @@ def equal_work(torch: Any, device: str, size: int, repeats: int) -> Callable[[],
 
 
 def stragglers(measured: list[Arrival], limit: float) -> list[tuple[Arrival, float]]:
-    """Return the ranks slower than `limit` times their peers' median, slowest first."""
+    """Return the ranks slower than `limit` times their peers' median, slowest first.
+
+    Peers are the other ranks with a GPU of the same model.
+    """
     late = []
     for one in measured:
-        peers = [other.work for other in measured if other.rank != one.rank]
+        alike = [other for other in measured if other.model == one.model]
+        peers = [other.work for other in alike if other.rank != one.rank]
         ratio = one.work / max(statistics.median(peers), 1e-9) if peers else 1.0
         if ratio > limit:
             late.append((one, ratio))

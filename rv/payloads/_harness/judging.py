@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contract.catalogue import PAYLOADS
-from contract.rates import Judged, Known, has_references, judge_rates, rates_of, worsen
+from contract.rates import (
+    Judged,
+    Known,
+    has_references,
+    judge_rates,
+    rated_models,
+    rates_of,
+    worsen,
+)
 
 if TYPE_CHECKING:
     from .main import Session
@@ -67,13 +75,16 @@ def judge_speeds(session: Session) -> str:
 def _by_references(session: Session) -> str:
     report, several = session.report, session.ranks.nodes > 1
     world = 0 if several else session.ranks.world  # the network between nodes is no GPU's
+    measured = rated_models(report.tests, report.devices)
     judged = judge_rates(session.payload.name, report.tests, report.devices, world)
+    # One without a device is of all, which are then of one model.
+    known = {report.models.get(each.device) or report.devices[0]["name"] for each in judged}
+    unknown = sorted(measured - known)
+    if unknown and (judged or not several):
+        _add_unknown(session, ", ".join(unknown))
     if judged:
         return _spoken(judged)
-    if several:
-        return "speed between nodes is not judged"
-    _add_unknown(session, ", ".join(sorted({device["name"] for device in report.devices})))
-    return ""
+    return "speed between nodes is not judged" if several else ""
 
 
 def _spoken(judged: list[Judged]) -> str:
@@ -104,7 +115,7 @@ def _made_up(session: Session) -> str:
 
 def vouched(session: Session, speeds: str) -> str:
     """Say what a PASS vouches for: on which devices, what was tested, and against what."""
-    names = [f"cuda:{device['index']}" for device in session.report.devices] or ["the CPU"]
+    names = list(session.report.models) or ["the CPU"]
     known = (each.tests for each in PAYLOADS if each.name == session.payload.name)
     tests = session.tested or next(known, "")
     where = f"{session.ranks.world} ranks" if session.ranks.world > 1 else ", ".join(names)

@@ -90,6 +90,11 @@ class Report:
             self._last = now
             self.tests.insert(len(self.tests) * (not is_first), test)
 
+    @property
+    def models(self) -> dict[str, str]:
+        """The products' names by device; none on a CPU."""
+        return {f"cuda:{device['index']}": device["name"] for device in self.devices}
+
     def verdict(self) -> tuple[str, str]:
         """Return the worst status and its first reason."""
         return verdict_of(self.tests)

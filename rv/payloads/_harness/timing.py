@@ -139,17 +139,42 @@ def time_all(
     return timed
 
 
+def time_fed(
+    torch: Any,
+    device: str,
+    work: Callable[[], object],
+    *,
+    rounds: int,
+    between: Callable[[], object],
+    begin: Callable[[], object] | None = None,
+) -> Timed:
+    """Time a few rounds as `time_each` does; again, where the device began before all were queued.
+
+    `begin` runs before each attempt. What ranks do together cannot be begun again by one of them.
+    """
+    if not device.startswith("cuda"):
+        if begin is not None:
+            begin()
+        each = time_each(torch, device, work, rounds=rounds, between=between)
+        return Timed(each, sum(each))
+    with torch.cuda.device(device):
+        return _chunk(torch, work, rounds, AHEAD, between, begin)[0]
+
+
 def _chunk(
     torch: Any,
     work: Callable[[], object],
     rounds: int,
     ahead: int,
     between: Callable[[], object] | None,
+    begin: Callable[[], object] | None = None,
 ) -> tuple[Timed, int]:
     """Time rounds that are queued while the device waits; where it waits too short, for longer."""
     marks = [[torch.cuda.Event(enable_timing=True) for _ in "abc"] for _ in range(rounds)]
     is_fed = False
     for _ in range(TRIES):
+        if begin is not None:
+            begin()
         is_fed = _queued(torch, work, marks, ahead, between)
         if is_fed:
             break

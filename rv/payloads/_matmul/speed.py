@@ -29,6 +29,13 @@ Shape = tuple[int, int, int]
 ROUNDS, QUICK_ROUNDS = 100, 30
 LONG_ENOUGH = 0.5
 """Seconds of products that are timed on a GPU, at least."""
+LEAST_ROUNDS, SLOW_S = 5, 0.1
+"""Of products that take a GPU longer than this fewer are timed, but so many at least."""
+SMALL, LARGE = 4096, 8192
+"""The sides of squares that are timed on a GPU; references hold from the first on."""
+TOO_LONG_S = 0.5
+"""A large product that takes longer is left out: of fp64 on GPUs made for less, not of any other
+type, whose clocks then do not decide from run to run."""
 
 
 def random_factors(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> Factors:
@@ -65,6 +72,31 @@ def _needs(kind: Kind, shape: Shape) -> int:
     return (m * k + k * n) * 2 * size + m * n * size
 
 
+def usual_sides(torch: Any, kind: Kind, device: str, seed: int, *, quick: bool) -> list[int]:
+    """Return the sides to time on a GPU: a large one and, unless quick, half of it.
+
+    Raises NotPassed where there is no room for the half.
+    """
+    shape = (SMALL, SMALL, SMALL)
+    require_room(torch, kind, device, shape)
+    if _one_product_s(torch, kind, device, shape, seed) * (LARGE // SMALL) ** 3 > TOO_LONG_S:
+        return [SMALL]
+    return [LARGE] if quick else [SMALL, LARGE]
+
+
+def _one_product_s(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float:
+    """Return the seconds of a product, the best of three behind one that loads what it needs."""
+    given = random_factors(torch, kind, device, shape, seed)
+    out, taken = given.product(), list[float]()
+    for _ in range(3):
+        timing.synchronize(torch, device)
+        start = time.perf_counter()
+        given.multiply(out)
+        timing.synchronize(torch, device)
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
 class Speed(NamedTuple):
     """What timing products came to: metrics, and shares that ought to be 1.
 
@@ -90,8 +122,8 @@ def measure(
     but of each plain loop only the last ones, as many as there are slots.
     """
     given, torch = work.given, work.torch
-    timing.warm_up(torch, device, work.watched, seconds=_warmth(device, quick=quick), rounds=3)
-    rounds = QUICK_ROUNDS if quick else ROUNDS
+    warm = _warmed(torch, device, work, _warmth(device, quick=quick))
+    rounds = _at_most(device, warm, QUICK_ROUNDS if quick else ROUNDS)
     before = _plain_loop(torch, device, work, rounds)
     rounds = _enough(device, before, rounds)
     work.compare()
@@ -114,6 +146,20 @@ def measure(
         metric("bare_ratio", [of_bare], "ratio", HIGHER, **how),
     ]
     return Speed(metrics, of_bare, of_median)
+
+
+def _warmed(torch: Any, device: str, work: Products, seconds: float) -> float:
+    """Warm up for so many seconds, three products at least; return the seconds of one."""
+    start = time.perf_counter()
+    done = timing.warm_up(torch, device, work.watched, seconds=seconds, rounds=3)
+    return (time.perf_counter() - start) / done
+
+
+def _at_most(device: str, one_s: float, usual: int) -> int:
+    """Return how many rounds there is time for: the usual number, or fewer of very long ones."""
+    if device == "cpu":
+        return usual
+    return timing.rounds_for(SLOW_S * usual, one_s, LEAST_ROUNDS, usual)
 
 
 def _enough(device: str, one_s: float, usual: int) -> int:
@@ -180,8 +226,8 @@ def _rate(torch: Any, kind: Kind, device: str, shape: Shape, seed: int) -> float
     given = random_factors(torch, kind, device, shape, seed)
     work = Products(given, device)
     require_small(given, work.reference, device, seed)
-    timing.warm_up(torch, device, work.watched, seconds=0.0, rounds=3)
-    times = timing.time_each(torch, device, work, rounds=10, between=work.between)
+    rounds = _at_most(device, _warmed(torch, device, work, 0.0), 10)
+    times = timing.time_each(torch, device, work, rounds=rounds, between=work.between)
     work.require_right()
     m, n, k = shape
     return 2.0 * m * n * k / statistics.median(times) / 1e12

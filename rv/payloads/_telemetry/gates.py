@@ -85,13 +85,21 @@ def _host_link(load: Load) -> Iterator[Finding]:
     """Judge the best link that was seen: an idle GPU lowers its generation, a busy one does not."""
     gen, width = load.pcie_gen.largest, load.pcie_width.largest
     most_gen, most_width = load.after.pcie_max_gen, load.after.pcie_max_width
-    if None in (gen, width, most_gen, most_width):
+    if gen is None or width is None or most_gen is None or most_width is None:
         return
-    part = width / most_width * 2.0 ** (gen - most_gen) if most_width else 1.0
-    if part < 1:
+    status = link_status(gen, width, most_gen, most_width)
+    if status != "PASS":
         now, most = f"generation {gen:.0f} x{width:.0f}", f"generation {most_gen} x{most_width}"
         reason = f"PCIe link at {now} under load, where {most} is possible"
-        yield "FAIL" if part < LINK_FAIL else "WARN", "pcie_degraded", reason
+        yield status, "pcie_degraded", reason
+
+
+def link_status(gen: float, width: float, most_gen: int, most_width: int) -> str:
+    """Judge a link to the host by its rate: FAIL below half of the most, WARN below the most."""
+    part = width / most_width * 2.0 ** (gen - most_gen) if most_width else 1.0
+    if part < LINK_FAIL:
+        return "FAIL"
+    return "WARN" if part < 1 else "PASS"
 
 
 def _clocks(load: Load) -> Iterator[Finding]:

@@ -135,12 +135,22 @@ def balance(
         average = done[name] / max(1, count) / session.options.duration
         text = f"{name}: {count} workers, {average:.1f} ops/s each"
         session.say("COMPUTE", f"GPU Utilization Breakdown {text}")
-    work = [_work(of_slot, slots[0].kind) for of_slot in workers.values() if of_slot]
-    ratio = max(work) / max(1.0, min(work))
+    ratio = _ratio(session, workers, slots[0].kind)
     has_failed = any(result["status"] != "success" for result in results)
     limit = None if has_failed else _limit(session, slots[0].kind)
     details = {"workers": counts, "operations": done, "ratio": ratio}
     _add(session, "balance", "unbalanced", _imbalance(counts, ratio, limit), details=details)
+
+
+def _ratio(session: Session, workers: dict[str, list[dict[str, Any]]], kind: str) -> float:
+    """Return the most work of a slot over the least that another one of its model did."""
+    by_model: dict[str, list[float]] = {}
+    for name, of_slot in workers.items():
+        if of_slot:
+            by_model.setdefault(session.report.models.get(name, ""), []).append(
+                _work(of_slot, kind)
+            )
+    return max(max(work) / max(1.0, min(work)) for work in by_model.values())
 
 
 def _imbalance(counts: dict[str, int], ratio: float, limit: float | None) -> str:
@@ -174,7 +184,12 @@ def _sum(results: list[dict[str, Any]], name: str) -> float:
 def scaling(
     session: Session, slots: list[Slot], results: list[dict[str, Any]], alone: float
 ) -> None:
-    """Compare the rate of all workers with that of a single one."""
+    """Compare the rate of all workers with that of a single one, on GPUs of one model."""
+    models = sorted(set(session.report.models.values()))
+    if len(models) > 1:
+        reason = f"one worker's rate on one GPU says nothing of other models: {', '.join(models)}"
+        session.report.add("alloc.scaling", "SKIP", code="unsupported", reason=reason)
+        return
     together = sum(result.get("ops_per_second", 0.0) for result in results)
     if session.faults.get("no-scaling"):
         together = alone
@@ -206,7 +221,7 @@ def _gates(session: Session, slots: list[Slot]) -> dict[str, Gates]:
     asked, devices = session.options.ops_floor, session.report.devices
     if asked or slots[0].kind == "cpu" or any(device["mig"] for device in devices):
         return {slot.name: Gates(0.0, asked or 0.0) for slot in slots}
-    models = {f"cuda:{at}": device["name"] for at, device in enumerate(devices)}
+    models = session.report.models
     return {slot.name: gates(models[slot.name], session.options.memory) for slot in slots}
 
 

@@ -332,7 +332,7 @@ PAYLOADS = (
             ("--duration 120", 150, 400),
             ("--duration 3600", 600, 4500),  # run_all.py burns for what is left of its budget
         ),
-        results="stress.[tg]*",
+        results="stress.[tg]* telemetry",
         faults=(
             "bitflip",
             "digest",

@@ -116,10 +116,18 @@ class Nvml:
             return None if self._events is None else {}
         found: dict[str, list[Xid | SwitchXid]] = {}
         while (event := _ask(self._call, "nvmlEventSetWait_v2", self._events, 0)) is not None:
-            uuid = _text(_ask(self._call, "nvmlDeviceGetUUID", event.device))
-            known = next((each for each in self._handles if bare(each) == bare(uuid)), "")
-            found.setdefault(known, []).append(Xid("", int(event.eventData)))
+            for uuid in self._of_card(event.device) or [""]:
+                found.setdefault(uuid, []).append(Xid("", int(event.eventData)))
         return found
+
+    def _of_card(self, card: Any) -> list[str]:
+        """Return the GPU, or every slice of it that is ours: the driver tells of whole cards."""
+        uuid = self._uuid(card)
+        cards = {each: self._uuid(handles[-1]) for each, handles in self._handles.items()}
+        return [each for each, own in cards.items() if own == uuid != ""]
+
+    def _uuid(self, handle: Any) -> str:
+        return bare(_text(_ask(self._call, "nvmlDeviceGetUUID", handle)))
 
     def lost(self, buses: dict[str, str]) -> dict[str, str]:
         """Return the GPUs that NVML does not find any more; one that it may not tell of is none."""

@@ -168,6 +168,12 @@ def _rates(
             yield test, metric, device
 
 
+def rated_models(tests: list[dict[str, Any]], devices: list[dict[str, Any]]) -> set[str]:
+    """Name the products of which there is a rate: all, where every rate is of several models."""
+    found = {device["name"] for _, _, device in _rates(tests, devices)}
+    return found or {device["name"] for device in devices}
+
+
 def rates_of(tests: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Give every rate of hardware that a test which passed has."""
     for test in tests:

@@ -281,3 +281,65 @@ def test_a_history_of_an_older_rv_is_read_and_what_it_took_for_sound_is_held_aga
     assert len(history.all()) == 12
     assert judged(history, 20, of_run(20, 560.0)).results[0].code == "regression"
     assert History(path).all()[-1].standing == FAULTY
+
+
+# What the newest value is held against, where the software changes.
+
+
+def in_environments(
+    level: Callable[[int], float], software: Callable[[int], str], count: int
+) -> list[str]:
+    """Judge so many runs of one GPU, each with its software; give each verdict, and its cause."""
+    source, kept = random.Random(3), list[Point]()
+    found = []
+    for run in range(count):
+        value = level(run) * (1 + source.gauss(0, 0.003))
+        kept.append(Point(time=run, value=value, fingerprint=software(run), run=str(run)))
+        (each,) = together([Series(points=kept, kind=("x",), subject="g", node="n")])
+        kept[-1] = replace(kept[-1], standing=standing(each))
+        found.append(f"{each.status} {each.cause}" if each else "PASS")
+    return found
+
+
+def test_two_environments_in_turn_have_a_reference_each() -> None:
+    """B is a tenth slower than A; a GPU that loses 30 % is named in either from its first run."""
+
+    def level(run: int) -> float:
+        return (700 if run % 2 == 0 else 630) * (0.7 if run >= 12 else 1)
+
+    found = in_environments(level, lambda run: "AB"[run % 2], 24)
+
+    assert found == ["PASS"] * 12 + ["FAIL gpu"] * 12
+
+
+def test_a_short_change_of_software_does_not_hide_what_was_before() -> None:
+    """Thirty runs of A, three of B, then C on a GPU that is a fifth slower; and back to A."""
+
+    def software(run: int) -> str:
+        return "A" if run < 30 or run >= 36 else "B" if run < 33 else "C"
+
+    found = in_environments(lambda run: 700 if run < 33 else 560, software, 38)
+
+    assert found == ["PASS"] * 33 + ["WARN software"] * 3 + ["FAIL gpu"] * 2
+
+
+def test_few_runs_of_long_ago_are_no_reference() -> None:
+    """Three runs of A, thirty of B, and A again on a GPU that is a fifth slower."""
+
+    def software(run: int) -> str:
+        return "A" if run < 3 or run >= 33 else "B"
+
+    found = in_environments(lambda run: 700 if run < 33 else 560, software, 36)
+
+    assert found == ["PASS"] * 33 + ["WARN software"] * 3
+
+
+def test_the_latest_software_with_enough_sound_runs_is_the_reference() -> None:
+    """Ten runs of A, ten of B at a tenth less, then C at B's level: nothing was lost."""
+
+    def software(run: int) -> str:
+        return "A" if run < 10 else "B" if run < 20 else "C"
+
+    source = [Point(time=n, value=700.0 if n < 10 else 630.0, fingerprint=software(n))
+              for n in range(21)]  # fmt: skip
+    assert together([Series(points=source)]) == [None]

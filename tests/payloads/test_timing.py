@@ -1,0 +1,77 @@
+"""What is timed on a device that waits for its process: tried on a GPU that only keeps time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import membw
+import pytest
+from _bandwidth import links
+from _harness import timing
+
+from tests.payloads.made_gpu import MadeGpu
+
+COPY_S = 0.0012
+"""64 MiB at 55 GB/s."""
+
+
+class Copies:
+    """Ten rounds; what they cost the host is longer with each thread that it runs beside."""
+
+    share = 1.0
+
+    def __init__(self, gpu: MadeGpu, delay_s: float) -> None:
+        self.gpu, self.delay_s = gpu, delay_s
+        self.begun = self.made = 0
+
+    def begin(self) -> None:
+        """Begin anew: rounds are counted from here."""
+        self.begun, self.made = self.begun + 1, 0
+
+    def work(self) -> None:
+        """Copy, after the host was kept waiting between two marks."""
+        self.gpu.host_s += self.delay_s
+        self.gpu.work(COPY_S)
+        self.made += 1
+
+    def between(self) -> None:
+        """Compare."""
+        self.gpu.work(1e-4)
+
+    def wrong(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("delay_s", "attempts", "is_fed"),
+    [(1e-5, 1, True), (0.003, 3, True), (0.006, 4, True), (0.020, 4, False)],
+)
+def test_copies_are_timed_again_until_the_device_is_fed(
+    delay_s: float, attempts: int, *, is_fed: bool
+) -> None:
+    """With 10 ms ahead, then 20, 40 and 80; what is timed then is the device and not the process."""
+    gpu = MadeGpu()
+    copies: Any = Copies(gpu, delay_s)
+    timed = links._rounds(gpu, "cuda:0", copies, is_queued=True)
+
+    assert (copies.begun, copies.made, timed.is_fed) == (attempts, links.ROUNDS, is_fed)
+    assert gpu.sleeps == [timing.AHEAD * 2**n for n in range(attempts)]
+    slowest = max(timed.each)
+    assert (slowest == pytest.approx(COPY_S)) == is_fed
+
+
+def test_pageable_memory_is_copied_by_the_host_and_not_again() -> None:
+    """There the device waits for it, always."""
+    gpu = MadeGpu()
+    copies: Any = Copies(gpu, 0.02)
+    timed = links._rounds(gpu, "cuda:0", copies, is_queued=False)
+
+    assert (copies.begun, len(timed.each), timed.is_fed) == (1, links.ROUNDS, True)
+
+
+def test_a_device_that_waited_is_a_warning() -> None:
+    """Its rate is none of its own; what was fed passes."""
+    assert membw._fed("cuda:1", []) == {"status": "PASS"}
+    warned = membw._fed("cuda:1", ["copy", "add"])
+    assert (warned["status"], warned["code"]) == ("WARN", "jitter")
+    assert "cuda:1: it waited for this process in copy, add" in warned["reason"]
