@@ -73,11 +73,13 @@ list_results() {
 
 # list_matches PATTERN: a link is followed where the pattern is its name, not where it also matches others.
 list_matches() {
-  local path paths=() follow=-H pattern=$1
+  local path matches paths=() follow=-H pattern=$1
   [ "$1" != . ] || pattern=
   [[ ${pattern##*/} != *[*?[]* ]] || follow=-P
-  # shellcheck disable=SC2231 # the pattern is to be expanded
-  for path in ./$pattern; do
+  # shellcheck disable=SC2206 # the pattern is to be expanded
+  matches=(./$pattern)
+  [ "${matches[*]}" = "./$pattern" ] || matches+=("./$pattern") # a name may look like a pattern
+  for path in "${matches[@]}"; do
     [ ! -e "$path" ] && [ ! -L "$path" ] || paths+=("$path")
   done
   [ "${#paths[@]}" -gt 0 ] || return 0

@@ -165,11 +165,12 @@ def test_links_that_a_pattern_names_are_followed(pulls: Pulls) -> None:
 
 def test_any_name_comes(pulls: Pulls) -> None:
     """Also one that is no UTF-8, and one whose bytes leave no room for a longer name beside it."""
-    wanted = {b"out/\xff\n ", b"out/" + "漢".encode() * 85, b"out/-x", b"out/a\\b"}
+    wanted = {b"out/\xff\n ", b"out/" + "漢".encode() * 85, b"out/-x", b"out/a\\b", b"out/e[1]"}
     for name in wanted:
         pulls.write("x", THEN, os.fsdecode(name))
     listing = pulls.list("out")
     assert set(names(listing)) == wanted
+    assert names(pulls.list("out/e[1]")) == [b"out/e[1]"]
     assert set(map(os.fsencode, pulls.pull(listing).paths)) == wanted
     assert {
         os.fsencode(path.relative_to(pulls.here)) for path in pulls.here.glob("out/*")
