@@ -23,7 +23,7 @@ from rv.race.directory import load_state_files
 from rv.race.output import STREAMS, OutputReader
 from rv.race.watch import WaitTimedOut
 from rv.render.quote import shell
-from rv.transport import require_answer
+from rv.transport import require_answer, require_end
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.races import exit_code, find_races, look_at, require_node, stop_races
 from rv.workflow.wait import wait_for_races
@@ -174,7 +174,7 @@ class Handle:
         folder = shell(str(PurePosixPath(directory, name).parent))
         test = f"cd {shell(directory)} && [ -O . ] && [ -O {folder} ] && [ ! -L {folder} ]"
         done = transport.run(f"{test} && [ -O {file} ] && [ ! -L {file} ]", timeout_s=_ASKING_S)
-        require_answer(done)
+        require_end(done, f"{name} of race {self.record.race_id} cannot be looked for")
         if done.returncode:
             return None
         return transport.read(f"{directory}/{name}", limit=limit)

@@ -1,5 +1,6 @@
 """`rv sync`: send the work tree to the cluster, and fetch what races wrote."""
 
+import hashlib
 import os
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from rv.workflow.cluster import Cluster, Early
 from rv.workflow.environments import working_directory
 from rv.workflow.fetch_results import Fetched, fetch, list_results
 from rv.workflow.races import find_races
+from rv.workflow.read_options import output_pattern
 from rv.workflow.send_code import Sent
 from rv.workflow.sync import Project, find_project, large_files, pending, send_project
 from rv.workflow.work_tree import WorkTree
@@ -107,14 +109,15 @@ def pull(
     """Fetch the files that a race wrote, as -o of rv run named them."""
     target = current_caller(cluster, early=Early.RACES).cluster
     (record,) = find_races([race] if race else [], target)
-    patterns = tuple(output or (record.request.outputs if record.request else ()))
+    named = output or (record.request.outputs if record.request else ())
+    patterns = tuple(map(output_pattern, named))
     if not patterns:
         raise RvError(
             ErrorKind.USAGE,
             f"race {record.race_id} was not told which files are its results",
             hint=f"rv sync pull {record.race_id} -o runs/",
         )
-    results = list_results(record, patterns, target.transport)
+    results, links = list_results(record, patterns, target.transport)
     folder, memory = _target(record, to, target)
     with transfer("fetching", sum(result.size for result in results)) as bar:
         fetched = fetch(
@@ -127,18 +130,24 @@ def pull(
             report=bar.add if bar else _quietly,
         )
     if json:
-        console.emit_json(_fetched_document(record, fetched, folder))
+        console.emit_json(_fetched_document(record, fetched, links, folder))
     _say_fetched(fetched, len(results), folder, patterns)
+    if links:
+        console.notice(f"left out, as they are links: {_listed(links)} (-o follows one it names)")
 
 
 def _target(race: Race, to: str, cluster: Cluster) -> tuple[Path, Path]:
     """Return where results go, and the file that remembers them. Raises `RvError(USAGE)`."""
     import platformdirs
 
+    folder = Path(to) if to else _folder_of_code(race, cluster)
+    name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:20]
+    return folder, platformdirs.user_cache_path("rv") / "fetched" / name
+
+
+def _folder_of_code(race: Race, cluster: Cluster) -> Path:
+    """Return the folder here that the command ran in there. Raises `RvError(USAGE)`."""
     project = find_project(cluster, working_directory())
-    memory = platformdirs.user_cache_path("rv") / "fetched" / race.race_id
-    if to:
-        return Path(to), memory.with_name(f"{race.race_id}-elsewhere")
     name = project.place.store.rpartition("/")[2] if project else ""
     if project is None or race.code is None or race.code.project != name:
         raise RvError(
@@ -146,7 +155,7 @@ def _target(race: Race, to: str, cluster: Cluster) -> tuple[Path, Path]:
             f"race {race.race_id} does not run the code of this folder",
             hint=f"cd to its work tree, or: rv sync pull {race.race_id} --to FOLDER",
         )
-    return Path(project.top, race.code.folder), memory
+    return Path(project.top, race.code.folder)
 
 
 def _require_project(cluster: Cluster, named: Sequence[str]) -> Project:
@@ -198,6 +207,9 @@ def _say_fetched(fetched: Fetched, count: int, folder: Path, patterns: Sequence[
     )
     if fetched.left:
         console.notice(f"not replaced, as they differ here: {_listed(fetched.left)} (--force does)")
+    if fetched.changing:
+        names = _listed(fetched.changing)
+        console.notice(f"changed while they came: {names} (the next pull fetches them again)")
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -256,11 +268,15 @@ def _status_document(
     }
 
 
-def _fetched_document(race: Race, fetched: Fetched, folder: Path) -> dict[str, object]:
+def _fetched_document(
+    race: Race, fetched: Fetched, links: Sequence[str], folder: Path
+) -> dict[str, object]:
     return {
         "race": race.race_id,
         "folder": str(folder),
         "fetched": list(fetched.paths),
         "bytes": fetched.size,
         "left": list(fetched.left),
+        "changing": list(fetched.changing),
+        "links": list(links),
     }

@@ -14,7 +14,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.race.directory import RECORD, load_race
 from rv.render.quote import shell
-from rv.transport import LOST, Transport, require_answer
+from rv.transport import LOST, Transport, require_end
 
 _CUT_OFF: Final = re.compile(r"\.[0-9a-f]{20}\.(\d{1,12})\..*", re.ASCII)
 _STAGING_S: Final = 3600.0
@@ -90,7 +90,7 @@ def _is_whole(root: str, digest: str, files: Mapping[str, bytes], transport: Tra
         return False
     looked = transport.run(f"[ -O {shell(place)} ] && [ ! -L {shell(place)} ]", timeout_s=30)
     if looked.returncode:
-        require_answer(looked)
+        require_end(looked, f"the payloads in {place} cannot be looked at")
         raise RvError(
             ErrorKind.STAGE,
             f"another user could change your payloads, in {place}",

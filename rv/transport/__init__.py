@@ -107,3 +107,22 @@ def require_answer(result: ScriptResult) -> None:
             result.stderr.strip() or "the connection was lost",
             hint="the same command again; rv ps shows what was submitted",
         )
+
+
+_MOST_OWN_CODE: Final = 128
+"""What is killed has a code above it, or a negative one."""
+
+
+def require_end(result: ScriptResult, failed: str) -> None:
+    """Raise `RvError(UNREACHABLE)` where a script was cut off: its code says nothing of its work.
+
+    `failed` is what could not be done.
+    """
+    require_answer(result)
+    if result.timed_out:
+        why = "the login node took too long"
+    elif not 0 <= result.returncode <= _MOST_OWN_CODE:
+        why = "a program of rv's was killed on the login node"
+    else:
+        return
+    raise RvError(ErrorKind.UNREACHABLE, f"{failed}: {why}", hint="the same command again")

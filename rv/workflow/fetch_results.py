@@ -5,20 +5,30 @@ import os
 import re
 import shlex
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
-from typing import IO, Final, TypeAlias, cast
+from typing import IO, Final, NamedTuple, cast
 
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
-from rv.files import write_atomically
 from rv.models.race import Race
 from rv.race.directory import CODE
 from rv.slurm.values import last_line, printable
-from rv.transport import Transport, require_answer
+from rv.transport import Transport, require_end
 from rv.transport.remote_shell import Stream
+from rv.workflow.fetched_files import (
+    CHANGING,
+    Known,
+    Look,
+    is_current,
+    is_unchanged,
+    look_at,
+    remembered,
+    write_memory,
+)  # fmt: skip
 from rv.workflow.send_code import Report
 
 _SCRIPT: Final = files("rv.workflow") / "scripts" / "code.sh"
@@ -26,11 +36,12 @@ _LIST_S: Final = 120.0
 _PIECE_BYTES: Final = 1 << 18
 _BEGIN: Final = b"rv-archive"
 _MOST_BANNER_LINES: Final = 10_000
+_SECOND: Final = 1_000_000_000
 _ENTRY: Final = re.compile(rb"(\d{1,15}) (\d{1,12})(?:\.(\d{1,9})\d*)? \./(.+)", re.DOTALL)
-
-
-_Look: TypeAlias = tuple[int, int] | None
-"""Bytes and time of change (ns) of a file here, None where there is none."""
+_LINK: Final = b"link ./"
+_DRAFT: Final = b".%b.rv-new"
+_MOST_NAME_BYTES: Final = 200
+"""Of the file's name in its draft's: a name has 255 bytes at most."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,22 +52,38 @@ class Result:
     size: int
     mtime_ns: int
 
+    @property
+    def look(self) -> Look:
+        """How it looks on the cluster."""
+        return self.size, self.mtime_ns
+
+
+class Listing(NamedTuple):
+    """The files of a race that match, and the paths of links that were not followed."""
+
+    results: tuple[Result, ...]
+    links: tuple[str, ...]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fetched:
-    """What a fetch did: files that came, their bytes, and those left since they differ here."""
+    """What a fetch did: files that came, their bytes, and those left since they differ here.
+
+    `changing` are those that came and changed meanwhile: the next fetch fetches them again.
+    """
 
     paths: tuple[str, ...]
     size: int
     left: tuple[str, ...]
+    changing: tuple[str, ...]
 
 
-def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> tuple[Result, ...]:
+def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> Listing:
     """List the files of a race's copy of the code that match, by path."""
     words = shlex.join(["list_results", _directory(race), *patterns])
     script = f"set -o pipefail\n{_SCRIPT.read_text()}\n{words}"
     done = transport.run(script, timeout_s=_LIST_S)
-    require_answer(done)
+    require_end(done, "the results cannot be listed")
     if done.returncode != 0:
         why = printable(last_line(done.stderr).rpartition(": ")[2]) or "I/O error"
         raise RvError(
@@ -64,19 +91,26 @@ def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> t
             f"the results cannot be listed: {why}, on {race.directory}",
             hint="rv ps --json names the directory of each race",
         )
-    return parse_results(done.stdout)
+    return parse_results(done.raw[0])
 
 
-def parse_results(text: str) -> tuple[Result, ...]:
+def parse_results(data: bytes) -> Listing:
     """Read the list; what is no path below the folder is left out."""
-    results = []
-    for line in text.encode("utf-8", "surrogatepass").split(b"\0"):
-        match = _ENTRY.fullmatch(line)
-        if match and is_safe(match[4]):
+    lines = data.split(b"\0")
+    results = {}  # one of each path: a file may grow from one pattern to the next
+    for match in filter(None, map(_ENTRY.fullmatch, lines)):
+        if is_safe(match[4]):
             fraction = (match[3] or b"0").ljust(9, b"0")
-            mtime_ns = int(match[2]) * 1_000_000_000 + int(fraction)
-            results.append(Result(path=match[4], size=int(match[1]), mtime_ns=mtime_ns))
-    return tuple(results)
+            mtime_ns = int(match[2]) * _SECOND + int(fraction)
+            results[match[4]] = Result(path=match[4], size=int(match[1]), mtime_ns=mtime_ns)
+    links = {line.removeprefix(_LINK) for line in lines if line.startswith(_LINK)}
+    followed = {above for path in results for above in _with_parents(path)} if links else set()
+    return Listing(tuple(results.values()), tuple(map(os.fsdecode, sorted(links - followed))))
+
+
+def _with_parents(path: bytes) -> Iterator[bytes]:
+    """Yield a path and those of the folders above it."""
+    return accumulate(path.split(b"/"), lambda above, name: above + b"/" + name)
 
 
 def is_safe(path: bytes) -> bool:
@@ -99,39 +133,48 @@ def fetch(
     What was changed here since it was fetched stays, unless `force`; `memory` is a file that says
     what was fetched. Raises `RvError`.
     """
-    fetched_before = _read_memory(memory)
-    wanted, left = _choose(results, into, fetched_before, force=force)
-    came: list[Result] = []
+    known = remembered(memory)
+    wanted, left = _choose(results, into, known, force=force)
+    came: list[_Arrival] = []
     try:
-        for result, is_placed in _receive(race, wanted, into, transport):
+        for arrival in _receive(race, wanted, into, transport):
+            result = arrival.result
             report(result.size)
-            (came if is_placed else left).append(result)
-            if is_placed:
-                fetched_before[result.path] = result.size, result.mtime_ns
+            if arrival.here is None:
+                left.append(result)
+                continue
+            came.append(arrival)
+            there = result.look if arrival.is_as_listed else CHANGING
+            known[result.path] = Known(there, arrival.here)
     finally:
-        _write_memory(memory, fetched_before)
+        write_memory(memory, known)
     return Fetched(
-        paths=tuple(os.fsdecode(result.path) for result in came),
-        size=sum(result.size for result in came),
-        left=tuple(os.fsdecode(result.path) for result in left),
+        paths=_names(arrival.result for arrival in came),
+        size=sum(arrival.here[0] for arrival in came if arrival.here),
+        left=_names(left),
+        changing=_names(arrival.result for arrival in came if not arrival.is_as_listed),
     )
 
 
+def _names(results: Iterable[Result]) -> tuple[str, ...]:
+    return tuple(os.fsdecode(result.path) for result in results)
+
+
 def _choose(
-    results: Sequence[Result],
-    into: Path,
-    fetched_before: Mapping[bytes, tuple[int, int]],
-    *,
-    force: bool,
-) -> tuple[dict[Result, _Look], list[Result]]:
-    """Part what is to be fetched, with what is here now, from what was changed here."""
-    new = {result: _seen(into, result.path) for result in results}
-    wanted: dict[Result, _Look] = {}
+    results: Sequence[Result], into: Path, known: dict[bytes, Known], *, force: bool
+) -> tuple[dict[Result, Look | None], list[Result]]:
+    """Part what is to be fetched, with what is here now, from what was changed here.
+
+    What is here as it is there is noted as known.
+    """
+    wanted: dict[Result, Look | None] = {}
     left: list[Result] = []
-    for result, here in new.items():
-        if here == (result.size, result.mtime_ns):
-            continue
-        if here is None or force or fetched_before.get(result.path) == here:
+    for result in results:
+        here, before = look_at(into, result.path), known.get(result.path)
+        if is_current(result.look, here, before):
+            if here == result.look:
+                known[result.path] = Known(result.look, here)
+        elif force or is_unchanged(here, before):
             wanted[result] = here
         else:
             left.append(result)
@@ -148,27 +191,27 @@ def _directory(race: Race) -> str:
     return f"{race.directory}/{CODE}/{race.code.folder}".rstrip("/")
 
 
-def _seen(into: Path, path: bytes) -> tuple[int, int] | None:
-    try:
-        status = os.lstat(os.fsencode(into) + b"/" + path)
-    except OSError:
-        return None
-    return status.st_size, status.st_mtime_ns
+class _Arrival(NamedTuple):
+    """A file that came: how it looks in its place, None where it was not put there."""
+
+    result: Result
+    here: Look | None
+    is_as_listed: bool
 
 
 def _receive(
-    race: Race, wanted: Mapping[Result, _Look], into: Path, transport: Transport
-) -> Iterator[tuple[Result, bool]]:
-    """Yield each file when it has come, and whether it is in its place.
+    race: Race, wanted: Mapping[Result, Look | None], into: Path, transport: Transport
+) -> Iterator[_Arrival]:
+    """Yield each file when it has come.
 
     Raises `RvError(UNREACHABLE)` where not all of them came.
     """
     if not wanted:
         return
     missing = set(wanted)
-    words = shlex.join(["send_results", _directory(race)])
     names = b"".join(b"./" + result.path + b"\0" for result in wanted)
-    line = f"{_SCRIPT.read_text()}\necho; echo {_BEGIN.decode()}; head -c {len(names)} | {words}"
+    words = shlex.join(["send_results", _directory(race), str(len(names))])
+    line = f"{_SCRIPT.read_text()}\necho; echo {_BEGIN.decode()}; {words}"
     stream = transport.open_stream(line)
     try:
         stream.write(names)
@@ -181,9 +224,9 @@ def _receive(
                 contents = archive.extractfile(entry) if entry.isreg() else None
                 if result in missing and contents:
                     missing.discard(result)
-                    draft = _Draft(into, result, is_program=bool(entry.mode & 0o100))
+                    draft = _Draft(into, result, entry)
                     draft.write(contents)
-                    yield result, draft.place(wanted[result])
+                    yield draft.place(wanted[result])
     except (tarfile.TarError, ValueError, OSError) as error:
         raise RvError(
             ErrorKind.UNREACHABLE, "the results were cut off", hint="the same command again"
@@ -226,12 +269,16 @@ class _Reader(io.RawIOBase):
 class _Draft:
     """A file that comes, beside its place; it goes there whole, or is removed."""
 
-    def __init__(self, into: Path, result: Result, *, is_program: bool) -> None:
+    def __init__(self, into: Path, result: Result, entry: tarfile.TarInfo) -> None:
         self._into = into
         self._result = result
-        self._mode = 0o777 if is_program else 0o666
+        self._mode = 0o777 if entry.mode & 0o100 else 0o666
+        came = entry.size, int(entry.mtime)
+        self._is_as_listed = came == (result.size, result.mtime_ns // _SECOND)
+        self._mtime_ns = result.mtime_ns if self._is_as_listed else came[1] * _SECOND
         self._place = Path(os.fsdecode(os.fsencode(into) + b"/" + result.path))
-        self._path = self._place.with_name(f".{self._place.name[:200]}.rv-new")
+        name = os.fsencode(self._place.name)[:_MOST_NAME_BYTES]
+        self._path = self._place.with_name(os.fsdecode(_DRAFT % name))
 
     def write(self, contents: IO[bytes]) -> None:
         """Write it; never through a link that leads elsewhere. Raises `RvError(STAGE)`."""
@@ -243,23 +290,25 @@ class _Draft:
             with os.fdopen(os.open(self._path, flags, self._mode), "wb") as file:
                 while piece := contents.read(_PIECE_BYTES):
                     file.write(piece)
-            os.utime(self._path, ns=(self._result.mtime_ns, self._result.mtime_ns))
+            os.utime(self._path, ns=(self._mtime_ns, self._mtime_ns))
         except OSError as error:
             raise self._failure(error) from error
         except BaseException:  # it was cut off, or Ctrl-C
             self._remove()
             raise
 
-    def place(self, before: _Look) -> bool:
+    def place(self, before: Look | None) -> _Arrival:
         """Put it in its place, unless what is there changed since it was looked at."""
+        here = None
         try:
-            if _seen(self._into, self._result.path) != before:
+            if look_at(self._into, self._result.path) == before:
+                self._path.replace(self._place)
+                here = look_at(self._into, self._result.path)
+            else:
                 self._remove()
-                return False
-            self._path.replace(self._place)
         except OSError as error:
             raise self._failure(error) from error
-        return True
+        return _Arrival(self._result, here, self._is_as_listed)
 
     def _failure(self, error: OSError) -> RvError:
         self._remove()
@@ -271,19 +320,3 @@ class _Draft:
     def _remove(self) -> None:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-
-
-def _read_memory(memory: Path) -> dict[bytes, tuple[int, int]]:
-    fetched_before = {}
-    with suppress(OSError, ValueError):
-        for line in memory.read_bytes().split(b"\0")[:-1]:
-            size, mtime_ns, path = line.split(b" ", 2)
-            fetched_before[path] = int(size), int(mtime_ns)
-    return fetched_before
-
-
-def _write_memory(memory: Path, fetched_before: dict[bytes, tuple[int, int]]) -> None:
-    lines = (b"%d %d %b\0" % (*look, path) for path, look in sorted(fetched_before.items()))
-    with suppress(OSError):
-        memory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_atomically(memory, b"".join(lines), mode=0o600)

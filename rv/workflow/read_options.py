@@ -88,7 +88,7 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         max_cost=_cost(options.max_cost),
         retry=options.retry,
         notices=tuple(read_notice(text) for text in options.notify or ()),
-        outputs=tuple(_pattern(text) for text in options.output or ()),
+        outputs=tuple(output_pattern(text) for text in options.output or ()),
     )
     return with_surroundings(request, options)
 
@@ -210,8 +210,11 @@ def _race_name(text: str) -> str:
     return text
 
 
-def _pattern(text: str) -> str:
-    """Read a pattern of results. Raises `RvError(USAGE)` for one that leads out of the code."""
+def output_pattern(text: str) -> str:
+    """Read a pattern of results, as find prints paths: runs for ./runs/, and . for the folder.
+
+    Raises `RvError(USAGE)` for one that leads out of the code.
+    """
     parts = text.split("/")
     if not text.strip("/") or text.startswith("/") or ".." in parts:
         raise RvError(
@@ -219,7 +222,7 @@ def _pattern(text: str) -> str:
             f"{text!r} names nothing below the folder of the command",
             hint="write --output runs/ or --output 'ckpt/*.pt'",
         )
-    return text.rstrip("/")
+    return "/".join(part for part in parts if part not in ("", ".")) or "."
 
 
 def _extra(text: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from rv.models.code import Code
 from rv.models.race import Race
 from rv.models.request import Command, Request
 from rv.render.quote import shell
-from rv.transport import Transport, require_answer
+from rv.transport import Transport, require_end
 from rv.workflow.jupyter import jupyter_command
 
 
@@ -83,13 +83,7 @@ def _require_code(race: Race, code: Code, transport: Transport) -> None:
     """Raise `RvError(STAGE)` where the tree is gone; mark it as used where it is there."""
     tree = shell(f"{code.store}/{code.tree}")
     done = transport.run(f"[ -d {tree}/files ] && touch -c -- {tree}", timeout_s=30)
-    require_answer(done)
-    if done.timed_out:
-        raise RvError(
-            ErrorKind.UNREACHABLE,
-            f"the login node took too long to look for the code of race {race.race_id}",
-            hint="try again in a minute",
-        )
+    require_end(done, f"the code of race {race.race_id} cannot be looked for")
     if done.returncode:
         raise RvError(
             ErrorKind.STAGE,

@@ -27,7 +27,7 @@ from rv.models.code import (
     write_manifest,
 )  # fmt: skip
 from rv.slurm.values import last_line, printable
-from rv.transport import Transport, require_answer
+from rv.transport import Transport, require_end
 from rv.transport.remote_shell import Stream
 from rv.transport.storage_errors import why_not_written_there
 from rv.workflow.work_tree import WorkTree
@@ -39,6 +39,7 @@ _UNSAFE: Final = 45
 _DONE: Final = b"rv-sent"
 _FAILED: Final = b"rv-failed"
 _MOST_BANNER_LINES: Final = 10_000
+_MOST_SAID_BYTES: Final = 4096
 _BLOCK: Final = 512
 _TAR_ENDS: Final = "Exiting with failure status"
 """What tar says last, after why."""
@@ -134,7 +135,7 @@ def _find(store: str, name: str, base: str, transport: Transport) -> str:
             f"another user could change your code there: {printable(done.stdout.strip())}",
             hint="name a directory of your own with RV_RACE_ROOT=/path there",
         )
-    require_answer(done)
+    require_end(done, "the code cannot be sent")
     if done.returncode != 0:
         raise _failure(done.stderr, store)
     return done.stdout.strip()
@@ -149,8 +150,12 @@ def _send(
 ) -> None:
     removed = b"".join(path + b"\0" for path in change.removed)
     call = shlex.join(["receive_tree", *names, str(len(removed))])
-    script = f"umask 077\n{_SCRIPT.read_text()}\nif {call} 2>&1; then echo; echo {_DONE.decode()}; "
-    stream = transport.open_stream(script + f"else echo; echo {_FAILED.decode()}; fi")
+    # What it says is read when all is sent, so it must fit into a pipe: tar says why of each file.
+    stream = transport.open_stream(
+        f"umask 077; set -o pipefail\n{_SCRIPT.read_text()}\n"
+        f"if {call} 2>&1 | tail -c {_MOST_SAID_BYTES}; "
+        f"then echo; echo {_DONE.decode()}; else echo; echo {_FAILED.decode()}; fi"
+    )
     try:
         with suppress(BrokenPipeError, ConnectionError):  # the answer says why
             stream.write(removed)

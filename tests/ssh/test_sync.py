@@ -272,6 +272,26 @@ def test_results_come_back_and_nothing_of_mine_is_lost(laptop: Laptop, project: 
     assert (laptop.home / "x" / "other").read_text() == "4\n", done.stderr
 
 
+def test_results_of_a_later_race(laptop: Laptop, project: Path) -> None:
+    """They replace those of an earlier one, which went with the code; links and any name come."""
+    run(laptop, project, "mkdir out; echo 1 | tee out/a out/b", "-o", "out")
+    rv(laptop, project, "sync", "pull")
+    line = "echo 2 >out/a; echo 3 >out/$(printf '\\377'); ln -s out runs; ln -s a out/last"
+    run(laptop, project, line, "-o", "./out/", "-o", "runs")
+    done = rv(laptop, project, "sync", "pull", "--json")
+    answer = json.loads(done.stdout)
+    fetched = [os.fsencode(name) for name in answer["fetched"]]
+    assert {b"out/a", b"out/\xff", b"runs/a"} <= set(fetched), done.stderr
+    assert (answer["left"], answer["links"]) == ([], ["out/last", "runs/last"])
+    assert "left out, as they are links: out/last, runs/last" in done.stderr
+    assert [(project / folder / "a").read_text() for folder in ("out", "runs")] == ["2\n", "2\n"]
+    assert (project / "out" / os.fsdecode(b"\xff")).read_text() == "3\n"
+    (project / "out" / "a").write_text("mine\n")
+    assert json.loads(rv(laptop, project, "sync", "pull", "--json").stdout)["left"] == ["out/a"]
+    done = rv(laptop, project, "sync", "pull", "-o", "../out")
+    assert (done.returncode, "names nothing below" in done.stderr) == (2, True), done.stderr
+
+
 def test_results_never_leave_the_work_tree(laptop: Laptop, project: Path) -> None:
     """A link here that leads elsewhere is not written through."""
     outside = laptop.home / "outside"

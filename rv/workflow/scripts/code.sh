@@ -60,20 +60,43 @@ prune_trees() {
 }
 
 # list_results DIRECTORY PATTERN…: print bytes, time and path of the files that match, and of all
-# below the folders that match; each ends with a NUL.
+# below the folders that match; of links that are not followed `link` and the path. Each ends with a NUL.
 list_results() {
   local IFS='' pattern
   cd -- "$1" || return 1
   shift
   shopt -s globstar nullglob dotglob
   for pattern; do
-    # shellcheck disable=SC2206 # the pattern is to be expanded
-    local matches=(./$pattern)
-    [ "${#matches[@]}" -eq 0 ] || find "${matches[@]}" -type f -printf '%s %T@ %p\0'
+    list_matches "$pattern" || return 1
   done | sort -zu
 }
 
-# send_results DIRECTORY: print an archive of the files whose names come in, each ended by a NUL.
+# list_matches PATTERN: a link is followed where the pattern is its name, not where it also matches others.
+list_matches() {
+  local path matches paths=() follow=-H pattern=$1
+  [ "$1" != . ] || pattern=
+  [[ ${pattern##*/} != *[*?[]* ]] || follow=-P
+  # shellcheck disable=SC2206 # the pattern is to be expanded
+  matches=(./$pattern)
+  [ "${matches[*]}" = "./$pattern" ] || matches+=("./$pattern") # a name may look like a pattern
+  for path in "${matches[@]}"; do
+    [ ! -e "$path" ] && [ ! -L "$path" ] || paths+=("$path")
+  done
+  [ "${#paths[@]}" -gt 0 ] || return 0
+  # shellcheck disable=SC2016 # the inner shell's
+  printf '%s\0' "${paths[@]}" | xargs -0 bash -c 'find "$0" "$@" -ignore_readdir_race \
+    -type f -printf "%s %T@ %p\0" -o -type l -printf "link %p\0"' "$follow"
+}
+
+# send_results DIRECTORY BYTES: print an archive of the files whose names come in, each ended by a NUL;
+# all names are read first, since nobody reads the archive before. Links among them were followed.
+# shellcheck disable=SC2094 # it is written to its end, and then read
 send_results() {
-  cd -- "$1" && tar --null --no-recursion --no-unquote --hard-dereference -T - -cf -
+  local names
+  names=$(mktemp) || return 1
+  {
+    rm -f -- "$names"
+    head -c "$2" >&3 && cd -- "$1" &&
+      tar --null --no-recursion --no-unquote --dereference --hard-dereference -T - -cf - <&4
+  } 3>"$names" 4<"$names"
 }

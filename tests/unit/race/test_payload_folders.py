@@ -20,6 +20,7 @@ from rv.race.payload_folders import (
     stage_payloads,
 )
 from rv.race.verdict_file import is_settled
+from rv.transport import ScriptResult
 from rv.transport.local import LocalTransport
 from tests.unit.race.test_directory import race
 
@@ -104,6 +105,22 @@ def test_what_a_purge_took_away_or_cut_off_is_written_again(
 
     assert contents(staged(tmp_path)) == FILES
     assert folder.stat().st_ino == there
+
+
+class Stuck(LocalTransport):
+    """A login node whose disk does not answer scripts."""
+
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
+        """Run out of time."""
+        return ScriptResult(returncode=124, stdout="", stderr="", timed_out=True)
+
+
+def test_a_disk_that_does_not_answer_is_no_other_user(tmp_path: Path) -> None:
+    """That nothing is known of the folder is said, not that it is unsafe."""
+    staged(tmp_path)
+    with pytest.raises(RvError, match="the login node took too long") as caught:
+        stage_payloads(str(tmp_path), payload_hash(FILES), FILES, Stuck({"PATH": "/usr/bin:/bin"}))
+    assert caught.value.kind is ErrorKind.UNREACHABLE
 
 
 def test_many_clients_stage_at_once(tmp_path: Path) -> None:
