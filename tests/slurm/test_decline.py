@@ -146,7 +146,19 @@ def test_the_node_is_blamed_on_which_nothing_could_begin(rv: Rv, eventually: Eve
     """Its slurmd is gone, and Slurm has not noticed: srun fails on the first node, which is sound."""
     sandbox.stop_node(rv.box, "p2")
     try:
-        rv("up", "--gpu", "4", "--time", "10m", "-p", "pairs", "--multi-node", "-d", "--run", "true")
+        rv(
+            "up",
+            "--gpu",
+            "4",
+            "--time",
+            "10m",
+            "-p",
+            "pairs",
+            "--multi-node",
+            "-d",
+            "--run",
+            "true",
+        )
         race = rv.last()
         eventually(lambda: race.names("declined") or race.claim, timeout=90)
         assert race.names("declined") == ["p2"]
