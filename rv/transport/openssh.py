@@ -36,7 +36,13 @@ _FAILED: Final = 255
 _MOST_SOCKET_FOLDER: Final = 40
 """Characters: a socket's path has 104 at most, and ssh adds 58."""
 
-_OPTIONS: Final = ("-o", "StrictHostKeyChecking=yes", "-o", "LogLevel=ERROR")
+# Ports that the user's file forwards would be rv's for as long as its connection is kept.
+_OPTIONS: Final = (
+    "-o", "StrictHostKeyChecking=yes", "-o", "ClearAllForwardings=yes", "-o", "LogLevel=ERROR",
+)  # fmt: skip
+_NO_COMMAND: Final = ("-o", "RemoteCommand=none")
+"""Where the user's file names a command: ssh takes no other then. OpenSSH 7.4 has no such word."""
+
 _UNSET: Final = {
     ("connecttimeout", "none"): ("-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}"),
     ("serveraliveinterval", "0"): (
@@ -106,7 +112,8 @@ class OpenSsh:
             word for (key, unset), words in _UNSET.items() if settings.get(key) == unset
             for word in words
         ]  # fmt: skip
-        return [*limits, *self._share(settings.get("controlmaster", "false"))]
+        commands = _NO_COMMAND if settings.get("remotecommand", "none") != "none" else ()
+        return [*limits, *commands, *self._share(settings.get("controlmaster", "false"))]
 
     def _share(self, control_master: str) -> list[str]:
         """Return the options that share a connection, none where the user's file says how."""
@@ -172,9 +179,11 @@ class OpenSsh:
 
     def _try_alone(self, log_level: str) -> "subprocess.CompletedProcess[bytes] | None":
         """Connect without sharing and without a question; None where that takes too long."""
+        commands = _NO_COMMAND if _NO_COMMAND[1] in (self._own_options or ()) else ()
         command = [
-            self._program, *_OPTIONS[:-1], f"LogLevel={log_level}", "-o", "BatchMode=yes",
-            "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ControlPath=none",
+            self._program, *_OPTIONS[:-1], f"LogLevel={log_level}", *commands,
+            "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}",
+            "-o", "BatchMode=yes", "-o", "ControlPath=none",
         ]  # fmt: skip
         try:
             return subprocess.run(

@@ -1,5 +1,6 @@
 """Which ssh is used: the user's own where its connections may be shared, else rv's."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,17 @@ def test_who_forbids_sharing_gets_none(server: SshServer) -> None:
     assert choose_ssh(HOST, "openssh").description == "openssh, as your ssh configuration says"
     assert (server.path / "sshd.log").read_text().count("Accepted publickey") == 2
     assert not list(Path(environment(server)["XDG_RUNTIME_DIR"]).glob("rv/*"))
+
+
+def test_what_the_configuration_has_for_people(server: SshServer) -> None:
+    """A command for each login, and ports: rv runs its own, and takes none of them."""
+    server.start()
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    server.configure_client("RemoteCommand echo hello", f"LocalForward {port} 127.0.0.1:1")
+    assert run(server, "openssh").returncode == 0
+    with socket.create_server(("127.0.0.1", port)):
+        assert run(server, "openssh").returncode == 0
 
 
 @pytest.mark.parametrize("times", [1, 2])
