@@ -260,8 +260,11 @@ class _Reader(io.RawIOBase):
         return True
 
     def readinto(self, buffer: "memoryview") -> int:  # type: ignore[override]
-        """Read into a buffer."""
-        data = self._stream.read(len(buffer))
+        """Read into a buffer. Raises `tarfile.ReadError`: what is written here fails otherwise."""
+        try:
+            data = self._stream.read(len(buffer))
+        except OSError as error:
+            raise tarfile.ReadError(str(error)) from error
         buffer[: len(data)] = data
         return len(data)
 

@@ -1,12 +1,13 @@
 """Results are fetched by the scripts that run on a login node, here on this machine."""
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -17,12 +18,17 @@ from rv.errors import RvError
 from rv.models.code import Code
 from rv.models.race import Race
 from rv.transport import LOST, ScriptResult
-from rv.transport.local import LocalTransport
+from rv.transport.local import LocalStream, LocalTransport
 from rv.workflow.fetch_results import Fetched, Listing, fetch, list_results, parse_results
 from rv.workflow.read_options import output_pattern
 
 SECOND: Final = 1_000_000_000
 THEN: Final = 1_700_000_000 * SECOND + 123_456_789
+
+
+def transport() -> LocalTransport:
+    """What runs on the login node, with the locale that scripts have there."""
+    return LocalTransport({"PATH": os.environ["PATH"], "LC_ALL": "C"})
 
 
 @dataclass
@@ -31,6 +37,7 @@ class Pulls:
 
     there: Path
     here: Path
+    over: LocalTransport = field(default_factory=transport)
 
     def race(self, name: str = "abcd2345") -> Race:
         """Make a race that has a copy of the code."""
@@ -54,7 +61,7 @@ class Pulls:
         """Fetch what was listed."""
         return fetch(
             self.race(race), listing.results, self.here, self.here.with_name("memory"),
-            force=force, transport=transport(), report=lambda _: None,
+            force=force, transport=self.over, report=lambda _: None,
         )  # fmt: skip
 
 
@@ -64,11 +71,6 @@ def pulls(tmp_path: Path) -> Pulls:
     made = Pulls(there=tmp_path / "there", here=tmp_path / "here")
     made.here.mkdir()
     return made
-
-
-def transport() -> LocalTransport:
-    """What runs on the login node, with the locale that scripts have there."""
-    return LocalTransport({"PATH": os.environ["PATH"], "LC_ALL": "C"})
 
 
 def write(path: Path, text: str, at_ns: int) -> Path:
@@ -210,6 +212,32 @@ def test_more_names_than_a_command_takes(pulls: Pulls) -> None:
     for number in range(1000):
         pulls.write("", THEN, f"{DEEP}/{number}")
     assert len(pulls.list("**/[0-9]*").results) == 1000
+
+
+class Breaking(LocalTransport):
+    """A connection that breaks in the middle of an archive."""
+
+    def open_stream(self, line: str) -> LocalStream:
+        """Start a bash line."""
+        stream = super().open_stream(line)
+        read, left = stream.read, iter([64 << 10])
+
+        def some(size: int) -> bytes:
+            if not (most := next(left, 0)):
+                raise ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
+            return read(min(size, most))
+
+        stream.read = some  # type: ignore[method-assign]
+        return stream
+
+
+def test_a_connection_that_breaks_within_a_file(pulls: Pulls) -> None:
+    """It is no fault of the folder here, and no part of the file is left."""
+    pulls.write("x" * 500_000, THEN)
+    pulls.over = Breaking({"PATH": os.environ["PATH"]})
+    with pytest.raises(RvError, match="the results were cut off"):
+        pulls.pull(pulls.list("out"))
+    assert list((pulls.here / "out").iterdir()) == []
 
 
 def test_many_names_are_sent_to_somebody_who_reads_them(pulls: Pulls) -> None:
