@@ -391,7 +391,11 @@ def test_each_gpus_operations_are_held_against_its_models(
     devices = [{"name": "NVIDIA H200", "mig": None}] * 2
     session: Any = SimpleNamespace(
         options=SimpleNamespace(ops_floor=asked, memory=256),
-        report=SimpleNamespace(add=lambda name, **fields: added.update(fields), devices=devices),
+        report=SimpleNamespace(
+            add=lambda name, **fields: added.update(fields),
+            devices=devices,
+            models={f"cuda:{n}": "NVIDIA H200" for n in range(2)},
+        ),
     )
     workers = [{"slot": f"cuda:{n}", "ops_per_second": rate} for n, rate in enumerate(rates)]
 
