@@ -331,8 +331,12 @@ class Facts:
         """Slurm's record of the job that was sent for the next segment."""
         ran = {one.claim.job_id for one in self.files.segments} | {self.claim.job_id}
         records = [record for record in self.sources.records if record.job_id not in ran]
-        sent = (record for record in records if record.job_id == self.files.next_job_id)
-        return next(sent, None) or next_record(self.race, records)
+        sent_id = self.files.next_job_id
+        sent = next((record for record in records if record.job_id == sent_id), None)
+        other = next_record(self.race, records)
+        # What was sent last may not show yet: one before it that left its node is not the next.
+        is_next = not sent_id or (other is not None and is_live(other.state))
+        return sent or (other if is_next else None)
 
     @property
     def next_was_cancelled(self) -> bool:

@@ -167,3 +167,12 @@ def test_the_state_files_of_a_chain_are_read():
     assert segment.ended is not None
     assert (segment.ended.next, segment.ended.ended_at) == ("again", 200.5)
     assert files.job_ids == ((0, (13, 14)),)
+
+
+def test_a_job_that_was_sent_again_need_not_show_at_once():
+    """The one before it left a node that failed the check: it completed, and nothing is lost."""
+    files = replace(SENT, segments=(replace(SENT.segments[0], next_job_id=20),))
+    known = [record("COMPLETED"), after("COMPLETED")]
+
+    assert state(files, *known).state is S.UNKNOWN
+    assert state(files, *known, after("PENDING", job_id=20)).state is S.PENDING
