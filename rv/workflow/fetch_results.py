@@ -105,7 +105,10 @@ def parse_results(data: bytes) -> Listing:
             results[match[4]] = Result(path=match[4], size=int(match[1]), mtime_ns=mtime_ns)
     links = {line.removeprefix(_LINK) for line in lines if line.startswith(_LINK)}
     followed = {above for path in results for above in _with_parents(path)} if links else set()
-    return Listing(tuple(results.values()), tuple(map(os.fsdecode, sorted(links - followed))))
+    return Listing(
+        tuple(results[path] for path in sorted(results)),
+        tuple(map(os.fsdecode, sorted(links - followed))),
+    )
 
 
 def _with_parents(path: bytes) -> Iterator[bytes]:

@@ -100,7 +100,7 @@ rv_leave_node() {
   rv_say "node rejected: $1"
   rm -f "$RV_RACE_DIR/turns/$RV_RANK"
   ! rv_exists stop || exit 0
-  if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 502 ]; then
+  if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 500 ]; then
     rv_state_file exhausted/1 "no node is left: $1" || exit 1
     exit 0
   fi
