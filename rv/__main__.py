@@ -23,6 +23,10 @@ def main() -> NoReturn:
         _run(sys.argv[1:])
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    finally:
+        # Python remembers a Ctrl-C inside the exec() by which data classes are made, also one that
+        # was handled, and `python -m rv` would end by SIGINT for it; another exec() ends that.
+        exec("")  # noqa: S102
 
 
 def _open_closed_streams() -> None:
