@@ -109,8 +109,19 @@ def require_answer(result: ScriptResult) -> None:
         )
 
 
+_TIMED_OUT: Final = 124
 _MOST_OWN_CODE: Final = 128
 """What is killed has a code above it, or a negative one."""
+
+
+def why_unknown(code: int, said: str) -> str:
+    """Say why nobody knows what a script of rv's own came to, "" where it came to its end."""
+    if code == LOST:
+        return said or "the connection was lost"
+    if code == _TIMED_OUT:
+        return "the login node took too long"
+    is_own = 0 <= code <= _MOST_OWN_CODE
+    return "" if is_own else "a program of rv's was killed on the login node"
 
 
 def require_end(result: ScriptResult, failed: str) -> None:
@@ -119,10 +130,5 @@ def require_end(result: ScriptResult, failed: str) -> None:
     `failed` is what could not be done.
     """
     require_answer(result)
-    if result.timed_out:
-        why = "the login node took too long"
-    elif not 0 <= result.returncode <= _MOST_OWN_CODE:
-        why = "a program of rv's was killed on the login node"
-    else:
-        return
-    raise RvError(ErrorKind.UNREACHABLE, f"{failed}: {why}", hint="the same command again")
+    if why := why_unknown(result.returncode, result.stderr):
+        raise RvError(ErrorKind.UNREACHABLE, f"{failed}: {why}", hint="the same command again")

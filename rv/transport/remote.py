@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
-from rv.transport import FINISH_S, LOST, FinishError, ScriptResult
+from rv.transport import FINISH_S, LOST, FinishError, ScriptResult, why_unknown
 from rv.transport.remote_shell import Answer, RemoteShell, Stream, as_result
 from rv.transport.storage_errors import why_not_written_there
 
@@ -17,9 +17,6 @@ _MOST_WAIT_S: Final = 5.0
 _NO_FILE: Final = 44
 _UNSAFE: Final = 45
 _NOT_FINISHED: Final = 46
-_TIMED_OUT: Final = 124
-_MOST_OWN_CODE: Final = 128
-"""What is killed has a code above it."""
 
 _PATTERN: Final = re.compile(r"[\w./*?\[\]-]+", re.ASCII)
 
@@ -130,7 +127,7 @@ class RemoteTransport:
         """
         began_s = time.monotonic()
         wait_s = 0.0
-        while why := why_unknown(answer := self._do(operation, *arguments)):
+        while why := _why_unknown(answer := self._do(operation, *arguments)):
             if time.monotonic() - began_s > self._patience_s:
                 raise RvError(
                     ErrorKind.UNREACHABLE,
@@ -153,14 +150,9 @@ class RemoteTransport:
         return self._shell.run(f'. "$RV_FILES"\n{operation} {words}', data, timeout_s=timeout_s)
 
 
-def why_unknown(answer: Answer) -> str:
-    """Say why nobody knows what a function came to, "" where it came to its end."""
+def _why_unknown(answer: Answer) -> str:
     code, _, err = answer
-    if code == LOST:
-        return err.decode("utf-8", "replace") or "the connection was lost"
-    if code == _TIMED_OUT:
-        return "the login node took too long for its files"
-    return "a program of rv's was killed on the login node" if code > _MOST_OWN_CODE else ""
+    return why_unknown(code, err.decode("utf-8", "replace"))
 
 
 def _require_patterns(names: Sequence[str]) -> None:
@@ -239,7 +231,7 @@ def _require(code: int, err: bytes, path: str) -> None:
     """Raise `RvError` where a file could not be written, with the last line that said why."""
     if code == 0:
         return
-    if why := why_unknown((code, b"", err)):
+    if why := why_unknown(code, err.decode("utf-8", "replace")):
         raise RvError(ErrorKind.UNREACHABLE, why, hint="the same command again")
     text = err.decode("utf-8", "replace").strip()
     said = text.rpartition("\n")[2].rpartition(": ")[2] or "I/O error"

@@ -188,7 +188,9 @@ class RemoteShell:
             self._stream = self._connect(self._start_command(first))
             sending = sending[len(first) :]
         if sending:
-            self._stream.write(b"".join(question.request + question.data for question in sending))
+            # Who takes no more may have answered why, such as that there is no room for it.
+            with suppress(ConnectionError):
+                self._stream.write(b"".join(each.request + each.data for each in sending))
 
     def _receive(self) -> None:
         """Read the answer of the question that was sent first."""

@@ -13,7 +13,7 @@ from rv.models.quantities import short_duration
 from rv.models.race import Claim, Race, RaceStatus
 from rv.render.quote import shell as quoted
 from rv.slurm.hostlist import expand
-from rv.transport import ScriptResult, require_answer
+from rv.transport import ScriptResult, require_end
 from rv.workflow.cluster import Cluster
 from rv.workflow.races import look_at, require_node, winner_of
 
@@ -122,7 +122,7 @@ def run_beside(place: Place, words: Sequence[str], cluster: Cluster) -> ScriptRe
 def has_tmux(cluster: Cluster) -> bool:
     """Whether the login node has tmux. Raises `RvError(UNREACHABLE)` where it does not say."""
     done = cluster.transport.run("command -v tmux", timeout_s=_LOOK_S)
-    require_answer(done)
+    require_end(done, "tmux cannot be looked for")
     return done.returncode == 0
 
 

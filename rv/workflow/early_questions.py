@@ -15,10 +15,10 @@ from rv.race.verdict_file import VERDICT
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import keep_own, squeue_own_script
-from rv.transport import LOST, ScriptResult
+from rv.transport import LOST, ScriptResult, why_unknown
 from rv.transport.query_retry import RETRY_FOR_S
 from rv.transport.read_ahead import Listing
-from rv.transport.remote import separate, unpacked, why_unknown
+from rv.transport.remote import separate, unpacked
 from rv.transport.remote_shell import Question, RemoteShell, as_result
 from rv.workflow.cluster import Early
 
@@ -103,7 +103,7 @@ class EarlyQuestions:
             return None
         mark, question = self.races
         answer = self.shell.wait(question)
-        if why_unknown(answer):  # 1: there is no such folder yet
+        if why_unknown(answer[0], ""):  # 1: there is no such folder yet
             return None
         _, place, names, directories, payloads, archive = answer[1].split(mark.encode())
         root = str(PurePosixPath(place.decode("utf-8", "surrogateescape")))

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import cloudpickle
@@ -24,6 +25,7 @@ from rv.api.pickles import (
 )
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+started: list[subprocess.Popen[str]] = []
 PLAIN = CallHeader(tasks_per_node=1, nodes=1, path=(), python=this_python())
 
 
@@ -35,7 +37,7 @@ class Waits(rv.Checkpointable):
 
     def __call__(self) -> str:
         """Wait to be told."""
-        print("runs", flush=True)
+        sys.stdout.write("runs\n")  # in one piece, which print is not: tasks share the pipe
         while not self.is_told:
             time.sleep(0.05)
         return "told"
@@ -58,11 +60,16 @@ class Stubborn(Waits):
 
 
 @pytest.fixture
-def race(tmp_path: Path) -> Path:
+def race(tmp_path: Path) -> Iterator[Path]:
     """A race's directory, with the folders that a call writes to."""
     for name in ("call", "checkpoints", "results"):
         (tmp_path / name).mkdir()
-    return tmp_path
+    yield tmp_path
+    for process in started:
+        with process:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+    started.clear()
 
 
 def start(race: Path, call: rv.DelayedSubmission | bytes, header: CallHeader = PLAIN):
@@ -73,7 +80,7 @@ def start(race: Path, call: rv.DelayedSubmission | bytes, header: CallHeader = P
     root = str(Path(rv.__file__).parents[1])
     env = {**os.environ, "RV_RACE_DIR": str(race), "RV_RACE": "r", "PYTHONPATH": root}
     argv = [sys.executable, "-u", "-m", "rv.api.call"]
-    return subprocess.Popen(
+    process = subprocess.Popen(
         argv,
         env=env,
         stdout=subprocess.PIPE,
@@ -81,6 +88,8 @@ def start(race: Path, call: rv.DelayedSubmission | bytes, header: CallHeader = P
         text=True,
         start_new_session=True,
     )
+    started.append(process)
+    return process
 
 
 def finish(process) -> tuple[int, str]:
