@@ -6,6 +6,7 @@ begin with `$ `. README's table for who comes from sbatch has commands as well.
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +30,16 @@ class Elsewhere(NamedTuple):
 
 def not_typed(page: str) -> dict[str, Elsewhere]:
     """The lines of a page that are run elsewhere."""
+    return _listed().get(page, {})
+
+
+@cache
+def _listed() -> dict[str, dict[str, Elsewhere]]:
     pages = yaml.safe_load(LIST.read_text(encoding="utf-8"))
-    return {line: Elsewhere(*cells) for line, cells in pages.get(page, {}).items()}
+    return {
+        page: {line: Elsewhere(*cells) for line, cells in lines.items()}
+        for page, lines in pages.items()
+    }
 
 
 def to_type(page: str) -> list[str]:

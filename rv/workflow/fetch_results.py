@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import tarfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
@@ -29,6 +30,7 @@ from rv.workflow.fetched_files import (
     remembered,
     write_memory,
 )  # fmt: skip
+from rv.workflow.result_patterns import asked_for, is_safe
 from rv.workflow.send_code import Report
 
 _SCRIPT: Final = files("rv.workflow") / "scripts" / "code.sh"
@@ -39,9 +41,11 @@ _MOST_BANNER_LINES: Final = 10_000
 _SECOND: Final = 1_000_000_000
 _ENTRY: Final = re.compile(rb"(\d{1,15}) (\d{1,12})(?:\.(\d{1,9})\d*)? \./(.+)", re.DOTALL)
 _LINK: Final = b"link ./"
-_DRAFT: Final = b".%b.rv-new"
+_DRAFT: Final = ".%s.%s.rv-new"
 _MOST_NAME_BYTES: Final = 200
 """Of the file's name in its draft's: a name has 255 bytes at most."""
+_STALE_S: Final = 86400.0
+"""What is so old is left of a fetch that was killed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,18 +95,14 @@ def list_results(race: Race, patterns: Sequence[str], transport: Transport) -> L
             f"the results cannot be listed: {why}, on {race.directory}",
             hint="rv ps --json names the directory of each race",
         )
-    return parse_results(done.raw[0])
+    return parse_results(done.raw[0], patterns)
 
 
-def parse_results(data: bytes) -> Listing:
-    """Read the list; what is no path below the folder is left out."""
+def parse_results(data: bytes, patterns: Sequence[str]) -> Listing:
+    """Read the list; what is no path below the folder, or was not asked for, is left out."""
     lines = data.split(b"\0")
-    results = {}  # one of each path: a file may grow from one pattern to the next
-    for match in filter(None, map(_ENTRY.fullmatch, lines)):
-        if is_safe(match[4]):
-            fraction = (match[3] or b"0").ljust(9, b"0")
-            mtime_ns = int(match[2]) * _SECOND + int(fraction)
-            results[match[4]] = Result(path=match[4], size=int(match[1]), mtime_ns=mtime_ns)
+    # One of each path: a file may grow from one pattern to the next.
+    results = {result.path: result for result in _parse_entries(lines, asked_for(patterns))}
     links = {line.removeprefix(_LINK) for line in lines if line.startswith(_LINK)}
     followed = {above for path in results for above in _with_parents(path)} if links else set()
     return Listing(
@@ -111,14 +111,18 @@ def parse_results(data: bytes) -> Listing:
     )
 
 
+def _parse_entries(lines: Iterable[bytes], asked: re.Pattern[bytes]) -> Iterator[Result]:
+    for match in filter(None, map(_ENTRY.fullmatch, lines)):
+        path = match[4]
+        if is_safe(path) and asked.fullmatch(path):
+            fraction = (match[3] or b"0").ljust(9, b"0")
+            mtime_ns = int(match[2]) * _SECOND + int(fraction)
+            yield Result(path=path, size=int(match[1]), mtime_ns=mtime_ns)
+
+
 def _with_parents(path: bytes) -> Iterator[bytes]:
     """Yield a path and those of the folders above it."""
     return accumulate(path.split(b"/"), lambda above, name: above + b"/" + name)
-
-
-def is_safe(path: bytes) -> bool:
-    """Whether a path stays below the folder that it is joined to."""
-    return not path.startswith(b"/") and not {b"", b".", b".."} & set(path.split(b"/"))
 
 
 def fetch(
@@ -211,6 +215,7 @@ def _receive(
     """
     if not wanted:
         return
+    _remove_stale(into, wanted)
     missing = set(wanted)
     names = b"".join(b"./" + result.path + b"\0" for result in wanted)
     words = shlex.join(["send_results", _directory(race), str(len(names))])
@@ -242,6 +247,19 @@ def _receive(
             f"{len(missing)} of {len(wanted)} results did not come",
             hint="the same command again fetches the rest",
         )
+
+
+def _remove_stale(into: Path, results: Iterable[Result]) -> None:
+    """Remove what killed fetches left. Of a file that comes now the time of change may be old."""
+    folders = {_place(into, result).parent for result in results}
+    for draft in (path for folder in folders for path in folder.glob(_DRAFT % ("*", "*"))):
+        with suppress(OSError):
+            if time.time() - draft.lstat().st_ctime > _STALE_S:
+                draft.unlink()
+
+
+def _place(into: Path, result: Result) -> Path:
+    return Path(os.fsdecode(os.fsencode(into) + b"/" + result.path))
 
 
 def _pass_over_banner(stream: Stream) -> None:
@@ -282,9 +300,10 @@ class _Draft:
         came = entry.size, int(entry.mtime)
         self._is_as_listed = came == (result.size, result.mtime_ns // _SECOND)
         self._mtime_ns = result.mtime_ns if self._is_as_listed else came[1] * _SECOND
-        self._place = Path(os.fsdecode(os.fsencode(into) + b"/" + result.path))
-        name = os.fsencode(self._place.name)[:_MOST_NAME_BYTES]
-        self._path = self._place.with_name(os.fsdecode(_DRAFT % name))
+        self._place = _place(into, result)
+        name = os.fsdecode(os.fsencode(self._place.name)[:_MOST_NAME_BYTES])
+        # A name of its own: another fetch may be writing the same file.
+        self._path = self._place.with_name(_DRAFT % (name, os.urandom(4).hex()))
 
     def write(self, contents: IO[bytes]) -> None:
         """Write it; never through a link that leads elsewhere. Raises `RvError(STAGE)`."""
@@ -292,7 +311,7 @@ class _Draft:
             self._place.parent.mkdir(parents=True, exist_ok=True)
             if not self._place.parent.resolve().is_relative_to(self._into.resolve()):
                 raise PermissionError("a link leads out of the work tree")
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
             with os.fdopen(os.open(self._path, flags, self._mode), "wb") as file:
                 while piece := contents.read(_PIECE_BYTES):
                     file.write(piece)

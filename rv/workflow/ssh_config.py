@@ -71,7 +71,9 @@ def ssh_config_text(word: str, clusters: Clusters, paths: SshFiles) -> str:
     The user's name is that of the login there, which ssh asks for before it connects.
     """
     where = ["--cluster", word] if word else []
-    command = shlex.join([sys.executable, "-m", "rv", "ssh-config", *where]).replace("%", "%%")
+    # -P: ssh starts it in the user's folder, whose modules are not to be imported.
+    words = [sys.executable, "-P", "-m", "rv", "ssh-config", *where]
+    command = shlex.join(words).replace("%", "%%")
     hosts = {name: named.host for name, named in clusters.named.items()}
     usual = chosen_cluster(word, {}, clusters)
     lines = [_BEGIN.rstrip()]

@@ -11,7 +11,8 @@ import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from fnmatch import fnmatch
+from fnmatch import fnmatch, fnmatchcase
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,10 +27,13 @@ _RACY_NS: Final = 2_000_000_000
 """A file that changed so shortly before it was read may change again within its clock's tick."""
 
 _SECRETS: Final = (
-    ".env", ".env.*", ".netrc", ".pgpass", ".git-credentials", ".pypirc", "id_rsa*", "id_dsa*",
-    "id_ecdsa*", "id_ed25519*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "credentials",
-    "credentials.json", "kaggle.json", ".aws/*", ".ssh/*", ".gnupg/*", ".kube/*",
+    ".env", ".env.*", "*.env", ".envrc", ".netrc", ".pgpass", ".git-credentials", ".pypirc",
+    ".npmrc", ".boto", ".s3cfg", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "rv_key",
+    "*.pem", "*.key", "*.ppk", "*.p12", "*.pfx", "*.kdbx", "credentials", "*credentials.json",
+    "*credentials.db", "*_credentials", "kaggle.json", ".aws/*", ".azure/*", ".ssh/*", ".gnupg/*",
+    ".kube/*", ".docker/config.json", "*huggingface/token",
 )  # fmt: skip
+"""Of names, or of a folder and a name in it; in small letters."""
 _NO_SECRETS: Final = ("*.pub", "*.example", "*.sample", "*.template", "*.dist")
 _IGNORE_FILE: Final = ".rvignore"
 
@@ -149,8 +153,8 @@ def _without_secrets(
 
 
 _MAY_BE_SECRET: Final = re.compile(
-    r"(?i)env|netrc|pgpass|credential|pypirc|id_|\.pem|\.key|\.p12|\.pfx|\.kdbx|kaggle|aws|ssh|"
-    r"gnupg|kube"
+    r"(?i)env|netrc|pgpass|credential|pypirc|npmrc|boto|s3cfg|id_|rv_key|\.pem|\.key|\.ppk|\.p12|"
+    r"\.pfx|\.kdbx|kaggle|aws|azure|ssh|gnupg|kube|docker|huggingface"
 )
 
 
@@ -158,15 +162,13 @@ def is_secret(path: str) -> bool:
     """Whether a path looks like that of keys, passwords or tokens."""
     if not _MAY_BE_SECRET.search(path):  # quick: a tree has many files
         return False
-    name = path.rpartition("/")[2]
-    if any(fnmatch(name, pattern) for pattern in _NO_SECRETS):
+    parts = path.lower().split("/")
+    name = parts[-1]
+    if any(fnmatchcase(name, pattern) for pattern in _NO_SECRETS):
         return False
-    parts = path.split("/")
-    pairs = {"/".join(parts[at : at + 2]) for at in range(len(parts) - 1)}
-    return any(
-        fnmatch(name, pattern) or any(fnmatch(pair, pattern) for pair in pairs)
-        for pattern in _SECRETS
-    )
+    pairs = map("/".join, pairwise(parts))
+    words = (name, *pairs)
+    return any(fnmatchcase(word, pattern) for word in words for pattern in _SECRETS)
 
 
 def _cache_name(top: str) -> str:

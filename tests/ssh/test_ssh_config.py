@@ -28,13 +28,24 @@ def race(laptop: Laptop) -> Iterator[str]:
     laptop.rv("stop", "--all")
 
 
-def ssh(laptop: Laptop, *words: str) -> "subprocess.CompletedProcess[str]":
+def ssh(
+    laptop: Laptop, *words: str, folder: Path | None = None
+) -> "subprocess.CompletedProcess[str]":
     """Run the plain ssh: the home of the test is not the one that it looks for its files in."""
     command = ["/usr/bin/ssh", "-F", str(laptop.home / ".ssh" / "config"), *words]
     return subprocess.run(
-        command, env=laptop.environment, cwd=laptop.home,
+        command, env=laptop.environment, cwd=folder or laptop.home,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
+
+
+def test_modules_of_the_folder_are_not_imported(laptop: Laptop, race: str, tmp_path: Path) -> None:
+    """ssh starts rv in the folder that it is typed in, such as a repository of somebody else's."""
+    (tmp_path / "rv").mkdir()
+    for name in ("rv/__init__.py", "rv/__main__.py", "types.py"):
+        (tmp_path / name).write_text("raise SystemExit('code of the folder ran')\n")
+    done = ssh(laptop, f"rv-{race}", "echo came", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "came\n"), done.stderr
 
 
 @pytest.mark.parametrize("kind", ["openssh", "paramiko"])

@@ -330,7 +330,7 @@ PARSERS: Final = (
     _entry(sweep_tasks.parse_sets, "lr=1e-3,'a,b',1..5", parse=lambda t: sweep_tasks.parse_sets([t])),
     _entry(sweep_tasks.parse_array, "0-99:3,7%10"),
     _entry(sweep.read_tasks, "3\0001e-3\000x\0004\000\000y\000", parse=lambda t: sweep.read_tasks(t.encode("utf-8", "replace"), 2)),
-    _entry(fetch_results.parse_results, "12 1700000000.1234567890 ./out/a\0003 1700000001 ./o d/b\nc\0link ./l\0", parse=lambda t: fetch_results.parse_results(t.encode("utf-8", "surrogatepass"))),
+    _entry(fetch_results.parse_results, "12 1700000000.1234567890 ./out/a\0003 1700000001 ./o d/b\nc\0link ./l\0", parse=lambda t: fetch_results.parse_results(t.encode("utf-8", "surrogatepass"), ["."])),
     _entry(fetched_files.parse_memory, "12 1700000000123456789 12 1700000000000000000 out/a\0003 17 -1 0 o d/b\nc\0", parse=lambda t: fetched_files.parse_memory(t.encode("utf-8", "surrogatepass"))),
     _entry(code.read_manifest, _MANIFEST, parse=_manifest),
     _entry(squeue.parse_squeue_own, *_QUEUE, parse=lambda t: squeue.parse_squeue_own(f"{t}\n{S} end 0\n", S)),

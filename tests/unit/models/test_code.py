@@ -43,7 +43,13 @@ def test_the_difference_makes_the_new_tree_of_the_old(
         (".env", True), ("a/.env.local", True), (".env.example", False), ("id_rsa", True),
         ("keys/id_ed25519.pub", False), ("x.pem", True), (".aws/credentials", True),
         ("src/.ssh/config", True), ("train.py", False), ("environment.yml", False),
-        ("id_map.py", False), ("monkey.key", True), ("keyboard.py", False),
+        ("id_map.py", False), ("monkey.key", True), ("keyboard.py", False), ("ID_RSA", True),
+        ("application_default_credentials.json", True), (".config/gcloud/credentials.db", True),
+        (".azure/msal_token_cache.json", True), ("aws_credentials", True), (".boto", True),
+        (".npmrc", True), (".docker/config.json", True), (".cache/huggingface/token", True),
+        ("prod.env", True), (".envrc", True), ("key.ppk", True), (".ssh/rv_key", True),
+        ("keys.py", False), ("docker/config.json", False), ("gcloud/deploy.sh", False),
+        ("credentials.py", False), ("src/env.py", False), (".env.sample", False),
     ],
 )  # fmt: skip
 def test_what_looks_like_a_secret(path: str, secret: bool) -> None:

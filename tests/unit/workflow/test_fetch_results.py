@@ -199,8 +199,103 @@ def test_a_file_that_is_listed_twice_comes_once(pulls: Pulls) -> None:
     """It grew from one pattern to the next."""
     pulls.write("longer", THEN)
     text = b"1 1700000000.0 ./out/a\0" + b"6 1700000000.123456789 ./out/a\0"
-    fetched = pulls.pull(parse_results(text))
+    fetched = pulls.pull(parse_results(text, ["out"]))
     assert fetched.paths == ("out/a",)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "named", "others"),
+    [
+        (["runs"], ["runs", "runs/a", "runs/b/c"], ["a", "runs2", "x/runs", "Makefile"]),
+        (["."], ["a", "a/b", ".hidden"], [".git/hooks/pre-commit", "a/.GIT/config"]),
+        (["*"], ["a", ".hidden/b"], [".git/config"]),
+        (["*.pt"], ["a.pt", ".pt", "a.pt/b"], ["a/b.pt", "apt", "a.pth"]),
+        (["**/*.pt"], ["a.pt", "x/y/a.pt"], ["a.py", "x/a.pts"]),
+        (["out/**"], ["out/a", "out/a/b"], ["outer/a", "b"]),
+        (["a?[0-9]", "b"], ["ax7", "b/c"], ["a7", "a/7", "ax77/../x"]),
+        (["step[1]"], ["step[1]", "step1"], ["step/1"]),
+        (["a\\*b"], ["a*b"], ["axb"]),
+        (["ä*"], ["äx"], ["bx"]),
+    ],
+)
+def test_only_what_was_asked_for_is_listed(
+    patterns: list[str], named: list[str], others: list[str]
+) -> None:
+    """Whatever the login node answers, and nothing that git would take for its own."""
+    told = b"".join(b"1 1700000000.0 ./" + os.fsencode(path) + b"\0" for path in named + others)
+    listed = {os.fsdecode(path) for path in names(parse_results(told, patterns))}
+    assert listed == set(named)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [".", "*", "**", "**/x", "a*", "a/**/x", "[ab]*", "a?", "[[:alpha:]]b", "[!a]*", "ä", "\\a"],
+)
+def test_what_bash_finds_counts_as_asked_for(pulls: Pulls, pattern: str) -> None:
+    """Of every kind of pattern, and with names that look like one."""
+    paths = ["ab", "b", "ä", ".x", "a/x", "a/b/x", "a/b/c/x", "[ab]*", "a?", "\\a", "a b"]
+    for path in paths:
+        pulls.write("1", THEN, path=path)
+    words = ["bash", "-O", "globstar", "-O", "nullglob", "-O", "dotglob", "-c"]
+    code = Path(pulls.race().directory) / "code"
+    expanded = "*" if pattern == "." else pattern
+    found = subprocess.run(
+        [*words, f'printf "%s\\n" ./{expanded}'],
+        cwd=code,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    files = {path[2:] for path in found if (code / path).is_file()}
+    assert files <= {os.fsdecode(path) for path in names(pulls.list(pattern))}
+    assert files or pattern == "\\a"
+
+
+def test_two_fetches_into_one_folder_each_put_a_whole_file(pulls: Pulls) -> None:
+    """They write drafts of their own."""
+    text = "x" * 600_000
+    pulls.write(text, THEN)
+    listing = pulls.list("out")
+    arguments = (pulls.race(), listing.results, pulls.here, pulls.here.with_name("memory"))
+    other: list[Fetched] = []
+
+    class Slow(LocalTransport):
+        """Another fetch comes and goes while this one's file comes."""
+
+        def open_stream(self, line: str) -> LocalStream:
+            stream = super().open_stream(line)
+            read = stream.read
+
+            def reads(most: int) -> bytes:
+                if not other and list(pulls.here.rglob("*.rv-new")):
+                    other.append(pulls.pull(listing))
+                return read(min(most, 10_000))
+
+            stream.read = reads  # type: ignore[method-assign]
+            return stream
+
+    slow = Slow({"PATH": os.environ["PATH"], "LC_ALL": "C"})
+    mine = fetch(*arguments, force=True, transport=slow, report=lambda _: None)
+    assert other[0].paths == ("out/a",)
+    assert (mine.paths, mine.left) == ((), ("out/a",))
+    assert (pulls.here / "out" / "a").read_text() == text
+    assert list(pulls.here.rglob("*.rv-new")) == []
+
+
+def test_what_a_killed_fetch_left_is_removed_the_day_after(
+    pulls: Pulls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what another is writing, and no other file."""
+    pulls.write("1", THEN)
+    left = write(pulls.here / "out" / ".a.0123abcd.rv-new", "", THEN)
+    other = write(pulls.here / "out" / ".a", "", THEN)
+    pulls.pull(pulls.list("out"))
+    assert left.exists()
+    monkeypatch.setattr("rv.workflow.fetch_results._STALE_S", 0)
+    pulls.write("2", THEN)
+    pulls.write("3", THEN, "out/b")
+    assert pulls.pull(pulls.list("out")).paths
+    assert (left.exists(), other.exists()) == (False, True)
 
 
 DEEP: Final = "/".join(["out", *["f" * 240] * 12])
