@@ -114,11 +114,11 @@ class RemoteTransport:
 
     def interactive(self, argv: Sequence[str]) -> int:
         """Run a program there on this terminal."""
-        return self._connection.terminal(shlex.join(argv))
+        return self._connection.terminal(self._shell.environment + shlex.join(argv))
 
     def open_stream(self, line: str) -> Stream:
         """Start a bash line there in a channel of its own."""
-        return self._connection.open_stream(line)
+        return self._connection.open_stream(self._shell.environment + line)
 
     def _ask(self, operation: str, *arguments: object) -> Answer:
         """Call a function that only reads, again where the connection is lost or it was killed.

@@ -203,12 +203,19 @@ class RemoteShell:
         self._unanswered.popleft().answer = answer
         self._has_answered = True
 
+    @property
+    def environment(self) -> str:
+        """The bash lines that make a login's environment that of rv's scripts."""
+        forms = f"unset_forms={shlex.quote(self._unset_forms)}\n"
+        return forms + (_SCRIPTS / "environment.sh").read_text()
+
     def _start_command(self, questions: Sequence[Question]) -> str:
         """Return the command that starts the loop, with the operations on files and questions."""
         operations = (_SCRIPTS / "files.sh").read_bytes()
         loop = (
-            b"mark=%s files_bytes=%d least_bytes=%d unset_forms=%s\n"
-            % (self._mark, len(operations), _ROOM_BYTES, shlex.quote(self._unset_forms).encode())
+            self.environment.encode()
+            + b"mark=%s files_bytes=%d least_bytes=%d\n"
+            % (self._mark, len(operations), _ROOM_BYTES)
             + (_SCRIPTS / "loop.sh").read_bytes()
         )
         requests = b"".join(question.request for question in questions)

@@ -9,8 +9,6 @@ from typing import Final, Protocol
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.tunnel import Port
-from rv.render.quote import shell as quoted
-from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.values import last_line, printable
 from rv.transport.relay import LinkError
 from rv.transport.tunnel import EndedError, Listener, RelayPlace, Tunnel, listen, open_relay
@@ -27,14 +25,6 @@ _MOST_WAIT_S: Final = 5.0
 _SAID_AT: Final = 3
 _NO_PROGRAM: Final = 127
 _MOST_PORT: Final = 65535
-
-# A channel of its own has the environment of a login: Slurm's commands are to see none of it.
-_SCRUB: Final = """\
-for name in $(compgen -e); do
-  [[ ! $name =~ ^({form})$ ]] || [ "$name" = SLURM_CONF ] || unset "$name" 2>/dev/null
-done
-PATH=$PATH:{slurm_path}
-"""
 
 
 def is_port(text: str) -> bool:
@@ -94,8 +84,7 @@ def start_relay(place: Place, cluster: Cluster, program: str = "") -> Tunnel:
     there = RelayPlace(
         start=step(place, "--quiet", "--chdir=/"), folder=place.race.directory, program=program
     )
-    scrub = _SCRUB.format(form=SCRUBBED_FORM, slurm_path=quoted(cluster.slurm_path))
-    return open_relay(there, lambda line: cluster.transport.open_stream(scrub + line))
+    return open_relay(there, cluster.transport.open_stream)
 
 
 class Events(Protocol):

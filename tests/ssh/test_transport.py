@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -223,6 +224,29 @@ def test_settings_of_bash_in_a_profile(server: SshServer, connect: Connect, line
     assert stream.read(1000).endswith(b"2\nmine\n")
     stream.close()
     assert transport.run("echo $RV_FILES", timeout_s=20).stdout == shell, "another shell"
+
+
+def test_all_that_runs_there_finds_slurm_and_none_of_the_users_settings_for_it(
+    server: SshServer,
+    connect: Connect,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Scripts, what has a channel of its own, and what has the terminal."""
+    home = server.path / "home"
+    home.mkdir(parents=True)
+    (home / ".bash_profile").write_text("export SLURM_TIMELIMIT=1 SLURM_CONF=/c\n")
+    server.settings = [f"SetEnv HOME={home}"]
+    line = 'echo "${SLURM_TIMELIMIT-none} $SLURM_CONF ${PATH##*:}"'
+    transport = connect()
+    assert transport.run(line, timeout_s=20).stdout == "none /c /opt/slurm/bin\n"
+    stream = transport.open_stream(line)
+    assert stream.read(1000) == b"none /c /opt/slurm/bin\n"
+    stream.close()
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        assert transport.interactive(["bash", "-c", line]) == 0
+    assert capfd.readouterr().out.split() == ["none", "/c", "/opt/slurm/bin"]
 
 
 def test_a_connection_that_breaks_is_made_anew(server: SshServer, connect: Connect) -> None:

@@ -1,15 +1,11 @@
 # Answers requests: each is a line, `SECONDS SCRIPT_BYTES INPUT_BYTES`, then the script and its input.
 # An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 44,
 # and when that has ended over 43.
-# shellcheck shell=bash disable=SC2154 # the sender sets mark, files_bytes, least_bytes and unset_forms
+# shellcheck shell=bash disable=SC2154 # the sender sets mark, files_bytes and least_bytes
 umask 077
-# Slurm's commands and bash itself are to see nothing of the user's settings for them.
-for rv_name in $(compgen -e); do
-  [[ ! $rv_name =~ ^($unset_forms)$ ]] || [ "$rv_name" = SLURM_CONF ] || unset "$rv_name" 2>/dev/null
-done
 # Jobs get the user's own locale: whoever asks for the environment finds it here.
 export RV_LC_ALL=${LC_ALL-}
-export LC_ALL=C SLURM_TIME_FORMAT=standard PATH="$PATH:/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
+export LC_ALL=C SLURM_TIME_FORMAT=standard
 rv_folder=
 for rv_base in "${XDG_RUNTIME_DIR:-/tmp}" /tmp "$HOME"; do
   rv_folder=$(mktemp -d -p "$rv_base" .rv.XXXXXXXX 2>/dev/null) || continue
