@@ -123,6 +123,10 @@ class _Shown:
             self.background.is_ready()
         self._node = node
 
+    def is_lost(self, text: str) -> None:
+        """Say so."""
+        console.notice(text)
+
     def say(self, text: str) -> None:
         """Say a sentence."""
         console.notice(text)

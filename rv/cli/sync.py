@@ -1,6 +1,7 @@
 """`rv sync`: send the work tree to the cluster, and fetch what races wrote."""
 
 import hashlib
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from rv.cli.typer_commands import group_app
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code, size_of, tree_hash
 from rv.models.race import Race
+from rv.transport.query_retry import outlast_loss
 from rv.ui import console
 from rv.ui.transfer import transfer
 from rv.workflow.cluster import Cluster, Early
@@ -61,10 +63,11 @@ def watch(*, send: SendOption = None, cluster: ClusterOption = "") -> None:
     last = ""
     while True:
         began_s = time.monotonic()
-        now = tree_hash(project.read().tree)
-        if now != last:
-            last = _push(project, target).code.tree
-        time.sleep(max(_LEAST_WAIT_S, _SENDS * (time.monotonic() - began_s)))
+        work = project.read()
+        took_s = time.monotonic() - began_s  # without what a lost connection was waited for
+        if tree_hash(work.tree) != last:
+            last = _push_in_the_end(project, work, target).code.tree
+        time.sleep(max(_LEAST_WAIT_S, _SENDS * took_s))
 
 
 @app.command()
@@ -177,6 +180,21 @@ def _push(project: Project, cluster: Cluster) -> Sent:
     """Send, and say what was sent and what stays."""
     work = project.read()
     _say_notes(work)  # before it takes long
+    return _send(project, work, cluster)
+
+
+def _push_in_the_end(project: Project, work: WorkTree, cluster: Cluster) -> Sent:
+    """Do the same, in spite of lost connections: with the files as they are at each try."""
+    _say_notes(work)
+    return outlast_loss(
+        lambda: _send(project, project.read(), cluster),
+        limit_s=math.inf,
+        say=console.notice,
+        wait=time.sleep,
+    )
+
+
+def _send(project: Project, work: WorkTree, cluster: Cluster) -> Sent:
     _, size = pending(project, work)
     with transfer("sending", size) as bar:
         sent = send_project(project, work, cluster, bar.add if bar else _quietly)

@@ -17,7 +17,7 @@ from rv.race.sources import Sources
 from rv.race.status import awaits_code, resolve
 from rv.race.submit import SubmitOutcome, SubmitResult, submit_once
 from rv.slurm.squeue import OwnJobs
-from rv.transport.query_retry import silent_since
+from rv.transport.query_retry import outlast_loss, silent_since
 
 _NEXT_WAVE_S: Final = 2.0
 LAST_STATE_TRIES: Final = 20
@@ -53,7 +53,8 @@ class Watch:
     """One client's watch over one race. Times in seconds; `clock` is the epoch's.
 
     `waves` are those still to be sent; `until_claim` ends the watch as soon as there is a winner.
-    `reader` is what reads the output, all of it unless it is given.
+    `reader` is what reads the output, all of it unless it is given. A lost connection ends the
+    watch `patience_s` seconds after its transport gave up.
     """
 
     race: Race
@@ -64,6 +65,7 @@ class Watch:
     wait_timeout: timedelta | None = None
     until_claim: bool = False
     reader: OutputReader | None = None
+    patience_s: float = 0.0
     clock: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
     _pace: Pace = field(init=False)
@@ -82,18 +84,30 @@ class Watch:
         self._pace = start_pace(self._heard_s)
         reader = self.reader or OutputReader(self.race, self.queue.transport)
         while True:
-            status = self._look()
-            self.sink.status(status)
-            if status.has_started:  # output since the look would come before its winner
-                self._stream(reader)
-            if status.state.is_over and (final := self._settle(status)):
-                self._stream(reader)
-                return final
-            if status.claim and self.until_claim:
-                return status
-            if not status.has_started:
-                self._while_unclaimed(status)
-            self.sleep(self._tick(status))
+            end = outlast_loss(
+                lambda: self._turn(reader),
+                limit_s=self.patience_s,
+                say=self.sink.say,
+                wait=self.sleep,
+            )
+            if end:
+                return end
+
+    def _turn(self, reader: OutputReader) -> RaceStatus | None:
+        """Look once, do what is to be done and wait; return what it came to, None to go on."""
+        status = self._look()
+        self.sink.status(status)
+        if status.has_started:  # output since the look would come before its winner
+            self._stream(reader)
+        if status.state.is_over and (final := self._settle(status)):
+            self._stream(reader)
+            return final
+        if status.claim and self.until_claim:
+            return status
+        if not status.has_started:
+            self._while_unclaimed(status)
+        self.sleep(self._tick(status))
+        return None
 
     def _tick(self, status: RaceStatus) -> float:
         """How long to wait before the next look: longer where a command says nothing for long."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from rv.dataclass import dataclass
+from rv.errors import ErrorKind, RvError
 
 Answer = TypeVar("Answer")
 
@@ -13,6 +14,7 @@ RETRY_FOR_S: Final = 6.0
 
 _FIRST_WAIT_S: Final = 0.2
 _MOST_WAIT_S: Final = 2.0
+_MOST_LOSS_WAIT_S: Final = 5.0
 
 
 def _say_nothing(_: str) -> None:
@@ -67,3 +69,33 @@ def retry_query(
         retry_error_callback=lambda _: None,
         sleep=sleep,
     )(query)
+
+
+def outlast_loss(
+    query: Callable[[], Answer],
+    *,
+    limit_s: float,
+    say: Callable[[str], None],
+    wait: Callable[[float], object] = time.sleep,
+) -> Answer:
+    """Do what may be done twice, again while it raises `RvError(UNREACHABLE)`, and say so once.
+
+    The error is raised on once `limit_s` seconds have passed since the first, or where `wait`,
+    which waits so many seconds, returns what is true.
+    """
+    lost_at_s: float | None = None
+    wait_s = 0.0
+    while True:
+        try:
+            return query()
+        except RvError as error:
+            now_s = time.monotonic()
+            first_s = now_s if lost_at_s is None else lost_at_s
+            if error.kind is not ErrorKind.UNREACHABLE or now_s - first_s >= limit_s:
+                raise
+            if lost_at_s is None:
+                say(f"{error.message}; trying again until it is there")
+            lost_at_s = first_s
+            wait_s = min(wait_s + 1.0, _MOST_LOSS_WAIT_S)
+            if wait(wait_s):
+                raise

@@ -1,5 +1,6 @@
 """Ports of a race's node, on this machine: a relay in a job step, started anew where it is lost."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,6 +11,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.tunnel import Port
 from rv.slurm.values import last_line, printable
+from rv.transport.query_retry import outlast_loss
 from rv.transport.relay import LinkError
 from rv.transport.tunnel import EndedError, Listener, RelayPlace, Tunnel, listen, open_relay
 from rv.workflow.attach import Place, place_of, step
@@ -93,15 +95,18 @@ class Events(Protocol):
     def is_there(self, node: str) -> None:
         """The tunnel to a node is there, or there again."""
 
+    def is_lost(self, text: str) -> None:
+        """The login node cannot be reached, and is waited for."""
+
     def say(self, text: str) -> None:
         """Say a sentence."""
 
 
 @dataclass(kw_only=True)
 class Forwarding:
-    """Carries ports to a race's node until the race is over.
+    """Carries ports to a race's node until the race is over, however long a connection is lost.
 
-    `on_listening` is called once as soon as the target `awaited` listens.
+    `on_listening` is called as soon as the target `awaited` listens.
     """
 
     race: Race
@@ -121,11 +126,12 @@ class Forwarding:
     def run(self) -> RaceStatus:
         """Carry, and start a relay again where it is lost. Returns how the race ended.
 
-        Raises `RvError(UNREACHABLE)` and `RvError(REFUSED)` where no relay starts for long.
+        Raises `RvError(REFUSED)` where no relay starts for long though the login node answers, and
+        `RvError(UNREACHABLE)` where it was stopped while that did not.
         """
         while True:
-            status, _ = look_at(self.race, self.cluster, time.time())
-            if status.state.is_over or self._is_stopped.is_set():
+            status = self._look()
+            if status.state.is_over or self.is_stopped:
                 return status
             if status.state is RaceState.RUNNING and status.claim:
                 self._carry(place_of(status, self.node, time.time()))
@@ -135,11 +141,28 @@ class Forwarding:
                 self._say_once(f"race {self.race.race_id} does not run just now: waiting for it")
                 self._is_stopped.wait(_MOST_WAIT_S)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it is to end."""
+        return self._is_stopped.is_set()
+
     def stop(self) -> None:
         """End it, from another thread."""
         self._is_stopped.set()
         if self._tunnel:
             self._tunnel.stop()
+
+    def _look(self) -> RaceStatus:
+        """Look at the race, when the login node answers."""
+        began_s = time.monotonic()
+        status, _ = outlast_loss(
+            lambda: look_at(self.race, self.cluster, time.time()),
+            limit_s=math.inf,
+            say=self.events.is_lost,
+            wait=self._is_stopped.wait,
+        )
+        self._failing_since_s += time.monotonic() - began_s  # no relay failed meanwhile
+        return status
 
     def _carry(self, place: Place) -> None:
         """Carry until the step or the connection ends."""
@@ -172,8 +195,8 @@ class Forwarding:
         self.events.is_there(place.node)
 
     def _listens(self) -> None:
-        self.awaited = ""
         self.on_listening()
+        self.awaited = ""  # not before: the next relay calls it again where it was cut off
 
     def _failed(self, place: Place, why: str, code: int = 0) -> None:
         """Note a failure; the third in a row is said. Raises `RvError(REFUSED)` after many."""

@@ -27,7 +27,8 @@ from rv.models.code import (
     write_manifest,
 )  # fmt: skip
 from rv.slurm.values import last_line, printable
-from rv.transport import Transport, require_end
+from rv.transport import LOST, ScriptResult, Transport, require_end
+from rv.transport.query_retry import retry_query
 from rv.transport.remote_shell import Stream
 from rv.transport.storage_errors import why_not_written_there
 from rv.workflow.work_tree import WorkTree
@@ -128,7 +129,14 @@ def _remember(tree: Tree, place: Destination) -> None:
 def _find(store: str, name: str, base: str, transport: Transport) -> str:
     """Return which of two trees is there, "" for neither."""
     words = shlex.join(["find_tree", store, name, base])
-    done = transport.run(f'. "$RV_FILES"\n{_SCRIPT.read_text()}\n{words}', timeout_s=_FIND_S)
+    script = f'. "$RV_FILES"\n{_SCRIPT.read_text()}\n{words}'
+
+    def ask() -> ScriptResult | None:
+        done = transport.run(script, timeout_s=_FIND_S)
+        return None if done.returncode == LOST else done
+
+    # The last one says why there is no answer.
+    done = retry_query(ask) or transport.run(script, timeout_s=_FIND_S)
     if done.returncode == _UNSAFE:
         raise RvError(
             ErrorKind.STAGE,

@@ -195,9 +195,18 @@ def send_rest(race: Race, request: Request, cluster: Cluster, sink: "Sink") -> N
 
 
 def watch(
-    race: Race, launch: Launch, cluster: Cluster, sink: "Sink", *, until_claim: bool
+    race: Race,
+    launch: Launch,
+    cluster: Cluster,
+    sink: "Sink",
+    *,
+    until_claim: bool,
+    patience_s: float = 0.0,
 ) -> RaceStatus:
-    """Watch the race to its end, sending the later waves when the first does not start."""
+    """Watch the race to its end, sending the later waves when the first does not start.
+
+    A lost connection ends that `patience_s` seconds after the transport gave up.
+    """
     from rv.race.watch import Watch  # who detaches watches nothing
 
     return Watch(
@@ -208,4 +217,5 @@ def watch(
         widen_after=launch.request.widen_after,
         wait_timeout=launch.request.wait_timeout,
         until_claim=until_claim,
+        patience_s=patience_s,
     ).run()

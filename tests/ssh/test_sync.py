@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.ssh.conftest import Laptop
+from tests.ssh.echo import Talk
 from tests.ssh.test_launch import eventually
 
 LARGE = 3 << 20
@@ -316,6 +318,23 @@ def test_watch_sends_each_change(laptop: Laptop, project: Path) -> None:
     assert client.returncode == 130
     assert err.count("synced") == 2, err
     assert "Traceback" not in err
+
+
+def test_watch_waits_for_a_lost_connection(laptop: Laptop, project: Path) -> None:
+    """It is said once, and what changed meanwhile is sent when it is back."""
+    talk = Talk(laptop.start("sync", "watch", folder=project))
+    eventually(lambda: len(stores(laptop)) == 1)
+    laptop.server.stop()
+    (project / "train.py").write_text("print('first of two')\n")
+    talk.shows("trying again")
+    (project / "train.py").write_text("print('watched')\n")
+    laptop.server.start()
+    eventually(lambda: len(stores(laptop)) == 2)
+    talk.shows("synced 1 file (17 B)")
+    os.killpg(talk.client.pid, signal.SIGINT)
+    assert talk.client.wait(30) == 130
+    talk.close()
+    assert talk.text.count("trying again") == 1, talk.text
 
 
 def test_status_says_what_would_be_sent(laptop: Laptop, project: Path) -> None:

@@ -13,10 +13,12 @@ from random import Random
 
 import pytest
 
+from rv.errors import ErrorKind, RvError
 from rv.models.job import JobRecord
 from rv.models.race import RaceStatus
 from rv.race import pace
 from rv.race.directory import record_text
+from rv.race.output import Chunk
 from rv.race.submit import SubmitResult
 from rv.race.watch import WaitTimedOut, Watch
 from rv.transport import ScriptResult
@@ -172,3 +174,55 @@ def test_what_is_refused_again_and_again_is_told_once(watch: Watching) -> None:
     assert "PENDING: a job that left a rejected node waits to be submitted again" in sink.states
     assert sink.submissions == []
     assert len(queue.asked) < 60
+
+
+class Losing(Refusing):
+    """Its connection is lost for so many of its next looks."""
+
+    losses = 0
+
+    def read_tree(self, root: str, names: Sequence[str]) -> dict[str, bytes]:
+        """Look, where it is there."""
+        if self.losses:
+            self.losses -= 1
+            raise RvError(ErrorKind.UNREACHABLE, "the connection was lost")
+        return super().read_tree(root, names)
+
+
+class Losses(Recorder):
+    """What a client was told of a race whose connection is lost as its output comes."""
+
+    def __init__(self, transport: Losing, ended: Path) -> None:
+        super().__init__()
+        self.transport, self.ended = transport, ended
+        self.written: list[bytes] = []
+
+    def output(self, chunk: object) -> None:
+        """Lose it, and let the command end meanwhile."""
+        assert isinstance(chunk, Chunk)
+        self.written.append(chunk.data)
+        self.transport.losses = 50
+        self.ended.write_text(f"11.0\ncode=0\nsignal=\nended={BEGIN + 9}\n")
+
+
+@pytest.mark.parametrize("patience_s", [0.0, 3600.0])
+def test_a_lost_connection_is_waited_for(tmp_path: Path, patience_s: float) -> None:
+    """For as long as it is told; once it is there the watch goes on, and repeats no output."""
+    race = replace(RACE, directory=str(tmp_path / RACE.race_id), submitted_at=BEGIN)
+    files = {"race.json": record_text(race), "claim": CLAIM, "output/node0.out": "line\n"}
+    for name, text in files.items():
+        path = Path(race.directory, name)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(text)
+    transport = Losing({})
+    queue, sink = Queue(transport), Losses(transport, Path(race.directory, "ended"))
+    client = Watch(race=race, queue=queue, sink=sink, clock=queue.clock, sleep=queue.sleep,
+                   patience_s=patience_s)  # fmt: skip
+    if not patience_s:
+        with pytest.raises(RvError, match="connection was lost"):
+            client.run()
+        assert sink.sentences == []
+        return
+    assert client.run().state == "COMPLETED"
+    assert sink.written == [b"line\n"]
+    assert sink.sentences == ["the connection was lost; trying again until it is there"]

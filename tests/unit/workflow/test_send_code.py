@@ -88,9 +88,37 @@ class Cut:
 @pytest.mark.parametrize(
     ("code", "why"), [(124, "took too long"), (137, "was killed"), (LOST, "connection was lost")]
 )
-def test_a_question_that_was_cut_off_says_why(tmp_path: Path, code: int, why: str) -> None:
+def test_a_question_that_was_cut_off_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, why: str
+) -> None:
     """It is not the disk's fault."""
+    monkeypatch.setattr("rv.workflow.send_code.retry_query", lambda ask: ask())
     (tmp_path / "real").mkdir()
     with pytest.raises(RvError, match=why) as caught:
         push(tmp_path, tmp_path / "store", Cut(code))
     assert caught.value.kind == "unreachable"
+
+
+class CutOnce(LocalTransport):
+    """Loses its first question."""
+
+    is_cut = False
+
+    def run(self, script: str, *, timeout_s: float) -> ScriptResult:
+        """Answer from the second on."""
+        if self.is_cut:
+            return super().run(script, timeout_s=timeout_s)
+        self.is_cut = True
+        return ScriptResult(returncode=LOST, stdout="", stderr="")
+
+
+def test_a_question_that_was_lost_is_asked_again(tmp_path: Path) -> None:
+    """It changes nothing, and the code is sent."""
+    operations = str(files("rv.transport") / "scripts" / "files.sh")
+    transport = CutOnce({"PATH": os.environ["PATH"], "LC_ALL": "C", "RV_FILES": operations})
+    (tmp_path / "top" / "real").mkdir(parents=True)
+    (tmp_path / "top" / "link").symlink_to("real")
+    push(tmp_path / "top", tmp_path / "store", transport)
+    assert transport.is_cut
+    (tree,) = (tmp_path / "store").iterdir()
+    assert (tree / "files" / "link").readlink() == Path("real")
