@@ -14,7 +14,8 @@ RETRY_FOR_S: Final = 6.0
 
 _FIRST_WAIT_S: Final = 0.2
 _MOST_WAIT_S: Final = 2.0
-_MOST_LOSS_WAIT_S: Final = 5.0
+_MOST_LOSS_WAIT_S: Final = 30.0
+"""A site may close its door to who fails to log in too often."""
 
 
 def _say_nothing(_: str) -> None:
@@ -96,6 +97,6 @@ def outlast_loss(
             if lost_at_s is None:
                 say(f"{error.message}; trying again until it is there")
             lost_at_s = first_s
-            wait_s = min(wait_s + 1.0, _MOST_LOSS_WAIT_S)
+            wait_s = min(2 * wait_s or 1.0, _MOST_LOSS_WAIT_S)
             if wait(wait_s):
                 raise

@@ -60,10 +60,10 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_lost_connection_ends_no_watch(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said once; the waits grow to some seconds, and the outage itself is none of them."""
+    """It is said once; the waits grow to half a minute, and the outage itself is none of them."""
     waits = watched(monkeypatch)
     said = capsys.readouterr().err.splitlines()
     assert said.count("the connection was lost; trying again until it is there") == 1
     assert len([line for line in said if "not sent" in line]) == 2, said
     assert said[-1] == "synced 1 file (1 B), main"
-    assert waits == [1.0, 1.0, 2.0, 3.0, 4.0, *[5.0] * 6, 1.0]
+    assert waits == [1.0, 1.0, 2.0, 4.0, 8.0, 16.0, *[30.0] * 5, 1.0]
