@@ -166,7 +166,8 @@ def _send_code(options: RequestOptions, command: Command, cluster: Cluster) -> C
         return None
     from rv.workflow.sync import find_project, send_project
 
-    project = find_project(cluster, working_directory(), options.send or ())
+    here, named = working_directory(), options.send or ()
+    project = find_project(cluster, here, named, or_else="no_sync=True")
     if project is None:
         return None
     return send_project(project, project.read(), cluster, lambda _: None).code

@@ -42,7 +42,7 @@ SendOption = Annotated[
 
 def sync_for_race(cluster: Cluster, named: Sequence[str]) -> Code | None:
     """Send the work tree that the user is in, and say so; None outside of any."""
-    project = find_project(cluster, working_directory(), named)
+    project = find_project(cluster, working_directory(), named, or_else="--no-sync")
     return _push(project, cluster).code if project else None
 
 
@@ -150,7 +150,9 @@ def _target(race: Race, to: str, cluster: Cluster) -> tuple[Path, Path]:
 
 def _folder_of_code(race: Race, cluster: Cluster) -> Path:
     """Return the folder here that the command ran in there. Raises `RvError(USAGE)`."""
-    project = find_project(cluster, working_directory())
+    project = None
+    if race.code:  # git is asked only where it matters
+        project = find_project(cluster, working_directory(), or_else="--to FOLDER")
     name = project.place.store.rpartition("/")[2] if project else ""
     if project is None or race.code is None or race.code.project != name:
         raise RvError(

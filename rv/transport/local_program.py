@@ -1,5 +1,6 @@
 """Programs of this machine that have nothing to do with a cluster, such as git."""
 
+import os
 import subprocess
 from collections.abc import Sequence
 
@@ -10,8 +11,9 @@ def output_of(command: Sequence[str]) -> bytes:
     """Run a program and return its output. Raises `RvError(CONFIG)` where it cannot or fails."""
     try:
         done = subprocess.run(
-            list(command), stdin=subprocess.DEVNULL, capture_output=True, check=False
-        )
+            list(command), stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            env={**os.environ, "LC_ALL": "C"},  # what it fails with is read
+        )  # fmt: skip
     except OSError as error:
         why = error.strerror or "it cannot be started"
         raise RvError(

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
@@ -50,6 +50,14 @@ _UNSET: Final = {
     ),
 }  # fmt: skip
 """What rv sets where `ssh -G` says that the user's configuration does not."""
+
+_KEEP: Final = ("-o", f"ControlPersist={_SHARED_S}")
+_USE_ONLY: Final = ("-o", "ControlMaster=no")
+"""Either keeps rv's end from being that of the user's sessions, which might share its connection.
+
+One that is kept goes on without rv. With `ask` or `autoask` ssh would ask for leave to use its own
+then, and fail where nobody can be asked; with `yes` it would be in the way of the user's own.
+"""
 
 _NO_LOGIN: Final = "Permission denied"
 _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification failed")
@@ -113,17 +121,19 @@ class OpenSsh:
             for word in words
         ]  # fmt: skip
         commands = _NO_COMMAND if settings.get("remotecommand", "none") != "none" else ()
-        return [*limits, *commands, *self._share(settings.get("controlmaster", "false"))]
+        return [*limits, *commands, *self._share(settings)]
 
-    def _share(self, control_master: str) -> list[str]:
-        """Return the options that share a connection, none where the user's file says how."""
+    def _share(self, settings: Mapping[str, str]) -> Sequence[str]:
+        """Return the options of shared connections, few where the user's file says how they are."""
+        control_master = settings.get("controlmaster", "false")
+        if control_master != "false":
+            if settings.get("controlpersist", "no") != "no":
+                return ()
+            return _KEEP if control_master == "auto" else _USE_ONLY
         folder = _socket_folder()
-        if control_master != "false" or folder is None or forbids_sharing(self._host, Path.home()):
-            return []
-        return [
-            "-o", "ControlMaster=auto", "-o", f"ControlPersist={_SHARED_S}",
-            "-o", f"ControlPath={folder}/%C",
-        ]  # fmt: skip
+        if folder is None or forbids_sharing(self._host, Path.home()):
+            return ()
+        return ("-o", "ControlMaster=auto", *_KEEP, "-o", f"ControlPath={folder}/%C")
 
     def _explain(self, text: str) -> RvError | OSError:
         """Return the error for what ssh said when it failed.

@@ -41,11 +41,16 @@ class Project:
         return read_work_tree(self.top, self.directory, self.named, self.cache)
 
 
-def find_project(cluster: Cluster, directory: str, named: Sequence[str] = ()) -> Project | None:
-    """Return the work tree that a directory lies in; None outside of any."""
+def find_project(
+    cluster: Cluster, directory: str, named: Sequence[str] = (), *, or_else: str = ""
+) -> Project | None:
+    """Return the work tree that a directory lies in; None outside of any.
+
+    Raises `RvError(CONFIG)` where there is one and git fails; `or_else` does without, for the hint.
+    """
     import platformdirs
 
-    top = find_top(directory)
+    top = find_top(directory, or_else)
     if not top:
         return None
     cache = platformdirs.user_cache_path("rv")

@@ -20,6 +20,7 @@ from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.models.code import Kind, TreeFile
+from rv.render.quote import shell
 from rv.transport.local_program import output_of
 
 _PIECE_BYTES: Final = 1 << 20
@@ -36,6 +37,8 @@ _SECRETS: Final = (
 """Of names, or of a folder and a name in it; in small letters."""
 _NO_SECRETS: Final = ("*.pub", "*.example", "*.sample", "*.template", "*.dist")
 _IGNORE_FILE: Final = ".rvignore"
+_NOT_TRUSTED: Final = re.compile("dubious ownership|unsafe repository")
+"""What git says of somebody else's work tree; the second in 2.35."""
 
 
 class _Seen(NamedTuple):
@@ -68,16 +71,51 @@ class WorkTree:
     secrets: tuple[str, ...]
 
 
-def find_top(directory: str) -> str:
+def find_top(directory: str, or_else: str = "") -> str:
     """Return the top of the work tree that a directory lies in, "" outside of any.
 
     A home that is a work tree itself counts as none: all that is in it would be sent.
+    Raises `RvError(CONFIG)` where there is one and git fails; `or_else` does without, for the hint.
     """
-    with suppress(RvError):
-        shown = output_of(["git", "-C", directory, "rev-parse", "--show-toplevel"])
-        top = os.fsdecode(shown.removesuffix(b"\n"))
-        return "" if os.path.realpath(top) == os.path.realpath(Path.home()) else top
+    git = ["git", "-C", directory, "rev-parse"]
+    try:
+        top = os.fsdecode(output_of([*git, "--show-toplevel"]).removesuffix(b"\n"))
+    except RvError as error:
+        top = _top_by_name(directory)
+        if not (top or "GIT_DIR" in os.environ) or _is_no_work_tree(git):
+            return ""
+        raise RvError(error.kind, error.message, hint=_remedy(error, top, or_else)) from error
+    return "" if _is_home(top) else top
+
+
+def _is_home(folder: str) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(Path.home())
+
+
+def _top_by_name(directory: str) -> str:
+    """Return the folder that would be the top by its `.git`; it is looked for where git does."""
+    here = os.path.realpath(directory)
+    bounds = os.environ.get("GIT_CEILING_DIRECTORIES", "").split(os.pathsep)
+    above = {os.path.realpath(bound) for bound in bounds if bound} - {here}
+    for folder in map(str, (Path(here), *Path(here).parents)):
+        if folder in above or os.path.basename(folder) == ".git":
+            return ""
+        if os.path.lexists(os.path.join(folder, ".git")):
+            return "" if _is_home(folder) else folder
     return ""
+
+
+def _is_no_work_tree(git: Sequence[str]) -> bool:
+    """Whether git says so, as of a bare repository; not where it fails here too."""
+    with suppress(RvError):
+        return output_of([*git, "--is-inside-work-tree"]) == b"false\n"
+    return False
+
+
+def _remedy(error: RvError, top: str, or_else: str) -> str:
+    if _NOT_TRUSTED.search(error.message):
+        return f"if you trust it: git config --global --add safe.directory {shell(top)}"
+    return f"{error.hint}, or {or_else}" if or_else else error.hint
 
 
 def read_work_tree(top: str, directory: str, named: Sequence[str], cache: Path) -> WorkTree:

@@ -184,6 +184,21 @@ def test_without_git_nothing_is_sent(laptop: Laptop) -> None:
     assert (done.returncode, "git init" in done.stderr) == (2, True), done.stderr
 
 
+def test_a_git_that_fails_is_not_taken_for_none(
+    laptop: Laptop, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command is not submitted without its code, unless the user says so."""
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    for words in (("run", "--gpu", "1", "python3 -m src.lib"), ("sync", "push")):
+        done = rv(laptop, project, *words)
+        assert done.returncode == 125, done.stderr
+        assert "error[config]: git: fatal: detected dubious ownership" in done.stderr
+        assert f"git config --global --add safe.directory '{project}'" in done.stderr
+    assert states(laptop, project) == []
+    assert run(laptop, project, "pwd", "--no-sync") == f"{laptop.home.parent / 'away'}\n"
+
+
 def test_a_home_is_never_sent(laptop: Laptop) -> None:
     """Though it be a git work tree, as some keep their settings."""
     git(laptop.home, "init", "-q")

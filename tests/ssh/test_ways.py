@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +13,9 @@ import pytest
 from rv.errors import ErrorKind, RvError
 from rv.race.payload_folders import payload_hash, stage_payloads
 from rv.transport import LOST, Transport
+from rv.transport.openssh import OpenSsh
 from rv.transport.paramiko_connection import Paramiko
+from rv.transport.remote_shell import RemoteShell
 from tests.ssh.logging_in import one_line, run
 from tests.ssh.proxy import Proxy
 from tests.ssh.server import HOST, SSHD, SshServer
@@ -172,6 +175,38 @@ def test_several_shells_over_one_connection(server: SshServer, connect: Connect)
     assert transport.run(f"kill -9 {shell}", timeout_s=20).returncode == LOST
     assert answers(transport)
     assert logins(server) == 1
+
+
+@pytest.mark.parametrize("how", ["auto", "autoask", "ask", "yes"])
+def test_a_session_of_the_user_s_outlives_an_ssh_of_rv_s(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Which was the first, and might be the one whose connection all others share."""
+    monkeypatch.setenv("SSH_ASKPASS", "/bin/true")  # whoever is asked agrees
+    monkeypatch.setenv("SSH_ASKPASS_REQUIRE", "force")
+    server.start()
+    server.configure_client(f"ControlMaster {how}", f"ControlPath {server.path}/%C")
+    program = str(server.path / "bin" / "ssh")
+    shell = RemoteShell(OpenSsh(HOST, program).connect, "SLURM_.*")
+    assert shell.run("echo yes", timeout_s=20)[1] == b"yes\n"
+    login = [program, "-o", "ControlMaster=no", HOST, "echo in; exec sleep 600"]
+    with subprocess.Popen(login, stdout=subprocess.PIPE) as session:
+        assert session.stdout
+        assert session.stdout.readline() == b"in\n"
+        shell.close()
+        with pytest.raises(subprocess.TimeoutExpired):
+            session.wait(timeout=2)
+        session.kill()
+
+
+@pytest.mark.parametrize(("how", "count"), [("auto", 1), ("autoask", 2), ("ask", 2), ("yes", 2)])
+def test_a_connection_that_the_user_s_file_shares(server: SshServer, how: str, count: int) -> None:
+    """One that stays keeps nobody waiting who reads all that rv says, and nobody must be asked."""
+    server.start()
+    server.configure_client(f"ControlMaster {how}", f"ControlPath {server.path}/%C")
+    for _ in range(2):
+        assert run(server, "openssh").stdout.startswith("logged in as")
+    assert logins(server) == count
 
 
 def test_a_host_that_says_nothing(
