@@ -11,7 +11,7 @@ from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, 
 from rv.race.cancel import cancel_leftovers, cancel_waiting_ids
 from rv.race.directory import STAGED, write_state_file
 from rv.race.observe import RaceSnapshot
-from rv.race.rules import AGAIN, PREEMPTED, TIMED_OUT
+from rv.race.rules import AGAIN, PREEMPTED, TIMED_OUT, UNSENT
 from rv.race.sources import confirmation_limit_s, to_resend
 from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, submit_once
 from rv.race.verdict_file import save_verdict
@@ -126,7 +126,7 @@ def _needs_next_segment(snapshot: RaceSnapshot) -> bool:
     status = snapshot.status
     if status.state.is_over or snapshot.files.stopped or status.race.chain is None:
         return False
-    return NEXT in snapshot.files.again or status.why in (AGAIN, PREEMPTED, TIMED_OUT)
+    return NEXT in snapshot.files.again or status.why in (AGAIN, PREEMPTED, TIMED_OUT, UNSENT)
 
 
 def _send_next(

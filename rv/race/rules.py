@@ -31,6 +31,7 @@ STOPPED: Final = "STOP"
 AGAIN: Final = "a job that left a rejected node waits to be submitted again"
 PREEMPTED: Final = "it was preempted, and its next segment is to be sent"
 TIMED_OUT: Final = "the segment ended at its time limit, and the next is to be sent"
+UNSENT: Final = "the segment's job ended, and the next is to be sent"
 _DELETED: Final = "its race directory was deleted"
 _REQUEUED: Final = "Slurm requeued job {claim.job_id} after its claim on {claim.nodes}"
 _NODE_FAILED: Final = "Slurm says {slurm_state} for job {claim.job_id} on {claim.nodes}"
@@ -107,6 +108,12 @@ def _is_chain(facts: Facts) -> bool:
 def _has_left(facts: Facts) -> bool:
     """Whether the winner of a chain completed: by itself that says nothing of its command."""
     return _is_chain(facts) and facts.slurm_state is JobState.COMPLETED
+
+
+def _left_next_unsent(facts: Facts) -> bool:
+    """Whether another segment was to come, and the job did not send it: a TERM ended it first."""
+    is_over = facts.slurm_state in (JobState.FAILED, JobState.COMPLETED)
+    return is_over and facts.segment_end is not None and facts.segment_end.next == "again"
 
 
 def _never_accepted(facts: Facts) -> bool:
@@ -307,20 +314,25 @@ SECTIONS: Final = (
         Rule("segment timed out", (), "Slurm ended the winner's job at its time limit.",
              lambda f: f.slurm_state is JobState.TIMEOUT,
              _S.PENDING, TIMED_OUT),
-        Rule("node failed after a segment", (), "The winner's node failed.",
-             lambda f: f.slurm_state in NODE_FAILURES,
-             _S.LOST, _NODE_FAILED),
-        Rule("ended by Slurm after a segment", (), "Slurm ended the winner's job.",
-             lambda f: f.race_state in ENDED_BY_SLURM,
-             as_slurm_says, _SLURM_SAYS, slurm_code,
-             tuple(state for state in _BY_SLURM if state not in (_S.PREEMPTED, _S.TIMEOUT))),
         Rule("completed, next not seen", (),
              "Slurm says COMPLETED, and for less than a minute no job of the next segment shows.",
              lambda f: _has_left(f) and f.end_may_show,
              _S.UNKNOWN, "job {claim.job_id} completed, and no next one shows yet"),
-        Rule("completed after a segment", (), "The same, for longer, and Slurm answers.",
+        Rule("next segment was not sent", (),
+             "The same for longer, or FAILED, and by the segment's end another was to come.",
+             _left_next_unsent,
+             _S.PENDING, UNSENT),
+        Rule("completed after a segment", (), "It says COMPLETED for longer, and Slurm answers.",
              lambda f: f.sources.queue_answered and _has_left(f),
              _S.ENDED, "job {claim.job_id} completed, and no next one shows: cause unknown"),
+        Rule("node failed after a segment", (), "The winner's node failed.",
+             lambda f: f.slurm_state in NODE_FAILURES,
+             _S.LOST, _NODE_FAILED),
+        Rule("ended after a segment", (), "Slurm's record of the end of the winner's job.",
+             lambda f: f.slurm_state.is_terminal and not _has_left(f),
+             as_slurm_says, _SLURM_SAYS, slurm_code,
+             (*(state for state in _BY_SLURM if state not in (_S.PREEMPTED, _S.TIMEOUT)),
+              _S.FAILED)),
         Rule("vanished after a segment", (), "A healthy Slurm has not known the job for long.",
              lambda f: f.is_absent_for(),
              _S.ENDED, _VANISHED),

@@ -257,7 +257,10 @@ if [ "$rv_last" -gt 0 ]; then
   esac
   if [ -s "segments/$rv_last.ended" ]; then
     rv_field "segments/$rv_last.ended" next
-    [ "$rv_value" = again ] || exit 0
+    if [ "$rv_value" != again ]; then
+      [ -z "$rv_value" ] || ln -T "segments/$rv_last.ended" ended 2>/dev/null
+      exit 0
+    fi
   else
     rv_before=$rv_owner
     case $rv_owner in
@@ -381,14 +384,16 @@ sync "claims/$RV_ME" && mapfile -t rv_lines <"claims/$RV_ME" && rv_whole=${rv_li
 [ "$rv_whole" = whole ] || { rv_say "the claim cannot be written"; exit 1; }
 if [ "$RV_SEGMENT" -eq "$rv_last" ]; then
   [ ! -e ended ] && [ ! -s "segments/$RV_SEGMENT.ended" ] || exit 0
-  cp "claims/$RV_ME" ".segment.$RV_ME" && mv -T ".segment.$RV_ME" "segments/$RV_SEGMENT"
+  ln -T "claims/$RV_ME" ".segment.$RV_ME" 2>/dev/null
+  mv -T ".segment.$RV_ME" "segments/$RV_SEGMENT"
 else
   ln -T "claims/$RV_ME" "segments/$RV_SEGMENT" 2>/dev/null
 fi
 rv_owner=''
 read -r rv_owner 2>/dev/null <"segments/$RV_SEGMENT"
 [ "$rv_owner" = "$RV_ME" ] || exit 0
-cp "claims/$RV_ME" ".claim.$RV_ME" && mv -T ".claim.$RV_ME" claim || exit 1
+ln -T "claims/$RV_ME" ".claim.$RV_ME" 2>/dev/null
+mv -T ".claim.$RV_ME" claim || exit 1
 
 # 6. Wait for an earlier instance to stop
 # Slurm may run this job again: its command can resume. An earlier instance that still runs stops its
@@ -504,6 +509,7 @@ rv_elapsed() { rv_spent=$((RV_TOTAL_ELAPSED + SECONDS - rv_begun)); }
 rv_cancel_next() { rv_cancel rv-abcd2345-next; }
 
 rv_out_of_time() {
+  rv_signalled=$SECONDS
   rv_say "segment $RV_SEGMENT: time to checkpoint"
   : >"$rv_checkpoints/.rv-stop"
   rv_send_next &
@@ -552,10 +558,10 @@ rv_decide() {
     rv_next=again
   elif [ "$rv_code" -eq 0 ]; then
     rv_next="done"
-    [ -z "$rv_signalled" ] || rv_next=again
+    [ -z "$rv_deadline" ] || rv_next=again
   elif [ -n "$fresh" ]; then
     rv_next=again
-  elif [ -n "$rv_signalled" ] && [ $((SECONDS - rv_signalled)) -ge 90 ]; then
+  elif [ -n "$rv_deadline" ] && [ $((SECONDS - rv_signalled)) -ge 90 ]; then
     rv_cause=TIME rv_why="segment $RV_SEGMENT did not stop on SIGUSR1 and left no checkpoint"
   fi
   [ "$rv_next" = again ] || return 0
@@ -733,7 +739,7 @@ if [ "$rv_cause" = SUPERSEDED ]; then
 fi
 
 # 10. Write how the segment ended
-# And the exit file where the chain is over: a full disk gets some tries.
+# After the exit file, which alone counts, where the chain is over: a full disk gets some tries.
 rv_enter || exit "$rv_code"
 rv_decide
 rv_write() {
@@ -744,9 +750,9 @@ rv_write() {
     sleep 1
   done
 }
+[ "$rv_next" = again ] || rv_write ended
 rv_write "segments/$RV_SEGMENT.ended"
 if [ "$rv_next" != again ]; then
-  rv_write ended
   rv_cancel_others
   [ -z "$rv_sender" ] || wait "$rv_sender"
   rv_cancel_next

@@ -278,6 +278,20 @@ def test_a_preempted_one_resumes(start: Callable[..., Chain], eventually: Eventu
     assert len(chain.lines("starts")) == 2
 
 
+def test_a_term_that_is_no_cancel_goes_on(
+    start: Callable[..., Chain], eventually: Eventually
+) -> None:
+    """Slurm calls the job FAILED and does not put it back: the next rv command sends the segment."""
+    chain = start("told", ALIVE, "python3 work.py", "-p", "low", "--time", "10m")
+    eventually(lambda: chain.lines("beats"), timeout=60)
+    job = chain.race.claim["owner"].partition(".")[0]
+    chain.rv.slurm("scancel", "--batch", "--signal=TERM", job)
+    eventually(lambda: chain.state() and len(chain.lines("starts")) == 2, timeout=90)
+    (chain.home / "go").touch()
+    assert finished(chain, eventually)["state"] == "COMPLETED"
+    assert [line.split()[1] for line in chain.lines("starts")] == ["1", "2"]
+
+
 def test_split_brain_leaves_one_live_command(
     start: Callable[..., Chain], eventually: Eventually
 ) -> None:

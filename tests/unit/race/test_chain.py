@@ -18,6 +18,7 @@ NAME = "rv-abcdefgh-next"
 FIRST = Claim(job_id=11, restart=0, submission=1, nodes="a1", host="a1", started_at=T0 + 5)
 SECOND = replace(FIRST, job_id=13, segment=2, job_name=NAME, started_at=T0 + 99, elapsed_s=90.0)
 AGAIN = Ended(owner="11.0", code=0, signal="", ended_at=T0 + 95, next="again")
+CRASHED = replace(AGAIN, code=3, next="crashed")
 IDS = ((0, (13,)), (1, (11,)))
 
 
@@ -33,6 +34,7 @@ def chained(claim=FIRST, *ends, **changes):
 
 SENT = chained(FIRST, AGAIN)
 SENT = replace(SENT, segments=(replace(SENT.segments[0], next_job_id=13),))
+ENDED_LATELY = chained(FIRST, AGAIN, unended_since=T0 + 441)
 
 
 def state(files, *records):
@@ -79,6 +81,21 @@ def after(word, **changes):
         # It saved its work, and its job had no time left to send the next one, or to stop itself.
         (chained(FIRST, AGAIN), [record("TIMEOUT")], S.PENDING, "at its time limit"),
         (chained(), [record("TIMEOUT")], S.TIMEOUT, "Slurm says TIMEOUT"),
+        # A TERM that was no cancel of the job's: its shell left the next one to Slurm.
+        (chained(FIRST, AGAIN), [record("FAILED")], S.PENDING, "the next is to be sent"),
+        (ENDED_LATELY, [record("COMPLETED")], S.UNKNOWN, "no next one shows yet"),
+        (
+            replace(ENDED_LATELY, unended_since=T0 + 440),
+            [record("COMPLETED")],
+            S.PENDING,
+            "the next is to be sent",
+        ),
+        (SENT, [record("FAILED"), after("CANCELLED")], S.CANCELLED, "ended before it began"),
+        # What Slurm says is known: it is never taken for unknown.
+        *(
+            (chained(FIRST, CRASHED), [record(word)], S.FAILED, f"Slurm says {word}")
+            for word in ("FAILED", "LAUNCH_FAILED", "RECONFIG_FAIL")
+        ),
         (SENT, [record("TIMEOUT"), after("CANCELLED")], S.CANCELLED, "ended before it began"),
         (
             chained(FIRST, replace(AGAIN, signal="TERM"), job_ids=((1, (11,)),)),

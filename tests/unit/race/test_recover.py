@@ -12,11 +12,13 @@ from rv.models.job import JobState
 from rv.models.race import Ended, RaceState, RaceStatus, Segment, StateFiles
 from rv.models.request import Request
 from rv.race.observe import RaceSnapshot
-from rv.race.recover import _is_sender, _is_waiting, _read_again
+from rv.race.recover import _is_sender, _is_waiting, _needs_next_segment, _read_again
+from rv.race.sources import Sources
+from rv.race.status import resolve
 from rv.transport.local import LocalTransport
 from rv.workflow.races import _last_activity_s
 from rv.workflow.start import _held_back
-from tests.unit.race.test_chain import CHAINED, FIRST, SECOND
+from tests.unit.race.test_chain import AGAIN, CHAINED, CRASHED, FIRST, SECOND, chained
 from tests.unit.race.test_status import RACE, T0, record
 
 DAY = 86400.0
@@ -81,6 +83,29 @@ def test_the_job_that_left_a_node_is_not_waiting_whatever_an_old_answer_says() -
     assert _is_waiting(seen, 1, but="12345")
     assert not _is_waiting(seen, 1, but=str(row.job_id))
     assert not _is_waiting(seen, 2, but="")
+
+
+@pytest.mark.parametrize(
+    ("end", "word", "is_needed"),
+    [
+        (AGAIN, "FAILED", True),
+        (AGAIN, "COMPLETED", True),
+        (AGAIN, "TIMEOUT", True),
+        (AGAIN, "CANCELLED", False),
+        (CRASHED, "FAILED", False),
+        (CRASHED, "COMPLETED", False),
+    ],
+)
+def test_a_client_sends_the_segment_that_its_job_did_not(
+    end: Ended, word: str, *, is_needed: bool
+) -> None:
+    """A TERM that was no cancel ends the job before it can; Slurm does not put it back."""
+    files = chained(FIRST, end, unended_since=T0)
+    records, now_s = (record(word),), T0 + 500
+    sources = Sources(records=records, now_s=now_s, queue_answered=True)
+    status = resolve(CHAINED, files, sources)
+    seen = RaceSnapshot(status=status, files=files, records=records, reachable=True)
+    assert _needs_next_segment(seen) == is_needed
 
 
 def test_one_client_sends_the_next_segment(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from rv.race.facts import Facts
 from rv.race.rules import SECTIONS, Rule, Section, decide
 from rv.race.sources import Sources
 from rv.race.status import resolve
-from tests.unit.race.test_chain import AGAIN, CHAINED, FIRST, after, chained
+from tests.unit.race.test_chain import AGAIN, CHAINED, CRASHED, FIRST, after, chained
 from tests.unit.race.test_status import (
     IDS,
     LATE,
@@ -40,6 +40,7 @@ NOW = T0 + 9
 DELETED = replace(SENT, deleted=True)
 TERM = won(ended=ended(143, "TERM"))
 BETWEEN = chained(FIRST, AGAIN)
+LAST = chained(FIRST, CRASHED)
 LIMITED = replace(
     RACE, entries=tuple(replace(e, walltime=timedelta(seconds=4)) for e in RACE.entries)
 )
@@ -100,12 +101,13 @@ CASES: dict[str, Case] = {
     "completed, end not seen": (CHAINED, chained(unended_since=NOW - 59), slurm(record("COMPLETED")), S.UNKNOWN, "job 11 completed, and its end does not show here yet"),
     "completed without an end": (CHAINED, chained(unended_since=NOW - 60), slurm(record("COMPLETED")), S.ENDED, "Slurm says COMPLETED; segment 1 left no end: cause unknown"),
     "completed, next not seen": (CHAINED, BETWEEN, slurm(record("COMPLETED")), S.UNKNOWN, "job 11 completed, and no next one shows yet"),
-    "completed after a segment": (CHAINED, replace(BETWEEN, unended_since=NOW - 60), slurm(record("COMPLETED")), S.ENDED, "job 11 completed, and no next one shows: cause unknown"),
+    "next segment was not sent": (CHAINED, BETWEEN, slurm(record("FAILED")), S.PENDING, "the segment's job ended, and the next is to be sent"),
+    "completed after a segment": (CHAINED, replace(LAST, unended_since=NOW - 60), slurm(record("COMPLETED")), S.ENDED, "job 11 completed, and no next one shows: cause unknown"),
     "chain preempted": (CHAINED, BETWEEN, slurm(record("PREEMPTED")), S.PENDING, "it was preempted, and its next segment is to be sent"),
     "next segment did not begin": (CHAINED, BETWEEN, slurm(after("CANCELLED")), S.CANCELLED, "job 13 of segment 2 ended before it began"),
     "node failed after a segment": (CHAINED, BETWEEN, slurm(record("NODE_FAIL")), S.LOST, "Slurm says NODE_FAIL for job 11 on a1"),
     "segment timed out": (CHAINED, BETWEEN, slurm(record("TIMEOUT")), S.PENDING, "the segment ended at its time limit, and the next is to be sent"),
-    "ended by Slurm after a segment": (CHAINED, BETWEEN, slurm(record("DEADLINE")), S.DEADLINE, "Slurm says DEADLINE"),
+    "ended after a segment": (CHAINED, LAST, slurm(record("DEADLINE")), S.DEADLINE, "Slurm says DEADLINE"),
     "vanished after a segment": (CHAINED, replace(BETWEEN, absent_since=((0, T0),)), slurm(), S.ENDED, "job 11 started on a1, left no exit file, and Slurm has not known it for 9 s: cause unknown"),
     "unknown after a segment": (CHAINED, BETWEEN, slurm(), S.UNKNOWN, "Slurm does not know job 11 now"),
     "restarted after its claim": (RACE, won(lost="restarted"), slurm(), S.LOST, "restarted"),

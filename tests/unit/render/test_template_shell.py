@@ -255,3 +255,122 @@ def test_an_end_is_told_by_its_state(programs: Path, facts: str, state: str) -> 
     """As the job itself can know it."""
     notices(programs, "11.0.aa", facts, "rv_notify_end")
     assert f"night-run {state} you@example.org" in (programs / "told").read_text()
+
+
+def of_a_chain(begin: str, end: str) -> str:
+    """The lines of the golden script of a chain from one that begins so to one that ends so."""
+    golden = (TEMPLATES.parent / "tests" / "golden" / "checkpoint.sh").read_text(encoding="utf-8")
+    found = re.search(rf"^{begin}.*?{end}$", golden, re.DOTALL | re.MULTILINE)
+    assert found, begin
+    return found[0]
+
+
+def play(folder: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a part of a chain's script in its race directory, as the instance 11.0.aa."""
+    for name in ("segments", "claims", "checkpoints"):
+        (folder / name).mkdir(exist_ok=True)
+    given = {
+        "PATH": "/usr/bin:/bin", "RV_ME": "11.0.aa", "RV_RACE_DIR": str(folder),
+        "RV_SEGMENT": "1", "RV_TOTAL_ELAPSED": "0",
+    }  # fmt: skip
+    return subprocess.run(
+        ["bash", "-c", script], cwd=folder, env=given | variables, capture_output=True, text=True,
+        timeout=60,
+    )  # fmt: skip
+
+
+# `sleep` of the script's own is its pause after the command's end; by its path, it is the command.
+ENDING = r"""
+rv_say() { :; }; rv_send_next() { :; }; rv_signal_catching() { :; }
+rv_checkpoints=checkpoints rv_fruitless=0 rv_cause='' rv_asker='' rv_deadline='' rv_begun=$SECONDS
+rv_signalled='' rv_watcher='' rv_sampler=''
+trap 'rv_signalled=${rv_signalled:-$SECONDS}' USR1
+"""
+
+
+def decided(folder: Path, before: str, command: str, **variables: str) -> str:
+    """What the script of a chain decides after a command, and the cause that it names."""
+    (folder / "claims").mkdir()
+    (folder / "claims" / "11.0.aa").touch()
+    parts = [
+        of_a_chain(r"rv_is_fresh\(\)", r"\}"),
+        of_a_chain(r"rv_elapsed\(\)", r"\}"),
+        of_a_chain(r"rv_out_of_time\(\)", r"^\}"),
+        of_a_chain(r"rv_decide\(\)", r"^\}"),
+        ENDING,
+        before,
+        f"/bin/bash -c {command!r} & rv_pid=$!",
+        of_a_chain("while :; do\n  if", "^for rv_helper in .*?"),
+        'rv_decide; echo "$rv_next $rv_cause"',
+    ]
+    done = play(folder, "\n".join(parts), **variables)
+    assert done.stderr == ""
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("elapsed", ["0", "43100"], ids=["early", "at the end of the whole time"])
+def test_a_signal_after_the_commands_end_leaves_it_a_success(tmp_path: Path, elapsed: str) -> None:
+    """The command was never told: it did what it had to do."""
+    late = 'sleep() { kill -USR1 $$; /bin/sleep "$@"; }'
+    assert decided(tmp_path, late, "exit 0", RV_TOTAL_ELAPSED=elapsed) == "done"
+
+
+def test_a_command_that_was_told_goes_on(tmp_path: Path) -> None:
+    """Its code 0 says that it saved."""
+    assert decided(tmp_path, "kill -USR1 $$", "/bin/sleep 0.5") == "again"
+
+
+def test_the_patience_counts_from_when_the_command_was_told(tmp_path: Path) -> None:
+    """A signal may come long before the command begins, which then crashes by itself."""
+    long_ago = "SECONDS=200 rv_signalled=100"
+    assert decided(tmp_path, long_ago, "/bin/sleep 0.5; exit 3") == "crashed"
+
+
+@pytest.mark.parametrize(
+    ("following", "left"), [("done", ["ended"]), ("crashed", ["ended"]), ("again", ["1.ended"])]
+)
+def test_the_end_of_a_chain_is_written_first(
+    tmp_path: Path, following: str, left: list[str]
+) -> None:
+    """A job that is killed between the two files has said all that counts."""
+    killed = 'mv() { /bin/mv "$@"; kill -KILL $$; }; rv_enter() { :; }; rv_code=0'
+    writing = of_a_chain(r'rv_enter \|\| exit "', "^fi")
+    play(tmp_path, f"{killed}; rv_decide() {{ rv_next={following}; }}\n{writing}")
+    assert [path.name for path in tmp_path.rglob("*ended") if path.name[0] != "."] == left
+
+
+@pytest.mark.parametrize(
+    ("following", "goes_on", "is_over"),
+    [("done", "", True), ("crashed", "", True), ("again", "2\n", False), ("", "", False)],
+)
+@pytest.mark.parametrize("job", ["11", "12"], ids=["put back", "of the next segment"])
+def test_a_job_after_the_last_segment_writes_the_end_that_is_missing(
+    tmp_path: Path, job: str, following: str, goes_on: str, *, is_over: bool
+) -> None:
+    """What the segment's own file says, under the name that counts."""
+    end = f"11.0.aa\ncode=0\nsignal=\nnext={following}\n"
+    (tmp_path / "segments").mkdir()
+    (tmp_path / "segments" / "1").write_text("11.0.aa\nsegment=1\nwhole\n")
+    (tmp_path / "segments" / "1.ended").write_text(end)
+    functions = f"{of_a_chain(r'rv_field', '^}')}\nrv_was_cancelled() {{ false; }}\nset -- 11\n"
+    entering = of_a_chain(r"rv_signalled=''", "^esac")
+    done = play(tmp_path, f"{functions}{entering}\necho $RV_SEGMENT", SLURM_JOB_ID=job)
+    assert (done.returncode, done.stdout, done.stderr) == (0, goes_on, "")
+    assert (tmp_path / "ended").exists() == is_over
+    assert not is_over or (tmp_path / "ended").read_text() == end
+
+
+@pytest.mark.parametrize("last", ["0", "1"], ids=["first", "put back"])
+def test_a_claim_needs_no_room(tmp_path: Path, last: str) -> None:
+    """A quota that runs out as the segment is claimed would leave the race to nobody."""
+    for name in ("segments", "claims"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "claims" / "11.0.aa").write_text("11.0.aa\nwhole\n")
+    if last == "1":
+        for name in ("claim", "segments/1"):
+            (tmp_path / name).write_text("11.0.earlier\nwhole\n")
+    claiming = of_a_chain(r'if \[ "\$RV_SEGMENT" -eq "\$rv_last" \]', "claim .*?exit 1")
+    done = play(tmp_path, f"ulimit -f 0\n{claiming}\necho claimed", rv_last=last)
+    assert (done.stdout, done.stderr) == ("claimed\n", "")
+    for name in ("claim", "segments/1"):
+        assert (tmp_path / name).read_text() == "11.0.aa\nwhole\n"
