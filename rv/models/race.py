@@ -176,6 +176,11 @@ class Race:
         entry = self.entry(number)
         return entry.name if entry else ""
 
+    def number_of(self, claim: "Claim") -> int:
+        """The number under which the winner's job is known: of a later segment NEXT."""
+        is_later = bool(claim.job_name) and claim.job_name == self.next_name
+        return NEXT if is_later else claim.submission
+
     def parts_of(self, number: int) -> tuple[int, ...]:
         """The submissions that are sent where Slurm refuses this merged one."""
         parts = (entry for entry in self.entries if entry.instead_of)

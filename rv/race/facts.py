@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from rv.models.job import JobRecord, JobState, is_live
-from rv.models.race import NEXT, Claim, Ended, JobStatus, Race, RaceState, StateFiles
+from rv.models.race import Claim, Ended, JobStatus, Race, RaceState, StateFiles
 from rv.race.sources import (
     ENDED_BY_SLURM,
     KEPT_S,
@@ -21,6 +21,7 @@ from rv.race.sources import (
     unconfirmed,
     unconfirmed_for_s,
     unconfirmed_text,
+    without_earlier,
 )
 
 CACHED_S: Final = 60.0
@@ -267,9 +268,8 @@ class Facts:
 
     @property
     def _absent_s(self) -> float:
-        numbers = (self.claim.submission, NEXT)
-        moments = [at for number, at in self.files.absent_since if number in numbers]
-        return self.sources.now_s - min(moments, default=self.sources.now_s)
+        now_s, number = self.sources.now_s, self.race.number_of(self.claim)
+        return now_s - dict(self.files.absent_since).get(number, now_s)
 
     def is_absent_for(self, least_s: float = 0.0) -> bool:
         """Return whether it is longer than MinJobAge, for which Slurm keeps what ended."""
@@ -330,7 +330,8 @@ class Facts:
     def next_job(self) -> JobRecord | None:
         """Slurm's record of the job that was sent for the next segment."""
         ran = {one.claim.job_id for one in self.files.segments} | {self.claim.job_id}
-        records = [record for record in self.sources.records if record.job_id not in ran]
+        counted = without_earlier(self.race, self.files, self.sources.records)
+        records = [record for record in counted if record.job_id not in ran]
         sent_id = self.files.next_job_id
         sent = next((record for record in records if record.job_id == sent_id), None)
         other = next_record(self.race, records)

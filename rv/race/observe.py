@@ -18,6 +18,7 @@ from rv.race.sources import (
     is_active,
     own_end,
     record_of,
+    without_replaced,
 )
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
@@ -192,14 +193,16 @@ def _note_unclaimed(
 ) -> StateFiles:
     """Write down when a job was first seen that had completed while no claim showed.
 
-    One that rejected its node does not count: it completes, and says why. That this machine writes
-    into the directory also makes an NFS client ask the server about it; where it cannot write, no
-    claim could be written either, and nothing is waited for.
+    One that rejected its node does not count: it completes, and says why; nor does it once another
+    was sent in its place. That this machine writes into the directory also makes an NFS client ask
+    the server about it; where it cannot write, no claim could be written either, and nothing is
+    waited for.
     """
     rejecting = {number for number, _ in files.exhausted} | {*files.again}
     names = {race.name_of(number) for number in rejecting}
     has_completed = any(
-        record.state is JobState.COMPLETED and record.name not in names for record in records
+        record.state is JobState.COMPLETED and record.name not in names
+        for record in without_replaced(race, files, records)
     )
     since_s = files.unclaimed_since
     if files.claim or not has_completed or (since_s and since_s <= now_s):

@@ -106,7 +106,7 @@ CASES: dict[str, Case] = {
     "node failed after a segment": (CHAINED, BETWEEN, slurm(record("NODE_FAIL")), S.LOST, "Slurm says NODE_FAIL for job 11 on a1"),
     "segment timed out": (CHAINED, BETWEEN, slurm(record("TIMEOUT")), S.PENDING, "the segment ended at its time limit, and the next is to be sent"),
     "ended by Slurm after a segment": (CHAINED, BETWEEN, slurm(record("DEADLINE")), S.DEADLINE, "Slurm says DEADLINE"),
-    "vanished after a segment": (CHAINED, replace(BETWEEN, absent_since=((0, T0),)), slurm(), S.ENDED, "job 11 started on a1, left no exit file, and Slurm has not known it for 9 s: cause unknown"),
+    "vanished after a segment": (CHAINED, replace(BETWEEN, absent_since=((1, T0),)), slurm(), S.ENDED, "job 11 started on a1, left no exit file, and Slurm has not known it for 9 s: cause unknown"),
     "unknown after a segment": (CHAINED, BETWEEN, slurm(), S.UNKNOWN, "Slurm does not know job 11 now"),
     "restarted after its claim": (RACE, won(lost="restarted"), slurm(), S.LOST, "restarted"),
     "vanished": (RACE, won(absent_since=((1, T0),)), slurm(), S.ENDED, "job 11 started on a1, left no exit file, and Slurm has not known it for 9 s: cause unknown"),

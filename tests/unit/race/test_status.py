@@ -166,6 +166,12 @@ TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None
     ("a duplicate of the winner's name failed", WON, [record("FAILED", job_id=99, exit_code=1)], T0 + 9, S.UNKNOWN, None),
     ("a duplicate waits while the winner runs", WON, [record("PENDING", job_id=99), record("RUNNING")], T0 + 9, S.RUNNING, None),
     ("a sibling failed", WON, [record("FAILED", 2, exit_code=1), record("RUNNING")], T0 + 9, S.RUNNING, None),
+    # Job 11 left its node where Slurm could not be called; a client sent job 21 in its place.
+    ("its second job was cancelled", sent(job_ids=((1, (11, 21)),)), [record("COMPLETED"), record("CANCELLED", job_id=21)], T0 + 9, S.CANCELLED, None),
+    ("its second job failed", sent(job_ids=((1, (11, 21)),)), [record("COMPLETED"), record("FAILED", job_id=21)], T0 + 9, S.FAILED, None),
+    ("its second job does not show", sent(job_ids=((1, (11, 21)),), unclaimed_since=T0 - 99), [record("COMPLETED")], T0 + 9, S.UNKNOWN, None),
+    ("its first job won all the same", won(job_ids=((1, (11, 21)),)), [record("TIMEOUT"), record("CANCELLED", job_id=21)], T0 + 9, S.TIMEOUT, None),
+    ("its file of ids is empty", sent(job_ids=((1, ()),)), [record("CANCELLED"), record("CANCELLED", 2)], T0 + 9, S.CANCELLED, None),
     ("an ended record before a live one", SENT, [record("COMPLETED"), record("PENDING", job_id=21)], T0 + 9, S.PENDING, None),
 ]  # fmt: skip
 
