@@ -264,7 +264,8 @@ class StateFiles:
     `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
     controller first did not know a job. `declined` are nodes that failed the node check.
     `unclaimed_since` is when a job was first seen that had completed while no claim showed,
-    `unended_since` when the winner of a chain was first seen so, while no end of the chain showed.
+    `unended_since` when the winner of a chain was first seen so, while no end of the chain showed,
+    `unsent_since` when a client first saw that nothing of the race was sent.
     `tasks` are those of a sweep that were started.
     """
 
@@ -283,6 +284,7 @@ class StateFiles:
     segments: tuple[Segment, ...] = ()
     unclaimed_since: float | None = None
     unended_since: float | None = None
+    unsent_since: float | None = None
     tasks: TaskRuns = NO_RUNS
     deleted: bool = False
     """The directory was deleted since: the others are what was read before."""

@@ -101,10 +101,21 @@ class Facts:
         """Whether the id of any job is known."""
         return any(job.job_id for job in self.jobs)
 
+    def is_unsent_for(self, least_s: float) -> bool:
+        """Return whether it was seen unsent for longer, or staged a day ago, by whatever clock."""
+        now_s, since_s = self.sources.now_s, self.files.unsent_since
+        is_old = now_s - self.race.submitted_at > KEPT_S
+        return is_old or (since_s is not None and now_s - since_s > least_s)
+
     @property
-    def staged_s_ago(self) -> float:
-        """Seconds since the race was staged."""
-        return self.sources.now_s - self.race.submitted_at
+    def but_not_noted(self) -> str:
+        """What follows where no client can note that it is unsent, after a semicolon."""
+        if self.files.unsent_since is not None or not self.sources.queue_answered:
+            return ""
+        return (
+            "; its directory cannot be written from here, and it counts as never submitted a day"
+            " after it was staged"
+        )
 
     @property
     def all_refused(self) -> bool:

@@ -8,7 +8,13 @@ from rv.dataclass import dataclass
 from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, Race, RaceStatus, StateFiles
-from rv.race.directory import cache, load_all_state_files, load_state_files, write_state_file
+from rv.race.directory import (
+    cache,
+    load_all_state_files,
+    load_state_files,
+    unsent_for_s,
+    write_state_file,
+)
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
 from rv.race.sources import (
@@ -18,6 +24,7 @@ from rv.race.sources import (
     is_active,
     own_end,
     record_of,
+    unconfirmed,
     without_replaced,
 )
 from rv.race.status import is_known, resolve, unaccounted
@@ -96,6 +103,7 @@ def _snapshot(
     if not (race.sweep and any(map(is_active, records))):
         files = _note_unclaimed(race, files, records, now_s, transport)
     files = _note_unended(race, files, records, now_s, transport)
+    files = _note_unsent(race, files, queue, records, now_s, transport)
     lost = forgotten(
         race, files, records, now_s, accounting_answered=accounting_answered, recycled=recycled
     )
@@ -227,6 +235,26 @@ def _note_unended(
     is_written = write_state_file(race, "unended", f"{now_s:.0f} {claim.owner}\n", transport)
     since_s = now_s if is_written else now_s - CACHED_S
     return cache(race, replace(load_state_files(race, transport), unended_since=since_s))
+
+
+def _note_unsent(
+    race: Race,
+    files: StateFiles,
+    queue: Sequence[JobRecord] | None,
+    records: Sequence[JobRecord],
+    now_s: float,
+    transport: Transport,
+) -> StateFiles:
+    """Write down that nothing of a race is known to be sent, and tell since when that is so.
+
+    Its own client may be about to send it: that it was staged long ago, by the clock of another
+    machine, proves nothing.
+    """
+    is_sent = files.job_ids or any(map(is_active, records)) or unconfirmed(race, files, records)
+    if queue is None or files.claim or is_sent or files.stopped or files.deleted:
+        return files
+    seen_s = unsent_for_s(race, transport)
+    return files if seen_s is None else replace(files, unsent_since=now_s - seen_s)
 
 
 def _has_left(race: Race, claim: Claim, files: StateFiles, records: Sequence[JobRecord]) -> bool:

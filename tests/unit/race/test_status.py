@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rv.models.job import JobRecord, JobState, is_live, job_state
 from rv.models.race import Claim, Ended, Entry, Race, RaceState, StateFiles
 from rv.race.rules import STAGED_GRACE_S
-from rv.race.sources import Sources, forgotten, to_resend
+from rv.race.sources import KEPT_S, Sources, forgotten, to_resend
 from rv.race.status import awaits_code, resolve, unaccounted
 
 T0 = 1_000_000.0
@@ -68,7 +68,10 @@ LATE = T0 + STAGED_GRACE_S + 1
 TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None]] = [
     # Before anybody won.
     ("staged", StateFiles(), [], T0 + 1, S.STAGED, None),
-    ("never submitted", StateFiles(), [], LATE, S.CANCELLED, None),
+    ("never submitted", StateFiles(unsent_since=T0), [], LATE, S.CANCELLED, None),
+    ("staged by a clock far behind, seen just now", StateFiles(unsent_since=LATE), [], LATE, S.STAGED, None),
+    ("staged long ago, and nobody can note it", StateFiles(), [], LATE, S.STAGED, None),
+    ("staged two days ago", StateFiles(), [], T0 + 2 * 86400, S.CANCELLED, None),
     ("its id was lost, its name is there", StateFiles(), [record("PENDING")], LATE, S.PENDING, None),
     ("stopped before sbatch", StateFiles(stopped=True), [], T0 + 1, S.CANCELLED, None),
     ("all refused", StateFiles(refused=((1, "bad"), (2, "bad"))), [], LATE, S.REFUSED, None),
@@ -223,6 +226,7 @@ STATE_FILES = st.builds(
     exhausted=st.sampled_from([(), ((1, "x"),)]),
     again=st.sampled_from([(), (1,), (9,)]),
     absent_since=ABSENT,
+    unsent_since=st.sampled_from([None, T0, T0 + 9_999]),
 )
 RECORDS = st.lists(
     st.builds(
@@ -258,7 +262,9 @@ def has_source(state: RaceState, files: StateFiles, records: list[JobRecord], no
     absent = any(now - at > RACE.min_job_age.total_seconds() for _, at in files.absent_since)
     later = any(r.restarts > claim.restart for r in records) if claim else False
     ours = any(RACE.entry(number) for number, _ in files.job_ids)
-    never = not ours and now - RACE.submitted_at > STAGED_GRACE_S
+    since = files.unsent_since
+    never = not ours and (since is not None and now - since > STAGED_GRACE_S)
+    never = never or (not ours and now - RACE.submitted_at > KEPT_S)
     ends = any(word.is_terminal for word in words)
     return {
         S.COMPLETED: bool(own) or J.COMPLETED in words,
@@ -370,10 +376,11 @@ def test_only_what_still_matters_is_asked_for() -> None:
 
 def test_a_silent_controller_proves_no_absence():
     """Nothing was heard of the race for an hour, but nobody answered either."""
-    silent = resolve(RACE, StateFiles(), Sources(records=(), now_s=RACE.submitted_at + 3600))
+    unsent = StateFiles(unsent_since=RACE.submitted_at)
+    silent = resolve(RACE, unsent, Sources(records=(), now_s=RACE.submitted_at + 3600))
     assert silent.state is RaceState.STAGED
     heard = Sources(records=(), now_s=RACE.submitted_at + 3600, queue_answered=True)
-    assert resolve(RACE, StateFiles(), heard).state is RaceState.CANCELLED
+    assert resolve(RACE, unsent, heard).state is RaceState.CANCELLED
 
 
 def test_a_time_out_is_known_before_slurm_says_so():
