@@ -123,11 +123,11 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _flow(value: Any) -> str:
-    """Write a value on one line."""
-    text = _dumped(value, allow_unicode=True)
+    """Write a value on one line, as it stands in a flow collection: there a comma ends it."""
+    text = _dumped([value], allow_unicode=True)
     if _LINE_BREAKS & set(text):  # of Unicode: PyYAML reads them back as blanks
-        text = _dumped(value, allow_unicode=False)
-    return text.removesuffix("\n").removesuffix("\n...")
+        text = _dumped([value], allow_unicode=False)
+    return text.removesuffix("\n").removeprefix("[").removesuffix("]")
 
 
 def _dumped(value: Any, *, allow_unicode: bool) -> str:

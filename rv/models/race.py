@@ -176,6 +176,11 @@ class Race:
         entry = self.entry(number)
         return entry.name if entry else ""
 
+    def number_of(self, claim: "Claim") -> int:
+        """The number under which the winner's job is known: of a later segment NEXT."""
+        is_later = bool(claim.job_name) and claim.job_name == self.next_name
+        return NEXT if is_later else claim.submission
+
     def parts_of(self, number: int) -> tuple[int, ...]:
         """The submissions that are sent where Slurm refuses this merged one."""
         parts = (entry for entry in self.entries if entry.instead_of)
@@ -259,7 +264,8 @@ class StateFiles:
     `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
     controller first did not know a job. `declined` are nodes that failed the node check.
     `unclaimed_since` is when a job was first seen that had completed while no claim showed,
-    `unended_since` when the winner of a chain was first seen so, while no end of the chain showed.
+    `unended_since` when the winner of a chain was first seen so, while no end of the chain showed,
+    `unsent_since` when a client first saw that nothing of the race was sent.
     `tasks` are those of a sweep that were started.
     """
 
@@ -278,6 +284,7 @@ class StateFiles:
     segments: tuple[Segment, ...] = ()
     unclaimed_since: float | None = None
     unended_since: float | None = None
+    unsent_since: float | None = None
     tasks: TaskRuns = NO_RUNS
     deleted: bool = False
     """The directory was deleted since: the others are what was read before."""

@@ -16,6 +16,7 @@ from rv.models.plain import build, plain
 from rv.models.race import Claim, Ended, Race, Segment, StateFiles
 from rv.race.task_runs import task_runs_of
 from rv.render.quote import shell
+from rv.slurm.script import new_sentinel
 from rv.slurm.values import printable
 from rv.transport import Transport
 
@@ -157,6 +158,25 @@ def write_state_file(race: Race, name: str, contents: str, transport: Transport)
         transport.write(f"{race.directory}/{name}", contents.encode())
         return True
     return False
+
+
+# By a link, made once, and by the disk's clock alone: those of two machines may disagree.
+_SEE_UNSENT: Final = r"""
+cd "$RV_DIR" && [ -O . ] || exit
+draft=.unsent.$RV_MARK
+trap 'rm -f "$draft"' EXIT
+: >"$draft" || exit
+ln -T "$draft" unsent 2>/dev/null
+since=$(stat -c %Y unsent) && echo $(($(stat -c %Y "$draft") - since))
+"""
+
+
+def unsent_for_s(race: Race, transport: Transport) -> float | None:
+    """Return the seconds since a client first saw a race unsent; None where none can note it."""
+    settings = f"RV_DIR={shell(race.directory)} RV_MARK={new_sentinel()}"
+    text = transport.run(f"{settings}\n{_SEE_UNSENT}", timeout_s=30).stdout.strip()
+    digits = text.removeprefix("-")
+    return float(text) if digits.isascii() and digits.isdigit() else None
 
 
 def record_text(race: Race) -> str:

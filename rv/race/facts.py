@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Final
 
 from rv.models.job import JobRecord, JobState, is_live
-from rv.models.race import NEXT, Claim, Ended, JobStatus, Race, RaceState, StateFiles
+from rv.models.race import Claim, Ended, JobStatus, Race, RaceState, StateFiles
 from rv.race.sources import (
     ENDED_BY_SLURM,
     KEPT_S,
@@ -21,6 +21,7 @@ from rv.race.sources import (
     unconfirmed,
     unconfirmed_for_s,
     unconfirmed_text,
+    without_earlier,
 )
 
 CACHED_S: Final = 60.0
@@ -100,10 +101,21 @@ class Facts:
         """Whether the id of any job is known."""
         return any(job.job_id for job in self.jobs)
 
+    def is_unsent_for(self, least_s: float) -> bool:
+        """Return whether it was seen unsent for longer, or staged a day ago, by whatever clock."""
+        now_s, since_s = self.sources.now_s, self.files.unsent_since
+        is_old = now_s - self.race.submitted_at > KEPT_S
+        return is_old or (since_s is not None and now_s - since_s > least_s)
+
     @property
-    def staged_s_ago(self) -> float:
-        """Seconds since the race was staged."""
-        return self.sources.now_s - self.race.submitted_at
+    def but_not_noted(self) -> str:
+        """What follows where no client can note that it is unsent, after a semicolon."""
+        if self.files.unsent_since is not None or not self.sources.queue_answered:
+            return ""
+        return (
+            "; its directory cannot be written from here, and it counts as never submitted a day"
+            " after it was staged"
+        )
 
     @property
     def all_refused(self) -> bool:
@@ -267,9 +279,8 @@ class Facts:
 
     @property
     def _absent_s(self) -> float:
-        numbers = (self.claim.submission, NEXT)
-        moments = [at for number, at in self.files.absent_since if number in numbers]
-        return self.sources.now_s - min(moments, default=self.sources.now_s)
+        now_s, number = self.sources.now_s, self.race.number_of(self.claim)
+        return now_s - dict(self.files.absent_since).get(number, now_s)
 
     def is_absent_for(self, least_s: float = 0.0) -> bool:
         """Return whether it is longer than MinJobAge, for which Slurm keeps what ended."""
@@ -330,7 +341,8 @@ class Facts:
     def next_job(self) -> JobRecord | None:
         """Slurm's record of the job that was sent for the next segment."""
         ran = {one.claim.job_id for one in self.files.segments} | {self.claim.job_id}
-        records = [record for record in self.sources.records if record.job_id not in ran]
+        counted = without_earlier(self.race, self.files, self.sources.records)
+        records = [record for record in counted if record.job_id not in ran]
         sent_id = self.files.next_job_id
         sent = next((record for record in records if record.job_id == sent_id), None)
         other = next_record(self.race, records)

@@ -8,7 +8,13 @@ from rv.dataclass import dataclass
 from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, Race, RaceStatus, StateFiles
-from rv.race.directory import cache, load_all_state_files, load_state_files, write_state_file
+from rv.race.directory import (
+    cache,
+    load_all_state_files,
+    load_state_files,
+    unsent_for_s,
+    write_state_file,
+)
 from rv.race.facts import CACHED_S
 from rv.race.gpu_use import load_gpu_sums
 from rv.race.sources import (
@@ -18,6 +24,8 @@ from rv.race.sources import (
     is_active,
     own_end,
     record_of,
+    unconfirmed,
+    without_replaced,
 )
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
@@ -95,6 +103,7 @@ def _snapshot(
     if not (race.sweep and any(map(is_active, records))):
         files = _note_unclaimed(race, files, records, now_s, transport)
     files = _note_unended(race, files, records, now_s, transport)
+    files = _note_unsent(race, files, queue, records, now_s, transport)
     lost = forgotten(
         race, files, records, now_s, accounting_answered=accounting_answered, recycled=recycled
     )
@@ -192,14 +201,16 @@ def _note_unclaimed(
 ) -> StateFiles:
     """Write down when a job was first seen that had completed while no claim showed.
 
-    One that rejected its node does not count: it completes, and says why. That this machine writes
-    into the directory also makes an NFS client ask the server about it; where it cannot write, no
-    claim could be written either, and nothing is waited for.
+    One that rejected its node does not count: it completes, and says why; nor does it once another
+    was sent in its place. That this machine writes into the directory also makes an NFS client ask
+    the server about it; where it cannot write, no claim could be written either, and nothing is
+    waited for.
     """
     rejecting = {number for number, _ in files.exhausted} | {*files.again}
     names = {race.name_of(number) for number in rejecting}
     has_completed = any(
-        record.state is JobState.COMPLETED and record.name not in names for record in records
+        record.state is JobState.COMPLETED and record.name not in names
+        for record in without_replaced(race, files, records)
     )
     since_s = files.unclaimed_since
     if files.claim or not has_completed or (since_s and since_s <= now_s):
@@ -224,6 +235,26 @@ def _note_unended(
     is_written = write_state_file(race, "unended", f"{now_s:.0f} {claim.owner}\n", transport)
     since_s = now_s if is_written else now_s - CACHED_S
     return cache(race, replace(load_state_files(race, transport), unended_since=since_s))
+
+
+def _note_unsent(
+    race: Race,
+    files: StateFiles,
+    queue: Sequence[JobRecord] | None,
+    records: Sequence[JobRecord],
+    now_s: float,
+    transport: Transport,
+) -> StateFiles:
+    """Write down that nothing of a race is known to be sent, and tell since when that is so.
+
+    Its own client may be about to send it: that it was staged long ago, by the clock of another
+    machine, proves nothing.
+    """
+    is_sent = files.job_ids or any(map(is_active, records)) or unconfirmed(race, files, records)
+    if queue is None or files.claim or is_sent or files.stopped or files.deleted:
+        return files
+    seen_s = unsent_for_s(race, transport)
+    return files if seen_s is None else replace(files, unsent_since=now_s - seen_s)
 
 
 def _has_left(race: Race, claim: Claim, files: StateFiles, records: Sequence[JobRecord]) -> bool:

@@ -14,7 +14,7 @@ from rv.race.rule import Decision, Rule, Section
 from rv.race.sources import ENDED_BY_SLURM, NODE_FAILURES, RACE_STATE
 
 STAGED_GRACE_S: Final = 300.0
-"""How long a race may sit without any submission before it counts as never submitted."""
+"""How long a race may be seen without any submission before it counts as never submitted."""
 
 CLAIMING_S: Final = 30.0
 """How long after its start a job may claim: the node check takes up to 20 s."""
@@ -180,12 +180,13 @@ SECTIONS: Final = (
              "Over a day ago a job was sent and not acknowledged; Slurm answers and knows none.",
              lambda f: _never_accepted(f) and bool(f.unconfirmed),
              _S.CANCELLED, "it was never known to be submitted, for a day"),
-        Rule("never submitted", (_QUEUE,), "Staged over five minutes ago, and Slurm knows none.",
-             lambda f: _never_accepted(f) and f.staged_s_ago > STAGED_GRACE_S,
+        Rule("never submitted", (_QUEUE,),
+             "First seen unsent five minutes ago, or staged a day ago, and Slurm knows none.",
+             lambda f: _never_accepted(f) and f.is_unsent_for(STAGED_GRACE_S),
              _S.CANCELLED, "it was never submitted"),
         Rule("staged", (), "No job of it is known.",
              lambda f: not f.has_job_id,
-             _S.STAGED, "nothing is known to be submitted yet"),
+             _S.STAGED, "nothing is known to be submitted yet{but_not_noted}"),
         Rule("to be submitted again", (),
              "A job left a rejected node from which Slurm could not be called.",
              lambda f: bool(f.files.again),

@@ -6,7 +6,7 @@ command resolves it: it adopts a job of that name, and where there is none it se
 again, once Slurm must have dealt with the first.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rv.dataclass import dataclass
@@ -63,6 +63,39 @@ def record_of(records: Sequence[JobRecord], name: str, job_id: int = 0) -> JobRe
     """
     named = [r for r in records if r.name == name and (job_id == 0 or r.job_id == job_id)]
     return min(named, key=_rank, default=None)
+
+
+def without_replaced(
+    race: Race, files: StateFiles, records: Iterable[JobRecord]
+) -> tuple[JobRecord, ...]:
+    """Return the records, but no end of a job in whose place another of its name was sent since.
+
+    It left its node, or ran an earlier segment of a chain, and says nothing of the job after it.
+    The workers of a sweep, each with an id of its own, stand for one another.
+    """
+    replaced = {
+        (race.name_of(number), job_id)
+        for number, ids in (() if race.sweep else files.job_ids)
+        for job_id in {*ids} - {*ids[-1:]}
+    }
+    return tuple(
+        record
+        for record in records
+        if not (record.state.is_terminal and (record.name, record.job_id) in replaced)
+    )
+
+
+def without_earlier(
+    race: Race, files: StateFiles, records: Iterable[JobRecord]
+) -> tuple[JobRecord, ...]:
+    """Return the records, but no end of a job that was sent for an earlier segment of a chain.
+
+    One of them that did not end may yet run the next one.
+    """
+    now = files.claim.segment if files.claim else 0
+    earlier = {one.next_job_id for one in files.segments if one.number < now}
+    counted = without_replaced(race, files, records)
+    return tuple(r for r in counted if not (r.state.is_terminal and r.job_id in earlier))
 
 
 def _rank(record: JobRecord) -> int:
@@ -182,7 +215,8 @@ def _is_missing(
     absent_s = now_s - dict(files.absent_since).get(number, now_s)
     if not name or absent_s <= confirmation_limit_s(race):
         return False
-    return not any(_proves_existence(record) for record in records if record.name == name)
+    counted = without_replaced(race, files, records)
+    return not any(_proves_existence(record) for record in counted if record.name == name)
 
 
 def _proves_existence(record: JobRecord) -> bool:

@@ -15,6 +15,7 @@ from rv.race.sources import (
     own_end,
     record_of,
     unconfirmed,
+    without_replaced,
 )
 from rv.race.sweep import with_tasks
 
@@ -124,11 +125,9 @@ def _state_after_claim(race: Race, claim: Claim, files: StateFiles, number: int)
 
 
 def _winner_id(race: Race, files: StateFiles, number: int) -> int:
-    """Return the id that the winner's job must have to count; 0 for any other submission."""
+    """Return the id that the winner's job must have to count; 0 where it is not of that number."""
     claim = files.claim
-    if claim is None or number != claim.submission:
-        return 0
-    return claim.job_id if claim.job_name in ("", race.name_of(number)) else 0
+    return claim.job_id if claim and number == race.number_of(claim) else 0
 
 
 def _next_job(race: Race, files: StateFiles, records: Sequence[JobRecord]) -> JobStatus | None:
@@ -161,8 +160,21 @@ def unaccounted(race: Race, files: StateFiles, queue: Sequence[JobRecord]) -> tu
         number
         for number in _deciding(race, files)
         if race.name_of(number)
-        and not _is_enough(_record(race, files, number, queue), needs_code=needs_code)
+        and not _are_enough(race, files, number, queue, needs_code=needs_code)
     )
+
+
+def _are_enough(
+    race: Race, files: StateFiles, number: int, queue: Sequence[JobRecord], *, needs_code: bool
+) -> bool:
+    """Return whether the records of all jobs that a number stands for decide.
+
+    The winner of a later segment and the job that was sent to come after it share theirs.
+    """
+    found = [_record(race, files, number, queue)]
+    if number == NEXT and files.next_job_id:
+        found.append(record_of(queue, race.next_name, files.next_job_id))
+    return all(_is_enough(record, needs_code=needs_code) for record in found)
 
 
 def _deciding(race: Race, files: StateFiles) -> list[int]:
@@ -176,7 +188,7 @@ def _deciding(race: Race, files: StateFiles) -> list[int]:
         return sorted((sent - {number for number, _ in files.refused}) | ids)
     if race.chain is None:
         return [claim.submission]
-    numbers = {NEXT if claim.job_name == race.next_name else claim.submission}
+    numbers = {race.number_of(claim)}
     if NEXT in ids:
         numbers.add(NEXT)
     return sorted(numbers)
@@ -192,7 +204,9 @@ def _is_enough(record: JobRecord | None, *, needs_code: bool) -> bool:
 def _record(
     race: Race, files: StateFiles, number: int, records: Sequence[JobRecord]
 ) -> JobRecord | None:
-    return record_of(records, race.name_of(number), _winner_id(race, files, number))
+    job_id = _winner_id(race, files, number) or (files.next_job_id if number == NEXT else 0)
+    counted = records if job_id else without_replaced(race, files, records)
+    return record_of(counted, race.name_of(number), job_id)
 
 
 def is_known(race: Race, files: StateFiles, number: int, records: Sequence[JobRecord]) -> bool:

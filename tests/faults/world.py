@@ -339,6 +339,9 @@ class World:
         data = json.loads(record.read_text(encoding="utf-8"))
         data["submitted_at"] -= seconds
         record.write_text(json.dumps(data), encoding="utf-8")
+        seen = directory / "unsent"  # as if a client had looked then
+        seen.touch()
+        os.utime(seen, (time.time() - seconds,) * 2)
 
     # The cluster's weather.
 

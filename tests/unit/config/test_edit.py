@@ -114,6 +114,7 @@ VALUES = st.one_of(
 
 
 @example([(["a"], "\x85"), (["b"], "x\u2028y\u2029z"), (["c"], ["\x85\n"])], True, ["a"])
+@example([(["a"], ""), (["a"], "0,")], True, ["a"])
 @example([(["a"], "\x85"), (["z", "b"], "x\u2028y\u2029z")], False, ["b"])
 @given(st.lists(st.tuples(KEYS, VALUES), max_size=6), st.booleans(), KEYS)
 def test_whatever_is_set_and_removed_is_read_back(steps, flow, removed):

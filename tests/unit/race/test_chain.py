@@ -6,10 +6,10 @@ from datetime import timedelta
 import pytest
 
 from rv.models.job import JobState
-from rv.models.race import Chain, Claim, Ended, RaceState, Segment, StateFiles
+from rv.models.race import NEXT, Chain, Claim, Ended, RaceState, Segment, StateFiles
 from rv.race.directory import read_state_files
 from rv.race.sources import Sources
-from rv.race.status import resolve, unaccounted
+from rv.race.status import is_known, resolve, unaccounted
 from tests.unit.race.test_status import RACE, T0, record
 
 S = RaceState
@@ -35,6 +35,9 @@ def chained(claim=FIRST, *ends, **changes):
 SENT = chained(FIRST, AGAIN)
 SENT = replace(SENT, segments=(replace(SENT.segments[0], next_job_id=13),))
 ENDED_LATELY = chained(FIRST, AGAIN, unended_since=T0 + 441)
+
+
+BOTH_ENDED = chained(SECOND, AGAIN, replace(AGAIN, owner="13.0"), job_ids=((0, (12, 13)),))
 
 
 def state(files, *records):
@@ -125,6 +128,25 @@ def after(word, **changes):
             S.PENDING,
             "segment 3 waits",
         ),
+        # Nor is one that was sent before the winner, or beside it, and ran no segment.
+        (BOTH_ENDED, [after("TIMEOUT"), after("COMPLETED", job_id=12)], S.PENDING, "time limit"),
+        (BOTH_ENDED, [after("COMPLETED"), after("COMPLETED", job_id=12)], S.UNKNOWN, "no next one"),
+        (
+            replace(
+                BOTH_ENDED,
+                job_ids=((0, (13, 14)),),
+                segments=(replace(BOTH_ENDED.segments[0], next_job_id=14), BOTH_ENDED.segments[1]),
+            ),
+            [after("TIMEOUT"), after("COMPLETED", job_id=14)],
+            S.PENDING,
+            "time limit",
+        ),
+        (
+            replace(BOTH_ENDED, job_ids=((0, (13, 14)),)),
+            [after("COMPLETED"), after("CANCELLED", job_id=14)],
+            S.CANCELLED,
+            "job 14 of segment 3 ended before it began",
+        ),
         (chained(SECOND, AGAIN), [after("RUNNING")], S.RUNNING, ""),
         (chained(FIRST, AGAIN, again=(0,)), [], S.PENDING, "segment 2 is starting"),
     ],
@@ -193,3 +215,43 @@ def test_a_job_that_was_sent_again_need_not_show_at_once():
 
     assert state(files, *known).state is S.UNKNOWN
     assert state(files, *known, after("PENDING", job_id=20)).state is S.PENDING
+
+
+THIRD = replace(SECOND, segment=3)
+ON_THIRD = chained(THIRD, AGAIN, job_ids=((0, (12, 13)), (1, (11,))))
+
+
+def test_the_loss_of_a_later_segments_job_is_noticed():
+    """The job of the segment before bore the same name; its end is not the winner's."""
+    gone = [after("COMPLETED", job_id=12, source="sacct"), after("RUNNING", source="sacct")]
+
+    assert unaccounted(CHAINED, ON_THIRD, gone[:1]) == (NEXT,)
+    assert not is_known(CHAINED, ON_THIRD, NEXT, gone)
+    assert is_known(CHAINED, ON_THIRD, NEXT, [gone[0], after("RUNNING")])
+    assert is_known(CHAINED, ON_THIRD, NEXT, [gone[0], after("TIMEOUT", source="sacct")])
+    assert state(ON_THIRD, *gone).state is S.RUNNING
+    assert state(replace(ON_THIRD, absent_since=((NEXT, T0),)), *gone).state is S.ENDED
+
+
+def test_the_very_job_that_was_sent_next_is_asked_for():
+    """One before it of the same name has ended, and says nothing of it."""
+    files = replace(SENT, job_ids=((0, (12, 13)), (1, (11,))))
+    known = [record("COMPLETED"), after("COMPLETED", job_id=12)]
+
+    assert unaccounted(CHAINED, files, known) == (NEXT,)
+    assert not is_known(CHAINED, files, NEXT, known)
+    assert is_known(CHAINED, files, NEXT, [*known, after("CANCELLED")])
+    third = [*ON_THIRD.segments[:1], Segment(number=3, claim=THIRD, next_job_id=14)]
+    on_third = replace(ON_THIRD, segments=tuple(third))
+    assert unaccounted(CHAINED, on_third, [after("RUNNING")]) == (NEXT,)
+    assert unaccounted(CHAINED, on_third, [after("RUNNING"), after("PENDING", job_id=14)]) == ()
+    assert is_known(CHAINED, on_third, NEXT, [after("RUNNING")]), "the winner is not lost"
+
+
+def test_the_absence_of_the_next_job_is_not_the_winners():
+    """Where Slurm falls silent, the segment that runs has not vanished."""
+    absent = replace(SENT, absent_since=((NEXT, T0),))
+    silent = Sources(records=(), now_s=T0 + 500)
+
+    assert resolve(CHAINED, absent, silent).state is S.UNKNOWN
+    assert resolve(CHAINED, replace(absent, absent_since=((1, T0),)), silent).state is S.ENDED

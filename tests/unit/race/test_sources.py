@@ -84,6 +84,8 @@ ABSENT_JOBS = replace(SENT, absent_since=((1, T0), (2, T0)))
         (replace(ABSENT_JOBS, claim=CLAIM), [], ()),
         (replace(ABSENT_JOBS, job_ids=((1, (11, 12, 13, 14, 15)),)), [], ()),
         (replace(ABSENT_JOBS, job_ids=((0, (11,)), (9, (11,)))), [], ()),
+        (replace(ABSENT_JOBS, job_ids=((1, (11, 21)),)), [record("COMPLETED")], (1,)),
+        (replace(ABSENT_JOBS, job_ids=((1, (11, 21)),)), [record("COMPLETED", job_id=21)], ()),
     ],
 )
 def test_forgotten_is_what_has_neither_a_place_nor_an_end(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rv.models.job import JobRecord, JobState, is_live, job_state
 from rv.models.race import Claim, Ended, Entry, Race, RaceState, StateFiles
 from rv.race.rules import STAGED_GRACE_S
-from rv.race.sources import Sources, forgotten, to_resend
+from rv.race.sources import KEPT_S, Sources, forgotten, to_resend
 from rv.race.status import awaits_code, resolve, unaccounted
 
 T0 = 1_000_000.0
@@ -68,7 +68,10 @@ LATE = T0 + STAGED_GRACE_S + 1
 TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None]] = [
     # Before anybody won.
     ("staged", StateFiles(), [], T0 + 1, S.STAGED, None),
-    ("never submitted", StateFiles(), [], LATE, S.CANCELLED, None),
+    ("never submitted", StateFiles(unsent_since=T0), [], LATE, S.CANCELLED, None),
+    ("staged by a clock far behind, seen just now", StateFiles(unsent_since=LATE), [], LATE, S.STAGED, None),
+    ("staged long ago, and nobody can note it", StateFiles(), [], LATE, S.STAGED, None),
+    ("staged two days ago", StateFiles(), [], T0 + 2 * 86400, S.CANCELLED, None),
     ("its id was lost, its name is there", StateFiles(), [record("PENDING")], LATE, S.PENDING, None),
     ("stopped before sbatch", StateFiles(stopped=True), [], T0 + 1, S.CANCELLED, None),
     ("all refused", StateFiles(refused=((1, "bad"), (2, "bad"))), [], LATE, S.REFUSED, None),
@@ -166,6 +169,12 @@ TABLE: list[tuple[str, StateFiles, list[JobRecord], float, RaceState, int | None
     ("a duplicate of the winner's name failed", WON, [record("FAILED", job_id=99, exit_code=1)], T0 + 9, S.UNKNOWN, None),
     ("a duplicate waits while the winner runs", WON, [record("PENDING", job_id=99), record("RUNNING")], T0 + 9, S.RUNNING, None),
     ("a sibling failed", WON, [record("FAILED", 2, exit_code=1), record("RUNNING")], T0 + 9, S.RUNNING, None),
+    # Job 11 left its node where Slurm could not be called; a client sent job 21 in its place.
+    ("its second job was cancelled", sent(job_ids=((1, (11, 21)),)), [record("COMPLETED"), record("CANCELLED", job_id=21)], T0 + 9, S.CANCELLED, None),
+    ("its second job failed", sent(job_ids=((1, (11, 21)),)), [record("COMPLETED"), record("FAILED", job_id=21)], T0 + 9, S.FAILED, None),
+    ("its second job does not show", sent(job_ids=((1, (11, 21)),), unclaimed_since=T0 - 99), [record("COMPLETED")], T0 + 9, S.UNKNOWN, None),
+    ("its first job won all the same", won(job_ids=((1, (11, 21)),)), [record("TIMEOUT"), record("CANCELLED", job_id=21)], T0 + 9, S.TIMEOUT, None),
+    ("its file of ids is empty", sent(job_ids=((1, ()),)), [record("CANCELLED"), record("CANCELLED", 2)], T0 + 9, S.CANCELLED, None),
     ("an ended record before a live one", SENT, [record("COMPLETED"), record("PENDING", job_id=21)], T0 + 9, S.PENDING, None),
 ]  # fmt: skip
 
@@ -217,6 +226,7 @@ STATE_FILES = st.builds(
     exhausted=st.sampled_from([(), ((1, "x"),)]),
     again=st.sampled_from([(), (1,), (9,)]),
     absent_since=ABSENT,
+    unsent_since=st.sampled_from([None, T0, T0 + 9_999]),
 )
 RECORDS = st.lists(
     st.builds(
@@ -252,7 +262,9 @@ def has_source(state: RaceState, files: StateFiles, records: list[JobRecord], no
     absent = any(now - at > RACE.min_job_age.total_seconds() for _, at in files.absent_since)
     later = any(r.restarts > claim.restart for r in records) if claim else False
     ours = any(RACE.entry(number) for number, _ in files.job_ids)
-    never = not ours and now - RACE.submitted_at > STAGED_GRACE_S
+    since = files.unsent_since
+    never = not ours and (since is not None and now - since > STAGED_GRACE_S)
+    never = never or (not ours and now - RACE.submitted_at > KEPT_S)
     ends = any(word.is_terminal for word in words)
     return {
         S.COMPLETED: bool(own) or J.COMPLETED in words,
@@ -364,10 +376,11 @@ def test_only_what_still_matters_is_asked_for() -> None:
 
 def test_a_silent_controller_proves_no_absence():
     """Nothing was heard of the race for an hour, but nobody answered either."""
-    silent = resolve(RACE, StateFiles(), Sources(records=(), now_s=RACE.submitted_at + 3600))
+    unsent = StateFiles(unsent_since=RACE.submitted_at)
+    silent = resolve(RACE, unsent, Sources(records=(), now_s=RACE.submitted_at + 3600))
     assert silent.state is RaceState.STAGED
     heard = Sources(records=(), now_s=RACE.submitted_at + 3600, queue_answered=True)
-    assert resolve(RACE, StateFiles(), heard).state is RaceState.CANCELLED
+    assert resolve(RACE, unsent, heard).state is RaceState.CANCELLED
 
 
 def test_a_time_out_is_known_before_slurm_says_so():

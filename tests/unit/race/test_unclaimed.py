@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rv.models.race import StateFiles
+from rv.models.sweep import Sweep
 from rv.race.facts import CACHED_S
 from rv.race.observe import _note_unclaimed
 from rv.race.recover import _as_next
@@ -15,9 +16,9 @@ from tests.unit.race.test_status import RACE, record
 NOW_S = 1_700_000_000.0
 
 
-def noted(directory: Path, files: StateFiles) -> StateFiles:
+def noted(directory: Path, files: StateFiles, sweep: Sweep | None = None) -> StateFiles:
     """The state files after a look that saw job 1 completed."""
-    race = replace(RACE, directory=str(directory))
+    race = replace(RACE, directory=str(directory), sweep=sweep)
     return _note_unclaimed(race, files, [record("COMPLETED")], NOW_S, LocalTransport({}))
 
 
@@ -32,6 +33,13 @@ def test_a_job_that_rejected_its_node_begins_no_clock(tmp_path: Path, files: Sta
     """It completes without a claim; the time of another job would be used up by then."""
     assert noted(tmp_path, files).unclaimed_since is None
     assert not (tmp_path / "unclaimed").exists()
+
+
+def test_a_job_in_whose_place_another_was_sent_begins_no_clock(tmp_path: Path) -> None:
+    """It left its node; of a sweep it was one worker of several."""
+    files = StateFiles(job_ids=((1, (11, 21)),))
+    assert noted(tmp_path, files).unclaimed_since is None
+    assert noted(tmp_path, files, sweep=Sweep(tasks=2)).unclaimed_since == NOW_S
 
 
 def test_where_nothing_can_be_written_nothing_is_waited_for(tmp_path: Path) -> None:

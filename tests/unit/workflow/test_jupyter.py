@@ -1,6 +1,7 @@
 """A Jupyter whose client loses its connection."""
 
 import socket
+import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -30,6 +31,9 @@ def hold(monkeypatch: pytest.MonkeyPatch) -> Hold:
             assert patience_s == LEASE_S
             if until_claim:
                 return RUNNING
+            for thread in threading.enumerate():
+                if "_forward" in thread.name:  # what it says is looked at
+                    thread.join(10)
             raise LOSS
 
         def at_once(self: Forwarding) -> None:
