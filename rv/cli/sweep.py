@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated
 
 from rv.cli import launching
@@ -154,16 +155,15 @@ class Following:
         if self.detach:
             launching.say_detached(race, json=self.json)
             return
-        status = self.follow(race, progress)
-        for _ in range(made.launch.request.retry):
+        request = made.launch.request
+        status = self.follow(race, progress, request.wait_timeout)
+        for _ in range(request.retry):
             if status.state is RaceState.CANCELLED or not self._code(status):
                 break
-            again = prepare_unfinished(
-                race, made.launch.request, self.caller.cluster, self.site, now_s()
-            )
+            again = prepare_unfinished(race, request, self.caller.cluster, self.site, now_s())
             console.say(f"again what did not succeed: {again.sweep.tasks} tasks")
             race = self._start(again.launch, progress)
-            status = self.follow(race, progress)
+            status = self.follow(race, progress, request.wait_timeout)
         self.end(status)
 
     def _start(self, launch: Launch, progress: SweepProgress) -> Race:
@@ -171,10 +171,15 @@ class Following:
         how = launching.Following(json=self.json, detach=True, stops_unclaimed=False)
         return launching.start_detached(launch, self.caller, self.site, how, progress)
 
-    def follow(self, race: Race, progress: SweepProgress) -> RaceStatus:
-        """Follow a sweep to its end; exit where the user did not wait for it."""
+    def follow(
+        self, race: Race, progress: SweepProgress, wait_timeout: timedelta | None = None
+    ) -> RaceStatus:
+        """Follow a sweep to its end; exit where the user did not wait for it.
+
+        It is cancelled where no task has started by `wait_timeout`.
+        """
         try:
-            status = follow_sweep(race, self.caller.cluster, progress)
+            status = follow_sweep(race, self.caller.cluster, progress, wait_timeout)
         except KeyboardInterrupt:
             progress.clear()
             console.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
