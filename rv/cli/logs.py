@@ -157,8 +157,10 @@ def _follow(
     except DetachRequested:
         return EXIT_DONE
     except KeyboardInterrupt:
+        from rv.cli import launching
+
         console.say(f"race {race.race_id} goes on")
-        return EXIT_INTERRUPTED
+        launching.leave(race.directory, caller, EXIT_INTERRUPTED, json=json)
     progress.finish(status)
     if json:
         console.emit_json(race_document(status))

@@ -183,12 +183,12 @@ class Following:
         except KeyboardInterrupt:
             progress.clear()
             console.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
-            sys.exit(EXIT_INTERRUPTED)
+            launching.leave(race.directory, self.caller, EXIT_INTERRUPTED, json=self.json)
         except WaitTimedOut:
             progress.clear()
             stop_races([race], self.caller.cluster)
             console.say(f"gave up: sweep {race.race_id} is cancelled")
-            sys.exit(EXIT_GAVE_UP)
+            launching.leave(race.directory, self.caller, EXIT_GAVE_UP, json=self.json)
         progress.finish(status)
         return status
 

@@ -15,15 +15,17 @@ from types import SimpleNamespace
 import pytest
 import typer
 
-from rv.cli import logs, rerun
+from rv.cli import launching, logs, rerun
 from rv.cli.caller import Caller
+from rv.cli.sweep import Following
 from rv.models.race import Race
 from rv.models.request import Request
+from rv.models.site import Site
 from rv.models.sweep import Sweep, Task, write_tasks
 from rv.race.directory import record_text
 from rv.race.output import Chunk
 from rv.race.stage import FOLDERS, TASK_FOLDERS
-from rv.race.watch import Watch
+from rv.race.watch import WaitTimedOut, Watch
 from rv.slurm.cache import SnapshotCache
 from rv.ui import console
 from rv.workflow.cluster import Cluster
@@ -158,3 +160,82 @@ def test_logs_with_a_reader_end_as_the_race_does(here: Here) -> None:
     here.run()
     here.at_turn = lambda: here.end(3)
     assert code_of(partial(logs.logs, follow=True)) == 3
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def test_logs_that_are_interrupted_describe_the_race(
+    here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.race()
+    here.run()
+    here.at_turn = interrupt
+    assert code_of(partial(logs.logs, follow=True, json=True)) == 130
+    assert told(capsys)["state"] == "RUNNING"
+
+
+@pytest.mark.parametrize("is_over", [False, True], ids=["running", "succeeded"])
+def test_what_is_not_raced_again_is_described(
+    here: Here, capsys: pytest.CaptureFixture[str], *, is_over: bool
+) -> None:
+    here.race()
+    here.run()
+    if is_over:
+        here.end(0)
+    rerun.rerun(failed=True, json=True)
+    assert told(capsys)["state"] == ("COMPLETED" if is_over else "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("why", "code", "detach"),
+    [(WaitTimedOut, 124, False), (KeyboardInterrupt, 130, False), (KeyboardInterrupt, 130, True)],
+    ids=["timed out", "Ctrl-C", "Ctrl-C as it is sent"],
+)
+def test_a_race_that_is_left_is_described(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    why: type[BaseException], code: int, *, detach: bool,
+) -> None:  # fmt: skip
+    """Its jobs may still be in the queue as rv ends; `why` tells a stop from the rest."""
+    race = here.race(wait_timeout=AT_ONCE)
+    made = SimpleNamespace(
+        plan=SimpleNamespace(notes=(), job_notes=()), request=Request(command="true"),
+        script=SimpleNamespace(race_id=race.race_id, race_dir=race.directory),
+    )  # fmt: skip
+    how = launching.Following(json=True, detach=detach, stops_unclaimed=False)
+
+    def leave(*_: object, **__: object) -> None:
+        raise why
+
+    monkeypatch.setattr("rv.workflow.follow.start", leave)
+    monkeypatch.setattr(launching, "start", leave)
+    monkeypatch.setattr("rv.workflow.follow.send_rest", lambda *_: None)
+    assert code_of(lambda: launching.follow(made, here.caller, Site(), how)) == code
+    document = told(capsys)
+    assert (document["race"], document["state"]) == (race.race_id, "PENDING")
+    assert ("stopped" in str(document["why"])) == (why is WaitTimedOut)
+
+
+def launch_sweep(here: Here, monkeypatch: pytest.MonkeyPatch, retry: int = 0) -> int:
+    """Follow a sweep that was launched; its exit code."""
+    race = here.race(Sweep(tasks=2), wait_timeout=AT_ONCE if not retry else None, retry=retry)
+    monkeypatch.setattr(launching, "start_detached", lambda *_: race)
+    launch = SimpleNamespace(plan=SimpleNamespace(notes=()), request=race.request)
+    following = Following(caller=here.caller, site=Site(), json=True)
+    return code_of(lambda: following.submit(SimpleNamespace(launch=launch)))
+
+
+def test_a_sweep_that_is_given_up_is_described(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert launch_sweep(here, monkeypatch) == 124
+    assert "stopped" in str(told(capsys)["why"])
+
+
+def test_a_sweep_that_is_left_is_described(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here.at_turn = interrupt
+    assert launch_sweep(here, monkeypatch, retry=1) == 130
+    assert told(capsys)["state"] == "PENDING"
