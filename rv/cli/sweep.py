@@ -3,6 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from typing import Annotated
@@ -17,7 +18,7 @@ from rv.dataclass import dataclass
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.option import Option
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.models.request import Command
+from rv.models.request import Command, Request
 from rv.models.site import Site
 from rv.models.sweep import Sweep, Task
 from rv.race.watch import WaitTimedOut
@@ -29,7 +30,7 @@ from rv.workflow.command_line import shell_line
 from rv.workflow.environments import planned, working_directory
 from rv.workflow.launch import Launch
 from rv.workflow.options import RequestOptions
-from rv.workflow.races import exit_code, recover_races, stop_races
+from rv.workflow.races import exit_code, look_at, recover_races, stop_races
 from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.start import HOW_TO_FOLLOW
 from rv.workflow.sweep import SweepLaunch, follow_sweep, prepare_sweep, prepare_unfinished
@@ -160,11 +161,34 @@ class Following:
         for _ in range(request.retry):
             if status.state is RaceState.CANCELLED or not self._code(status):
                 break
-            again = prepare_unfinished(race, request, self.caller.cluster, self.site, now_s())
+            again = self._prepare_again(race, request)
+            if again is None:
+                status = self._with_news(status, progress)
+                break
             console.say(f"again what did not succeed: {again.sweep.tasks} tasks")
             race = self._start(again.launch, progress)
             status = self.follow(race, progress, request.wait_timeout)
         self.end(status)
+
+    def _prepare_again(self, race: Race, request: Request) -> SweepLaunch | None:
+        """Prepare what did not succeed; None, and say why, where that cannot be run now."""
+        try:
+            return prepare_unfinished(race, request, self.caller.cluster, self.site, now_s())
+        except RvError as error:
+            console.notice(f"not raced again: {error.message}")
+            return None
+
+    def _with_news(self, status: RaceStatus, progress: SweepProgress) -> RaceStatus:
+        """Return how a sweep ended by what its tasks say now: a lost one may have succeeded since.
+
+        Where they say nothing new, and where nobody answers, it ended as was told before.
+        """
+        with suppress(RvError):
+            now, _ = look_at(status.race, self.caller.cluster, now_s())
+            if now.state.is_over and now.tasks != status.tasks:
+                progress.finish(now)
+                return now
+        return status
 
     def _start(self, launch: Launch, progress: SweepProgress) -> Race:
         """Submit it; exit where Ctrl-C came meanwhile, which leaves it to Slurm."""

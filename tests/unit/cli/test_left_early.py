@@ -18,6 +18,7 @@ import typer
 from rv.cli import launching, logs, rerun
 from rv.cli.caller import Caller
 from rv.cli.sweep import Following
+from rv.errors import ErrorKind, RvError
 from rv.models.race import Race
 from rv.models.request import Request
 from rv.models.site import Site
@@ -28,6 +29,7 @@ from rv.race.stage import FOLDERS, TASK_FOLDERS
 from rv.race.watch import WaitTimedOut, Watch
 from rv.slurm.cache import SnapshotCache
 from rv.ui import console
+from rv.workflow import sweep as sweeps
 from rv.workflow.cluster import Cluster
 from tests.json_schema import complaints
 from tests.unit.race.test_status import RACE
@@ -239,3 +241,37 @@ def test_a_sweep_that_is_left_is_described(
     here.at_turn = interrupt
     assert launch_sweep(here, monkeypatch, retry=1) == 130
     assert told(capsys)["state"] == "PENDING"
+
+
+@pytest.mark.parametrize("kind", [ErrorKind.UNREACHABLE, ErrorKind.LIMIT, ErrorKind.INFEASIBLE])
+def test_a_sweep_that_cannot_run_again_ends_as_it_did(
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kind: ErrorKind,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RvError(kind, "not now")
+
+    monkeypatch.setattr("rv.cli.sweep.prepare_unfinished", refuse)
+    here.at_turn = lambda: here.end_tasks("3 -")
+    assert launch_sweep(here, monkeypatch, retry=2) == 1
+    shown = capsys.readouterr()
+    assert shown.err.count("not raced again: not now") == 1
+    assert json.loads(shown.out)["state"] == "FAILED"
+
+
+def test_a_task_that_was_lost_and_has_succeeded_counts(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its word comes while the rest is prepared, and then there is no rest."""
+
+    def prepare(*call: object) -> object:
+        here.write("workers/11.0.cd34", "end 2 0 - 13 .\n")
+        return sweeps.prepare_unfinished(*call)
+
+    monkeypatch.setattr("rv.cli.sweep.prepare_unfinished", prepare)
+    here.at_turn = lambda: here.end_tasks("143 TERM")
+    assert launch_sweep(here, monkeypatch, retry=1) == 0
+    document = told(capsys)
+    assert (document["state"], document["sweep"]["done"]) == ("COMPLETED", 2)
