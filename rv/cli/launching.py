@@ -15,6 +15,7 @@ from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command, Request
 from rv.models.site import Site
+from rv.race.directory import load_race
 from rv.slurm.probe import SHARED_FOR
 from rv.ui import console
 from rv.ui.progress import Progress
@@ -23,7 +24,7 @@ from rv.workflow.cluster import Early
 from rv.workflow.environments import job_environment, umask, with_environment
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.options import RequestOptions
-from rv.workflow.races import exit_code, recover_races
+from rv.workflow.races import exit_code, look_at, recover_races
 from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.shellwords import simple_commands
 from rv.workflow.start import HOW_TO_FOLLOW, start
@@ -164,11 +165,11 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
     # Of no use without its terminal.
     is_held = made.request.command is None or how.jupyter is not None
     shows = _on_terminal(progress, stops=how.stops_unclaimed or is_held, may_leave=not is_held)
-    with shows as reporter:
-        try:
+    try:
+        with shows as reporter:
             status = _follower(caller, site, how, reporter).run(made)
-        except NotFollowed as left:
-            sys.exit(left.exit_code)
+    except NotFollowed as left:
+        leave(left.race_dir, caller, left.exit_code, json=how.json)
     return Raced(status=status, caller=caller)
 
 
@@ -183,7 +184,15 @@ def start_detached(
         return start(made, caller.cluster, progress, detached=True)
     except KeyboardInterrupt:
         _follower(caller, site, how, progress).interrupted(made)
-        sys.exit(EXIT_INTERRUPTED)
+        leave(made.script.race_dir, caller, EXIT_INTERRUPTED, json=how.json)
+
+
+def leave(race_dir: str, caller: Caller, code: int, *, json: bool) -> NoReturn:
+    """Exit before a race's end; a program is told how it stands, where anything was submitted."""
+    if json and (race := load_race(race_dir, caller.cluster.transport)):
+        status, _ = look_at(race, caller.cluster, now_s())
+        console.emit_json(race_document(status))
+    sys.exit(code)
 
 
 def _follower(caller: Caller, site: Site, how: Following, reporter: "Reporter") -> "Follower":

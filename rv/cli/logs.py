@@ -8,11 +8,12 @@ import typer
 from rv.cli.caller import Caller, current_caller
 from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.typer_commands import command_app
-from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
-from rv.models.race import Race
+from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, ErrorKind, RvError
+from rv.models.race import Race, RaceStatus
 from rv.models.site import Site
 from rv.race.directory import load_state_files
-from rv.race.output import STREAMS, OutputReader
+from rv.race.output import STREAMS, Chunk, OutputReader
+from rv.race.watch import DetachRequested
 from rv.ui import console
 from rv.ui.output import OutputLines
 from rv.ui.progress import Progress, has_several_nodes
@@ -125,15 +126,41 @@ def _show(race: Race, reader: OutputReader, lines: OutputLines, *, json: bool) -
     lines.finish()
 
 
+class _WhileRead(Progress):
+    """Leaves the race once nobody reads any more: head, say, has seen enough.
+
+    Also where the command writes nothing more, and where it never pauses.
+    """
+
+    def status(self, status: RaceStatus) -> None:
+        """Say what is new. Raises `DetachRequested`."""
+        super().status(status)
+        _require_reader()
+
+    def output(self, chunk: Chunk) -> None:
+        """Pass output on. Raises `DetachRequested`."""
+        super().output(chunk)
+        _require_reader()
+
+
+def _require_reader() -> None:
+    if not console.has_reader():
+        raise DetachRequested
+
+
 def _follow(
     race: Race, caller: Caller, reader: OutputReader, node: int | None, *, json: bool
 ) -> int:
-    progress = Progress(json_only=json, shows_one_node=node is not None)
+    progress = _WhileRead(json_only=json, shows_one_node=node is not None)
     try:
         status = follow_race(race, caller.cluster, progress, reader)
+    except DetachRequested:
+        return EXIT_DONE
     except KeyboardInterrupt:
+        from rv.cli import launching
+
         console.say(f"race {race.race_id} goes on")
-        return EXIT_INTERRUPTED
+        launching.leave(race.directory, caller, EXIT_INTERRUPTED, json=json)
     progress.finish(status)
     if json:
         console.emit_json(race_document(status))

@@ -14,7 +14,7 @@ from rv.models.quantities import parse_duration, short_duration
 from rv.models.race import Race, RaceState
 from rv.models.request import Request
 from rv.ui import console
-from rv.ui.race_views import ending
+from rv.ui.race_views import ending, race_document
 from rv.workflow.launch import prepare
 from rv.workflow.option_defaults import read_config
 from rv.workflow.races import exit_code, find_races, look_at
@@ -50,7 +50,7 @@ def rerun(
     """
     caller = current_caller(cluster)
     (record,) = find_races([race] if race else [], caller.cluster)
-    if failed and not _has_failed(record, caller):
+    if failed and not _has_failed(record, caller, json=json):
         return
     if record.sweep:
         _rerun_sweep(record, caller, time, gpu_type, failed=failed, detach=detach, json=json)
@@ -93,7 +93,7 @@ def _rerun_sweep(
     Following(caller=caller, site=site, json=json, detach=detach).submit(made)
 
 
-def _has_failed(race: Race, caller: Caller) -> bool:
+def _has_failed(race: Race, caller: Caller, *, json: bool) -> bool:
     """Return whether a race is over and did not succeed; say what else it is."""
     status, _ = look_at(race, caller.cluster, caller.now_s)
     if status.state is RaceState.UNKNOWN:
@@ -104,11 +104,13 @@ def _has_failed(race: Race, caller: Caller) -> bool:
         )
     if not status.state.is_over:
         console.notice(f"not raced again: race {race.race_id} is {status.state}")
-        return False
-    if exit_code(status, caller.cluster.transport) == 0:
+    elif exit_code(status, caller.cluster.transport) == 0:
         console.notice(f"not raced again: {ending(status)}")
-        return False
-    return True
+    else:
+        return True
+    if json:
+        console.emit_json(race_document(status))
+    return False
 
 
 def _overridden(request: Request, time: str, gpu_type: str) -> Request:

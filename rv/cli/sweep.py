@@ -3,7 +3,9 @@
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated
 
 from rv.cli import launching
@@ -16,7 +18,7 @@ from rv.dataclass import dataclass
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, ErrorKind, RvError
 from rv.models.option import Option
 from rv.models.race import Race, RaceState, RaceStatus
-from rv.models.request import Command
+from rv.models.request import Command, Request
 from rv.models.site import Site
 from rv.models.sweep import Sweep, Task
 from rv.race.watch import WaitTimedOut
@@ -28,7 +30,7 @@ from rv.workflow.command_line import shell_line
 from rv.workflow.environments import planned, working_directory
 from rv.workflow.launch import Launch
 from rv.workflow.options import RequestOptions
-from rv.workflow.races import exit_code, recover_races, stop_races
+from rv.workflow.races import exit_code, look_at, recover_races, stop_races
 from rv.workflow.read_options import build_request, patience_s
 from rv.workflow.start import HOW_TO_FOLLOW
 from rv.workflow.sweep import SweepLaunch, follow_sweep, prepare_sweep, prepare_unfinished
@@ -154,36 +156,63 @@ class Following:
         if self.detach:
             launching.say_detached(race, json=self.json)
             return
-        status = self.follow(race, progress)
-        for _ in range(made.launch.request.retry):
+        request = made.launch.request
+        status = self.follow(race, progress, request.wait_timeout)
+        for _ in range(request.retry):
             if status.state is RaceState.CANCELLED or not self._code(status):
                 break
-            again = prepare_unfinished(
-                race, made.launch.request, self.caller.cluster, self.site, now_s()
-            )
+            again = self._prepare_again(race, request)
+            if again is None:
+                status = self._with_news(status, progress)
+                break
             console.say(f"again what did not succeed: {again.sweep.tasks} tasks")
             race = self._start(again.launch, progress)
-            status = self.follow(race, progress)
+            status = self.follow(race, progress, request.wait_timeout)
         self.end(status)
+
+    def _prepare_again(self, race: Race, request: Request) -> SweepLaunch | None:
+        """Prepare what did not succeed; None, and say why, where that cannot be run now."""
+        try:
+            return prepare_unfinished(race, request, self.caller.cluster, self.site, now_s())
+        except RvError as error:
+            console.notice(f"not raced again: {error.message}")
+            return None
+
+    def _with_news(self, status: RaceStatus, progress: SweepProgress) -> RaceStatus:
+        """Return how a sweep ended by what its tasks say now: a lost one may have succeeded since.
+
+        Where they say nothing new, and where nobody answers, it ended as was told before.
+        """
+        with suppress(RvError):
+            now, _ = look_at(status.race, self.caller.cluster, now_s())
+            if now.state.is_over and now.tasks != status.tasks:
+                progress.finish(now)
+                return now
+        return status
 
     def _start(self, launch: Launch, progress: SweepProgress) -> Race:
         """Submit it; exit where Ctrl-C came meanwhile, which leaves it to Slurm."""
         how = launching.Following(json=self.json, detach=True, stops_unclaimed=False)
         return launching.start_detached(launch, self.caller, self.site, how, progress)
 
-    def follow(self, race: Race, progress: SweepProgress) -> RaceStatus:
-        """Follow a sweep to its end; exit where the user did not wait for it."""
+    def follow(
+        self, race: Race, progress: SweepProgress, wait_timeout: timedelta | None = None
+    ) -> RaceStatus:
+        """Follow a sweep to its end; exit where the user did not wait for it.
+
+        It is cancelled where no task has started by `wait_timeout`.
+        """
         try:
-            status = follow_sweep(race, self.caller.cluster, progress)
+            status = follow_sweep(race, self.caller.cluster, progress, wait_timeout)
         except KeyboardInterrupt:
             progress.clear()
             console.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
-            sys.exit(EXIT_INTERRUPTED)
+            launching.leave(race.directory, self.caller, EXIT_INTERRUPTED, json=self.json)
         except WaitTimedOut:
             progress.clear()
             stop_races([race], self.caller.cluster)
             console.say(f"gave up: sweep {race.race_id} is cancelled")
-            sys.exit(EXIT_GAVE_UP)
+            launching.leave(race.directory, self.caller, EXIT_GAVE_UP, json=self.json)
         progress.finish(status)
         return status
 

@@ -34,7 +34,7 @@ class Sink(Protocol):
         """Submissions were sent, and this became of them."""
 
     def output(self, chunk: Chunk) -> None:
-        """The command wrote something."""
+        """The command wrote something. Raises `DetachRequested` where nobody reads it any more."""
 
     def say(self, text: str) -> None:
         """Say a sentence."""

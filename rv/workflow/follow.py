@@ -37,11 +37,15 @@ class Reporter(Sink, Protocol):
 
 
 class NotFollowed(Exception):  # noqa: N818 - the user's wish, not an error
-    """The race was left or cancelled before its end, and that was said; rv exits with the code."""
+    """The race was left or cancelled before its end, and that was said; rv exits with the code.
 
-    def __init__(self, exit_code: int) -> None:
+    There is none in `race_dir` where nothing was submitted.
+    """
+
+    def __init__(self, exit_code: int, race_dir: str) -> None:
         super().__init__(exit_code)
         self.exit_code = exit_code
+        self.race_dir = race_dir
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -106,21 +110,23 @@ class Follower:
     @contextmanager
     def _user_may_end(self, launch: Launch) -> Iterator[None]:
         """Turn Ctrl-C and `--wait-timeout` into what they mean for the race, and an exit code."""
+        directory = launch.script.race_dir
         try:
             yield
         except WaitTimedOut:
             limit = launch.request.wait_timeout
             self._stop(launch, f"gave up after {short_duration(limit)}" if limit else "gave up")
-            raise NotFollowed(EXIT_GAVE_UP) from None
+            raise NotFollowed(EXIT_GAVE_UP, directory) from None
         except DetachRequested:
-            self._detach(load_race(launch.script.race_dir, self.cluster.transport), launch)
-            raise NotFollowed(EXIT_INTERRUPTED) from None  # the command has not run: no success
+            self._detach(load_race(directory, self.cluster.transport), launch)
+            # The command has not run: no success.
+            raise NotFollowed(EXIT_INTERRUPTED, directory) from None
         except KeyboardInterrupt:
             self.interrupted(launch)
-            raise NotFollowed(EXIT_INTERRUPTED) from None
+            raise NotFollowed(EXIT_INTERRUPTED, directory) from None
         except HungUp as hung_up:
             self._hung_up(launch)
-            raise NotFollowed(128 + hung_up.signal_number) from None
+            raise NotFollowed(128 + hung_up.signal_number, directory) from None
 
     def interrupted(self, launch: Launch) -> None:
         """Stop the race, or send all its strategies and leave it to Slurm."""

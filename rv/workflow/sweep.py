@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Final
 
 from rv.dataclass import dataclass
@@ -112,10 +113,14 @@ def prepare_sweep(
     return SweepLaunch(launch=launch, sweep=sweep, tasks=tuple(tasks), sized=sized)
 
 
-def follow_sweep(race: Race, cluster: Cluster, sink: Sink) -> RaceStatus:
-    """Watch a sweep to its end. Raises `WaitTimedOut` where no task has started in time."""
-    timeout = race.request.wait_timeout if race.request else None
-    return Watch(race=race, queue=cluster.queue, sink=sink, wait_timeout=timeout).run()
+def follow_sweep(
+    race: Race, cluster: Cluster, sink: Sink, wait_timeout: timedelta | None
+) -> RaceStatus:
+    """Watch a sweep to its end. Raises `WaitTimedOut` where no task has started in time.
+
+    None waits for ever: the limit of a launch is for the client that launched, not for a reader.
+    """
+    return Watch(race=race, queue=cluster.queue, sink=sink, wait_timeout=wait_timeout).run()
 
 
 def tasks_of(race: Race, cluster: Cluster) -> tuple[Task, ...]:
