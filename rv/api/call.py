@@ -19,6 +19,7 @@ from rv.api.delayed import DelayedSubmission
 from rv.api.environment import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE
 from rv.api.pickles import (
     GOES_ON,
+    RAISED,
     SUBMITTED,
     CallHeader,
     ResultHeader,
@@ -30,7 +31,6 @@ from rv.api.pickles import (
     write_private,
 )
 
-_FAILED: Final = 1
 _SAVING_S: Final = 600.0
 _IN_CHILDREN: Final = {
     signal.SIGTERM: signal.SIG_DFL,
@@ -133,7 +133,7 @@ class Call:
             data = dumps(header, None)
         write_private(self._race / result_file(self._rank), data)
         self._say_what_follows("done")
-        return _FAILED if header.traceback else 0
+        return RAISED if header.traceback else 0
 
     def _say_what_follows(self, word: str) -> None:
         """Tell the chain of a call that can be interrupted whether another segment follows."""
