@@ -19,6 +19,7 @@ from rv.api.delayed import DelayedSubmission
 from rv.api.environment import LOCAL_RANK, LOCAL_WORLD_SIZE, RANK, WORLD_SIZE
 from rv.api.pickles import (
     GOES_ON,
+    RAISED,
     SUBMITTED,
     CallHeader,
     ResultHeader,
@@ -30,8 +31,12 @@ from rv.api.pickles import (
     write_private,
 )
 
-_FAILED: Final = 1
 _SAVING_S: Final = 600.0
+_IN_CHILDREN: Final = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGUSR1: signal.SIG_IGN,
+    signal.SIGUSR2: signal.SIG_IGN,
+}
 
 
 def main() -> NoReturn:
@@ -86,6 +91,7 @@ class Call:
         self._delayed: DelayedSubmission | None = None
         self._header: CallHeader | None = None
         self._is_saved = False
+        self._process = os.getpid()
         segment = os.environ.get("RV_SEGMENT", "1")
         self._saved = race / "checkpoints" / f".saved-{segment}"
 
@@ -95,6 +101,7 @@ class Call:
         try:
             self._delayed = self._read(data, header)
             if self._delayed.checkpoint:
+                os.register_at_fork(after_in_child=self._hear_in_child)
                 _hear(self._interrupted)
             value = self._delayed.result()
         except BaseException as failure:  # noqa: BLE001 - the user's; it is theirs to read
@@ -126,7 +133,7 @@ class Call:
             data = dumps(header, None)
         write_private(self._race / result_file(self._rank), data)
         self._say_what_follows("done")
-        return _FAILED if header.traceback else 0
+        return RAISED if header.traceback else 0
 
     def _say_what_follows(self, word: str) -> None:
         """Tell the chain of a call that can be interrupted whether another segment follows."""
@@ -134,7 +141,10 @@ class Call:
             write_private(self._race / "checkpoints" / ".rv-next", word.encode())
 
     def _interrupted(self, number: int, _: FrameType | None) -> None:
-        """Save what goes on, and end; the first task alone saves."""
+        """Save what goes on, and end; the first task alone saves, and none of its children."""
+        if os.getpid() != self._process:  # a handler of the user's own may have called this one
+            _leave_to_parent(number)
+            return
         _hear(signal.SIG_IGN)
         if (self._race / "stop").exists():
             sys.exit(128 + number)
@@ -144,6 +154,15 @@ class Call:
             self._save()
         self._is_saved = True
         sys.exit(0)
+
+    def _hear_in_child(self) -> None:
+        """Let a forked process end as any other does: what its copy would save is of the fork.
+
+        A handler of the user's own stays.
+        """
+        for number, handler in _IN_CHILDREN.items():
+            if signal.getsignal(number) in (self._interrupted, signal.SIG_IGN):
+                signal.signal(number, handler)
 
     def _save(self) -> None:
         delayed, header = self._delayed, self._header
@@ -160,6 +179,13 @@ class Call:
         deadline = time.monotonic() + _SAVING_S
         while not self._saved.exists() and time.monotonic() < deadline:
             time.sleep(0.1)
+
+
+def _leave_to_parent(number: int) -> None:
+    """End by SIGTERM, and by no other: the process that makes the call saves."""
+    if number == signal.SIGTERM:
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
 
 
 def _hear(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:

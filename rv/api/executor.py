@@ -197,7 +197,8 @@ def _for_many(options: RequestOptions, calls: int, shape: Shape) -> RequestOptio
     """Share the jobs of one race between many calls: the queue is not flooded."""
     if "max_submissions" in options.typed:
         return options
-    most = 1 if shape.array_parallelism else max(1, DEFAULT_MAX_SUBMISSIONS // calls)
+    waits = 0 < shape.array_parallelism < calls  # for the end of an earlier one, which has one job
+    most = 1 if waits else max(1, DEFAULT_MAX_SUBMISSIONS // calls)
     return replace(options, max_submissions=min(options.max_submissions, most))
 
 

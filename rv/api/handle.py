@@ -2,6 +2,7 @@
 
 import asyncio
 import codecs
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -92,9 +93,9 @@ class Handle:
         """Wait for its end. Raises `TimeoutError`, and lets Ctrl-C through."""
         if self._end is not None:
             return
-        limit = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
+        seconds = _seconds(timeout)
         try:
-            self._await(limit)
+            self._await(None if seconds is None else timedelta(seconds=seconds))
         except WaitTimedOut:
             message = f"race {self.record.race_id} is not over after {timeout} s"
             raise TimeoutError(message) from None
@@ -106,8 +107,7 @@ class Handle:
 
     async def wait_async(self, timeout: Timeout) -> None:
         """Do the same without keeping the event loop waiting; it can be cancelled."""
-        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        await asyncio.wait_for(asyncio.wrap_future(self.future()), seconds)
+        await asyncio.wait_for(asyncio.wrap_future(self.future()), _seconds(timeout))
 
     def future(self) -> "Future[RaceStatus]":
         """Return its end as a future, for which one thread waits."""
@@ -191,6 +191,13 @@ class Handle:
 
     def __reduce__(self) -> tuple[object, ...]:
         return find_handle, (self.record.race_id, self._where)
+
+
+def _seconds(timeout: Timeout) -> float | None:
+    """Return a timeout as plain seconds, whatever kind of number it is; None for no limit."""
+    if timeout is None or timeout == math.inf:
+        return None
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
 
 
 def _pieces(reader: OutputReader, decoders: _Decoders) -> Iterator[str]:

@@ -12,6 +12,7 @@ from rv.api.delayed import DelayedSubmission
 from rv.api.errors import FailedJobError, UncompletedJobError
 from rv.api.handle import Handle, Timeout, find_handle
 from rv.api.pickles import (
+    RAISED,
     SUBMITTED,
     CallHeader,
     ResultHeader,
@@ -103,7 +104,8 @@ class Job(Generic[R]):
     @property
     def paths(self) -> JobPaths:
         """Its files."""
-        return self._links() if self._handle.is_here else self._own_paths()
+        task = self._task or 0
+        return self._links(task) if self._handle.is_here else self._own_paths(task)
 
     @property
     def state(self) -> str:
@@ -223,22 +225,30 @@ class Job(Generic[R]):
     def _result_file(self, rank: int) -> bytes | None:
         """Read the file, which may come some time after the end over a network's file system."""
         data = self._handle.read_own(result_file(rank))
-        now_s = time.time()
-        ended_s = min(now_s, self._handle.look().ended_at or now_s)
-        until_s = max(now_s + _SOON_S, ended_s + _LATE_S)
-        while data is None and self._handle.code() == 0 and time.time() < until_s:
+        until_s = self._may_come_until(time.time()) if data is None else 0.0
+        while data is None and time.time() < until_s:
             time.sleep(1)
             data = self._handle.read_own(result_file(rank))
         return data
 
-    def _links(self) -> JobPaths:
-        job, task = self.job_id, f"{self.job_id}_{self._task or 0}"
+    def _may_come_until(self, now_s: float) -> float:
+        """Return until when a result may still come; 0 where the call has left none."""
+        status = self._handle.look()
+        if status.state is RaceState.FAILED and status.exit_code == RAISED:
+            return now_s + _SOON_S
+        if self._handle.code() != 0:
+            return 0.0
+        ended_s = min(now_s, status.ended_at or now_s)
+        return max(now_s + _SOON_S, ended_s + _LATE_S)
+
+    def _links(self, rank: int) -> JobPaths:
+        job, task = self.job_id, f"{self.job_id}_{rank}"
         folder = Path(str(self._folder).replace("%j", job).replace("%A", job))
         names = (f"{job}_submitted.pkl", f"{task}_result.pkl", f"{task}_log.out", f"{task}_log.err")
         return JobPaths(folder, *(folder / name for name in names))
 
-    def _own_paths(self) -> JobPaths:
-        own, task = Path(self._handle.record.directory), self._task or 0
+    def _own_paths(self, task: int) -> JobPaths:
+        own = Path(self._handle.record.directory)
         output = f"output/node{task // self._header.tasks_per_node}"
         names = (SUBMITTED, result_file(task), f"{output}.out", f"{output}.err")
         return JobPaths(own, *(own / name for name in names))
@@ -248,10 +258,13 @@ class Job(Generic[R]):
         self._submitted, self._known = handle, header
         if not handle.is_here:
             return
-        (folder, *links), (_, *files) = astuple(self._links()), astuple(self._own_paths())
+        files: dict[Path, Path] = {}  # all tasks share the call
+        for task in range(self.num_tasks):
+            links, own = self._links(task), self._own_paths(task)
+            files |= zip(astuple(links)[1:], astuple(own)[1:], strict=True)
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            for link, file in zip(links, files, strict=True):
+            self.paths.folder.mkdir(parents=True, exist_ok=True)
+            for link, file in files.items():
                 link.symlink_to(file)
         except OSError as failure:  # the job runs, and has its files: only the links are missing
             LOG.info("no links for job %s: %s", self.job_id, failure)

@@ -22,6 +22,9 @@ SUBMITTED: Final = "call/submitted.pkl"
 GOES_ON: Final = "checkpoints/submitted.pkl"
 """The call with which an interrupted one goes on."""
 
+RAISED: Final = 1
+"""The code with which a call ends that left an exception as its result."""
+
 
 def result_file(rank: int) -> str:
     """Name the file of a task's result, below the race's directory."""

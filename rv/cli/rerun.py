@@ -70,6 +70,7 @@ def rerun(
         retry_of=record.race_id,
         code=recorded.code,
         resumes=resumes,
+        files=recorded.files,
     )
     how = launching.Following(json=json, detach=detach, stops_unclaimed=False)
     if raced := launching.follow(made, caller, site, how):

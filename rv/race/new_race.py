@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rv.render.templates import Templates
 
 _ALPHABET: Final = "abcdefghjkmnpqrstuvwxyz23456789"
-_NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
+NO_FILES: Final[Mapping[str, bytes]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +64,7 @@ def script_context(
     request: Request,
     context: LaunchContext,
     chain: Chain | None = None,
-    payloads: Mapping[str, bytes] = _NO_FILES,
+    payloads: Mapping[str, bytes] = NO_FILES,
     sweep: Sweep | None = None,
 ) -> ScriptContext:
     """Name a new race, its directory and the folder of its payloads."""

@@ -73,7 +73,7 @@ def stage(
     files |= context.files
     folders = (*FOLDERS, *TASK_FOLDERS) if script.sweep else FOLDERS
     try:
-        transport.create_tree(script.race_dir, files, folders, _finish(context))
+        transport.create_tree(script.race_dir, files, folders, _finish(script, context))
     except FinishError as failure:
         raise _unfinished(failure, script.race_dir) from failure
     except RvError:
@@ -90,11 +90,11 @@ def stage(
     return race
 
 
-def _finish(context: LaunchContext) -> str:
+def _finish(script: ScriptContext, context: LaunchContext) -> str:
     """Return the script that finishes a race directory: links are tried, what it needs copied."""
     earlier = context.resumes
     taken = _TAKE_UP.format(shell(earlier.directory), _NO_CHECKPOINTS) if earlier else ""
-    if context.files and context.retry_of:
+    if script.sweep and context.retry_of:
         taken = _TAKE_OVER.format(shell(context.retry_of), _RUN_AGAIN)
     return _LINK_TEST + taken + _copy_code(context.code) + _LEAVE_MARKER
 

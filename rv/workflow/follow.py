@@ -187,6 +187,7 @@ class Follower:
                 self.site,
                 retry_of=status.race.race_id,
                 code=launch.context.code,
+                files=launch.context.files,
             )
         except RvError as error:
             self.reporter.say(f"not raced again: {error.message}")

@@ -17,7 +17,7 @@ from rv.models.request import Command, Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.planner import plan, require_feasible
-from rv.race.new_race import LaunchContext, script_context, scripts
+from rv.race.new_race import NO_FILES, LaunchContext, script_context, scripts
 from rv.render.script import ScriptContext, sbatch_line
 from rv.workflow.saved_cluster import SavedCluster
 
@@ -67,11 +67,12 @@ def prepare(
     retry_of: str = "",
     code: Code | None = None,
     resumes: Race | None = None,
+    files: Mapping[str, bytes] = NO_FILES,
 ) -> Launch:
     """Take a snapshot and plan.
 
     `retry_of` is the race that this one starts again, `code` what was sent for it, `resumes` the
-    chain whose checkpoints it begins with.
+    chain whose checkpoints it begins with, `files` what its directory has besides.
 
     Raises `RvError` where nothing can serve the request.
     """
@@ -88,6 +89,7 @@ def prepare(
         retry_of=retry_of,
         code=code,
         resumes=resumes,
+        files=files,
     )
     payloads = payloads_of(request)
     return Launch(

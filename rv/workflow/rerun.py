@@ -1,6 +1,7 @@
 """What the record of a race holds for racing again: request, environment, directory and code."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
@@ -11,12 +12,15 @@ from rv.render.quote import shell
 from rv.transport import Transport, require_end
 from rv.workflow.jupyter import jupyter_command
 
+_CALL: Final = "call/submitted.pkl"  # as rv.api.pickles has it, which stands above
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recorded:
     """A launch as its race directory recorded it; paths are the cluster's.
 
-    `code` is what was sent for it, None where its command runs in `workdir`.
+    `code` is what was sent for it, None where its command runs in `workdir`. `files` are what its
+    command needs there: the call that an executor submitted.
     """
 
     request: Request
@@ -24,6 +28,7 @@ class Recorded:
     environment: Mapping[str, str]
     workdir: str
     code: Code | None
+    files: Mapping[str, bytes]
 
 
 def recorded_launch(race: Race, transport: Transport) -> Recorded:
@@ -42,12 +47,14 @@ def recorded_launch(race: Race, transport: Transport) -> Recorded:
         )
     if race.code:
         _require_code(race, race.code, transport)
+    call = transport.read(f"{race.directory}/{_CALL}")
     return Recorded(
         request=request,
         command=command,
         environment=_variables(data),
         workdir=race.workdir,
         code=race.code,
+        files={} if call is None else {_CALL: call},
     )
 
 

@@ -6,6 +6,7 @@ idioms those of its tests, with one line changed: the import.
 
 import asyncio
 import concurrent.futures
+import json
 import os
 import pickle
 import shutil
@@ -199,6 +200,43 @@ def test_what_goes_wrong_is_told_with_its_traceback(executor, monkeypatch):
     assert isinstance(jobs[0].exception().__cause__, ZeroDivisionError)
     assert "cannot be read" not in str(jobs[2].exception())
     assert "division by zero" in jobs[0].stderr()
+
+
+def fail_until(there: Path) -> str:
+    """Fail where a file is missing."""
+    return there.read_text()
+
+
+def rerun(job: rv.Job[Any]) -> rv.Job[Any]:
+    """Do what a person does, and return the job of the new race."""
+    argv = [sys.executable, "-m", "rv", "rerun", job.job_id, "--json"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=120)
+    return rv.Job("logs", json.loads(done.stdout)["race"])
+
+
+def test_a_job_is_raced_again(executor, tmp_path):
+    """As often as one likes, from the command line."""
+    there = tmp_path / "there"
+    job = executor.submit(fail_until, there)
+    assert str(there) in str(job.exception(60))
+    assert str(there) in str(rerun(job).exception(60))
+    there.write_text("it")
+    assert rerun(job).result(60) == "it"
+
+
+def test_a_stopped_chain_is_raced_on_from_the_call_that_it_saved(executor, eventually):
+    """As any chain from its last checkpoint: no count is lost or repeated."""
+    job = executor.submit(Steps(Counts()))
+    eventually(lambda: "count 3" in (job.stdout() or ""))
+    job._interrupt(timeout=True)
+    eventually(lambda: Path(job.race.directory, "checkpoints/submitted.pkl").exists())
+    job.cancel()
+    job.wait(60)
+    again = rerun(job)
+    count, jobs = again.result(60)
+    assert (count, len(jobs)) == (20, 2)
+    assert again.submission().function.counts.count == 0
+    assert "count 3\n" not in again.stdout()
 
 
 def test_a_call_that_cannot_be_pickled_is_refused(executor, races):

@@ -1,5 +1,7 @@
 """A call as a node makes it: `python -m rv.api.call` in a race's directory, without a Slurm."""
 
+import concurrent.futures
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -190,3 +192,83 @@ def test_a_header_that_is_none_is_refused():
     for data in (b"", b"no json\n", b"[]\n", b"{}\n", b"\x80\x04N."):
         with pytest.raises(rv.UncompletedJobError, match="no file of rv's"):
             read_call_header(data)
+
+
+class Forks(rv.Checkpointable):
+    """Counts rounds of a pool of forked processes, and who is asked for a checkpoint."""
+
+    def __init__(self, asked: Path) -> None:
+        self.asked, self.rounds = asked, 0
+
+    def checkpoint(self) -> rv.DelayedSubmission:
+        """Note the process."""
+        with self.asked.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return rv.DelayedSubmission(self)
+
+    def __call__(self) -> int:
+        """Make pools whose processes have all begun, and end them."""
+        forks = multiprocessing.get_context("fork")
+        for _ in range(3):
+            all_began = forks.Barrier(3)
+            with forks.Pool(2, all_began.wait) as pool:
+                all_began.wait()
+                self.rounds += sum(pool.map(abs, [1]))
+        return self.rounds
+
+
+class Keeps(Forks):
+    """Keeps its pool, and has counted before it says that it runs."""
+
+    def __call__(self) -> int:
+        """Wait to be interrupted."""
+        pool = multiprocessing.get_context("fork").Pool(2)
+        self.rounds = sum(pool.map(abs, [3]))
+        sys.stdout.write("runs\n")
+        while True:
+            pool.map(time.sleep, [0.05] * 4)
+
+
+class Chains(Forks):
+    """Has a handler that calls the one before it: a forked process inherits it."""
+
+    def __call__(self) -> int:
+        """Set it, and do the same."""
+        before = signal.getsignal(signal.SIGTERM)
+
+        def call_it(*args) -> None:
+            before(*args)
+
+        signal.signal(signal.SIGTERM, call_it)
+        return super().__call__()
+
+
+class Threads(Forks):
+    """Forks in a thread."""
+
+    def __call__(self) -> int:
+        """Do the same there."""
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            return threads.submit(super().__call__).result()
+
+
+@pytest.mark.parametrize("kind", [Forks, Chains, Threads])
+def test_the_end_of_forked_processes_saves_nothing(race, kind):
+    """A pool ends its workers by SIGTERM, in any run."""
+    assert finish(start(race, rv.DelayedSubmission(kind(race / "asked")))) == (0, "")
+    assert unpickled((race / result_file(0)).read_bytes()) == 3
+    assert not (race / "asked").exists()
+    assert not (race / GOES_ON).exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_forked_processes_leave_the_checkpoint_to_who_forked_them(race, number):
+    """What they have is of the fork; all of them hear the signal, and end with the call."""
+    process = start(race, rv.DelayedSubmission(Keeps(race / "asked")))
+    assert process.stdout.readline() == "runs\n"
+    os.killpg(process.pid, number)
+    assert finish(process) == (0, "")
+    assert (race / "asked").read_text() == f"{process.pid}\n"
+    assert unpickled((race / GOES_ON).read_bytes()).function.rounds == 3
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
