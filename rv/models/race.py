@@ -263,8 +263,9 @@ class StateFiles:
     `sent` is when sbatch was last called (epoch seconds on the clock there), written just before;
     `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
     controller first did not know a job. `declined` are nodes that failed the node check.
+    `winner_absent_since` says so of the winner of a chain, whose number other jobs had before.
     `unclaimed_since` is when a job was first seen that had completed while no claim showed,
-    `unended_since` when the winner of a chain was first seen so, while no end of the chain showed,
+    `unended_since` when the winner of a chain was first seen over while no end of that showed,
     `unsent_since` when a client first saw that nothing of the race was sent.
     `tasks` are those of a sweep that were started.
     """
@@ -281,6 +282,7 @@ class StateFiles:
     again: tuple[int, ...] = ()
     warnings: tuple[tuple[str, str], ...] = ()
     absent_since: tuple[tuple[int, float], ...] = ()
+    winner_absent_since: float | None = None
     segments: tuple[Segment, ...] = ()
     unclaimed_since: float | None = None
     unended_since: float | None = None

@@ -219,6 +219,7 @@ def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
         absent_since=tuple(
             (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "") if text
         ),
+        winner_absent_since=_moment(texts.get(f"absent/{claim.owner}", "")) if claim else None,
         segments=tuple(_segments(texts)),
         unclaimed_since=_moment(texts.get("unclaimed", "")),
         unended_since=_unended_since(texts.get("unended", ""), claim),

@@ -279,8 +279,10 @@ class Facts:
 
     @property
     def _absent_s(self) -> float:
-        now_s, number = self.sources.now_s, self.race.number_of(self.claim)
-        return now_s - dict(self.files.absent_since).get(number, now_s)
+        since_s = dict(self.files.absent_since).get(self.claim.submission)
+        if self.race.chain:
+            since_s = self.files.winner_absent_since
+        return 0.0 if since_s is None else self.sources.now_s - since_s
 
     def is_absent_for(self, least_s: float = 0.0) -> bool:
         """Return whether it is longer than MinJobAge, for which Slurm keeps what ended."""

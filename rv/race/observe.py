@@ -6,27 +6,12 @@ from datetime import datetime
 
 from rv.dataclass import dataclass
 from rv.models.gpu_use import gpu_use
-from rv.models.job import JobRecord, JobState
-from rv.models.race import NEXT, Claim, Race, RaceStatus, StateFiles
-from rv.race.directory import (
-    cache,
-    load_all_state_files,
-    load_state_files,
-    unsent_for_s,
-    write_state_file,
-)
-from rv.race.facts import CACHED_S
+from rv.models.job import JobRecord
+from rv.models.race import NEXT, Race, RaceStatus, StateFiles
+from rv.race.directory import load_all_state_files, load_state_files, write_state_file
+from rv.race.first_seen import note_absent, note_unclaimed, note_unended, note_unsent
 from rv.race.gpu_use import load_gpu_sums
-from rv.race.sources import (
-    Sources,
-    confirmation_limit_s,
-    forgotten,
-    is_active,
-    own_end,
-    record_of,
-    unconfirmed,
-    without_replaced,
-)
+from rv.race.sources import Sources, confirmation_limit_s, forgotten, is_active
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
 from rv.race.task_runs import ABSENT, ENDED, worker_job
@@ -99,11 +84,11 @@ def _snapshot(
         records = (*records, *_of_race(race, answers.records))
         accounting_answered, recycled = answers.accounting_answered, answers.recycled
         missing = [number for number in vanished if not is_known(race, files, number, records)]
-        files = _note_absent(race, files, missing, now_s, transport)
+        files = note_absent(race, files, missing, now_s, transport)
     if not (race.sweep and any(map(is_active, records))):
-        files = _note_unclaimed(race, files, records, now_s, transport)
-    files = _note_unended(race, files, records, now_s, transport)
-    files = _note_unsent(race, files, queue, records, now_s, transport)
+        files = note_unclaimed(race, files, records, now_s, transport)
+    files = note_unended(race, files, records, now_s, transport)
+    files = note_unsent(race, files, queue, records, now_s, transport)
     lost = forgotten(
         race, files, records, now_s, accounting_answered=accounting_answered, recycled=recycled
     )
@@ -194,74 +179,6 @@ def _vanished(
         worker: f"Slurm has long not known job {worker_job(worker)[0]}: cause unknown"
         for worker in gone
     }
-
-
-def _note_unclaimed(
-    race: Race, files: StateFiles, records: Iterable[JobRecord], now_s: float, transport: Transport
-) -> StateFiles:
-    """Write down when a job was first seen that had completed while no claim showed.
-
-    One that rejected its node does not count: it completes, and says why; nor does it once another
-    was sent in its place. That this machine writes into the directory also makes an NFS client ask
-    the server about it; where it cannot write, no claim could be written either, and nothing is
-    waited for.
-    """
-    rejecting = {number for number, _ in files.exhausted} | {*files.again}
-    names = {race.name_of(number) for number in rejecting}
-    has_completed = any(
-        record.state is JobState.COMPLETED and record.name not in names
-        for record in without_replaced(race, files, records)
-    )
-    since_s = files.unclaimed_since
-    if files.claim or not has_completed or (since_s and since_s <= now_s):
-        return files
-    is_written = write_state_file(race, "unclaimed", f"{now_s:.0f}\n", transport)
-    since_s = now_s if is_written else now_s - CACHED_S
-    return cache(race, replace(load_state_files(race, transport), unclaimed_since=since_s))
-
-
-def _note_unended(
-    race: Race, files: StateFiles, records: Sequence[JobRecord], now_s: float, transport: Transport
-) -> StateFiles:
-    """Write down when the winner of a chain was first seen completed while no end showed.
-
-    For the same reasons.
-    """
-    claim, since_s = files.claim, files.unended_since
-    if not race.chain or claim is None or not _has_left(race, claim, files, records):
-        return files
-    if since_s and since_s <= now_s:
-        return files
-    is_written = write_state_file(race, "unended", f"{now_s:.0f} {claim.owner}\n", transport)
-    since_s = now_s if is_written else now_s - CACHED_S
-    return cache(race, replace(load_state_files(race, transport), unended_since=since_s))
-
-
-def _note_unsent(
-    race: Race,
-    files: StateFiles,
-    queue: Sequence[JobRecord] | None,
-    records: Sequence[JobRecord],
-    now_s: float,
-    transport: Transport,
-) -> StateFiles:
-    """Write down that nothing of a race is known to be sent, and tell since when that is so.
-
-    Its own client may be about to send it: that it was staged long ago, by the clock of another
-    machine, proves nothing.
-    """
-    is_sent = files.job_ids or any(map(is_active, records)) or unconfirmed(race, files, records)
-    if queue is None or files.claim or is_sent or files.stopped or files.deleted:
-        return files
-    seen_s = unsent_for_s(race, transport)
-    return files if seen_s is None else replace(files, unsent_since=now_s - seen_s)
-
-
-def _has_left(race: Race, claim: Claim, files: StateFiles, records: Sequence[JobRecord]) -> bool:
-    """Whether the winner completed, and the chain has no end."""
-    winner = record_of(records, claim.job_name or race.name_of(claim.submission), claim.job_id)
-    is_completed = winner is not None and winner.state is JobState.COMPLETED
-    return is_completed and own_end(claim, files.ended) is None
 
 
 def _saved_at(race: Race, transport: Transport) -> float | None:
@@ -374,18 +291,3 @@ def _ids(files: StateFiles, number: int) -> tuple[int, ...]:
     claim = files.claim
     claimed = (claim.job_id,) if claim and number in (claim.submission, NEXT) else ()
     return (*dict(files.job_ids).get(number, ())[-_MOST_ASKED:], *claimed)
-
-
-def _note_absent(
-    race: Race, files: StateFiles, missing: Sequence[int], now_s: float, transport: Transport
-) -> StateFiles:
-    """Write down when a healthy controller first did not know a job, and clear what came back."""
-    since = dict(files.absent_since)
-    for number in missing:
-        if since.get(number, now_s + 1) > now_s:  # or by a clock that was ahead of this one
-            since[number] = now_s
-            write_state_file(race, f"absent/{number}", f"{now_s:.0f}\n", transport)
-    for number in since.keys() - set(missing):
-        write_state_file(race, f"absent/{number}", "", transport)
-    kept = tuple((number, at) for number, at in since.items() if number in missing)
-    return cache(race, replace(files, absent_since=kept))

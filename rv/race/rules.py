@@ -11,7 +11,7 @@ from rv.models.job import JobState, is_live
 from rv.models.race import NEXT, RaceState
 from rv.race.facts import Facts
 from rv.race.rule import Decision, Rule, Section
-from rv.race.sources import ENDED_BY_SLURM, NODE_FAILURES, RACE_STATE
+from rv.race.sources import ENDED_BY_SLURM, KEPT_S, NODE_FAILURES, RACE_STATE
 
 STAGED_GRACE_S: Final = 300.0
 """How long a race may be seen without any submission before it counts as never submitted."""
@@ -110,10 +110,20 @@ def _has_left(facts: Facts) -> bool:
     return _is_chain(facts) and facts.slurm_state is JobState.COMPLETED
 
 
+def _may_have_written(facts: Facts) -> bool:
+    """Whether the winner of a chain ended so that it may have written what follows."""
+    return _is_chain(facts) and facts.slurm_state in (JobState.COMPLETED, JobState.FAILED)
+
+
 def _left_next_unsent(facts: Facts) -> bool:
-    """Whether another segment was to come, and the job did not send it: a TERM ended it first."""
-    is_over = facts.slurm_state in (JobState.FAILED, JobState.COMPLETED)
-    return is_over and facts.segment_end is not None and facts.segment_end.next == "again"
+    """Whether another segment was to come, and the job did not send it: a TERM ended it first.
+
+    What ended over a day ago was given up, and what it worked on may be in use.
+    """
+    end = facts.segment_end
+    if end is None or end.next != "again" or not _may_have_written(facts):
+        return False
+    return facts.sources.now_s - end.ended_at < KEPT_S
 
 
 def _never_accepted(facts: Facts) -> bool:
@@ -289,11 +299,11 @@ SECTIONS: Final = (
              "A job of it has no node left that might pass the node check.",
              lambda f: not is_live(f.slurm_state) and f.has_exhausted_nodes,
              _S.DECLINED, "every node failed the node check: {rejected_nodes}"),
-        Rule("completed, end not seen", (),
-             "Slurm says COMPLETED, and for less than a minute this machine has seen no end of it.",
-             lambda f: f.segment_end is None and _has_left(f) and f.end_may_show,
-             _S.UNKNOWN, "job {claim.job_id} completed, and its end does not show here yet"),
-        Rule("completed without an end", (), "The same, for longer, and the segment left no end.",
+        Rule("over, end not seen", (),
+             "It completed or failed; for less than a minute this machine has seen no end of it.",
+             lambda f: f.segment_end is None and _may_have_written(f) and f.end_may_show,
+             _S.UNKNOWN, "job {claim.job_id} is {slurm_state}, and its end does not show here yet"),
+        Rule("completed without an end", (), "It completed, and the segment left no end.",
              lambda f: f.segment_end is None and _has_left(f),
              _S.ENDED, "Slurm says COMPLETED; segment {claim.segment} left no end: cause unknown"),
     )),
@@ -320,7 +330,7 @@ SECTIONS: Final = (
              lambda f: _has_left(f) and f.end_may_show,
              _S.UNKNOWN, "job {claim.job_id} completed, and no next one shows yet"),
         Rule("next segment was not sent", (),
-             "The same for longer, or FAILED, and by the segment's end another was to come.",
+             "The same for longer, or FAILED; by its end, of today, another segment was to come.",
              _left_next_unsent,
              _S.PENDING, UNSENT),
         Rule("completed after a segment", (), "It says COMPLETED for longer, and Slurm answers.",

@@ -55,8 +55,11 @@ def _is_final(snapshot: "RaceSnapshot") -> bool:
     accounting_knows = snapshot.accounting_answered and not any(
         is_live(record.state) for record in snapshot.records
     )
-    absent = [at for _, at in snapshot.files.absent_since]
-    return accounting_knows or snapshot.now_s - max(absent, default=snapshot.now_s) > _LATEST_S
+    files, now_s = snapshot.files, snapshot.now_s
+    absent = [at for _, at in files.absent_since]
+    if files.winner_absent_since is not None:
+        absent.append(files.winner_absent_since)
+    return accounting_knows or now_s - max(absent, default=now_s) > _LATEST_S
 
 
 def is_settled(directory: str, transport: Transport) -> bool:

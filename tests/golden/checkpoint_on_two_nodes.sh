@@ -690,6 +690,7 @@ rv_write() {
 [ "$rv_next" = again ] || rv_write ended
 rv_write "segments/$RV_SEGMENT.ended"
 if [ "$rv_next" != again ]; then
+  ln -T "segments/$RV_SEGMENT.ended" ended 2>/dev/null
   rv_cancel_others
   [ -z "$rv_sender" ] || wait "$rv_sender"
   rv_cancel_next

@@ -230,7 +230,7 @@ def test_the_loss_of_a_later_segments_job_is_noticed():
     assert is_known(CHAINED, ON_THIRD, NEXT, [gone[0], after("RUNNING")])
     assert is_known(CHAINED, ON_THIRD, NEXT, [gone[0], after("TIMEOUT", source="sacct")])
     assert state(ON_THIRD, *gone).state is S.RUNNING
-    assert state(replace(ON_THIRD, absent_since=((NEXT, T0),)), *gone).state is S.ENDED
+    assert state(replace(ON_THIRD, winner_absent_since=T0), *gone).state is S.ENDED
 
 
 def test_the_very_job_that_was_sent_next_is_asked_for():
@@ -254,4 +254,4 @@ def test_the_absence_of_the_next_job_is_not_the_winners():
     silent = Sources(records=(), now_s=T0 + 500)
 
     assert resolve(CHAINED, absent, silent).state is S.UNKNOWN
-    assert resolve(CHAINED, replace(absent, absent_since=((1, T0),)), silent).state is S.ENDED
+    assert resolve(CHAINED, replace(absent, winner_absent_since=T0), silent).state is S.ENDED

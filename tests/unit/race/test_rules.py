@@ -98,7 +98,7 @@ CASES: dict[str, Case] = {
     "stopped between segments": (CHAINED, replace(BETWEEN, stopped=True, segments=(), unended_since=T0 - 60), slurm(record("COMPLETED")), S.CANCELLED, "stopped by you"),
     "segment to be submitted again": (CHAINED, replace(BETWEEN, again=(1,)), slurm(record("COMPLETED", restarts=1)), S.PENDING, "a job that left a rejected node waits to be submitted again"),
     "segment's nodes rejected": (CHAINED, replace(BETWEEN, exhausted=((1, "x"),), declined=(("a1", "no GPU"),)), slurm(record("COMPLETED", restarts=1)), S.DECLINED, "every node failed the node check: a1: no GPU"),
-    "completed, end not seen": (CHAINED, chained(unended_since=NOW - 59), slurm(record("COMPLETED")), S.UNKNOWN, "job 11 completed, and its end does not show here yet"),
+    "over, end not seen": (CHAINED, chained(unended_since=NOW - 59), slurm(record("FAILED")), S.UNKNOWN, "job 11 is FAILED, and its end does not show here yet"),
     "completed without an end": (CHAINED, chained(unended_since=NOW - 60), slurm(record("COMPLETED")), S.ENDED, "Slurm says COMPLETED; segment 1 left no end: cause unknown"),
     "completed, next not seen": (CHAINED, BETWEEN, slurm(record("COMPLETED")), S.UNKNOWN, "job 11 completed, and no next one shows yet"),
     "next segment was not sent": (CHAINED, BETWEEN, slurm(record("FAILED")), S.PENDING, "the segment's job ended, and the next is to be sent"),
@@ -108,7 +108,7 @@ CASES: dict[str, Case] = {
     "node failed after a segment": (CHAINED, BETWEEN, slurm(record("NODE_FAIL")), S.LOST, "Slurm says NODE_FAIL for job 11 on a1"),
     "segment timed out": (CHAINED, BETWEEN, slurm(record("TIMEOUT")), S.PENDING, "the segment ended at its time limit, and the next is to be sent"),
     "ended after a segment": (CHAINED, LAST, slurm(record("DEADLINE")), S.DEADLINE, "Slurm says DEADLINE"),
-    "vanished after a segment": (CHAINED, replace(BETWEEN, absent_since=((1, T0),)), slurm(), S.ENDED, "job 11 started on a1, left no exit file, and Slurm has not known it for 9 s: cause unknown"),
+    "vanished after a segment": (CHAINED, replace(BETWEEN, winner_absent_since=T0), slurm(), S.ENDED, "job 11 started on a1, left no exit file, and Slurm has not known it for 9 s: cause unknown"),
     "unknown after a segment": (CHAINED, BETWEEN, slurm(), S.UNKNOWN, "Slurm does not know job 11 now"),
     "restarted after its claim": (RACE, won(lost="restarted"), slurm(), S.LOST, "restarted"),
     "vanished": (RACE, won(absent_since=((1, T0),)), slurm(), S.ENDED, "job 11 started on a1, left no exit file, and Slurm has not known it for 9 s: cause unknown"),
@@ -170,7 +170,7 @@ the `why` of `rv ps --json`. A section's condition holds for all rules in it. Wh
 |---|---|
 | claim | the file `claim` in the race directory: the job that won, made by a hard link, once |
 | exit file | the file `ended`: the winner's job writes how its command ended; it counts only from the claim's own instance |
-| state files | the other files there: `jobs/N.id` (accepted), `jobs/N.sent`, `jobs/N.refused`, `declined/NODE`, `exhausted/N`, `again/N`, `absent/N`, `segments/K`, `lost`, `stop` |
+| state files | the other files there: `jobs/N.id` (accepted), `jobs/N.sent`, `jobs/N.refused`, `declined/NODE`, `exhausted/N`, `again/N`, `absent/N`, `absent/OWNER`, `segments/K`, `lost`, `stop` |
 | queue | `squeue`, and `scontrol show job` for a job that has left the queue |
 | accounting | `sacct`, which may lag by seconds, know nothing, or be missing |
 

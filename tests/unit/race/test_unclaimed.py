@@ -8,7 +8,7 @@ import pytest
 from rv.models.race import StateFiles
 from rv.models.sweep import Sweep
 from rv.race.facts import CACHED_S
-from rv.race.observe import _note_unclaimed
+from rv.race.first_seen import note_unclaimed
 from rv.race.recover import _as_next
 from rv.transport.local import LocalTransport
 from tests.unit.race.test_status import RACE, record
@@ -19,7 +19,7 @@ NOW_S = 1_700_000_000.0
 def noted(directory: Path, files: StateFiles, sweep: Sweep | None = None) -> StateFiles:
     """The state files after a look that saw job 1 completed."""
     race = replace(RACE, directory=str(directory), sweep=sweep)
-    return _note_unclaimed(race, files, [record("COMPLETED")], NOW_S, LocalTransport({}))
+    return note_unclaimed(race, files, [record("COMPLETED")], NOW_S, LocalTransport({}))
 
 
 def test_the_clock_begins_when_a_completed_job_is_first_seen(tmp_path: Path) -> None:

@@ -76,3 +76,11 @@ def test_where_nothing_can_be_written_it_is_said_and_a_day_is_waited(
         " counts as never submitted a day after it was staged"
     )
     assert look(race, now_s=NOW_S + 90_000).status.state is RaceState.CANCELLED
+
+
+def test_a_file_of_ids_without_one_says_nothing(race: Race) -> None:
+    """A full disk left it empty: nothing is known to be sent."""
+    (Path(race.directory) / "jobs" / "1.id").touch()
+    assert look(race).status.why == "nothing is known to be submitted yet"
+    age(race, 301)
+    assert look(race).status.state is RaceState.CANCELLED

@@ -339,6 +339,19 @@ def test_the_end_of_a_chain_is_written_first(
     assert [path.name for path in tmp_path.rglob("*ended") if path.name[0] != "."] == left
 
 
+def test_a_chains_end_is_there_where_only_the_segments_had_room(tmp_path: Path) -> None:
+    """Its tries were over when the disk was cleaned up."""
+    writing = of_a_chain(r'rv_enter \|\| exit "', "^fi")
+    made_up = (
+        "sync() { [[ $1 != .ended* || $(wc -l <tries) -ge 5 ]] || { echo >>tries; false; }; }; "
+        "sleep() { :; }; rv_enter() { :; }; rv_decide() { rv_next=done; }; rv_code=0; "
+        "rv_cancel_others() { :; }; rv_cancel_next() { :; }; rv_sender=; : >tries"
+    )
+    play(tmp_path, f"{made_up}\n{writing}")
+    ends = [tmp_path / name for name in ("ended", "segments/1.ended")]
+    assert ends[0].read_text() == ends[1].read_text() != ""
+
+
 @pytest.mark.parametrize(
     ("following", "goes_on", "is_over"),
     [("done", "", True), ("crashed", "", True), ("again", "2\n", False), ("", "", False)],
