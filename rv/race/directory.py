@@ -219,7 +219,7 @@ def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
         absent_since=tuple(
             (n, _float(text, default=0.0)) for n, text in _numbered(texts, "absent/", "") if text
         ),
-        winner_absent_since=_moment(texts.get(f"absent/{claim.owner}", "")) if claim else None,
+        winner_absent_since=_winner_absent_since(texts, claim),
         segments=tuple(_segments(texts)),
         unclaimed_since=_moment(texts.get("unclaimed", "")),
         unended_since=_unended_since(texts.get("unended", ""), claim),
@@ -302,6 +302,10 @@ def _ended(text: str) -> Ended | None:
         next=printable(fields.get("next", "")),
         why=printable(fields.get("why", "")),
     )
+
+
+def _winner_absent_since(texts: Mapping[str, str], claim: Claim | None) -> float | None:
+    return _moment(texts.get(f"absent/{claim.owner}", "")) if claim else None
 
 
 def _unended_since(text: str, claim: Claim | None) -> float | None:
