@@ -1,14 +1,15 @@
 """Nodes that plans avoid for some days, with why and until when: one JSON file for each cluster.
 
 `rv accept` writes the file, every launch reads it, and neither knows more of the other. It lies on
-this machine and is replaced whole. Times are seconds since the epoch by this machine's clock; no
-entry counts for longer than `MOST_DAYS` from now, whatever a clock that was ahead wrote.
+this machine and is replaced whole; it also has when nodes were said to be repaired. Times are
+seconds since the epoch by this machine's clock; no entry counts for longer than `MOST_DAYS` from
+now, whatever a clock that was ahead wrote.
 """
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -25,7 +26,10 @@ _MOST_EVIDENCE: Final = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AvoidedNode:
-    """A node that failed; `run` names the acceptance run, `uuids` its bad GPUs."""
+    """A node that failed; `run` names the acceptance run, `uuids` its bad GPUs.
+
+    `since` is when the newest job that failed on it began.
+    """
 
     node: str
     since: float
@@ -49,31 +53,79 @@ def reasons(cluster: str, now_s: float) -> Mapping[str, str]:
 
 def load(cluster: str, now_s: float) -> tuple[AvoidedNode, ...]:
     """Read the nodes of a cluster that are avoided now; a file that cannot be read avoids none."""
-    try:
-        document = json.loads(acceptance_file("avoid", cluster, ".json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return ()
-    items = document.get("nodes") if isinstance(document, dict) else None
+    items = _document(cluster).get("nodes")
     entries = [_read_entry(item, now_s) for item in (items if isinstance(items, list) else [])]
     return tuple(entry for entry in entries if entry and entry.until > now_s)
 
 
+def repairs(cluster: str, now_s: float) -> Mapping[str, float]:
+    """Say when nodes were last said to be good: what failed before that tells nothing of them."""
+    found = _document(cluster).get("repaired")
+    times = found.items() if isinstance(found, dict) else ()
+    return {
+        printable(node): min(time, now_s)
+        for node, time in times
+        if isinstance(time, float) and math.isfinite(time)
+    }
+
+
 def update(cluster: str, bad: Sequence[AvoidedNode], good: frozenset[str], now_s: float) -> None:
-    """Add the nodes that failed and remove those that are good again.
+    """Add the nodes that failed, to what is known of them, and remove those that are good again.
 
     Raises `RvError(STAGE)` where this machine's disk does not take the file.
     """
+    entries = {entry.node: entry for entry in load(cluster, now_s) if entry.node not in good}
+    for entry in bad:
+        entries[entry.node] = _merged(entry, entries.get(entry.node, entry))
+    _write(cluster, entries.values(), repairs(cluster, now_s))
+
+
+def forget(cluster: str, nodes: Iterable[str], now_s: float) -> None:
+    """Avoid nodes no longer, nor for what jobs find that began before now.
+
+    Raises `RvError(STAGE)` where this machine's disk does not take the file.
+    """
+    names = dict.fromkeys(nodes, now_s)
+    entries = [entry for entry in load(cluster, now_s) if entry.node not in names]
+    _write(cluster, entries, {**repairs(cluster, now_s), **names})
+
+
+def _merged(new: AvoidedNode, old: AvoidedNode) -> AvoidedNode:
+    """Add to what is known of a node: a pass has to answer all of it."""
+    newest = max(new, old, key=lambda entry: entry.since)
+    return replace(
+        newest,
+        until=max(new.until, old.until),
+        evidence=_cut(dict.fromkeys((*new.evidence, *old.evidence))),
+        uuids=tuple(dict.fromkeys((*new.uuids, *old.uuids))),
+    )
+
+
+def _cut(evidence: Iterable[str]) -> tuple[str, ...]:
+    """Keep so much evidence, and the first of each payload: it alone can clear the node."""
+    lines = tuple(evidence)
+    firsts = {line.partition(" ")[0]: line for line in reversed(lines)}.values()
+    others = [line for line in lines if line not in firsts]
+    kept = {*firsts, *others[: max(0, _MOST_EVIDENCE - len(firsts))]}
+    return tuple(line for line in lines if line in kept)
+
+
+def _document(cluster: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(acceptance_file("avoid", cluster, ".json").read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _write(cluster: str, entries: Iterable[AvoidedNode], repaired: Mapping[str, float]) -> None:
     from rv.files import write_atomically  # who plans only reads
 
-    entries = {entry.node: entry for entry in load(cluster, now_s) if entry.node not in good}
-    entries |= {entry.node: entry for entry in bad}
-    nodes = [
-        asdict(entry) | {"evidence": entry.evidence[:_MOST_EVIDENCE]} for entry in entries.values()
-    ]
+    document = {"nodes": list(map(asdict, entries)), "repaired": repaired}
     path = acceptance_file("avoid", cluster, ".json")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({"nodes": nodes}, indent=1))
+        write_atomically(path, json.dumps(document, indent=1))
     except OSError as error:
         why = error.strerror or str(error)
         raise RvError(ErrorKind.STAGE, f"cannot remember bad nodes: {why}, on {path}") from error

@@ -1,37 +1,50 @@
 """The nodes that a run found bad or good again, and a text for their administrators. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.measurements import device_of
+from rv.accept.measurements import bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, AvoidedNode
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE
 
 
 def bad_nodes(
-    results: Sequence[RunResult], run: str, now_s: float, days: int
+    results: Sequence[RunResult],
+    run: str,
+    now_s: float,
+    days: int,
+    repairs: Mapping[str, float] | None = None,
 ) -> tuple[AvoidedNode, ...]:
     """Return the nodes whose own hardware failed, to be avoided for so many days from `now_s`.
 
-    An ERROR says nothing about a node, nor does a fault of the fabric or of software.
+    An ERROR says nothing about a node, nor does a fault of the fabric or of software, nor one of a
+    job that began before the node was repaired.
     """
+    repaired = repairs or {}
     bad: dict[str, AvoidedNode] = {}
     until = now_s + min(days, MOST_DAYS) * DAY_S
     for result in results:
-        for test in result.tests:
-            node = test.host or result.hostname
-            if not node or not is_of_hardware(test):
+        since = result.began or now_s
+        for test in filter(is_of_hardware, result.tests):
+            node = node_of(test, result)
+            if not node or (node in repaired and since <= repaired[node]):
                 continue
-            device = device_of(test, result)
-            entry = bad.get(node) or AvoidedNode(node=node, since=now_s, until=until, run=run)
-            evidence = f"{result.test_type} {test.name} {test.code}: {test.reason}"
-            uuids = entry.uuids
-            if device and device.uuid and device.uuid not in uuids:
-                uuids = (*uuids, device.uuid)
-            bad[node] = replace(entry, evidence=(*entry.evidence, evidence), uuids=uuids)
+            entry = bad.get(node) or AvoidedNode(node=node, since=since, until=until, run=run)
+            entry = replace(entry, since=max(since, entry.since))
+            bad[node] = _accused(entry, test, result)
     return tuple(bad.values())
+
+
+def _accused(entry: AvoidedNode, test: TestResult, result: RunResult) -> AvoidedNode:
+    """Add a failed test, and the GPU that it was on, to what is known of its node."""
+    device = device_of(test, result)
+    evidence = f"{result.test_type} {test.name} {test.code}: {test.reason}"
+    uuids = entry.uuids
+    if device and device.uuid and device.uuid not in uuids:
+        uuids = (*uuids, device.uuid)
+    return replace(entry, evidence=(*entry.evidence, evidence), uuids=uuids)
 
 
 def cleared(results: Sequence[RunResult]) -> frozenset[str]:
@@ -51,14 +64,34 @@ def cleared(results: Sequence[RunResult]) -> frozenset[str]:
 
 
 def still_accused(before: Sequence[AvoidedNode], results: Sequence[RunResult]) -> frozenset[str]:
-    """Return the avoided nodes on which a payload that failed there did not run again.
+    """Return the avoided nodes where not all that failed was tried again, by a newer job.
 
-    Storage that is fast says nothing of a GPU that computes wrong.
+    Storage that is fast says nothing of a GPU that computes wrong, nor does another GPU.
     """
-    fine = (Status.PASS, Status.WARN)
-    ran = {(result.hostname, result.test_type) for result in results if result.status in fine}
-    accusers = ((each.node, said.partition(" ")[0]) for each in before for said in each.evidence)
-    return frozenset(node for node, payload in accusers if (node, payload) not in ran)
+    return frozenset(entry.node for entry in before if not _is_answered(entry, results))
+
+
+def _is_answered(entry: AvoidedNode, results: Sequence[RunResult]) -> bool:
+    """Whether each payload that accuses a node was fine since, on all GPUs that are accused."""
+    tried = _tried_since(entry, results)
+    accusers = {said.partition(" ")[0] for said in entry.evidence}
+    if not accusers <= tried.keys():
+        return False
+    accused = {bare_uuid(uuid) for uuid in entry.uuids}
+    # One that lists no GPU, as of pairs, accuses none.
+    listed = [tried[payload] for payload in accusers if tried[payload]]
+    return not accused or (bool(listed) and all(accused <= each for each in listed))
+
+
+def _tried_since(entry: AvoidedNode, results: Sequence[RunResult]) -> Mapping[str, set[str]]:
+    """Give the payloads that newer jobs passed on the node, each with its GPUs there."""
+    tried: dict[str, set[str]] = {}
+    for result in results:
+        is_fine = result.status in (Status.PASS, Status.WARN)
+        if is_fine and result.hostname == entry.node and result.began > entry.since:
+            here = {bare_uuid(d.uuid) for d in result.devices if d.host in ("", entry.node)}
+            tried.setdefault(result.test_type, set()).update(here)
+    return tried
 
 
 def admin_text(bad: Sequence[AvoidedNode], cluster: str) -> str:

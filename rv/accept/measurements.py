@@ -99,9 +99,10 @@ class Measurement(Point):
 def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> Iterator[Measurement]:
     """List the comparable numbers of a result: those of which one direction is better.
 
-    `time_s` (seconds since the epoch) stands in for a result without one.
+    Their time is when the job began, as the clocks of nodes differ; else the result's own, and for
+    one without any `time_s` (seconds since the epoch).
     """
-    when = result.timestamp.timestamp() if result.timestamp else time_s
+    when = result.began or (result.timestamp.timestamp() if result.timestamp else time_s)
     for test in result.tests:
         device = device_of(test, result)
         for metric in test.metrics:

@@ -73,7 +73,15 @@ def judged_pairs(results: Results, leaves: Mapping[str, str]) -> tuple[RunResult
     judged = [_judged_kind(each, leaves) for each in kinds.values()]
     found = [*_of_nodes(results, judged), _of_links(judged, leaves)]
     # So that whoever reads of a planted fault sees that it was one.
-    return tuple(replace(each, argv=_planted(results)) for each in found)
+    planted = _planted(results)
+    return tuple(replace(e, argv=planted, began=_began(results, e.hostname)) for e in found)
+
+
+def _began(results: Results, node: str) -> float:
+    """Return when the first job of a node's pairs began, of "" of all: it is judged by them all."""
+    of_node = [each for names, each in results.items() if node in ("", *names)]
+    times = (each.began for each in itertools.chain.from_iterable(of_node))
+    return min(filter(None, times), default=0.0)
 
 
 def _planted(results: Results) -> tuple[str, ...]:

@@ -135,13 +135,15 @@ class RunResult:
     JSON. `is_legacy` says that it was written before `rv.accept/1`.
 
     `node` is what the node called itself, `token` the word that the job gave this run of the
-    payload (`tokens` those of all ranks), `exit_code` what it meant to end with.
+    payload (`tokens` those of all ranks), `exit_code` what it meant to end with. `began` is
+    when its job began, 0 where that is not known; `timestamp` is by the node's own clock.
     """
 
     test_type: str
     status: Status
     hostname: str = ""
     timestamp: datetime | None = None
+    began: float = 0.0
     rank: int | None = None
     method_version: int = 0
     argv: tuple[str, ...] = ()

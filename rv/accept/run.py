@@ -1,7 +1,8 @@
 """An acceptance run whose race has ended: fetch its results, keep them, judge them, remember."""
 
 import functools
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -11,7 +12,15 @@ from rv.accept.baselines import baselines_for
 from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
 from rv.accept.judge import Judge, Others, Past
-from rv.accept.measurements import CONTENDED, FAULTY, SOUND, Measurement, measurements, node_of
+from rv.accept.measurements import (
+    CONTENDED,
+    FAULTY,
+    RETIRED,
+    SOUND,
+    Measurement,
+    measurements,
+    node_of,
+)
 from rv.accept.results import RunResult, Status
 from rv.accept.store import Run, RunRecord, find_run, save
 from rv.accept.trends import Comparison, compare
@@ -45,8 +54,9 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
     """
     run = judged(fetched)
-    history().add(remembered(run))
-    bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days)
+    repairs = avoided_nodes.repairs(run.record.cluster, now_s)
+    history().add(remembered(run, repairs))
+    bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days, repairs)
     before = avoided_nodes.load(run.record.cluster, now_s)
     good = cleared(run.results) - still_accused(before, run.results)
     recovered = [entry.node for entry in before if entry.node in good]
@@ -100,6 +110,7 @@ def _record_of(
         payloads=payloads,
         planned=_planned(payloads),
         submitted_at=race.submitted_at,
+        fetched_at=time.time(),
         nodes=race.request.only_nodes if race.request else (),
         ended=f"the race {status.state}" + (f": {status.why}" if status.why else ""),
     )
@@ -130,7 +141,7 @@ def judged(run: Run) -> Run:
         others=others(kept, record.race_id),
         run=record.race_id,
         cluster=record.cluster,
-        time_s=record.started_at or record.submitted_at,
+        time_s=record.began_at,
     )
     return replace(run, results=judge.judge(run.results))
 
@@ -138,7 +149,7 @@ def judged(run: Run) -> Run:
 def measured_of(run: Run) -> Sequence[Measurement]:
     """Give every number of a run whose payload neither failed nor injected a fault."""
     record = run.record
-    time_s = record.started_at or record.submitted_at
+    time_s = record.began_at
     return [
         measured
         for result in run.results
@@ -147,21 +158,31 @@ def measured_of(run: Run) -> Sequence[Measurement]:
     ]
 
 
-def remembered(run: Run) -> Sequence[Measurement]:
+def remembered(run: Run, repairs: Mapping[str, float] | None = None) -> Sequence[Measurement]:
     """Give every number of a judged run, each with what it counts for in later runs.
 
     Numbers of a device that others used in the run are contended, those of one that failed any test
-    of it faulty. What was measured beside a fault on order is left out.
+    of it faulty, or retired where its node was repaired since. What was measured beside a fault on
+    order is left out.
     """
     record = run.record
     shared, bad = _shared_devices(run.results), _faulty_devices(run.results)
-    time_s = record.started_at or record.submitted_at
-    return [
+    time_s = record.began_at
+    every = [
         replace(measured, standing=_standing(measured, result, shared, bad))
         for result in run.results
         if "--inject" not in result.argv
         for measured in measurements(result, record.race_id, record.cluster, time_s)
     ]
+    return [_retired(measured, repairs or {}) for measured in every]
+
+
+def _retired(measured: Measurement, repairs: Mapping[str, float]) -> Measurement:
+    """Let what was judged bad count for nothing where its node was repaired since."""
+    is_past = measured.time <= repairs.get(measured.node, 0.0)
+    if is_past and measured.standing != SOUND:
+        return replace(measured, standing=RETIRED)
+    return measured
 
 
 def _standing(

@@ -47,6 +47,16 @@ class RunRecord(Origin):
     gpu: str = ""
     payloads: tuple[str, ...] = ()
     submitted_at: float = 0.0
+    fetched_at: float = 0.0
+
+    @property
+    def began_at(self) -> float:
+        """When the job began. Its node's clock says it, between two times of this machine's clock.
+
+        So one job is never before another that had ended when it was submitted.
+        """
+        latest = min(self.started_at, self.fetched_at or self.started_at)
+        return max(self.submitted_at, latest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,8 +141,13 @@ def save(
     for old in (RESULTS, LOGS):
         shutil.rmtree(folder / old, ignore_errors=True)
     _write(folder, {**kept, RECORD: json.dumps(plain(record), indent=1).encode()})
+    return Run(record=record, results=_results(files, record), logs=_by_node(record, logs or {}))
+
+
+def _results(files: Mapping[str, bytes], record: RunRecord) -> tuple[RunResult, ...]:
+    """Collect a run's results, each with the time of its job, which a sweep of many has too."""
     results = collect(files, record.payloads, record)
-    return Run(record=record, results=results, logs=_by_node(record, logs or {}))
+    return tuple(replace(result, began=record.began_at) for result in results)
 
 
 def _by_node(record: RunRecord, logs: Mapping[str, bytes]) -> dict[str, str]:
@@ -281,7 +296,7 @@ def _kept(folder: Path) -> Run:
     record = _read(folder / RECORD, RunRecord)
     files, faults = read_tree(folder / RESULTS)
     logs, _ = read_tree(folder / LOGS, ".out")
-    results = collect(files, record.payloads, record)
+    results = _results(files, record)
     return Run(record=record, results=results, faults=faults, logs=_by_node(record, logs))
 
 

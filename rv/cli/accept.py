@@ -87,7 +87,8 @@ def run(
     if raced is None:
         return
     fetched = fetch(raced.status, which, profile, raced.caller.cluster)
-    conclusion = conclude(fetched, raced.caller.now_s)
+    # Not the time when the command began: others may have been judged while it waited.
+    conclusion = conclude(fetched, fetched.record.fetched_at)
     _say_all(conclusion.notes)
     if options.json:
         console.emit_json(run_document(conclusion.run))
@@ -239,7 +240,7 @@ def avoid(
     here = caller.current_caller(cluster)
     key = here.cluster.key
     if forget:
-        avoided_nodes.update(key, (), frozenset(expand(forget)), here.now_s)
+        avoided_nodes.forget(key, expand(forget), here.now_s)
     entries = avoided_nodes.load(key, here.now_s)
     if json:
         console.emit_json(avoided_document(entries))
@@ -265,7 +266,7 @@ def repaired(
     names = expand(nodes)
     values = history().repaired(here.cluster.key, names, anew=anew)
     was_avoided = sorted(set(names) & set(avoided_nodes.reasons(here.cluster.key, here.now_s)))
-    avoided_nodes.update(here.cluster.key, (), frozenset(names), here.now_s)
+    avoided_nodes.forget(here.cluster.key, names, here.now_s)
     if json:
         console.emit_json({"nodes": list(names), "values": values, "avoided": was_avoided})
         return

@@ -115,7 +115,7 @@ def test_a_node_that_passes_again_is_forgotten() -> None:
 
 def test_only_the_payload_that_failed_clears_a_node() -> None:
     """Storage that is fast says nothing of a GPU that computes wrong."""
-    passed = replace(failed(), tests=(), status=Status.PASS)
+    passed = replace(failed(), tests=(), status=Status.PASS, began=NOW + 1)
     storage = replace(passed, test_type="storage_net")
     assert still_accused(bad(), [storage]) == {"n1"}
     assert still_accused(bad(), [storage, replace(passed, status=Status.SKIP)]) == {"n1"}
@@ -123,7 +123,16 @@ def test_only_the_payload_that_failed_clears_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"nodes": 3}', '{"nodes": [{"node": "n1"}, {"until": 9e99}, 7]}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"nodes": 3}',
+        '{"nodes": [{"node": "n1"}, {"until": 9e99}, 7]}',
+        '{"repaired": 3}',
+        '{"repaired": {"n1": "x", "n2": NaN, "n3": 9e999, "n4": []}}',
+    ],
 )
 def test_a_broken_memory_avoids_nothing(text: str) -> None:
     """A launch goes on."""
@@ -132,6 +141,7 @@ def test_a_broken_memory_avoids_nothing(text: str) -> None:
     path.write_text(text)
 
     assert avoided_nodes.load("c", NOW) == ()
+    assert avoided_nodes.repairs("c", NOW) == {}
 
 
 def test_the_key_of_a_cluster_is_no_path(data: Path) -> None:

@@ -62,6 +62,15 @@ def rates(**slow: float) -> dict[tuple[str, str], float | None]:
     return every
 
 
+def test_a_node_is_judged_by_pairs_since_the_first_of_them_began() -> None:
+    """So that a repair, or a failure, in between is not answered by what was measured before it."""
+    began = {("a1", "a2"): 30.0, ("a1", "a3"): 20.0, ("a2", "a3"): 40.0, ("a2", "a4"): 0.0}
+    results = {names: [result(40.0, began=time)] for names, time in began.items()}
+    found = {each.hostname: each.began for each in pairs.judged_pairs(results, LEAVES)}
+
+    assert found == {"a1": 20.0, "a2": 30.0, "a3": 20.0, "a4": 0.0, "": 20.0}
+
+
 def test_leaves_are_read_and_higher_switches_are_not() -> None:
     """Blocks too; a site without a topology has none."""
     assert parse_show_topology(TOPOLOGY) == LEAVES

@@ -1,0 +1,191 @@
+"""Runs of one node, one after the other: what each says of those before it, and what no longer."""
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from rv import avoided_nodes
+from rv.accept.history import history
+from rv.accept.measurements import FAULTY, RETIRED, SOUND
+from rv.accept.run import Conclusion, conclude
+from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep, results_of, save
+from rv.avoided_nodes import AvoidedNode
+from rv.cli import accept
+
+NOW = 1_800_000_000.0
+HOUR_S = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def ran(
+    race: str,
+    began: float,
+    *,
+    gpus: Collection[int] = (0, 1),
+    wrong: Collection[int] = (),
+    payload: str = "check",
+    rate: float = 700.0,
+    stamp: float = 0.0,
+    started: float = 0.0,
+) -> Run:
+    """Keep a run of one payload on n1; `wrong` are the GPUs that computed wrongly.
+
+    It began an hour after it was submitted. The node's clock said `stamp` and `started`.
+    """
+    when = datetime.fromtimestamp(stamp or began, tz=UTC)
+    bad = {"status": "FAIL", "code": "wrong_result", "reason": "3 wrong elements"}
+    number = {"name": "tflops", "value": rate, "unit": "TFLOPS", "dir": "higher"}
+    tests = [
+        {"name": "matmul.bf16", "status": "PASS", "device": f"cuda:{i}", "metrics": [number]}
+        | (bad if i in wrong else {})
+        for i in gpus
+    ]
+    info = {"test_type": payload, "timestamp": f"{when:%Y-%m-%dT%H:%M:%SZ}"}
+    document = {
+        "schema": "rv.accept/1",
+        "test_info": info | {"hostname": "n1", "token": race, "slurm": {"job_id": "7"}},
+        "devices": [{"index": i, "name": "Other GPU", "uuid": f"GPU-{i}"} for i in gpus],
+        "tests": tests,
+        "summary": {"status": "FAIL" if wrong else "PASS", "exit_code": int(bool(wrong))},
+    }
+    record = RunRecord(
+        race_id=race, cluster="c", payloads=(payload,), job_id=7, nodes=("n1",),
+        submitted_at=began - HOUR_S, started_at=started or began, fetched_at=began + 60,
+    )  # fmt: skip
+    files = {
+        f"{payload}/node0/{payload}_result.json": json.dumps(document).encode(),
+        f"{payload}/node0.begun": f"n1\n{race}".encode(),
+        f"{payload}/node0.exit": b"%d" % bool(wrong),
+    }
+    return save(record, files)
+
+
+def concluded(race: str, began: float, **more: object) -> Conclusion:
+    return conclude(ran(race, began, **more), began + 60)  # type: ignore[arg-type]
+
+
+def of_sweep(race: str) -> Run:
+    """The sweep that the run was of, as its results are put together after it was resumed."""
+    node = NodeState(node="n1", stage=Stage.OVER, race=race)
+    return results_of(
+        Sweep(sweep_id="sweep-1", cluster="c", profile="smoke", payloads=("check",),
+              begun_at=NOW - 99 * HOUR_S, nodes=(node,))
+    )  # fmt: skip
+
+
+def avoided(now_s: float = NOW + HOUR_S) -> list[AvoidedNode]:
+    return list(avoided_nodes.load("c", now_s))
+
+
+def test_a_pass_on_another_gpu_of_the_node_clears_nothing() -> None:
+    """It takes all GPUs that were bad, in the payload that found them so."""
+    concluded("r1", NOW, wrong=[1])
+
+    concluded("r2", NOW + 200, gpus=[0])
+    assert [entry.uuids for entry in avoided()] == [("GPU-1",)]
+    concluded("r3", NOW + 300, gpus=[0, 1], payload="membw")
+    assert [entry.uuids for entry in avoided()] == [("GPU-1",)]
+    concluded("r4", NOW + 400)
+    assert avoided() == []
+
+
+def test_a_later_failure_keeps_the_earlier_one() -> None:
+    """One payload's pass says nothing of what the other found; nor do fewer days."""
+    concluded("r1", NOW, wrong=[1])
+    conclude(ran("r2", NOW + 200, gpus=[0], wrong=[0], payload="membw"), NOW + 260, avoid_days=0)
+    concluded("r3", NOW + 300, payload="membw")
+
+    (entry,) = avoided()
+    assert {said.partition(" ")[0] for said in entry.evidence} == {"check", "membw"}
+    assert set(entry.uuids) == {"GPU-0", "GPU-1"}
+    concluded("r4", NOW + 400)
+    assert len(avoided()) == 1
+    both = replace(ran("r5", NOW + 500), results=())
+    results = (*ran("r5", NOW + 500).results, *ran("r6", NOW + 500, payload="membw").results)
+    conclude(replace(both, results=results), NOW + 560)
+    assert avoided() == []
+
+
+def test_evidence_is_cut_and_no_payload_forgotten() -> None:
+    """Whoever accuses a node has to clear it."""
+    said = (*(f"check test{i} wrong_result: x" for i in range(30)), "membw copy wrong_result: x")
+    entry = AvoidedNode(node="n1", since=NOW, until=NOW + 9 * HOUR_S, run="r", evidence=said)
+    avoided_nodes.update("c", [entry], frozenset(), NOW)
+
+    (kept,) = avoided()
+    assert len(kept.evidence) == 20
+    assert (kept.evidence[0], kept.evidence[-1]) == (said[0], said[-1])
+
+
+def test_the_pass_of_an_older_job_clears_no_newer_failure() -> None:
+    """A sweep that is resumed has results of days ago."""
+    ran("old", NOW - 24 * HOUR_S)
+    concluded("r1", NOW, wrong=[1])
+
+    conclude(of_sweep("old"), NOW + 300)
+
+    assert [entry.node for entry in avoided()] == ["n1"]
+    concluded("r2", NOW + 400)
+    assert avoided() == []
+
+
+@pytest.mark.parametrize("how", ["repaired", "forget"])
+def test_the_failure_of_a_job_before_the_repair_is_the_past(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is kept and counts for nothing; one after the repair counts."""
+    here = SimpleNamespace(cluster=SimpleNamespace(key="c", label="c"), now_s=NOW)
+    monkeypatch.setattr(accept.caller, "current_caller", lambda _: here)
+    ran("old", NOW - 24 * HOUR_S, wrong=[1])
+    if how == "repaired":
+        accept.repaired("n1")
+    else:
+        accept.avoid(forget="n1")
+
+    assert conclude(of_sweep("old"), NOW + 300).avoided == ()
+    assert avoided() == []
+    assert {each.standing for each in history().all(gpu="GPU-1")} == {RETIRED}
+    assert {each.standing for each in history().all(gpu="GPU-0")} == {SOUND}
+    concluded("r1", NOW + 400, wrong=[1])
+    assert [entry.node for entry in avoided()] == ["n1"]
+
+
+def test_a_repair_is_not_forgotten_by_what_is_written_after_it() -> None:
+    """Nor is one of a clock that was ahead believed for ever."""
+    avoided_nodes.forget("c", ["n1"], NOW)
+    avoided_nodes.forget("c", ["n2"], NOW + 9000 * HOUR_S)
+    concluded("r1", NOW + 100, wrong=[1])
+
+    assert avoided_nodes.repairs("c", NOW + 200) == {"n1": NOW, "n2": NOW + 160}
+    avoided_nodes.update("c", (), frozenset({"n1"}), NOW + 300)
+    assert avoided_nodes.repairs("c", NOW + 300)["n1"] == NOW
+
+
+@pytest.mark.parametrize(
+    ("stamp", "started"),
+    [(-48, 0), (-48, -48), (48, 0), (48, 48)],
+    ids=["stamp behind", "all behind", "stamp ahead", "all ahead"],
+)
+def test_a_nodes_wrong_clock_does_not_hide_its_history(stamp: float, started: float) -> None:
+    """Each slow run is held against the sound ones before it, and stands where it belongs."""
+    for n in range(6):
+        concluded(f"r{n}", NOW + 2 * n * HOUR_S, gpus=[0])
+    at = NOW + 12 * HOUR_S
+    off, began = at + stamp * HOUR_S, at + started * HOUR_S
+    slow = conclude(ran("r6", at, gpus=[0], rate=560.0, stamp=off, started=began), at + 60)
+    again = concluded("r7", at + 2 * HOUR_S, gpus=[0], rate=560.0)
+
+    assert [each.code for each in (*slow.run.results, *again.run.results)] == ["regression"] * 2
+    kept = history().all(gpu="GPU-0")
+    assert [each.run for each in kept] == [f"r{n}" for n in range(8)]
+    assert [each.standing for each in kept] == [SOUND] * 6 + [FAULTY] * 2
