@@ -21,7 +21,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from _harness import timing
+from _harness import cuda_errors, timing
 from _matmul.dtypes import KINDS, Factors
 from _matmul.exact import require_small
 from _processes import processes
@@ -234,7 +234,8 @@ def work(job: Job, pipe: Connection) -> None:
         pipe.send({"kind": "error", "code": "out_of_memory", "reason": str(error)})
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        code = "cuda_error" if "CUDA" in reason or "CUBLAS" in reason else "could_not_run"
+        is_cuda = "CUDA" in reason or "CUBLAS" in reason
+        code = cuda_errors.verdict(reason)[1] if is_cuda else "could_not_run"
         pipe.send({"kind": "error", "code": code, "reason": reason})
 
 

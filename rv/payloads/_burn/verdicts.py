@@ -140,7 +140,8 @@ def _judge(worker: Worker) -> tuple[str, str, str]:
         wrong = f"{worker.errors} wrong element(s) in {worker.products} products on {device}"
         return "FAIL", "wrong_result", wrong
     if worker.state == "failed":
-        status = "ERROR" if worker.code in ("could_not_run", "out_of_memory") else "FAIL"
+        untested = ("could_not_run", "out_of_memory", "torch_without_arch")
+        status = "ERROR" if worker.code in untested else "FAIL"
         return status, worker.code, f"{device}: {worker.reason}"
     if worker.state == "done" and worker.compared < worker.products:
         part = f"{worker.compared} of {worker.products} products were compared"

@@ -34,6 +34,7 @@ from contract.catalogue import FAULTS
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
 from . import (
+    cuda_errors,
     deadline,
     devices,
     environment,
@@ -257,7 +258,7 @@ def _explained(error: Exception) -> NotPassed:
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return NotPassed("FAIL", "out_of_memory", message)
     if "CUDA error" in message or "CUBLAS_STATUS" in message:
-        return NotPassed("FAIL", "cuda_error", message)
+        return NotPassed(*cuda_errors.verdict(message), message)
     lost = ("Timed out waiting", "Connection closed by peer", "Connection reset", "NCCL", "timeout")
     if type(error).__name__.startswith("Dist") or any(word in message for word in lost):
         return NotPassed("FAIL", "collective_timeout", message)

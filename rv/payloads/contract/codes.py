@@ -47,6 +47,7 @@ CODES: dict[str, Code] = {
     "cuda_error": Code(HARDWARE, RETRY),
     "driver_mismatch": Code(SOFTWARE, ENVIRONMENT),
     "torch_without_cuda": Code(SOFTWARE, ENVIRONMENT),
+    "torch_without_arch": Code(SOFTWARE, ENVIRONMENT),
     "out_of_memory": Code(CONFIG, "ask for less memory or fewer workers"),
     "unsupported": Code(CONFIG, "none: this device cannot do it"),
     "nvml_unavailable": Code(SOFTWARE, "install nvidia-ml-py to see temperatures and throttling"),
