@@ -5,12 +5,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _harness import environment, files, inject, outcome, ranks
+from _harness import environment, files, inject, main, outcome, ranks
 from _harness.devices import VECTOR_MATH, load_torch, same_model
 from _harness.report import Report
 from _loading import cpus
@@ -165,7 +166,7 @@ def test_files_of_another_launch_are_no_answer(tmp_path: Path) -> None:
     made = report("PASS", rank=1)
 
     def found() -> set[int]:
-        got = files.collect(tmp_path, "mine_result.json", TWO, made.started_at, lambda: True)
+        got = files.collect(tmp_path, "mine_result.json", TWO, lambda: True)
         return set(got)
 
     assert found() == set()
@@ -173,11 +174,48 @@ def test_files_of_another_launch_are_no_answer(tmp_path: Path) -> None:
     assert found() == {1}
     files.write(target, made.as_json() | {"test_info": {"launch": "another"}})
     assert found() == set()
-    files.write(target, made.as_json())
-    os.utime(target, (made.started_at - 4000, made.started_at - 4000))
-    assert found() == set()
     target.write_text(json.dumps(made.as_json())[:200])
     assert found() == set()
+
+
+@pytest.mark.parametrize("ahead", [400, -400])
+@pytest.mark.parametrize(
+    ("written", "codes_found"),
+    [("meanwhile", []), (-10, []), (-4000, ["rank_missing"]), ("never", ["rank_missing"])],
+)
+def test_what_rank_1_wrote_counts_whatever_rank_0s_clock_says(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    ahead: float,
+    written: Any,
+    codes_found: list[str],
+) -> None:
+    """Meanwhile, or where it failed just before rank 0 began; not what an equal launch left there."""
+    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    here = ranks.from_environment()
+    target = files.rank_file(tmp_path, "mine_result.json", 1)
+    other = report("PASS", rank=1, of=here).as_json()
+    if isinstance(written, int):
+        files.write(target, other)
+        at = target.stat().st_mtime + written
+        os.utime(target, (at, at))
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + ahead)
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+    def body(session: main.Session) -> None:
+        session.report.add("mine.test", "PASS")
+        if written == "meanwhile":
+            files.write(target, other)
+
+    with pytest.raises(SystemExit):
+        main.run(
+            main.Payload("mine", "A test.", body), [f"--report-dir={tmp_path}", "--timeout=1.5"]
+        )
+
+    result = json.loads((tmp_path / "mine_result.json").read_text())
+    assert result["summary"]["codes"] == codes_found
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:

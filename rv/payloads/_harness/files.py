@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from .ranks import Ranks
 
 MOST_BYTES = 16 * 2**20  # of a file that another user may have written
-SKEW = 300  # seconds that the clocks of a launch's nodes, and the starts of its ranks, may differ
+STARTS = 300  # seconds that the starts of a launch's ranks may differ
 
 
 def write(target: Path, document: dict[str, Any]) -> None:
@@ -48,11 +49,32 @@ def write_text(target: Path, text: str) -> None:
         raise
 
 
-def try_folder(folder: Path) -> None:
-    """Check before the work that results can be written to a folder. Raises OSError."""
+def try_folder(folder: Path) -> float:
+    """Check before the work that results can be written to a folder. Raises OSError.
+
+    Returns the time by the clock of the folder's server: a node's own may be minutes off.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     _refuse_anothers(folder)
-    tempfile.TemporaryFile(dir=folder).close()
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"now")
+        file.flush()
+        os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_mtime
+
+
+def remove_leftovers(folder: Path, report_name: str, ranks: Ranks, now: float) -> None:
+    """Remove at a rank's start its own file of an earlier launch. Raises OSError.
+
+    Rank 0 removes those of all, for a rank that will not start, and leaves what one that failed at
+    once may have written before rank 0 began. `now` is of `try_folder`, as files' times are.
+    """
+    rank_file(folder, report_name, ranks.rank).unlink(missing_ok=True)
+    others = range(1, ranks.world) if ranks.rank == 0 else ()
+    for path in (rank_file(folder, report_name, rank) for rank in others):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < now - STARTS:
+                path.unlink()
 
 
 def _refuse_anothers(folder: Path) -> None:
@@ -101,12 +123,12 @@ def collect(
     folder: Path,
     report_name: str,
     ranks: Ranks,
-    started_at: float,
     enough: Callable[[], bool],
 ) -> dict[int, dict[str, Any]]:
     """Wait for the other ranks' files until `enough`; return those that are there, by rank.
 
-    Files that an earlier launch left in the same folder do not count.
+    Files that another launch left in the same folder do not count. Those of an earlier one with the
+    same variables were removed when this one began.
     """
     others: dict[int, dict[str, Any]] = {}
     while True:
@@ -114,16 +136,11 @@ def collect(
         for rank in set(range(ranks.world)) - set(others) - {ranks.rank}:
             path = rank_file(folder, report_name, rank)
             document = read(path)
-            if document is not None and _ours(document, path, ranks, started_at):
+            if document and document.get("test_info", {}).get("launch") == ranks.launch:
                 others[rank] = document
         if len(others) == ranks.world - 1 or last:
             return others
         time.sleep(0.05)
-
-
-def _ours(document: dict[str, Any], path: Path, ranks: Ranks, started_at: float) -> bool:
-    info = document.get("test_info", {})
-    return info.get("launch") == ranks.launch and path.stat().st_mtime > started_at - SKEW
 
 
 def merged(

@@ -229,8 +229,8 @@ def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
     session = Session(payload, options, where)
     folder = Path(options.report_dir)
     try:
-        files.try_folder(folder)
-        files.rank_file(folder, options.report_name, where.rank).unlink(missing_ok=True)
+        now = files.try_folder(folder)
+        files.remove_leftovers(folder, options.report_name, where, now)
     except OSError as error:
         session.fail(_not_written(error), "report")
         session.end(patience_s=0)
@@ -278,7 +278,7 @@ def _published(session: Session, enough: Callable[[], bool]) -> int:
         if not where.alone:
             files.write(files.rank_file(folder, name, where.rank), document)
         if where.rank == 0:
-            others = files.collect(folder, name, where, session.report.started_at, enough)
+            others = files.collect(folder, name, where, enough)
             document = files.merged(document, others, where)
             document = _coded(session, unfound.with_unfound(document, session.to_find()))
             files.write(folder / name, document)
