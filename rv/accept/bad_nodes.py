@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from rv.accept.measurements import bare_uuid, device_of, node_of
+from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, AvoidedNode
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE
@@ -55,12 +55,15 @@ def cleared(results: Sequence[RunResult]) -> frozenset[str]:
     fine = {r.hostname for r in results if r.status in (Status.PASS, Status.WARN)}
     other = {r.hostname for r in results if r.status in (Status.FAIL, Status.ERROR)}
     blamed = {
-        test.host or result.hostname
-        for result in results
-        for test in result.tests
-        if test.status is Status.FAIL or test.code == "regression"
+        test.host or result.hostname for result in results for test in result.tests if _is_bad(test)
     }
     return frozenset(fine - other - blamed)
+
+
+def _is_bad(test: TestResult) -> bool:
+    """Whether a test failed, or a value of it is slower than before or than others."""
+    slower = any(metric.standing == FAULTY for metric in test.metrics)
+    return slower or test.status is Status.FAIL or test.code == "regression"
 
 
 def still_accused(before: Sequence[AvoidedNode], results: Sequence[RunResult]) -> frozenset[str]:

@@ -347,15 +347,32 @@ def explained(tests: Sequence[TestResult]) -> list[TestResult]:
 
 
 def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
-    """Make a test as bad as its worst remark; its own reason is kept behind the remark's."""
-    if not remarks:
-        return test
+    """Make a test as bad as its worst remark, and keep both reasons, that of the code first."""
     status = worst([test.status, *(remark.status for remark in remarks)])
-    if status is test.status:
+    first = _first(test, status, remarks)
+    if first is None:
         return test
-    first = next(remark for remark in remarks if remark.status is status)
     more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""
-    reason = "; ".join(filter(None, (f"{first.reason}{more}", test.reason)))
+    reasons = [f"{first.reason}{more}", test.reason]
+    if status is test.status and not _is_telling(first):
+        return replace(test, reason="; ".join(filter(None, reversed(reasons))))
+    reason = "; ".join(filter(None, reasons))
     if test.fault_class == CONTENTION:  # others on the GPU explain it
         return replace(test, status=status, reason=reason)
     return replace(test, status=status, code=first.code, reason=reason, fault="", action="")
+
+
+def _first(test: TestResult, status: Status, remarks: Sequence[Remark]) -> Remark | None:
+    """Choose the remark of this status to tell; None where the test says as much itself."""
+    own = test.code if status is test.status else ""
+    found = [each for each in remarks if each.status is status and each.code != own]
+    return min(found, key=lambda each: not _is_telling(each), default=None)
+
+
+def _is_telling(remark: Remark) -> bool:
+    """Whether a remark's code goes before others of its status.
+
+    Behind another warning nobody would see that the GPU is slower than it was. Of a failure the
+    other code says better whose fault it is.
+    """
+    return remark.status is Status.WARN and remark.code in _ABOUT_ITSELF

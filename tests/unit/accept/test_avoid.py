@@ -42,6 +42,8 @@ def test_a_node_whose_gpu_is_not_yet_at_its_old_level_is_not_cleared() -> None:
 
     assert cleared([run_of([slow], [gpu(0)], status=Status.WARN)]) == frozenset()
     assert cleared([run_of([hot], [gpu(0)], status=Status.WARN)]) == {"n1"}
+    faulty = replace(hot, metrics=(metric(1, standing="faulty"),))
+    assert cleared([run_of([faulty], [gpu(0)], status=Status.WARN)]) == frozenset()
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rv.accept.bad_nodes import bad_nodes
+from rv.accept.bad_nodes import bad_nodes, cleared
 from rv.accept.baselines import Baselines, load
 from rv.accept.judge import Judge
-from rv.accept.measurements import Measurement, Point, measurements
+from rv.accept.measurements import FAULTY, Measurement, Point, measurements
 from rv.accept.results import Metric, RunResult, Status, TestResult
 from rv.errors import RvError
 from rv.payloads.contract.codes import CODES, meaning
@@ -228,6 +228,60 @@ def test_a_drop_with_other_software_is_a_warning() -> None:
 
     assert told(result) == [("WARN", "regression")]
     assert "since the software changed" in result.tests[0].reason
+
+
+SLOW_TWICE = [
+    *STEADY,
+    *(replace(point, time=point.time + 9, standing=FAULTY) for point in history(560, 561)),
+]
+SHAKY = {"median": 700.0, "p05": 595.0, "p95": 805.0}
+
+
+@pytest.mark.parametrize("own", ["", "throttled_power", "peer_outlier"])
+def test_a_gpu_at_its_old_level_for_one_run_heals_behind_no_other_warning(own: str) -> None:
+    """Rates that vary, or a warning of the payload's own; both reasons are kept."""
+    verdict = {"status": Status.WARN, "code": own, "reason": "the payload's"} if own else {}
+    test = outcome("cuda:0", metric(700, **SHAKY), **verdict)
+    result = judged(run_of([test], [gpu(0, "Other GPU")]), past=SLOW_TWICE)
+
+    (found, *_) = result.tests
+    assert (result.status, found.code, found.fault_class) == (
+        Status.WARN, "regression", "HARDWARE",
+    )  # fmt: skip
+    assert "not yet for three runs (and 1 more)" in found.reason
+    assert found.reason.endswith("; the payload's" if own else "(and 1 more)")
+    assert cleared([result]) == frozenset()
+
+
+def test_a_gpu_that_is_below_its_reference_and_its_past_is_told_of_both(builtin: Baselines) -> None:
+    """641 of 720 TFLOPS under a limit of power is its sound level; 583 is a warning by both."""
+    past = history(641, 642, 640, 641, 643, 641, 640)
+    said = {"status": Status.WARN, "code": "below_reference", "reason": "0.81 of the reference"}
+
+    for verdict in ({}, said):
+        (test,) = judged(
+            run_of([outcome("cuda:0", metric(583), **verdict)], [gpu(0)]), builtin, past
+        ).tests
+        assert (test.status, test.code) == (Status.WARN, "regression")
+        assert "earlier sound runs" in test.reason
+
+
+def test_a_warning_is_told_behind_an_equal_one_of_the_payload_once() -> None:
+    """The payload's code stays, and so does what it said itself."""
+    for own, reason in (("throttled_power", "hot; tflops varies"), ("jitter", "hot")):
+        test = outcome("cuda:0", metric(700, **SHAKY), status=Status.WARN, code=own, reason="hot")
+        (found, *_) = judged(run_of([test], [gpu(0, "Other GPU")])).tests
+        assert (found.code, found.reason.partition(":")[0]) == (own, reason)
+
+
+def test_a_failure_keeps_the_code_that_says_whose_fault_it_is(builtin: Baselines) -> None:
+    """Far below the reference and its past; and wrong, too."""
+    slow = outcome("cuda:0", metric(500))
+    wrong = replace(slow, status=Status.FAIL, code="wrong_result", reason="bits")
+
+    for test, code in ((slow, "below_floor"), (wrong, "wrong_result")):
+        (found,) = judged(run_of([test], [gpu(0)], status=test.status), builtin, STEADY).tests
+        assert (found.status, found.code) == (Status.FAIL, code)
 
 
 def one_of(count: int, rate: float) -> dict[str, Any]:
