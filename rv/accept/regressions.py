@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rv.accept.charts import FLOOR, LEAST_RUNS, Chart, Limits, Reading, limits, spread_of
-from rv.accept.measurements import CONTENDED, FAULTY, SHIFTED, SOUND, Measurement, Point
+from rv.accept.measurements import CONTENDED, FAULTY, RETIRED, SHIFTED, SOUND, Measurement, Point
 from rv.accept.results import Status
 from rv.dataclass import dataclass
 
@@ -159,14 +159,14 @@ def _past(place: int, series: Series) -> _Past | None:
     else those of another. None where neither has enough sound ones.
 
     Values that are retired, contended, or of a common shift, are none; a newest one that is
-    contended is not judged.
+    contended, or retired since it was judged, is not judged.
     """
     *before, newest = series.points
     kept = [point for point in before if point.standing in (SOUND, FAULTY)]
     own = [point for point in kept if point.fingerprint == newest.fingerprint]
     is_other = sum(point.standing == SOUND for point in own) < LEAST_RUNS
     points = _of_other_software(kept, newest.fingerprint) if is_other else own
-    if not points or newest.standing == CONTENDED:
+    if not points or newest.standing in (CONTENDED, RETIRED):
         return None
     sign = 1.0 if series.direction == "higher" else -1.0
     return _Past(place=place, series=series, points=points, sign=sign, is_other=is_other)

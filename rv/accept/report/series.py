@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rv.accept.charts import LEAST_RUNS
-from rv.accept.measurements import CONTENDED, Measurement, device_of, dtype_of, node_of
+from rv.accept.measurements import CONTENDED, RETIRED, Measurement, device_of, dtype_of, node_of
 from rv.accept.regressions import same_software, series_of, together
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.report.places import where
@@ -126,6 +126,8 @@ def _history(group: Sequence[Measurement]) -> LineChart:
         outcome = f"{slower.loss:.1%} worse than its sound runs"
     elif last.standing == CONTENDED:
         outcome = "measured beside others: not judged"
+    elif last.standing == RETIRED:
+        outcome = "measured before a repair: not judged"
     elif len(same_software(group)) > LEAST_RUNS:
         outcome = "steady"
     return LineChart(

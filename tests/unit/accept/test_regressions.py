@@ -14,9 +14,11 @@ from rv.accept.history import History
 from rv.accept.judge import Judge
 from rv.accept.measurements import FAULTY, RETIRED, SOUND, Measurement, Point, measurements
 from rv.accept.regressions import Regression, Series, standing, together
+from rv.accept.report.series import charts
 from rv.accept.results import RunResult, Status
 from rv.accept.run import earlier, others, remembered
 from rv.accept.store import Run, RunRecord
+from rv.accept.trends import trends
 from tests.bench import roc
 from tests.unit.accept.made_results import of_rates
 
@@ -194,6 +196,22 @@ def test_a_repair_forgets_the_fault_and_anew_the_level_too(tmp_path: Path) -> No
     assert history.repaired("c", ["n1"], anew=True) == 8
     assert judged(history, 12, of_run(12, 560.0)).results[0].code == "no_reference"
     assert {each.standing for each in history.all()} == {RETIRED, SOUND}
+
+
+def test_a_repair_takes_the_newest_value_out_of_the_trends_too(tmp_path: Path) -> None:
+    """Before there is a new run: it was measured on what was repaired."""
+    history = History(tmp_path / "h.sqlite")
+    for n in range(7):
+        judged(history, n, of_run(n, 700.0 if n < 6 else 560.0))
+    (before,) = trends(history.all())
+    assert before.regression is not None
+
+    history.repaired("c", ["n1"], anew=False)
+
+    (after,) = trends(history.all())
+    assert after.regression is None
+    (chart,) = charts([of_run(6, 560.0)], history.all())[-1:]
+    assert "measured before a repair: not judged" in chart.caption
 
 
 def test_an_unknown_model_is_judged_by_others_of_it_and_alone_is_a_warning(tmp_path: Path) -> None:
