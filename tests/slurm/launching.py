@@ -201,7 +201,7 @@ class Rv:
         )
 
     def __call__(
-        self, *arguments: str, cwd: Path | None = None, timeout: float = 240
+        self, *arguments: str, cwd: Path | None = None, timeout: float = 600
     ) -> "subprocess.CompletedProcess[str]":
         """Run `rv` to its end."""
         with self.launch(*arguments, cwd=cwd) as process:
