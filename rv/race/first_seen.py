@@ -6,17 +6,20 @@ NFS client ask the server about it.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from rv.models.job import JobRecord, JobState
 from rv.models.race import Claim, Race, StateFiles
 from rv.race.directory import cache, load_state_files, unsent_for_s, write_state_file
 from rv.race.facts import CACHED_S
-from rv.race.sources import is_active, own_end, record_of, unconfirmed, without_replaced
+from rv.race.sources import (
+    MAY_GO_ON,
+    is_active,
+    own_end,
+    record_of,
+    unconfirmed,
+    without_replaced,
+)
 from rv.transport import Transport
-
-_MAY_GO_ON: Final = frozenset({JobState.COMPLETED, JobState.FAILED})
-"""Ends of a chain's job that another segment may follow, by what the job wrote."""
 
 
 def note_unclaimed(
@@ -83,7 +86,7 @@ def note_unsent(
 def _has_left(race: Race, claim: Claim, files: StateFiles, records: Sequence[JobRecord]) -> bool:
     """Whether the winner is over, and the chain has no end."""
     winner = record_of(records, claim.job_name or race.name_of(claim.submission), claim.job_id)
-    is_over = winner is not None and winner.state in _MAY_GO_ON
+    is_over = winner is not None and winner.state in MAY_GO_ON
     return is_over and own_end(claim, files.ended) is None
 
 

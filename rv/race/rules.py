@@ -11,7 +11,7 @@ from rv.models.job import JobState, is_live
 from rv.models.race import NEXT, RaceState
 from rv.race.facts import Facts
 from rv.race.rule import Decision, Rule, Section
-from rv.race.sources import ENDED_BY_SLURM, KEPT_S, NODE_FAILURES, RACE_STATE
+from rv.race.sources import ENDED_BY_SLURM, KEPT_S, MAY_GO_ON, NODE_FAILURES, RACE_STATE
 
 STAGED_GRACE_S: Final = 300.0
 """How long a race may be seen without any submission before it counts as never submitted."""
@@ -112,7 +112,7 @@ def _has_left(facts: Facts) -> bool:
 
 def _may_have_written(facts: Facts) -> bool:
     """Whether the winner of a chain ended so that it may have written what follows."""
-    return _is_chain(facts) and facts.slurm_state in (JobState.COMPLETED, JobState.FAILED)
+    return _is_chain(facts) and facts.slurm_state in MAY_GO_ON
 
 
 def _left_next_unsent(facts: Facts) -> bool:

@@ -14,6 +14,9 @@ from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import NEXT, Claim, Ended, Race, RaceState, StateFiles
 
 ACCOUNTING: Final = "sacct"
+MAY_GO_ON: Final = frozenset({JobState.COMPLETED, JobState.FAILED})
+"""Ends of a chain's job that another segment may follow, by what the job wrote."""
+
 NODE_FAILURES: Final = frozenset({JobState.NODE_FAIL, JobState.BOOT_FAIL})
 RACE_STATE: Final[Mapping[JobState, RaceState]] = {
     JobState.COMPLETED: RaceState.COMPLETED,

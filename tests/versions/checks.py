@@ -194,7 +194,9 @@ def chain() -> None:
     words = ("--checkpoint", "-p", "low", "--time", "2h", "--gpu", "4", "-d")
     started = answer("run", *words, "--", "python3", str(folder / "work.py"))["race"]
     eventually(lambda: answer("ps")["races"][0]["state"] == "RUNNING")
-    time.sleep(3)  # the command itself starts after the claim
+    # The command itself starts after the claim.
+    begun = Path(answer("ps")["races"][0]["directory"]) / "checkpoints" / "starts"
+    eventually(begun.exists)
     with filled("high", "p1"):
         eventually(lambda: answer("ps")["races"][0]["state"] == "PENDING")
     end = eventually(lambda: ended(started), 120)
