@@ -1,7 +1,8 @@
 """Choose a run's payloads, and write the one command that runs them. Pure.
 
-The command runs each payload in turn on every node, with a time limit. Each has a folder of its own
-for results. Beside them a node writes `node<rank>.begun`, with its host's name and a random word
+The command runs each payload in turn on every node, with a time limit
+(`rv/payloads/_acceptance/node.py`). Each has a folder of its own for results, of its name, in
+RV_OUTPUT_DIR. In it a node writes `node<rank>.begun`, with its host's name and a random word
 that the payload's result repeats, before each payload, and `node<rank>.exit`, the exit code in it,
 after: where no result is found they say why.
 The command itself always ends with 0: one node's failure would end the other nodes' payloads,
@@ -23,34 +24,7 @@ from rv.payloads.contract.dcgm import TIMES_S
 from rv.workflow.command_line import require_fault
 
 _OWN_END_S: Final = 10
-_HEAD: Final = """\
-rv_results=$RV_OUTPUT_DIR rv_port=${MASTER_PORT:-29500}
-rv_threads=$(($(env -u OMP_NUM_THREADS nproc) / ${PET_NPROC_PER_NODE:-1}))
-[ "$rv_threads" -ge 1 ] || rv_threads=1
-[ "${OMP_NUM_THREADS:-1}" -le "$rv_threads" ] || export OMP_NUM_THREADS=$rv_threads
-"$RV_PYTHON" -c 'import torch.distributed.run' 2>/dev/null && rv_torch=1 || rv_torch=
-rv_accept() {
-  rv_starts=$1 rv_name=$2 rv_limit=$3 rv_folder=$rv_results/$2
-  shift 3
-  rv_mark=$rv_folder/node${NODE_RANK:-0}
-  read -r RV_RESULT_TOKEN </proc/sys/kernel/random/uuid
-  mkdir -p "$rv_folder" "$rv_mark" &&
-    printf '%s\n' "${SLURMD_NODENAME:-$HOSTNAME}" "$RV_RESULT_TOKEN" >"$rv_mark.begun"
-  rv_port=$((rv_port + 1))
-  echo "[ACCEPT] $rv_name"
-  if [ "$rv_starts" = torchrun ] && [ -n "$rv_torch" ]; then
-    set -- -m torch.distributed.run "$@"
-  else
-    rv_folder=$rv_mark
-  fi
-  RV_OUTPUT_DIR=$rv_folder MASTER_PORT=$rv_port PET_MASTER_PORT=$rv_port \\
-    RV_RESULT_TOKEN=$RV_RESULT_TOKEN \\
-    timeout -k 15 "$rv_limit" "$RV_PYTHON" "$@"
-  rv_code=$?
-  echo "$rv_code" >"$rv_mark.exit"
-  echo "[ACCEPT] $rv_name ended with exit code $rv_code"
-}
-"""
+_HEAD: Final = '"$RV_PYTHON" "$RV_PAYLOADS/_acceptance/node.py"'
 
 
 class Profile(StrEnum):
@@ -111,13 +85,13 @@ def command(
     Each of `faults` is made in those that can detect it; `flags` go to all of them. `dcgm` is the
     level of DCGM's diagnosis before `check`, 0 for none.
     """
-    lines = [
-        _line(payload, profile, [*flags, *_injected(payload, faults)], dcgm) for payload in payloads
+    turns = [
+        _turn(payload, profile, [*flags, *_injected(payload, faults)], dcgm) for payload in payloads
     ]
     ranks = any(payload.starts == RANKS for payload in payloads)
     names = " ".join(payload.name for payload in payloads)
     return Command(
-        line=_HEAD + "\n".join([*lines, "exit 0"]),
+        line=" \\\n  ".join([_HEAD, *map(shlex.quote, turns)]) + "\nexit 0",
         launcher=Launcher.TORCHRUN if ranks else Launcher.PLAIN,
         payload=payloads[0].name,
         typed=f"acceptance {profile}: {names}",
@@ -129,7 +103,8 @@ def _injected(payload: PayloadSpec, faults: Sequence[str]) -> list[str]:
     return [word for fault in own for word in ("--inject", fault)]
 
 
-def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str], dcgm: int) -> str:
+def _turn(payload: PayloadSpec, profile: Profile, extra: Sequence[str], dcgm: int) -> str:
+    """Write a payload as node.py takes it: start, name, time limit, arguments."""
     step = payload.steps[profile]
     if dcgm and payload.name == "check":
         arguments = (*step.arguments, "--dcgm", str(dcgm))
@@ -138,6 +113,4 @@ def _line(payload: PayloadSpec, profile: Profile, extra: Sequence[str], dcgm: in
     # Here all references are known, there only those that came with rv.
     words = [*step.arguments, "--timeout", str(max(1, step.timeout_s - _OWN_END_S))]
     words += ["--no-reference", *extra]
-    script = f'"$RV_PAYLOADS/{payload.name}.py"'
-    head = f"rv_accept {payload.starts} {payload.name} {step.timeout_s} {script}"
-    return " ".join([head, *map(shlex.quote, words)])
+    return shlex.join([payload.starts, payload.name, str(step.timeout_s), *words])

@@ -48,7 +48,7 @@ MOST_WORKERS = 1024
 START_WITHIN_S = 120.0
 LAUNCH_TIMEOUT_S = 120.0
 LAUNCHES = 0.5  # that must succeed
-SCALING_S = 5.0
+SCALING_S = 3.0
 
 
 def body(session: Session) -> None:
@@ -82,8 +82,7 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
     _require_memory(session, slots, workers)
     used = used_memory_mib() if not on_cpu else {}
     before = {slot.key: used[slot.key] for slot in slots if slot.key in used}  # others' are others'
-    alone = _alone(session, slots)
-    orders = _orders(session, slots, workers, options.duration)
+    orders = _orders(session, slots, workers)
     readings = Path(options.telemetry) if options.telemetry else None
     made += [readings] if readings else []
     with recorded(readings):
@@ -94,8 +93,8 @@ def _stress(session: Session, slots: list[Slot], made: list[Path]) -> None:
     verdicts.isolation(session, results)
     verdicts.operations(session, slots, results)
     verdicts.balance(session, slots, orders, results)
-    if alone:
-        verdicts.scaling(session, slots, results, alone)
+    if _is_scaling_asked(session, slots):
+        verdicts.scaling(session, slots, results)
     verdicts.leaks(session, orders[0].mark, before)
     verdicts.neighbours(session, slots)
 
@@ -125,27 +124,27 @@ def _free(session: Session, slots: list[Slot]) -> list[tuple[str, int]]:
     return [(slot.name, of.total_memory >> 20) for slot, of in zip(slots, properties, strict=True)]
 
 
-def _orders(session: Session, slots: list[Slot], workers: int, seconds: float) -> list[Order]:
-    places = round_robin(slots, workers)
+def _orders(session: Session, slots: list[Slot], workers: int) -> list[Order]:
+    """Give each worker its slot, and those of the first slot a time alone: what one slot does."""
+    places, seconds = round_robin(slots, workers), session.options.duration
     if session.faults.get("unbalanced"):
         places = [slots[0]] * workers
+    is_compared = _is_scaling_asked(session, slots) and len(slots) > 1
+    first_s = min(SCALING_S, seconds) if is_compared else 0.0
     mark, orders = uuid.uuid4().hex, []
     for number, slot in enumerate(places):
         faults = tuple(name for name in OF_WORKERS if session.faults.get(name, worker=number))
-        patience_s = START_WITHIN_S + seconds
+        alone_s = first_s if slot == slots[0] else 0.0
+        patience_s = START_WITHIN_S + seconds + first_s
         orders.append(
-            Order(number, slot, session.options.memory, seconds, patience_s, mark, faults)
+            Order(number, slot, session.options.memory, seconds, patience_s, mark, faults, alone_s)
         )
     return orders
 
 
-def _alone(session: Session, slots: list[Slot]) -> float:
-    """Measure the rate of a single worker, operations a second; 0 where it is not asked for."""
-    if not session.options.scaling and (len(slots) < 2 or slots[0].kind == "cpu"):
-        return 0.0
-    seconds = min(SCALING_S, session.options.duration)
-    [result] = run_workers(_orders(session, slots, 1, seconds), START_WITHIN_S)
-    return float(result.get("ops_per_second", 0.0))
+def _is_scaling_asked(session: Session, slots: list[Slot]) -> bool:
+    """Return whether one slot is compared with all: on GPUs always, elsewhere where it is asked."""
+    return session.options.scaling or (len(slots) > 1 and slots[0].kind != "cpu")
 
 
 def _launch(session: Session, slots: list[Slot], made: list[Path]) -> None:
@@ -208,7 +207,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--skip-launch", action="store_true")
     parser.add_argument("--cleanup", action="store_true", help="remove the logs that it made")
     parser.add_argument(
-        "--scaling", action="store_true", help="measure one worker alone (on GPUs: always)"
+        "--scaling", action="store_true", help="compare one slot with all (on GPUs: always)"
     )
     parser.add_argument("--balance", type=positive, help="most work of a GPU over the least (1.25)")
     parser.add_argument(

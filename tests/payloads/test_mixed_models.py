@@ -102,18 +102,39 @@ def test_work_is_balanced_among_gpus_of_a_model(done: list[int], expected: str) 
     assert [(name, status) for name, status, _ in told(session)] == [("alloc.balance", expected)]
 
 
-def test_one_worker_is_no_measure_of_other_models() -> None:
-    """Four workers do 2.2 times what one does on the largest, and all are sound."""
+def test_one_gpu_is_no_measure_of_other_models() -> None:
+    """Four do 2.2 times what one of the largest does, and all are sound."""
     slots = [Slot(f"cuda:{at}", str(at), "cuda") for at in range(4)]
     results = [{"ops_per_second": rate} for rate in (100.0, 100.0, 10.0, 10.0)]
+    results[0]["alone"] = 100.0
     mixed, alike = (
         session_of(*names, payload="alloc_stress") for names in ([H200, H200, T4, T4], [H200] * 4)
     )
     for session in (mixed, alike):
-        verdicts.scaling(session, slots, results, 100.0)
+        verdicts.scaling(session, slots, results)
 
     assert told(mixed) == [("alloc.scaling", "SKIP", "unsupported")]
     assert told(alike) == [("alloc.scaling", "FAIL", "below_floor")]
+
+
+def test_what_two_workers_of_a_gpu_lose_to_each_other_is_no_loss_of_scaling() -> None:
+    """Measured on two H200: 217.6 operations a second by one worker, 388.6 by two on each GPU."""
+    session = session_of(H200, H200, payload="alloc_stress")
+    slots = [Slot(f"cuda:{at}", str(at), "cuda") for at in range(2)]
+    results = [{"ops_per_second": 97.1} for _ in range(4)]
+    for worker in results[::2]:
+        worker["alone"] = 97.3
+    verdicts.scaling(session, slots, results)
+
+    assert told(session) == [("alloc.scaling", "PASS", "")]
+
+
+def test_one_gpu_has_nothing_to_scale_to() -> None:
+    """Its workers against themselves would be below one time as often as not."""
+    session = session_of(H200, payload="alloc_stress")
+    verdicts.scaling(session, [Slot("cuda:0", "0", "cuda")], [{"ops_per_second": 97.1}])
+
+    assert told(session) == [("alloc.scaling", "SKIP", "unsupported")]
 
 
 def test_a_rank_is_late_among_those_with_its_model() -> None:

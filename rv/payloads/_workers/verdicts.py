@@ -181,20 +181,31 @@ def _sum(results: list[dict[str, Any]], name: str) -> float:
     return sum(result.get(name, 0) for result in results)
 
 
-def scaling(
-    session: Session, slots: list[Slot], results: list[dict[str, Any]], alone: float
-) -> None:
-    """Compare the rate of all workers with that of a single one, on GPUs of one model."""
+def scaling(session: Session, slots: list[Slot], results: list[dict[str, Any]]) -> None:
+    """Compare the rate of all slots with what the first one's workers did while the others waited.
+
+    As many workers share a GPU then as later: what its time slices cost is no loss of scaling.
+    """
     models = sorted(set(session.report.models.values()))
+    first = [result["alone"] for result in results if "alone" in result]
+    why_not = ""
     if len(models) > 1:
-        reason = f"one worker's rate on one GPU says nothing of other models: {', '.join(models)}"
-        session.report.add("alloc.scaling", "SKIP", code="unsupported", reason=reason)
+        why_not = f"one GPU's rate says nothing of other models: {', '.join(models)}"
+    elif not first:
+        why_not = (
+            "no other slot" if len(slots) < 2 else f"no worker of {slots[0].name} told its rate"
+        )
+    if why_not:
+        session.report.add("alloc.scaling", "SKIP", code="unsupported", reason=why_not)
         return
-    together = sum(result.get("ops_per_second", 0.0) for result in results)
+    _judge_scaling(session, slots, sum(first), _sum(results, "ops_per_second"))
+
+
+def _judge_scaling(session: Session, slots: list[Slot], alone: float, together: float) -> None:
     if session.faults.get("no-scaling"):
         together = alone
     times, floor = together / alone, floor_of(len(slots))
-    text = f"{len(results)} workers on {len(slots)} slots: {times:.2f} times one worker"
+    text = f"{len(slots)} slots: {times:.2f} times what one does"
     session.say("COMPUTE", f"scaling {text}")
     judged = slots[0].kind != "cpu" or session.faults.get("no-scaling")
     reason = f"{text}, below {floor:.2f}" if judged and times < floor else ""

@@ -32,7 +32,10 @@ GONE_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class Order:
-    """What a worker is to do: `memory` is MiB in all, `mark` is in its processes' variables."""
+    """What a worker is to do: `memory` is MiB in all, `mark` is in its processes' variables.
+
+    It works for `alone_s` seconds while those of other slots wait, then for `duration` with all.
+    """
 
     number: int
     slot: Slot
@@ -41,13 +44,23 @@ class Order:
     patience: float
     mark: str
     faults: tuple[str, ...] = ()
+    alone_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Signals:
+    """What a worker is told: to work alone, to work with all, to leave."""
+
+    alone: Any
+    go: Any
+    over: Any
 
 
 class NotOwnSlot(Exception):  # noqa: N818 - an outcome
     """A worker sees another device than the one it was given."""
 
 
-def work(order: Order, go: Any, over: Any, messages: Any) -> None:
+def work(order: Order, told: Signals, messages: Any) -> None:
     """Run in a fresh process: be ready, work when all are, report, leave when all have reported.
 
     So that all load the GPUs at the same time, and no memory is given back while others work.
@@ -59,17 +72,26 @@ def work(order: Order, go: Any, over: Any, messages: Any) -> None:
     try:
         products, device_id = _ready(order, matrices)
         messages.put({"worker": order.number, "ready": True})
-        if not go.wait(order.patience):
-            raise TimeoutError("the other workers did not get ready")
-        load = _load(products, matrices, order)
+        if order.alone_s:
+            _await(told.alone, order)
+            load = _load(products, matrices, order, order.alone_s)
+            own["alone"] = load["ops_per_second"]
+            messages.put({"worker": order.number, "alone": True})
+        _await(told.go, order)
+        load = _load(products, matrices, order, order.duration)
         own |= {"status": "success", "seen": device_id, **load}
     except BaseException as error:
         own |= _failure(error)
     messages.put(own)
-    over.wait(order.patience)
+    told.over.wait(order.patience)
     if "leak" in order.faults and os.fork() == 0:  # outlives this one, as of a careless program
         os.setsid()
         os.execvp("sleep", ["sleep", "600"])  # noqa: S606 - no shell is wanted
+
+
+def _await(event: Any, order: Order) -> None:
+    if not event.wait(order.patience):
+        raise TimeoutError("the other workers did not get ready")
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
@@ -135,15 +157,15 @@ def side(memory: int) -> int:
     return max(16, math.isqrt(memory * MIB // (4 * MATRICES)))
 
 
-def _load(products: Products, matrices: list[Any], order: Order) -> dict[str, Any]:
+def _load(products: Products, matrices: list[Any], order: Order, seconds: float) -> dict[str, Any]:
     begun, start_s, operations = time.time(), time.perf_counter(), 0
     processor_s, pulse = time.thread_time(), Pulse()
-    while (spent_s := time.perf_counter() - start_s) < order.duration:
+    while (spent_s := time.perf_counter() - start_s) < seconds:
         products()
         operations += 1
         pulse.beat()
         if "still" in order.faults:
-            time.sleep(max(0.0, order.duration - spent_s))
+            time.sleep(max(0.0, seconds - spent_s))
     return {
         **pulse.pace()._asdict(),
         "operations": operations,
@@ -163,18 +185,15 @@ def run_workers(orders: list[Order], start_within_s: float) -> list[dict[str, An
     Each is a fresh interpreter (spawn): what this process knows of CUDA does not reach it.
     """
     context = multiprocessing.get_context("spawn")
-    go, over, messages = context.Event(), context.Event(), context.Queue()
+    told, messages = Signals(*(context.Event() for _ in range(3))), context.Queue()
     os.environ[MARK] = orders[0].mark  # the workers' variables are what this process has now
-    workers = [context.Process(target=work, args=(order, go, over, messages)) for order in orders]
+    workers = [context.Process(target=work, args=(order, told, messages)) for order in orders]
     try:
         for worker in workers:
             worker.start()
         del os.environ[MARK]
         inbox = _Inbox(workers, messages)
-        inbox.wait(lambda: inbox.ready | set(inbox.answers), start_within_s)
-        go.set()
-        inbox.wait(lambda: set(inbox.answers), orders[0].duration + GRACE_S)
-        over.set()
+        _lead(inbox, told, orders, start_within_s)
         for worker in workers:
             worker.join(GONE_WITHIN_S)
     finally:
@@ -186,12 +205,25 @@ def run_workers(orders: list[Order], start_within_s: float) -> list[dict[str, An
     return [inbox.answers.get(order.number) or _silent(order, worker) for order, worker in pairs]
 
 
+def _lead(inbox: _Inbox, told: Signals, orders: list[Order], start_within_s: float) -> None:
+    """Tell the workers when to work alone, all together, and when to leave."""
+    inbox.wait(lambda: inbox.ready | set(inbox.answers), start_within_s)
+    told.alone.set()
+    others = {order.number for order in orders if not order.alone_s}
+    alone_s = max(order.alone_s for order in orders)
+    inbox.wait(lambda: inbox.alone | others | set(inbox.answers), alone_s + GRACE_S)
+    told.go.set()
+    inbox.wait(lambda: set(inbox.answers), orders[0].duration + GRACE_S)
+    told.over.set()
+
+
 class _Inbox:
     """What workers have sent so far. One that is dead, or has failed, is not waited for."""
 
     def __init__(self, workers: list[Any], messages: Any) -> None:
         self._workers, self._messages = workers, messages
         self.ready: set[int] = set()
+        self.alone: set[int] = set()
         self.answers: dict[int, dict[str, Any]] = {}
 
     def wait(self, enough: Callable[[], set[int]], seconds: float) -> None:
@@ -210,7 +242,7 @@ class _Inbox:
         if "status" in message:
             self.answers[message["worker"]] = message
         else:
-            self.ready.add(message["worker"])
+            (self.ready if "ready" in message else self.alone).add(message["worker"])
         return True
 
 

@@ -1,6 +1,7 @@
 """From the files that a job left to one result for everything that was to report."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from rv.accept.payload_command import Profile, chosen, command, find, require_fa
 from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
 from rv.accept.store import Run, RunRecord
 from rv.errors import RvError
+from rv.payloads._acceptance import node as node_program
 from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec, Step
 from rv.payloads.contract.codes import CODES
 from rv.transport.local import LocalTransport
@@ -292,6 +294,13 @@ sys.exit(9 if "crash" in sys.argv[0] else 0)
 """
 
 
+def turns(line: str) -> list[str]:
+    """The payloads of a command, as the program that runs them takes them."""
+    _, _, *words, _, end = shlex.split(line.replace("\\\n", ""))
+    assert end == "0"
+    return words
+
+
 def payload(name: str, starts: str = NODE, seconds: int = 60) -> PayloadSpec:
     step = Step(arguments=("--quick", "it's"), timeout_s=seconds)
     return PayloadSpec(name=name, tests="", starts=starts, steps={Profile.SMOKE: step})
@@ -302,6 +311,7 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
     names = ["good", "crash", "hang", "last"]
     for name in names:
         (tmp_path / f"{name}.py").write_text(SCRIPT)
+    (tmp_path / "_acceptance").symlink_to(Path(node_program.__file__).parent)
     (tmp_path / "torch.py").write_text("raise ImportError\n")
     steps = [payload(name, seconds=1 if name == "hang" else 60) for name in names]
     environment = {
@@ -341,9 +351,8 @@ def test_codes_of_the_collector_have_a_meaning() -> None:
 def test_a_fault_goes_to_the_payloads_that_can_make_it() -> None:
     """And `--verbose` to all; a fault of none of them is refused before anything is submitted."""
     payloads = [find("check"), find("membw")]
-    check, membw, _ = command(
-        payloads, Profile.SMOKE, ["bitflip:step=2", "slow"], ["--verbose"]
-    ).line.splitlines()[-3:]
+    line = command(payloads, Profile.SMOKE, ["bitflip:step=2", "slow"], ["--verbose"]).line
+    check, membw = turns(line)
     assert check.endswith("--verbose --inject slow")
     assert membw.endswith("--verbose --inject bitflip:step=2")
     with pytest.raises(RvError, match="check, membw can make no fault 'corrupt-file'") as caught:
@@ -354,7 +363,7 @@ def test_a_fault_goes_to_the_payloads_that_can_make_it() -> None:
 def test_dcgms_diagnosis_goes_to_check_alone_with_its_time() -> None:
     """Within check's own limit it would be ended."""
     line = command([find("check"), find("membw")], Profile.SMOKE, dcgm=2).line
-    check, membw = (each for each in line.splitlines() if each.startswith("rv_accept "))
+    check, membw = turns(line)
     assert "--dcgm 2 --timeout 1010" in check
-    assert check.split()[3] == "1020"
+    assert check.split()[2] == "1020"
     assert "--dcgm" not in membw

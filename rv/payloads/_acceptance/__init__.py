@@ -1,0 +1,1 @@
+"""The payloads of an acceptance run, in turn on one node."""
