@@ -95,8 +95,12 @@ def _links(wear: Wear) -> Iterator[Finding]:
         yield "FAIL", "link_errors", f"{again} replay(s) and recoveries of NVLinks"
     wrong = grown(before.links.crc, after.links.crc) or 0
     if wrong:
-        is_many = wrong > CRC_A_SECOND * max(1.0, wear.seconds)
-        yield "FAIL" if is_many else "WARN", "link_errors", f"{wrong} CRC error(s) of NVLinks"
+        rate = wrong / max(1.0, wear.seconds)
+        many = f"{wrong} CRC error(s) of NVLinks, {rate:.3g} a second"
+        if rate > CRC_A_SECOND:
+            yield "FAIL", "link_errors", f"{many}: over {CRC_A_SECOND:g}"
+        else:
+            yield "WARN", "link_errors", many
     yield from _inactive(wear)
 
 

@@ -40,6 +40,7 @@ AZURE = "Azure/azurehpc-health-checks: the floor it enforces"
 STRESS_H200 = "stress.py on 16384^2, 45 s, 2 x H200 SXM at once, torch 2.11.0+cu130, 2026-11-22"
 STRESS_H100 = "stress.py on 16384^2, 25 s, one H100 SXM, torch 2.11.0+cu130, 2026-11-24"
 INFERENCE_H100 = "inference.py, batch 256, one H100 SXM, torch 2.11.0+cu130, 2026-11-24"
+INFERENCE_H200 = "inference.py, batch 256, one H200 SXM, torch 2.11.0+cu130, 2026-11-26"
 RESNET = "NVIDIA/DeepLearningExamples: PyTorch ResNet50 v1.5, mixed precision, batch 256, 21.03"
 TIMM = "huggingface/pytorch-image-models: resnet50 at 224, AMP, NHWC, PyTorch 2.1"
 TWO_H200 = "allreduce.py, 2 x H200 SXM over NVLink"
@@ -202,6 +203,7 @@ REFERENCES: dict[str, dict[str, Any]] = {
         "t4": (1198, RESNET),
         "rtx-3090": (3687, TIMM),
         "h100": (12650, INFERENCE_H100),
+        "h200": (14680, INFERENCE_H200),
     }),
     "memory.copy": _memory("membw.stream", "stream_copy", "memory", {
         "v100": (728, SUPERBENCH_V100),
