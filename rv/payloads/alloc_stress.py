@@ -24,7 +24,7 @@ from _harness.flags import positive, whole
 from _harness.main import Payload, Session, run
 from _workers import launches, verdicts
 from _workers.slots import Slot, cpus, gpus, round_robin
-from _workers.workers import Order, run_workers
+from _workers.workers import GRACE_S, Order, run_workers
 from contract.catalogue import OF_WORKERS
 from contract.nvidia import recorded, used_memory_mib
 from contract.verdicts import NotPassed
@@ -135,7 +135,7 @@ def _orders(session: Session, slots: list[Slot], workers: int) -> list[Order]:
     for number, slot in enumerate(places):
         faults = tuple(name for name in OF_WORKERS if session.faults.get(name, worker=number))
         alone_s = first_s if slot == slots[0] else 0.0
-        patience_s = START_WITHIN_S + seconds + first_s
+        patience_s = START_WITHIN_S + seconds + first_s + GRACE_S
         orders.append(
             Order(number, slot, session.options.memory, seconds, patience_s, mark, faults, alone_s)
         )

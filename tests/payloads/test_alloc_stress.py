@@ -2,7 +2,9 @@
 
 import json
 import os
+import queue
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ import pytest
 from _harness import flags
 from contract import nvidia
 
-from rv.payloads._workers import expected, launches, slots, verdicts
+from rv.payloads._workers import expected, launches, slots, verdicts, workers
 from rv.payloads._workers.workers import MATRICES, MIB, Order, side
 from tests.payloads.starting import Done, Launcher
 
@@ -120,6 +122,23 @@ def test_a_worker_that_computes_nothing_right_or_stands_still_fails(
     assert "wrong products of 3 workers, first worker 0 on cpu:" in run.reasons
     assert "worker 2 on cpu:" in run.reasons
     assert "alloc.workers" not in run.coded
+
+
+def test_a_worker_that_never_got_ready_keeps_no_other_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not in the time of its slot alone: the workers of the others would give up before they go."""
+    inbox = workers._Inbox([SimpleNamespace(exitcode=None)] * 3, queue.Queue())
+    enough: list[set[int]] = []
+    monkeypatch.setattr(inbox, "wait", lambda found, _: enough.append(set(found())))
+    inbox.ready = {1, 2}
+    orders = [
+        Order(at, slots.Slot(f"cpu:{at % 2}", str(at % 2), "cpu"), 8, 1.0, 9.0, "", (), alone_s)
+        for at, alone_s in enumerate((2.0, 0.0, 2.0))
+    ]
+    workers._lead(inbox, workers.Signals(*(threading.Event() for _ in range(3))), orders, 1.0)
+
+    assert enough == [{1, 2}, {0, 1}, set()]
 
 
 def test_right_elements_at_wrong_places_are_wrong() -> None:

@@ -33,6 +33,17 @@ def session_of(*products: str, payload: str = "membw") -> Any:
     )
 
 
+def work(slots: list[Slot], rates: list[float], alone: list[float]) -> list[dict[str, Any]]:
+    """What workers report: their rates, and of the first slot's those that they had alone."""
+    results: list[dict[str, Any]] = []
+    left = list(alone)
+    for number, rate in enumerate(rates):
+        slot = slots[number % len(slots)]
+        own = {"alone": left.pop()} if slot == slots[0] and left else {}
+        results.append({"worker": number, "slot": slot.name, "ops_per_second": rate, **own})
+    return results
+
+
 def told(session: Any) -> list[tuple[str, str, str]]:
     """Give name, status and code of each test."""
     return [(t["name"], t["status"], t["code"] or "") for t in session.report.tests]
@@ -105,8 +116,7 @@ def test_work_is_balanced_among_gpus_of_a_model(done: list[int], expected: str) 
 def test_one_gpu_is_no_measure_of_other_models() -> None:
     """Four do 2.2 times what one of the largest does, and all are sound."""
     slots = [Slot(f"cuda:{at}", str(at), "cuda") for at in range(4)]
-    results = [{"ops_per_second": rate} for rate in (100.0, 100.0, 10.0, 10.0)]
-    results[0]["alone"] = 100.0
+    results = work(slots, [100.0, 100.0, 10.0, 10.0], alone=[100.0])
     mixed, alike = (
         session_of(*names, payload="alloc_stress") for names in ([H200, H200, T4, T4], [H200] * 4)
     )
@@ -121,10 +131,7 @@ def test_what_two_workers_of_a_gpu_lose_to_each_other_is_no_loss_of_scaling() ->
     """Measured on two H200: 217.6 operations a second by one worker, 388.6 by two on each GPU."""
     session = session_of(H200, H200, payload="alloc_stress")
     slots = [Slot(f"cuda:{at}", str(at), "cuda") for at in range(2)]
-    results = [{"ops_per_second": 97.1} for _ in range(4)]
-    for worker in results[::2]:
-        worker["alone"] = 97.3
-    verdicts.scaling(session, slots, results)
+    verdicts.scaling(session, slots, work(slots, [97.1] * 4, alone=[97.3, 97.3]))
 
     assert told(session) == [("alloc.scaling", "PASS", "")]
 
@@ -132,7 +139,26 @@ def test_what_two_workers_of_a_gpu_lose_to_each_other_is_no_loss_of_scaling() ->
 def test_one_gpu_has_nothing_to_scale_to() -> None:
     """Its workers against themselves would be below one time as often as not."""
     session = session_of(H200, payload="alloc_stress")
-    verdicts.scaling(session, [Slot("cuda:0", "0", "cuda")], [{"ops_per_second": 97.1}])
+    slots = [Slot("cuda:0", "0", "cuda")]
+    verdicts.scaling(session, slots, work(slots, [97.1], alone=[97.1]))
+
+    assert told(session) == [("alloc.scaling", "SKIP", "unsupported")]
+
+
+def test_gpus_without_a_worker_are_not_asked_to_scale() -> None:
+    """Four workers on eight GPUs do four times what one does, and that is all they can."""
+    session = session_of(*[H200] * 8, payload="alloc_stress")
+    slots = [Slot(f"cuda:{at}", str(at), "cuda") for at in range(8)]
+    verdicts.scaling(session, slots, work(slots, [100.0] * 4, alone=[100.0]))
+
+    assert told(session) == [("alloc.scaling", "PASS", "")]
+
+
+def test_a_worker_that_told_no_rate_makes_no_gpus_scale() -> None:
+    """Half of what one GPU does would be doubled by two that share one GPU's work."""
+    session = session_of(H200, H200, payload="alloc_stress")
+    slots = [Slot(f"cuda:{at}", str(at), "cuda") for at in range(2)]
+    verdicts.scaling(session, slots, work(slots, [25.0] * 4, alone=[50.0]))
 
     assert told(session) == [("alloc.scaling", "SKIP", "unsupported")]
 

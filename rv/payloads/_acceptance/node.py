@@ -6,23 +6,25 @@
 Each argument is a payload: how it starts, its name, its time limit in seconds, its own arguments.
 What it leaves in $RV_OUTPUT_DIR is written down in `rv.accept.payload_command`.
 
-Each payload is a fork of this process, which has imported torch: that takes longer than most of
-the smoke profile's payloads. Nothing here asks CUDA for anything, as none that is forked after that
+Each payload is a fork of a process that has imported torch: that takes longer than most of the
+smoke profile's payloads. Nothing here asks CUDA for anything, as none that is forked after that
 could use it. The ranks of a payload are fresh processes, started by a fork that is torchrun.
+Where torch cannot be imported each payload tries it itself, and says what is wrong.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import runpy
+import select
 import shlex
 import signal
 import socket
 import sys
 import time
 import uuid
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -30,8 +32,10 @@ from typing import NoReturn
 PAYLOADS = Path(__file__).parents[1]
 TORCHRUN = "torch.distributed.run"
 FIRST_PORT = 29500  # torch's own, where the job names none
-GRACE_S = 15.0  # between TERM and KILL
+IMPORT_WITHIN_S = 300.0  # from a slow disk, for the first time
+GRACE_S = 15.0  # between TERM and KILL, and after KILL: a process that waits for a device stays
 TICK_S = 0.05
+STDOUT = 1
 TIMED_OUT, KILLED = 124, 137  # the exit codes of coreutils' timeout
 
 
@@ -71,15 +75,62 @@ class Marks:
 
 
 def main(words: list[str]) -> None:
-    """Run each payload in turn."""
+    """Run each payload in turn, in a child that imports torch, else here, without it."""
     turns = [turn_of(word) for word in words]
+    sys.path[0] = str(PAYLOADS)
     cap_threads()
-    has_torchrun = imported("torch") and imported(TORCHRUN)
+    ready, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(ready)
+        import_torch()
+        os.write(told, b"1")
+        os.close(told)
+        run_all(turns, has_torchrun=True)
+        return
+    os.close(told)
+    if select.select([ready], [], [], IMPORT_WITHIN_S)[0] and os.read(ready, 1):
+        os.waitpid(pid, 0)
+        return
+    os.kill(pid, signal.SIGKILL)
+    waited(pid, GRACE_S)
+    run_all(turns, has_torchrun=False)
+
+
+def import_torch() -> None:
+    """Import torch and torchrun, or end: not every failure is an exception that can be caught."""
+    try:
+        for module in ("torch", TORCHRUN):
+            importlib.import_module(module)
+    except BaseException:
+        os._exit(1)  # each payload tries again, and says what is wrong
+
+
+def run_all(turns: list[Turn], *, has_torchrun: bool) -> None:
+    """Run each payload in turn; nothing that one leaves behind runs beside the next."""
+    from _processes import processes  # main() made it importable
+
+    processes.adopt_orphans()
     first = int(os.environ.get("MASTER_PORT") or FIRST_PORT)
     for port, turn in enumerate(turns, first + 1):
         say(turn.name)
         code = run(turn, port, torchrun=turn.ranks and has_torchrun)
         say(f"{turn.name} ended with exit code {code}")
+        end_what_is_left()
+
+
+def end_what_is_left() -> None:
+    """Kill all that is below this process, and wait for the end of it."""
+    from _processes import processes
+
+    left = processes.below(os.getpid())
+    processes.end(left, grace_s=0)
+    deadline_s = time.monotonic() + GRACE_S
+    while any(map(processes.is_alive, left)) and time.monotonic() < deadline_s:
+        time.sleep(TICK_S)
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def turn_of(word: str) -> Turn:
@@ -92,18 +143,9 @@ def cap_threads() -> None:
     """Let the ranks of this node have no more threads together than there are CPUs."""
     ranks = int(os.environ.get("PET_NPROC_PER_NODE") or 1)
     most = max(1, len(os.sched_getaffinity(0)) // ranks)
-    if int(os.environ.get("OMP_NUM_THREADS") or 1) > most:
+    asked = os.environ.get("OMP_NUM_THREADS") or "1"
+    if not asked.isdecimal() or int(asked) > most:  # it may be a list, a number for each level
         os.environ["OMP_NUM_THREADS"] = str(most)
-
-
-def imported(module: str) -> bool:
-    """Import a module, for all forks; return whether that went well. Payloads say what is wrong."""
-    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # numpy is not needed
-    try:
-        importlib.import_module(module)
-    except Exception:
-        return False
-    return True
 
 
 def run(turn: Turn, port: int, *, torchrun: bool) -> int:
@@ -129,7 +171,6 @@ def become(turn: Turn, variables: dict[str, str], *, torchrun: bool) -> NoReturn
     os.setpgid(0, 0)
     os.environ.update(variables)
     script = str(PAYLOADS / f"{turn.name}.py")
-    sys.path[0] = str(PAYLOADS)
     sys.argv = [script, *turn.arguments]
     if torchrun:
         sys.argv = [TORCHRUN, *sys.argv]
@@ -149,7 +190,7 @@ def ended(pid: int, limit_s: float) -> int:
     if waited(pid, GRACE_S) is not None:
         return TIMED_OUT
     signal_group(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+    waited(pid, GRACE_S)
     return KILLED
 
 
@@ -174,8 +215,12 @@ def signal_group(pid: int, number: signal.Signals) -> None:
 
 
 def say(text: str) -> None:
-    """Print a line of this program's own."""
-    print(f"[ACCEPT] {text}", flush=True)  # before a fork nothing may wait to be written
+    """Print a line of this program's own, if there is room for it; nothing of it waits in a buffer.
+
+    What did would be written by each fork.
+    """
+    with contextlib.suppress(OSError):
+        os.write(STDOUT, f"[ACCEPT] {text}\n".encode(errors="replace"))
 
 
 if __name__ == "__main__":

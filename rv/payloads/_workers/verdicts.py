@@ -186,32 +186,37 @@ def scaling(session: Session, slots: list[Slot], results: list[dict[str, Any]]) 
 
     As many workers share a GPU then as later: what its time slices cost is no loss of scaling.
     """
-    models = sorted(set(session.report.models.values()))
-    first = [result["alone"] for result in results if "alone" in result]
-    why_not = ""
-    if len(models) > 1:
-        why_not = f"one GPU's rate says nothing of other models: {', '.join(models)}"
-    elif not first:
-        why_not = (
-            "no other slot" if len(slots) < 2 else f"no worker of {slots[0].name} told its rate"
-        )
+    why_not = _why_no_scaling(session, slots, results)
     if why_not:
         session.report.add("alloc.scaling", "SKIP", code="unsupported", reason=why_not)
         return
-    _judge_scaling(session, slots, sum(first), _sum(results, "ops_per_second"))
-
-
-def _judge_scaling(session: Session, slots: list[Slot], alone: float, together: float) -> None:
+    alone, together = _sum(results, "alone"), _sum(results, "ops_per_second")
     if session.faults.get("no-scaling"):
         together = alone
-    times, floor = together / alone, floor_of(len(slots))
-    text = f"{len(slots)} slots: {times:.2f} times what one does"
+    used = len({result["slot"] for result in results})
+    times, floor = together / alone, floor_of(used)
+    text = f"{used} slots: {times:.2f} times what one does"
     session.say("COMPUTE", f"scaling {text}")
     judged = slots[0].kind != "cpu" or session.faults.get("no-scaling")
     reason = f"{text}, below {floor:.2f}" if judged and times < floor else ""
     numbers = [metric("scaling", [times], "", HIGHER)]
     details = {"alone": alone, "together": together, "floor": floor}
     _add(session, "scaling", "below_floor", reason, details=details, metrics=numbers)
+
+
+def _why_no_scaling(session: Session, slots: list[Slot], results: list[dict[str, Any]]) -> str:
+    """Return why one slot cannot be compared with all, "" where it can."""
+    models = sorted(set(session.report.models.values()))
+    if len(models) > 1:
+        return f"one GPU's rate says nothing of other models: {', '.join(models)}"
+    if len({result["slot"] for result in results}) < 2:
+        return "no other slot"
+    silent = [
+        result["worker"]
+        for result in results
+        if result["slot"] == slots[0].name and "alone" not in result
+    ]
+    return f"worker {silent[0]} of {slots[0].name} told no rate" if silent else ""
 
 
 def floor_of(count: int) -> float:

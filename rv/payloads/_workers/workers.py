@@ -75,8 +75,7 @@ def work(order: Order, told: Signals, messages: Any) -> None:
         if order.alone_s:
             _await(told.alone, order)
             load = _load(products, matrices, order, order.alone_s)
-            own["alone"] = load["ops_per_second"]
-            messages.put({"worker": order.number, "alone": True})
+            messages.put({"worker": order.number, "alone": load["ops_per_second"]})
         _await(told.go, order)
         load = _load(products, matrices, order, order.duration)
         own |= {"status": "success", "seen": device_id, **load}
@@ -202,16 +201,18 @@ def run_workers(orders: list[Order], start_within_s: float) -> list[dict[str, An
                 worker.kill()
                 worker.join()
     pairs = zip(orders, workers, strict=True)
-    return [inbox.answers.get(order.number) or _silent(order, worker) for order, worker in pairs]
+    return [inbox.result(order, worker) for order, worker in pairs]
 
 
 def _lead(inbox: _Inbox, told: Signals, orders: list[Order], start_within_s: float) -> None:
     """Tell the workers when to work alone, all together, and when to leave."""
     inbox.wait(lambda: inbox.ready | set(inbox.answers), start_within_s)
     told.alone.set()
-    others = {order.number for order in orders if not order.alone_s}
+    others = {
+        order.number for order in orders if not order.alone_s or order.number not in inbox.ready
+    }
     alone_s = max(order.alone_s for order in orders)
-    inbox.wait(lambda: inbox.alone | others | set(inbox.answers), alone_s + GRACE_S)
+    inbox.wait(lambda: {*inbox.alone, *others, *inbox.answers}, alone_s + GRACE_S)
     told.go.set()
     inbox.wait(lambda: set(inbox.answers), orders[0].duration + GRACE_S)
     told.over.set()
@@ -223,7 +224,7 @@ class _Inbox:
     def __init__(self, workers: list[Any], messages: Any) -> None:
         self._workers, self._messages = workers, messages
         self.ready: set[int] = set()
-        self.alone: set[int] = set()
+        self.alone: dict[int, float] = {}
         self.answers: dict[int, dict[str, Any]] = {}
 
     def wait(self, enough: Callable[[], set[int]], seconds: float) -> None:
@@ -241,9 +242,17 @@ class _Inbox:
             return False
         if "status" in message:
             self.answers[message["worker"]] = message
+        elif "alone" in message:
+            self.alone[message["worker"]] = message["alone"]
         else:
-            (self.ready if "ready" in message else self.alone).add(message["worker"])
+            self.ready.add(message["worker"])
         return True
+
+    def result(self, order: Order, worker: Any) -> dict[str, Any]:
+        """Return what a worker reported, or what became of it, with the rate that it had alone."""
+        report = self.answers.get(order.number) or _silent(order, worker)
+        alone = self.alone.get(order.number)
+        return report if alone is None else {**report, "alone": alone}
 
 
 def _silent(order: Order, worker: Any) -> dict[str, Any]:

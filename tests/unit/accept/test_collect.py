@@ -311,7 +311,8 @@ def test_the_command_runs_each_payload_and_leaves_what_collect_reads(tmp_path: P
     names = ["good", "crash", "hang", "last"]
     for name in names:
         (tmp_path / f"{name}.py").write_text(SCRIPT)
-    (tmp_path / "_acceptance").symlink_to(Path(node_program.__file__).parent)
+    for name in ("_acceptance", "_processes", "_harness", "contract"):
+        (tmp_path / name).symlink_to(Path(node_program.__file__).parents[1] / name)
     (tmp_path / "torch.py").write_text("raise ImportError\n")
     steps = [payload(name, seconds=1 if name == "hang" else 60) for name in names]
     environment = {

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,19 +29,35 @@ def _scripts(tmp_path: Path) -> Path:
     (folder / "torch" / "distributed").mkdir(parents=True)
     (folder / "torch" / "__init__.py").write_text("import os\nIMPORTED_BY = os.getpid()\n")
     (folder / "torch" / "distributed" / "run.py").write_text(TORCHRUN)
-    (folder / "_acceptance").symlink_to(Path(node.__file__).parent)
+    for name in ("_acceptance", "_processes", "_harness", "contract"):
+        (folder / name).symlink_to(Path(node.__file__).parents[1] / name)
     return folder
 
 
+IMPATIENT = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from _acceptance import node
+node.GRACE_S, node.IMPORT_WITHIN_S = 0.5, 2.0
+node.main(sys.argv[1:])
+"""
+"""The program, with less patience."""
+
+
 def run(
-    scripts: Path, *turns: str, env: Mapping[str, str] | None = None
+    scripts: Path,
+    *turns: str,
+    env: Mapping[str, str] | None = None,
+    impatient: bool = False,
+    stdout: Any = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[str]:
     """Run these turns as a job does."""
     own = {"PATH": os.environ["PATH"], "PYTHONPATH": str(scripts), "SLURMD_NODENAME": "n7"}
     own |= {"RV_OUTPUT_DIR": str(scripts.parent / "results")}
+    program = [str(scripts / "_acceptance" / "node.py")]
     return subprocess.run(
-        [sys.executable, str(scripts / "_acceptance" / "node.py"), *turns],
-        env=own | dict(env or {}), capture_output=True, text=True, timeout=60,
+        [sys.executable, *(["-c", IMPATIENT, str(scripts)] if impatient else program), *turns],
+        env=own | dict(env or {}), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60,
     )  # fmt: skip
 
 
@@ -124,27 +141,113 @@ def test_the_exit_code_is_noted_and_the_next_one_runs(
     assert done.stdout.splitlines()[-2:] == ["the next one", "[ACCEPT] two ended with exit code 0"]
 
 
+@pytest.mark.parametrize(("deaf", "code"), [(False, 124), (True, 137)])
 def test_when_its_time_is_over_a_payload_ends_with_what_it_started(
-    scripts: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    scripts: Path, tmp_path: Path, deaf: bool, code: int
 ) -> None:
     """By TERM, and where it will not by KILL."""
-    script = """
-import os, pathlib, signal, subprocess, sys, time
+    child = tmp_path / "child"
+    (scripts / "one.py").write_text(f"""
+import pathlib, signal, subprocess, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN if {deaf} else signal.SIG_DFL)
-child = subprocess.Popen(["sleep", "600"], preexec_fn=lambda: signal.signal(15, signal.SIG_DFL))
-pathlib.Path({path!r}).write_text(str(child.pid))
+child = subprocess.Popen(["sleep", "600"])
+pathlib.Path({str(child)!r}).write_text(str(child.pid))
 time.sleep(600)
-"""
-    monkeypatch.setattr(node, "PAYLOADS", scripts)
-    monkeypatch.setattr(node, "GRACE_S", 0.5)
-    monkeypatch.setenv("RV_OUTPUT_DIR", str(tmp_path / "results"))
-    codes = {}
-    for name, deaf in (("hears", False), ("deaf", True)):
-        child = tmp_path / f"{name}.child"
-        (scripts / f"{name}.py").write_text(script.format(deaf=deaf, path=str(child)))
-        codes[name] = node.run(node.turn_of(f"python {name} 2"), 15000, torchrun=False)
-        assert is_gone(int(child.read_text()))
-    assert codes == {"hears": 124, "deaf": 137}
+""")
+    run(scripts, "python one 2", impatient=True)
+
+    assert code_of(scripts, "one") == code
+    assert is_gone(int(child.read_text()))
+
+
+@pytest.mark.parametrize("end", ["os._exit(0)", "time.sleep(600)"])
+def test_nothing_that_a_payload_started_runs_beside_the_next(
+    scripts: Path, tmp_path: Path, end: str
+) -> None:
+    """Not in a session of its own, as torchrun's ranks, and deaf to TERM; however it ended."""
+    child = tmp_path / "child"
+    (scripts / "one.py").write_text(f"""
+import os, pathlib, subprocess, time
+child = subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 600"], start_new_session=True)
+pathlib.Path({str(child)!r}).write_text(str(child.pid))
+{end}
+""")
+    (scripts / "two.py").write_text(f"""
+import pathlib
+stat = pathlib.Path("/proc", pathlib.Path({str(child)!r}).read_text(), "stat")
+print("it is", "there" if stat.exists() else "gone")
+""")
+    done = run(scripts, "python one 2", "python two 20", impatient=True)
+
+    assert "it is gone" in done.stdout
+
+
+def test_a_payload_that_kill_does_not_end_keeps_the_next_one_waiting_for_seconds(
+    scripts: Path,
+) -> None:
+    """As where it waits for a device: here a tracer keeps its end from its parent."""
+    (scripts / "one.py").write_text("""
+import ctypes, os, subprocess, sys, time
+ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # PR_SET_PTRACER, any
+seize = "import ctypes, sys, time; print(ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), 0, 0), flush=True); time.sleep(600)"
+tracer = subprocess.Popen([sys.executable, "-c", seize, str(os.getpid())], start_new_session=True, stdout=-1)
+print("seized", tracer.stdout.readline().decode().strip(), flush=True)
+time.sleep(600)
+""")
+    (scripts / "two.py").write_text("print('the next one')")
+    done = run(scripts, "python one 3", "python two 20", impatient=True)
+
+    assert "seized 0" in done.stdout
+    assert "the next one" in done.stdout
+    assert code_of(scripts, "one") == 137
+
+
+@pytest.mark.parametrize(
+    ("torch", "code"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 139),
+        ("raise SystemExit(3)", 3),
+        ("import time; time.sleep(600)", 124),
+    ],
+)
+def test_a_torch_that_ends_or_stops_who_imports_it_costs_no_other_payload(
+    scripts: Path, torch: str, code: int
+) -> None:
+    """Each tries for itself, within its own time."""
+    (scripts / "torch" / "__init__.py").write_text(torch)
+    (scripts / "one.py").write_text("import torch")
+    (scripts / "two.py").write_text("print('the next one')")
+    done = run(scripts, "python one 2", "python two 20", impatient=True)
+
+    assert (code_of(scripts, "one"), code_of(scripts, "two")) == (code, 0)
+    assert "the next one" in done.stdout
+
+
+def test_what_is_wrong_with_torch_is_what_its_first_import_says(scripts: Path) -> None:
+    """A second one, of a module that is half there, complains of that."""
+    (scripts / "torch" / "__init__.py").write_text("""
+import sys
+first = not hasattr(sys, "tried")
+sys.tried = True
+raise RuntimeError("libcudart is missing" if first else "only a single library can be registered")
+""")
+    (scripts / "one.py").write_text("import torch")
+    done = run(scripts, "python one 20")
+
+    assert "libcudart is missing" in done.stderr
+
+
+def test_a_full_disk_under_its_own_words_ends_nothing(scripts: Path) -> None:
+    """Nor does one under those of a payload."""
+    for name in ("one", "two"):
+        (scripts / f"{name}.py").write_text(
+            "import os; os.mkdir(os.environ['RV_OUTPUT_DIR'] + '/x')"
+        )
+    with Path("/dev/full").open("w") as full:
+        done = run(scripts, "python one 20", "python two 20", stdout=full)
+
+    assert done.returncode == 0
+    assert (code_of(scripts, "one"), code_of(scripts, "two")) == (0, 0)
 
 
 def is_gone(pid: int) -> bool:
