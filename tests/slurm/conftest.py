@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -103,10 +104,13 @@ def slurm() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def eventually() -> Callable[..., None]:
-    """Wait for a condition, asking for half of the time at most; fail with what it last was."""
+def eventually() -> Callable[..., Any]:
+    """Wait for a condition, asking for half of the time at most, and return what it was at last.
 
-    def wait(condition: Callable[[], object], timeout: float = 30) -> None:
+    A test that asks once more may get another answer.
+    """
+
+    def wait(condition: Callable[[], Any], timeout: float = 30) -> Any:
         deadline = asked = time.monotonic()
         deadline += timeout
         while not (last := condition()):
@@ -114,6 +118,7 @@ def eventually() -> Callable[..., None]:
             assert now < deadline, f"not within {timeout} s; last seen: {last!r}"
             time.sleep(max(0.05, now - asked))
             asked = time.monotonic()
+        return last
 
     return wait
 
