@@ -25,6 +25,7 @@ import socket
 import sys
 import time
 import uuid
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -99,6 +100,7 @@ def main(words: list[str]) -> None:
 
 def import_torch() -> None:
     """Import torch and torchrun, or end: not every failure is an exception that can be caught."""
+    warnings.filterwarnings("ignore", message="Failed to initialize NumPy")  # numpy is not needed
     try:
         for module in ("torch", TORCHRUN):
             importlib.import_module(module)
