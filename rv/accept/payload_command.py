@@ -2,7 +2,7 @@
 
 The command runs each payload in turn on every node, with a time limit
 (`rv/payloads/_acceptance/node.py`). Each has a folder of its own for results, of its name, in
-RV_OUTPUT_DIR. In it a node writes `node<rank>.begun`, with its host's name and a random word
+RV_OUTPUT_DIR. In it a node writes `node<rank>.begun`, with its host's name and a random token
 that the payload's result repeats, before each payload, and `node<rank>.exit`, the exit code in it,
 after: where no result is found they say why.
 The command itself always ends with 0: one node's failure would end the other nodes' payloads,

@@ -69,8 +69,8 @@ def test_workers_have_their_slots_and_give_all_back(launch: Launcher, tmp_path: 
     if len(allowed) > 1:
         [scaling] = named["alloc.scaling"]["metrics"]
         assert scaling["value"] > 0
-        assert workers[0]["alone"] > 0
-    assert "alone" not in workers[1] or len(allowed) == 1
+        assert workers[0]["alone_ops_per_second"] > 0
+    assert "alone_ops_per_second" not in workers[1] or len(allowed) == 1
     assert "Successful Workers: 2/2" in run.out
     assert "Success Rate: 100.0%" in run.out
 
@@ -136,7 +136,7 @@ def test_a_worker_that_never_got_ready_keeps_no_other_waiting(
         Order(at, slots.Slot(f"cpu:{at % 2}", str(at % 2), "cpu"), 8, 1.0, 9.0, "", (), alone_s)
         for at, alone_s in enumerate((2.0, 0.0, 2.0))
     ]
-    workers._lead(inbox, workers.Signals(*(threading.Event() for _ in range(3))), orders, 1.0)
+    workers._run_phases(inbox, workers.Events(*(threading.Event() for _ in range(3))), orders, 1.0)
 
     assert enough == [{1, 2}, {0, 1}, set()]
 

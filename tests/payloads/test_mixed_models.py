@@ -39,7 +39,7 @@ def work(slots: list[Slot], rates: list[float], alone: list[float]) -> list[dict
     left = list(alone)
     for number, rate in enumerate(rates):
         slot = slots[number % len(slots)]
-        own = {"alone": left.pop()} if slot == slots[0] and left else {}
+        own = {"alone_ops_per_second": left.pop()} if slot == slots[0] and left else {}
         results.append({"worker": number, "slot": slot.name, "ops_per_second": rate, **own})
     return results
 

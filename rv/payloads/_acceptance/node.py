@@ -31,13 +31,18 @@ from pathlib import Path
 from typing import NoReturn
 
 PAYLOADS = Path(__file__).parents[1]
+sys.path.insert(0, str(PAYLOADS))  # for what follows, and as if each payload were the program
+
+from _processes import processes  # noqa: E402
+from contract.catalogue import RANKS  # noqa: E402
+
 TORCHRUN = "torch.distributed.run"
 FIRST_PORT = 29500  # torch's own, where the job names none
 IMPORT_WITHIN_S = 300.0  # from a slow disk, for the first time
-GRACE_S = 15.0  # between TERM and KILL, and after KILL: a process that waits for a device stays
+GRACE_S = 15.0  # between SIGTERM and SIGKILL, and after it: one that waits for a device stays
 TICK_S = 0.05
 STDOUT = 1
-TIMED_OUT, KILLED = 124, 137  # the exit codes of coreutils' timeout
+TIMED_OUT = 124  # the exit code of coreutils' timeout
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,7 @@ class Marks:
     node: int
 
     def begin(self, token: str) -> None:
-        """Make the folders, and note the host's name and the word that the result repeats."""
+        """Make the folders, and note the host's name and the token that the result repeats."""
         own = self.folder / f"node{self.node}"
         host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         try:
@@ -78,7 +83,6 @@ class Marks:
 def main(words: list[str]) -> None:
     """Run each payload in turn, in a child that imports torch, else here, without it."""
     turns = [turn_of(word) for word in words]
-    sys.path[0] = str(PAYLOADS)
     cap_threads()
     ready, told = os.pipe()
     pid = os.fork()
@@ -110,8 +114,6 @@ def import_torch() -> None:
 
 def run_all(turns: list[Turn], *, has_torchrun: bool) -> None:
     """Run each payload in turn; nothing that one leaves behind runs beside the next."""
-    from _processes import processes  # main() made it importable
-
     processes.adopt_orphans()
     first = int(os.environ.get("MASTER_PORT") or FIRST_PORT)
     for port, turn in enumerate(turns, first + 1):
@@ -123,8 +125,6 @@ def run_all(turns: list[Turn], *, has_torchrun: bool) -> None:
 
 def end_what_is_left() -> None:
     """Kill all that is below this process, and wait for the end of it."""
-    from _processes import processes
-
     left = processes.below(os.getpid())
     processes.end(left, grace_s=0)
     deadline_s = time.monotonic() + GRACE_S
@@ -138,7 +138,7 @@ def end_what_is_left() -> None:
 def turn_of(word: str) -> Turn:
     """Read one argument of the command line."""
     starts, name, limit_s, *arguments = shlex.split(word)
-    return Turn(name, float(limit_s), tuple(arguments), ranks=starts == "torchrun")
+    return Turn(name, float(limit_s), tuple(arguments), ranks=starts == RANKS)
 
 
 def cap_threads() -> None:
@@ -169,8 +169,7 @@ def run(turn: Turn, port: int, *, torchrun: bool) -> int:
 
 
 def become(turn: Turn, variables: dict[str, str], *, torchrun: bool) -> NoReturn:
-    """Be the payload, or torchrun with it, in a process group of its own."""
-    os.setpgid(0, 0)
+    """Be the payload, or torchrun with it."""
     os.environ.update(variables)
     script = str(PAYLOADS / f"{turn.name}.py")
     sys.argv = [script, *turn.arguments]
@@ -184,16 +183,16 @@ def become(turn: Turn, variables: dict[str, str], *, torchrun: bool) -> NoReturn
 
 
 def ended(pid: int, limit_s: float) -> int:
-    """Wait for a process, and end its group when its time is over; return its exit code."""
+    """Wait for a payload, and end it with all that it started when its time is over.
+
+    Returns its exit code as a shell has it.
+    """
     code = waited(pid, limit_s)
     if code is not None:
         return code if code >= 0 else 128 - code
-    signal_group(pid, signal.SIGTERM)
-    if waited(pid, GRACE_S) is not None:
-        return TIMED_OUT
-    signal_group(pid, signal.SIGKILL)
+    processes.end(processes.below(os.getpid()), GRACE_S)
     waited(pid, GRACE_S)
-    return KILLED
+    return TIMED_OUT
 
 
 def waited(pid: int, seconds: float) -> int | None:
@@ -206,14 +205,6 @@ def waited(pid: int, seconds: float) -> int | None:
         if time.monotonic() > deadline_s:
             return None
         time.sleep(TICK_S)
-
-
-def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal a child and what it started; the child alone where it has made no group yet."""
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        os.kill(pid, number)
 
 
 def say(text: str) -> None:

@@ -190,7 +190,7 @@ def scaling(session: Session, slots: list[Slot], results: list[dict[str, Any]]) 
     if why_not:
         session.report.add("alloc.scaling", "SKIP", code="unsupported", reason=why_not)
         return
-    alone, together = _sum(results, "alone"), _sum(results, "ops_per_second")
+    alone, together = _sum(results, "alone_ops_per_second"), _sum(results, "ops_per_second")
     if session.faults.get("no-scaling"):
         together = alone
     used = len({result["slot"] for result in results})
@@ -214,7 +214,7 @@ def _why_no_scaling(session: Session, slots: list[Slot], results: list[dict[str,
     silent = [
         result["worker"]
         for result in results
-        if result["slot"] == slots[0].name and "alone" not in result
+        if result["slot"] == slots[0].name and "alone_ops_per_second" not in result
     ]
     return f"worker {silent[0]} of {slots[0].name} told no rate" if silent else ""
 

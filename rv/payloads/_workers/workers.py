@@ -48,7 +48,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Signals:
+class Events:
     """What a worker is told: to work alone, to work with all, to leave."""
 
     alone: Any
@@ -60,7 +60,7 @@ class NotOwnSlot(Exception):  # noqa: N818 - an outcome
     """A worker sees another device than the one it was given."""
 
 
-def work(order: Order, told: Signals, messages: Any) -> None:
+def work(order: Order, told: Events, messages: Any) -> None:
     """Run in a fresh process: be ready, work when all are, report, leave when all have reported.
 
     So that all load the GPUs at the same time, and no memory is given back while others work.
@@ -184,7 +184,7 @@ def run_workers(orders: list[Order], start_within_s: float) -> list[dict[str, An
     Each is a fresh interpreter (spawn): what this process knows of CUDA does not reach it.
     """
     context = multiprocessing.get_context("spawn")
-    told, messages = Signals(*(context.Event() for _ in range(3))), context.Queue()
+    told, messages = Events(*(context.Event() for _ in range(3))), context.Queue()
     os.environ[MARK] = orders[0].mark  # the workers' variables are what this process has now
     workers = [context.Process(target=work, args=(order, told, messages)) for order in orders]
     try:
@@ -192,7 +192,7 @@ def run_workers(orders: list[Order], start_within_s: float) -> list[dict[str, An
             worker.start()
         del os.environ[MARK]
         inbox = _Inbox(workers, messages)
-        _lead(inbox, told, orders, start_within_s)
+        _run_phases(inbox, told, orders, start_within_s)
         for worker in workers:
             worker.join(GONE_WITHIN_S)
     finally:
@@ -204,7 +204,7 @@ def run_workers(orders: list[Order], start_within_s: float) -> list[dict[str, An
     return [inbox.result(order, worker) for order, worker in pairs]
 
 
-def _lead(inbox: _Inbox, told: Signals, orders: list[Order], start_within_s: float) -> None:
+def _run_phases(inbox: _Inbox, told: Events, orders: list[Order], start_within_s: float) -> None:
     """Tell the workers when to work alone, all together, and when to leave."""
     inbox.wait(lambda: inbox.ready | set(inbox.answers), start_within_s)
     told.alone.set()
@@ -252,7 +252,7 @@ class _Inbox:
         """Return what a worker reported, or what became of it, with the rate that it had alone."""
         report = self.answers.get(order.number) or _silent(order, worker)
         alone = self.alone.get(order.number)
-        return report if alone is None else {**report, "alone": alone}
+        return report if alone is None else {**report, "alone_ops_per_second": alone}
 
 
 def _silent(order: Order, worker: Any) -> dict[str, Any]:
