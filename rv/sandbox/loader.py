@@ -1,7 +1,8 @@
 """The background process of `rv sandbox load`: submits sleeping jobs until it is ended.
 
 It knows no limits of the cluster and learns them instead: a job that waits for a QOS is cancelled,
-and its partition gets smaller ones, or none for a while.
+and its partition gets smaller ones, or none for a while. A job that waits for GPUs which others
+took meanwhile is cancelled too, and its share goes where GPUs are free.
 """
 
 import os
@@ -31,6 +32,9 @@ USER: Final = "daemon"
 PERIOD_S: Final = 1.0
 BAN_S: Final = 30.0
 SIZES: Final = (1, 1, 2, 4, 8)
+Pending = tuple[str, str, int, str]
+"""A pending job of the load: id, partition, GPUs, reason."""
+
 UNUSABLE: Final = re.compile(r"State=\S*(DOWN|DRAIN|NOT_RESPONDING|MAINT|FAIL|INVAL)|State=\S*\*")
 
 
@@ -138,6 +142,20 @@ class Loader:
     def _length(self) -> int:
         return max(1, round(self.dice.uniform(self.shortest_s, self.longest_s)))
 
+    def review(self, pending: list[Pending], now_s: float) -> tuple[int, list[str]]:
+        """The GPUs that pending jobs will soon have, and the ids of those that wait in vain."""
+        waiting = 0
+        hopeless = []
+        for job, partition, gpus, reason in pending:
+            limited = reason.startswith("QOS") or "Limit" in reason
+            if limited:
+                self.learn(partition, gpus, now_s)
+            if limited or reason == "Resources":
+                hopeless.append(job)
+            else:
+                waiting += gpus
+        return waiting, hopeless
+
     def learn(self, partition: str, gpus: int, now_s: float) -> None:
         """A job of this size was refused by a limit there."""
         self.largest[partition] = max(gpus // 2, 1)
@@ -163,8 +181,8 @@ def _gpus(key: str, line: str) -> int:
     return sum(map(int, re.findall(r"gpu(?::[^:,(]+)?:(\d+)", match[1]))) if match else 0
 
 
-def parse_waiting(text: str) -> list[tuple[str, str, int, str]]:
-    """Pending jobs of the load: id, partition, GPUs, reason."""
+def parse_waiting(text: str) -> list[Pending]:
+    """The load's jobs of `squeue -t PD -o '%i|%P|%b|%r'`."""
     rows = (line.split("|") for line in text.splitlines() if line.count("|") == 3)
     return [
         (job, partition, int(count[1]), reason)
@@ -184,13 +202,9 @@ def tick(loader: Loader, env: Mapping[str, str], now_s: float, user: str) -> Non
     queue = _ask(
         "squeue", "-u", user, "-h", "-t", "PD", "-n", JOB_NAME, "-o", "%i|%P|%b|%r", env=env
     )
-    waiting = 0
-    for job, partition, gpus, reason in parse_waiting(queue):
-        if reason.startswith("QOS") or "Limit" in reason:
-            _ask("scancel", job, env=env)
-            loader.learn(partition, gpus, now_s)
-        else:
-            waiting += gpus
+    waiting, hopeless = loader.review(parse_waiting(queue), now_s)
+    if hopeless:
+        _ask("scancel", *hopeless, env=env)
     for partition, gpus, seconds in loader.step(nodes, waiting, now_s):
         minutes = -(-seconds // 60)
         _ask(

@@ -178,6 +178,23 @@ def test_load_keeps_its_share_busy(
     assert not sandbox.stop_load(box)
 
 
+def test_load_goes_elsewhere_when_its_gpus_are_taken(
+    fresh_sandbox: Callable[..., sandbox.Sandbox], slurm: Slurm, eventually: Eventually
+) -> None:
+    """A job of the load that waits for a whole node would hold its share back until one is free."""
+    box = fresh_sandbox("small")
+    job = ("sbatch", "--mem=100", "--output=/dev/null", "--chdir=/", "--wrap=sleep 600")
+    for node in ("a1", "a2", "v1", "v2"):
+        for name in ("stays", "goes"):
+            slurm(box, *job, f"--nodelist={node}", "--gres=gpu:1", f"--job-name={name}")
+    eventually(lambda: slurm(box, "squeue", "-h", "-t", "R", "-o", "x").count("x") == 8)
+    sandbox.load(box, 0.5, timedelta(seconds=600), timedelta(seconds=600), 1)
+    user = ["--uid=daemon"] if os.getuid() == 0 else []
+    slurm(box, *job, *user, "--job-name=rv-load", "--gres=gpu:4")
+    slurm(box, "scancel", "--name=goes")
+    eventually(lambda: busy_gpus(box, slurm) == 4)
+
+
 def test_load_on_campus_learns_the_limits(
     fresh_sandbox: Callable[..., sandbox.Sandbox], slurm: Slurm, eventually: Eventually
 ) -> None:

@@ -55,3 +55,16 @@ def test_waiting_jobs_are_read_in_both_spellings() -> None:
     """22.05 writes gres:gpu:2, later ones gres/gpu:2."""
     text = "1|p|gres:gpu:2|Resources\n2|q|gres/gpu:1|QOSMaxGRESPerUser\nnoise\n"
     assert parse_waiting(text) == [(("1"), "p", 2, "Resources"), ("2", "q", 1, "QOSMaxGRESPerUser")]
+
+
+def test_jobs_that_will_not_start_soon_are_withdrawn() -> None:
+    """A limit is learned; lost GPUs are not; one that Slurm has not looked at yet counts."""
+    some = loader(share=1)
+    pending = [
+        ("1", "p", 4, "None"),
+        ("2", "p", 8, "Resources"),
+        ("3", "q", 8, "QOSMaxGRESPerUser"),
+        ("4", "p", 1, "Priority"),
+    ]
+    assert some.review(pending, 0) == (5, ["2", "3"])
+    assert some.largest == {"q": 4}
