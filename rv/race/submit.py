@@ -1,4 +1,4 @@
-"""Submit a race's jobs in parallel, in one round trip, at least once each under a fixed name.
+"""Submit a race's jobs, the best first, in one round trip, at least once each under a fixed name.
 
 A duplicate is harmless: it loses the claim and is cancelled by name. A lost job is not: so whatever
 is unconfirmed (a timeout, a dropped connection, text that sbatch never printed before) is looked up
@@ -87,11 +87,21 @@ submit() {
     printf '%s %s rc %s %s\n' "$RV_MARK" "$1" "$rc" "$(tr '\n' ' ' <"jobs/$1.err" | tail -c 400)"
   fi
 }
-running=0
+running=0 sent=0
+exec 9<> <(:)
 for number in $RV_NUMBERS; do
   if [ "$running" -ge "$RV_PARALLEL" ]; then one_ends; fi
-  submit "$number" &
-  running=$((running + 1))
+  { submit "$number"; echo "$number" >&9; } &
+  running=$((running + 1)) sent=$((sent + 1))
+  # Of equal jobs the first that comes starts first, some others a pass of Slurm's later: the best
+  # are sent in their order, but none waits long for one that is slow.
+  [ "$sent" -lt "$RV_PARALLEL" ] || continue
+  while read -r -t 0.5 through <&9; do
+    [ "$through" = "$number" ] || continue
+    wait "$!"
+    running=$((running - 1))
+    break
+  done
 done
 wait
 """

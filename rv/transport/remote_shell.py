@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
@@ -32,7 +32,8 @@ _ROOM_BYTES: Final = 256 << 10
 
 _NO_SHELL: Final = "no shell answered (is there an exit or exec in ~/.bash_profile there?)"
 
-_SCRIPTS: Final = files("rv.transport") / "scripts"
+_SCRIPTS: Final = Path(__file__).with_name("scripts")
+"""By its path: importlib.resources takes longer to import than ssh to start."""
 
 _MOST_COMMAND_BYTES: Final = 32 << 10
 """Of requests that travel in a command, before compression: Linux takes 128 KiB for a word."""

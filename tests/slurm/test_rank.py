@@ -2,7 +2,10 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,8 @@ CHECK_S = 15.0
 """After so long nvidia-smi is given up."""
 
 ALLOWED_S = 5.0
+WAITED_S = 0.5
+"""For so long at most a submission waits for the one before."""
 
 
 @pytest.fixture(scope="module")
@@ -57,3 +62,29 @@ def test_hung_first_nodes_cost_no_money(rv: Rv) -> None:
     p90 = sorted(seconds)[int(0.9 * (len(seconds) - 1))]
     print(f"{len(seconds)} races on {cheapest}, p90 {p90:.1f} s, most {max(seconds):.1f} s")
     assert p90 <= CHECK_S + ALLOWED_S
+
+
+def test_jobs_of_a_wave_are_sent_in_their_order(rv: Rv) -> None:
+    """Of equal jobs Slurm starts the first that comes, and others in a later pass.
+
+    An sbatch that takes 0.1 s longer is over before the next begins; one that takes long is not
+    waited for.
+    """
+    slow, log = rv.home / "bin" / "sbatch", rv.home / "calls"
+    slow.parent.mkdir()
+    slow.write_text(
+        "#!/bin/bash\nnumber=${!#//[^0-9]/} began=$EPOCHREALTIME\n"
+        '[ "$number" = 2 ] && sleep 2 || sleep 0.1\n'
+        f'{shutil.which("sbatch")} "$@"\ncode=$?\n'
+        f'echo "$number $began $EPOCHREALTIME" >>{log}\nexit $code\n'
+    )
+    slow.chmod(0o755)
+    path = {"PATH": f"{slow.parent}:{rv.environment['PATH']}"}
+    done = replace(rv, more=path)("up", "--time", "10m", "--fanout", "each", "-d", "--run", "true")
+    assert done.returncode == 0, done.stderr
+    calls = sorted(tuple(map(float, line.split())) for line in log.read_text().splitlines())
+    assert [number for number, _, _ in calls] == list(range(1, len(calls) + 1))
+    assert len(calls) > 4
+    assert calls[2][1] < calls[1][2]
+    for (_, began, ended), (_, next_began, _) in pairwise(calls[:7]):
+        assert next_began >= ended or next_began >= began + WAITED_S / 2
