@@ -157,7 +157,7 @@ check_suite() {
     cat "$folder/results/steps" 2>/dev/null
   } >"$RESULTS/$1"
   if [ -e "$folder/results/dry-run.json" ]; then cp "$folder/results/dry-run.json" "$RESULTS/$1.json"; fi
-  if grep -q FAILED "$RESULTS/$1"; then tail -n 60 "$folder"/results/*.log >&2; fi
+  if grep -q FAILED "$RESULTS/$1"; then tail -n 400 "$folder"/results/*.log >&2; fi
   [ -n "${RV_CHROOTS:-}" ] || rm -rf --one-file-system "$folder"
 }
 

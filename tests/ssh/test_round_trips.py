@@ -100,6 +100,7 @@ def test_twelve_jobs_are_submitted_in_three_trips(
     profile.write_text(f"export SLURM_CONF={campus.slurm_conf}\n")
     assert laptop.rv("ps").returncode == 0  # the connection is there
     words = ("--gpu", "4", "--time", "5m", "--fanout", "each", "--layouts", "all")
+    words += ("--sbatch", "begin=now+1hour")  # a race that is claimed meanwhile is sent no more
     (laptop.home / "none.py").touch()
     connect = ssh_trips(laptop, proxy, "echo")
     assert trips(laptop, proxy, "run", "-d", *words, "torchrun none.py") <= connect + 3
