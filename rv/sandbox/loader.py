@@ -145,16 +145,16 @@ class Loader:
     def review(self, pending: list[Pending], now_s: float) -> tuple[int, list[str]]:
         """The GPUs that pending jobs will soon have, and the ids of those that wait in vain."""
         waiting = 0
-        hopeless = []
+        to_cancel = []
         for job, partition, gpus, reason in pending:
             limited = reason.startswith("QOS") or "Limit" in reason
             if limited:
                 self.learn(partition, gpus, now_s)
             if limited or reason == "Resources":
-                hopeless.append(job)
+                to_cancel.append(job)
             else:
                 waiting += gpus
-        return waiting, hopeless
+        return waiting, to_cancel
 
     def learn(self, partition: str, gpus: int, now_s: float) -> None:
         """A job of this size was refused by a limit there."""
@@ -202,9 +202,9 @@ def tick(loader: Loader, env: Mapping[str, str], now_s: float, user: str) -> Non
     queue = _ask(
         "squeue", "-u", user, "-h", "-t", "PD", "-n", JOB_NAME, "-o", "%i|%P|%b|%r", env=env
     )
-    waiting, hopeless = loader.review(parse_waiting(queue), now_s)
-    if hopeless:
-        _ask("scancel", *hopeless, env=env)
+    waiting, to_cancel = loader.review(parse_waiting(queue), now_s)
+    if to_cancel:
+        _ask("scancel", *to_cancel, env=env)
     for partition, gpus, seconds in loader.step(nodes, waiting, now_s):
         minutes = -(-seconds // 60)
         _ask(

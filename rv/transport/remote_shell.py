@@ -33,7 +33,7 @@ _ROOM_BYTES: Final = 256 << 10
 _NO_SHELL: Final = "no shell answered (is there an exit or exec in ~/.bash_profile there?)"
 
 _SCRIPTS: Final = Path(__file__).with_name("scripts")
-"""By its path: importlib.resources takes longer to import than ssh to start."""
+"""By its path: importlib.resources would import zipfile before the first question is sent."""
 
 _MOST_COMMAND_BYTES: Final = 32 << 10
 """Of requests that travel in a command, before compression: Linux takes 128 KiB for a word."""

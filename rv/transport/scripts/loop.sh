@@ -28,19 +28,6 @@ rv_sizes() { stat --printf '%s ' -- "$rv_folder/$1" "$rv_folder/$2"; }
 # rv_pass BYTES: pass so many on; most scripts have no input, and most answers no errors.
 rv_pass() { [ "$1" -eq 0 ] || head -c "$1"; }
 
-# rv_receive DESCRIPTOR SCRIPT_BYTES INPUT_BYTES: keep a request; false where less of it came.
-# Programs are slow to start on a busy login node: bash itself reads what is short, byte by byte.
-rv_receive() {
-  local text
-  if [ "$2" -le 8192 ] && [ "$3" -eq 0 ]; then
-    read -r -t 100000000 -N "$2" text <&"$1" || return
-    printf %s "$text" 2>/dev/null >"$rv_folder/script" && : 2>/dev/null >"$rv_folder/in"
-  else
-    rv_pass "$2" <&"$1" >"$rv_folder/script" && rv_pass "$3" <&"$1" >"$rv_folder/in"
-    [ "$(rv_sizes script in)" = "$2 $3 " ]
-  fi
-}
-
 # rv_fail TEXT: answer that there is no answer.
 rv_fail() { printf '%s 256 0 %s\n%s' "$mark" "${#1}" "$1"; }
 
@@ -49,8 +36,9 @@ rv_serve() {
   local rv_limit rv_script rv_input rv_code rv_out rv_err
   # Without a limit a TMOUT of the user's would count: it waits for as long as rv does nothing.
   while read -r -t 100000000 rv_limit rv_script rv_input <&"$1"; do
+    rv_pass "$rv_script" <&"$1" >"$rv_folder/script" && rv_pass "$rv_input" <&"$1" >"$rv_folder/in"
     # What came in part may mean anything: it is not run, and what follows it cannot be told apart.
-    if ! rv_receive "$1" "$rv_script" "$rv_input"; then
+    if [ "$(rv_sizes script in)" != "$rv_script $rv_input " ]; then
       rv_fail "what was sent did not arrive whole: is there no room in $rv_folder?"
       exit 1
     fi
