@@ -65,7 +65,8 @@ def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
     """Give the worst status of tests and the reason of the first that has it.
 
     A PASS has none but what it could not test, though it was asked to. A rank that was interrupted
-    comes last: it was so for another one's sake.
+    comes last: it was so for another one's sake. Who else is on the GPUs comes first, where that is
+    why a test was slow.
     """
     status = worst([test["status"] for test in tests])
     if status == "PASS":
@@ -73,7 +74,17 @@ def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
         return status, f"without {left[0]['name']}: {_first_reason(left)}" if left else ""
     found = [test for test in tests if test["status"] == status]
     found.sort(key=lambda test: test["code"] == "interrupted")
-    return status, _first_reason(found) if found else "nothing was tested"
+    if not found:
+        return status, "nothing was tested"
+    return status, "; ".join(filter(None, [_other_user(found[0], tests), _first_reason(found)]))
+
+
+def _other_user(slow: dict[str, Any], tests: list[dict[str, Any]]) -> str:
+    """Who else is on the GPUs, where that is why a test was slow; empty otherwise."""
+    if slow.get("class") != CONTENTION or slow["code"] not in OF_SPEED:
+        return ""
+    causes = (t for t in tests if t.get("class") == CONTENTION and t["code"] not in OF_SPEED)
+    return next((cause["reason"] for cause in causes if cause["reason"]), "")
 
 
 def _first_reason(tests: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from rv.accept.results import WORST_FIRST as STATUSES
 from rv.accept.results import Status
-from rv.payloads.contract import catalogue, codes, verdicts
+from rv.payloads.contract import catalogue, codes, schema, verdicts
 
 RV = Path(verdicts.__file__).parents[2]
 CONTRACT = RV / "payloads" / "contract"
@@ -122,3 +122,18 @@ def test_every_payload_says_its_faults() -> None:
     """Those that the launcher offers are those of the files that it ships."""
     scripts = {path.stem for path in CONTRACT.parent.glob("*.py")} - {"__init__"}
     assert set(catalogue.FAULTS) == scripts
+
+
+def test_who_else_is_on_the_gpu_is_said_before_what_it_slowed() -> None:
+    """Seen on two H100s: the last line named a rate below the reference alone."""
+    where = {"host": "n1", "device": "cuda:1"}
+    slow = {**where, "status": "FAIL", "code": "below_reference", "class": "HARDWARE"}
+    slow["reason"] = "half as fast"
+    busy = {**where, "status": "WARN", "code": "gpu_busy", "class": "CONTENTION"}
+    busy["reason"] = "python3 of user"
+
+    of_both = schema.verdict_of(schema.explained([slow, busy]))
+    of_slow = schema.verdict_of(schema.explained([slow]))
+
+    assert of_both == ("FAIL", "python3 of user; half as fast")
+    assert of_slow == ("FAIL", "half as fast")
