@@ -1,7 +1,8 @@
 """What a GPU's counters and limits say of its health: memory, links, caps, and the driver's Xids.
 
 Rates of link errors and replays follow DCGM's health checks: any replay or recovery of an NVLink is
-a failure, CRC errors from 100 a second, and more than eight PCIe replays a minute are too many.
+a failure; so are 100 CRC errors a second over a minute, of which fewer are a warning; more than eight
+PCIe replays a minute are too many.
 """
 
 from __future__ import annotations
@@ -95,12 +96,12 @@ def _links(wear: Wear) -> Iterator[Finding]:
         yield "FAIL", "link_errors", f"{again} replay(s) and recoveries of NVLinks"
     wrong = grown(before.links.crc, after.links.crc) or 0
     if wrong:
-        rate = wrong / max(1.0, wear.seconds)
-        many = f"{wrong} CRC error(s) of NVLinks, {rate:.3g} a second"
-        if rate > CRC_A_SECOND:
-            yield "FAIL", "link_errors", f"{many}: over {CRC_A_SECOND:g}"
+        rate = wrong / (60 * wear.minutes)
+        many = f"{wrong} CRC error(s) of NVLinks in {wear.seconds:.0f} s"
+        if rate >= CRC_A_SECOND:
+            yield "FAIL", "link_errors", f"{many}: {rate:.3g} a second over a minute or more"
         else:
-            yield "WARN", "link_errors", many
+            yield "WARN", "link_crc", many
     yield from _inactive(wear)
 
 

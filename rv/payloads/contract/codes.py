@@ -103,6 +103,7 @@ CODES: dict[str, Code] = {
     "pcie_degraded": Code(HARDWARE, EXCLUDE),
     "pcie_replays": Code(HARDWARE, LOOK),
     "link_errors": Code(FABRIC, EXCLUDE),
+    "link_crc": Code(FABRIC, LOOK),
     "link_down": Code(FABRIC, EXCLUDE),
     "telemetry_unreadable": Code(UNKNOWN, "let this user read nvidia-smi or NVML on the node"),
     "dcgm_failed": Code(HARDWARE, EXCLUDE),
