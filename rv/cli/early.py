@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from rv.errors import RvError
+
 if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster
 
@@ -22,8 +24,6 @@ def ask_early(arguments: Sequence[str]) -> None:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if any(word.startswith(_NEEDS_NO_ANSWER) for word in own):
         return
-    from rv.cli.caller import keep_failure, keep_located
-    from rv.errors import RvError
     from rv.workflow.cluster import Early
     from rv.workflow.locate import locate
 
@@ -32,11 +32,21 @@ def ask_early(arguments: Sequence[str]) -> None:
     try:
         cluster = locate("", os.environ, early, lambda: _load(name))
     except RvError as failure:
-        keep_failure("", failure)
+        _keep(failure)
         return
     if not cluster.login:  # one that is elsewhere was asked in the first trip
         cluster = _with_queue(cluster) if name == "ps" else _with_snapshot(cluster)
-    keep_located("", cluster)
+    _keep(cluster)
+
+
+def _keep(found: "Cluster | RvError") -> None:
+    """Keep what came of it for the command."""
+    from rv.cli.caller import keep_failure, keep_located  # only now: what it loads asks nothing
+
+    if isinstance(found, RvError):
+        keep_failure("", found)
+    else:
+        keep_located("", found)
 
 
 def _load(name: str) -> None:

@@ -8,11 +8,13 @@ from typing import Final
 from rv.dataclass import dataclass
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import Race, RaceState
-from rv.race.directory import STATE_FILES, read_state_files, write_state_file
+from rv.race.directory import read_state_files, write_state_file
+from rv.race.file_names import STATE_FILES
 from rv.race.observe import RaceSnapshot
 from rv.race.sources import confirmation_limit_s, is_active, unconfirmed, unconfirmed_for_s
 from rv.slurm.script import new_sentinel
-from rv.slurm.squeue import parse_squeue_own, squeue_own_script
+from rv.slurm.squeue import parse_squeue_own
+from rv.slurm.squeue_scripts import squeue_own_script
 from rv.transport import Transport
 
 _PATIENCE_S: Final = 30.0

@@ -1,4 +1,4 @@
-"""The race directory: its folders, the record `race.json`, its jobs' state files and output.
+"""The race directory: the record `race.json`, its jobs' state files and output.
 
 Whatever a job wrote is read as untrusted text: what does not parse counts as absent.
 """
@@ -14,55 +14,16 @@ from typing import Final
 from rv.errors import RvError
 from rv.models.plain import build, plain
 from rv.models.race import Claim, Ended, Race, Segment, StateFiles
+from rv.race.file_names import RECORD, STAGED, STATE_FILES
 from rv.race.task_runs import task_runs_of
 from rv.render.quote import shell
 from rv.slurm.script import new_sentinel
 from rv.slurm.values import printable
 from rv.transport import Transport
 
-RECORD: Final = "race.json"
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})((?:\.[0-9a-f]{1,32})?)", re.ASCII)
 _PLAIN_NAME: Final = re.compile(r"[\w-]+", re.ASCII)
 _LATEST_S: Final = 253_402_300_799.0  # the end of the year 9999
-FOLDERS: Final = (
-    "absent",
-    "again",
-    "checkpoints",
-    "claims",
-    "declined",
-    "exhausted",
-    "gpus",
-    "jobs",
-    "notified",
-    "output",
-    "results",
-    "segments",
-    "turns",
-    "warnings",
-)
-CODE: Final = "code"
-"""The folder with the race's own copy of the code that was sent for it."""
-
-STAGED: Final = ".staged"
-"""The folder beside the races with an empty file for each: where it is, so is their disk."""
-
-STATE_FILES: Final = (
-    "claim",
-    "ended",
-    "lost",
-    "stop",
-    "unclaimed",
-    "unended",
-    "jobs/*.id",
-    "jobs/*.sent",
-    "jobs/*.refused",
-    "declined/*",
-    "exhausted/*",
-    "again/*",
-    "warnings/*",
-    "absent/*",
-    "segments/[0-9]*",
-)
 
 
 def load_races(root: str, cluster: str, transport: Transport) -> tuple[Race, ...]:

@@ -110,7 +110,7 @@ def _project(context: LaunchContext, race_dir: str) -> str:
     """The folder of the code: the race's copy, or where the user is."""
     if context.code is None:
         return context.workdir
-    from rv.race.directory import CODE  # of launches from elsewhere alone
+    from rv.race.file_names import CODE  # of launches from elsewhere alone
 
     return str(PurePosixPath(race_dir, CODE))
 

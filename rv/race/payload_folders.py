@@ -12,7 +12,8 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from rv.errors import ErrorKind, RvError
-from rv.race.directory import RECORD, load_race
+from rv.race.directory import load_race
+from rv.race.file_names import RECORD, payload_shelf
 from rv.render.quote import shell
 from rv.transport import LOST, Transport, require_end
 
@@ -74,13 +75,8 @@ def remove_unused_payloads(root: str, current: str, now_s: float, transport: Tra
         _remove(root, digest, now_s, transport)
 
 
-def shelf(root: str, user_id: int) -> str:
-    """Return the folder of all versions; several users may share a race root."""
-    return f"{root}/.payloads-{user_id}"
-
-
 def _shelf(root: str) -> str:
-    return shelf(root, os.geteuid())
+    return payload_shelf(root, os.geteuid())
 
 
 def _is_whole(root: str, digest: str, files: Mapping[str, bytes], transport: Transport) -> bool:

@@ -9,7 +9,8 @@ from rv.errors import RvError
 from rv.models.job import JobRecord, JobState
 from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import cancel_leftovers, cancel_waiting_ids
-from rv.race.directory import STAGED, write_state_file
+from rv.race.directory import write_state_file
+from rv.race.file_names import STAGED
 from rv.race.observe import RaceSnapshot
 from rv.race.rules import AGAIN, PREEMPTED, TIMED_OUT, UNSENT
 from rv.race.sources import confirmation_limit_s, to_resend
@@ -17,7 +18,8 @@ from rv.race.submit import SubmitOutcome, SubmitResult, note_ids, submit_once
 from rv.race.verdict_file import save_verdict
 from rv.render.quote import shell
 from rv.slurm.script import new_sentinel
-from rv.slurm.squeue import parse_work_folders, squeue_work_folders_script
+from rv.slurm.squeue import parse_work_folders
+from rv.slurm.squeue_scripts import squeue_work_folders_script
 from rv.transport import Transport
 
 _BROKEN: Final = frozenset({JobState.FAILED, JobState.NODE_FAIL, JobState.BOOT_FAIL})

@@ -9,7 +9,8 @@ from rv.models.code import Code
 from rv.models.plan import Plan, Strategy, Submission
 from rv.models.race import Entry, Race, job_name
 from rv.models.request import Request
-from rv.race.directory import FOLDERS, RECORD, STAGED, record_text
+from rv.race.directory import record_text
+from rv.race.file_names import FOLDERS, RECORD, STAGED
 from rv.race.new_race import LaunchContext, scripts
 from rv.race.task_runs import FOLDERS as TASK_FOLDERS
 from rv.render.quote import shell

@@ -10,13 +10,13 @@ from rv.models.plain import build, plain
 from rv.models.race import Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.models.sweep import TaskCounts, count
 from rv.race.directory import is_moment, load_state_files, write_state_file
+from rv.race.file_names import VERDICT
 from rv.race.sources import own_end
 from rv.transport import Transport
 
 if TYPE_CHECKING:
     from rv.race.observe import RaceSnapshot
 
-VERDICT: Final = "verdict.json"
 _LATEST_S: Final = 86400.0
 _JobFields = tuple[int, int, JobState, str, str]
 

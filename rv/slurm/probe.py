@@ -10,7 +10,7 @@ from typing import Final
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
-from rv.slurm import sacctmgr, scontrol, squeue, values
+from rv.slurm import sacctmgr, scontrol, squeue, squeue_scripts, values
 from rv.slurm.cache import CachedAnswer, SnapshotCache
 from rv.slurm.script import (
     CommandOutput,
@@ -135,7 +135,7 @@ def probe_script(sentinel: str, *, with_accounts: bool = True) -> str:
         "nodes": "scontrol -a show node -d -o",
         "partitions": "scontrol -a show partition -o",
         "reservations": "scontrol show reservation -o",
-        "queue": squeue.squeue_command(sentinel),
+        "queue": squeue_scripts.squeue_command(sentinel),
         "clock": "date +%Y-%m-%dT%H:%M:%S",
         "user": "id -un",
         "groups": "id -Gnz",

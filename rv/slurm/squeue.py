@@ -1,15 +1,11 @@
-"""What squeue prints: everybody's jobs, the waiting ones with priorities, and the user's own.
-
-A row begins with the job id and the script's sentinel, so nobody can forge one with a job's name.
-"""
+"""What squeue prints: everybody's jobs, the waiting ones with priorities, and the user's own."""
 
 import errno
 import fcntl
 import os
 import re
-import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from functools import lru_cache
@@ -23,7 +19,8 @@ from rv.slurm import values
 from rv.slurm.cache import CachedAnswer, SnapshotCache
 from rv.slurm.hostlist import Expander
 from rv.slurm.job_record import job_record, own_job_name
-from rv.slurm.script import exit_code_line, has_succeeded, new_sentinel
+from rv.slurm.script import has_succeeded, new_sentinel
+from rv.slurm.squeue_scripts import COLUMNS, OWN_COLUMNS, squeue_own_script
 from rv.transport import Transport
 from rv.transport.private_directories import make_private
 from rv.transport.query_retry import retry_query
@@ -31,15 +28,6 @@ from rv.transport.query_retry import retry_query
 if TYPE_CHECKING:
     from rv.models.snapshot import QueuedJob
 
-_COLUMNS: Final = (
-    "UserName", "Account", "QOS", "Partition", "State", "StartTime", "EndTime", "NodeList",
-    "SchedNodes", "NumNodes", "NumCPUs", "tres-alloc", "tres-per-node", "tres-per-job",
-)  # fmt: skip
-_OWN_COLUMNS: Final = (
-    "State", "RestartCnt", "SubmitTime", "StartTime", "EndTime", "Partition", "NodeList", "Reason",
-)  # fmt: skip
-_WAITING_COLUMNS: Final = "PriorityLong:|,Partition:|,Reason:|"
-_STATES: Final = "PENDING,RUNNING,SUSPENDED,COMPLETING,CONFIGURING"
 _GPU_TYPE_PREFIX: Final = "gres/gpu:"
 _JOB_ID: Final = re.compile(r"(?:(\d{1,10})/)?(\d{1,10})", re.ASCII)
 _ARRAY_ID: Final = re.compile(r"(\d{1,10})(?:_.*)?", re.ASCII)
@@ -47,15 +35,9 @@ _TIMEOUT_S: Final = 25.0
 _POLL_S: Final = 0.03
 
 
-def squeue_command(sentinel: str) -> str:
-    """Return the command for everybody's jobs; a row is `ID<sentinel>|…|name|`."""
-    columns = ",".join(f"{field}:|" for field in (*_COLUMNS, "Name"))
-    return f"squeue -a -h -t {_STATES} -O 'JobArrayID:{sentinel}|,{columns}'"
-
-
 def parse_squeue(text: str, sentinel: str) -> "tuple[QueuedJob, ...]":
     """Read everybody's jobs; a line that does not start as a row is the rest of a job's name."""
-    mark, count = f"{sentinel}|", len(_COLUMNS)
+    mark, count = f"{sentinel}|", len(COLUMNS)
     row = _row_reader()
     jobs = []
     for line in text.split("\n"):
@@ -66,14 +48,6 @@ def parse_squeue(text: str, sentinel: str) -> "tuple[QueuedJob, ...]":
     return tuple(jobs)
 
 
-def squeue_waiting_script(sentinel: str) -> str:
-    """Return the script that asks for everybody's waiting jobs with their priorities."""
-    return (
-        "timeout --foreground -k 1 20 squeue -a -h -t PENDING"
-        f" -O 'JobArrayID:{sentinel}|,{_WAITING_COLUMNS}' </dev/null\n{exit_code_line(sentinel)}"
-    )
-
-
 def parse_squeue_waiting(text: str, sentinel: str) -> tuple[WaitingJob, ...] | None:
     """Read the waiting jobs; None where squeue failed or its output was cut off."""
     if not has_succeeded(text, sentinel):
@@ -82,28 +56,12 @@ def parse_squeue_waiting(text: str, sentinel: str) -> tuple[WaitingJob, ...] | N
     return tuple(row for row in rows if row is not None)
 
 
-def squeue_own_script(sentinel: str) -> str:
-    """Return the script that asks for all jobs of the user in Slurm's memory, ended ones too."""
-    return _own_script(sentinel, "")
-
-
-def squeue_by_name_script(names: Iterable[str], sentinel: str) -> str:
-    """Return the script that asks for the user's jobs with these names."""
-    return _own_script(sentinel, f" --name={shlex.quote(','.join(names))}")
-
-
 def parse_squeue_own(text: str, sentinel: str) -> tuple[JobRecord, ...] | None:
     """Read the user's jobs that rv submitted; None where squeue failed or was cut off."""
     if not has_succeeded(text, sentinel):
         return None
     rows = (_own_job(line, sentinel) for line in text.split("\n"))
     return tuple(row for row in rows if row is not None and row.name.startswith(NAME_PREFIX))
-
-
-def squeue_work_folders_script(names: Iterable[str]) -> str:
-    """Write the query for the working directories of the user's waiting jobs of these names."""
-    quoted = shlex.quote(",".join(sorted(names)))
-    return f"squeue --me -a -h -t PD --name={quoted} -o '%A %j %Z' </dev/null"
 
 
 def parse_work_folders(text: str) -> list[tuple[int, str, str]]:
@@ -240,27 +198,15 @@ def _waiting_job(line: str, sentinel: str) -> WaitingJob | None:
     )
 
 
-def _own_script(sentinel: str, option: str) -> str:
-    # The sentinel also separates what is free text, so that none can move another.
-    *plain, reason = _OWN_COLUMNS
-    columns = ",".join(f"{field}:|" for field in plain)
-    free = f"{reason}:|{sentinel}|,Command:|{sentinel}|,Name:|"
-    form = f"ArrayJobID:/,JobID:{sentinel}|,{columns},{free}"
-    return (
-        f"timeout --foreground -k 1 20 squeue --me -a -h -t all{option} -O '{form}' </dev/null\n"
-        f"{exit_code_line(sentinel)}"
-    )
-
-
 def _own_job(line: str, sentinel: str) -> JobRecord | None:
     job_id, _, rest = line.partition(f"{sentinel}|")
     front, _, free = rest.partition(f"|{sentinel}|")
     command, mark, name = free.partition(f"|{sentinel}|")
-    columns = front.split("|", len(_OWN_COLUMNS) - 1)
+    columns = front.split("|", len(OWN_COLUMNS) - 1)
     ids = _JOB_ID.fullmatch(job_id)
-    if not mark or len(columns) != len(_OWN_COLUMNS) or ids is None:
+    if not mark or len(columns) != len(OWN_COLUMNS) or ids is None:
         return None
-    value = dict(zip(_OWN_COLUMNS, columns, strict=True))
+    value = dict(zip(OWN_COLUMNS, columns, strict=True))
     return job_record(
         source="squeue",
         job_id=int(ids[2]),

@@ -1,6 +1,5 @@
 """Questions on the user's terminal: passwords, passphrases and second factors."""
 
-import getpass
 import sys
 from typing import Final
 
@@ -25,6 +24,8 @@ def ask(question: str, *, is_secret: bool) -> str:
     """
     shown = printable(question)
     if is_secret:
+        import getpass  # what it loads would delay every first question to a cluster
+
         return getpass.getpass(shown)
     with open(_TERMINAL, "r+b", buffering=0) as terminal:  # noqa: PTH123 - a device
         terminal.write(shown.encode())

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 from rv.dataclass import dataclass
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.script import new_sentinel
-from rv.slurm.squeue import OwnJobs
 from rv.transport import Transport
 from rv.transport.query_retry import Patience
 
 if TYPE_CHECKING:
     from rv.models.snapshot import Snapshot
+    from rv.slurm.squeue import OwnJobs
 
 _USUAL_PATIENCE: Final = Patience()
 _FRESH: Final = timedelta(seconds=2)
@@ -78,8 +78,10 @@ class Cluster:
         return take_snapshot(self.transport, self.cache, max_age=_FRESH, patience=self.patience)
 
     @property
-    def queue(self) -> OwnJobs:
+    def queue(self) -> "OwnJobs":
         """The user's queue there."""
+        from rv.slurm.squeue import OwnJobs  # a login node elsewhere is asked sooner without
+
         return OwnJobs(transport=self.transport, cache=self.cache, asking=self.asking)
 
     def ask_queue(self) -> None:

@@ -9,12 +9,10 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from rv.dataclass import dataclass
-from rv.race.directory import RECORD, STATE_FILES
-from rv.race.payload_folders import shelf
-from rv.race.verdict_file import VERDICT
+from rv.race.file_names import RECORD, STATE_FILES, VERDICT, payload_shelf
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.script import new_sentinel
-from rv.slurm.squeue import keep_own, squeue_own_script
+from rv.slurm.squeue_scripts import squeue_own_script
 from rv.transport import LOST, ScriptResult, why_unknown
 from rv.transport.query_retry import RETRY_FOR_S
 from rv.transport.read_ahead import Listing
@@ -61,7 +59,7 @@ def _ask_races(root: str, shell: RemoteShell) -> tuple[str, Question]:
     """Ask for all in one script: a login node starts several processes for each that it is sent."""
     mark = new_sentinel()
     patterns = shlex.join(f"*/{name}" for name in _FILES)
-    below = f'"$root"/{shlex.quote(shelf("", os.geteuid()).lstrip("/"))}'
+    below = f'"$root"/{shlex.quote(payload_shelf("", os.geteuid()).lstrip("/"))}'
     script = f"""\
 . "$RV_FILES"
 {root}worst=0
@@ -116,13 +114,15 @@ class EarlyQuestions:
             root=root,
             patterns=frozenset(_FILES),
             directories=own,
-            names={root: separate(names), shelf(root, os.geteuid()): separate(payloads)},
+            names={root: separate(names), payload_shelf(root, os.geteuid()): separate(payloads)},
             files={path: data for path, data in files.items() if path.split("/")[0] in own},
             at_s=time.monotonic(),
         )
 
     def _keep_queue(self, sentinel: str, question: Question) -> None:
         """Keep the queue's answer; that there was none for long is one too."""
+        from rv.slurm.squeue import keep_own  # not before the question is sent
+
         began_s = time.monotonic()
         result = as_result(self.shell.wait(question))
         is_kept = keep_own(result.stdout, sentinel, self.cache)

@@ -16,7 +16,7 @@ from typing import IO, Final, NamedTuple, cast
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race
-from rv.race.directory import CODE
+from rv.race.file_names import CODE
 from rv.slurm.values import last_line, printable
 from rv.transport import Transport, require_end
 from rv.transport.remote_shell import Stream

@@ -26,7 +26,8 @@ from rv.planner.report import (
     without_jobs,
 )
 from rv.slurm.script import new_sentinel
-from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
+from rv.slurm.squeue import parse_squeue_waiting
+from rv.slurm.squeue_scripts import squeue_waiting_script
 from rv.transport import Transport
 from rv.workflow.cluster import Cluster
 from rv.workflow.launch import avoiding, plan_request

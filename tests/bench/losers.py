@@ -11,7 +11,8 @@ import time
 from cluster import RV, cluster
 from timing import percentile
 
-from rv.race.directory import STATE_FILES, load_races, read_state_files
+from rv.race.directory import load_races, read_state_files
+from rv.race.file_names import STATE_FILES
 from rv.workflow.cluster import Cluster
 from tests.bench.results import Figure, note
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from rv.errors import ErrorKind, RvError
-from rv.race.directory import STATE_FILES, load_state_files, read_state_files
+from rv.race.directory import load_state_files, read_state_files
+from rv.race.file_names import STATE_FILES
 from rv.transport.local import LocalTransport
 from tests.faults.world import COUNTED, World, eventually
 from tests.unit.race.test_directory import race as plain_race

@@ -122,7 +122,7 @@ GUARDS = {
     ),
     "no look-up by name": Guard(
         instead(
-            "rv/slurm/squeue.py",
+            "rv/slurm/squeue_scripts.py",
             'def squeue_by_name_script(names, sentinel):\n    return _own_script(sentinel, " --name=nobody")',
         ),
         "sbatch_times_out_after_acceptance",

@@ -23,7 +23,7 @@ from rv.race.stage import _LEAVE_MARKER, _LINK_TEST
 from rv.race.submit import SubmitOutcome, submit
 from rv.render.script import render, sbatch_line
 from rv.render.templates import Templates
-from rv.slurm.squeue import squeue_by_name_script
+from rv.slurm.squeue_scripts import squeue_by_name_script
 from rv.transport.local import LocalTransport
 from tests.unit.race.test_directory import race as plain_race
 from tests.unit.render.test_golden import SEGMENTS, TWO_NODES, facts, read_template, strategy

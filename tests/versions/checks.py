@@ -246,7 +246,7 @@ def commands() -> None:
 
 def records() -> None:
     """What this Slurm prints of jobs and nodes is read as what it means; the texts are kept."""
-    from rv.slurm import probe, sacct, scontrol, squeue
+    from rv.slurm import probe, sacct, scontrol, squeue, squeue_scripts
     from rv.slurm.script import parse_outputs
 
     submit = ("sbatch", "--output=/dev/null", "--parsable", "-pvolta", "-t60", "--mem=100", "-J")
@@ -266,7 +266,7 @@ def records() -> None:
     ids = [int(job) for job, _ in jobs.values()]
     since = datetime.now() - timedelta(hours=1)  # noqa: DTZ005 - on Slurm's clock
     questions = {
-        "own_queue": (squeue.squeue_own_script(SENTINEL), squeue.parse_squeue_own),
+        "own_queue": (squeue_scripts.squeue_own_script(SENTINEL), squeue.parse_squeue_own),
         "own_show_jobs": (scontrol.show_job_script(ids, SENTINEL), scontrol.parse_show_job),
         "own_sacct": (sacct.sacct_script(list(jobs), since, SENTINEL), sacct.parse_sacct),
     }

@@ -1,8 +1,8 @@
 """What a GPU's counters and limits say of its health: memory, links, caps, and the driver's Xids.
 
 Rates of link errors and replays follow DCGM's health checks: any replay or recovery of an NVLink is
-a failure; so are 100 CRC errors a second over a minute, of which fewer are a warning; more than eight
-PCIe replays a minute are too many.
+a failure, and so are 100 CRC errors a second over a minute, of which fewer are a warning; more than
+eight PCIe replays a minute are too many.
 """
 
 from __future__ import annotations

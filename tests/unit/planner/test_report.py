@@ -14,7 +14,8 @@ from rv.models.site import Site
 from rv.models.snapshot import Association, Limits, Qos, QueuedJob
 from rv.planner.report import Planner, changes, overview, queue_place, without_jobs
 from rv.race.directory import read_record, record_text
-from rv.slurm.squeue import parse_squeue_waiting, squeue_waiting_script
+from rv.slurm.squeue import parse_squeue_waiting
+from rv.slurm.squeue_scripts import squeue_waiting_script
 from rv.ui.explanation_views import explanation_document, explanation_text
 from rv.ui.tables import plain_text
 from rv.workflow.queries import _jobs

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.models.job import JobRecord, JobState
-from rv.slurm import sacct, scontrol, squeue
+from rv.slurm import sacct, scontrol, squeue, squeue_scripts
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
 S = "rv0123456789abcdef"
@@ -158,8 +158,8 @@ def test_any_answer_is_read_and_hides_no_job(parse: object) -> None:
 
 
 SCRIPTS = [
-    squeue.squeue_own_script(S),
-    squeue.squeue_by_name_script(["rv-a-1", "x'; echo oops"], S),
+    squeue_scripts.squeue_own_script(S),
+    squeue_scripts.squeue_by_name_script(["rv-a-1", "x'; echo oops"], S),
     scontrol.show_job_script([1, 2], S),
     scontrol.show_job_script([], S),
     sacct.sacct_script(["rv-a-1"], SINCE, S),

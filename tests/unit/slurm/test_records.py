@@ -19,7 +19,8 @@ from rv.slurm.scontrol import (
     parse_show_partition,
     parse_show_reservation,
 )
-from rv.slurm.squeue import parse_squeue, squeue_command
+from rv.slurm.squeue import parse_squeue
+from rv.slurm.squeue_scripts import squeue_command
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
 BOTH = pytest.mark.parametrize("version", ["22.05", "24.11"])
