@@ -100,9 +100,17 @@ def _top_by_name(directory: str) -> str:
     for folder in map(str, (Path(here), *Path(here).parents)):
         if folder in above or os.path.basename(folder) == ".git":
             return ""
-        if os.path.lexists(os.path.join(folder, ".git")):
+        if _may_be_repository(os.path.join(folder, ".git")):
             return "" if _is_home(folder) else folder
     return ""
+
+
+def _may_be_repository(path: str) -> bool:
+    """Whether there is something that is not an empty folder, which git passes over."""
+    try:
+        return bool(os.listdir(path))
+    except OSError:  # a file that names a folder elsewhere, or what may not be read
+        return os.path.lexists(path)
 
 
 def _is_no_work_tree(git: Sequence[str]) -> bool:

@@ -99,6 +99,15 @@ def test_a_bare_repository_is_no_work_tree(top: Path) -> None:
     assert find_top(str(top)) == ""
 
 
+def test_an_empty_folder_of_gits_name_is_no_work_tree(top: Path) -> None:
+    """Git passes over it, and finds the one above."""
+    (top / "src" / ".git").mkdir()
+    (top.parent / "other" / ".git").mkdir(parents=True)
+
+    assert find_top(str(top / "src")) == str(top)
+    assert find_top(str(top.parent / "other")) == ""
+
+
 def test_a_work_tree_that_is_broken(top: Path) -> None:
     """As one whose repository was moved."""
     (top.parent / "other").mkdir()
