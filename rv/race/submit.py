@@ -33,27 +33,26 @@ _UNCONFIRMED: Final = re.compile(
     r"|slow down|protocol|authenticat|munge|not responding",
     re.IGNORECASE,
 )
-_KILLED: Final = frozenset({"0", "124", "137", "143"})
+_TIMED_OUT: Final = 124
+_SIGNALLED: Final = 128
 _COMPLAINT: Final = re.compile(r"sbatch: (?:error|fatal): ")
 _FAILED: Final = "Batch job submission failed: "
-# Before bash 4.3 there is no wait for one of several.
-_ONE_ENDS: Final = """
-one_ends() {
-  if ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 403)); then
-    wait -n
-    running=$((running - 1))
-  else
-    wait
-    running=0
-  fi
+# A turn is a line in a pipe: `wait -n` would pass over what ended before it was called. Where no
+# pipe can be opened, all that is running is awaited.
+_TURNS: Final = """
+offer_turns() {
+  exec 9<> <(:)
+  local turn
+  for ((turn = 0; turn < $1; turn++)); do echo >&9; done
 }
+take_turn() { read -r <&9 || wait; }
 """
 # The id is written down by the shell that got it: the client may be gone by then.
 # With --export=NONE, which the scripts have for whoever submits them by hand, the node first runs a
 # login shell for the job's environment: 1.3 s on 22.05, more with a slow profile. With ALL it does
 # not, and what sbatch itself sees, and thereby Slurm keeps, is these few variables.
 _SUBMIT: Final = (
-    _ONE_ENDS
+    _TURNS
     + r"""
 # Its own scripts, and nobody else's: a folder above it may be another user's to rename.
 cd "$RV_DIR" && [ -O . ] || { echo "$RV_DIR is gone, or another user's" >&2; exit 3; }
@@ -88,21 +87,17 @@ submit() {
     printf '%s %s rc %s %s\n' "$RV_MARK" "$1" "$rc" "$(tr '\n' ' ' <"jobs/$1.err" | tail -c 400)"
   fi
 }
-running=0 sent=0
-exec 9<> <(:)
+offer_turns "$RV_PARALLEL"
+sent=0
 for number in $RV_NUMBERS; do
-  if [ "$running" -ge "$RV_PARALLEL" ]; then one_ends; fi
-  { submit "$number"; echo "$number" >&9; } &
-  running=$((running + 1)) sent=$((sent + 1))
+  take_turn
   # Of equal jobs the first that comes starts first, some others a pass of Slurm's later: the best
-  # are sent in their order, but none waits long for one that is slow.
-  [ "$sent" -lt "$RV_PARALLEL" ] || continue
-  while read -r -t 0.5 through <&9; do
-    [ "$through" = "$number" ] || continue
-    wait "$!"
-    running=$((running - 1))
-    break
-  done
+  # are sent in their order, but none waits long for one that is slow. Each tells over a pipe of its
+  # own: an earlier one, late, would be taken for it.
+  [ "$sent" -ge "$RV_PARALLEL" ] || exec 8<> <(:)
+  { submit "$number" 8>&- 9>&-; echo >&8; echo >&9; } &
+  sent=$((sent + 1))
+  [ "$sent" -gt "$RV_PARALLEL" ] || read -r -t 0.5 <&8
 done
 wait
 """
@@ -245,11 +240,10 @@ def _call_for_many(
 ) -> list[dict[int, SubmitResult]]:
     """Run sbatch for the submissions of several races, in one shell; one by one in each race."""
     marks = [new_sentinel() for _ in sent]
-    lines = [_ONE_ENDS, f"submit_race() (\n{_SUBMIT}\n)", "running=0"]
+    lines = [_TURNS, f"submit_race() (\n{_SUBMIT}\n)", f"offer_turns {PARALLEL}"]
     for mark, (race, numbers, options) in zip(marks, sent, strict=True):
         settings = " ".join(_settings(race, mark, numbers, options, 1))
-        lines.append(f"[ $running -lt {PARALLEL} ] || one_ends")
-        lines.append(f"{settings} submit_race & running=$((running + 1))")
+        lines.append(f"take_turn; {{ {settings} submit_race; echo >&9; }} &")
     slowest = max(race.message_timeout for race, _, _ in sent)
     jobs = sum(len(numbers) for _, numbers, _ in sent)
     timeout_s = 4 * slowest.total_seconds() + 10 + jobs
@@ -310,7 +304,8 @@ def _outcome_of_failure(code: str, message: str) -> SubmitOutcome:
 
     Slurm's own last message decides; that of a banner or a plugin may be about anything.
     """
-    if code in _KILLED or not message.strip():
+    number = int(code) if code.isdigit() else 0
+    if number in (0, _TIMED_OUT) or number >= _SIGNALLED or not message.strip():
         return SubmitOutcome.UNKNOWN
     own_message = message.rpartition(_FAILED)[2]
     return SubmitOutcome.UNKNOWN if _UNCONFIRMED.search(own_message) else SubmitOutcome.REFUSED

@@ -1,0 +1,130 @@
+"""How a wave of jobs is sent: in which order, how many at a time, and what a failed sbatch means.
+
+The sbatch here only takes its time: order and turns are the shell's. tests/slurm/test_rank.py sees
+the same of a real one.
+"""
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rv.models.race import Race
+from rv.models.request import Objective, Request
+from rv.race.submit import PARALLEL, SubmitOutcome, submit_once, submit_together
+from rv.transport.local import LocalTransport
+from tests.unit.race.test_status import RACE
+
+SLACK_S = 1.0
+SBATCH = """#!/bin/bash
+number=${!#//[^0-9]/}
+printf '%s %s\\n' "$EPOCHREALTIME" "$number" >>"calls"
+read -r seconds code < <(grep "^$number " "plan" | cut -d' ' -f2-)
+sleep "${seconds:-0}"
+echo "sbatch: a banner" >&2
+[ -z "$code" ] || kill -"$code" $$
+echo "$((1000 + number))"
+"""
+
+
+@pytest.fixture(name="race")
+def ready(tmp_path: Path) -> Race:
+    """A race whose jobs are ready to be sent."""
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").write_text(SBATCH)
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    return replace(RACE, directory=str(tmp_path))
+
+
+def transport(race: Race) -> LocalTransport:
+    return LocalTransport({"PATH": f"{race.directory}/bin:{os.environ['PATH']}"})
+
+
+def plan(race: Race, seconds: Mapping[int, float], signal: str = "") -> None:
+    """Say how long each sbatch takes, and what it dies of."""
+    lines = [f"{number} {taken} {signal}".strip() + "\n" for number, taken in seconds.items()]
+    (Path(race.directory) / "plan").write_text("".join(lines))
+
+
+def calls(race: Race) -> list[tuple[int, float]]:
+    """The numbers in the order in which sbatch was called, and when."""
+    lines = (Path(race.directory) / "calls").read_text().splitlines()
+    return [(int(number), float(at)) for at, number in sorted(line.split() for line in lines)]
+
+
+def send(race: Race, numbers: Sequence[int]) -> list[int]:
+    """Submit, and return what was sent, in order."""
+    submit_once(race, numbers, transport(race))
+    return [number for number, _ in calls(race)]
+
+
+def test_the_first_eight_are_sent_in_order(race: Race) -> None:
+    """The eighth too, which the ninth to the twelfth do not overtake."""
+    plan(race, {})
+    for _ in range(8):
+        (Path(race.directory) / "calls").unlink(missing_ok=True)
+        sent = send(race, range(1, 13))
+        assert sent[:PARALLEL] == list(range(1, PARALLEL + 1))
+        assert sorted(sent) == list(range(1, 13))
+
+
+def test_none_waits_long_for_the_one_before(race: Race) -> None:
+    """Though others that are late end meanwhile."""
+    plan(race, {**{number: 2.4 - 0.1 * number for number in range(1, 5)}, 5: 4.0})
+    sent = send(race, range(1, PARALLEL + 1))
+    gaps = [later - earlier for (_, earlier), (_, later) in pairwise(calls(race))]
+    assert sent == list(range(1, PARALLEL + 1))
+    assert max(gaps) < 0.5 + SLACK_S
+
+
+def test_some_that_hang_hold_up_no_others(race: Race) -> None:
+    """Three of eight turns are taken for long: the other five are not, by those that ended."""
+    late = {number: 0.7 + 0.06 * number for number in range(1, 7)}
+    plan(race, late | dict.fromkeys((7, 8, 9), 15.0))
+    began_s = time.time()
+    assert sorted(send(race, range(1, 13))) == list(range(1, 13))
+    assert max(at for _, at in calls(race)) - began_s < 14.0
+
+
+def test_no_more_than_eight_run_at_a_time(race: Race) -> None:
+    plan(race, dict.fromkeys(range(1, 20), 1.0))
+    send(race, range(1, 20))
+    began = [at for _, at in calls(race)]
+    assert all(
+        later - earlier > 0.9 for earlier, later in zip(began, began[PARALLEL:], strict=False)
+    )
+
+
+def test_one_by_one_where_the_cheapest_has_to_start_first(race: Race) -> None:
+    plan(race, dict.fromkeys(range(1, 5), 0.3))
+    cheapest = replace(race, request=replace(Request(), objective=Objective.COST))
+    assert send(cheapest, range(1, 5)) == [1, 2, 3, 4]
+    assert all(later - earlier > 0.25 for (_, earlier), (_, later) in pairwise(calls(race)))
+
+
+def test_many_races_take_turns_too(race: Race) -> None:
+    """Of twelve three hang: the others are sent."""
+    races = []
+    for number in range(12):
+        each = replace(race, directory=f"{race.directory}/{number}")
+        Path(each.directory, "jobs").mkdir(parents=True)
+        plan(each, {1: 10.0 if number < 3 else 0.2})
+        races.append(each)
+    sent = submit_together([(each, (1,), ()) for each in races], transport(race))
+    assert [results[0].outcome for results in sent] == [SubmitOutcome.ACCEPTED] * 12
+    began = sorted(calls(each)[0][1] for each in races)
+    assert began[-1] - began[0] < 9.0
+
+
+@pytest.mark.parametrize("signal", ["SEGV", "ABRT", "HUP", "PIPE", "KILL"])
+def test_an_sbatch_that_crashed_is_no_refusal(race: Race, signal: str) -> None:
+    """Slurm may have taken the job: its name will tell."""
+    plan(race, {1: 0.0}, signal)
+    (result,) = submit_once(race, [1], transport(race))
+    assert result.outcome is SubmitOutcome.UNKNOWN
+    assert not Path(race.directory, "jobs", "1.refused").exists()
