@@ -157,14 +157,21 @@ def test_the_gpus_of_a_running_race(rv: Rv, eventually: Eventually) -> None:
 
 def test_watching_ends_with_the_race(rv: Rv, eventually: Eventually) -> None:
     """In a pipe one table after the other; the last is what was measured."""
-    with rv.launch("run", "--type", "a100", "--gpu", "1", "--time", "5m", "sleep 8") as process:
+    gate = rv.home / "gate"
+    held = f"while [ ! -e {gate} ]; do sleep 0.1; done"
+    with rv.launch("run", "--type", "a100", "--gpu", "1", "--time", "5m", held) as process:
         eventually(lambda: rv.files() and rv.last().claim)
         eventually(lambda: rv.state()["state"] == "RUNNING")
-        watched = rv("gpu", "-w", timeout=60)
-        process.communicate(timeout=60)
-    assert watched.returncode == 0, watched.stderr
-    assert watched.stdout.count("PROCESSES") >= 1
-    assert watched.stdout.count("PEAK MEMORY") == 1
+        with rv.launch("gpu", "-w") as watching:
+            assert watching.stdout
+            assert any("PROCESSES" in line for line in watching.stdout)
+            measured = Path(rv.last().directory, "gpus")
+            eventually(lambda: any(measured.glob("[!.]*")))
+            gate.touch()
+            rest = watching.stdout.read()
+        process.communicate(timeout=120)
+    assert watching.returncode == 0
+    assert rest.count("PEAK MEMORY") == 1
 
 
 def read_until(terminal: int, awaited: bytes) -> bytes:
