@@ -45,7 +45,15 @@ offer_turns() {
   local turn
   for ((turn = 0; turn < $1; turn++)); do echo >&9; done
 }
-take_turn() { read -r <&9 || wait; }
+take_turn() {
+  local running
+  until read -r -t 1 <&9; do
+    [ $? -gt 128 ] || { wait; return; }
+    # One that was killed, as by SIGPIPE where the client is gone, gives no turn back.
+    running=($(jobs -pr))
+    [ ${#running[@]} -ge "$1" ] || { read -r -t 0.1 <&9; return 0; }
+  done
+}
 """
 # The id is written down by the shell that got it: the client may be gone by then.
 # With --export=NONE, which the scripts have for whoever submits them by hand, the node first runs a
@@ -90,7 +98,7 @@ submit() {
 offer_turns "$RV_PARALLEL"
 sent=0
 for number in $RV_NUMBERS; do
-  take_turn
+  take_turn "$RV_PARALLEL"
   # Of equal jobs the first that comes starts first, some others a pass of Slurm's later: the best
   # are sent in their order, but none waits long for one that is slow. Each tells over a pipe of its
   # own: an earlier one, late, would be taken for it.
@@ -243,7 +251,7 @@ def _call_for_many(
     lines = [_TURNS, f"submit_race() (\n{_SUBMIT}\n)", f"offer_turns {PARALLEL}"]
     for mark, (race, numbers, options) in zip(marks, sent, strict=True):
         settings = " ".join(_settings(race, mark, numbers, options, 1))
-        lines.append(f"take_turn; {{ {settings} submit_race; echo >&9; }} &")
+        lines.append(f"take_turn {PARALLEL}; {{ {settings} submit_race; echo >&9; }} &")
     slowest = max(race.message_timeout for race, _, _ in sent)
     jobs = sum(len(numbers) for _, numbers, _ in sent)
     timeout_s = 4 * slowest.total_seconds() + 10 + jobs

@@ -5,6 +5,7 @@ the same of a real one.
 """
 
 import os
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +17,7 @@ import pytest
 from rv.models.race import Race
 from rv.models.request import Objective, Request
 from rv.race.submit import PARALLEL, SubmitOutcome, submit_once, submit_together
+from rv.transport import ScriptResult
 from rv.transport.local import LocalTransport
 from tests.unit.race.test_status import RACE
 
@@ -119,6 +121,25 @@ def test_many_races_take_turns_too(race: Race) -> None:
     assert [results[0].outcome for results in sent] == [SubmitOutcome.ACCEPTED] * 12
     began = sorted(calls(each)[0][1] for each in races)
     assert began[-1] - began[0] < 9.0
+
+
+def test_a_client_that_is_gone_holds_up_nothing(race: Race) -> None:
+    """SIGPIPE kills each shell that tells of its job: it gives no turn back."""
+
+    class Unheard(LocalTransport):
+        def run(self, script: str, *, timeout_s: float) -> ScriptResult:
+            read_end, write_end = os.pipe()
+            os.close(read_end)
+            env = {"PATH": f"{race.directory}/bin:{os.environ['PATH']}"}
+            subprocess.run(
+                ["bash", "-c", script], env=env, stdout=write_end, timeout=60, check=True
+            )
+            os.close(write_end)
+            return ScriptResult(returncode=0, stdout="", stderr="", timed_out=False)
+
+    plan(race, {})
+    submit_once(race, range(1, 13), Unheard({}))
+    assert sorted(number for number, _ in calls(race)) == list(range(1, 13))
 
 
 @pytest.mark.parametrize("signal", ["SEGV", "ABRT", "HUP", "PIPE", "KILL"])
