@@ -30,9 +30,12 @@ _ATTEMPTS: Final = 3
 _TOGETHER: Final = 150  # what fits into one argument of a shell, 128 KiB
 _UNCONFIRMED: Final = re.compile(
     r"timed out|unable to contact|connect|communicat|zero bytes|socket|temporarily|try again"
-    r"|slow down|protocol|authenticat|munge|not responding",
+    r"|slow down|rate limit|protocol|authenticat|munge|not responding|standby"
+    # The reply was not understood, not the request.
+    r"|longer than data received|unexpected message|insane message",
     re.IGNORECASE,
 )
+_TEXT_BYTES: Final = 16_384  # read of what sbatch prints on stderr
 _TIMED_OUT: Final = 124
 _SIGNALLED: Final = 128
 _COMPLAINT: Final = re.compile(r"sbatch: (?:error|fatal): ")
@@ -75,24 +78,28 @@ submit() {
     return
   fi
   # The attempt is written down first: if nobody hears the answer, the next rv command looks for it.
-  if ! { printf '%(%s)T\n' -1 >>"jobs/$1.sent"; } 2>/dev/null; then
+  if ! { : >"jobs/$1.out" && : >"jobs/$1.err" && printf '%(%s)T\n' -1 >>"jobs/$1.sent"
+  } 2>/dev/null; then
     printf '%s %s unsent %s\n' "$RV_MARK" "$1" "$RV_DIR cannot be written"
     return
   fi
-  local out rc
-  out=$(env -i "${kept[@]}" sbatch --export=ALL --parsable $RV_OPTIONS "jobs/$1.sh" \
-    2>"jobs/$1.err" </dev/null)
-  rc=$?
+  # Into a file: what a wrapper leaves behind may keep a pipe open for ever.
+  env -i "${kept[@]}" sbatch --export=ALL --parsable $RV_OPTIONS "jobs/$1.sh" \
+    >"jobs/$1.out" 2>"jobs/$1.err" </dev/null
+  local rc=$?
   # A wrapper may print around the id; where two lines could be it, the name will tell.
-  local line ids=()
-  while IFS= read -r line; do
-    [[ ! ${line%$'\r'} =~ ^([0-9]{1,18})(\;.*)?$ ]] || ids+=("${BASH_REMATCH[1]}")
-  done <<<"$out"
+  local line ids=() id=$'^([0-9]{1,18})(;.*)?\r?$'
+  while IFS= read -r line || [ -n "$line" ]; do
+    [[ ! $line =~ $id ]] || ids+=("${BASH_REMATCH[1]}")
+  done <"jobs/$1.out"
   if [ $rc -eq 0 ] && [ ${#ids[@]} -eq 1 ]; then
     printf '%s\n' "${ids[0]}" >>"jobs/$1.id"
     printf '%s %s id %s\n' "$RV_MARK" "$1" "${ids[0]}"
   else
-    printf '%s %s rc %s %s\n' "$RV_MARK" "$1" "$rc" "$(tr '\n' ' ' <"jobs/$1.err" | tail -c 400)"
+    # What printed an id may have sent the job, whatever it came to afterwards.
+    [ ${#ids[@]} -eq 0 ] || rc=0
+    printf '%s %s rc %s %s\n' "$RV_MARK" "$1" "$rc" \
+      "$(head -c "$RV_TEXT_BYTES" <"jobs/$1.err" | tr '\n\r\f\v' ' ')"
   fi
 }
 offer_turns "$RV_PARALLEL"
@@ -270,6 +277,7 @@ def _settings(
         "RV_OPTIONS": " ".join(options),
         "RV_NUMBERS": " ".join(str(number) for number in numbers),
         "RV_PARALLEL": str(parallel),
+        "RV_TEXT_BYTES": str(_TEXT_BYTES),
     }
     return [f"{name}={shell(value)}" for name, value in settings.items()]
 
@@ -283,7 +291,7 @@ def _read_results(
         number: SubmitResult(number=number, outcome=SubmitOutcome.UNKNOWN, text=silent)
         for number in numbers
     }
-    for line in completed.stdout.splitlines():
+    for line in completed.stdout.split("\n"):
         result = _read_result(line, mark)
         if result is not None and result.number in results:
             results[result.number] = result
@@ -310,13 +318,16 @@ def _read_result(line: str, mark: str) -> SubmitResult | None:
 def _outcome_of_failure(code: str, message: str) -> SubmitOutcome:
     """Return REFUSED where Slurm itself said no, else UNKNOWN.
 
-    Slurm's own last message decides; that of a banner or a plugin may be about anything.
+    Slurm's own messages decide, each of them where a wrapper tried several times; that of a banner
+    or a plugin before them may be about anything. So may what was cut off.
     """
     number = int(code) if code.isdigit() else 0
     if number in (0, _TIMED_OUT) or number >= _SIGNALLED or not message.strip():
         return SubmitOutcome.UNKNOWN
-    own_message = message.rpartition(_FAILED)[2]
-    return SubmitOutcome.UNKNOWN if _UNCONFIRMED.search(own_message) else SubmitOutcome.REFUSED
+    is_cut_off = len(message.encode()) >= _TEXT_BYTES
+    own_messages = message.partition(_FAILED)[2] or message
+    is_unconfirmed = is_cut_off or _UNCONFIRMED.search(own_messages)
+    return SubmitOutcome.UNKNOWN if is_unconfirmed else SubmitOutcome.REFUSED
 
 
 def _slurm_message(text: str) -> str:

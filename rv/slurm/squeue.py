@@ -66,7 +66,7 @@ def parse_squeue_own(text: str, sentinel: str) -> tuple[JobRecord, ...] | None:
 
 def parse_work_folders(text: str) -> list[tuple[int, str, str]]:
     """Read id, name and working directory of each job; a line that is not whole is passed over."""
-    rows = [line.split(" ", 2) for line in text.splitlines()]
+    rows = [line.split(" ", 2) for line in text.split("\n")]
     return [(int(row[0]), row[1], row[2]) for row in rows if len(row) == 3 and row[0].isdigit()]
 
 

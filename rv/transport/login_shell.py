@@ -13,7 +13,12 @@ _OWN_BASH: Final = (
     "exec /usr/bin/env -u BASH_ENV -u SHELLOPTS -u BASHOPTS -u POSIXLY_CORRECT"
     " /bin/bash --noprofile --norc -c"
 )
-_BEGIN: Final = "unset RV_BEGIN; PATH=$PATH:/usr/bin:/bin; "
+# An exported function must not stand in for a builtin or a program; `module`, neither, stays.
+_BEGIN: Final = (
+    "unset RV_BEGIN; PATH=$PATH:/usr/bin:/bin; "
+    "for rv_name in $(compgen -A function); do "
+    '[ "$(type -at -- "$rv_name")" = function ] || unset -f -- "$rv_name"; done; unset rv_name; '
+)
 INPUT: Final = 43
 """The descriptor that has the input of `after_login`, where that is kept from profiles."""
 

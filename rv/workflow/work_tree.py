@@ -144,7 +144,7 @@ def _read_checkout(top: str, directory: str) -> Checkout:
     status = output_of(
         ["git", "-C", top, "status", "--porcelain=v2", "--branch", "--untracked-files=normal"]
     ).decode("utf-8", "replace")
-    lines = status.splitlines()
+    lines = status.rstrip("\n").split("\n")  # a name may have other ends of lines in it
     head = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# branch."))
     commit = head.get("branch.oid", "")
     branch = head.get("branch.head", "")

@@ -205,7 +205,8 @@ def test_banners_and_profiles_that_print_and_read(server: SshServer, connect: Co
     ["export IFS=/e1", "set -o noclobber", "set -o noglob -o posix", "set -eu -o pipefail",
      "export TMOUT=1", "shopt -s nullglob failglob", "exec 3>&- 4</dev/null", "readonly n=1 mark PATH",
      "declare -i s rv_code", "head() { :; }; read() { :; }; base64() { :; }", "trap 'echo on' DEBUG",
-     "set -E; trap 'exit 7' ERR", "set -eu -- a; export SHELLOPTS BASH_ENV=/nowhere"],
+     "set -E; trap 'exit 7' ERR", "set -eu -- a; export SHELLOPTS BASH_ENV=/nowhere",
+     "set -a; cd() { echo $1; }; read() { false; }; env() { echo 5; }; base64() { echo; }"],
 )  # fmt: skip
 def test_settings_of_bash_in_a_profile(server: SshServer, connect: Connect, line: str) -> None:
     """They change nothing, and end no shell that waits for its next script."""
@@ -224,6 +225,15 @@ def test_settings_of_bash_in_a_profile(server: SshServer, connect: Connect, line
     assert stream.read(1000).endswith(b"2\nmine\n")
     stream.close()
     assert transport.run("echo $RV_FILES", timeout_s=20).stdout == shell, "another shell"
+
+
+def test_a_function_that_is_no_program_stays(server: SshServer, connect: Connect) -> None:
+    """`module` is one in most sites' profiles; scripts there load the modules of a job with it."""
+    home = server.path / "home"
+    home.mkdir(parents=True)
+    (home / ".bash_profile").write_text("module() { echo loaded $2; }; export -f module\n")
+    server.settings = [f"SetEnv HOME={home}"]
+    assert connect().run("module load x", timeout_s=20).stdout == "loaded x\n"
 
 
 def test_all_that_runs_there_finds_slurm_and_none_of_the_users_settings_for_it(

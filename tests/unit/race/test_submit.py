@@ -149,3 +149,72 @@ def test_an_sbatch_that_crashed_is_no_refusal(race: Race, signal: str) -> None:
     (result,) = submit_once(race, [1], transport(race))
     assert result.outcome is SubmitOutcome.UNKNOWN
     assert not Path(race.directory, "jobs", "1.refused").exists()
+
+
+def send_one(race: Race, sbatch: str) -> SubmitOutcome:
+    """Submit one job with an sbatch of these lines."""
+    (Path(race.directory) / "bin" / "sbatch").write_text(f"#!/bin/bash\n{sbatch}\n")
+    (result,) = submit_once(race, [1], transport(race))
+    return result.outcome
+
+
+FAILED = "sbatch: error: Batch job submission failed: "
+TIMED_OUT = f"{FAILED}Socket timed out on send/recv operation"
+NOT_ALLOWED = f"{FAILED}Job violates accounting/QOS policy"
+FOOTER = "\\nWrite to the help desk." * 40
+
+
+@pytest.mark.parametrize(
+    "sbatch",
+    [
+        rf"printf 'Welcome\r\n{TIMED_OUT}\r\n' >&2; exit 1",
+        rf"printf 'Welcome\f{TIMED_OUT}\n' >&2; exit 1",
+        f"printf '{TIMED_OUT}{FOOTER}' >&2; exit 1",
+        f"printf '{TIMED_OUT}\\n{NOT_ALLOWED}\\n' >&2; exit 1",
+        f"printf '{TIMED_OUT}\\n' >&2; head -c 99999 /dev/zero | tr '\\0' x >&2; exit 1",
+        "echo 1001; echo logger: cannot write >&2; exit 1",
+        f"echo '{FAILED}Header lengths are longer than data received' >&2; exit 1",
+        f"echo '{FAILED}Unexpected message received' >&2; exit 1",
+        f"echo '{FAILED}Insane message length' >&2; exit 1",
+        f"echo '{FAILED}Slurm backup controller in standby mode' >&2; exit 1",
+        f"echo '{FAILED}Rate limit exceeded, please retry later' >&2; exit 1",
+    ],
+)
+def test_what_slurm_may_have_taken_is_no_refusal(race: Race, sbatch: str) -> None:
+    assert send_one(race, sbatch) is SubmitOutcome.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "sbatch",
+    [
+        f"echo '{NOT_ALLOWED}' >&2; exit 1",
+        f"printf '{NOT_ALLOWED}{FOOTER}' >&2; exit 1",
+        f"printf 'cannot connect to the motd\\n{NOT_ALLOWED}\\r\\n' >&2; exit 1",
+    ],
+)
+def test_what_slurm_refused_is_not_sent_again(race: Race, sbatch: str) -> None:
+    assert send_one(race, sbatch) is SubmitOutcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    "sbatch",
+    [
+        "printf 'Welcome\\r\\n1001;campus\\r\\n'",
+        "printf 1001",
+        "head -c 3000000 /dev/zero | tr '\\0' ' '; echo; echo 1001",
+        "echo 1001; sleep 60 &",  # it keeps the descriptors
+    ],
+)
+def test_an_id_is_read_whatever_is_around_it(race: Race, sbatch: str) -> None:
+    began_s = time.monotonic()
+    assert send_one(race, sbatch) is SubmitOutcome.ACCEPTED
+    assert time.monotonic() - began_s < 30, "it waited for what sbatch left behind"
+
+
+def test_an_old_answer_is_not_taken_for_a_new_one(race: Race) -> None:
+    """Where the answer has no place, nothing is sent."""
+    assert send_one(race, f"echo '{NOT_ALLOWED}' >&2; exit 1") is SubmitOutcome.REFUSED
+    Path(race.directory, "jobs", "1.out").unlink()
+    Path(race.directory, "jobs", "1.out").mkdir()
+    assert send_one(race, "touch called") is SubmitOutcome.UNSENT
+    assert not Path(race.directory, "called").exists()
