@@ -32,21 +32,15 @@ def ask_early(arguments: Sequence[str]) -> None:
     try:
         cluster = locate("", os.environ, early, lambda: _load(name))
     except RvError as failure:
-        _keep(failure)
+        from rv.cli.caller import keep_failure
+
+        keep_failure("", failure)
         return
     if not cluster.login:  # one that is elsewhere was asked in the first trip
         cluster = _with_queue(cluster) if name == "ps" else _with_snapshot(cluster)
-    _keep(cluster)
+    from rv.cli.caller import keep_located  # only now: what it loads asks nothing
 
-
-def _keep(found: "Cluster | RvError") -> None:
-    """Keep what came of it for the command."""
-    from rv.cli.caller import keep_failure, keep_located  # only now: what it loads asks nothing
-
-    if isinstance(found, RvError):
-        keep_failure("", found)
-    else:
-        keep_located("", found)
+    keep_located("", cluster)
 
 
 def _load(name: str) -> None:
