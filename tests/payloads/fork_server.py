@@ -9,13 +9,14 @@ import json
 import os
 import runpy
 import signal
-import socket
 import sys
 import traceback
 from pathlib import Path
 
 import torch
 import torch._dynamo  # noqa: F401 - optimizers import it, which takes as long again
+
+from rv.sandbox import ports
 
 
 def main() -> None:
@@ -31,9 +32,10 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, reap)
     for line in sys.stdin:
         request = json.loads(line)
-        port = free_port()
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
-        pids = [start(request, rank, port) for rank in range(request["world"])]
+        # The ranks inherit what holds the port: nobody else has it before the first listens there.
+        with ports.reserved(1) as port:
+            pids = [start(request, rank, port) for rank in range(request["world"])]
         files.update({pid: code_file(request["folder"], n) for n, pid in enumerate(pids)})
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
         print(json.dumps(pids), flush=True)
@@ -49,12 +51,6 @@ def next_ended() -> tuple[int, int] | None:
 
 def code_file(folder: str, rank: int) -> Path:
     return Path(folder, f"code.{rank}.txt")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def start(request: dict, rank: int, port: int) -> int:

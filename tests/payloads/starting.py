@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,13 +89,23 @@ class Running:
         deadline = time.monotonic() + patience
         while not self.over:
             if time.monotonic() > deadline:
-                for pid in self.pids:
-                    os.kill(pid, signal.SIGKILL)
-                raise AssertionError(f"{self.payload} was not over within {patience} s")
+                told = self._stop_all()
+                raise AssertionError(f"{self.payload} was not over within {patience} s; {told}")
             time.sleep(0.02)
         return Done(
             self.payload, self.folder, [int(path.read_text()) for path in self._code_files()]
         )
+
+    def _stop_all(self) -> str:
+        """Kill the ranks that go on, and tell what each came to and said."""
+        told = []
+        for rank, (pid, code) in enumerate(zip(self.pids, self._code_files(), strict=True)):
+            told.append(f"rank {rank} ended: {code.exists()}")
+            with suppress(ProcessLookupError):  # it has ended
+                os.kill(pid, signal.SIGKILL)
+        for name in ("out", "err"):
+            told.extend(path.read_text() for path in sorted(self.folder.glob(f"{name}.*")))
+        return "\n".join(told)
 
     def _code_files(self) -> list[Path]:
         return [self.folder / f"code.{rank}.txt" for rank in range(len(self.pids))]

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rv.sandbox import ports
+
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "/usr/sbin/sshd"
 HOST = "cluster"
 
@@ -36,9 +38,11 @@ class SshServer:
                 self._call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", self.path / name)
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        with ports.reserved(1) as self.port:
+            self._listen()
+
+    def _listen(self) -> None:
+        """Listen on the port, which nobody else gets meanwhile."""
         (self.path / "sshd_config").write_text("\n".join([*self._server_lines(), ""]))
         self.configure_client()
         self.trust()
