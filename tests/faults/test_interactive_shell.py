@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -182,7 +183,8 @@ def test_a_login_node_that_crashes_under_an_open_shell(
         assert len(world.live_jobs()) == 1, "ended although rv renews its lease"
         time.sleep(0.5)
     for process in psutil.Process(terminal.pid).children(recursive=True):
-        process.kill()
+        with suppress(psutil.NoSuchProcess):  # it had just ended
+            process.kill()
     terminal.kill()
     world.wait_for_the_end_of_jobs(30)
     assert world.settled("COMPLETED")["exit_code"] == 0

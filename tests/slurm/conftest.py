@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from rv import sandbox
+from tests.slurm.launching import end_login_nodes
 from tests.ssh.login_node import OVER
 
 NO_CLUSTER = "a-test-that-is-not-over-ssh"
@@ -38,6 +39,7 @@ def sandbox_home() -> Iterator[Path]:
         if OVER:  # for rv that is not called through a login node, and would be found out here
             patch.setenv("RV_CLUSTER", NO_CLUSTER)
         yield home
+        end_login_nodes()
         for box in sandbox.list_all():
             sandbox.down(box.name)
     shutil.rmtree(home)

@@ -1,6 +1,5 @@
 """Run `rv` as a user does, on a sandbox, and read what its races left behind."""
 
-import atexit
 import json
 import os
 import pwd
@@ -269,16 +268,19 @@ def login_node(home: Path, user: str) -> LoginNode:
     with _ONE_AT_A_TIME:
         if home not in _LOGIN_NODES:
             _LOGIN_NODES[home] = LoginNode(home / "login", home, OVER, user)
-            atexit.register(_LOGIN_NODES[home].stop)
         return _LOGIN_NODES[home]
 
 
 def end_login_node(home: Path) -> None:
     """End the one of a home that goes."""
     if home in _LOGIN_NODES:
-        node = _LOGIN_NODES.pop(home)
-        atexit.unregister(node.stop)
-        node.stop()
+        _LOGIN_NODES.pop(home).stop()
+
+
+def end_login_nodes() -> None:
+    """End all of them: a worker of pytest-xdist does not come to its atexit functions."""
+    for home in list(_LOGIN_NODES):
+        end_login_node(home)
 
 
 @contextmanager
