@@ -142,10 +142,15 @@ def test_the_command_is_inside_with_what_it_was_promised(rv: Rv) -> None:
 
 
 def test_each_node_knows_its_rank(rv: Rv) -> None:
-    """And all the same address, inside; the code is the worst of them."""
+    """And all the same address, inside; the code is the worst of them.
+
+    The second node ends last: a node that fails ends the others, and their SIGTERM would be worse.
+    """
+    tell = "cat /image/inside; echo $NODE_RANK $PET_NODE_RANK $NNODES $MASTER_ADDR"
+    wait = "until [ -e first ]; do sleep 0.2; done; sleep 3"
     done = rv(
         "run", "-g", "2", "--multi-node",
-        "cat /image/inside; echo $NODE_RANK $PET_NODE_RANK $NNODES $MASTER_ADDR; exit $NODE_RANK",
+        f"{tell}; if [ $NODE_RANK = 0 ]; then touch first; else {wait}; exit 1; fi",
         cwd=rv.home / "project",
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
