@@ -24,6 +24,7 @@ def main() -> NoReturn:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     finally:
+        gc.freeze()  # the end comes sooner where Python looks for no garbage in what is loaded
         # Python remembers a Ctrl-C inside the exec() by which data classes are made, also one that
         # was handled, and `python -m rv` would end by SIGINT for it; another exec() ends that.
         exec("")  # noqa: S102
