@@ -38,6 +38,7 @@ from contract.catalogue import RANKS  # noqa: E402
 
 TORCHRUN = "torch.distributed.run"
 FIRST_PORT = 29500  # torch's own, where the job names none
+PORTS = 6  # of a job's own after MASTER_PORT: the next job id has the seventh (_environment.sh.j2)
 IMPORT_WITHIN_S = 300.0  # from a slow disk, for the first time
 GRACE_S = 15.0  # between SIGTERM and SIGKILL, and after it: one that waits for a device stays
 TICK_S = 0.05
@@ -116,8 +117,9 @@ def run_all(turns: list[Turn], *, has_torchrun: bool) -> None:
     """Run each payload in turn; nothing that one leaves behind runs beside the next."""
     processes.adopt_orphans()
     first = int(os.environ.get("MASTER_PORT") or FIRST_PORT)
-    for port, turn in enumerate(turns, first + 1):
+    for number, turn in enumerate(turns):
         say(turn.name)
+        port = first + 1 + number % PORTS
         code = run(turn, port, torchrun=turn.ranks and has_torchrun)
         say(f"{turn.name} ended with exit code {code}")
         end_what_is_left()

@@ -104,6 +104,15 @@ print("ran", sys.argv[1:], *(os.environ[name] for name in names), sys.path[0])
     assert "torchrun two.py --quick 15002" in done.stdout
 
 
+def test_no_payload_takes_the_port_of_the_next_job(scripts: Path) -> None:
+    """MASTER_PORT of two jobs whose ids follow each other are seven apart."""
+    (scripts / "one.py").write_text("import os\nprint('port', os.environ['MASTER_PORT'])\n")
+    done = run(scripts, *["python one 20"] * 8, env={"MASTER_PORT": "15000"})
+
+    ports = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("port")]
+    assert ports == [*range(15001, 15007), 15001, 15002]
+
+
 def test_without_torch_a_payload_of_ranks_runs_as_one_and_says_what_is_wrong(scripts: Path) -> None:
     """Where torchrun cannot be imported nobody else could say it."""
     (scripts / "torch" / "__init__.py").write_text("raise RuntimeError('libcudart is missing')\n")
