@@ -62,6 +62,8 @@ then, and fail where nobody can be asked; with `yes` it would be in the way of t
 _NO_LOGIN: Final = "Permission denied"
 _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification failed")
 _ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
+_PROXY_ENDED: Final = re.compile(r"UNKNOWN port|_exchange_identification: |^banner exchange: ")
+"""How ssh says that its proxy or jump host is gone: which of these depends on who was faster."""
 _REVOKED_KEY: Final = "REVOKED HOST KEY"
 _CHANGED_KEY: Final = "HOST IDENTIFICATION HAS CHANGED"
 _SERVER_KEY: Final = re.compile(r"Server host key: (\S+ SHA256:\S+)")
@@ -140,7 +142,9 @@ class OpenSsh:
 
         One that said nothing was using a shared connection that ended: it may be tried again.
         """
-        text = text.strip() or self._unsaid()
+        text = text.strip()
+        if not _telling(text):
+            text = self._unsaid() or text
         if not text:
             return ConnectionResetError("ssh ended without a word")
         if _REVOKED_KEY in text:
@@ -161,7 +165,7 @@ class OpenSsh:
                 f"the host key of {self._host} is not known here: {self._server_key()}",
                 hint=f"compare it with what the site publishes, once: ssh {self._host}",
             )
-        last = printable(text.rpartition("\n")[2].strip())
+        last = printable(_reason(text))
         if _ASKS.search(last) and not sys.stdin.isatty():
             last = f"{last.removesuffix('.')}: it asks, and there is no terminal to answer on"
         return RvError(
@@ -173,7 +177,8 @@ class OpenSsh:
     def _unsaid(self) -> str:
         """Return why no connection can be made, "" where one can, or only nobody is asked here.
 
-        From OpenSSH 10 on, that a proxy or the server closed it is said at the level INFO alone.
+        From OpenSSH 10 on, that a proxy or the server closed it is said at the level INFO alone,
+        and what the proxy itself says is not kept where a connection is shared.
         """
         asked = self._try_alone("INFO")
         if asked is None or asked.returncode != _FAILED:
@@ -202,6 +207,17 @@ class OpenSsh:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return None
+
+
+def _reason(text: str) -> str:
+    """Return ssh's last line, or the last of its proxy, whose end ssh only notices."""
+    return (_telling(text) or text.splitlines())[-1]
+
+
+def _telling(text: str) -> list[str]:
+    """Return the lines that say more than that a proxy ended."""
+    lines = map(str.strip, text.splitlines())
+    return [line for line in lines if line and not _PROXY_ENDED.search(line)]
 
 
 def _socket_folder() -> Path | None:

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.util
 import os
 import runpy
 import select
 import shlex
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 import uuid
 import warnings
@@ -82,9 +85,40 @@ class Marks:
 
 
 def main(words: list[str]) -> None:
-    """Run each payload in turn, in a child that imports torch, else here, without it."""
+    """Run each payload in turn."""
     turns = [turn_of(word) for word in words]
     cap_threads()
+    compiled = keep_compiled()
+    own = os.getpid()
+    try:
+        run_with_torch(turns)
+    finally:
+        if compiled and os.getpid() == own:  # forks come by here too
+            shutil.rmtree(compiled, ignore_errors=True)
+
+
+def keep_compiled() -> str | None:
+    """Compile modules once on this node where torch was installed without its compiled files.
+
+    Many images are made so, and cannot be written to: each rank then compiles thousands of modules
+    anew, for seconds. Returns the folder of compiled files, if one was made. A run that is
+    cancelled leaves it.
+    """
+    torch = importlib.util.find_spec("torch")
+    if torch is None or not torch.cached or Path(torch.cached).exists():
+        return None
+    try:
+        folder = tempfile.mkdtemp(prefix="rv-pyc-")
+    except OSError:
+        return None  # no room: each compiles for itself
+    sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = folder
+    sys.dont_write_bytecode = False
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    return folder
+
+
+def run_with_torch(turns: list[Turn]) -> None:
+    """Run the payloads in a child that imports torch, else here, without it."""
     ready, told = os.pipe()
     pid = os.fork()
     if pid == 0:

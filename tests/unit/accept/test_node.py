@@ -1,5 +1,6 @@
 """The program that runs an acceptance run's payloads on a node, each a fork of it."""
 
+import compileall
 import os
 import subprocess
 import sys
@@ -59,6 +60,15 @@ def run(
         [sys.executable, *(["-c", IMPATIENT, str(scripts)] if impatient else program), *turns],
         env=own | dict(env or {}), stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60,
     )  # fmt: skip
+
+
+COMPILED = """
+import os, sys, torch
+file = torch.__spec__.cached
+number = os.stat(file).st_ino if os.path.exists(file) else None
+print("compiled", number, sys.pycache_prefix or "beside")
+"""
+"""A payload that tells which torch's compiled file is, and where."""
 
 
 def code_of(scripts: Path, name: str) -> int:
@@ -311,3 +321,40 @@ def test_threads_are_capped_at_the_processors_of_a_rank(
     node.cap_threads()
 
     assert os.environ["OMP_NUM_THREADS"] == (str(max(1, cpus // most)) if most else "")
+
+
+@pytest.mark.parametrize("starts", ["python", "torchrun"])
+def test_modules_are_compiled_once_where_torch_has_no_compiled_files(
+    scripts: Path, starts: str
+) -> None:
+    """As in an image that was made with PYTHONDONTWRITEBYTECODE: each rank compiled all, anew."""
+    (scripts / "one.py").write_text(COMPILED)
+    turns = [f"{starts} one 20"] * 3
+    done = run(scripts, *turns, env={"PYTHONDONTWRITEBYTECODE": "1"})
+    said = [line.split() for line in done.stdout.splitlines() if line.startswith("compiled")]
+
+    assert len(said) == 3
+    ((_, number, folder),) = {tuple(words) for words in said}
+    assert number != "None"
+    assert "rv-pyc-" in folder
+    assert not Path(folder).exists()  # taken away at the end
+    assert not list(scripts.glob("torch/__pycache__"))
+
+
+def test_compiled_files_that_came_with_torch_are_used(scripts: Path) -> None:
+    """Nothing is compiled again beside them."""
+    compileall.compile_dir(scripts / "torch", quiet=2)
+    number = next(scripts.glob("torch/__pycache__/__init__*.pyc")).stat().st_ino
+    (scripts / "one.py").write_text(COMPILED)
+
+    assert f"compiled {number} beside" in run(scripts, "python one 20").stdout
+
+
+def test_no_room_for_compiled_files(scripts: Path) -> None:
+    """The payloads run all the same."""
+    (scripts / "one.py").write_text(COMPILED)
+    nowhere = "import tempfile\ntempfile.gettempdir = lambda: '/nowhere'\n"
+    (scripts / "sitecustomize.py").write_text(nowhere)
+    done = run(scripts, "python one 20", env={"PYTHONDONTWRITEBYTECODE": "1"})
+
+    assert "compiled None beside" in done.stdout
