@@ -52,15 +52,15 @@ def _load(name: str) -> None:
 
 def _with_queue(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for the user's queue."""
-    from rv.workflow.ahead import Ahead
+    from rv.transport.ahead import Ahead
 
     return replace(cluster, asking=Ahead(cluster.ask_queue).answer)
 
 
 def _with_snapshot(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for a snapshot."""
+    from rv.transport.ahead import Ahead
     from rv.transport.query_retry import Patience
-    from rv.workflow.ahead import Ahead
 
     once = replace(cluster, patience=Patience(limit_s=0))
     return replace(cluster, answer=Ahead(once.take_snapshot).answer)

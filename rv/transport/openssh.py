@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from rv.errors import ErrorKind, RvError
+from rv.transport.ahead import Ahead
 from rv.transport.login_shell import login_command, stream_command
 from rv.transport.private_directories import is_own, make_private
 from rv.transport.ssh_config_file import (
@@ -75,6 +76,7 @@ class OpenSsh:
     def __init__(self, host: str, program: str) -> None:
         self._host = host
         self._program = program
+        self._settings = Ahead(self._ask_settings)  # while rv prepares its first question
         self._own_options: list[str] | None = None
 
     def connect(self, command: str) -> "SshStream":
@@ -107,17 +109,23 @@ class OpenSsh:
             self._own_options = self._add_options()
         return [self._program, *_OPTIONS, *self._own_options, terminal, "--", self._host, line]
 
-    def _add_options(self) -> list[str]:
-        """Return what rv adds to the user's configuration: limits of time, and sharing."""
+    def _ask_settings(self) -> dict[str, str] | None:
+        """Return the user's settings, None where ssh does not tell them."""
         try:
             asked = subprocess.run(
                 [self._program, "-G", "--", self._host],
                 stdin=subprocess.DEVNULL, capture_output=True, timeout=_ASK_S, check=False,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired):
-            return []
+            return None
         lines = asked.stdout.decode("utf-8", "replace").splitlines()
-        settings = dict(line.partition(" ")[::2] for line in lines)
+        return dict(line.partition(" ")[::2] for line in lines)
+
+    def _add_options(self) -> list[str]:
+        """Return what rv adds to the user's configuration: limits of time, and sharing."""
+        settings = self._settings.answer()
+        if settings is None:
+            return []
         limits = [
             word for (key, unset), words in _UNSET.items() if settings.get(key) == unset
             for word in words

@@ -212,15 +212,13 @@ class RemoteShell:
 
     def _start_command(self, questions: Sequence[Question]) -> str:
         """Return the command that starts the loop, with the operations on files and questions."""
-        operations = (_SCRIPTS / "files.sh").read_bytes()
+        operations = shlex.quote((_SCRIPTS / "files.sh").read_text())
         loop = (
-            self.environment.encode()
-            + b"mark=%s files_bytes=%d least_bytes=%d\n"
-            % (self._mark, len(operations), _ROOM_BYTES)
-            + (_SCRIPTS / "loop.sh").read_bytes()
-        )
+            f"{self.environment}mark={self._mark.decode()} least_bytes={_ROOM_BYTES}\n"
+            f"rv_operations={operations}\n{(_SCRIPTS / 'loop.sh').read_text()}"
+        ).encode()
         requests = b"".join(question.request for question in questions)
-        packed = gzip.compress(b"%d\n" % len(loop) + loop + operations + requests, mtime=0)
+        packed = gzip.compress(b"%d\n" % len(loop) + loop + requests, mtime=0)
         text = base64.b64encode(packed).decode()
         return " ".join([_START, *(text[at : at + _CHUNK] for at in range(0, len(text), _CHUNK))])
 

@@ -6,7 +6,7 @@ import shlex
 import time
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rv.dataclass import dataclass
 from rv.race.file_names import RECORD, STATE_FILES, VERDICT, payload_shelf
@@ -14,33 +14,41 @@ from rv.slurm.cache import SnapshotCache
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue_scripts import squeue_own_script
 from rv.transport import LOST, ScriptResult, why_unknown
+from rv.transport.joined_scripts import Part, joined, parted
 from rv.transport.query_retry import RETRY_FOR_S
 from rv.transport.read_ahead import Listing
 from rv.transport.remote import separate, unpacked
-from rv.transport.remote_shell import Question, RemoteShell, as_result
+from rv.transport.remote_shell import Answer, Question, RemoteShell, as_result
 from rv.workflow.cluster import Early
 
 if TYPE_CHECKING:
     from rv.models.snapshot import Snapshot
 
-_QUEUE_S: Final = 25.0
-_LIST_S: Final = 60.0
-_MOST_BYTES: Final = 256 << 20
+_MOST_S: Final = 90.0
 _FILES: Final = (RECORD, VERDICT, *STATE_FILES)
+_QUIET: Final = "exec 2>/dev/null\n"
+"""Errors are those of the script about the login."""
 
 
-def ask(early: Early, root: str, shell: RemoteShell, cache: SnapshotCache) -> "EarlyQuestions":
-    """Send the questions; `root` is the bash text that sets `root` to where races lie there."""
-    queue = None
+def ask(
+    early: Early, root: str, shell: RemoteShell, cache: SnapshotCache, about: str = ""
+) -> "EarlyQuestions":
+    """Send the questions; `root` is the bash text that sets `root` to where races lie there.
+
+    `about` is a script that is run first.
+    """
+    marks = Marks(*(new_sentinel() for _ in Marks._fields))
+    scripts = {"about": about} if about else {}
     if early is Early.RACES_AND_QUEUE:  # first, since files that are read later say more
-        sentinel = new_sentinel()
-        queue = sentinel, shell.ask(squeue_own_script(sentinel), timeout_s=_QUEUE_S)
-    races = early in (Early.RACES, Early.RACES_AND_QUEUE)
+        scripts["queue"] = _QUIET + squeue_own_script(marks.queue)
+    if early in (Early.RACES, Early.RACES_AND_QUEUE):
+        scripts["races"] = _QUIET + _races_script(root, marks.races)
     return EarlyQuestions(
         shell=shell,
         cache=cache,
-        queue=queue,
-        races=_ask_races(root, shell) if races else None,
+        marks=marks,
+        names=tuple(scripts),
+        question=shell.ask(joined(tuple(scripts.values()), marks.parts), timeout_s=_MOST_S),
         snapshot=_ask_plan(shell, cache) if early is Early.PLAN else None,
     )
 
@@ -55,12 +63,11 @@ def _ask_plan(shell: RemoteShell, cache: SnapshotCache) -> "Callable[[], Snapsho
     return ask_early(cache, send)
 
 
-def _ask_races(root: str, shell: RemoteShell) -> tuple[str, Question]:
-    """Ask for all in one script: a login node starts several processes for each that it is sent."""
-    mark = new_sentinel()
+def _races_script(root: str, mark: str) -> str:
+    """Return the script that prints where races lie, three lists of names and the files."""
     patterns = shlex.join(f"*/{name}" for name in _FILES)
     below = f'"$root"/{shlex.quote(payload_shelf("", os.geteuid()).lstrip("/"))}'
-    script = f"""\
+    return f"""\
 . "$RV_FILES"
 {root}worst=0
 part() {{
@@ -80,30 +87,42 @@ part list_names {below}
 part read_races
 exit "$worst"
 """
-    return mark, shell.ask(script, timeout_s=_LIST_S)
+
+
+class Marks(NamedTuple):
+    """What separates the parts of the answer, the rows of the queue, and the lists of races."""
+
+    parts: str
+    queue: str
+    races: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EarlyQuestions:
-    """Questions that were sent; `answers` waits for what they bring."""
+    """Questions that were sent, some as one script; each method waits for what they bring."""
 
     shell: RemoteShell
     cache: SnapshotCache
-    queue: tuple[str, Question] | None
-    races: tuple[str, Question] | None
+    marks: Marks
+    names: tuple[str, ...]
+    question: Question
     snapshot: "Callable[[], Snapshot] | None"
+
+    def about(self) -> Answer:
+        """Return what the first script came to."""
+        answer = self.shell.wait(self.question)
+        part = self._parts(answer)["about"]
+        return part.code, part.out, answer[2]
 
     def listing(self) -> Listing | None:
         """Return the files of the races, and keep the queue's answer; None where none came."""
-        if self.queue:
-            self._keep_queue(*self.queue)
-        if not self.races:
+        parts = self._parts(self.shell.wait(self.question))
+        if "queue" in parts:
+            self._keep_queue(parts["queue"])
+        races = parts.get("races")
+        if races is None or why_unknown(races.code, ""):
             return None
-        mark, question = self.races
-        answer = self.shell.wait(question)
-        if why_unknown(answer[0], ""):  # 1: there is no such folder yet
-            return None
-        _, place, names, directories, payloads, archive = answer[1].split(mark.encode())
+        _, place, names, directories, payloads, archive = races.out.split(self.marks.races.encode())
         root = str(PurePosixPath(place.decode("utf-8", "surrogateescape")))
         try:
             files = unpacked(_decompressed(archive))
@@ -119,16 +138,17 @@ class EarlyQuestions:
             at_s=time.monotonic(),
         )
 
-    def _keep_queue(self, sentinel: str, question: Question) -> None:
+    def _parts(self, answer: Answer) -> dict[str, Part]:
+        parts = parted(answer, self.marks.parts, len(self.names))
+        return dict(zip(self.names, parts, strict=True))
+
+    def _keep_queue(self, part: Part) -> None:
         """Keep the queue's answer; that there was none for long is one too."""
         from rv.slurm.squeue import keep_own  # not before the question is sent
 
-        began_s = time.monotonic()
-        result = as_result(self.shell.wait(question))
-        is_kept = keep_own(result.stdout, sentinel, self.cache)
-        waited_s = time.monotonic() - began_s
-        if not is_kept and result.returncode != LOST and waited_s >= RETRY_FOR_S:
-            self.cache.store("queue", "", sentinel)
+        is_kept = keep_own(part.out.decode("utf-8", "replace"), self.marks.queue, self.cache)
+        if not is_kept and part.code != LOST and part.seconds >= RETRY_FOR_S:
+            self.cache.store("queue", "", self.marks.queue)
 
 
 def _decompressed(data: bytes) -> bytes:

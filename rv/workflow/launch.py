@@ -146,7 +146,7 @@ def _asked(cluster: "Cluster | SavedCluster") -> Callable[[], Snapshot]:
     """Ask a cluster for a snapshot, and return what waits for its answer."""
     if isinstance(cluster, SavedCluster):
         return cluster.take_snapshot
-    from rv.workflow.ahead import Ahead
+    from rv.transport.ahead import Ahead
 
     return Ahead(cluster.take_snapshot).answer
 

@@ -43,12 +43,15 @@ def _over_ssh(
     early: Early,
     meanwhile: Callable[[], None] | None,
 ) -> Cluster:
-    from rv.workflow.remote_cluster import remote_cluster
+    from rv.transport.ssh_choice import choose_ssh
 
     named = identity.named
     kind = environ.get("RV_SSH") or (named and named.ssh) or SshKind.AUTO
+    client = choose_ssh(identity.host, kind)  # ssh tells its settings while the rest is loaded
+    from rv.workflow.remote_cluster import remote_cluster
+
     root = named.race_root if named else ""
-    located = remote_cluster(identity, kind, early, root, meanwhile)
+    located = remote_cluster(identity, client, early, root, meanwhile)
     return _with_settings(located, named) if named else located
 
 

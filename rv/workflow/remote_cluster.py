@@ -12,10 +12,10 @@ from rv.slurm.values import last_line
 from rv.transport import LOST
 from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import Question, RemoteShell
-from rv.transport.ssh_choice import choose_ssh
+from rv.transport.remote_shell import RemoteShell
+from rv.transport.ssh_choice import Ssh
 from rv.workflow.cluster import Cluster, Early, LoginNode
-from rv.workflow.early_questions import ask
+from rv.workflow.early_questions import EarlyQuestions, ask
 from rv.workflow.race_root import RACE_ROOT, assignment
 from rv.workflow.which_cluster import ClusterIdentity
 
@@ -40,14 +40,14 @@ class _Login:
 
 def remote_cluster(
     identity: ClusterIdentity,
-    ssh: str = "auto",
+    client: Ssh,
     early: Early = Early.NOTHING,
     race_root: str = "",
     meanwhile: Callable[[], None] | None = None,
 ) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
-    `ssh` is how: one of `rv.transport.ssh_choice.KINDS`; `early` is asked in the same trip.
+    `client` reaches it; `early` is asked in the same trip.
     `race_root` is where its races lie if the user has set that, with variables of a login there.
     `meanwhile` is called while the answer travels.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
@@ -55,12 +55,10 @@ def remote_cluster(
     import platformdirs
 
     host = identity.host
-    client = choose_ssh(host, ssh)
     shell = RemoteShell(client.connect, SCRUBBED_FORM)
     cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key)
-    about = shell.ask(_ABOUT, timeout_s=_ASKING_S)
-    questions = ask(early, assignment(race_root), shell, cache)
-    login = _login(host, shell, about, meanwhile)
+    questions = ask(early, assignment(race_root), shell, cache, _ABOUT)
+    login = _login(host, shell, questions, meanwhile)
     transport = RemoteTransport(shell, client)
     listing = questions.listing()
     ahead = ReadAhead(transport, listing) if listing else None
@@ -87,13 +85,16 @@ def remote_cluster(
 
 
 def _login(
-    host: str, shell: RemoteShell, about: Question, meanwhile: Callable[[], None] | None
+    host: str,
+    shell: RemoteShell,
+    questions: EarlyQuestions,
+    meanwhile: Callable[[], None] | None,
 ) -> _Login:
     """Send what was asked, and return what the login is. Raises `RvError(UNREACHABLE)`."""
     shell.send()
     if meanwhile:
         meanwhile()
-    code, out, err = shell.wait(about)
+    code, out, err = questions.about()
     if code == LOST:  # a shared connection that was just ending: asking changes nothing there
         code, out, err = shell.run(_ABOUT, timeout_s=_ASKING_S)
     if code:

@@ -1,7 +1,7 @@
 # Answers requests: each is a line, `SECONDS SCRIPT_BYTES INPUT_BYTES`, then the script and its input.
 # An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 44,
 # and when that has ended over 43.
-# shellcheck shell=bash disable=SC2154 # the sender sets mark, files_bytes and least_bytes
+# shellcheck shell=bash disable=SC2154 # the sender sets mark, rv_operations and least_bytes
 umask 077
 # Jobs get the user's own locale: whoever asks for the environment finds it here.
 export RV_LC_ALL=${LC_ALL-}
@@ -19,7 +19,7 @@ if [ -z "$rv_folder" ]; then
 fi
 trap 'rm -rf -- "$rv_folder"' EXIT
 export RV_FILES=$rv_folder/files.sh
-head -c "$files_bytes" <&44 >"$RV_FILES"
+printf %s "$rv_operations" >"$RV_FILES"
 : >"$rv_folder/room"
 
 # rv_sizes NAME NAME: print the sizes of two files.
