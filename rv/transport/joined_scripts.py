@@ -21,7 +21,7 @@ def joined(scripts: Sequence[str], mark: str) -> str:
     `mark` was drawn for it: no output holds it.
     """
     end = f'printf %s {mark} "$? $SECONDS" {mark}\n'
-    return "".join(f"(\n{script}\n)\n{end}" for script in scripts)
+    return "SECONDS=0\n" + "".join(f"(\n{script}\n)\n{end}" for script in scripts)
 
 
 def parted(answer: Answer, mark: str, count: int) -> list[Part]:

@@ -63,7 +63,7 @@ then, and fail where nobody can be asked; with `yes` it would be in the way of t
 _NO_LOGIN: Final = "Permission denied"
 _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification failed")
 _ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
-_PROXY_ENDED: Final = re.compile(r"UNKNOWN port|_exchange_identification: |^banner exchange: ")
+_PROXY_ENDED: Final = re.compile(r"UNKNOWN port|_exchange_identification: ")
 """How ssh says that its proxy or jump host is gone: which of these depends on who was faster."""
 _REVOKED_KEY: Final = "REVOKED HOST KEY"
 _CHANGED_KEY: Final = "HOST IDENTIFICATION HAS CHANGED"
@@ -150,9 +150,7 @@ class OpenSsh:
 
         One that said nothing was using a shared connection that ended: it may be tried again.
         """
-        text = text.strip()
-        if not _telling(text):
-            text = self._unsaid() or text
+        text = text.strip() or self._unsaid()
         if not text:
             return ConnectionResetError("ssh ended without a word")
         if _REVOKED_KEY in text:
@@ -173,7 +171,7 @@ class OpenSsh:
                 f"the host key of {self._host} is not known here: {self._server_key()}",
                 hint=f"compare it with what the site publishes, once: ssh {self._host}",
             )
-        last = printable(_reason(text))
+        last = printable(self._reason(text))
         if _ASKS.search(last) and not sys.stdin.isatty():
             last = f"{last.removesuffix('.')}: it asks, and there is no terminal to answer on"
         return RvError(
@@ -182,11 +180,20 @@ class OpenSsh:
             hint=f"try: ssh {self._host}",
         )
 
+    def _reason(self, text: str) -> str:
+        """Return ssh's last line, or that a proxy ended, with what this said where ssh told it."""
+        *others, last = map(str.strip, text.splitlines())
+        settings = self._settings.answer() or {}
+        is_direct = settings.keys().isdisjoint(("proxycommand", "proxyjump"))
+        if is_direct or not _PROXY_ENDED.search(last):
+            return last
+        told = [line for line in others if line[:1].isalnum() and not _PROXY_ENDED.search(line)]
+        return ": ".join(["its proxy or jump host ended", *told[-1:]])
+
     def _unsaid(self) -> str:
         """Return why no connection can be made, "" where one can, or only nobody is asked here.
 
-        From OpenSSH 10 on, that a proxy or the server closed it is said at the level INFO alone,
-        and what the proxy itself says is not kept where a connection is shared.
+        From OpenSSH 10 on, that a proxy or the server closed it is said at the level INFO alone.
         """
         asked = self._try_alone("INFO")
         if asked is None or asked.returncode != _FAILED:
@@ -215,17 +222,6 @@ class OpenSsh:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return None
-
-
-def _reason(text: str) -> str:
-    """Return ssh's last line, or the last of its proxy, whose end ssh only notices."""
-    return (_telling(text) or text.splitlines())[-1]
-
-
-def _telling(text: str) -> list[str]:
-    """Return the lines that say more than that a proxy ended."""
-    lines = map(str.strip, text.splitlines())
-    return [line for line in lines if line and not _PROXY_ENDED.search(line)]
 
 
 def _socket_folder() -> Path | None:

@@ -208,14 +208,14 @@ class RemoteShell:
     def environment(self) -> str:
         """The bash lines that make a login's environment that of rv's scripts."""
         forms = f"unset_forms={shlex.quote(self._unset_forms)}\n"
-        return forms + (_SCRIPTS / "environment.sh").read_text()
+        return forms + _script("environment.sh")
 
     def _start_command(self, questions: Sequence[Question]) -> str:
         """Return the command that starts the loop, with the operations on files and questions."""
-        operations = shlex.quote((_SCRIPTS / "files.sh").read_text())
+        operations = shlex.quote(_script("files.sh"))
         loop = (
             f"{self.environment}mark={self._mark.decode()} least_bytes={_ROOM_BYTES}\n"
-            f"rv_operations={operations}\n{(_SCRIPTS / 'loop.sh').read_text()}"
+            f"rv_operations={operations}\n{_script('loop.sh')}"
         ).encode()
         requests = b"".join(question.request for question in questions)
         packed = gzip.compress(b"%d\n" % len(loop) + loop + requests, mtime=0)
@@ -246,6 +246,10 @@ class RemoteShell:
         if len(out) < out_bytes or len(err) < err_bytes:
             raise ConnectionError("the answer was cut off")
         return code, out, err
+
+
+def _script(name: str) -> str:
+    return (_SCRIPTS / name).read_text(encoding="utf-8")
 
 
 def _fit_for_a_command(questions: Sequence[Question]) -> Sequence[Question]:

@@ -4,6 +4,7 @@ import gzip
 import os
 import shlex
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -24,7 +25,8 @@ from rv.workflow.cluster import Early
 if TYPE_CHECKING:
     from rv.models.snapshot import Snapshot
 
-_MOST_S: Final = 90.0
+_MOST_S: Final = 60.0
+_TIMED_OUT: Final = 124
 _FILES: Final = (RECORD, VERDICT, *STATE_FILES)
 _QUIET: Final = "exec 2>/dev/null\n"
 """Errors are those of the script about the login."""
@@ -126,7 +128,7 @@ class EarlyQuestions:
         root = str(PurePosixPath(place.decode("utf-8", "surrogateescape")))
         try:
             files = unpacked(_decompressed(archive))
-        except (OSError, EOFError):
+        except (OSError, EOFError, zlib.error):
             return None
         own = separate(directories)
         return Listing(
@@ -147,7 +149,8 @@ class EarlyQuestions:
         from rv.slurm.squeue import keep_own  # not before the question is sent
 
         is_kept = keep_own(part.out.decode("utf-8", "replace"), self.marks.queue, self.cache)
-        if not is_kept and part.code != LOST and part.seconds >= RETRY_FOR_S:
+        is_silent = part.seconds >= RETRY_FOR_S or part.code == _TIMED_OUT
+        if not is_kept and part.code != LOST and is_silent:
             self.cache.store("queue", "", self.marks.queue)
 
 

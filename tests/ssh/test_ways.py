@@ -146,12 +146,12 @@ def test_a_proxy_command(server: SshServer, connect: Connect) -> None:
 
 
 def test_a_proxy_command_that_fails(server: SshServer, connect: Connect) -> None:
-    """Its own words; how ssh noticed its end depends on who was faster."""
+    """One line, with its own words where ssh keeps them; the rest depends on who was faster."""
     transport = connect()
     server.configure_client("ProxyCommand /bin/sh -c 'echo no way >&2; exit 3'")
     said = refused(transport)
     assert said.startswith("cannot connect to cluster:")
-    assert "no way" in said
+    assert "no way" in said or said.endswith(": its proxy or jump host ended")
 
 
 def test_a_server_with_one_session_a_connection(

@@ -44,6 +44,7 @@ FIRST_PORT = 29500  # torch's own, where the job names none
 PORTS = 6  # of a job's own after MASTER_PORT: the next job id has the seventh (_environment.sh.j2)
 IMPORT_WITHIN_S = 300.0  # from a slow disk, for the first time
 GRACE_S = 15.0  # between SIGTERM and SIGKILL, and after it: one that waits for a device stays
+ROOM_BYTES = 1 << 30  # ten times what the compiled files of torch and transformers take
 TICK_S = 0.05
 STDOUT = 1
 TIMED_OUT = 124  # the exit code of coreutils' timeout
@@ -98,23 +99,33 @@ def main(words: list[str]) -> None:
 
 
 def keep_compiled() -> str | None:
-    """Compile modules once on this node where torch was installed without its compiled files.
+    """Compile modules once on this node where Python would keep none of torch's compiled files.
 
-    Many images are made so, and cannot be written to: each rank then compiles thousands of modules
+    Many images have none, and cannot be written to: each rank then compiles thousands of modules
     anew, for seconds. Returns the folder of compiled files, if one was made. A run that is
     cancelled leaves it.
     """
-    torch = importlib.util.find_spec("torch")
-    if torch is None or not torch.cached or Path(torch.cached).exists():
-        return None
     try:
+        room = shutil.disk_usage(tempfile.gettempdir()).free
+        if sys.pycache_prefix or are_kept() or room < ROOM_BYTES:  # half a file would be an error
+            return None
         folder = tempfile.mkdtemp(prefix="rv-pyc-")
-    except OSError:
-        return None  # no room: each compiles for itself
+    except (ImportError, OSError, ValueError):
+        return None
     sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = folder
     sys.dont_write_bytecode = False
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     return folder
+
+
+def are_kept() -> bool:
+    """Whether torch's compiled files are there, or will be once it was imported; or no torch is."""
+    torch = importlib.util.find_spec("torch")
+    if torch is None or not torch.cached:
+        return True
+    cached = Path(torch.cached)
+    can_write = not sys.dont_write_bytecode and os.access(cached.parents[1], os.W_OK)
+    return can_write or cached.exists()
 
 
 def run_with_torch(turns: list[Turn]) -> None:

@@ -9,7 +9,8 @@ export LC_ALL=C SLURM_TIME_FORMAT=standard
 rv_folder=
 for rv_base in "${XDG_RUNTIME_DIR:-/tmp}" /tmp "$HOME"; do
   rv_folder=$(mktemp -d -p "$rv_base" .rv.XXXXXXXX 2>/dev/null) || continue
-  head -c "$least_bytes" /dev/zero 2>/dev/null >"$rv_folder/room" && break
+  export RV_FILES=$rv_folder/files.sh
+  { printf %s "$rv_operations" >"$RV_FILES" && head -c "$least_bytes" /dev/zero >"$rv_folder/room"; } 2>/dev/null && break
   rm -rf -- "$rv_folder"
   rv_folder=
 done
@@ -18,8 +19,6 @@ if [ -z "$rv_folder" ]; then
   exit 1
 fi
 trap 'rm -rf -- "$rv_folder"' EXIT
-export RV_FILES=$rv_folder/files.sh
-printf %s "$rv_operations" >"$RV_FILES"
 : >"$rv_folder/room"
 
 # rv_sizes NAME NAME: print the sizes of two files.

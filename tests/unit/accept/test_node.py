@@ -4,6 +4,7 @@ import compileall
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -341,20 +342,58 @@ def test_modules_are_compiled_once_where_torch_has_no_compiled_files(
     assert not list(scripts.glob("torch/__pycache__"))
 
 
+BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def test_compiled_files_that_came_with_torch_are_used(scripts: Path) -> None:
     """Nothing is compiled again beside them."""
     compileall.compile_dir(scripts / "torch", quiet=2)
     number = next(scripts.glob("torch/__pycache__/__init__*.pyc")).stat().st_ino
     (scripts / "one.py").write_text(COMPILED)
 
-    assert f"compiled {number} beside" in run(scripts, "python one 20").stdout
+    assert f"compiled {number} beside" in run(scripts, "python one 20", env=BYTECODE).stdout
 
 
-def test_no_room_for_compiled_files(scripts: Path) -> None:
+def test_python_keeps_compiled_files_beside_torch_where_it_may(scripts: Path) -> None:
+    """For all runs to come."""
+    (scripts / "one.py").write_text(COMPILED)
+    done = run(scripts, "python one 20")
+    number = next(scripts.glob("torch/__pycache__/__init__*.pyc")).stat().st_ino
+
+    assert f"compiled {number} beside" in done.stdout
+
+
+def test_a_folder_of_the_users_own_for_compiled_files_is_used(scripts: Path) -> None:
+    """It is there for all runs."""
+    (scripts / "one.py").write_text(COMPILED)
+    own = scripts.parent / "own"
+    done = run(scripts, "python one 20", env=BYTECODE | {"PYTHONPYCACHEPREFIX": str(own)})
+
+    assert f"compiled None {own}" in done.stdout
+
+
+UNREADABLE = """
+import errno, pathlib
+def exists(path): raise PermissionError(errno.EACCES, "no")
+pathlib.Path.exists = exists
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "import tempfile; tempfile.gettempdir = lambda: '/nowhere'",
+        "import shutil; shutil.disk_usage = lambda path: shutil._ntuple_diskusage(9, 8, 1)",
+        UNREADABLE,
+    ],
+    ids=["no folder", "no room", "unreadable"],
+)
+def test_without_a_folder_for_compiled_files(scripts: Path, change: str) -> None:
     """The payloads run all the same."""
     (scripts / "one.py").write_text(COMPILED)
-    nowhere = "import tempfile\ntempfile.gettempdir = lambda: '/nowhere'\n"
-    (scripts / "sitecustomize.py").write_text(nowhere)
-    done = run(scripts, "python one 20", env={"PYTHONDONTWRITEBYTECODE": "1"})
+    (scripts / "sitecustomize.py").write_text(f"{change}\n")
+    folders = set(Path(tempfile.gettempdir()).glob("rv-pyc-*"))
+    done = run(scripts, "python one 20", env=BYTECODE)
 
     assert "compiled None beside" in done.stdout
+    assert set(Path(tempfile.gettempdir()).glob("rv-pyc-*")) == folders

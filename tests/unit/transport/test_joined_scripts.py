@@ -25,6 +25,7 @@ def ran(*scripts: str) -> tuple[int, bytes, bytes]:
     done = subprocess.run(
         ["/bin/bash", "--noprofile", "--norc", "-c", joined(scripts, MARK)],
         stdin=subprocess.DEVNULL, capture_output=True, timeout=30,
+        env={"PATH": "/usr/bin:/bin", "SECONDS": "1000"},  # a user may export anything
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
