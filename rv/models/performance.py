@@ -1,10 +1,12 @@
 """What estimates rest on: how fast GPUs are, each value with its source, and past races."""
 
 from math import isfinite
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rv.dataclass import dataclass
-from rv.models.plan import Source
+
+if TYPE_CHECKING:  # a login node is asked sooner without plans
+    from rv.models.plan import Source
 
 DEFAULT_REFERENCE: Final = "a100-80"
 
@@ -64,7 +66,7 @@ class PastRace:
 
     race_id: str
     submitted_at: float
-    source: Source
+    source: "Source"
     waited_s: float
     gpus: int
     predicted_s: float | None = None

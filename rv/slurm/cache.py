@@ -1,6 +1,5 @@
 """Slurm's answers, shared for some seconds by all rv processes of a user on this machine."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -57,6 +56,8 @@ class SnapshotCache:
                 self._path(kind).unlink(missing_ok=True)
 
     def _path(self, kind: str) -> Path:
+        import hashlib  # OpenSSL's: a login node is asked sooner without
+
         name = hashlib.sha256(self.key.encode("utf-8", "surrogatepass")).hexdigest()[:24]
         return self.directory / f"{name}.{kind}"
 

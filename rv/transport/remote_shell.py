@@ -7,7 +7,7 @@ cost a round trip more.
 
 import base64
 import gzip
-import secrets
+import os
 import shlex
 import threading
 from collections import deque
@@ -184,7 +184,7 @@ class RemoteShell:
         self._unanswered.extend(sending)
         if self._stream is None:
             self._is_ready = False
-            self._mark = b"rv" + secrets.token_hex(_MARK_BYTES).encode()
+            self._mark = b"rv" + os.urandom(_MARK_BYTES).hex().encode()
             first = _fit_for_a_command(sending)
             self._stream = self._connect(self._start_command(first))
             sending = sending[len(first) :]
