@@ -6,9 +6,9 @@ from datetime import timedelta
 from typing import Final
 
 from rv.models.quantities import short_duration
-from rv.workflow.known_races import KnownRace, cache_of, known_races
+from rv.workflow.known_races import KnownRace, known_races
 from rv.workflow.names import KINDS, kept_names
-from rv.workflow.which_cluster import identify, named_clusters
+from rv.workflow.which_cluster import cache_of, identify, named_clusters
 
 LISTS: Final = ("partitions", "types", "nodes")
 """What is written with commas between."""

@@ -1,17 +1,29 @@
 """What estimates rest on: how fast GPUs are, each value with its source, and past races."""
 
+from enum import StrEnum
 from math import isfinite
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rv.dataclass import dataclass
-
-if TYPE_CHECKING:  # a login node is asked sooner without plans
-    from rv.models.plan import Source
 
 DEFAULT_REFERENCE: Final = "a100-80"
 
 LONGEST_S: Final = 3650 * 86400.0
 """Ten years, in seconds: what is to take longer was read wrongly, or will not be awaited."""
+
+
+class Source(StrEnum):
+    """How rv knows when a strategy would start.
+
+    IDLE: the resources are free and nobody waits for them. BACKFILL_WINDOW: they are free, others
+    wait, and it ends before those are planned to start. PLANNED: from the ends of running jobs and
+    the planned starts of pending ones.
+    """
+
+    IDLE = "idle"
+    BACKFILL_WINDOW = "hole"
+    PLANNED = "planned"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +78,7 @@ class PastRace:
 
     race_id: str
     submitted_at: float
-    source: "Source"
+    source: Source
     waited_s: float
     gpus: int
     predicted_s: float | None = None

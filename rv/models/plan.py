@@ -8,6 +8,7 @@ from math import ceil
 from typing import Final
 
 from rv.dataclass import dataclass
+from rv.models.performance import Source
 from rv.models.request import Objective, Work
 
 SIGNAL_EARLY: Final = timedelta(seconds=60)
@@ -37,20 +38,6 @@ class Mode(StrEnum):
     DIRECT = "direct"
     BACKFILL = "backfill"
     CHECKPOINT = "checkpoint"
-
-
-class Source(StrEnum):
-    """How rv knows when a strategy would start.
-
-    IDLE: the resources are free and nobody waits for them. BACKFILL_WINDOW: they are free, others
-    wait, and it ends before those are planned to start. PLANNED: from the ends of running jobs and
-    the planned starts of pending ones.
-    """
-
-    IDLE = "idle"
-    BACKFILL_WINDOW = "hole"
-    PLANNED = "planned"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

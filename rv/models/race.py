@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from rv.dataclass import dataclass
 from rv.models.code import Code
 from rv.models.job import JobState
-from rv.models.plan import Source
+from rv.models.performance import Source
 from rv.models.request import Request, Work
 from rv.models.sweep import NO_RUNS, Sweep, TaskCounts, TaskRuns
 

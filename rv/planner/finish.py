@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from math import inf
 from typing import Final
 
-from rv.models.plan import RunTime, Source, Spread, Strategy
+from rv.models.performance import Source
+from rv.models.plan import RunTime, Spread, Strategy
 from rv.models.quantities import short_duration
 from rv.models.request import Objective, Request
 from rv.planner.quantiles import one_after_the_other

@@ -18,8 +18,8 @@ from functools import cache
 from math import ceil, hypot
 from typing import Final
 
-from rv.models.performance import LONGEST_S, PastRace
-from rv.models.plan import Estimate, Source, Spread
+from rv.models.performance import LONGEST_S, PastRace, Source
+from rv.models.plan import Estimate, Spread
 
 FLOOR_S: Final = 30.0
 LEAST: Final = 20

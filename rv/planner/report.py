@@ -11,7 +11,8 @@ from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.explanation import Change, QueuePlace
 from rv.models.job import WaitingJob
-from rv.models.plan import NodeShare, Plan, PoolView, Source, Strategy
+from rv.models.performance import Source
+from rv.models.plan import NodeShare, Plan, PoolView, Strategy
 from rv.models.quantities import short_duration
 from rv.models.request import Request
 from rv.models.site import Site

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Final
 
-from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
+from rv.models.performance import Source
+from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate
 from rv.models.snapshot import Node, QueuedJob, Snapshot
 from rv.planner.capacity import (
     FOREVER,

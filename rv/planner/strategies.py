@@ -12,7 +12,8 @@ from datetime import timedelta
 from typing import Final, Self
 
 from rv.dataclass import dataclass
-from rv.models.plan import SIGNAL_EARLY, Estimate, Mode, Source, Strategy, usable
+from rv.models.performance import Source
+from rv.models.plan import SIGNAL_EARLY, Estimate, Mode, Strategy, usable
 from rv.models.quantities import short_duration
 from rv.models.request import Request
 from rv.models.snapshot import Partition, Snapshot

@@ -7,7 +7,8 @@ from datetime import timedelta
 from math import inf
 
 from rv.dataclass import dataclass
-from rv.models.plan import Source, Strategy, Submission
+from rv.models.performance import Source
+from rv.models.plan import Strategy, Submission
 from rv.models.quantities import short_memory
 from rv.models.request import DEFAULT_MAX_SUBMISSIONS, Fanout, Request
 from rv.models.site import Site

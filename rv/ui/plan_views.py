@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from rv.models.plan import Plan, Source, Strategy
+from rv.models.performance import Source
+from rv.models.plan import Plan, Strategy
 from rv.models.quantities import short_duration, short_memory
 from rv.ui.tables import Part, Table
 

@@ -8,7 +8,8 @@ from typing import Final, TypeVar
 
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
-from rv.models.plan import Source, Strategy
+from rv.models.performance import Source
+from rv.models.plan import Strategy
 from rv.models.request import Objective
 from rv.planner.finish import order_by
 from rv.workflow.launch import Launch

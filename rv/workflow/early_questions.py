@@ -32,9 +32,7 @@ _QUIET: Final = "exec 2>/dev/null\n"
 """Errors are those of the script about the login."""
 
 
-def ask(
-    early: Early, root: str, shell: RemoteShell, cache: SnapshotCache, about: str = ""
-) -> "EarlyQuestions":
+def ask(early: Early, root: str, shell: RemoteShell, about: str = "") -> "EarlyQuestions":
     """Send the questions; `root` is the bash text that sets `root` to where races lie there.
 
     `about` is a script that is run first.
@@ -47,15 +45,14 @@ def ask(
         scripts["races"] = _QUIET + _races_script(root, marks.races)
     return EarlyQuestions(
         shell=shell,
-        cache=cache,
         marks=marks,
         names=tuple(scripts),
         question=shell.ask(joined(tuple(scripts.values()), marks.parts), timeout_s=_MOST_S),
-        snapshot=_ask_plan(shell, cache) if early is Early.PLAN else None,
     )
 
 
-def _ask_plan(shell: RemoteShell, cache: SnapshotCache) -> "Callable[[], Snapshot] | None":
+def ask_snapshot(shell: RemoteShell, cache: SnapshotCache) -> "Callable[[], Snapshot] | None":
+    """Send the questions of a snapshot, and return what waits for it; None where one is kept."""
     from rv.slurm.probe import ask_early  # the questions of rv ps are sent sooner without
 
     def send(script: str, timeout_s: float) -> Callable[[], ScriptResult]:
@@ -104,11 +101,9 @@ class EarlyQuestions:
     """Questions that were sent, some as one script; each method waits for what they bring."""
 
     shell: RemoteShell
-    cache: SnapshotCache
     marks: Marks
     names: tuple[str, ...]
     question: Question
-    snapshot: "Callable[[], Snapshot] | None"
 
     def about(self) -> Answer:
         """Return what the first script came to."""
@@ -116,11 +111,11 @@ class EarlyQuestions:
         part = self._parts(answer)["about"]
         return part.code, part.out, answer[2]
 
-    def listing(self) -> Listing | None:
+    def listing(self, cache: SnapshotCache) -> Listing | None:
         """Return the files of the races, and keep the queue's answer; None where none came."""
         parts = self._parts(self.shell.wait(self.question))
         if "queue" in parts:
-            self._keep_queue(parts["queue"])
+            self._keep_queue(parts["queue"], cache)
         races = parts.get("races")
         if races is None or why_unknown(races.code, ""):
             return None
@@ -144,14 +139,14 @@ class EarlyQuestions:
         parts = parted(answer, self.marks.parts, len(self.names))
         return dict(zip(self.names, parts, strict=True))
 
-    def _keep_queue(self, part: Part) -> None:
+    def _keep_queue(self, part: Part, cache: SnapshotCache) -> None:
         """Keep the queue's answer; that there was none for long is one too."""
         from rv.slurm.squeue import keep_own  # not before the question is sent
 
-        is_kept = keep_own(part.out.decode("utf-8", "replace"), self.marks.queue, self.cache)
+        is_kept = keep_own(part.out.decode("utf-8", "replace"), self.marks.queue, cache)
         is_silent = part.seconds >= RETRY_FOR_S or part.code == _TIMED_OUT
         if not is_kept and part.code != LOST and is_silent:
-            self.cache.store("queue", "", self.marks.queue)
+            cache.store("queue", "", self.marks.queue)
 
 
 def _decompressed(data: bytes) -> bytes:

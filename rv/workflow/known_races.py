@@ -18,7 +18,7 @@ from rv.files import read_regular
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.values import printable
 from rv.workflow.names import is_plain
-from rv.workflow.which_cluster import ClusterIdentity, race_root_here
+from rv.workflow.which_cluster import ClusterIdentity, cache_of, race_root_here
 
 if TYPE_CHECKING:
     from rv.models.race import Race, RaceStatus
@@ -64,13 +64,6 @@ def known_races(identity: ClusterIdentity, environ: Mapping[str, str]) -> tuple[
         _read(Path(path), identity.key) for path in _folders(race_root_here(identity, environ))
     )
     return _sorted(race for race in races if race)
-
-
-def cache_of(identity: ClusterIdentity) -> SnapshotCache:
-    """Return the answers of a cluster that are kept on this machine."""
-    import platformdirs
-
-    return SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key)
 
 
 def _folders(root: str) -> list[str]:

@@ -8,12 +8,11 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.site import NamedCluster, SshKind
-from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import scrubbed_environment
 from rv.transport.local import LocalTransport
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.race_root import expand_folder
-from rv.workflow.which_cluster import ClusterIdentity, identify, race_root_here
+from rv.workflow.which_cluster import ClusterIdentity, cache_of, identify, race_root_here
 
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
@@ -65,8 +64,6 @@ def _with_settings(located: Cluster, named: NamedCluster) -> Cluster:
 
 
 def _on_this_machine(identity: ClusterIdentity, environ: Mapping[str, str]) -> Cluster:
-    import platformdirs
-
     root = race_root_here(identity, environ)
     conf = {"SLURM_CONF": identity.slurm_conf} if identity.slurm_conf else {}
     environment = scrubbed_environment({**environ, **conf})
@@ -83,7 +80,7 @@ def _on_this_machine(identity: ClusterIdentity, environ: Mapping[str, str]) -> C
         key=identity.key,
         label=identity.full_label,
         transport=LocalTransport(environment),
-        cache=SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key),
+        cache=cache_of(identity),
         race_root=root,
         slurm_path=str(Path(sbatch).parent),
         name=identity.named.name if identity.named else "",

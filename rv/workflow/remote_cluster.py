@@ -6,7 +6,6 @@ from typing import Final
 
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
-from rv.slurm.cache import SnapshotCache
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.values import last_line
 from rv.transport import LOST
@@ -15,9 +14,9 @@ from rv.transport.remote import RemoteTransport
 from rv.transport.remote_shell import RemoteShell
 from rv.transport.ssh_choice import Ssh
 from rv.workflow.cluster import Cluster, Early, LoginNode
-from rv.workflow.early_questions import EarlyQuestions, ask
+from rv.workflow.early_questions import EarlyQuestions, ask, ask_snapshot
 from rv.workflow.race_root import RACE_ROOT, assignment
-from rv.workflow.which_cluster import ClusterIdentity
+from rv.workflow.which_cluster import ClusterIdentity, cache_of
 
 _ASKING_S: Final = 30.0
 # What launching there needs: the environment of a login shell, and where things are.
@@ -52,27 +51,25 @@ def remote_cluster(
     `meanwhile` is called while the answer travels.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
-    import platformdirs
-
-    host = identity.host
     shell = RemoteShell(client.connect, SCRUBBED_FORM)
-    cache = SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key)
-    questions = ask(early, assignment(race_root), shell, cache, _ABOUT)
-    login = _login(host, shell, questions, meanwhile)
+    questions = ask(early, assignment(race_root), shell, _ABOUT)
+    snapshot = ask_snapshot(shell, cache_of(identity)) if early is Early.PLAN else None
+    login = _login(identity.host, shell, questions, meanwhile)
+    cache = cache_of(identity)
     transport = RemoteTransport(shell, client)
-    listing = questions.listing()
+    listing = questions.listing(cache)
     ahead = ReadAhead(transport, listing) if listing else None
 
     def read_ahead(again: Early) -> None:
         if ahead:
-            ahead.renew(ask(again, assignment(race_root), shell, cache).listing())
+            ahead.renew(ask(again, assignment(race_root), shell).listing(cache))
 
     return Cluster(
         key=identity.key,
         label=identity.full_label,
         transport=ahead or transport,
         cache=cache,
-        answer=questions.snapshot,
+        answer=snapshot,
         race_root=str(PurePosixPath(login.race_root)),
         slurm_path=str(PurePosixPath(login.sbatch).parent),
         login=LoginNode(

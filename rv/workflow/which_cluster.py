@@ -12,6 +12,7 @@ from rv.config.settings import chosen_cluster, load_clusters
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.site import ALL, LOCAL, SANDBOX, Clusters, NamedCluster, is_built_in
+from rv.slurm.cache import SnapshotCache
 
 _CONFIGURATIONS: Final = (
     "/etc/slurm/slurm.conf",
@@ -82,6 +83,13 @@ def is_this_machine(host: str) -> bool:
 def over_ssh(host: str) -> ClusterIdentity:
     """Return the identity of the cluster behind a login node."""
     return ClusterIdentity(key=f"ssh:{host}", label=f"Slurm behind {host}", host=host)
+
+
+def cache_of(identity: ClusterIdentity) -> SnapshotCache:
+    """Return the answers of a cluster that are kept on this machine."""
+    import platformdirs
+
+    return SnapshotCache(directory=platformdirs.user_cache_path("rv"), key=identity.key)
 
 
 def race_root_here(identity: ClusterIdentity, environ: Mapping[str, str]) -> str:

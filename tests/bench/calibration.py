@@ -28,7 +28,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from rv.models.plan import Source, Strategy
+from rv.models.performance import Source
+from rv.models.plan import Strategy
 from rv.models.request import Request
 from rv.render.script import sbatch_line
 from rv.sandbox.schema import load_profile

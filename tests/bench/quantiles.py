@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from rv.models.performance import PastRace
-from rv.models.plan import Estimate, Source
+from rv.models.performance import PastRace, Source
+from rv.models.plan import Estimate
 from rv.planner.quantiles import StartSpreads
 from tests.bench.trials import Trial
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rv.models.plan import Source, Strategy
+from rv.models.performance import Source
+from rv.models.plan import Strategy
 
 PROMPT: Final = 30.0
 """Within so many seconds an idle strategy has to start."""

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from rv.models.plan import Source
+from rv.models.performance import Source
 from tests.bench.quantiles import as_past, held, table
 from tests.unit.planner.test_quantiles import DISTRIBUTIONS, past
 from tests.unit.test_bench_trials import trial

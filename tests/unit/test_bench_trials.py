@@ -3,7 +3,8 @@
 from datetime import timedelta
 from random import Random
 
-from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source
+from rv.models.performance import Source
+from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate
 from rv.models.request import Request
 from tests.bench.traffic import arrivals, questions
 from tests.bench.trials import Trial, errors, kept, pick

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from rv.models.job import JobState
-from rv.models.plan import Source
+from rv.models.performance import Source
 from rv.models.request import Request
 from rv.models.snapshot import (
     ClusterConfig,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from rv.models.plan import Source
+from rv.models.performance import Source
 from rv.models.request import Request
 from tests.unit.planner.clusters import (
     campus,

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from rv.errors import RvError
-from rv.models.plan import Source
+from rv.models.performance import Source
 from rv.models.request import Request
 from rv.models.snapshot import (
     ClusterConfig,

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from rv.errors import RvError
-from rv.models.performance import AllReduce, PastRace, Performance, Rate
-from rv.models.plan import Plan, Source
+from rv.models.performance import AllReduce, PastRace, Performance, Rate, Source
+from rv.models.plan import Plan
 from rv.models.request import Command, Launcher, Objective, Request, Work
 from rv.models.site import Price, Site
 from rv.models.snapshot import Snapshot

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from rv.models.job import JobState
-from rv.models.performance import AllReduce, Rate
+from rv.models.performance import AllReduce, Rate, Source
 from rv.models.plain import plain
-from rv.models.plan import Plan, Source, Strategy
+from rv.models.plan import Plan, Strategy
 from rv.models.request import Objective, Work
 from rv.models.site import Price, Site
 from rv.models.snapshot import Limits, Qos, Snapshot

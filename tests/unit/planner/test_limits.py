@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from rv.models.job import JobState
-from rv.models.plan import Source
+from rv.models.performance import Source
 from rv.models.request import Request
 from rv.models.snapshot import (
     Account,

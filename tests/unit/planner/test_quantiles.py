@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from rv.models.performance import PastRace
-from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Source, Spread
+from rv.models.performance import PastRace, Source
+from rv.models.plan import STARTS_NOW, UNKNOWN_START, Estimate, Spread
 from rv.planner.quantiles import LEAST, StartSpreads, conformal, one_after_the_other
 
 Wait = Callable[[Random, float], float]

@@ -7,7 +7,7 @@ import pytest
 
 from rv.models.explanation import Change, ExplainedJob, Explanation, QueuePlace
 from rv.models.job import JobRecord, JobState, WaitingJob
-from rv.models.plan import Source
+from rv.models.performance import Source
 from rv.models.race import Claim, Entry, JobStatus, RaceState, RaceStatus
 from rv.models.request import Command, Fanout, Request
 from rv.models.site import Site

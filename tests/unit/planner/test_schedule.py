@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 
 from rv.models.job import JobState
-from rv.models.plan import Mode, Source
+from rv.models.performance import Source
+from rv.models.plan import Mode
 from rv.models.request import Request
 from rv.models.snapshot import QueuedJob
 from rv.planner.capacity import FOREVER, Window

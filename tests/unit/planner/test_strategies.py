@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.models.job import JobState
-from rv.models.plan import SIGNAL_EARLY, Mode, Source, segments, usable
+from rv.models.performance import Source
+from rv.models.plan import SIGNAL_EARLY, Mode, segments, usable
 from rv.models.request import Fanout, Request
 from rv.models.snapshot import QueuedJob, Reservation
 from rv.planner import require_feasible

@@ -7,7 +7,8 @@ import pytest
 
 from rv.errors import ErrorKind, RvError
 from rv.models.job import JobState
-from rv.models.plan import Estimate, Source, Strategy
+from rv.models.performance import Source
+from rv.models.plan import Estimate, Strategy
 from rv.models.request import Fanout, Request
 from rv.models.snapshot import (
     Account,

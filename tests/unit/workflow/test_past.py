@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rv.models.performance import PastRace
+from rv.models.performance import PastRace, Source
 from rv.models.plain import plain
-from rv.models.plan import Source
 from rv.models.race import Claim, RaceState, RaceStatus, Segment
 from rv.models.request import Work
 from rv.slurm.cache import SnapshotCache
