@@ -6,6 +6,7 @@ This is imported before nearly all of rv: the cluster answers while the rest is 
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from rv.errors import RvError
@@ -13,6 +14,7 @@ from rv.errors import RvError
 if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster
 
+_READERS: Final = ("tarfile", "rv.slurm.squeue", "rv.workflow.known_races", "rv.workflow.names")
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
 
 
@@ -44,10 +46,12 @@ def ask_early(arguments: Sequence[str]) -> None:
 
 
 def _load(name: str) -> None:
-    """Import what a command needs, while an answer travels."""
+    """Import what a command needs, and what reads the answer, while that travels."""
     from rv.cli.app import command_module
 
     command_module(name)
+    for module in _READERS:
+        import_module(module)
 
 
 def _with_queue(cluster: "Cluster") -> "Cluster":

@@ -21,7 +21,8 @@ sys.path.insert(0, str(ROOT))
 from tests.ssh.proxy import Proxy  # noqa: E402 - it lies beside the package
 from tests.ssh.server import HOST, SshServer  # noqa: E402
 
-ROUNDS = 5
+ROUNDS = 15  # in turn: the machine gets warmer
+LAUNCHES = 5
 DELAYS_S = (0.01, 0.05, 0.2)
 
 
@@ -59,19 +60,23 @@ def _measure(delay_s: float, folder: Path, server: SshServer) -> None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("SLURM")} | changes
     ssh = ["ssh", "-o", f"ControlPath={runtime}/rv/%C", HOST]
     up = [*RV, "run", "-d", "--gpu", "4", "--time", "5m", "--fanout", "each", "sleep 60"]
-    _seconds([*RV, "ps"], env, 1)
-    seconds = {
-        "ssh true": _seconds([*ssh, "true"], env),
-        "ssh squeue": _seconds([*ssh, "squeue"], env),
-        "ssh login": _seconds([*ssh, "bash --login -c squeue"], env),
-        "rv ps": _seconds([*RV, "ps"], env),
+    _seconds([*RV, "ps"], env)
+    commands = {
+        "ssh true": [*ssh, "true"],
+        "ssh squeue": [*ssh, "squeue"],
+        "ssh login": [*ssh, "bash --login -c squeue"],
+        "rv ps": [*RV, "ps"],
     }
-    for _ in range(ROUNDS):
-        seconds["rv run -d, 12 jobs"] = min(
-            seconds.get("rv run -d, 12 jobs", 1e9), _seconds(up, env, 1)
-        )
-        _seconds([*RV, "stop", "--all"], env, 1)
+    rounds = [
+        {name: _seconds(words, env) for name, words in commands.items()} for _ in range(ROUNDS)
+    ]
+    seconds = {name: median(each[name] for each in rounds) for name in commands}
+    launches = []
+    for _ in range(LAUNCHES):
+        launches.append(_seconds(up, env))
+        _seconds([*RV, "stop", "--all"], env)
         time.sleep(1)
+    seconds["rv run -d, 12 jobs"] = min(launches)
     ratio, of_login = (seconds["rv ps"] / seconds[name] for name in ("ssh squeue", "ssh login"))
     each = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
     print(f"round trips, {delay_s * 1000:.0f} ms each way: {each}; ps/squeue {ratio:.2f}"
@@ -79,14 +84,10 @@ def _measure(delay_s: float, folder: Path, server: SshServer) -> None:
     proxy.close()
 
 
-def _seconds(command: list[str], env: dict[str, str], rounds: int = ROUNDS) -> float:
-    """Return the median of so many runs."""
-    times = []
-    for _ in range(rounds):
-        began_s = time.monotonic()
-        subprocess.run(command, env=env, check=False, capture_output=True)
-        times.append(time.monotonic() - began_s)
-    return median(times)
+def _seconds(command: list[str], env: dict[str, str]) -> float:
+    began_s = time.monotonic()
+    subprocess.run(command, env=env, check=False, capture_output=True)
+    return time.monotonic() - began_s
 
 
 if __name__ == "__main__":
