@@ -30,6 +30,7 @@ from rv.workflow.work_tree import WorkTree
 
 _NAMED_MOST: Final = 5
 _LEAST_WAIT_S: Final = 1.0
+_MOST_WAIT_S: Final = 20.0  # also after a look that took long for once: the disk was busy
 _SENDS: Final = 10
 
 app = group_app("Send your code to the cluster, and fetch results.")
@@ -67,7 +68,12 @@ def watch(*, send: SendOption = None, cluster: ClusterOption = "") -> None:
         took_s = time.monotonic() - began_s  # without what a lost connection was waited for
         if tree_hash(work.tree) != last:
             last = _push_in_the_end(project, work, target).code.tree
-        time.sleep(max(_LEAST_WAIT_S, _SENDS * took_s))
+        time.sleep(pause_s(took_s))
+
+
+def pause_s(took_s: float) -> float:
+    """Return how long to wait after a look that took so long: the machine is for other work too."""
+    return min(max(_LEAST_WAIT_S, _SENDS * took_s), _MOST_WAIT_S)
 
 
 @app.command()
