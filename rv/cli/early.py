@@ -14,7 +14,11 @@ from rv.errors import RvError
 if TYPE_CHECKING:
     from rv.workflow.cluster import Cluster
 
-_READERS: Final = ("tarfile", "rv.slurm.squeue", "rv.workflow.known_races", "rv.workflow.names")
+_READERS: Final = {
+    "ps": ("tarfile", "rv.slurm.squeue", "rv.workflow.known_races", "rv.workflow.names")
+}
+"""What reads the answer, by command."""
+
 _NEEDS_NO_ANSWER: Final = ("--help", "-h", "--cluster", "--snapshot")
 
 
@@ -50,7 +54,7 @@ def _load(name: str) -> None:
     from rv.cli.app import command_module
 
     command_module(name)
-    for module in _READERS:
+    for module in _READERS.get(name, ()):
         import_module(module)
 
 

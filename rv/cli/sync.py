@@ -68,12 +68,7 @@ def watch(*, send: SendOption = None, cluster: ClusterOption = "") -> None:
         took_s = time.monotonic() - began_s  # without what a lost connection was waited for
         if tree_hash(work.tree) != last:
             last = _push_in_the_end(project, work, target).code.tree
-        time.sleep(pause_s(took_s))
-
-
-def pause_s(took_s: float) -> float:
-    """Return how long to wait after a look that took so long: the machine is for other work too."""
-    return min(max(_LEAST_WAIT_S, _SENDS * took_s), _MOST_WAIT_S)
+        time.sleep(min(max(_LEAST_WAIT_S, _SENDS * took_s), _MOST_WAIT_S))
 
 
 @app.command()

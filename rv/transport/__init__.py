@@ -109,7 +109,7 @@ def require_answer(result: ScriptResult) -> None:
         )
 
 
-_TIMED_OUT: Final = 124
+TIMED_OUT: Final = 124
 _MOST_OWN_CODE: Final = 128
 """What is killed has a code above it, or a negative one."""
 
@@ -118,7 +118,7 @@ def why_unknown(code: int, said: str) -> str:
     """Say why nobody knows what a script of rv's own came to, "" where it came to its end."""
     if code == LOST:
         return said or "the connection was lost"
-    if code == _TIMED_OUT:
+    if code == TIMED_OUT:
         return "the login node took too long"
     is_own = 0 <= code <= _MOST_OWN_CODE
     return "" if is_own else "a program of rv's was killed on the login node"

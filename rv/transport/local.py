@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
-from rv.transport import FINISH_S, FinishError, ScriptResult
+from rv.transport import FINISH_S, TIMED_OUT, FinishError, ScriptResult
 from rv.transport.private_directories import (
     is_own,
     make_private,
@@ -64,7 +64,7 @@ class LocalTransport:
             out, err = process.communicate(timeout=_KILLED_OUTPUT_TIMEOUT_S)
         except subprocess.TimeoutExpired:  # stuck in the kernel: its output is lost
             out, err = b"", b""
-        return _result(124, out, err, timed_out=True)
+        return _result(TIMED_OUT, out, err, timed_out=True)
 
     def create_tree(
         self,

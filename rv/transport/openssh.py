@@ -65,6 +65,7 @@ _UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification f
 _ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
 _PROXY_ENDED: Final = re.compile(r"UNKNOWN port|_exchange_identification: ")
 """How ssh says that its proxy or jump host is gone: which of these depends on who was faster."""
+_WAYS: Final = {"proxycommand": "ProxyCommand", "proxyjump": "jump host"}
 _REVOKED_KEY: Final = "REVOKED HOST KEY"
 _CHANGED_KEY: Final = "HOST IDENTIFICATION HAS CHANGED"
 _SERVER_KEY: Final = re.compile(r"Server host key: (\S+ SHA256:\S+)")
@@ -181,14 +182,14 @@ class OpenSsh:
         )
 
     def _reason(self, text: str) -> str:
-        """Return ssh's last line, or that a proxy ended, with what this said where ssh told it."""
+        """Return ssh's last line, or what failed on the way, with its words where ssh has them."""
         *others, last = map(str.strip, text.splitlines())
         settings = self._settings.answer() or {}
-        is_direct = settings.keys().isdisjoint(("proxycommand", "proxyjump"))
-        if is_direct or not _PROXY_ENDED.search(last):
+        ways = [name for key, name in _WAYS.items() if key in settings]
+        if not ways or not _PROXY_ENDED.search(last):
             return last
         told = [line for line in others if line[:1].isalnum() and not _PROXY_ENDED.search(line)]
-        return ": ".join(["its proxy or jump host ended", *told[-1:]])
+        return ": ".join([f"its {ways[0]} failed", *told[-1:]])
 
     def _unsaid(self) -> str:
         """Return why no connection can be made, "" where one can, or only nobody is asked here.

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
-from rv.transport import LOST, ScriptResult
+from rv.transport import LOST, TIMED_OUT, ScriptResult
 from rv.transport.login_shell import INPUT, after_login
 from rv.transport.terminal_questions import printable
 
@@ -269,6 +269,6 @@ def as_result(answer: Answer) -> ScriptResult:
         returncode=code,
         stdout=out.decode("utf-8", "replace"),
         stderr=err.decode("utf-8", "replace"),
-        timed_out=code == 124,
+        timed_out=code == TIMED_OUT,
         raw=(out, err),
     )

@@ -14,7 +14,7 @@ from rv.race.file_names import RECORD, STATE_FILES, VERDICT, payload_shelf
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue_scripts import squeue_own_script
-from rv.transport import LOST, ScriptResult, why_unknown
+from rv.transport import LOST, TIMED_OUT, ScriptResult, why_unknown
 from rv.transport.joined_scripts import Part, joined, parted
 from rv.transport.query_retry import RETRY_FOR_S
 from rv.transport.read_ahead import Listing
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from rv.models.snapshot import Snapshot
 
 _MOST_S: Final = 60.0
-_TIMED_OUT: Final = 124
 _FILES: Final = (RECORD, VERDICT, *STATE_FILES)
 _QUIET: Final = "exec 2>/dev/null\n"
 """Errors are those of the script about the login."""
@@ -144,7 +143,7 @@ class EarlyQuestions:
         from rv.slurm.squeue import keep_own  # not before the question is sent
 
         is_kept = keep_own(part.out.decode("utf-8", "replace"), self.marks.queue, cache)
-        is_silent = part.seconds >= RETRY_FOR_S or part.code == _TIMED_OUT
+        is_silent = part.seconds >= RETRY_FOR_S or part.code == TIMED_OUT
         if not is_kept and part.code != LOST and is_silent:
             cache.store("queue", "", self.marks.queue)
 

@@ -148,10 +148,11 @@ def test_a_disk_that_is_full_of_temporary_files(server: SshServer, connect: Conn
     assert transport.run("echo next", timeout_s=20).stdout == "next\n"
 
 
-def test_without_any_room_there_is_no_shell(server: SshServer, connect: Connect) -> None:
-    """It says where, and what to do."""
+@pytest.mark.parametrize("size", ["16k", "260k"], ids=["none", "none-for-functions"])
+def test_without_any_room_there_is_no_shell(server: SshServer, connect: Connect, size: str) -> None:
+    """It says where, and what to do; half of the functions on files would name no races."""
     server.settings += ["SetEnv HOME=/tmp/me"]
-    small_disk(server, "16k", "/tmp")
+    small_disk(server, size, "/tmp")
     with pytest.raises(RvError, match="no room for temporary files, neither in /tmp") as caught:
         connect().run("true", timeout_s=20)
     assert "df -h" in caught.value.hint
