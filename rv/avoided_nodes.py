@@ -16,7 +16,7 @@ from typing import Any, Final
 from rv.bundle import acceptance_file
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 DAYS: Final = 7
 MOST_DAYS: Final = 90

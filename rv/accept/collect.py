@@ -19,7 +19,7 @@ from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.dataclass import dataclass
 from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 _CLOCK: Final = timedelta(minutes=15)
 """How far a node's clock may be behind, where no token tells whose a file is."""

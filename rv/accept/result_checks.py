@@ -21,7 +21,7 @@ from rv.accept.untrusted import list_of, number_of, object_of, text_of, whole_of
 from rv.payloads.contract.rates import RATE_UNITS
 from rv.payloads.contract.references import METHOD_VERSION, REFERENCES
 from rv.payloads.contract.schema import COUNTED
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 _RATES: Final = (*RATE_UNITS, "MB/s", "1/s")
 _NO_FIGURE: Final = re.compile(r"[+-]?(nan|inf(inity)?)", re.ASCII | re.IGNORECASE)

@@ -31,7 +31,7 @@ from rv.accept.untrusted import (
 )
 from rv.files import files_below, read_regular
 from rv.payloads.contract.schema import SCHEMA
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 _SLURM_FIELDS: Final = ("job_id", "nodelist", "restart_count")
 MAX_BYTES: Final = 16 * 2**20

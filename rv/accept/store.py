@@ -23,7 +23,7 @@ from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.files import read_regular, write_atomically
 from rv.models.plain import build, plain
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 RECORD: Final = "run.json"
 RESULTS: Final = "results"

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 MAX_ITEMS: Final = 20_000
 """Items of one list or object that are read; what is beyond is passed over."""

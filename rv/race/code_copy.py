@@ -7,7 +7,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.code import Code
 from rv.race.file_names import CODE
-from rv.slurm.values import last_line, printable
+from rv.slurm.printable import last_line, printable
 from rv.transport.storage_errors import why_not_written_there
 
 _SCRIPT: Final = files("rv.race") / "scripts" / "copy_code.sh"

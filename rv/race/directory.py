@@ -17,8 +17,8 @@ from rv.models.race import Claim, Ended, Race, Segment, StateFiles
 from rv.race.file_names import RECORD, STAGED, STATE_FILES
 from rv.race.task_runs import task_runs_of
 from rv.render.quote import shell
+from rv.slurm.printable import printable
 from rv.slurm.script import new_sentinel
-from rv.slurm.values import printable
 from rv.transport import Transport
 
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})((?:\.[0-9a-f]{1,32})?)", re.ASCII)

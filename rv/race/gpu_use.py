@@ -11,7 +11,7 @@ from rv.dataclass import dataclass
 from rv.models.gpu_use import GpuSums, added
 from rv.models.race import Race, RaceStatus
 from rv.slurm.nvidia_smi import NodeGpus
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.transport import Transport
 
 _FILES: Final = ("gpus/[0-9]*",)

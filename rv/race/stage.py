@@ -16,7 +16,7 @@ from rv.race.task_runs import FOLDERS as TASK_FOLDERS
 from rv.render.quote import shell
 from rv.render.script import ScriptContext
 from rv.render.templates import Templates
-from rv.slurm.values import last_line
+from rv.slurm.printable import last_line
 from rv.transport import FinishError, Transport
 
 _NO_LINKS: Final = 47

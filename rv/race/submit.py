@@ -18,10 +18,10 @@ from rv.models.request import Objective
 from rv.race.directory import write_state_file
 from rv.race.sources import confirmation_limit_s
 from rv.render.quote import shell
+from rv.slurm.printable import last_line
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_own
 from rv.slurm.squeue_scripts import squeue_by_name_script
-from rv.slurm.values import last_line
 from rv.transport import ScriptResult, Transport
 from rv.transport.query_retry import retry_query
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from rv.models.race import Race
 from rv.models.sweep import TaskRun, TaskRuns
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.transport import Transport
 
 ENDED: Final = "workers-ended"

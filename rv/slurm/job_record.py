@@ -7,6 +7,7 @@ from typing import Final
 from rv.models.job import JobRecord, JobState, job_state
 from rv.models.race import NAME_PREFIX, NEXT, job_name, next_job_name
 from rv.slurm import values
+from rv.slurm.printable import printable
 
 _JOB_SCRIPT: Final = re.compile(r".*/([a-z0-9]+)/jobs/(\d{1,6})\.sh(?: .*)?", re.ASCII | re.DOTALL)
 _CANCELLED_BY: Final = re.compile(r"CANCELLED by (\d{1,10})", re.ASCII)
@@ -41,7 +42,7 @@ def job_record(
     exit_code, signal = _exit_code_and_signal(value.get("ExitCode", ""), state)
     return JobRecord(
         job_id=job_id,
-        name=values.printable(name),
+        name=printable(name),
         state=state,
         source=source,
         reason=_reason(value, state),
@@ -63,11 +64,11 @@ def _reason(value: Mapping[str, str], state: JobState) -> str:
     """Return why a job waits or ended, or who cancelled it; an unknown state as Slurm writes it."""
     written_state = value.get("State", "")
     if state is JobState.UNKNOWN:
-        return values.printable(written_state)
+        return printable(written_state)
     cancelled = _CANCELLED_BY.fullmatch(written_state)
     if cancelled:
         return f"by uid {cancelled[1]}"
-    return values.printable(values.non_null(value.get("Reason", "")))
+    return printable(values.non_null(value.get("Reason", "")))
 
 
 def _exit_code_and_signal(text: str, state: JobState) -> tuple[int | None, int | None]:

@@ -11,7 +11,7 @@ from typing import Final
 
 from rv.dataclass import dataclass
 from rv.models.gpu_use import GPU_QUERY, PROCESS_QUERY, GpuNow, GpuProcess
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 _ON_NODE: Final = """\
 say() {

@@ -12,6 +12,7 @@ from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Association, ClusterConfig, Partition, Snapshot
 from rv.slurm import sacctmgr, scontrol, squeue, squeue_scripts, values
 from rv.slurm.cache import CachedAnswer, SnapshotCache
+from rv.slurm.printable import last_line
 from rv.slurm.script import (
     CommandOutput,
     new_sentinel,
@@ -197,7 +198,7 @@ class _Answer:
 def _answer(result: ScriptResult, sentinel: str) -> _Answer:
     outputs = parse_outputs(result.stdout, sentinel)
     if outputs is None:
-        why = values.last_line(result.stderr) or f"exit code {result.returncode}"
+        why = last_line(result.stderr) or f"exit code {result.returncode}"
         if result.timed_out:
             why = f"no answer within {_PROBE_S:g} s"
         raise _SilenceError(
@@ -315,4 +316,4 @@ def _stdout(outputs: _Outputs, name: str) -> str:
 def _why(output: CommandOutput) -> str:
     if output.exit_code in _TIMED_OUT:
         return "no answer in time"
-    return values.last_line(output.stderr) or f"exit code {output.exit_code}"
+    return last_line(output.stderr) or f"exit code {output.exit_code}"

@@ -14,6 +14,7 @@ from rv.models.snapshot import ClusterConfig, GpuGroup, Node, Partition, Reserva
 from rv.slurm import values
 from rv.slurm.hostlist import Expander
 from rv.slurm.job_record import job_record, own_job_name
+from rv.slurm.printable import printable
 from rv.slurm.script import exit_code_line, has_succeeded
 
 _KEY: Final = re.compile(r"\s([A-Za-z][\w:/]*+)=", re.ASCII)
@@ -236,7 +237,7 @@ def _gpus_by_type(text: str) -> Mapping[str, int]:
 def _node_reason(line: str) -> str:
     """Return the whole reason, which may hold `=`, without the stamp of who set it when."""
     match = _NODE_REASON.search(line)
-    return values.printable(_REASON_STAMP.split(match[1], maxsplit=1)[0]).strip() if match else ""
+    return printable(_REASON_STAMP.split(match[1], maxsplit=1)[0]).strip() if match else ""
 
 
 def _partition(record: dict[str, str], lists: Expander) -> Partition:

@@ -19,6 +19,7 @@ from rv.slurm import values
 from rv.slurm.cache import CachedAnswer, SnapshotCache
 from rv.slurm.hostlist import Expander
 from rv.slurm.job_record import job_record, own_job_name
+from rv.slurm.printable import printable
 from rv.slurm.script import has_succeeded, new_sentinel
 from rv.slurm.squeue_scripts import COLUMNS, OWN_COLUMNS, squeue_own_script
 from rv.transport import Transport
@@ -150,7 +151,7 @@ def _row_reader() -> "Callable[[str, list[str]], QueuedJob]":
     words, plain = values.Known(values.non_null), values.Known(str)
     states, counts = values.Known(job_state), values.Known(values.count)
     expand = Expander().expand
-    time, printable = values.time, values.printable
+    time = values.time
 
     def row(job_id: str, columns: list[str]) -> QueuedJob:
         (
@@ -194,7 +195,7 @@ def _waiting_job(line: str, sentinel: str) -> WaitingJob | None:
         job_id=int(match[1]),
         priority=values.number(columns[0]) or 0,
         partitions=values.comma_list(columns[1]),
-        reason=values.printable(columns[2].removesuffix("|")),
+        reason=printable(columns[2].removesuffix("|")),
     )
 
 

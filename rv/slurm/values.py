@@ -1,4 +1,4 @@
-"""Values in Slurm's output: numbers, times, durations, memory, lists, TRES, people's text.
+"""Values in Slurm's output: numbers, times, durations, memory, lists, TRES.
 
 Nothing here raises: a value that cannot be read is None, empty or its default.
 """
@@ -22,12 +22,6 @@ _GPU_REQUEST: Final = re.compile(
     re.ASCII,
 )
 _WEIGHT: Final = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)([KMGTP]?)", re.ASCII)
-_ESCAPES: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]?"  # CSI: colours, cursor
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # OSC, DCS, SOS, PM, APC: titles, clipboard
-    r"|\x1b[ -/]*[0-~]?"
-    r"|\x9b[0-?]*[ -/]*[@-~]?"
-)
 _UNIT_SECONDS: Final = {"sec": 1, "min": 60, "hour": 3600}
 _YEARS: Final = range(1970, 3000)  # beyond them a sum of a time and a duration is none
 _LONGEST: Final = timedelta(days=1_000_000)
@@ -156,22 +150,3 @@ def parse_gpu_request(text: str) -> tuple[int, frozenset[str]]:
             count += int(match["count"] or 1)
             types.add(match["type"] or "")
     return count, frozenset(types - {""})
-
-
-def printable(text: str) -> str:
-    """Return `text` on one line without terminal escapes, control characters or bidi overrides."""
-    if text.isprintable():
-        return text
-    return "".join(_visible(char) for char in _ESCAPES.sub("", text))
-
-
-def _visible(char: str) -> str:
-    if char.isprintable():
-        return char
-    return " " if char.isspace() else ""
-
-
-def last_line(text: str) -> str:
-    """Return the last line with something on it, made printable; "" where there is none."""
-    lines = (printable(line).strip() for line in reversed(text.split("\n")))
-    return next((line for line in lines if line), "")

@@ -61,14 +61,14 @@ then, and fail where nobody can be asked; with `yes` it would be in the way of t
 """
 
 _NO_LOGIN: Final = "Permission denied"
-_UNKNOWN_KEY: Final = re.compile(r"host key is known for|Host key verification failed")
-_ASKS: Final = re.compile(r"Permission denied \(.*(keyboard-interactive|password)")
-_PROXY_ENDED: Final = re.compile(r"UNKNOWN port|_exchange_identification: ")
+_UNKNOWN_KEY: Final = r"host key is known for|Host key verification failed"
+_ASKS: Final = r"Permission denied \(.*(keyboard-interactive|password)"
+_PROXY_ENDED: Final = r"UNKNOWN port|_exchange_identification: "
 """How ssh says that its proxy or jump host is gone: which of these depends on who was faster."""
 _WAYS: Final = {"proxycommand": "ProxyCommand", "proxyjump": "jump host"}
 _REVOKED_KEY: Final = "REVOKED HOST KEY"
 _CHANGED_KEY: Final = "HOST IDENTIFICATION HAS CHANGED"
-_SERVER_KEY: Final = re.compile(r"Server host key: (\S+ SHA256:\S+)")
+_SERVER_KEY: Final = r"Server host key: (\S+ SHA256:\S+)"
 
 
 class OpenSsh:
@@ -166,14 +166,14 @@ class OpenSsh:
                 f"the host key of {self._host} has changed, to {self._server_key()}",
                 hint="ask its administrators; if it is right: ssh-keygen -R HOST, then ssh HOST",
             )
-        if _UNKNOWN_KEY.search(text):
+        if re.search(_UNKNOWN_KEY, text):
             return RvError(
                 ErrorKind.UNREACHABLE,
                 f"the host key of {self._host} is not known here: {self._server_key()}",
                 hint=f"compare it with what the site publishes, once: ssh {self._host}",
             )
         last = printable(self._reason(text))
-        if _ASKS.search(last) and not sys.stdin.isatty():
+        if re.search(_ASKS, last) and not sys.stdin.isatty():
             last = f"{last.removesuffix('.')}: it asks, and there is no terminal to answer on"
         return RvError(
             ErrorKind.UNREACHABLE,
@@ -186,9 +186,9 @@ class OpenSsh:
         *others, last = map(str.strip, text.splitlines())
         settings = self._settings.answer() or {}
         ways = [name for key, name in _WAYS.items() if key in settings]
-        if not ways or not _PROXY_ENDED.search(last):
+        if not ways or not re.search(_PROXY_ENDED, last):
             return last
-        told = [line for line in others if line[:1].isalnum() and not _PROXY_ENDED.search(line)]
+        told = [line for line in others if line[:1].isalnum() and not re.search(_PROXY_ENDED, line)]
         return ": ".join([f"its {ways[0]} failed", *told[-1:]])
 
     def _unsaid(self) -> str:
@@ -205,7 +205,7 @@ class OpenSsh:
     def _server_key(self) -> str:
         """Ask for the server's key, its kind and fingerprint."""
         asked = self._try_alone("DEBUG1")
-        match = _SERVER_KEY.search(asked.stderr.decode("utf-8", "replace")) if asked else None
+        match = re.search(_SERVER_KEY, asked.stderr.decode("utf-8", "replace")) if asked else None
         return match[1] if match else "it shows none"
 
     def _try_alone(self, log_level: str) -> "subprocess.CompletedProcess[bytes] | None":

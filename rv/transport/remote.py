@@ -18,7 +18,7 @@ _NO_FILE: Final = 44
 _UNSAFE: Final = 45
 _NOT_FINISHED: Final = 46
 
-_PATTERN: Final = re.compile(r"[\w./*?\[\]-]+", re.ASCII)
+_PATTERN: Final = r"[\w./*?\[\]-]+"
 
 
 class Connection(Protocol):
@@ -157,7 +157,7 @@ def _why_unknown(answer: Answer) -> str:
 
 def _require_patterns(names: Sequence[str]) -> None:
     """Raise `ValueError` for what a shell would not read as a pattern of names."""
-    unfit = [name for name in names if not _PATTERN.fullmatch(name)]
+    unfit = [name for name in names if not re.fullmatch(_PATTERN, name, re.ASCII)]
     if unfit:
         raise ValueError(f"no pattern for a shell: {unfit[0]!r}")
 

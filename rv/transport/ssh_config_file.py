@@ -25,12 +25,12 @@ _SYSTEM_FILE: Final = Path("/etc/ssh/ssh_config")
 _SYSTEM_KNOWN: Final = "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"
 _USUAL_KEYS: Final = ("id_ed25519", "id_ecdsa", "id_rsa")
 _MOST_INCLUDES: Final = 16
-_LINE: Final = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)")
+_LINE: Final = r"\s*(\w+)(?:\s*=\s*|\s+)(.*\S)"
 _CRITERIA: Final = {"host", "originalhost", "user", "localuser"}
 _CRITERIA_ALONE: Final = {"all", "canonical", "final"}
 _NEVER: Final = "Host !*"
-_NAMED: Final = re.compile(r"(?:ssh://)?(?:(?P<user>.*)@)?(?P<host>[^@]+?)(?::(?P<port>\d+))?/?")
-_IPV6: Final = re.compile(r"(?:(?P<user>[^@]*)@)?\[?(?P<host>[0-9a-fA-F:]+:[0-9a-fA-F:.%\w]*)\]?")
+_NAMED: Final = r"(?:ssh://)?(?:(?P<user>.*)@)?(?P<host>[^@]+?)(?::(?P<port>\d+))?/?"
+_IPV6: Final = r"(?:(?P<user>[^@]*)@)?\[?(?P<host>[0-9a-fA-F:]+:[0-9a-fA-F:.%\w]*)\]?"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +91,7 @@ def _look_up(host: str, lines: list[str]) -> "SSHConfigDict":
     """Return what these lines say of a host; what it is typed with comes first."""
     from paramiko import SSHConfig
 
-    match = _IPV6.fullmatch(host) or _NAMED.fullmatch(host)
+    match = re.fullmatch(_IPV6, host) or re.fullmatch(_NAMED, host)
     if match is None:
         raise ValueError(f"{host!r} is no name of a host")
     named = match.groupdict()
@@ -123,7 +123,7 @@ def _with_includes(path: Path, folder: Path, home: Path, depth: int) -> list[str
         return []
     section, lines = "Host *", list[str]()
     for line in text.splitlines():
-        match = _LINE.match(line)
+        match = re.match(_LINE, line)
         word = match[1].lower() if match else ""
         if match and word == "include" and depth < _MOST_INCLUDES:
             for included in _files(match[2], folder, home):

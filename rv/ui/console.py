@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rv.errors import ErrorKind, RvError
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.ui.tables import GAP, Part, Table, column_widths, narrowed, text_width
 
 _SHORT: Final = 12

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final, Self
 
 from rv.dataclass import dataclass
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.ui.tables import GAP, Table, cropped, narrowed, text_width
 
 NOTHING: Final = "-"

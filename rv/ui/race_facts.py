@@ -1,7 +1,7 @@
 """What a race asked for or got, and how long it has: for its row, its line and its JSON. Pure."""
 
 from rv.models.race import Entry, JobStatus, RaceState, RaceStatus
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 
 def gpu_count(status: RaceStatus) -> int:

@@ -7,7 +7,7 @@ whose limit it is, of what, over what time and for whom; so is its sentence.
 import re
 from typing import Final
 
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 _SENTENCES: Final = {
     "Resources": "next in line for nodes that are busy",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rv.dataclass import dataclass
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 
 GAP: Final = 2
 

@@ -9,7 +9,8 @@ from rv import bundle
 from rv.config.gpu_models import load_catalogue
 from rv.models.discovery import Discovery, Folder
 from rv.planner.report import overview
-from rv.slurm.values import number, printable
+from rv.slurm.printable import printable
+from rv.slurm.values import number
 from rv.workflow.cluster import Cluster
 from rv.workflow.script_records import parse_records, script
 

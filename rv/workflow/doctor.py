@@ -12,7 +12,8 @@ from rv.models.request import Request
 from rv.models.site import Site
 from rv.models.snapshot import Snapshot
 from rv.render.quote import shell
-from rv.slurm.values import decimal, last_line, number, printable
+from rv.slurm.printable import last_line, printable
+from rv.slurm.values import decimal, number
 from rv.workflow.cluster import Cluster
 from rv.workflow.doctor_job import NodeAnswer, ProbeFolder, probe_folder
 from rv.workflow.launch import plan_request

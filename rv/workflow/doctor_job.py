@@ -11,7 +11,7 @@ from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.plan import Strategy
 from rv.render.quote import shell, words
-from rv.slurm.values import last_line, printable
+from rv.slurm.printable import last_line, printable
 from rv.workflow.cluster import Cluster
 from rv.workflow.script_records import parse_records, script
 

@@ -11,7 +11,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Node
 from rv.render.quote import Quoted, shell, words
-from rv.slurm.values import last_line
+from rv.slurm.printable import last_line
 from rv.transport import Transport, require_answer
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,254}", re.ASCII)

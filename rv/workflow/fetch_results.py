@@ -17,7 +17,7 @@ from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race
 from rv.race.file_names import CODE
-from rv.slurm.values import last_line, printable
+from rv.slurm.printable import last_line, printable
 from rv.transport import Transport, require_end
 from rv.transport.remote_shell import Stream
 from rv.workflow.fetched_files import (

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.tunnel import Port
-from rv.slurm.values import last_line, printable
+from rv.slurm.printable import last_line, printable
 from rv.transport.query_retry import outlast_loss
 from rv.transport.relay import LinkError
 from rv.transport.tunnel import EndedError, Listener, RelayPlace, Tunnel, listen, open_relay

@@ -10,8 +10,8 @@ from rv.planner.catalogue import mig_profile
 from rv.race.gpu_use import RaceGpus, load_gpu_sums
 from rv.slurm.hostlist import expand
 from rv.slurm.nvidia_smi import NodeGpus, gpus_script, parse_gpus
+from rv.slurm.printable import last_line
 from rv.slurm.script import new_sentinel
-from rv.slurm.values import last_line
 from rv.transport import LOST, ScriptResult, Transport
 from rv.transport.query_retry import retry_query
 from rv.workflow.cluster import Cluster

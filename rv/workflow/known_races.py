@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rv.dataclass import dataclass
 from rv.files import read_regular
 from rv.slurm.cache import SnapshotCache
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.workflow.names import is_plain
 from rv.workflow.which_cluster import ClusterIdentity, cache_of, race_root_here
 

@@ -7,7 +7,7 @@ from typing import Final
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.slurm.environment import SCRUBBED_FORM
-from rv.slurm.values import last_line
+from rv.slurm.printable import last_line
 from rv.transport import LOST
 from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport

@@ -26,7 +26,7 @@ from rv.models.code import (
     tree_hash,
     write_manifest,
 )  # fmt: skip
-from rv.slurm.values import last_line, printable
+from rv.slurm.printable import last_line, printable
 from rv.transport import LOST, ScriptResult, Transport, require_end
 from rv.transport.query_retry import retry_query
 from rv.transport.remote_shell import Stream

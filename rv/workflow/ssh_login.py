@@ -10,7 +10,7 @@ from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.render.quote import shell as quoted
-from rv.slurm.values import last_line, printable
+from rv.slurm.printable import last_line, printable
 from rv.transport.relay import LinkError
 from rv.transport.standard_streams import carry
 from rv.transport.tunnel import EndedError

@@ -14,7 +14,7 @@ from typing import Final
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.quantities import short_duration
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.transport import LOST, ScriptResult, Transport
 from rv.workflow.lock_file import LockFile
 

@@ -1,5 +1,6 @@
 """membw.py on a CPU: every detector sees its fault, and nothing else."""
 
+from itertools import chain, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -127,7 +128,7 @@ def test_a_link_that_wakes_up_is_measured_when_it_is_awake(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As an idle H100 gave it: less than half of the rate in its first copies."""
-    taken = iter([4.0] * 3 + [3.0] * 3 + [2.0] * 3 + [2.0] * 3 + [2.0] * links.ROUNDS)
+    taken = chain([4.0] * 3, [3.0] * 3, repeat(2.0))
 
     def time_each(*_: object, rounds: int, between: object) -> list[float]:
         return [next(taken) for _ in range(rounds)]

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+import time
+from typing import TYPE_CHECKING, Any
 
 import membw
 import pytest
+import torch
 from _bandwidth import links
 from _harness import timing
 
 from tests.payloads.made_gpu import MadeGpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COPY_S = 0.0012
 """64 MiB at 55 GB/s."""
@@ -75,3 +80,42 @@ def test_a_device_that_waited_is_a_warning() -> None:
     warned = membw._fed("cuda:1", ["copy", "add"])
     assert (warned["status"], warned["code"]) == ("WARN", "jitter")
     assert "cuda:1: it waited for this process in copy, add" in warned["reason"]
+
+
+ASLEEP_S = 0.12
+"""How long a link stays at its slow pace, as two H200 did."""
+SLOW_COPY_S = 0.004
+
+
+class SleepingLink:
+    """Makes each copy of a device that sleeps; it is slow until it copied for `ASLEEP_S`."""
+
+    def __init__(self) -> None:
+        self.first = 0.0
+
+    def __call__(self, _number: int, run: Callable[[], object], _target: object) -> None:
+        """Copy, late where the link still sleeps."""
+        now = time.monotonic()
+        self.first = self.first or now
+        if now < self.first + ASLEEP_S:
+            time.sleep(SLOW_COPY_S)
+        run()
+
+
+def test_a_link_between_gpus_is_measured_awake() -> None:
+    """Its pace asleep is steady too: no rate that counts is one of those."""
+    nbytes = 1 << 20
+    [there, back] = links.peers(torch, ["cpu", "cpu"], nbytes, SleepingLink())
+
+    assert (there.wrong, back.wrong) == (0, 0)
+    assert there.both_ways > 2 * nbytes / SLOW_COPY_S / 1e9
+
+
+def test_a_link_to_the_host_is_measured_awake() -> None:
+    """Ten rounds take less than the link sleeps."""
+    nbytes = 1 << 20
+    found = links.host_links(torch, "cpu", nbytes, lambda _way: SleepingLink())
+
+    for link in found:
+        assert link.wrong == 0
+        assert min(link.rates) > nbytes / SLOW_COPY_S / 1e9, link.name

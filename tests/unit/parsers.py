@@ -39,6 +39,7 @@ from rv.slurm import (
     values,
 )
 from rv.slurm.cache import SnapshotCache
+from rv.slurm.printable import last_line, printable
 from rv.workflow import (
     command_line,
     discover,
@@ -347,8 +348,8 @@ PARSERS: Final = (
     _entry(topology.parse_show_topology, "SwitchName=s1 Level=0 LinkSpeed=1 Nodes=a[1-2]\nSwitchName=top Level=1 LinkSpeed=1 Nodes=a[1-4] Switches=s[1-2]\n", "BlockName=b1 BlockIndex=0 Nodes=n[1-4] BlockSize=4\n"),
     _entry(scontrol.parse_show_config, *_slurm("*/show_config.txt")),
     _entry(scontrol.parse_config_time, *_slurm("*/show_config.txt")),
-    _entry(values.printable, "\x1b[31mred\x1b[0m", "\x1b]0;title\x07x"),
-    _entry(values.last_line, "one\n\x1b[1mtwo\x1b[0m\n \n"),
+    _entry(printable, "\x1b[31mred\x1b[0m", "\x1b]0;title\x07x"),
+    _entry(last_line, "one\n\x1b[1mtwo\x1b[0m\n \n"),
     _entry(values.parse_tres, *_SIZES),
     _entry(values.parse_billing_weights, *_SIZES),
     _entry(values.parse_gpu_request, *_GRES),

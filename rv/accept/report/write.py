@@ -18,7 +18,7 @@ from rv.accept.run import judged
 from rv.accept.store import RunRecord, find_run
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.transport.private_directories import own_directory
 
 if TYPE_CHECKING:

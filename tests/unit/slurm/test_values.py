@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rv.models.snapshot import GpuGroup
 from rv.slurm import hostlist, values
+from rv.slurm.printable import last_line, printable
 from rv.slurm.scontrol import parse_node_gres, parse_record
-from rv.slurm.values import last_line, printable
 
 DATA = Path(__file__).parents[2] / "data" / "slurm"
 HOUR = timedelta(hours=1)

@@ -16,7 +16,7 @@ from rv.models.race import Entry, RaceStatus
 from rv.race.directory import read_state_files
 from rv.race.status import Sources, resolve
 from rv.race.submit import SubmitOutcome, SubmitResult
-from rv.slurm.values import printable
+from rv.slurm.printable import printable
 from rv.ui import console
 from rv.ui.plan_views import plan_text
 from rv.ui.progress import Progress
