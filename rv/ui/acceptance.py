@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from rv.accept.pairs import KIND
 from rv.accept.results import RunResult, Status, TestResult, verdict
@@ -77,19 +77,46 @@ def _result_row(result: RunResult) -> tuple[str, ...]:
 
 
 def _findings_table(results: Sequence[RunResult]) -> list[Part]:
-    """Show each test that is not as it should be, once, and what to do; no table for none."""
-    findings = list(dict.fromkeys(_findings(results)))
+    """Show each test that is not as it should be, and what to do; no table for none.
+
+    What several payloads found alike, such as the wear of a GPU, stands there once.
+    """
+    payloads: dict[_Finding, list[str]] = {}
+    for payload, finding in _findings(results):
+        named = payloads.setdefault(finding, [])
+        if payload not in named:
+            named.append(payload)
     head = ("FINDING", "WHERE", "CODE", "CLASS", "WHAT TO DO")
-    return [Table(head=head, rows=findings)] if findings else []
+    rows = [(_title(finding, named), *finding[2:]) for finding, named in payloads.items()]
+    return [Table(head=head, rows=rows)] if rows else []
 
 
-def _findings(results: Sequence[RunResult]) -> Iterator[tuple[str, ...]]:
+class _Finding(NamedTuple):
+    """A test that is not as it should be, as the table shows it."""
+
+    status: Status
+    test: str
+    where: str
+    code: str
+    fault_class: str
+    advice: str
+
+
+def _findings(results: Sequence[RunResult]) -> Iterator[tuple[str, _Finding]]:
+    """Return each finding after the payload that has it."""
     for result in results:
         for test in result.tests:
             if test.status in (Status.FAIL, Status.ERROR, Status.WARN):
-                where = " ".join(filter(None, (test.host or result.hostname, test.device)))
-                name = f"{test.status} {result.test_type} {test.name}"
-                yield name, where or "-", test.code or "-", test.fault_class, test.advice
+                where = " ".join(filter(None, (test.host or result.hostname, test.device))) or "-"
+                code, advice = test.code or "-", test.advice
+                found = _Finding(test.status, test.name, where, code, test.fault_class, advice)
+                yield result.test_type, found
+
+
+def _title(finding: _Finding, payloads: Sequence[str]) -> str:
+    if len(payloads) == 1:
+        return f"{finding.status} {payloads[0]} {finding.test}"
+    return f"{finding.status} {finding.test}, in {len(payloads)} payloads"
 
 
 def _counts(statuses: Sequence[Status]) -> str:

@@ -102,6 +102,23 @@ def test_gloo_on_a_node_with_gpus_is_told(launch: Launcher, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("gpus", "words", "coded"),
+    [("2", [], {"ranks": "one_rank"}), ("1", [], {}), ("2", ["--device", "cpu"], {})],
+)
+def test_one_rank_where_there_are_more_gpus_vouches_for_no_exchange(
+    launch: Launcher, tmp_path: Path, gpus: str, words: list[str], coded: dict[str, str]
+) -> None:
+    """As `rv run --gpu 2 allreduce.py` starts it, without torchrun."""
+    words = [*words, "--quick"]
+    done = launch("allreduce", tmp_path, *words, RV_GPUS=gpus, RV_FAKE_GPUS="1")
+
+    found = {name: code for name, code in done.coded.items() if name == "ranks"}
+    assert found == coded, done.out
+    assert done.code == 0
+    assert ("nothing was exchanged" in done.last) == bool(coded)
+
+
+@pytest.mark.parametrize(
     ("fault", "code"), [("drop-rank:rank=1", "rank_missing"), ("hang:rank=1", "timeout")]
 )
 def test_a_rank_that_does_not_come_is_named(

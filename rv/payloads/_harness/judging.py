@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from contract.catalogue import PAYLOADS
+from contract.catalogue import PAYLOADS, RANKS
 from contract.rates import (
     Judged,
     Known,
@@ -14,6 +14,8 @@ from contract.rates import (
     rates_of,
     worsen,
 )
+
+from .devices import promised_gpus
 
 if TYPE_CHECKING:
     from .main import Session
@@ -58,6 +60,21 @@ def add_wear(session: Session) -> None:
     if health.source is None and report.devices:
         reason = "neither pynvml nor nvidia-smi tells of these GPUs: wear is not judged"
         report.add("wear", "WARN", code="telemetry_unreadable", reason=reason)
+
+
+def add_ranks(session: Session) -> None:
+    """Warn of one rank where it has several GPUs: it exchanged nothing with anybody.
+
+    A process sees one MIG slice, however many it was given.
+    """
+    of_ranks = {payload.name for payload in PAYLOADS if payload.starts == RANKS}
+    if session.payload.name not in of_ranks or not session.ranks.alone:
+        return
+    gpus = promised_gpus()
+    is_whole = not any(device["mig"] for device in session.report.devices)
+    if gpus > 1 and is_whole and session.options.device != "cpu":
+        reason = f"one rank where there are {gpus} GPUs: nothing was exchanged between them"
+        session.report.add("ranks", "WARN", code="one_rank", reason=reason)
 
 
 def judge_speeds(session: Session) -> str:

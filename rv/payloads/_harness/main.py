@@ -173,6 +173,7 @@ class Session:
             self.fail(_explained(error))
         judging.add_contention(self)
         judging.add_wear(self)
+        judging.add_ranks(self)
         self.vouched = judging.vouched(self, judging.judge_speeds(self))
 
     @contextlib.contextmanager

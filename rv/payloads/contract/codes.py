@@ -114,6 +114,7 @@ CODES: dict[str, Code] = {
     # ranks
     "rdzv_timeout": Code(FABRIC, LINKS),
     "rank_missing": Code(FABRIC, LINKS),
+    "one_rank": Code(CONFIG, "start one rank a GPU: torchrun, and then the script's name"),
     "collective_timeout": Code(FABRIC, LINKS),
     "node_rank_clash": Code(CONFIG, "give every node a NODE_RANK of its own"),
     # training, checkpoints, data
