@@ -40,8 +40,9 @@ from rv.workflow.past import load_past
 from tests.bench.cluster import cluster
 from tests.bench.contenders import COMMAND
 from tests.bench.load import LoadJob, gpus_per_node, sbatch_words, shape_of
-from tests.bench.quantiles import as_past, held, table
+from tests.bench.quantiles import Held, as_past, held, table
 from tests.bench.replay import Yard
+from tests.bench.results import Figure, note
 from tests.bench.traffic import Question, arrivals, questions
 from tests.bench.trials import HOLE_WANTED, IDLE_WANTED, PROMPT, Trial, errors, kept, pick
 
@@ -187,8 +188,17 @@ def print_report(trials: Sequence[Trial]) -> bool:
     still = Counter(t.source for t in trials if t.waited is None)
     print(f"planned: {len(off)} started, {still[Source.PLANNED]} still waited at the end;", end=" ")
     print(f"real minus planned start:{_spread(off, '')}{_spread(sorted(map(abs, off)), '; size')}")
-    print(table(held(as_past(trials))))
+    stated = held(as_past(trials))
+    print(table(stated))
+    note("calibration", (figure for row in stated for figure in _figures(row)))
     return holds
+
+
+def _figures(row: Held) -> Iterator[Figure]:
+    what = f"`{row.source}`, stated by {'earlier starts' if row.learned else 'the prior'}"
+    yield Figure(what=what, value=row.starts, unit="starts", table="all")
+    for name, came in (("by its p50, %", row.by_p50), ("by its p90, %", row.by_p90)):
+        yield Figure(what=what, value=100 * came / row.starts, unit="starts", table=name)
 
 
 def _spread(values: Sequence[float], what: str) -> str:

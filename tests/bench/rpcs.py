@@ -45,15 +45,15 @@ def difference(target: Cluster, before: dict[str, int]) -> dict[str, int]:
     return {name: n for name, n in since.items() if n and name not in quiet}
 
 
-def report(what: str, counts: dict[str, int]) -> None:
-    """Print the sum and the parts."""
+def report(what: str, counts: dict[str, int], bench: str = "rpcs") -> None:
+    """Print the sum and the parts, and keep both as a bench's."""
     parts = ", ".join(
         f"{name} {n}" for name, n in sorted(counts.items(), key=lambda item: -item[1])
     )
     print(f"rpcs: {what}: {sum(counts.values())} ({parts})")
-    note("rpcs", [Figure(what=what, value=sum(counts.values()), unit="RPCs")])
+    note(bench, [Figure(what=what, value=sum(counts.values()), unit="RPCs")])
     note(
-        "rpcs",
+        bench,
         [Figure(what=kind, value=count, unit="RPCs", table=what) for kind, count in counts.items()],
     )
 

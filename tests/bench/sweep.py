@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from cluster import cluster, rpc_counts, rv
+from results import Figure, note
 from rpcs import Clock, Silent, difference, report
 
 from rv.models.race import Race
@@ -60,10 +61,10 @@ def run_sweep(target: Cluster, tasks: int, folder: Path) -> None:
     before, began_s = rpc_counts(target), time.monotonic()
     assert rv("sweep", "--gpu", "1", "--set", f"x=1..{tasks}", f"{line}; : {{x}}").returncode == 1
     took_s, first = time.monotonic() - began_s, newest(target)
-    report(f"a sweep of {tasks} tasks, followed for {took_s:.0f} s", difference(target, before))
+    report(f"a sweep of {tasks} tasks, followed", difference(target, before), "sweep")
     before = rpc_counts(target)
     assert rv("rerun", "--failed").returncode == 0
-    report("its failed tasks again", difference(target, before))
+    report("its failed tasks again", difference(target, before), "sweep")
     starts = Counter((folder / "starts").read_text().split())
     ends = successes(first) + successes(newest(target))
     print(f"sweep: {tasks / took_s:.1f} tasks a second on {len(list(workers(first)))} workers")
@@ -71,6 +72,17 @@ def run_sweep(target: Cluster, tasks: int, folder: Path) -> None:
     print(f"sweep: tasks by number of successes {dict(Counter(ends.values()))}")
     assert len(ends) == tasks
     assert set(ends.values()) == {1}
+    note("sweep", [Figure(what="tasks a second", value=tasks / took_s, unit="")])
+    note(
+        "sweep",
+        [
+            Figure(
+                what="tasks that succeeded exactly once",
+                value=list(ends.values()).count(1),
+                unit=f"of {tasks:,}",
+            )
+        ],
+    )
 
 
 def workers(race: Race) -> list[Path]:
@@ -92,7 +104,7 @@ def watch_ten_minutes(target: Cluster) -> None:
     try:
         watch.run()
     except TimeIsUpError:
-        report("ten minutes of watching a sweep that runs", difference(target, before))
+        report("ten minutes of watching a sweep that runs", difference(target, before), "sweep")
         assert rv("stop").returncode == 0
         return
     raise AssertionError("the sweep ended while it was watched")

@@ -31,6 +31,7 @@ from tests.bench.finishers import FINISHERS, OURS, RIVALS, program
 from tests.bench.load import gpus_per_node, shape_of
 from tests.bench.paired import Start, differences, upper_bound
 from tests.bench.replay import UnsettledError, Yard
+from tests.bench.results import keep
 from tests.bench.scenarios import SCENARIOS, Scenario, draw
 from tests.bench.time_to_start import PROFILE, TYPED_AFTER, Task, read_starts, scheduler_cycle
 
@@ -196,7 +197,7 @@ def main() -> int:
     parser.add_argument("--table", type=Path, help="only print the table of such a file")
     options = parser.parse_args()
     if options.table:
-        return 0 if print_table(read_starts(options.table)) else 1
+        return _report(read_starts(options.table))
     if os.getuid():
         parser.error("root only: the load is other users'")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -214,7 +215,13 @@ def main() -> int:
     ]
     with multiprocessing.get_context("spawn").Pool(len(shares)) as pool:
         pool.map(work, shares, chunksize=1)
-    return 0 if print_table(read_starts(options.results)) else 1
+    return _report(read_starts(options.results))
+
+
+def _report(finishes: Sequence[Start]) -> int:
+    """Keep whole seeds for the page, and print the table."""
+    keep("time_to_finish", "finishes", map(dataclasses.asdict, _whole_seeds(finishes)))
+    return 0 if print_table(finishes) else 1
 
 
 if __name__ == "__main__":

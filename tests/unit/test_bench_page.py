@@ -54,6 +54,24 @@ def test_few_seeds_are_missed_and_so_is_a_rival_that_was_sooner() -> None:
     assert "| idle | +8.0: missed, WORSE | -41.0: met, better |" in made
 
 
+def test_finishes_stand_beside_the_best_rival() -> None:
+    """Better by a fifth than each in one load, worse than one of them in the other."""
+    rows = [
+        {"scenario": load, "seed": seed, "contender": name, "seconds": seconds, "censored": late}
+        for load, of in (("idle", (20.0, 40.0, 400.0)), ("full", (50.0, 40.0, 400.0)))
+        for seed in (1, 2)
+        for name, seconds, late in zip(
+            ("rv --for finish", "first fit", "all"), of, (False, False, True), strict=True
+        )
+    ]
+    made = page(found(time_to_finish={"finishes": rows}))
+    assert "12 replays, 2 seeds a load; 20 were wanted, so this is missed" in made
+    assert "| idle | 20.0 | 400.0 (2 late) | 40.0 |" in made
+    assert "| idle | 0.05: better | 0.50: better |" in made
+    assert "| full | 0.12: better | 1.25: missed |" in made
+    assert "in 1 of 2 loads: missed" in made
+
+
 def test_what_was_not_measured_is_not_there() -> None:
     made = page(found(scale={"figures": []}))
     assert "## " not in made
