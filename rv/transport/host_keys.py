@@ -115,7 +115,7 @@ def refusal(verdict: Verdict, shown: ServerKey, known: Iterable[KnownHost], file
             f"if it is the one that the site publishes: {add}",
         ),
         Verdict.CHANGED: (
-            f"the host key of {name} has changed, to {shown}",
+            f"the host key of {name} has changed: {shown}",
             f"ask its administrators; if it is right: remove {old}, then {add}",
         ),
         Verdict.REVOKED: (

@@ -127,12 +127,8 @@ class OpenSsh:
         settings = self._settings.answer()
         if settings is None:
             return []
-        limits = [
-            word for (key, unset), words in _UNSET.items() if settings.get(key) == unset
-            for word in words
-        ]  # fmt: skip
         commands = _NO_COMMAND if settings.get("remotecommand", "none") != "none" else ()
-        return [*limits, *commands, *self._share(settings)]
+        return [*_limits(settings), *commands, *self._share(settings)]
 
     def _share(self, settings: Mapping[str, str]) -> Sequence[str]:
         """Return the options of shared connections, few where the user's file says how they are."""
@@ -154,24 +150,8 @@ class OpenSsh:
         text = text.strip() or self._unsaid()
         if not text:
             return ConnectionResetError("ssh ended without a word")
-        if _REVOKED_KEY in text:
-            return RvError(
-                ErrorKind.UNREACHABLE,
-                f"the host key of {self._host} is revoked here: {self._server_key()}",
-                hint="do not connect: ask its administrators for its new key",
-            )
-        if _CHANGED_KEY in text:
-            return RvError(
-                ErrorKind.UNREACHABLE,
-                f"the host key of {self._host} has changed, to {self._server_key()}",
-                hint="ask its administrators; if it is right: ssh-keygen -R HOST, then ssh HOST",
-            )
-        if re.search(_UNKNOWN_KEY, text):
-            return RvError(
-                ErrorKind.UNREACHABLE,
-                f"the host key of {self._host} is not known here: {self._server_key()}",
-                hint=f"compare it with what the site publishes, once: ssh {self._host}",
-            )
+        if about_key := self._about_key(text):
+            return about_key
         last = printable(self._reason(text))
         if re.search(_ASKS, last) and not sys.stdin.isatty():
             last = f"{last.removesuffix('.')}: it asks, and there is no terminal to answer on"
@@ -184,12 +164,36 @@ class OpenSsh:
     def _reason(self, text: str) -> str:
         """Return ssh's last line, or what failed on the way, with its words where ssh has them."""
         *others, last = map(str.strip, text.splitlines())
-        settings = self._settings.answer() or {}
-        ways = [name for key, name in _WAYS.items() if key in settings]
-        if not ways or not re.search(_PROXY_ENDED, last):
+        way = self._failed_on_the_way(text)
+        if not way:
             return last
         told = [line for line in others if line[:1].isalnum() and not re.search(_PROXY_ENDED, line)]
-        return ": ".join([f"its {ways[0]} failed", *told[-1:]])
+        return ": ".join([f"its {way} failed", *told[-1:]])
+
+    def _about_key(self, text: str) -> RvError | None:
+        """Return the error for a host key that ssh refused, None where it refused none."""
+        if _REVOKED_KEY in text:
+            problem = "is revoked here"
+            hint = "do not connect: ask its administrators for its new key"
+        elif _CHANGED_KEY in text:
+            problem = "has changed"
+            hint = "ask its administrators; if it is right: ssh-keygen -R HOST, then ssh HOST"
+        elif re.search(_UNKNOWN_KEY, text):
+            problem = "is not known here"
+            hint = f"compare it with what the site publishes, once: ssh {self._host}"
+        else:
+            return None
+        if self._failed_on_the_way(text):
+            message = f"the host key of {self._host}'s jump host {problem}"
+        else:
+            message = f"the host key of {self._host} {problem}: {self._server_key()}"
+        return RvError(ErrorKind.UNREACHABLE, message, hint=hint)
+
+    def _failed_on_the_way(self, text: str) -> str:
+        """Return what led to the login node, where that failed and not the node; else ""."""
+        settings = self._settings.answer() or {}
+        ways = [name for key, name in _WAYS.items() if key in settings]
+        return ways[0] if ways and re.search(_PROXY_ENDED, text.splitlines()[-1]) else ""
 
     def _unsaid(self) -> str:
         """Return why no connection can be made, "" where one can, or only nobody is asked here.
@@ -197,7 +201,9 @@ class OpenSsh:
         From OpenSSH 10 on, that a proxy or the server closed it is said at the level INFO alone.
         """
         asked = self._try_alone("INFO")
-        if asked is None or asked.returncode != _FAILED:
+        if asked is None:
+            return f"no answer within {_ASK_S} s"
+        if asked.returncode != _FAILED:
             return ""
         said = asked.stderr.decode("utf-8", "replace").strip()
         return "" if _NO_LOGIN in said else said
@@ -205,15 +211,16 @@ class OpenSsh:
     def _server_key(self) -> str:
         """Ask for the server's key, its kind and fingerprint."""
         asked = self._try_alone("DEBUG1")
-        match = re.search(_SERVER_KEY, asked.stderr.decode("utf-8", "replace")) if asked else None
-        return match[1] if match else "it shows none"
+        said = asked.stderr.decode("utf-8", "replace") if asked else ""
+        keys: list[str] = re.findall(_SERVER_KEY, said)
+        return keys[-1] if keys else "it shows none"  # after those of jump hosts
 
     def _try_alone(self, log_level: str) -> "subprocess.CompletedProcess[bytes] | None":
         """Connect without sharing and without a question; None where that takes too long."""
         commands = _NO_COMMAND if _NO_COMMAND[1] in (self._own_options or ()) else ()
         command = [
             self._program, *_OPTIONS[:-1], f"LogLevel={log_level}", *commands,
-            "-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}",
+            *_limits(self._settings.answer() or {}),
             "-o", "BatchMode=yes", "-o", "ControlPath=none",
         ]  # fmt: skip
         try:
@@ -223,6 +230,12 @@ class OpenSsh:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return None
+
+
+def _limits(settings: Mapping[str, str]) -> list[str]:
+    """Return the options for the limits of time that the user's configuration does not set."""
+    unset = (words for (key, value), words in _UNSET.items() if settings.get(key) == value)
+    return [word for words in unset for word in words]
 
 
 def _socket_folder() -> Path | None:

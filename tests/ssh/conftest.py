@@ -1,5 +1,6 @@
 """A login node on loopback, and rv's transport to it."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -17,7 +18,8 @@ from rv.transport import Transport
 from rv.transport.openssh import OpenSsh
 from rv.transport.paramiko_connection import Paramiko
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import RemoteShell
+from rv.transport.remote_shell import RemoteShell, Stream
+from rv.transport.ssh_choice import Ssh
 from tests.slurm.conftest import sandbox_home, small
 from tests.ssh.server import HOST, SshServer
 
@@ -42,6 +44,22 @@ def server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshServer]
     made.stop()
 
 
+class UsedLater:
+    """An ssh that is made when it is first used: a test writes its configuration before that."""
+
+    def __init__(self, make: Callable[[], Ssh]) -> None:
+        self._make = functools.cache(make)
+
+    def connect(self, command: str) -> Stream:
+        return self._make().connect(command)
+
+    def terminal(self, line: str) -> int:
+        return self._make().terminal(line)
+
+    def open_stream(self, line: str) -> Stream:
+        return self._make().open_stream(line)
+
+
 @pytest.fixture
 def connect_by(
     server: SshServer, monkeypatch: pytest.MonkeyPatch
@@ -55,11 +73,17 @@ def connect_by(
         if not server.port:
             server.start()
         program = str(server.path / "bin" / "ssh")
-        ssh = OpenSsh(HOST, program) if kind == "openssh" else Paramiko(HOST)
+
+        def client() -> Ssh:
+            if kind == "openssh":
+                return OpenSsh(HOST, program)
+            made = Paramiko(HOST)
+            ends.append(made.close)
+            return made
+
+        ssh = UsedLater(client)
         shell = RemoteShell(ssh.connect, SCRUBBED_FORM)
         ends.append(shell.close)
-        if isinstance(ssh, Paramiko):
-            ends.append(ssh.close)
         return RemoteTransport(shell, ssh, patience_s=3.0)
 
     yield make

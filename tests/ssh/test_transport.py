@@ -164,7 +164,7 @@ def test_what_the_user_set_for_slurm_and_bash_is_not_seen(
 ) -> None:
     """But for where Slurm is; and output is in the C locale."""
     server.settings = [
-        "SetEnv SQUEUE_STATES=all SBATCH_JOB_NAME=x SLURM_CONF=/etc/s.conf BASH_ENV=/tmp/x OTHER=1 LC_ALL=de_DE"
+        "SetEnv SQUEUE_STATES=all SBATCH_JOB_NAME=x SLURM_CONF=/etc/s.conf BASH_ENV=/nowhere/x OTHER=1 LC_ALL=de_DE"
     ]
     seen = connect().run("env", timeout_s=20).stdout
     names = {line.partition("=")[0] for line in seen.splitlines()}

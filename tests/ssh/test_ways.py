@@ -108,16 +108,30 @@ def test_two_jump_hosts(
     assert (logins(first), logins(second), logins(server)) == (1, 1, 1)
 
 
-def test_a_jump_host_whose_key_is_unknown(
-    server: SshServer, others: Callable[[str], SshServer], connect: Connect
+@pytest.mark.parametrize(
+    ("trusted", "problem"), [("", "is not known here"), ("user_key", "has changed")]
+)
+def test_a_jump_host_whose_key_is_not_trusted(
+    server: SshServer,
+    others: Callable[[str], SshServer],
+    connect: Connect,
+    trusted: str,
+    problem: str,
 ) -> None:
-    """It is that one's key that is refused, and nothing is sent through it."""
+    """It is that one's key that is refused, and named, and nothing is sent through it.
+
+    Where a connection is to be shared, ssh keeps to itself what a jump host's ssh says.
+    """
     transport = connect()
     jump = others("first")
-    server.configure_client("ProxyJump first")
+    server.configure_client("ProxyJump first", "ControlMaster no")
     configure(server, sections(server, jump))
-    jump.trust("user_key")
-    refused(transport)
+    if trusted:
+        jump.trust(trusted)
+    else:
+        (jump.path / "known_hosts").write_text("")
+    said = refused(transport)
+    assert re.search(f"the host key of (cluster's jump host|first) {problem}", said)
     assert logins(jump) == 0
 
 
