@@ -10,7 +10,6 @@ from collections import Counter
 from pathlib import Path
 
 from cluster import cluster, rpc_counts, rv
-from results import Figure, note
 from rpcs import Clock, Silent, difference, report
 
 from rv.models.race import Race
@@ -19,6 +18,7 @@ from rv.race.watch import Watch
 from rv.slurm.cache import SnapshotCache
 from rv.slurm.squeue import OwnJobs
 from rv.workflow.cluster import Cluster
+from tests.bench.results import Figure, note
 
 TEN_MINUTES = 600.0
 
@@ -72,7 +72,16 @@ def run_sweep(target: Cluster, tasks: int, folder: Path) -> None:
     print(f"sweep: tasks by number of successes {dict(Counter(ends.values()))}")
     assert len(ends) == tasks
     assert set(ends.values()) == {1}
-    note("sweep", [Figure(what="tasks a second", value=tasks / took_s, unit="")])
+    note(
+        "sweep",
+        [
+            Figure(
+                what=f"on {len(workers(first))} workers",
+                value=tasks / took_s,
+                unit="tasks a second",
+            )
+        ],
+    )
     note(
         "sweep",
         [
