@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -118,4 +119,4 @@ def test_a_link_to_the_host_is_measured_awake() -> None:
 
     for link in found:
         assert link.wrong == 0
-        assert min(link.rates) > nbytes / SLOW_COPY_S / 1e9, link.name
+        assert statistics.median(link.rates) > nbytes / SLOW_COPY_S / 1e9, link.name

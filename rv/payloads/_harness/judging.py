@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from contract.catalogue import PAYLOADS, RANKS
+from contract.catalogue import PAYLOADS
 from contract.rates import (
     Judged,
     Known,
@@ -20,6 +20,8 @@ from .devices import promised_gpus
 if TYPE_CHECKING:
     from .main import Session
 
+ONE_GPU_A_RANK = ("allreduce", "train_fsdp", "moe")
+"""Payloads whose single rank leaves the other GPUs alone."""
 NOT_ON_CPU = "on a CPU no speed is judged"
 BY_RV = "rv judges the speeds"
 
@@ -67,8 +69,7 @@ def add_ranks(session: Session) -> None:
 
     A process sees one MIG slice, however many it was given.
     """
-    of_ranks = {payload.name for payload in PAYLOADS if payload.starts == RANKS}
-    if session.payload.name not in of_ranks or not session.ranks.alone:
+    if session.payload.name not in ONE_GPU_A_RANK or not session.ranks.alone:
         return
     gpus = promised_gpus()
     is_whole = not any(device["mig"] for device in session.report.devices)
