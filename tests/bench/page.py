@@ -87,7 +87,7 @@ launches and waits in one: its launch is not counted apart. Nobody here shares a
         bench="calibration",
         title="Whether stated starts hold",
         text="""\
-Random requests at random moments of an everyday load; of each plan one strategy is drawn and submitted. Each start is foretold from those
+Random requests at random moments of an everyday load; of each plan one strategy is drawn and submitted. Each start is predicted from those
 before it; a p50 should come true in about half of the cases, a p90 in 85 to 95 of a hundred.""",
     ),
     Section(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tests.bench.markdown import table
-from tests.bench.paired import Start, compare, differences
+from tests.bench.paired import BETTER, WORSE, Start, compare, differences
 
 CYCLE_S: Final = 3.0
 """The sandbox's scheduler cycle (tests/bench/starts.yaml), the tolerance of time to start."""
@@ -38,10 +38,6 @@ those that rv plans with. `best partition` and `all partitions` ask for a whole 
 moment, each with the time that the slowest of its partitions takes; `every strategy` is an sbatch for each strategy of rv's plan by start.
 What had not ended by the horizon of 420 s counts as the horizon.
 """
-_WORSE: Final = 1.02
-"""A mean at most so many times a rival's is no worse."""
-_BETTER: Final = 0.80
-"""A mean at most so many times the best rival's is better by a fifth."""
 
 
 def starts_section(starts: Sequence[Start]) -> list[str]:
@@ -63,11 +59,11 @@ def _finishes(finishes: Sequence[Start]) -> Iterator[str]:
     yield table(("load", f"`{ours}`", *rivals), rows)
     yield (
         "rv's mean over each one's. The targets are at most"
-        f" {_WORSE:g} of any, and at most {_BETTER:g} of the best in two loads or more:\n"
+        f" {WORSE:g} of any, and at most {BETTER:g} of the best in two loads or more:\n"
     )
     shares = {name: [_share(finishes, name, ours, who) for who in rivals] for name in scenarios}
     yield table(("load", *rivals), [(name, *map(_ratio, of)) for name, of in shares.items()])
-    better = [name for name, of in shares.items() if max(of) <= _BETTER]
+    better = [name for name, of in shares.items() if max(of) <= BETTER]
     yield (
         f"Better than the best rival by a fifth or more in {len(better)} of {len(scenarios)} loads:"
         f" {'met' if len(better) > 1 else 'missed'}.\n"
@@ -94,7 +90,7 @@ def _share(finishes: Sequence[Start], scenario: str, ours: str, rival: str) -> f
 
 
 def _ratio(share: float) -> str:
-    verdict = "better" if share <= _BETTER else "met" if share <= _WORSE else "missed"
+    verdict = "better" if share <= BETTER else "met" if share <= WORSE else "missed"
     return f"{share:.2f}: {verdict}"
 
 

@@ -15,6 +15,12 @@ _T95: Final = (
 )  # fmt: skip
 
 
+WORSE: Final = 1.02
+"""A mean finish at most so many times a rival's is no worse."""
+BETTER: Final = 0.80
+"""A mean finish at most so many times the best rival's is better by a fifth."""
+
+
 class Verdict(StrEnum):
     """What the differences show of the first against the second, with one cycle's tolerance.
 

@@ -22,23 +22,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Final
 
 from rv.sandbox.schema import load_profile
 from tests.bench.cluster import cluster
 from tests.bench.contenders import type_lines
 from tests.bench.finishers import FINISHERS, OURS, RIVALS, program
 from tests.bench.load import gpus_per_node, shape_of
-from tests.bench.paired import Start, differences, upper_bound
+from tests.bench.paired import BETTER, WORSE, Start, differences, upper_bound
 from tests.bench.replay import UnsettledError, Yard
 from tests.bench.results import keep
 from tests.bench.scenarios import SCENARIOS, Scenario, draw
 from tests.bench.time_to_start import PROFILE, TYPED_AFTER, Task, read_starts, scheduler_cycle
-
-WORSE: Final = 1.02
-"""A mean at most so many times a rival's is no worse."""
-BETTER: Final = 0.80
-"""A mean at most so many times the best rival's is better."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

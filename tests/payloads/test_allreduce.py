@@ -118,6 +118,15 @@ def test_one_rank_where_there_are_more_gpus_vouches_for_no_exchange(
     assert ("nothing was exchanged" in done.last) == bool(coded)
 
 
+def test_that_there_is_one_rank_finds_no_planted_fault(launch: Launcher, tmp_path: Path) -> None:
+    """It is told with and without."""
+    words = ("--quick", "--inject", "slow-node")
+    done = launch("allreduce", tmp_path, *words, RV_GPUS="2", RV_FAKE_GPUS="1")
+
+    assert done.code == 99
+    assert set(done.coded.values()) >= {"one_rank", "no_effect"}
+
+
 @pytest.mark.parametrize(
     ("fault", "code"), [("drop-rank:rank=1", "rank_missing"), ("hang:rank=1", "timeout")]
 )

@@ -112,6 +112,23 @@ def test_a_link_between_gpus_is_measured_awake() -> None:
     assert there.both_ways > 2 * nbytes / SLOW_COPY_S / 1e9
 
 
+@pytest.mark.parametrize(("long_copy", "nbytes"), [(60.0, 1 << 20), (0.0, 1 << 18)])
+def test_between_peers_fewer_bytes_are_copied_where_a_copy_takes_long(
+    monkeypatch: pytest.MonkeyPatch, long_copy: float, nbytes: int
+) -> None:
+    """Eight GPUs without peer access would take minutes for a quick run otherwise."""
+    monkeypatch.setattr(links, "LONG_COPY", long_copy)
+    sizes = set()
+
+    def strike(_number: int, run: Callable[[], object], target: Any) -> None:
+        sizes.add(target.nbytes)
+        run()
+
+    links.peers(torch, ["cpu", "cpu"], 1 << 20, strike, least=1 << 18)
+
+    assert sizes == {nbytes}
+
+
 def test_a_link_to_the_host_is_measured_awake() -> None:
     """Ten rounds take less than the link sleeps."""
     nbytes = 1 << 20

@@ -32,6 +32,9 @@ SETTLING = 2.0
 STEADY = 0.2
 """A link is awake once it became no faster for so many seconds: asleep it is steady too."""
 
+LONG_COPY = 0.005
+"""Seconds of a copy beside which the wait for its end, some 0.2 ms, is little."""
+
 SLOW = 0.75
 """Of the median rate between peers: what is below is slow."""
 
@@ -144,11 +147,17 @@ class Peer(NamedTuple):
     wrong: int
 
 
-def peers(torch: Any, devices: list[str], nbytes: int, strike: Strike) -> list[Peer]:
-    """Copy between every two devices, one way and both ways, and check all that arrives."""
+def peers(
+    torch: Any, devices: list[str], nbytes: int, strike: Strike, least: int = 0
+) -> list[Peer]:
+    """Copy between every two devices, one way and both ways, and check all that arrives.
+
+    Each copy has `nbytes`; where so many take long, `least`, unless that is 0.
+    """
     pairs = [(a, b) for place, a in enumerate(devices) for b in devices[place + 1 :]]
-    links = []
+    links, most = [], nbytes
     for one, other in pairs:
+        nbytes = least if least and _takes_long(torch, (one, other), least) else most
         both, wrong_both = _between(torch, [(one, other), (other, one)], nbytes, strike)
         for source, target in ((one, other), (other, one)):
             rate, wrong = _between(torch, [(source, target)], nbytes, strike)
@@ -196,6 +205,18 @@ def is_broken(links: list[Peer]) -> bool:
 
 def _direct(torch: Any, source: str, target: str) -> bool:
     return source != "cpu" and bool(torch.cuda.can_device_access_peer(source, target))
+
+
+def _takes_long(torch: Any, pair: tuple[str, str], nbytes: int) -> bool:
+    """Whether a copy takes so long that what it costs to wait for it is nothing."""
+    source = torch.zeros(nbytes, dtype=torch.uint8, device=pair[0])
+    target = torch.empty_like(source, device=pair[1])
+    target.copy_(source)  # the first makes the link ready
+    _wait(torch, pair)
+    start = time.perf_counter()
+    target.copy_(source)
+    _wait(torch, pair)
+    return time.perf_counter() - start > LONG_COPY
 
 
 def _between(

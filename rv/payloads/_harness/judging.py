@@ -71,10 +71,10 @@ def add_ranks(session: Session) -> None:
     """
     if session.payload.name not in ONE_GPU_A_RANK or not session.ranks.alone:
         return
-    gpus = promised_gpus()
+    gpus = max(promised_gpus(), len(session.report.devices))
     is_whole = not any(device["mig"] for device in session.report.devices)
     if gpus > 1 and is_whole and session.options.device != "cpu":
-        reason = f"one rank where there are {gpus} GPUs: nothing was exchanged between them"
+        reason = f"one rank where there are {gpus} GPUs: it used one, and nothing was exchanged"
         session.report.add("ranks", "WARN", code="one_rank", reason=reason)
 
 
