@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from typing import TYPE_CHECKING, Any
 
 import membw
@@ -85,31 +83,57 @@ def test_a_device_that_waited_is_a_warning() -> None:
 
 ASLEEP_S = 0.12
 """How long a link stays at its slow pace, as two H200 did."""
-SLOW_COPY_S = 0.004
+SLOW_COPY_S, AWAKE_COPY_S = 0.004, 0.001
 
 
 class SleepingLink:
-    """Makes each copy of a device that sleeps; it is slow until it copied for `ASLEEP_S`."""
+    """Makes each copy of a device that sleeps; it is slow until it copied for `ASLEEP_S`.
+
+    It has the only clock: how long a copy takes here has no part in it.
+    """
 
     def __init__(self) -> None:
-        self.first = 0.0
+        self.now_s = self.first_s = 0.0
 
     def __call__(self, _number: int, run: Callable[[], object], _target: object) -> None:
         """Copy, late where the link still sleeps."""
-        now = time.monotonic()
-        self.first = self.first or now
-        if now < self.first + ASLEEP_S:
-            time.sleep(SLOW_COPY_S)
+        self.first_s = self.first_s or self.now_s
+        is_asleep = self.now_s < self.first_s + ASLEEP_S
         run()
+        self.now_s += SLOW_COPY_S if is_asleep else AWAKE_COPY_S
+
+    def monotonic(self) -> float:
+        """The clock, which each look moves."""
+        self.now_s += 1e-7
+        return self.now_s
+
+    perf_counter = monotonic
+
+    def perf_counter_ns(self) -> int:
+        return round(self.monotonic() * 1e9)
+
+    def sleep_again(self) -> SleepingLink:
+        """Begin with another link, on the same clock."""
+        self.first_s = 0.0
+        return self
 
 
-def test_a_link_between_gpus_is_measured_awake() -> None:
+@pytest.fixture
+def sleeping(monkeypatch: pytest.MonkeyPatch) -> SleepingLink:
+    """A link whose clock is what the copies are timed by."""
+    link = SleepingLink()
+    monkeypatch.setattr(links, "time", link)
+    monkeypatch.setattr(timing, "time", link)
+    return link
+
+
+def test_a_link_between_gpus_is_measured_awake(sleeping: SleepingLink) -> None:
     """Its pace asleep is steady too: no rate that counts is one of those."""
     nbytes = 1 << 20
-    [there, back] = links.peers(torch, ["cpu", "cpu"], nbytes, SleepingLink())
+    [there, back] = links.peers(torch, ["cpu", "cpu"], nbytes, sleeping)
 
     assert (there.wrong, back.wrong) == (0, 0)
-    assert there.both_ways > 2 * nbytes / SLOW_COPY_S / 1e9
+    assert there.both_ways == pytest.approx(nbytes / AWAKE_COPY_S / 1e9, rel=0.01)
 
 
 @pytest.mark.parametrize(("long_copy", "nbytes"), [(60.0, 1 << 20), (0.0, 1 << 18)])
@@ -129,11 +153,11 @@ def test_between_peers_fewer_bytes_are_copied_where_a_copy_takes_long(
     assert sizes == {nbytes}
 
 
-def test_a_link_to_the_host_is_measured_awake() -> None:
+def test_a_link_to_the_host_is_measured_awake(sleeping: SleepingLink) -> None:
     """Ten rounds take less than the link sleeps."""
     nbytes = 1 << 20
-    found = links.host_links(torch, "cpu", nbytes, lambda _way: SleepingLink())
+    found = links.host_links(torch, "cpu", nbytes, lambda _way: sleeping.sleep_again())
 
     for link in found:
         assert link.wrong == 0
-        assert statistics.median(link.rates) > nbytes / SLOW_COPY_S / 1e9, link.name
+        assert link.rates == pytest.approx([nbytes / AWAKE_COPY_S / 1e9] * links.ROUNDS, rel=0.01)

@@ -34,9 +34,8 @@ OF_SPEED = frozenset(
 BY_CODE = {
     "no_reference": frozenset({"unknown-model"}),
     **dict.fromkeys(("below_reference", "jitter", "slow_storage", "transport_unknown"), OF_SPEED),
-    **dict.fromkeys(
-        ("no_torch", "no_numpy", "not_written", "tool_absent", "one_rank"), frozenset[str]()
-    ),
+    **dict.fromkeys(("no_torch", "no_numpy", "not_written", "tool_absent"), frozenset[str]()),
+    "one_rank": frozenset[str](),
 }
 """Codes that a sound machine has too, and the only faults that they find."""
 
