@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from rv import __version__
 from rv.files import read_regular, write_atomically
-from rv.transport.private_directories import is_own, make_private
+from rv.transport.own_folder import is_own
+from rv.transport.private_directories import make_private
 
 SOURCES: Final = {
     "account": "accounts", "cluster": "clusters", "exclude": "nodes", "forget": "nodes",

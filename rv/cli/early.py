@@ -5,13 +5,13 @@ This is imported before nearly all of rv: the cluster answers while the rest is 
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from rv.errors import RvError
 
 if TYPE_CHECKING:
+    from rv.transport.kept_command import Kept
     from rv.workflow.cluster import Cluster
 
 _READERS: Final = {
@@ -30,13 +30,9 @@ def ask_early(arguments: Sequence[str]) -> None:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if any(word.startswith(_NEEDS_NO_ANSWER) for word in own):
         return
-    from rv.workflow.cluster import Early
-    from rv.workflow.locate import locate
-
     name = own[0]
-    early = Early.RACES_AND_QUEUE if name == "ps" else Early.PLAN
     try:
-        cluster = locate("", os.environ, early, lambda: _load(name))
+        cluster = _located(name)
     except RvError as failure:
         from rv.cli.caller import keep_failure
 
@@ -47,6 +43,28 @@ def ask_early(arguments: Sequence[str]) -> None:
     from rv.cli.caller import keep_located  # only now: what it loads asks nothing
 
     keep_located("", cluster)
+
+
+def _located(name: str) -> "Cluster":
+    """Find the usual cluster, which is asked meanwhile. Raises what `locate` raises."""
+    if name != "ps":
+        return _locate(name, None)
+    from rv.transport.kept_command import RACES_AND_QUEUE, start_kept
+
+    kept = start_kept(RACES_AND_QUEUE)  # before anything else is loaded
+    try:
+        return _locate(name, kept)
+    finally:
+        if kept:
+            kept.end()
+
+
+def _locate(name: str, kept: "Kept | None") -> "Cluster":
+    from rv.workflow.cluster import Early
+    from rv.workflow.locate import locate
+
+    early = Early.RACES_AND_QUEUE if name == "ps" else Early.PLAN
+    return locate("", os.environ, early, lambda: _load(name), kept)
 
 
 def _load(name: str) -> None:
@@ -60,6 +78,8 @@ def _load(name: str) -> None:
 
 def _with_queue(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for the user's queue."""
+    from dataclasses import replace
+
     from rv.transport.ahead import Ahead
 
     return replace(cluster, asking=Ahead(cluster.ask_queue).answer)
@@ -67,6 +87,8 @@ def _with_queue(cluster: "Cluster") -> "Cluster":
 
 def _with_snapshot(cluster: "Cluster") -> "Cluster":
     """Return a cluster of this machine that is being asked for a snapshot."""
+    from dataclasses import replace
+
     from rv.transport.ahead import Ahead
     from rv.transport.query_retry import Patience
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from rv.dataclass import dataclass
 from rv.files import write_atomically
-from rv.transport.private_directories import is_own, is_own_file, make_private
+from rv.transport.own_folder import is_own
+from rv.transport.private_directories import is_own_file, make_private
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,17 +1,15 @@
 """Run bash where Slurm's commands are, and write and read files there."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
 if TYPE_CHECKING:
     from rv.transport.remote_shell import Stream
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ScriptResult:
+class ScriptResult(NamedTuple):
     """A script's exit code and output: untrusted text, undecodable bytes replaced.
 
     `raw` are the bytes of both, for whoever passes them on.

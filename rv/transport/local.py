@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, cast
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.transport import FINISH_S, TIMED_OUT, FinishError, ScriptResult
+from rv.transport.own_folder import is_own
 from rv.transport.private_directories import (
-    is_own,
     make_private,
     require_private,
     require_safe_root,

@@ -4,20 +4,20 @@ Where the user's configuration has no connection sharing, rv shares one of its o
 so that a second factor is asked once for several commands.
 """
 
-import os
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
 from rv.errors import ErrorKind, RvError
 from rv.transport.ahead import Ahead
+from rv.transport.kept_command import Kept, Program, end, keep, open_program
 from rv.transport.login_shell import login_command, stream_command
-from rv.transport.private_directories import is_own, make_private
+from rv.transport.own_folder import connections_folder, is_own
+from rv.transport.private_directories import make_private
 from rv.transport.ssh_config_file import (
     ALIVE_COUNT,
     ALIVE_INTERVAL_S,
@@ -34,8 +34,6 @@ _LAST_BYTES: Final = 20_000
 _ASK_S: Final = 20
 _END_S: Final = 5
 _FAILED: Final = 255
-_MOST_SOCKET_FOLDER: Final = 40
-"""Characters: a socket's path has 104 at most, and ssh adds 58."""
 
 # Ports that the user's file forwards would be rv's for as long as its connection is kept.
 _OPTIONS: Final = (
@@ -52,6 +50,7 @@ _UNSET: Final = {
 }  # fmt: skip
 """What rv sets where `ssh -G` says that the user's configuration does not."""
 
+_OWN_MASTER: Final = "ControlMaster=auto"
 _KEEP: Final = ("-o", f"ControlPersist={_SHARED_S}")
 _USE_ONLY: Final = ("-o", "ControlMaster=no")
 """Either keeps rv's end from being that of the user's sessions, which might share its connection.
@@ -74,9 +73,10 @@ _SERVER_KEY: Final = r"Server host key: (\S+ SHA256:\S+)"
 class OpenSsh:
     """Opens shells and terminals on `host`: any name of ssh's, such as user@login or an alias."""
 
-    def __init__(self, host: str, program: str) -> None:
+    def __init__(self, host: str, program: str, kept: Kept | None = None) -> None:
         self._host = host
         self._program = program
+        self._kept = kept
         self._settings = Ahead(self._ask_settings)  # while rv prepares its first question
         self._own_options: list[str] | None = None
 
@@ -86,10 +86,24 @@ class OpenSsh:
         Raises `RvError(UNREACHABLE)` where ssh cannot be started. That ssh cannot connect shows
         when the stream is first read from.
         """
+        kept, self._kept = self._kept, None
+        words = self._command("-T", command)
         try:
-            return SshStream(self._command("-T", command), self._explain)
+            return SshStream(kept.adopt(words) if kept else open_program(words), self._explain)
         except OSError as error:
             raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
+
+    def keep_command(
+        self, name: str, command: str, marks: Sequence[str], files: Iterable[str]
+    ) -> None:
+        """Keep by a name what `connect` would start, where connections are rv's to share.
+
+        `files` and ssh's own say what it is.
+        """
+        if _OWN_MASTER in (self._own_options or ()):
+            every = (*files, str(Path.home() / ".ssh/config"), "/etc/ssh/ssh_config")
+            with suppress(OSError):
+                keep(name, self._command("-T", command), marks, every)
 
     def terminal(self, line: str) -> int:
         """Run a bash line there on this terminal, and return its exit code."""
@@ -102,7 +116,7 @@ class OpenSsh:
     @property
     def description(self) -> str:
         """Say how this connects, once it has: whether one login serves several commands."""
-        is_shared = "ControlMaster=auto" in (self._own_options or ())
+        is_shared = _OWN_MASTER in (self._own_options or ())
         return "openssh, shared" if is_shared else "openssh, as your ssh configuration says"
 
     def _command(self, terminal: str, line: str) -> list[str]:
@@ -140,7 +154,7 @@ class OpenSsh:
         folder = _socket_folder()
         if folder is None or forbids_sharing(self._host, Path.home()):
             return ()
-        return ("-o", "ControlMaster=auto", *_KEEP, "-o", f"ControlPath={folder}/%C")
+        return ("-o", _OWN_MASTER, *_KEEP, "-o", f"ControlPath={folder}/%C")
 
     def _explain(self, text: str) -> RvError | OSError:
         """Return the error for what ssh said when it failed.
@@ -240,10 +254,7 @@ def _limits(settings: Mapping[str, str]) -> list[str]:
 
 def _socket_folder() -> Path | None:
     """Make the folder of shared connections, None where none of this user's can be made."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    folder = Path(runtime) / "rv"
-    if not runtime or len(str(folder)) > _MOST_SOCKET_FOLDER:
-        folder = Path("/tmp") / f"rv-ssh-{os.getuid()}"  # noqa: S108 - made 0700, owner checked
+    folder = Path(connections_folder())
     try:
         make_private(folder)
     except OSError:
@@ -254,21 +265,11 @@ def _socket_folder() -> Path | None:
 class SshStream:
     """One `ssh` that runs a shell: bytes to its input and from its output."""
 
-    def __init__(self, command: list[str], explain: Callable[[str], RvError | OSError]) -> None:
+    def __init__(self, program: Program, explain: Callable[[str], RvError | OSError]) -> None:
         self._explain = explain
         self._has_answered = False
-        has_terminal = sys.stdin.isatty()
-        batch = [] if has_terminal else ["-o", "BatchMode=yes"]
-        # A shared connection outlives this: it would hold a pipe open.
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
-        # Ctrl-C is for rv, which has jobs to cancel over this connection. In a session of its own
-        # ssh could ask for no second factor; where it only uses a shared connection, it ends all
-        # the same, and is started again.
-        self._process = subprocess.Popen(
-            ["/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh", command[0], *batch, *command[1:]],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._said,
-            start_new_session=not has_terminal,
-        )  # fmt: skip
+        self._program = program
+        self._process, self._said = program
         pipes = (self._process.stdin, self._process.stdout)
         self._in, self._out = cast("tuple[IO[bytes], BufferedReader]", pipes)
 
@@ -307,12 +308,7 @@ class SshStream:
 
     def close(self) -> None:
         """End it."""
-        self._process.terminate()
-        self._process.wait()
-        self._out.close()
-        self._said.close()
-        with suppress(BrokenPipeError):
-            self._in.close()  # may still hold what could not be sent
+        end(self._program)
 
     def _failure(self) -> RvError | OSError | None:
         """Return what ssh failed with, None where it ended with what it ran."""

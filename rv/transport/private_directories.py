@@ -15,7 +15,6 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.files import others_may_write
 
-_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _MOST_LINKS: Final = 40  # as the kernel
 
@@ -97,16 +96,6 @@ def require_private(directory: Path) -> None:
             f"the file system keeps no owners and permissions, on {directory.parent}",
             hint="a race holds your environment: name another disk with RV_RACE_ROOT=/path",
         )
-
-
-def is_own(path: str | Path) -> bool:
-    """Whether this is a directory, no link, of this user's that no other user can write to."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return False
-    is_directory = stat.S_ISDIR(status.st_mode)
-    return is_directory and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE
 
 
 def is_own_file(path: str | Path) -> bool:

@@ -11,7 +11,7 @@ import os
 import shlex
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,13 +97,15 @@ class RemoteShell:
     `connect` is given the command that starts the shell there. It raises `RvError(UNREACHABLE)`,
     and so does the first script. Once there was a connection, one that cannot be made is one that
     was lost. `unset_forms` is an extended regular expression for the variables that no script sees.
+    `mark` separates the answers of the first stream; "" draws one, as is done for each other.
     """
 
-    def __init__(self, connect: Callable[[str], Stream], unset_forms: str) -> None:
+    def __init__(self, connect: Callable[[str], Stream], unset_forms: str, mark: str = "") -> None:
         self._connect = connect
         self._unset_forms = unset_forms
         self._stream: Stream | None = None
-        self._mark = b""
+        self._mark = mark.encode()
+        self._is_mark_new = bool(mark)
         self._is_ready = False
         self._has_answered = False
         self._unsent: deque[Question] = deque()
@@ -130,6 +132,10 @@ class RemoteShell:
         with self._lock, self._losing():
             if self._unsent:
                 self._send()
+
+    def first_command(self) -> str:
+        """Return the command with which `send` would open a stream now."""
+        return self._start_command(_fit_for_a_command(self._unsent))
 
     def wait(self, question: Question) -> Answer:
         """Return the answer, as `run` does."""
@@ -184,7 +190,9 @@ class RemoteShell:
         self._unanswered.extend(sending)
         if self._stream is None:
             self._is_ready = False
-            self._mark = b"rv" + os.urandom(_MARK_BYTES).hex().encode()
+            if not self._is_mark_new:
+                self._mark = new_mark().encode()
+            self._is_mark_new = False
             first = _fit_for_a_command(sending)
             self._stream = self._connect(self._start_command(first))
             sending = sending[len(first) :]
@@ -248,18 +256,24 @@ class RemoteShell:
         return code, out, err
 
 
+def new_mark() -> str:
+    """Draw a mark that no answer holds."""
+    return f"rv{os.urandom(_MARK_BYTES).hex()}"
+
+
 def _script(name: str) -> str:
     return (_SCRIPTS / name).read_text(encoding="utf-8")
 
 
-def _fit_for_a_command(questions: Sequence[Question]) -> Sequence[Question]:
+def _fit_for_a_command(questions: Iterable[Question]) -> list[Question]:
     """Return those at the front that a command can hold; others could read their input there."""
-    size = 0
-    for number, question in enumerate(questions):
+    fitting, size = list[Question](), 0
+    for question in questions:
         size += question.size
         if question.data or size > _MOST_COMMAND_BYTES:
-            return questions[:number]
-    return questions
+            break
+        fitting.append(question)
+    return fitting
 
 
 def as_result(answer: Answer) -> ScriptResult:

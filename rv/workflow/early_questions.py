@@ -31,12 +31,13 @@ _QUIET: Final = "exec 2>/dev/null\n"
 """Errors are those of the script about the login."""
 
 
-def ask(early: Early, root: str, shell: RemoteShell, about: str = "") -> "EarlyQuestions":
+def ask(
+    early: Early, root: str, shell: RemoteShell, marks: "Marks", about: str = ""
+) -> "EarlyQuestions":
     """Send the questions; `root` is the bash text that sets `root` to where races lie there.
 
     `about` is a script that is run first.
     """
-    marks = Marks(*(new_sentinel() for _ in Marks._fields))
     scripts = {"about": about} if about else {}
     if early is Early.RACES_AND_QUEUE:  # first, since files that are read later say more
         scripts["queue"] = _QUIET + squeue_own_script(marks.queue)
@@ -93,6 +94,11 @@ class Marks(NamedTuple):
     parts: str
     queue: str
     races: str
+
+
+def draw_marks() -> Marks:
+    """Draw marks that no answer holds."""
+    return Marks(*(new_sentinel() for _ in Marks._fields))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

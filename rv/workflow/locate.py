@@ -9,10 +9,17 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.site import NamedCluster, SshKind
 from rv.slurm.environment import scrubbed_environment
+from rv.transport.kept_command import RACES_AND_QUEUE, Kept
 from rv.transport.local import LocalTransport
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.race_root import expand_folder
-from rv.workflow.which_cluster import ClusterIdentity, cache_of, identify, race_root_here
+from rv.workflow.which_cluster import (
+    ClusterIdentity,
+    cache_of,
+    files_that_name,
+    identify,
+    race_root_here,
+)
 
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/opt/slurm/bin"
 
@@ -22,18 +29,19 @@ def locate(
     environ: Mapping[str, str],
     early: Early = Early.NOTHING,
     meanwhile: Callable[[], None] | None = None,
+    kept: Kept | None = None,
 ) -> Cluster:
     """Find the cluster that `rv.workflow.which_cluster.identify` names, and connect to it.
 
     `early` is what will be asked of it; `meanwhile` is called while an answer travels from another
-    machine.
+    machine; `kept` is the command that was started ahead for it.
     Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down,
     `RvError(CONFIG)` for a name that is not known.
     """
     identity = identify(cluster, environ)
     if not identity.host:
         return _on_this_machine(identity, environ)
-    return _over_ssh(identity, environ, early, meanwhile)
+    return _over_ssh(identity, environ, early, meanwhile, kept)
 
 
 def _over_ssh(
@@ -41,16 +49,26 @@ def _over_ssh(
     environ: Mapping[str, str],
     early: Early,
     meanwhile: Callable[[], None] | None,
+    kept: Kept | None,
 ) -> Cluster:
+    from rv.transport.openssh import OpenSsh
     from rv.transport.ssh_choice import choose_ssh
 
     named = identity.named
     kind = environ.get("RV_SSH") or (named and named.ssh) or SshKind.AUTO
-    client = choose_ssh(identity.host, kind)  # ssh tells its settings while the rest is loaded
-    from rv.workflow.remote_cluster import remote_cluster
+    client = choose_ssh(identity.host, kind, kept)  # it tells its settings while the rest is loaded
+    from rv.workflow.remote_cluster import keep_question, remote_cluster
 
     root = named.race_root if named else ""
-    located = remote_cluster(identity, client, early, root, meanwhile)
+
+    def load_and_keep() -> None:
+        if meanwhile:
+            meanwhile()
+        if early is Early.RACES_AND_QUEUE and isinstance(client, OpenSsh):
+            keep_question(client, RACES_AND_QUEUE, root, map(str, files_that_name(environ)))
+
+    marks = kept.marks if kept else ()
+    located = remote_cluster(identity, client, early, root, load_and_keep, marks)
     return _with_settings(located, named) if named else located
 
 

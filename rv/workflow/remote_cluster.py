@@ -1,6 +1,6 @@
 """A cluster behind a login node that rv reaches by ssh."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -9,12 +9,13 @@ from rv.errors import ErrorKind, RvError
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.printable import last_line
 from rv.transport import LOST
+from rv.transport.openssh import OpenSsh
 from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import RemoteShell
+from rv.transport.remote_shell import RemoteShell, new_mark
 from rv.transport.ssh_choice import Ssh
 from rv.workflow.cluster import Cluster, Early, LoginNode
-from rv.workflow.early_questions import EarlyQuestions, ask, ask_snapshot
+from rv.workflow.early_questions import EarlyQuestions, Marks, ask, ask_snapshot, draw_marks
 from rv.workflow.race_root import RACE_ROOT, assignment
 from rv.workflow.which_cluster import ClusterIdentity, cache_of
 
@@ -43,16 +44,16 @@ def remote_cluster(
     early: Early = Early.NOTHING,
     race_root: str = "",
     meanwhile: Callable[[], None] | None = None,
+    marks: Sequence[str] = (),
 ) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
     `client` reaches it; `early` is asked in the same trip.
     `race_root` is where its races lie if the user has set that, with variables of a login there.
-    `meanwhile` is called while the answer travels.
+    `meanwhile` is called while the answer travels; `marks` are those of a command that was kept.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
-    shell = RemoteShell(client.connect, SCRUBBED_FORM)
-    questions = ask(early, assignment(race_root), shell, _ABOUT)
+    shell, questions = _ask(client, early, race_root, marks)
     snapshot = ask_snapshot(shell, cache_of(identity)) if early is Early.PLAN else None
     login = _login(identity.host, shell, questions, meanwhile)
     cache = cache_of(identity)
@@ -62,7 +63,7 @@ def remote_cluster(
 
     def read_ahead(again: Early) -> None:
         if ahead:
-            ahead.renew(ask(again, assignment(race_root), shell).listing(cache))
+            ahead.renew(ask(again, assignment(race_root), shell, draw_marks()).listing(cache))
 
     return Cluster(
         key=identity.key,
@@ -79,6 +80,23 @@ def remote_cluster(
         ),
         read_ahead=read_ahead,
     )
+
+
+def keep_question(client: OpenSsh, name: str, race_root: str, files: Iterable[str]) -> None:
+    """Keep by a name the command by which races and queue are asked; `files` say which it is."""
+    marks = (new_mark(), *draw_marks())
+    shell, _ = _ask(client, Early.RACES_AND_QUEUE, race_root, marks)
+    client.keep_command(name, shell.first_command(), marks, files)
+
+
+def _ask(
+    client: Ssh, early: Early, race_root: str, marks: Sequence[str]
+) -> tuple[RemoteShell, EarlyQuestions]:
+    """Return a shell with the first questions, which are not sent yet."""
+    mark, *others = marks or ("",)
+    shell = RemoteShell(client.connect, SCRUBBED_FORM, mark)
+    own = Marks(*others) if others else draw_marks()
+    return shell, ask(early, assignment(race_root), shell, own, _ABOUT)
 
 
 def _login(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rv import __version__, bundle
 from rv.errors import ErrorKind, RvError
 from rv.render.templates import Templates
-from rv.transport.private_directories import is_own, make_private
+from rv.transport.own_folder import is_own
+from rv.transport.private_directories import make_private
 
 if TYPE_CHECKING:
     import jinja2

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rv import bundle
-from rv.config.config_files import find_config_files
+from rv.config.config_files import ConfigFiles, find_config_files
 from rv.config.settings import chosen_cluster, load_clusters
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
@@ -70,7 +70,17 @@ def identify(cluster: str, environ: Mapping[str, str]) -> ClusterIdentity:
 
 def named_clusters(environ: Mapping[str, str]) -> Clusters:
     """Return the clusters of the configuration files. Raises `RvError(CONFIG)`."""
-    return load_clusters(find_config_files(environ, bundle.user_config_dir()))
+    return load_clusters(_config_files(environ))
+
+
+def files_that_name(environ: Mapping[str, str]) -> list[Path]:
+    """Return the configuration files that say which cluster is meant, whether they exist or not."""
+    files = _config_files(environ)
+    return [file for file in (files.site, files.user, files.project) if file]
+
+
+def _config_files(environ: Mapping[str, str]) -> ConfigFiles:
+    return find_config_files(environ, bundle.user_config_dir())
 
 
 def is_this_machine(host: str) -> bool:

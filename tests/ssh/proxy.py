@@ -76,6 +76,8 @@ class Proxy:
                     ("127.0.0.1", self.ports[self.accepted % len(self.ports)])
                 )
                 self._open.append(far)
+                for end in (near, far):  # a network holds no piece back until the last has arrived
+                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for source, target, direction in ((near, far, "to"), (far, near, "from")):
                     threading.Thread(
                         target=self._copy, args=(source, target, direction), daemon=True

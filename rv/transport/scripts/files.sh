@@ -121,11 +121,11 @@ read_new() {
 }
 
 # list_names DIRECTORY: print the names of what is in it, each ended by a NUL.
-list_names() { find "$1/" -mindepth 1 -maxdepth 1 -printf '%f\0' 2>/dev/null; }
+list_names() { [ -d "$1" ] && find "$1/" -mindepth 1 -maxdepth 1 -printf '%f\0' 2>/dev/null; }
 
 # list_directories DIRECTORY: the same of the user's own directories that are not hidden.
 list_directories() {
-  find "$1/" -mindepth 1 -maxdepth 1 -type d ! -name '.*' -uid "$EUID" ! -perm /022 -printf '%f\0' 2>/dev/null
+  [ -d "$1" ] && find "$1/" -mindepth 1 -maxdepth 1 -type d ! -name '.*' -uid "$EUID" ! -perm /022 -printf '%f\0' 2>/dev/null
 }
 
 # remove_tree DIRECTORY: delete a directory of the user's own.

@@ -10,7 +10,7 @@ rv_folder=
 for rv_base in "${XDG_RUNTIME_DIR:-/tmp}" /tmp "$HOME"; do
   rv_folder=$(mktemp -d -p "$rv_base" .rv.XXXXXXXX 2>/dev/null) || continue
   export RV_FILES=$rv_folder/files.sh
-  { printf %s "$rv_operations" >"$RV_FILES" && head -c "$least_bytes" /dev/zero >"$rv_folder/room"; } 2>/dev/null && break
+  { printf %s "$rv_operations" >"$RV_FILES" && printf "%${least_bytes}s" "" >"$rv_folder/room"; } 2>/dev/null && break
   rm -rf -- "$rv_folder"
   rv_folder=
 done

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from rv.errors import RvError
-from rv.transport import private_directories
+from rv.transport import own_folder
 from rv.transport.private_directories import require_safe_root
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as two users")
@@ -118,4 +118,4 @@ def test_a_job_ends_in_a_race_directory_of_another_user(scratch: Path, golden: s
     assert done.returncode == 1
     assert done.stdout == f"rv: {scratch}/race is another user's\n"
     assert not (scratch / "ran").exists()
-    assert private_directories.is_own(scratch / "race") is False
+    assert own_folder.is_own(scratch / "race") is False
