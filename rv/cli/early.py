@@ -49,14 +49,13 @@ def _located(name: str) -> "Cluster":
     """Find the usual cluster, which is asked meanwhile. Raises what `locate` raises."""
     if name != "ps":
         return _locate(name, None)
-    from rv.transport.kept_command import RACES_AND_QUEUE, start_kept
+    from rv.transport.kept_command import Kept
 
-    kept = start_kept(RACES_AND_QUEUE)  # before anything else is loaded
+    kept = Kept()  # before anything else is loaded
     try:
         return _locate(name, kept)
     finally:
-        if kept:
-            kept.end()
+        kept.end()
 
 
 def _locate(name: str, kept: "Kept | None") -> "Cluster":

@@ -7,22 +7,24 @@ whole, with the marks that were drawn for it; it serves once.
 """
 
 import os
+import re
+import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Final, NamedTuple
 
 from rv import __version__
-from rv.transport.own_folder import connections_folder, is_own
+from rv.transport.own_folder import connections_folder, is_own, is_own_status
 
-RACES_AND_QUEUE: Final = "ps"
-"""The only name yet: what other commands ask first depends on what is kept of a cluster."""
-
+_FILE: Final = "ps"
 _VARIABLES: Final = ("HOME", "PATH", "SSH_AUTH_SOCK", "USER")
 _FORMS: Final = ("RV_", "XDG_")
 """What the environment says of which cluster is meant, and of how ssh reaches it."""
 
+_MARK: Final = "rv[0-9a-f]{16,64}"
 _MOST_BYTES: Final = 256 << 10
 _FIELD, _WORD = "\0\0", "\0"
 
@@ -34,31 +36,39 @@ class Program(NamedTuple):
     said: IO[bytes]
 
 
-class Kept:
+class Started(NamedTuple):
     """A command that was started ahead, and the marks that it was made with."""
 
-    def __init__(self, command: Sequence[str], marks: Sequence[str]) -> None:
-        """Start it. Raises `OSError`."""
-        self.marks = tuple(marks)
-        self._command = list(command)
-        self._program: Program | None = open_program(command)
+    command: list[str]
+    marks: tuple[str, ...]
+    program: Program
 
-    def adopt(self, command: Sequence[str]) -> Program:
-        """Return the program of a command: what was started ahead, where that is the same.
 
-        Raises `OSError` where another cannot be started.
-        """
-        if self._program and self._command == list(command):
-            program, self._program = self._program, None
-            return program
-        self.end()
-        return open_program(command)
+class Kept:
+    """For one `rv ps`: what the last one kept, if that was started, until somebody adopts it."""
+
+    def __init__(self) -> None:
+        self._started = _start()
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks of what was started; none where nothing was."""
+        return self._started.marks if self._started else ()
+
+    def adopt(self, command: Sequence[str]) -> Program | None:
+        """Return what was started ahead where that is this command; where not, it is ended."""
+        started = self._started
+        if started is None or started.command != list(command):
+            self.end()
+            return None
+        self._started = None
+        return started.program
 
     def end(self) -> None:
-        """End it, unless it was adopted."""
-        if self._program:
-            end(self._program)
-        self._program = None
+        """End what was started, unless somebody adopted it."""
+        started, self._started = self._started, None
+        if started:
+            end(started.program)
 
 
 def open_program(command: Sequence[str]) -> Program:
@@ -92,47 +102,66 @@ def end(program: Program) -> None:
             pass  # it held what could not be sent
 
 
-def start_kept(name: str) -> Kept | None:
-    """Start the command that is kept by a name; None where none is, or things are not as then."""
-    try:
-        fields = _take(name).split(_FIELD)
-        files, then, marks, command = (field.split(_WORD) for field in fields)
-        if then == _circumstances(files):
-            return Kept(command, marks)
-    except (OSError, ValueError):  # it is gone, or was damaged
-        pass
-    return None
-
-
-def keep(name: str, command: Sequence[str], marks: Sequence[str], files: Iterable[str]) -> None:
-    """Keep a command by a name; `files` are those that say which it is. Raises `OSError`.
+def keep(command: Sequence[str], marks: Sequence[str], files: Iterable[str]) -> None:
+    """Keep a command; `files` are those that say which it is. Raises `OSError`.
 
     It is not kept where the folder of connections is not this user's alone.
     """
+    from pathlib import Path  # not before ssh is started
+
+    from rv.files import write_atomically
+
     folder = connections_folder()
     if not is_own(folder):
         return
     paths = list(files)
     fields = (paths, _circumstances(paths), marks, command)
     text = _FIELD.join(_WORD.join(words) for words in fields)
-    new = f"{folder}/.{name}.{os.getpid()}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-    os.replace(new, f"{folder}/{name}")  # noqa: PTH105 - no pathlib is loaded here
+    data = text.encode("utf-8", "surrogateescape")
+    write_atomically(Path(folder) / _FILE, data, mode=0o600)
 
 
-def _take(name: str) -> str:
-    """Read what is kept, and delete it: of two that read it, one alone may use it."""
-    folder = connections_folder()
-    if not is_own(folder):
-        raise FileNotFoundError(folder)
-    path = f"{folder}/{name}"
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        data = file.read(_MOST_BYTES)
-    os.unlink(path)  # noqa: PTH108
-    return data.decode("utf-8", "surrogateescape")
+def _start() -> Started | None:
+    """Start the command that is kept; None where none is, or things are not as then."""
+    try:
+        fields = _take().decode("utf-8", "surrogateescape").split(_FIELD)
+        files, then, marks, command = (field.split(_WORD) for field in fields)
+        if then != _circumstances(files) or not all(re.fullmatch(_MARK, mark) for mark in marks):
+            return None
+        return Started(command, tuple(marks), open_program(command))
+    except (OSError, ValueError):  # it is gone, or was damaged
+        return None
+
+
+def _take() -> bytes:
+    """Read what is kept, and delete it: of several, one alone may use it. Raises `OSError`.
+
+    It names a program to run, so that both it and its folder have to be this user's alone.
+    """
+    own = f".{_FILE}.{os.getpid()}"
+    with _opened(connections_folder(), os.O_DIRECTORY) as folder:
+        if not is_own_status(os.fstat(folder)):
+            raise PermissionError(_FILE)
+        os.rename(_FILE, own, src_dir_fd=folder, dst_dir_fd=folder)
+        try:
+            with _opened(own, os.O_NONBLOCK, folder) as file:
+                status = os.fstat(file)
+                is_file = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+                if not is_file or status.st_mode & 0o077 or status.st_size > _MOST_BYTES:
+                    raise PermissionError(_FILE)
+                return os.read(file, _MOST_BYTES)
+        finally:
+            os.unlink(own, dir_fd=folder)
+
+
+@contextmanager
+def _opened(path: str, flags: int, folder: int | None = None) -> Iterator[int]:
+    """Open what is no link. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | flags, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _circumstances(files: Sequence[str]) -> list[str]:
@@ -142,7 +171,8 @@ def _circumstances(files: Sequence[str]) -> list[str]:
         for name, value in sorted(os.environ.items())
         if name in _VARIABLES or name.startswith(_FORMS)
     ]
-    return [__version__, os.getcwd(), *variables, *map(_changed_at, files)]  # noqa: PTH109
+    here = os.getcwd()  # noqa: PTH109 - pathlib is not loaded yet
+    return [__version__, sys.version, sys.executable, here, *variables, *map(_changed_at, files)]
 
 
 def _changed_at(path: str) -> str:

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
 
@@ -22,6 +21,7 @@ from rv.transport.ssh_config_file import (
     ALIVE_COUNT,
     ALIVE_INTERVAL_S,
     CONNECT_TIMEOUT_S,
+    config_files,
     forbids_sharing,
 )
 from rv.transport.terminal_questions import printable
@@ -73,10 +73,10 @@ _SERVER_KEY: Final = r"Server host key: (\S+ SHA256:\S+)"
 class OpenSsh:
     """Opens shells and terminals on `host`: any name of ssh's, such as user@login or an alias."""
 
-    def __init__(self, host: str, program: str, kept: Kept | None = None) -> None:
+    def __init__(self, host: str, program: str) -> None:
         self._host = host
         self._program = program
-        self._kept = kept
+        self._adopted: Program | None = None
         self._settings = Ahead(self._ask_settings)  # while rv prepares its first question
         self._own_options: list[str] | None = None
 
@@ -86,24 +86,25 @@ class OpenSsh:
         Raises `RvError(UNREACHABLE)` where ssh cannot be started. That ssh cannot connect shows
         when the stream is first read from.
         """
-        kept, self._kept = self._kept, None
-        words = self._command("-T", command)
+        program, self._adopted = self._adopted, None
         try:
-            return SshStream(kept.adopt(words) if kept else open_program(words), self._explain)
+            return SshStream(program or open_program(self._words(command)), self._explain)
         except OSError as error:
             raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
 
-    def keep_command(
-        self, name: str, command: str, marks: Sequence[str], files: Iterable[str]
-    ) -> None:
-        """Keep by a name what `connect` would start, where connections are rv's to share.
+    def adopt(self, kept: Kept, command: str) -> bool:
+        """Take what was started ahead for the next `connect`, where that would start the same."""
+        self._adopted = kept.adopt(self._words(command))
+        return self._adopted is not None
 
-        `files` and ssh's own say what it is.
+    def keep_command(self, command: str, marks: Sequence[str], files: Iterable[Path]) -> None:
+        """Keep what `connect` would start, where connections are rv's to share.
+
+        `files` and ssh's own say what it is. Raises `OSError`.
         """
         if _OWN_MASTER in (self._own_options or ()):
-            every = (*files, str(Path.home() / ".ssh/config"), "/etc/ssh/ssh_config")
-            with suppress(OSError):
-                keep(name, self._command("-T", command), marks, every)
+            every = (*files, *config_files(Path.home()))
+            keep(self._words(command), marks, map(str, every))
 
     def terminal(self, line: str) -> int:
         """Run a bash line there on this terminal, and return its exit code."""
@@ -118,6 +119,10 @@ class OpenSsh:
         """Say how this connects, once it has: whether one login serves several commands."""
         is_shared = _OWN_MASTER in (self._own_options or ())
         return "openssh, shared" if is_shared else "openssh, as your ssh configuration says"
+
+    def _words(self, command: str) -> list[str]:
+        """Return what `connect` starts."""
+        return self._command("-T", command)
 
     def _command(self, terminal: str, line: str) -> list[str]:
         if self._own_options is None:

@@ -27,5 +27,10 @@ def is_own(path: "str | Path") -> bool:
         status = os.lstat(path)
     except OSError:
         return False
+    return is_own_status(status)
+
+
+def is_own_status(status: os.stat_result) -> bool:
+    """Whether this is the status of a directory of this user's that no other user can write to."""
     is_directory = stat.S_ISDIR(status.st_mode)
     return is_directory and status.st_uid == os.geteuid() and not status.st_mode & _OTHERS_WRITE

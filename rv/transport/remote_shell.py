@@ -97,15 +97,14 @@ class RemoteShell:
     `connect` is given the command that starts the shell there. It raises `RvError(UNREACHABLE)`,
     and so does the first script. Once there was a connection, one that cannot be made is one that
     was lost. `unset_forms` is an extended regular expression for the variables that no script sees.
-    `mark` separates the answers of the first stream; "" draws one, as is done for each other.
+    `mark` separates the answers of the first stream; "" draws one, as each other stream does.
     """
 
     def __init__(self, connect: Callable[[str], Stream], unset_forms: str, mark: str = "") -> None:
         self._connect = connect
         self._unset_forms = unset_forms
         self._stream: Stream | None = None
-        self._mark = mark.encode()
-        self._is_mark_new = bool(mark)
+        self._mark = (mark or new_mark()).encode()
         self._is_ready = False
         self._has_answered = False
         self._unsent: deque[Question] = deque()
@@ -168,7 +167,7 @@ class RemoteShell:
         if self._stream:
             with suppress(OSError):
                 self._stream.close()
-        self._stream = None
+        self._stream, self._mark = None, new_mark().encode()
         is_first = isinstance(error, RvError) and not self._has_answered
         for question in (*self._unanswered, *self._unsent):
             if is_first and isinstance(error, RvError):
@@ -190,9 +189,6 @@ class RemoteShell:
         self._unanswered.extend(sending)
         if self._stream is None:
             self._is_ready = False
-            if not self._is_mark_new:
-                self._mark = new_mark().encode()
-            self._is_mark_new = False
             first = _fit_for_a_command(sending)
             self._stream = self._connect(self._start_command(first))
             sending = sending[len(first) :]

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from rv.errors import ErrorKind, RvError
-from rv.transport.kept_command import Kept
 from rv.transport.openssh import OpenSsh
 from rv.transport.remote_shell import Stream
 from rv.transport.ssh_config_file import forbids_sharing
@@ -31,10 +30,8 @@ class Ssh(Protocol):
         """Run a bash line there, its input and output the stream's."""
 
 
-def choose_ssh(host: str, kind: str, kept: Kept | None = None) -> Ssh:
+def choose_ssh(host: str, kind: str) -> Ssh:
     """Return what reaches `host`; `kind` is one of `KINDS`, or "" for AUTO.
-
-    `kept` is the command that was started ahead, for whoever comes to the same one.
 
     AUTO is the user's own ssh where there is one and its connections may be shared: it knows more.
     Raises `RvError(CONFIG)` for another kind, `RvError(UNREACHABLE)` for an ssh that is not there.
@@ -56,4 +53,4 @@ def choose_ssh(host: str, kind: str, kept: Kept | None = None) -> Ssh:
         from rv.transport.paramiko_connection import Paramiko
 
         return Paramiko(host)
-    return OpenSsh(host, program, kept)
+    return OpenSsh(host, program)

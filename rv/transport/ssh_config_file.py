@@ -108,15 +108,28 @@ def _unreadable() -> tuple[type[Exception], ...]:
 
 def config_lines(home: Path) -> list[str]:
     """Return the lines of the user's file and the system's, with those that they include."""
+    return _read(home, [])
+
+
+def config_files(home: Path) -> list[Path]:
+    """Name those files, whether they exist or not, and the folders of those that they include."""
+    read = list[Path]()
+    _read(home, read)
+    return read
+
+
+def _read(home: Path, read: list[Path]) -> list[str]:
+    """Return the lines; each file is appended to `read`, and each folder of files to include."""
     user = home / ".ssh" / "config"
     return [
-        *_with_includes(user, home / ".ssh", home, 0),
+        *_with_includes(user, home / ".ssh", home, 0, read),
         "Host *",
-        *_with_includes(_SYSTEM_FILE, _SYSTEM_FILE.parent, home, 0),
+        *_with_includes(_SYSTEM_FILE, _SYSTEM_FILE.parent, home, 0, read),
     ]
 
 
-def _with_includes(path: Path, folder: Path, home: Path, depth: int) -> list[str]:
+def _with_includes(path: Path, folder: Path, home: Path, depth: int, read: list[Path]) -> list[str]:
+    read.append(path)
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
@@ -126,8 +139,10 @@ def _with_includes(path: Path, folder: Path, home: Path, depth: int) -> list[str
         match = re.match(_LINE, line)
         word = match[1].lower() if match else ""
         if match and word == "include" and depth < _MOST_INCLUDES:
-            for included in _files(match[2], folder, home):
-                lines += _with_includes(included, folder, home, depth + 1)
+            patterns = _patterns(match[2], folder, home)
+            read += [pattern.parent for pattern in patterns]
+            for included in _files(patterns):
+                lines += _with_includes(included, folder, home, depth + 1, read)
             lines.append(section)
         elif match and word in ("host", "match"):
             section = _readable(line, match)
@@ -151,12 +166,17 @@ def _readable(line: str, match: re.Match[str]) -> str:
     return line
 
 
-def _files(patterns: str, folder: Path, home: Path) -> list[Path]:
-    """Return the files that an Include names."""
+def _patterns(text: str, folder: Path, home: Path) -> list[Path]:
+    """Return the paths, with wildcards, that an Include names."""
+    return [folder / _expand(pattern, home) for pattern in shlex.split(text)]
+
+
+def _files(patterns: list[Path]) -> list[Path]:
+    """Return the files that match, in the order of ssh."""
     return [
         Path(name)
-        for pattern in shlex.split(patterns)
-        for name in sorted(glob(str(folder / _expand(pattern, home))))  # noqa: PTH207 - absolute too
+        for pattern in patterns
+        for name in sorted(glob(str(pattern)))  # noqa: PTH207 - absolute too
     ]
 
 

@@ -19,7 +19,7 @@ from rv.transport.joined_scripts import Part, joined, parted
 from rv.transport.query_retry import RETRY_FOR_S
 from rv.transport.read_ahead import Listing
 from rv.transport.remote import separate, unpacked
-from rv.transport.remote_shell import Answer, Question, RemoteShell, as_result
+from rv.transport.remote_shell import Answer, Question, RemoteShell, as_result, new_mark
 from rv.workflow.cluster import Early
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ exit "$worst"
 
 
 class Marks(NamedTuple):
-    """What separates the parts of the answer, the rows of the queue, and the lists of races."""
+    """What separates answers, the parts of one, the rows of the queue, and the lists of races."""
 
+    answers: str
     parts: str
     queue: str
     races: str
@@ -98,7 +99,7 @@ class Marks(NamedTuple):
 
 def draw_marks() -> Marks:
     """Draw marks that no answer holds."""
-    return Marks(*(new_sentinel() for _ in Marks._fields))
+    return Marks(new_mark(), *(new_sentinel() for _ in Marks._fields[1:]))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -9,7 +10,7 @@ from typing import Final
 from rv.errors import ErrorKind, RvError
 from rv.models.site import NamedCluster, SshKind
 from rv.slurm.environment import scrubbed_environment
-from rv.transport.kept_command import RACES_AND_QUEUE, Kept
+from rv.transport.kept_command import Kept
 from rv.transport.local import LocalTransport
 from rv.workflow.cluster import Cluster, Early
 from rv.workflow.race_root import expand_folder
@@ -34,7 +35,7 @@ def locate(
     """Find the cluster that `rv.workflow.which_cluster.identify` names, and connect to it.
 
     `early` is what will be asked of it; `meanwhile` is called while an answer travels from another
-    machine; `kept` is the command that was started ahead for it.
+    machine; `kept` is what was started ahead for it, and has the next command be kept.
     Raises `RvError(UNREACHABLE)` where there is no Slurm, `RvError(SANDBOX)` for one that is down,
     `RvError(CONFIG)` for a name that is not known.
     """
@@ -56,7 +57,7 @@ def _over_ssh(
 
     named = identity.named
     kind = environ.get("RV_SSH") or (named and named.ssh) or SshKind.AUTO
-    client = choose_ssh(identity.host, kind, kept)  # it tells its settings while the rest is loaded
+    client = choose_ssh(identity.host, kind)  # ssh tells its settings while the rest is loaded
     from rv.workflow.remote_cluster import keep_question, remote_cluster
 
     root = named.race_root if named else ""
@@ -64,11 +65,11 @@ def _over_ssh(
     def load_and_keep() -> None:
         if meanwhile:
             meanwhile()
-        if early is Early.RACES_AND_QUEUE and isinstance(client, OpenSsh):
-            keep_question(client, RACES_AND_QUEUE, root, map(str, files_that_name(environ)))
+        if kept and isinstance(client, OpenSsh):
+            with suppress(OSError):  # the next asks a tenth of a second later
+                keep_question(client, root, files_that_name(environ))
 
-    marks = kept.marks if kept else ()
-    located = remote_cluster(identity, client, early, root, load_and_keep, marks)
+    located = remote_cluster(identity, client, early, root, load_and_keep, kept)
     return _with_settings(located, named) if named else located
 
 

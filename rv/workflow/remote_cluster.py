@@ -1,7 +1,7 @@
 """A cluster behind a login node that rv reaches by ssh."""
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Callable, Iterable
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from rv.dataclass import dataclass
@@ -9,10 +9,11 @@ from rv.errors import ErrorKind, RvError
 from rv.slurm.environment import SCRUBBED_FORM
 from rv.slurm.printable import last_line
 from rv.transport import LOST
+from rv.transport.kept_command import Kept
 from rv.transport.openssh import OpenSsh
 from rv.transport.read_ahead import ReadAhead
 from rv.transport.remote import RemoteTransport
-from rv.transport.remote_shell import RemoteShell, new_mark
+from rv.transport.remote_shell import RemoteShell
 from rv.transport.ssh_choice import Ssh
 from rv.workflow.cluster import Cluster, Early, LoginNode
 from rv.workflow.early_questions import EarlyQuestions, Marks, ask, ask_snapshot, draw_marks
@@ -44,16 +45,16 @@ def remote_cluster(
     early: Early = Early.NOTHING,
     race_root: str = "",
     meanwhile: Callable[[], None] | None = None,
-    marks: Sequence[str] = (),
+    kept: Kept | None = None,
 ) -> Cluster:
     """Connect to a login node, as `ssh HOST` would, and ask what launching there needs.
 
     `client` reaches it; `early` is asked in the same trip.
     `race_root` is where its races lie if the user has set that, with variables of a login there.
-    `meanwhile` is called while the answer travels; `marks` are those of a command that was kept.
+    `meanwhile` is called while the answer travels; `kept` is what was started ahead.
     Raises `RvError(UNREACHABLE)` where it cannot be reached, or has no Slurm.
     """
-    shell, questions = _ask(client, early, race_root, marks)
+    shell, questions = _first_questions(client, early, race_root, kept)
     snapshot = ask_snapshot(shell, cache_of(identity)) if early is Early.PLAN else None
     login = _login(identity.host, shell, questions, meanwhile)
     cache = cache_of(identity)
@@ -82,21 +83,35 @@ def remote_cluster(
     )
 
 
-def keep_question(client: OpenSsh, name: str, race_root: str, files: Iterable[str]) -> None:
-    """Keep by a name the command by which races and queue are asked; `files` say which it is."""
-    marks = (new_mark(), *draw_marks())
+def keep_question(client: OpenSsh, race_root: str, files: Iterable[Path]) -> None:
+    """Keep the command by which the next `rv ps` asks first; `files` say which it is.
+
+    Raises `OSError`.
+    """
+    marks = draw_marks()
     shell, _ = _ask(client, Early.RACES_AND_QUEUE, race_root, marks)
-    client.keep_command(name, shell.first_command(), marks, files)
+    client.keep_command(shell.first_command(), marks, files)
+
+
+def _first_questions(
+    client: Ssh, early: Early, race_root: str, kept: Kept | None
+) -> tuple[RemoteShell, EarlyQuestions]:
+    """Return a shell with the first questions, which were sent ahead or are not sent yet.
+
+    What was sent to another may have told its marks: they are drawn anew then.
+    """
+    if kept and len(kept.marks) == len(Marks._fields) and isinstance(client, OpenSsh):
+        shell, questions = _ask(client, early, race_root, Marks(*kept.marks))
+        if client.adopt(kept, shell.first_command()):
+            return shell, questions
+    return _ask(client, early, race_root, draw_marks())
 
 
 def _ask(
-    client: Ssh, early: Early, race_root: str, marks: Sequence[str]
+    client: Ssh, early: Early, race_root: str, marks: Marks
 ) -> tuple[RemoteShell, EarlyQuestions]:
-    """Return a shell with the first questions, which are not sent yet."""
-    mark, *others = marks or ("",)
-    shell = RemoteShell(client.connect, SCRUBBED_FORM, mark)
-    own = Marks(*others) if others else draw_marks()
-    return shell, ask(early, assignment(race_root), shell, own, _ABOUT)
+    shell = RemoteShell(client.connect, SCRUBBED_FORM, marks.answers)
+    return shell, ask(early, assignment(race_root), shell, marks, _ABOUT)
 
 
 def _login(

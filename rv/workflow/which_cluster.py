@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rv import bundle
-from rv.config.config_files import ConfigFiles, find_config_files
+from rv.config.config_files import PROJECT_FILE, ConfigFiles, find_config_files
 from rv.config.settings import chosen_cluster, load_clusters
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
@@ -76,7 +76,10 @@ def named_clusters(environ: Mapping[str, str]) -> Clusters:
 def files_that_name(environ: Mapping[str, str]) -> list[Path]:
     """Return the configuration files that say which cluster is meant, whether they exist or not."""
     files = _config_files(environ)
-    return [file for file in (files.site, files.user, files.project) if file]
+    found = [files.project] if files.project else []
+    here = Path.cwd()
+    above = [folder / PROJECT_FILE for folder in (here, *here.parents)]  # there may be one later
+    return [files.site, files.user, *found, *above]
 
 
 def _config_files(environ: Mapping[str, str]) -> ConfigFiles:

@@ -68,58 +68,120 @@ def test_the_kept_command_is_the_first_thing_started(
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("changed", ["cluster", "ssh", "folder", "file", "help"])
-def test_nothing_is_started_where_another_may_be_meant(
-    laptop: Laptop, kept: Path, calls: Calls, changed: str, monkeypatch: pytest.MonkeyPatch
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    "changed", [".ssh/config", ".ssh/more/new", ".config/rv/config.yaml", "rv.yaml"]
+)
+def test_nothing_is_started_where_a_file_has_changed(
+    laptop: Laptop, kept: Path, calls: Calls, changed: str
 ) -> None:
-    """Named otherwise, or by files that have changed."""
-    words, folder = ["ps"], laptop.home
-    if changed == "cluster":
-        words.append(f"--cluster=ssh:{HOST}")
-    elif changed == "ssh":
-        with (laptop.home / ".ssh" / "config").open("a") as file:
-            file.write("Host other\n")
-    elif changed == "folder":
-        folder = laptop.home / "project"
-        folder.mkdir()
-    elif changed == "file":
-        config = laptop.home / ".config" / "rv" / "config.yaml"
-        config.parent.mkdir(parents=True)
-        config.write_text("defaults: {}\n")
-    else:
-        words.append("--help")
-    done = laptop.rv(*words, folder=folder)
+    """Another cluster may be meant, or reached otherwise; also by a file that was not there."""
+    (laptop.home / ".ssh" / "more").mkdir()
+    config = laptop.home / ".ssh" / "config"
+    write(config, f"Include more/*\n{config.read_text()}")
+    assert laptop.rv("ps").returncode == 0
+    assert calls.taken() == [ASKED, CONNECTED]
+    text = {"config": f"{config.read_text()}\n", "new": "\n"}
+    write(laptop.home / changed, text.get(Path(changed).name, "defaults: {}\n"))
+    done = laptop.rv("ps")
 
     assert done.returncode == 0, done.stderr
-    assert calls.taken() == ([] if changed == "help" else [ASKED, CONNECTED])
+    assert calls.taken() == [ASKED, CONNECTED]
+
+
+@pytest.mark.parametrize("words", [("ps", f"--cluster=ssh:{HOST}"), ("ps", "--help")])
+def test_a_cluster_that_is_named_has_no_part_in_it(
+    laptop: Laptop, kept: Path, calls: Calls, words: tuple[str, ...]
+) -> None:
+    """The next one that is not named is the usual one: nothing is started, and nothing kept."""
+    before = kept.read_bytes()
+    done = laptop.rv(*words)
+
+    assert done.returncode == 0, done.stderr
+    assert calls.taken() == ([] if "--help" in words else [ASKED, CONNECTED])
+    assert kept.read_bytes() == before
+
+
+def test_in_another_folder_another_may_be_meant(laptop: Laptop, kept: Path, calls: Calls) -> None:
+    """By a file of that project's."""
+    folder = laptop.home / "project"
+    folder.mkdir()
+    done = laptop.rv("ps", folder=folder)
+
+    assert done.returncode == 0, done.stderr
+    assert calls.taken() == [ASKED, CONNECTED]
 
 
 def test_what_was_kept_for_another_host_answers_nothing(
     laptop: Laptop, kept: Path, calls: Calls
 ) -> None:
-    """Only the same command, word for word, is used; what else was started is ended."""
+    """Only the same command, word for word, is used; the other is ended, its marks not used again."""
+    config = laptop.server.path / "ssh_config"
+    config.write_text(f"Host elsewhere\n  ProxyCommand sleep 1234\n{config.read_text()}")
     host = f"\0{HOST}\0".encode()
     assert kept.read_bytes().count(host) == 1
     kept.write_bytes(kept.read_bytes().replace(host, b"\0elsewhere\0"))
     done = laptop.rv("ps")
 
     assert (done.returncode, done.stdout) == (0, "no races\n"), done.stderr
-    ran = calls.words()
+    other, _, right = ran = calls.words()
     assert ["elsewhere" in words for words in ran] == [True, False, False]
-    assert [CONNECTED in words for words in ran] == [True, False, True]
+    assert other[other.index("elsewhere") + 1 :] != right[right.index(HOST) + 1 :]
     left = subprocess.run(["pgrep", "-f", "ssh .*elsewhere"], check=False, capture_output=True)
     assert not left.stdout
 
 
-@pytest.mark.parametrize("text", [b"", b"\0", b"a\0\0b\0\0c\0\0d", os.urandom(300)])
-def test_a_damaged_file_is_as_none(laptop: Laptop, kept: Path, calls: Calls, text: bytes) -> None:
+def damage(kept: Path, how: str) -> None:
+    """Change the file, with what it was kept under left as it was."""
+    files, then, marks, command = kept.read_bytes().split(b"\0\0")
+    words = marks.split(b"\0")
+    changed = {
+        "empty": b"",
+        "short": b"\0\0".join([files, then, marks]),
+        "one mark less": b"\0\0".join([files, then, b"\0".join(words[1:]), command]),
+        "a mark of none": b"\0\0".join([files, then, b"\0".join([b"\xff", *words[1:]]), command]),
+        "a mark that runs": b"\0\0".join(
+            [files, then, b"\0".join([b"$(id)", *words[1:]]), command]
+        ),
+        "too long": b"\0\0".join([files, then, marks, command + b" " * (256 << 10)]),
+    }
+    if how in changed:
+        kept.write_bytes(changed[how])
+        return
+    if how == "open to others":
+        kept.chmod(0o644)
+        return
+    kept.unlink()
+    if how == "fifo":
+        os.mkfifo(kept)
+    elif how == "link":
+        kept.with_name("other").write_bytes(b"\0\0".join([files, then, marks, command]))
+        kept.symlink_to(kept.with_name("other"))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "empty", "short", "one mark less", "a mark of none", "a mark that runs", "too long",
+        "open to others", "fifo", "link",
+    ],
+)  # fmt: skip
+def test_a_damaged_file_is_as_none(laptop: Laptop, kept: Path, calls: Calls, how: str) -> None:
     """It is replaced."""
-    kept.write_bytes(text)
+    damage(kept, how)
     done = laptop.rv("ps")
 
     assert (done.returncode, done.stdout) == (0, "no races\n"), done.stderr
-    assert calls.taken() == [ASKED, CONNECTED]
-    assert kept.read_bytes() != text
+    assert calls.taken()[-2:] == [ASKED, CONNECTED]
+    assert kept.is_file()
+    assert not kept.is_symlink()
+    assert not list(kept.parent.glob(".ps*"))
+    assert laptop.rv("ps").returncode == 0
+    assert calls.taken() == [CONNECTED, ASKED]
 
 
 def test_nothing_is_kept_where_others_could_change_it(
@@ -139,5 +201,5 @@ def test_two_at_once_use_it_once(laptop: Laptop, kept: Path, calls: Calls) -> No
     for process in both:
         out, err = process.communicate(timeout=60)
         assert (process.returncode, out) == (0, "no races\n"), err
-    commands = [words[-200:] for words in calls.words() if CONNECTED in words]
-    assert len({tuple(words) for words in commands}) == len(commands) == len(both)
+    commands = [tuple(words) for words in calls.words() if CONNECTED in words]
+    assert len(set(commands)) == len(commands) == len(both)
