@@ -139,16 +139,23 @@ def _with_includes(path: Path, folder: Path, home: Path, depth: int, read: list[
         match = re.match(_LINE, line)
         word = match[1].lower() if match else ""
         if match and word == "include" and depth < _MOST_INCLUDES:
-            patterns = _patterns(match[2], folder, home)
-            read += [pattern.parent for pattern in patterns]
-            for included in _files(patterns):
-                lines += _with_includes(included, folder, home, depth + 1, read)
-            lines.append(section)
+            lines += [*_included(match[2], folder, home, depth + 1, read), section]
         elif match and word in ("host", "match"):
             section = _readable(line, match)
             lines.append(section)
         else:
             lines.append(line)
+    return lines
+
+
+def _included(patterns: str, folder: Path, home: Path, depth: int, read: list[Path]) -> list[str]:
+    """Return the lines of the files that an Include names."""
+    lines = list[str]()
+    for pattern in shlex.split(patterns):
+        path = folder / _expand(pattern, home)
+        read.append(path.parent)
+        for name in sorted(glob(str(path))):  # noqa: PTH207 - absolute too
+            lines += _with_includes(Path(name), folder, home, depth, read)
     return lines
 
 
@@ -164,20 +171,6 @@ def _readable(line: str, match: re.Match[str]) -> str:
         elif criterion not in _CRITERIA_ALONE:
             return _NEVER
     return line
-
-
-def _patterns(text: str, folder: Path, home: Path) -> list[Path]:
-    """Return the paths, with wildcards, that an Include names."""
-    return [folder / _expand(pattern, home) for pattern in shlex.split(text)]
-
-
-def _files(patterns: list[Path]) -> list[Path]:
-    """Return the files that match, in the order of ssh."""
-    return [
-        Path(name)
-        for pattern in patterns
-        for name in sorted(glob(str(pattern)))  # noqa: PTH207 - absolute too
-    ]
 
 
 def _expand(path: str, home: Path) -> str:
