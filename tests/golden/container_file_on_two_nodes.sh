@@ -664,6 +664,24 @@ rv_task() {
 }
 export -f rv_task rv_sample_gpus rv_slurm
 export RV_NODE_PATH
+
+# Puts into rv_code what the task that failed first ended with. srun ends the others for it, by a TERM,
+# and returns the highest of all codes: 143, whatever went wrong.
+rv_find_first_code() {
+  local line=''
+  tail -c "+$((rv_log_bytes + 1))" "$RV_RACE_DIR/jobs/1.log" 2>/dev/null | grep -m 1 '^srun: error: [^ ]*: tasks\? [0-9,-]*: ' >"$RV_RACE_DIR/.first.$RV_ME" 2>/dev/null
+  read -r line 2>/dev/null <"$RV_RACE_DIR/.first.$RV_ME"
+  case ${line#srun: error: *: task*: } in
+    'Exited with exit code '*) [[ ! ${line##* } =~ ^[0-9]{1,3}$ ]] || rv_code=${line##* } ;;
+    'Illegal instruction'*) rv_code=132 ;;
+    Aborted*) rv_code=134 ;;
+    'Bus error'*) rv_code=135 ;;
+    'Floating point exception'*) rv_code=136 ;;
+    Killed* | 'Out Of Memory'*) rv_code=137 ;;
+    'Segmentation fault'*) rv_code=139 ;;
+  esac
+}
+rv_log_bytes=$(stat -c %s "$RV_RACE_DIR/jobs/1.log" 2>/dev/null)
 RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)
 export RV_FIRST_ADDRESS
 cd /home/ada/project || exit 1
@@ -719,6 +737,7 @@ read -r rv_saved_code 2>/dev/null <"$RV_RACE_DIR/.code.$RV_ME"
 rv_code=${rv_saved_code:-$rv_code}
 case $rv_code in 0 | 143) sleep 0.2 ;; esac
 trap : TERM
+[ "$rv_code" -eq 0 ] || [ -n "$rv_cause" ] || rv_find_first_code
 for rv_helper in "$rv_watcher" "$rv_deadline"; do [ -z "$rv_helper" ] || kill "$rv_helper" 2>/dev/null; done
 
 # 9. End leftover processes
