@@ -179,6 +179,7 @@ def shares(options: argparse.Namespace, results: Path) -> Iterable[Share]:
     """Deal scenarios and seeds out, each sandbox some of each scenario."""
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     tasks = [Task(scenario=name, seed=seed) for seed in seeds for name in options.scenarios]
+    Random(0).shuffle(tasks)  # eight sandboxes would have one of the eight loads each
     for number in range(options.sandboxes):
         yield Share(
             number=number,
