@@ -7,6 +7,7 @@ so that a second factor is asked once for several commands.
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
@@ -88,7 +89,7 @@ class OpenSsh:
         """
         program, self._adopted = self._adopted, None
         try:
-            return SshStream(program or open_program(self._words(command)), self._explain)
+            return SshStream(program or self._open(command), self._explain)
         except OSError as error:
             raise RvError(ErrorKind.UNREACHABLE, f"cannot start ssh: {error}") from error
 
@@ -119,6 +120,11 @@ class OpenSsh:
         """Say how this connects, once it has: whether one login serves several commands."""
         is_shared = _OWN_MASTER in (self._own_options or ())
         return "openssh, shared" if is_shared else "openssh, as your ssh configuration says"
+
+    def _open(self, command: str) -> Program:
+        # A file: a shared connection outlives this, and would hold a pipe open.
+        said = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `end`
+        return open_program(self._words(command), said)
 
     def _words(self, command: str) -> list[str]:
         """Return what `connect` starts."""

@@ -41,10 +41,11 @@ _MOST_COMMAND_BYTES: Final = 32 << 10
 _CHUNK: Final = 1000
 """Characters of a word: tcsh takes a few thousand."""
 
-# Requests that travel in the command come over 44, all later ones over standard input's place.
+_UNPACK: Final = 'PATH=$PATH:/usr/bin:/bin; printf %s "$@" | base64 -d | gzip -d'
+# What travels in the command is unpacked while profiles run.
 _START: Final = after_login(
-    'exec 44< <(base64 -d <&44 | gzip -d); read -r n <&44; s=$(head -c $n <&44); eval "$s"',
-    before=f'exec {INPUT}<&0 44< <(printf %s "$@"); ',
+    ". /dev/fd/44",
+    before=f"exec {INPUT}<&0 44< <({_UNPACK}); ",
     after=" </dev/null",
 )
 
@@ -77,9 +78,10 @@ class Stream(Protocol):
 
 @dataclass(eq=False, slots=True)
 class Question:
-    """A script as it is sent, and its input; `answer` or `failure` is set when it is known."""
+    """A script, its limit and its input; `answer` or `failure` is set when it is known."""
 
-    request: bytes
+    script: bytes
+    timeout_s: float
     data: bytes
     answer: Answer | None = None
     failure: RvError | None = None
@@ -87,7 +89,19 @@ class Question:
     @property
     def size(self) -> int:
         """The bytes of all of it."""
-        return len(self.request) + len(self.data)
+        return len(self.script) + len(self.data)
+
+    @property
+    def request(self) -> bytes:
+        """What the loop reads."""
+        sizes = len(self.script), len(self.data)
+        return b"%.3f %d %d\n" % (self.timeout_s, *sizes) + self.script + self.data
+
+    @property
+    def as_words(self) -> str:
+        """What the command has of it that starts the loop."""
+        script = self.script.decode("utf-8", "surrogateescape")
+        return f"{self.timeout_s:.3f} {shlex.quote(script)}"
 
 
 class RemoteShell:
@@ -120,8 +134,7 @@ class RemoteShell:
 
     def ask(self, script: str, data: bytes = b"", *, timeout_s: float) -> Question:
         """Return the question, which is sent by `send`, or when an answer is waited for."""
-        text = script.encode("utf-8", "surrogateescape")
-        question = Question(b"%.3f %d %d\n" % (timeout_s, len(text), len(data)) + text, data)
+        question = Question(script.encode("utf-8", "surrogateescape"), timeout_s, data)
         with self._lock:
             self._unsent.append(question)
         return question
@@ -195,7 +208,7 @@ class RemoteShell:
         if sending:
             # Who takes no more may have answered why, such as that there is no room for it.
             with suppress(ConnectionError):
-                self._stream.write(b"".join(each.request + each.data for each in sending))
+                self._stream.write(b"".join(each.request for each in sending))
 
     def _receive(self) -> None:
         """Read the answer of the question that was sent first."""
@@ -217,12 +230,12 @@ class RemoteShell:
     def _start_command(self, questions: Sequence[Question]) -> str:
         """Return the command that starts the loop, with the operations on files and questions."""
         operations = shlex.quote(_script("files.sh"))
+        first = " ".join(question.as_words for question in questions)
         loop = (
             f"{self.environment}mark={self._mark.decode()} least_bytes={_ROOM_BYTES}\n"
-            f"rv_operations={operations}\n{_script('loop.sh')}"
-        ).encode()
-        requests = b"".join(question.request for question in questions)
-        packed = gzip.compress(b"%d\n" % len(loop) + loop + requests, mtime=0)
+            f"rv_operations={operations}\nrv_first=({first})\n{_script('loop.sh')}"
+        )
+        packed = gzip.compress(loop.encode("utf-8", "surrogateescape"), mtime=0)
         text = base64.b64encode(packed).decode()
         return " ".join([_START, *(text[at : at + _CHUNK] for at in range(0, len(text), _CHUNK))])
 

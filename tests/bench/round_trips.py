@@ -1,7 +1,9 @@
 """rv beside ssh through a network that delays; both over a connection that is shared already.
 
 Wanted: at 50 ms each way a second `rv ps` takes at most 1.5 times `ssh HOST squeue`. rv asks in a
-login shell, as a job needs its environment: what profiles cost there is in the second ratio too.
+login shell, as a job needs its environment, and squeue by itself in none: what the scripts of
+/etc/profile.d cost is measured apart (environment-modules, which the tests install, starts Tcl), and
+the second ratio has it on both sides. Root only, by whom the login node gets an empty /etc/profile.d.
 """
 
 import os
@@ -24,28 +26,34 @@ from tests.ssh.server import HOST, SshServer  # noqa: E402
 ROUNDS = 15  # in turn: the machine gets warmer
 LAUNCHES = 5
 DELAYS_S = (0.01, 0.05, 0.2)
+WITH_PROFILES_S = (0.05,)
 
 
 def main() -> None:
     """Print a line for each delay."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed rv has its bytecode
+    with cluster("campus"):
+        _measure_all("an empty /etc/profile.d", DELAYS_S, is_empty=True)
+        _measure_all("this machine's /etc/profile.d", WITH_PROFILES_S, is_empty=False)
+
+
+def _measure_all(title: str, delays_s: tuple[float, ...], *, is_empty: bool) -> None:
     folder = Path(tempfile.mkdtemp(prefix="rvb", dir="/tmp"))
-    with cluster("campus") as target:
-        home = folder / "home"
-        home.mkdir()
-        server = SshServer(path=folder / "s")
-        server.settings = [f"SetEnv HOME={home} SLURM_CONF={os.environ['SLURM_CONF']}"]
-        server.start()
-        assert target
-        try:
-            for delay_s in DELAYS_S:
-                _measure(delay_s, folder, server)
-        finally:
-            server.stop()
-            shutil.rmtree(folder, ignore_errors=True)
+    for name in ("home", "profiles"):
+        (folder / name).mkdir()
+    server = SshServer(path=folder / "s")
+    server.binds = {"/etc/profile.d": folder / "profiles"} if is_empty else {}
+    server.settings = [f"SetEnv HOME={folder / 'home'} SLURM_CONF={os.environ['SLURM_CONF']}"]
+    server.start()
+    try:
+        for delay_s in delays_s:
+            _measure(title, delay_s, folder, server)
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-def _measure(delay_s: float, folder: Path, server: SshServer) -> None:
+def _measure(title: str, delay_s: float, folder: Path, server: SshServer) -> None:
     proxy = Proxy([server.port], delay_s=delay_s)
     alias = f"HostKeyAlias [127.0.0.1]:{server.port}"
     server.configure_client(f"Port {proxy.port}", alias)
@@ -79,7 +87,7 @@ def _measure(delay_s: float, folder: Path, server: SshServer) -> None:
     seconds["rv run -d, 12 jobs"] = min(launches)
     ratio, of_login = (seconds["rv ps"] / seconds[name] for name in ("ssh squeue", "ssh login"))
     each = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
-    print(f"round trips, {delay_s * 1000:.0f} ms each way: {each}; ps/squeue {ratio:.2f}"
+    print(f"round trips, {delay_s * 1000:.0f} ms each way, {title}: {each}; ps/squeue {ratio:.2f}"
           f" (in a login shell {of_login:.2f})")  # fmt: skip
     proxy.close()
 

@@ -1,7 +1,7 @@
-# Answers requests: each is a line, `SECONDS SCRIPT_BYTES INPUT_BYTES`, then the script and its input.
-# An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both. Requests come over 44,
-# and when that has ended over 43.
-# shellcheck shell=bash disable=SC2154 # the sender sets mark, rv_operations and least_bytes
+# Answers requests: those of rv_first, a limit in seconds and a script each, and then what comes over 43:
+# a line, `SECONDS SCRIPT_BYTES INPUT_BYTES`, then the script and its input.
+# An answer is a line, `MARK CODE OUTPUT_BYTES ERROR_BYTES`, then both.
+# shellcheck shell=bash disable=SC2154 # the sender sets mark, rv_first, rv_operations and least_bytes
 umask 077
 # Jobs get the user's own locale: whoever asks for the environment finds it here.
 export RV_LC_ALL=${LC_ALL-}
@@ -30,30 +30,37 @@ rv_pass() { [ "$1" -eq 0 ] || head -c "$1"; }
 # rv_fail TEXT: answer that there is no answer.
 rv_fail() { printf '%s 256 0 %s\n%s' "$mark" "${#1}" "$1"; }
 
-# rv_serve DESCRIPTOR: answer the requests that come over it, to its end.
-rv_serve() {
-  local rv_limit rv_script rv_input rv_code rv_out rv_err
-  # Without a limit a TMOUT of the user's would count: it waits for as long as rv does nothing.
-  while read -r -t 100000000 rv_limit rv_script rv_input <&"$1"; do
-    rv_pass "$rv_script" <&"$1" >"$rv_folder/script" && rv_pass "$rv_input" <&"$1" >"$rv_folder/in"
-    # What came in part may mean anything: it is not run, and what follows it cannot be told apart.
-    if [ "$(rv_sizes script in)" != "$rv_script $rv_input " ]; then
-      rv_fail "what was sent did not arrive whole: is there no room in $rv_folder?"
-      exit 1
-    fi
-    timeout -k 2 "$rv_limit" /bin/bash --noprofile --norc "$rv_folder/script" \
-      <"$rv_folder/in" >"$rv_folder/out" 2>"$rv_folder/err" 43<&- 44<&-
-    rv_code=$?
-    read -r rv_out rv_err < <(rv_sizes out err)
-    if ! printf . 2>/dev/null >"$rv_folder/room"; then
-      rv_fail "there was no room for an answer in $rv_folder"
-      continue
-    fi
-    printf '%s %s %s %s\n' "$mark" "$rv_code" "$rv_out" "$rv_err"
-    rv_pass "$rv_out" <"$rv_folder/out" && rv_pass "$rv_err" <"$rv_folder/err"
-  done
+# rv_answer LIMIT: run the script that lies in the folder, and answer.
+rv_answer() {
+  local rv_code rv_out rv_err
+  timeout -k 2 "$1" /bin/bash --noprofile --norc "$rv_folder/script" \
+    <"$rv_folder/in" >"$rv_folder/out" 2>"$rv_folder/err" 43<&-
+  rv_code=$?
+  read -r rv_out rv_err < <(rv_sizes out err)
+  if ! printf . 2>/dev/null >"$rv_folder/room"; then
+    rv_fail "there was no room for an answer in $rv_folder"
+    return
+  fi
+  printf '%s %s %s %s\n' "$mark" "$rv_code" "$rv_out" "$rv_err"
+  rv_pass "$rv_out" <"$rv_folder/out" && rv_pass "$rv_err" <"$rv_folder/err"
 }
+
+# rv_end_incomplete: what came in part may mean anything. It is not run, and what follows it cannot be
+# told apart.
+rv_end_incomplete() {
+  rv_fail "what was sent did not arrive whole: is there no room in $rv_folder?"
+  exit 1
+}
+
 printf '\n%s ready\n' "$mark"
-rv_serve 44
 exec 44<&-
-rv_serve 43
+for ((rv_number = 0; rv_number < ${#rv_first[@]}; rv_number += 2)); do
+  { printf %s "${rv_first[rv_number + 1]}" >"$rv_folder/script" && : >"$rv_folder/in"; } 2>/dev/null || rv_end_incomplete
+  rv_answer "${rv_first[rv_number]}"
+done
+# Without a limit a TMOUT of the user's would count: it waits for as long as rv does nothing.
+while read -r -t 100000000 rv_limit rv_script rv_input <&43; do
+  rv_pass "$rv_script" <&43 >"$rv_folder/script" && rv_pass "$rv_input" <&43 >"$rv_folder/in"
+  [ "$(rv_sizes script in)" = "$rv_script $rv_input " ] || rv_end_incomplete
+  rv_answer "$rv_limit"
+done
