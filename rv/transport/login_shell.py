@@ -16,10 +16,8 @@ _OWN_BASH: Final = (
 # An exported function must not stand in for a builtin or a program; `module`, neither, stays.
 _BEGIN: Final = (
     "unset RV_BEGIN; PATH=$PATH:/usr/bin:/bin; "
-    'rv_taken=" "$(compgen -bk)" "; '
     "for rv_name in $(compgen -A function); do "
-    '[[ ${rv_taken//[[:space:]]/ } != *" $rv_name "* ]] && ! type -P -- "$rv_name" >/dev/null || '
-    'unset -f -- "$rv_name"; done; unset rv_name rv_taken; '
+    '[ "$(type -at -- "$rv_name")" = function ] || unset -f -- "$rv_name"; done; unset rv_name; '
 )
 INPUT: Final = 43
 """The descriptor that has the input of `after_login`, where that is kept from profiles."""

@@ -101,7 +101,7 @@ class OpenSsh:
     def keep_command(self, command: str, marks: Sequence[str], files: Iterable[Path]) -> None:
         """Keep what `connect` would start, where connections are rv's to share.
 
-        `files` and ssh's own say what it is. Raises `OSError`.
+        `files` and ssh's own say what it is. Raises `OSError`, `ValueError` for an unreadable one.
         """
         if _OWN_MASTER in (self._own_options or ()):
             every = (*files, *config_files(Path.home()))

@@ -41,7 +41,9 @@ _MOST_COMMAND_BYTES: Final = 32 << 10
 _CHUNK: Final = 1000
 """Characters of a word: tcsh takes a few thousand."""
 
-_UNPACK: Final = 'PATH=$PATH:/usr/bin:/bin; printf %s "$@" | base64 -d | gzip -d'
+_UNPACK: Final = (
+    'PATH=$PATH:/usr/bin:/bin; unset -f printf base64 gzip; printf %s "$@" | base64 -d | gzip -d'
+)
 # What travels in the command is unpacked while profiles run.
 _START: Final = after_login(
     ". /dev/fd/44",

@@ -66,7 +66,7 @@ def _over_ssh(
         if meanwhile:
             meanwhile()
         if kept and isinstance(client, OpenSsh):
-            with suppress(OSError):  # the next asks a tenth of a second later
+            with suppress(OSError, ValueError):  # the next asks a moment later
                 keep_question(client, root, files_that_name(environ))
 
     located = remote_cluster(identity, client, early, root, load_and_keep, kept)

@@ -86,7 +86,7 @@ def remote_cluster(
 def keep_question(client: OpenSsh, race_root: str, files: Iterable[Path]) -> None:
     """Keep the command by which the next `rv ps` asks first; `files` say which it is.
 
-    Raises `OSError`.
+    Raises `OSError`, and `ValueError` for a configuration of ssh that only ssh can read.
     """
     marks = draw_marks()
     shell, _ = _ask(client, Early.RACES_AND_QUEUE, race_root, marks)

@@ -398,18 +398,20 @@ export RV_NODE_PATH
 # Puts into rv_code what the task that failed first ended with. srun ends the others for it, by a TERM,
 # and returns the highest of all codes: 143, whatever went wrong.
 rv_find_first_code() {
-  local line=''
-  tail -c "+$((rv_log_bytes + 1))" "$RV_RACE_DIR/jobs/1.log" 2>/dev/null | grep -m 1 '^srun: error: [^ ]*: tasks\? [0-9,-]*: ' >"$RV_RACE_DIR/.first.$RV_ME" 2>/dev/null
-  read -r line 2>/dev/null <"$RV_RACE_DIR/.first.$RV_ME"
-  case ${line#srun: error: *: task*: } in
+  local line signal number=129
+  line=$(tail -c "+$((rv_log_bytes + 1))" "$RV_RACE_DIR/jobs/1.log" 2>/dev/null | grep -a -m 1 '^srun: error: [^ ]*: tasks\? [0-9,-]*: ')
+  line=${line#srun: error: *: task*: }
+  case $line in
     'Exited with exit code '*) [[ ! ${line##* } =~ ^[0-9]{1,3}$ ]] || rv_code=${line##* } ;;
-    'Illegal instruction'*) rv_code=132 ;;
-    Aborted*) rv_code=134 ;;
-    'Bus error'*) rv_code=135 ;;
-    'Floating point exception'*) rv_code=136 ;;
-    Killed* | 'Out Of Memory'*) rv_code=137 ;;
-    'Segmentation fault'*) rv_code=139 ;;
+    'Out Of Memory'*) rv_code=137 ;;
+    'CPU time limit exceeded'*) rv_code=152 ;;
+    'File size limit exceeded'*) rv_code=153 ;;
+    'Bad system call'*) rv_code=159 ;;
   esac
+  for signal in Hangup Interrupt Quit 'Illegal instruction' 'Trace/breakpoint trap' Aborted 'Bus error' 'Floating point exception' Killed 'User defined signal 1' 'Segmentation fault' 'User defined signal 2' 'Broken pipe' 'Alarm clock'; do
+    [[ $line != "$signal"* ]] || rv_code=$number
+    number=$((number + 1))
+  done
 }
 rv_log_bytes=$(stat -c %s "$RV_RACE_DIR/jobs/1.log" 2>/dev/null)
 RV_FIRST_ADDRESS=$(rv_slurm scontrol show node "$SLURMD_NODENAME" 2>/dev/null | grep -o 'NodeAddr=[^ ]*' | cut -d= -f2)

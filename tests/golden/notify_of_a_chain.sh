@@ -420,6 +420,7 @@ rv_signal_catching() {
       kill -USR1 "$pid" 2>/dev/null
     fi
   done
+  return 0
 }
 
 # Looks for the job that waits for this one to end, its id in rv_id; cancels others of that name:

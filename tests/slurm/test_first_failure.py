@@ -23,6 +23,7 @@ PRETENDED = "echo 'srun: error: a1: task 0: Exited with exit code 9' >&2; exit 3
         ("exit 7", ("--checkpoint",), 7, "exit code 7,"),
         ("kill -KILL $$", (), 137, "exit code 137 (SIGKILL)"),
         ("kill -SEGV $$", (), 139, "exit code 139 (SIGSEGV)"),
+        ("kill -TRAP $$", (), 133, "exit code 133 (SIGTRAP)"),
         ("kill -TERM $$", (), 143, "exit code 143 (SIGTERM)"),
         (PRETENDED, (), 3, "exit code 3,"),
     ],

@@ -195,6 +195,16 @@ def test_nothing_is_kept_where_others_could_change_it(
     assert calls.taken()[0] == ASKED
 
 
+def test_what_only_ssh_can_read_is_no_error(laptop: Laptop, calls: Calls) -> None:
+    """Then none is kept."""
+    config = laptop.home / ".ssh" / "config"
+    config.write_text(f"Include more/* # it's mine\n{config.read_text()}")
+    for _ in range(2):
+        done = laptop.rv("ps")
+        assert (done.returncode, done.stdout) == (0, "no races\n"), done.stderr
+        assert calls.taken() == [ASKED, CONNECTED]
+
+
 def test_two_at_once_use_it_once(laptop: Laptop, kept: Path, calls: Calls) -> None:
     """Its marks are known to one answer alone."""
     both = [laptop.start("ps") for _ in range(2)]

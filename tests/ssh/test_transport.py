@@ -236,6 +236,16 @@ def test_a_function_that_is_no_program_stays(server: SshServer, connect: Connect
     assert connect().run("module load x", timeout_s=20).stdout == "loaded x\n"
 
 
+def test_no_function_unpacks_what_is_sent(server: SshServer, connect: Connect) -> None:
+    """A shell that sshd starts reads ~/.bashrc, before anything of rv's runs."""
+    home = server.path / "home"
+    home.mkdir(parents=True)
+    wrappers = "".join(f"{name}() {{ echo wrapped; }}\n" for name in ("base64", "gzip"))
+    (home / ".bashrc").write_text(f"{wrappers}export -f base64 gzip\n")
+    server.settings = [f"SetEnv HOME={home}"]
+    assert connect().run("echo it ran", timeout_s=20).stdout == "it ran\n"
+
+
 def test_all_that_runs_there_finds_slurm_and_none_of_the_users_settings_for_it(
     server: SshServer,
     connect: Connect,

@@ -56,6 +56,8 @@ printf '\n%s ready\n' "$mark"
 exec 44<&-
 for ((rv_number = 0; rv_number < ${#rv_first[@]}; rv_number += 2)); do
   { printf %s "${rv_first[rv_number + 1]}" >"$rv_folder/script" && : >"$rv_folder/in"; } 2>/dev/null || rv_end_incomplete
+  IFS= read -r -d '' rv_script <"$rv_folder/script"
+  [ "$rv_script" = "${rv_first[rv_number + 1]}" ] || rv_end_incomplete
   rv_answer "${rv_first[rv_number]}"
 done
 # Without a limit a TMOUT of the user's would count: it waits for as long as rv does nothing.
