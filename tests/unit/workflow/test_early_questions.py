@@ -11,7 +11,7 @@ from rv.slurm.cache import SnapshotCache
 from rv.transport import LOST
 from rv.transport.remote_shell import Answer, Question, RemoteShell
 from rv.workflow.cluster import Early
-from rv.workflow.early_questions import EarlyQuestions, ask
+from rv.workflow.early_questions import EarlyQuestions, ask, draw_marks
 
 
 class Shell:
@@ -22,7 +22,7 @@ class Shell:
     def ask(self, _script: str, *, timeout_s: float) -> Question:
         """Take the question."""
         assert timeout_s
-        return Question(b"", b"")
+        return Question(b"", timeout_s, b"")
 
     def wait(self, _question: Question) -> Answer:
         """Answer."""
@@ -36,7 +36,8 @@ def _shell() -> Shell:
 
 @pytest.fixture(name="questions")
 def _questions(shell: Shell) -> EarlyQuestions:
-    return ask(Early.RACES_AND_QUEUE, "root=/r\n", cast("RemoteShell", shell), "env")
+    own = cast("RemoteShell", shell)
+    return ask(Early.RACES_AND_QUEUE, "root=/r\n", own, draw_marks(), "env")
 
 
 @pytest.fixture(name="cache")
