@@ -1,9 +1,9 @@
 """The ssh command of the next `rv ps`, written down by the one before and started first of all.
 
 To load rv, read the configuration and ask ssh for its settings takes 0.1 s, half of which is saved:
-an eighth of a `rv ps` where a round trip takes 0.1 s. What was started is used
-where rv then comes to the same command, word for word, and is ended otherwise. So a command is kept
-whole, with the marks that were drawn for it; it serves once.
+an eighth of a `rv ps` where a round trip takes 0.1 s. What was started is used where rv then comes
+to the same command, word for word, and is ended otherwise. So a command is kept whole, with the
+marks that were drawn for it; it serves once.
 """
 
 import os

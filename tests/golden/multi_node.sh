@@ -380,7 +380,7 @@ rv_find_first_code() {
     'File size limit exceeded'*) rv_code=153 ;;
     'Bad system call'*) rv_code=159 ;;
   esac
-  for signal in Hangup Interrupt Quit 'Illegal instruction' 'Trace/breakpoint trap' Aborted 'Bus error' 'Floating point exception' Killed 'User defined signal 1' 'Segmentation fault' 'User defined signal 2' 'Broken pipe' 'Alarm clock'; do
+  for signal in Hangup Interrupt Quit 'Illegal instruction' 'Trace/breakpoint trap' Aborted 'Bus error' 'Floating point exception' Killed 'User defined signal 1' 'Segmentation fault' 'User defined signal 2' 'Broken pipe' 'Alarm clock' Terminated; do
     [[ $line != "$signal"* ]] || rv_code=$number
     number=$((number + 1))
   done

@@ -10,9 +10,8 @@ from tests.slurm.launching import Rv
 
 __all__ = ["small"]
 
-OTHERS_WAIT = '[ "$NODE_RANK" = 1 ] || exec sleep 60; '
-
-
+# They turn the TERM that srun sends them into the highest code.
+OTHERS_WAIT = '[ "$NODE_RANK" = 1 ] || { trap "exit 200" TERM; sleep 60 & wait; }; '
 PRETENDED = "echo 'srun: error: a1: task 0: Exited with exit code 9' >&2; exit 3"
 
 
