@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -225,6 +226,13 @@ class Rv:
             "sbatch", "--parsable", "-w", node, f"--gres=gpu:{gpus}", "--mem=100", "-o", "/dev/null",
             "--no-requeue", *options, "--wrap", "exec sleep 3600",
         ).strip()  # fmt: skip
+
+    def wait_for_idle_nodes(self) -> None:
+        """Until the whole cluster is: a node that still completes a job is passed over."""
+        deadline = time.monotonic() + 60
+        while states := set(self.slurm("sinfo", "-h", "-o", "%T").split()) - {"idle"}:
+            assert time.monotonic() < deadline, f"nodes are still {states}"
+            time.sleep(0.1)
 
     def job_state(self, job: str | int) -> str:
         """A job's state as the queue has it, "" where it has none."""

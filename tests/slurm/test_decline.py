@@ -38,6 +38,7 @@ def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def rv(box: sandbox.Sandbox, tmp_path: Path) -> Iterator[Rv]:
     """The sandbox with honest, idle nodes, before and after."""
     rv = Rv(box=box, home=tmp_path)
+    rv.wait_for_idle_nodes()
     yield rv
     rv.slurm("scancel", "--user=root")
     for node in (*BAD, "g1", "o1", "p1", "p2", "p3"):

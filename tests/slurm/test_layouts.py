@@ -30,6 +30,7 @@ def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture
 def rv(box: sandbox.Sandbox, tmp_path: Path) -> Iterator[Rv]:
     rv = Rv(box=box, home=tmp_path)
+    rv.wait_for_idle_nodes()
     yield rv
     rv.slurm("scancel", "--user=root")
 

@@ -33,6 +33,7 @@ def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def rv(box: sandbox.Sandbox, sandbox_home: Path) -> Iterator[Rv]:
     """`rv` as nobody, with folders of their own."""
     with rv_of("nobody", box, sandbox_home / "nobody") as rv:
+        rv.wait_for_idle_nodes()
         yield rv
         rv.slurm("scancel", "--user=nobody")
         rv.slurm("scancel", "--user=root")

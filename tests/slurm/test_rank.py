@@ -37,6 +37,7 @@ def box(sandbox_home: Path) -> Iterator[sandbox.Sandbox]:
 def rv(box: sandbox.Sandbox, tmp_path: Path) -> Iterator[Rv]:
     """An idle cluster, before and after."""
     rv = Rv(box=box, home=tmp_path)
+    rv.wait_for_idle_nodes()
     yield rv
     rv.slurm("scancel", "--user=root")
 
