@@ -33,6 +33,7 @@ class Options(TypedDict, total=False):
     checkpoint: bool
     checkpoint_buffer: Duration
     checkpoint_signal: str
+    switch: bool
     mem: str
     cpus: int
     mig: bool

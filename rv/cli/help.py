@@ -29,7 +29,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Time": (
         "time", "work", "objective", "min_time", "checkpoint", "checkpoint_buffer",
-        "checkpoint_signal",
+        "checkpoint_signal", "switch",
     ),
     "Where": ("cluster", "snapshot", "preemptible", "power_up", "no_avoid"),
     "Race": (

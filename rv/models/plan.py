@@ -212,7 +212,8 @@ class Plan:
     `possible_gpus` is how many GPUs the request could have where it can have none as it stands.
     `card_sizes` is the memory, in MiB, of the GPU models that the cluster has. `objective` is what
     the strategies are ranked by, `work` what there is to compute where that is known. `room` has,
-    by submission, what limits its number of jobs and how many more are allowed there.
+    by submission, what limits its number of jobs and how many more are allowed there. `moves` has,
+    by submission, those whose layout the next segment of a chain may have instead, fastest first.
     """
 
     strategies: tuple[Strategy, ...]
@@ -228,6 +229,7 @@ class Plan:
     objective: Objective = Objective.START
     work: Work | None = None
     room: Mapping[int, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    moves: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -247,13 +247,14 @@ class Ended:
 class Segment:
     """One segment of a chain: who ran it, and its end, None where none is known (yet).
 
-    `next_job_id` is the job that was sent for the segment after it, 0 for none.
+    `next_job_ids` are the jobs that were sent for the segment after it: the first of them that
+    starts runs it. The first here has this segment's layout.
     """
 
     number: int
     claim: Claim
     ended: Ended | None = None
-    next_job_id: int = 0
+    next_job_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -292,10 +293,15 @@ class StateFiles:
     """The directory was deleted since: the others are what was read before."""
 
     @property
-    def next_job_id(self) -> int:
-        """The job that was sent for the segment after the one that the claim names, 0 for none."""
+    def next_job_ids(self) -> tuple[int, ...]:
+        """The jobs that were sent for the segment after the one that the claim names."""
         number = self.claim.segment if self.claim else 0
-        return next((one.next_job_id for one in self.segments if one.number == number), 0)
+        return next((one.next_job_ids for one in self.segments if one.number == number), ())
+
+    @property
+    def next_job_id(self) -> int:
+        """Of these the one of the layout that the claim has, 0 for none."""
+        return next(iter(self.next_job_ids), 0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

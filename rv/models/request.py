@@ -101,16 +101,16 @@ class Request:
     and QOS whose jobs others may preempt, `power_up` nodes that Slurm has to power up first.
     `command` None means a shell in the allocation. `min_walltime` is the least that a shorter job
     in a backfill window must have. `checkpoint`: the command can resume, so that its time may be
-    split. `max_cost` is in the site's unit. `only_nodes` are the nodes it may run on, () for any;
-    `no_avoid`: also nodes that acceptance found bad. `allow_busy_gpus`:
-    also GPUs that others use. `retry` is how often the watching client starts a race again whose
-    node was lost. `outputs` are patterns of the files that the command writes and the user wants
-    back. `setup` are shell lines that run before the command. `venv` and
-    `conda` name the environment that it runs in: paths on the cluster once they were looked for.
-    `container` is the image that it runs in, `container_mounts` are `SRC:DST[:ro]`. `notices` are
-    sent by the job that wins. `sizes` are the numbers of GPUs that would do, smallest first, () for
-    `gpus` alone, which is else the largest of them. `spare` is the part of the walltime that a
-    limit may cut off.
+    split; `switch`: each segment may have a faster layout. `max_cost` is in the site's unit.
+    `only_nodes` are the nodes it may run on, () for any; `no_avoid`: also nodes that acceptance
+    found bad. `allow_busy_gpus`: also GPUs that others use. `retry` is how often the watching
+    client starts a race again whose node was lost. `outputs` are patterns of the files that the
+    command writes and the user wants back. `setup` are shell lines that run before the command.
+    `venv` and `conda` name the environment that it runs in: paths on the cluster once they were
+    looked for. `container` is the image that it runs in, `container_mounts` are `SRC:DST[:ro]`.
+    `notices` are sent by the job that wins. `sizes` are the numbers of GPUs that would do, smallest
+    first, () for `gpus` alone, which is else the largest of them. `spare` is the part of the
+    walltime that a limit may cut off.
     """
 
     gpus: int = 1
@@ -146,6 +146,7 @@ class Request:
     checkpoint: bool = False
     checkpoint_buffer: timedelta | None = None
     checkpoint_signal: ChainSignal = ChainSignal.USR1
+    switch: bool = False
     max_cost: float | None = None
     retry: int = 0
     outputs: tuple[str, ...] = ()

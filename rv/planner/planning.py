@@ -13,12 +13,7 @@ from rv.models.snapshot import Snapshot
 from rv.planner.access import Charge, check_not_skipped
 from rv.planner.catalogue import Catalogue, Family, Serves
 from rv.planner.cost import Tariff, cost_unit, unknown_prices
-from rv.planner.eligibility import (
-    failing_nodes,
-    node_filter,
-    parse_constraint,
-    returning_nodes,
-)
+from rv.planner.eligibility import failing_nodes, node_filter, parse_constraint, returning_nodes
 from rv.planner.inventory import Pool, card_sizes, constrained, cpu_pools, gpu_pools
 from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, has_room, hidden_jobs_notes
@@ -77,6 +72,7 @@ def plan(
         spares=compiled.spares,
         waves=compiled.waves,
         room=compiled.room,
+        moves=compiled.moves,
         notes=tuple(dict.fromkeys((*search.notes, *price_notes, *cap_notes))),
         job_notes=(*compiled.notes, *late_notes),
         cost_unit=cost_unit(ranked, site),

@@ -15,6 +15,7 @@ from rv.models.site import Site
 from rv.models.snapshot import Partition
 from rv.planner.limits import CountedJobs, Sources, Usage, submissions_left
 from rv.planner.merge import Merger
+from rv.planner.moves import Moves, planned_moves
 
 SourcesById = Mapping[str, Sources]
 """What limits the job of each strategy, by the strategy's id."""
@@ -122,6 +123,7 @@ class Compiled:
     notes: tuple[str, ...]
     spares: tuple[Submission, ...]
     room: Mapping[int, tuple[tuple[str, int], ...]]
+    moves: Moves
 
 
 def compile_jobs(
@@ -147,12 +149,15 @@ def compile_jobs(
         )
         for number, parts in enumerate(chosen.jobs, 1)
     )
+    spares = _spares(jobs, request.max_submissions)
+    allowed, move_notes = planned_moves(request, jobs, spares)
     return Compiled(
         submissions=jobs,
-        spares=_spares(jobs, request.max_submissions),
+        spares=spares,
         waves=_waves(jobs, all_at_once=chosen.all_at_once),
-        notes=(*_memory_notes(jobs), *chosen.notes()),
+        notes=(*_memory_notes(jobs), *chosen.notes(), *move_notes),
         room={job.number: _room(job, sources, usage) for job in jobs},
+        moves=allowed,
     )
 
 

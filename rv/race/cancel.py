@@ -138,7 +138,7 @@ def _in_use(snapshot: RaceSnapshot) -> set[int]:
     if not status.state.is_over:
         ids = {record.job_id for record in snapshot.records if record.name == status.race.next_name}
         # Any other was sent for an earlier segment.
-        ids = ids & {snapshot.files.next_job_id} or ids
+        ids = ids & {*snapshot.files.next_job_ids} or ids
     # A lost winner that Slurm put back into the queue would start for nothing.
     if status.claim and status.state is not RaceState.LOST:
         ids.add(status.claim.job_id)

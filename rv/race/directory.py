@@ -245,9 +245,9 @@ def _segments(texts: Mapping[str, str]) -> Iterator[Segment]:
     for number, text in sorted(_numbered(texts, "segments/", "")):
         claim = _claim(text)
         if claim is not None:
-            next_job_id = next(iter(_integers(following.get(number, ""))), 0)
+            ids = _integers(following.get(number, ""))
             ended = _ended(ends.get(number, ""))
-            yield Segment(number=number, claim=claim, ended=ended, next_job_id=next_job_id)
+            yield Segment(number=number, claim=claim, ended=ended, next_job_ids=ids)
 
 
 def _ended(text: str) -> Ended | None:

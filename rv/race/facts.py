@@ -341,21 +341,21 @@ class Facts:
 
     @cached_property
     def next_job(self) -> JobRecord | None:
-        """Slurm's record of the job that was sent for the next segment."""
+        """Slurm's record of the job that was sent for the next segment: of several the foremost."""
         ran = {one.claim.job_id for one in self.files.segments} | {self.claim.job_id}
         counted = without_earlier(self.race, self.files, self.sources.records)
         records = [record for record in counted if record.job_id not in ran]
-        sent_id = self.files.next_job_id
-        sent = next((record for record in records if record.job_id == sent_id), None)
+        sent_ids = self.files.next_job_ids
+        sent = next_record(self.race, [r for r in records if r.job_id in sent_ids])
         other = next_record(self.race, records)
         # What was sent last may not show yet: one before it that left its node is not the next.
-        is_next = not sent_id or (other is not None and is_live(other.state))
+        is_next = not sent_ids or (other is not None and is_live(other.state))
         return sent or (other if is_next else None)
 
     @property
     def next_was_cancelled(self) -> bool:
         """Whether Slurm cancelled the very job that was sent for the next segment."""
-        if self.next_job is None or self.next_job.job_id != self.files.next_job_id:
+        if self.next_job is None or self.next_job.job_id not in self.files.next_job_ids:
             return False
         return self.next_job.state is JobState.CANCELLED
 

@@ -73,6 +73,7 @@ def script_context(
     race_dir = str(PurePosixPath(context.race_root) / race_id)
     jobs = (*plan.submissions, *plan.spares)
     carried = {strategy.id for job in jobs for strategy in job.strategies}
+    by_number = {job.number: job for job in plan.submissions}
     return ScriptContext(
         race_id=race_id,
         race_dir=race_dir,
@@ -92,6 +93,10 @@ def script_context(
         project=_project(context, race_dir),
         notices=request.notices,
         chain=chain,
+        moves={
+            number: tuple(by_number[other] for other in others)
+            for number, others in plan.moves.items()
+        },
         payload_hash=digest,
         payload_folder=folder,
         sweep=sweep,

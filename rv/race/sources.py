@@ -96,7 +96,7 @@ def without_earlier(
     One of them that did not end may yet run the next one.
     """
     now = files.claim.segment if files.claim else 0
-    earlier = {one.next_job_id for one in files.segments if one.number < now}
+    earlier = {job for one in files.segments if one.number < now for job in one.next_job_ids}
     counted = without_replaced(race, files, records)
     return tuple(r for r in counted if not (r.state.is_terminal and r.job_id in earlier))
 
@@ -120,9 +120,13 @@ def own_end(claim: Claim, ended: Ended | None) -> Ended | None:
 
 
 def next_record(race: Race, records: Sequence[JobRecord]) -> JobRecord | None:
-    """Return the record of the job of a chain's next segment: a live one before one that ended."""
+    """Return the record of the job of a chain's next segment.
+
+    Where there are several, one that has begun comes before one that waits, and that before one
+    that ended.
+    """
     named = [record for record in records if record.name == race.next_name]
-    return next(iter([r for r in named if is_live(r.state)] or named), None)
+    return min(named, key=lambda r: (not is_live(r.state), r.state.is_pending), default=None)
 
 
 def unconfirmed(

@@ -1,8 +1,8 @@
 """Render one submission's job script from the bundled, or the user's own, templates."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
+from dataclasses import field, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from rv.dataclass import dataclass
@@ -47,7 +47,8 @@ class ScriptContext:
     are folders of environments to activate, "" for none; `setup` are shell lines before the
     command. `container` is the image that the command runs in, "" for none; `mounts` are
     `SRC:DST[:ro]`, beside those that the command needs, of which one is `project`, the folder of
-    the code. `notices` are sent by the job that wins.
+    the code. `notices` are sent by the job that wins. `moves` has, by submission, those whose
+    layout the next segment of a chain may have instead, fastest first.
     """
 
     race_id: str
@@ -68,6 +69,7 @@ class ScriptContext:
     project: str = ""
     notices: tuple[Notice, ...] = ()
     chain: Chain | None = None
+    moves: Mapping[int, tuple[Submission, ...]] = field(default_factory=dict)
     payload_hash: str = ""
     payload_folder: str = ""
     sweep: Sweep | None = None
@@ -127,7 +129,7 @@ def _rendered(
         homes=_homes(submission),
         walltime=quote.shell(slurm_time(strategy.walltime)),
         omp_threads=omp_threads(strategy),
-        chain=_segments(strategy, race.chain) if race.chain else None,
+        chain=_segments(submission, race, race.chain) if race.chain else None,
         sweep=_tasks(race.sweep) if race.sweep else None,
         slots=submission.slots,
         walltime_seconds=int(strategy.walltime.total_seconds()),
@@ -141,20 +143,33 @@ def _rendered(
     )
 
 
-def _segments(strategy: Strategy, chain: Chain) -> dict[str, quote.Quoted | int]:
+def _segments(submission: Submission, race: ScriptContext, chain: Chain) -> dict[str, Any]:
     """Return the names a template may use under `chain`; times in seconds."""
+    strategy = submission.strategy
     buffer = int(strategy.buffer.total_seconds())
-    total = strategy.total or chain.total
     return {
         "signal": quote.shell(chain.signal),
-        "total": quote.shell(slurm_time(total)),
-        "total_seconds": int(total.total_seconds()),
+        "total": quote.shell(slurm_time(strategy.total or chain.total)),
+        "own": _segment(submission, chain),
+        "moves": [_segment(other, chain) for other in race.moves.get(submission.number, ())],
+        "switch": any(race.moves.values()),
         "most_segments": 2 * strategy.segments + _MORE_SEGMENTS,
         # The signal never comes late, so that this long after it there is time left to kill.
         "patience_seconds": max(buffer - 30, buffer // 2),
         "most_fruitless": _MOST_FRUITLESS,
         "handover_seconds": HANDOVER_SECONDS,
         "watch_seconds": _WATCH_SECONDS,
+    }
+
+
+def _segment(submission: Submission, chain: Chain) -> dict[str, int]:
+    """Return what tells how long a segment of a submission's job may be, in seconds."""
+    strategy = submission.strategy
+    return {
+        "number": submission.number,
+        "total_seconds": int((strategy.total or chain.total).total_seconds()),
+        "walltime_seconds": int(strategy.walltime.total_seconds()),
+        "buffer_seconds": int(strategy.buffer.total_seconds()),
     }
 
 
@@ -241,7 +256,7 @@ def _job(number: int, race: ScriptContext, line: str) -> dict[str, Any]:
         )
     own_folder = quote.path_pattern(race.race_dir)
     return {
-        **{field.name: getattr(race, field.name) for field in fields(race)},
+        **{each.name: getattr(race, each.name) for each in fields(race)},
         "number": number,
         "ranks": {strategy: rank for rank, strategy in enumerate(race.ranking)},
         "name": job_name(race.race_id, number),

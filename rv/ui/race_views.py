@@ -53,11 +53,20 @@ def _signal_name(code: int) -> str:
 
 
 def _cost(status: RaceStatus, lasted_s: float) -> list[str]:
-    entry = status.race.winner(status.claim) if status.claim else None
-    if entry is None or entry.cost is None or not entry.walltime:
+    """Say what it cost: of a chain each segment as its own layout does; nothing if one is free."""
+    if status.claim is None:
         return []
-    cost = entry.cost * lasted_s / entry.walltime.total_seconds()
-    return [f"cost {cost:.2f} {entry.cost_unit}".rstrip()]
+    claims = [one.claim for one in status.segments if one.number < status.claim.segment]
+    claims.append(status.claim)
+    until_s = [*(claim.elapsed_s for claim in claims[1:]), lasted_s]
+    cost, unit = 0.0, ""
+    for claim, end_s in zip(claims, until_s, strict=True):
+        entry = status.race.winner(claim)
+        if entry is None or entry.cost is None or not entry.walltime:
+            return []
+        cost += entry.cost * (end_s - claim.elapsed_s) / entry.walltime.total_seconds()
+        unit = entry.cost_unit
+    return [f"cost {cost:.2f} {unit}".rstrip()]
 
 
 def races_document(races: Iterable[RaceStatus]) -> dict[str, Any]:
@@ -157,6 +166,7 @@ def _chain(status: RaceStatus) -> dict[str, Any] | None:
         "segments": [
             {
                 "job_id": one.claim.job_id,
+                "strategy": one.claim.strategy,
                 "nodes": one.claim.nodes,
                 "started_at": _time(one.claim.started_at),
                 "ended_at": _time(one.ended.ended_at) if one.ended else None,

@@ -17,7 +17,7 @@ from rv.workflow.read_options import build_request
 _NO_DEFAULTS: Final = frozenset(
     {
         "checkpoint", "cluster", "config", "json", "mig", "min_time", "multi_node", "name",
-        "no_avoid", "objective", "send", "single_node", "snapshot", "typed", "work",
+        "no_avoid", "objective", "send", "single_node", "snapshot", "switch", "typed", "work",
     }
 )  # fmt: skip
 """What is said for one launch, not for all."""

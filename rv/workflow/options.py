@@ -108,6 +108,10 @@ class RequestOptions:
     checkpoint_signal: Annotated[
         ChainSignal, Option(help="The signal that means: save your work and end.")
     ] = ChainSignal.USR1
+    switch: Annotated[
+        bool,
+        Option("--switch", help="Go on with a faster layout after a segment, where one is free."),
+    ] = False
     mem: Annotated[str, Option(metavar="SIZE", help="Memory a node, such as 32G.")] = ""
     cpus: Annotated[int, Option(min=0, metavar="N", show_default=False, help="CPUs a node.")] = 0
     mig: Annotated[bool, Option("--mig", help="One MIG slice.")] = False

@@ -79,11 +79,19 @@ def past_race(status: "RaceStatus") -> PastRace | None:
         nodes=winner.nodes,
         partition=winner.partition,
         predicted_run_s=winner.predicted_run_s,
-        # What goes on from a checkpoint has only the rest of the work to do.
-        run_s=status.elapsed_s if status.exit_code == 0 and not race.resumes else None,
+        run_s=status.elapsed_s if _did_all_there(status) else None,
         work=race.work.gpu_hours if race.work else 0.0,
         reference=race.work.reference if race.work else "",
     )
+
+
+def _did_all_there(status: "RaceStatus") -> bool:
+    """Whether the command did all of its work, and all of it on the layout that the claim names.
+
+    What goes on from a checkpoint had only the rest to do, and a chain may have changed its layout.
+    """
+    strategies = {one.claim.strategy for one in status.segments}
+    return status.exit_code == 0 and not status.race.resumes and len(strategies) < 2
 
 
 def _first_start(status: "RaceStatus") -> float | None:

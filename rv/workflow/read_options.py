@@ -63,6 +63,7 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         checkpoint=options.checkpoint,
         checkpoint_buffer=_buffer(options.checkpoint_buffer),
         checkpoint_signal=options.checkpoint_signal,
+        switch=options.switch,
         memory_mib=_optional(parse_sized_memory_mib, options.mem),
         cpus=options.cpus or None,
         mig=options.mig,
@@ -90,7 +91,26 @@ def build_request(options: RequestOptions, command: Command | None) -> Request:
         notices=tuple(read_notice(text) for text in options.notify or ()),
         outputs=tuple(output_pattern(text) for text in options.output or ()),
     )
+    _check_switch(request)
     return with_surroundings(request, options)
+
+
+def _check_switch(request: Request) -> None:
+    """Refuse a change of the layout where none can come. Raises `RvError(USAGE)`."""
+    if not request.switch:
+        return
+    if not request.checkpoint:
+        raise RvError(
+            ErrorKind.USAGE,
+            "--switch changes the layout between segments, and the command has one",
+            hint="add --checkpoint for a command that can resume",
+        )
+    if not request.is_timed:
+        raise RvError(
+            ErrorKind.USAGE,
+            "--switch needs to know which layout is faster",
+            hint="add --for finish, or --work 12gpuh",
+        )
 
 
 def _check_together(options: RequestOptions) -> None:

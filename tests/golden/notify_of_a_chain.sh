@@ -441,16 +441,11 @@ rv_find_next() {
 
 # Sends the job of the next segment, which waits for this one to end.
 rv_send_next() {
-  local rv_id line _
+  local rv_id _
   for _ in 1 2 3; do
     [ ! -e stop ] || return 0
     rv_find_next
-    if [ -z "$rv_id" ]; then
-      rv_next_minutes
-      sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' jobs/1.sh >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
-      rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
-      while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
-    fi
+    [ -n "$rv_id" ] || rv_send 1 43200 14400 120
     if [ -n "$rv_id" ]; then
       echo "$rv_id" >>jobs/0.id
       rv_state_file "segments/$RV_SEGMENT.next" "$rv_id"
@@ -461,11 +456,22 @@ rv_send_next() {
   return 1
 }
 
-# Minutes to ask for, in rv_minutes: what is left of the whole time, and no more than this job had.
+# Sends one job for the next segment, its id in rv_id: the script of a submission, the seconds that
+# the command takes as a whole there and that its job had, and those before the end in which it saves.
+rv_send() {
+  local line
+  rv_id=''
+  rv_next_minutes "$2" "$3" "$4"
+  sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' "jobs/$1.sh" >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
+  rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
+  while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
+}
+
+# Minutes to ask for, in rv_minutes: what is left of the whole time, and no more than the job had.
 rv_next_minutes() {
   rv_elapsed
-  local left=$((43200 - rv_spent + 120 + 60))
-  [ "$left" -lt 14400 ] || left=14400
+  local left=$(($1 - rv_spent * $1 / 43200 + $3 + 60))
+  [ "$left" -lt "$2" ] || left=$2
   rv_minutes=$(((left + 59) / 60))
 }
 

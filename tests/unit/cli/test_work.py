@@ -63,6 +63,8 @@ def test_the_work_has_its_reference() -> None:
         ({"work": "3gpuh", "typed": frozenset({"time"}), "time": "1h"}, "leave --time out"),
         ({"objective": Objective.FINISH, "mig": True}, "leave --mig out"),
         ({"gpu": "1-1024"}, "write a range such as --gpu 4-32"),
+        ({"gpu": "1-8", "switch": True}, "add --checkpoint for a command that can resume"),
+        ({"checkpoint": True, "switch": True}, "add --for finish, or --work 12gpuh"),
     ],
 )
 def test_what_makes_no_sense_says_what_to_type(made: dict[str, object], hint: str) -> None:

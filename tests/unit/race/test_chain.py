@@ -33,7 +33,7 @@ def chained(claim=FIRST, *ends, **changes):
 
 
 SENT = chained(FIRST, AGAIN)
-SENT = replace(SENT, segments=(replace(SENT.segments[0], next_job_id=13),))
+SENT = replace(SENT, segments=(replace(SENT.segments[0], next_job_ids=(13,)),))
 ENDED_LATELY = chained(FIRST, AGAIN, unended_since=T0 + 441)
 
 
@@ -135,7 +135,10 @@ def after(word, **changes):
             replace(
                 BOTH_ENDED,
                 job_ids=((0, (13, 14)),),
-                segments=(replace(BOTH_ENDED.segments[0], next_job_id=14), BOTH_ENDED.segments[1]),
+                segments=(
+                    replace(BOTH_ENDED.segments[0], next_job_ids=(14,)),
+                    BOTH_ENDED.segments[1],
+                ),
             ),
             [after("TIMEOUT"), after("COMPLETED", job_id=14)],
             S.PENDING,
@@ -210,11 +213,48 @@ def test_the_state_files_of_a_chain_are_read():
 
 def test_a_job_that_was_sent_again_need_not_show_at_once():
     """The one before it left a node that failed the check: it completed, and nothing is lost."""
-    files = replace(SENT, segments=(replace(SENT.segments[0], next_job_id=20),))
+    files = replace(SENT, segments=(replace(SENT.segments[0], next_job_ids=(20,)),))
     known = [record("COMPLETED"), after("COMPLETED")]
 
     assert state(files, *known).state is S.UNKNOWN
     assert state(files, *known, after("PENDING", job_id=20)).state is S.PENDING
+
+
+SWITCHING = replace(
+    SENT,
+    job_ids=((0, (21, 22, 13)), (1, (11,))),
+    segments=(replace(SENT.segments[0], next_job_ids=(13, 21, 22)),),
+)
+"""A chain whose next segment has this layout's job, and two of faster ones."""
+
+
+@pytest.mark.parametrize(
+    ("records", "expected", "why"),
+    [
+        ([after("PENDING"), after("PENDING", job_id=21)], S.PENDING, "segment 2 waits"),
+        ([after("PENDING"), after("RUNNING", job_id=22)], S.PENDING, "segment 2 is starting"),
+        ([after("CANCELLED"), after("PENDING", job_id=21)], S.PENDING, "segment 2 waits"),
+        ([after("PENDING"), after("CANCELLED", job_id=21)], S.PENDING, "segment 2 waits"),
+        ([after("CANCELLED"), after("CANCELLED", job_id=21)], S.CANCELLED, "ended before it began"),
+    ],
+)
+def test_of_several_jobs_for_the_next_segment_the_foremost_counts(records, expected, why):
+    """One that begins before one that waits, and that before one that ended."""
+    found = state(SWITCHING, record("COMPLETED"), *records)
+    assert (found.state, why in found.why) == (expected, True), found.why
+
+
+def test_the_jobs_that_lost_a_segment_say_nothing_of_the_next():
+    """A faster one runs it; the others were cancelled, or saw that and ended."""
+    winner = replace(SECOND, job_id=21)
+    files = chained(winner, AGAIN, job_ids=SWITCHING.job_ids)
+    files = replace(files, segments=(SWITCHING.segments[0], files.segments[1]))
+    lost = [after("CANCELLED"), after("COMPLETED", job_id=22)]
+    assert state(files, record("COMPLETED"), after("RUNNING", job_id=21), *lost).state is S.RUNNING
+    ended = replace(AGAIN, owner=winner.owner)
+    over = replace(files, segments=(files.segments[0], replace(files.segments[1], ended=ended)))
+    found = state(over, after("TIMEOUT", job_id=21), *lost)
+    assert (found.state, "time limit" in found.why) == (S.PENDING, True), found.why
 
 
 THIRD = replace(SECOND, segment=3)
@@ -241,7 +281,7 @@ def test_the_very_job_that_was_sent_next_is_asked_for():
     assert unaccounted(CHAINED, files, known) == (NEXT,)
     assert not is_known(CHAINED, files, NEXT, known)
     assert is_known(CHAINED, files, NEXT, [*known, after("CANCELLED")])
-    third = [*ON_THIRD.segments[:1], Segment(number=3, claim=THIRD, next_job_id=14)]
+    third = [*ON_THIRD.segments[:1], Segment(number=3, claim=THIRD, next_job_ids=(14,))]
     on_third = replace(ON_THIRD, segments=tuple(third))
     assert unaccounted(CHAINED, on_third, [after("RUNNING")]) == (NEXT,)
     assert unaccounted(CHAINED, on_third, [after("RUNNING"), after("PENDING", job_id=14)]) == ()

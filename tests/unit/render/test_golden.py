@@ -109,6 +109,12 @@ SEGMENTS = {
 }
 V100 = {"id": "v100/1x4/gpu-v100", "gpu": "v100", "gres": "gpu:v100:4", "partition": "gpu-v100",
         "node_names": ("v100n1",), "name_pattern": "V100", "vram_mib": 15000}  # fmt: skip
+FASTER = Submission(
+    number=1,
+    strategies=(
+        replace(strategy(**SEGMENTS), id="h100/1x4/gpu-h100", gpu="h100", total=timedelta(hours=4)),
+    ),
+)
 IN_TWO_PARTITIONS = Submission(
     number=1,
     strategies=(strategy(), strategy(**V100)),
@@ -223,6 +229,10 @@ CASES = {
         facts(command=Command(line='sh "$RV_TASK_ID"'), sweep=Sweep(tasks=3, gpus=0)),
     ),
     "checkpoint": (strategy(**SEGMENTS), facts(chain=Chain(total=timedelta(hours=12)))),
+    "switch": (
+        Submission(number=2, strategies=(strategy(**SEGMENTS),)),
+        facts(chain=Chain(total=timedelta(hours=12)), moves={1: (), 2: (FASTER,)}),
+    ),
     "checkpoint_on_two_nodes": (
         strategy(**(TWO_NODES | SEGMENTS)),
         facts(

@@ -55,6 +55,17 @@ def test_a_start_is_kept_with_what_was_expected_and_the_run_once_it_is_over(
     assert (kept.work, kept.reference) == (2.0, "a100-80")
 
 
+@pytest.mark.parametrize(("first", "run_s"), [("v100/1x1/v", None), ("h200/1x4/h", 600.0)])
+def test_the_time_of_a_chain_that_changed_its_layout_corrects_none(
+    first: str, run_s: float | None
+) -> None:
+    claim = replace(CLAIM, segment=2, strategy="h200/1x4/h")
+    before = Segment(number=1, claim=replace(CLAIM, strategy=first))
+    there = past_race(replace(DONE, claim=claim, segments=(before, Segment(number=2, claim=claim))))
+    assert there
+    assert there.run_s == run_s
+
+
 def test_only_the_time_of_a_run_that_ended_well_counts() -> None:
     failed = past_race(replace(DONE, state=RaceState.FAILED, exit_code=1))
     assert failed

@@ -1,0 +1,68 @@
+"""Which layouts a chain may move to at a segment's end: those that do its work faster."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from rv.models.plan import Strategy, Submission
+from rv.models.request import Request
+
+Moves = Mapping[int, tuple[int, ...]]
+"""By submission, those whose layout the next segment may have instead, fastest first."""
+
+_LESS: Final = 0.9
+"""A layout is faster that takes at most so much of the other's time: to save and to load costs
+some, and what the rates say is no more exact than that."""
+
+
+def planned_moves(
+    request: Request, jobs: Sequence[Submission], spares: Sequence[Submission]
+) -> tuple[Moves, tuple[str, ...]]:
+    """Return the moves of a request that wants them, and notes on them."""
+    if not request.switch or not jobs:
+        return {}, ()
+    allowed = moves(jobs, spares)
+    return allowed, tuple(_notes(jobs, allowed))
+
+
+def moves(jobs: Sequence[Submission], spares: Sequence[Submission]) -> Moves:
+    """Return the moves from each job, and from each that may stand in for one, to the jobs.
+
+    A job that carries several strategies may become any of them: it is as slow as the slowest to
+    move to, and as fast as the fastest to move from.
+    """
+    fastest_first = sorted(jobs, key=_longest_s)
+    return {
+        job.number: tuple(
+            other.number for other in fastest_first if _longest_s(other) <= _LESS * _shortest_s(job)
+        )
+        for job in (*jobs, *spares)
+    }
+
+
+def _longest_s(job: Submission) -> float:
+    return max(map(_run_s, job.strategies))
+
+
+def _shortest_s(job: Submission) -> float:
+    return min(map(_run_s, job.strategies))
+
+
+def _run_s(strategy: Strategy) -> float:
+    return strategy.run.p50.total_seconds() if strategy.run else inf
+
+
+def _notes(jobs: Sequence[Submission], allowed: Moves) -> Iterator[str]:
+    """Say what a chain may move to, from which job; or that nothing is faster."""
+    names = {job.number: _layout(job) for job in jobs}
+    for job in jobs:
+        if others := allowed[job.number]:
+            faster = ", ".join(dict.fromkeys(names[number] for number in others))
+            yield f"after a segment on {names[job.number]} the next may run on {faster}"
+    if not any(allowed.values()):
+        yield "--switch changes nothing: no layout that is raced is a tenth faster than another"
+
+
+def _layout(job: Submission) -> str:
+    layouts = (f"{one.gpu} {one.nodes}x{one.gpus_per_node}" for one in job.strategies)
+    return " or ".join(dict.fromkeys(layouts))
