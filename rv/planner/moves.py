@@ -1,6 +1,6 @@
 """Which layouts a chain may move to at a segment's end: those that do its work faster."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Final
 
@@ -22,7 +22,7 @@ def planned_moves(
     if not request.switch or not jobs:
         return {}, ()
     allowed = moves(jobs, spares)
-    return allowed, tuple(_notes(jobs, allowed))
+    return allowed, (_note(jobs, allowed),)
 
 
 def moves(jobs: Sequence[Submission], spares: Sequence[Submission]) -> Moves:
@@ -52,15 +52,14 @@ def _run_s(strategy: Strategy) -> float:
     return strategy.run.p50.total_seconds() if strategy.run else inf
 
 
-def _notes(jobs: Sequence[Submission], allowed: Moves) -> Iterator[str]:
-    """Say what a chain may move to, from which job; or that nothing is faster."""
-    names = {job.number: _layout(job) for job in jobs}
-    for job in jobs:
-        if others := allowed[job.number]:
-            faster = ", ".join(dict.fromkeys(names[number] for number in others))
-            yield f"after a segment on {names[job.number]} the next may run on {faster}"
+def _note(jobs: Sequence[Submission], allowed: Moves) -> str:
+    """Say in which order a chain would move to which layouts; or that nothing is faster."""
     if not any(allowed.values()):
-        yield "--switch changes nothing: no layout that is raced is a tenth faster than another"
+        return "--switch changes nothing: no layout that is raced is a tenth faster than another"
+    moved_to = {number for others in allowed.values() for number in others}
+    fastest_first = sorted((job for job in jobs if job.number in moved_to), key=_longest_s)
+    layouts = ", ".join(dict.fromkeys(map(_layout, fastest_first)))
+    return f"a next segment may run on a layout that is faster than the last one's: {layouts}"
 
 
 def _layout(job: Submission) -> str:

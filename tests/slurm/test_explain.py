@@ -39,6 +39,12 @@ def explained(rv, eventually):
     return explain
 
 
+def fill(rv, eventually, *gpus):
+    """Fill so many GPUs of the nodes v1 and v2: a snapshot of two seconds ago will do for rv."""
+    jobs = [rv.fill(f"v{node}", count, "-t", "60") for node, count in enumerate(gpus, 1) if count]
+    eventually(lambda: {rv.job_state(job) for job in jobs} == {"RUNNING"})
+
+
 def wait_for(rv, *options):
     """Start a race that will wait."""
     done = rv("up", "-d", "--run", "sleep 600", *options)
@@ -88,16 +94,15 @@ def test_a_full_cluster_its_line_and_a_hole(rv, explained, eventually):
     assert started.returncode == 0, started.stderr
 
 
-def test_other_gpus_and_fewer_of_them(rv, explained):
+def test_other_gpus_and_fewer_of_them(rv, explained, eventually):
     """Types that are free are named where types were asked for; fewer GPUs where that is enough."""
-    rv.fill("v1", 4, "-t", "60")
-    rv.fill("v2", 4, "-t", "60")
+    fill(rv, eventually, 4, 4)
     wait_for(rv, "--gpu", "2", "--type", "v100")
     told = explained("Resources")
     assert {c["options"] for c in told["changes"]} == {"--type a40"}
     rv("stop")
     rv.slurm("scancel", "-w", "v2")
-    rv.fill("v2", 3, "-t", "60")
+    fill(rv, eventually, 0, 3)
     wait_for(rv, "--gpu", "2", "-p", "gpu")
     told = explained("Resources")
     assert {c["options"] for c in told["changes"]} == {"-p other", "--gpu 1"}
