@@ -11,7 +11,13 @@ from rv.models.race import Race, RaceState
 from rv.race.directory import read_state_files, write_state_file
 from rv.race.file_names import STATE_FILES
 from rv.race.observe import RaceSnapshot
-from rv.race.sources import confirmation_limit_s, is_active, unconfirmed, unconfirmed_for_s
+from rv.race.sources import (
+    confirmation_limit_s,
+    is_active,
+    unconfirmed,
+    unconfirmed_for_s,
+    without_segment,
+)
 from rv.slurm.script import new_sentinel
 from rv.slurm.squeue import parse_squeue_own
 from rv.slurm.squeue_scripts import squeue_own_script
@@ -139,6 +145,7 @@ def _in_use(snapshot: RaceSnapshot) -> set[int]:
         ids = {record.job_id for record in snapshot.records if record.name == status.race.next_name}
         # Any other was sent for an earlier segment.
         ids = ids & {*snapshot.files.next_job_ids} or ids
+        ids -= without_segment(status.race, snapshot.files)
     # A lost winner that Slurm put back into the queue would start for nothing.
     if status.claim and status.state is not RaceState.LOST:
         ids.add(status.claim.job_id)

@@ -73,7 +73,6 @@ def script_context(
     race_dir = str(PurePosixPath(context.race_root) / race_id)
     jobs = (*plan.submissions, *plan.spares)
     carried = {strategy.id for job in jobs for strategy in job.strategies}
-    by_number = {job.number: job for job in plan.submissions}
     return ScriptContext(
         race_id=race_id,
         race_dir=race_dir,
@@ -93,10 +92,8 @@ def script_context(
         project=_project(context, race_dir),
         notices=request.notices,
         chain=chain,
-        moves={
-            number: tuple(by_number[other] for other in others)
-            for number, others in plan.moves.items()
-        },
+        jobs=plan.submissions if plan.moves else (),
+        moves=plan.moves,
         payload_hash=digest,
         payload_folder=folder,
         sweep=sweep,

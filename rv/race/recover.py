@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from rv.errors import RvError
-from rv.models.job import JobRecord, JobState
+from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import cancel_leftovers, cancel_waiting_ids
 from rv.race.directory import write_state_file
@@ -128,7 +128,23 @@ def _needs_next_segment(snapshot: RaceSnapshot) -> bool:
     status = snapshot.status
     if status.state.is_over or snapshot.files.stopped or status.race.chain is None:
         return False
-    return NEXT in snapshot.files.again or status.why in (AGAIN, PREEMPTED, TIMED_OUT, UNSENT)
+    return (
+        NEXT in snapshot.files.again
+        or status.why in (AGAIN, PREEMPTED, TIMED_OUT, UNSENT)
+        or _waits_for_another_layout(snapshot)
+    )
+
+
+def _waits_for_another_layout(snapshot: RaceSnapshot) -> bool:
+    """Return whether the job that was to go on as before left a node, and could not call Slurm.
+
+    Those with another layout, which may wait for long, are still there.
+    """
+    request, claim = snapshot.status.race.request, snapshot.status.claim
+    if request is None or not request.switch or claim is None:
+        return False
+    is_running = any(r.job_id == claim.job_id and is_live(r.state) for r in snapshot.records)
+    return claim.submission in snapshot.files.again and not is_running
 
 
 def _send_next(

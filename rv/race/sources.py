@@ -93,12 +93,30 @@ def without_earlier(
 ) -> tuple[JobRecord, ...]:
     """Return the records, but no end of a job that was sent for an earlier segment of a chain.
 
-    One of them that did not end may yet run the next one.
+    One of them that did not end may yet run the next one, unless it lost its segment to a job with
+    another layout.
     """
-    now = files.claim.segment if files.claim else 0
-    earlier = {job for one in files.segments if one.number < now for job in one.next_job_ids}
+    earlier = _earlier(files)
+    lost = without_segment(race, files)
     counted = without_replaced(race, files, records)
-    return tuple(r for r in counted if not (r.state.is_terminal and r.job_id in earlier))
+    return tuple(
+        r
+        for r in counted
+        if not (r.state.is_terminal and r.job_id in earlier) and r.job_id not in lost
+    )
+
+
+def _earlier(files: StateFiles) -> set[int]:
+    """Return the jobs that were sent for a segment that has begun."""
+    now = files.claim.segment if files.claim else 0
+    return {job for one in files.segments if one.number < now for job in one.next_job_ids}
+
+
+def without_segment(race: Race, files: StateFiles) -> set[int]:
+    """Return the jobs of a chain with several layouts that lost their segment and run no other."""
+    if race.request is None or not race.request.switch:
+        return set()
+    return _earlier(files) - {one.claim.job_id for one in files.segments}
 
 
 def _rank(record: JobRecord) -> int:

@@ -16,6 +16,7 @@ from rv.race.sources import (
     record_of,
     unconfirmed,
     without_replaced,
+    without_segment,
 )
 from rv.race.sweep import with_tasks
 
@@ -133,14 +134,17 @@ def _winner_id(race: Race, files: StateFiles, number: int) -> int:
 def _next_job(race: Race, files: StateFiles, records: Sequence[JobRecord]) -> JobStatus | None:
     """Return the status of the job of a chain's next segment, or of the one that runs it."""
     ids = dict(files.job_ids).get(NEXT, ())
-    record = next_record(race, records)
+    lost = without_segment(race, files)
+    record = next_record(race, [each for each in records if each.job_id not in lost])
     if record is None and not ids:
         return None
     claim = files.claim
+    faster = files.next_job_ids[1:]
+    is_as_before = record is None or record.job_id not in faster
     return JobStatus(
         number=NEXT,
         name=race.next_name,
-        strategy=race.strategy_of(claim.submission, claim) if claim else "",
+        strategy=race.strategy_of(claim.submission, claim) if claim and is_as_before else "",
         job_id=record.job_id if record else ids[-1],
         state=record.state if record else JobState.UNKNOWN,
         reason=record.reason if record else "",

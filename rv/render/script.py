@@ -47,8 +47,8 @@ class ScriptContext:
     are folders of environments to activate, "" for none; `setup` are shell lines before the
     command. `container` is the image that the command runs in, "" for none; `mounts` are
     `SRC:DST[:ro]`, beside those that the command needs, of which one is `project`, the folder of
-    the code. `notices` are sent by the job that wins. `moves` has, by submission, those whose
-    layout the next segment of a chain may have instead, fastest first.
+    the code. `notices` are sent by the job that wins. `jobs` and `moves`
+    are the plan's, where a chain may change its layout.
     """
 
     race_id: str
@@ -69,7 +69,8 @@ class ScriptContext:
     project: str = ""
     notices: tuple[Notice, ...] = ()
     chain: Chain | None = None
-    moves: Mapping[int, tuple[Submission, ...]] = field(default_factory=dict)
+    jobs: tuple[Submission, ...] = ()
+    moves: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     payload_hash: str = ""
     payload_folder: str = ""
     sweep: Sweep | None = None
@@ -147,19 +148,26 @@ def _segments(submission: Submission, race: ScriptContext, chain: Chain) -> dict
     """Return the names a template may use under `chain`; times in seconds."""
     strategy = submission.strategy
     buffer = int(strategy.buffer.total_seconds())
+    own = _segment(submission, chain)
+    most = max(job.strategy.segments for job in (submission, *race.jobs))
     return {
         "signal": quote.shell(chain.signal),
         "total": quote.shell(slurm_time(strategy.total or chain.total)),
-        "own": _segment(submission, chain),
-        "moves": [_segment(other, chain) for other in race.moves.get(submission.number, ())],
+        "total_seconds": own["total_seconds"],
+        "moves": _moves(submission, race, chain),
         "switch": any(race.moves.values()),
-        "most_segments": 2 * strategy.segments + _MORE_SEGMENTS,
+        "most_segments": 2 * most + _MORE_SEGMENTS,
         # The signal never comes late, so that this long after it there is time left to kill.
         "patience_seconds": max(buffer - 30, buffer // 2),
         "most_fruitless": _MOST_FRUITLESS,
         "handover_seconds": HANDOVER_SECONDS,
         "watch_seconds": _WATCH_SECONDS,
     }
+
+
+def _moves(submission: Submission, race: ScriptContext, chain: Chain) -> list[dict[str, int]]:
+    by_number = {job.number: job for job in race.jobs}
+    return [_segment(by_number[number], chain) for number in race.moves.get(submission.number, ())]
 
 
 def _segment(submission: Submission, chain: Chain) -> dict[str, int]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rv.models.code import Code
 from rv.models.job import JobState
 from rv.models.quantities import short_duration
-from rv.models.race import RaceState, RaceStatus
+from rv.models.race import Claim, RaceState, RaceStatus, Segment
 from rv.models.sweep import TaskCounts
+from rv.race.sources import own_end
 from rv.ui.race_facts import ends_by_s, gpu_count, gpu_models, layouts, ran_s, typed_command
 
 if TYPE_CHECKING:
@@ -56,17 +57,28 @@ def _cost(status: RaceStatus, lasted_s: float) -> list[str]:
     """Say what it cost: of a chain each segment as its own layout does; nothing if one is free."""
     if status.claim is None:
         return []
-    claims = [one.claim for one in status.segments if one.number < status.claim.segment]
-    claims.append(status.claim)
-    until_s = [*(claim.elapsed_s for claim in claims[1:]), lasted_s]
-    cost, unit = 0.0, ""
+    before = [one for one in status.segments if one.number < status.claim.segment]
+    claims = [*(one.claim for one in before), status.claim]
+    until_s = [*map(_ran_until_s, before, claims[1:]), lasted_s]
+    cost, since_s, unit = 0.0, 0.0, ""
     for claim, end_s in zip(claims, until_s, strict=True):
         entry = status.race.winner(claim)
         if entry is None or entry.cost is None or not entry.walltime:
             return []
-        cost += entry.cost * (end_s - claim.elapsed_s) / entry.walltime.total_seconds()
-        unit = entry.cost_unit
+        cost += entry.cost * (end_s - since_s) / entry.walltime.total_seconds()
+        since_s, unit = end_s, entry.cost_unit
     return [f"cost {cost:.2f} {unit}".rstrip()]
+
+
+def _ran_until_s(segment: Segment, following: Claim) -> float:
+    """Return how long the command had run when a segment ended.
+
+    Where that is not known it is what the next one found, or an earlier instance of the next.
+    """
+    ended = own_end(segment.claim, segment.ended)
+    if ended is None:
+        return following.elapsed_s
+    return segment.claim.elapsed_s + max(0.0, ended.ended_at - segment.claim.started_at)
 
 
 def races_document(races: Iterable[RaceStatus]) -> dict[str, Any]:

@@ -463,7 +463,9 @@ rv_send_next() {
   for _ in 1 2 3; do
     [ ! -e stop ] || return 0
     rv_find_next
-    [ -n "$rv_id" ] || rv_send 1 43200 14400 120
+    if [ -z "$rv_id" ]; then
+      rv_send 1 43200 14400 120
+    fi
     if [ -n "$rv_id" ]; then
       echo "$rv_id" >>jobs/0.id
       rv_state_file "segments/$RV_SEGMENT.next" "$rv_id"

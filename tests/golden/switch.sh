@@ -100,6 +100,7 @@ rv_leave_node() {
   rv_say "node rejected: $1"
   rm -f "$RV_RACE_DIR/turns/$RV_RANK"
   ! rv_exists stop || exit 0
+  [ "${rv_last:-0}" -eq "${RV_SEGMENT:-0}" ] || ! rv_exists "segments/$RV_SEGMENT" || exit 0
   if [ "$left" -lt 1 ] || [ "${SLURM_RESTART_COUNT:-0}" -gt 500 ]; then
     rv_state_file exhausted/2 "no node is left: $1" || exit 1
     exit 0
@@ -277,7 +278,7 @@ rv_check_code=$?
 [ "$rv_check_code" -lt 124 ] || rv_state_file "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
 
 # 3. Reject a node that failed the check
-! rv_exists "declined/$SLURMD_NODENAME" || rv_leave_node "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
+[ "$rv_last" -gt 0 ] || ! rv_exists "declined/$SLURMD_NODENAME" || rv_leave_node "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
 [ "$rv_check_code" -eq 0 ] || rv_reject_node "the node check ended with code $rv_check_code"
 
 # 4. Load the user's environment
@@ -395,6 +396,7 @@ read -r rv_owner 2>/dev/null <"segments/$RV_SEGMENT"
 [ "$rv_owner" = "$RV_ME" ] || exit 0
 ln -T "claims/$RV_ME" ".claim.$RV_ME" 2>/dev/null
 mv -T ".claim.$RV_ME" claim || exit 1
+rm -f again/2 exhausted/2
 
 # 6. Wait for an earlier instance to stop
 # Slurm may run this job again: its command can resume. An earlier instance that still runs stops its
@@ -457,15 +459,16 @@ rv_signal_catching() {
   return 0
 }
 
-# Looks for the job that waits for this one to end, its id in rv_id; cancels others of that name:
-# they were sent for an earlier segment, or with another layout for this one, and would begin at any time.
+# Looks for the jobs that wait for this one to end, their ids in rv_id, in the order in which they were
+# sent; cancels others of that name: they were sent for an earlier segment, or with another layout for
+# this one, and would begin at any time.
 rv_find_next() {
   local file=.next.$RV_ME.$BASHPID id waits_for
   rv_id=''
-  rv_slurm squeue -h -a -u "$SLURM_JOB_USER" -t PD --name=rv-abcd2345-next -o '%A %E' >"$file" 2>/dev/null
+  rv_slurm squeue -h -a -u "$SLURM_JOB_USER" -t PD,CF -S i --name=rv-abcd2345-next -o '%A %E' >"$file" 2>/dev/null
   while read -r id waits_for; do
     if [[ $waits_for =~ ^afterany:$SLURM_JOB_ID([^0-9]|$) ]]; then
-      [[ " $rv_faster " == *" $id "* ]] || rv_id=${rv_id:+$rv_id }$id
+      rv_id=${rv_id:+$rv_id }$id
     elif [ "$id" != "$SLURM_JOB_ID" ]; then
       rv_slurm scancel -Q "$id" 2>/dev/null </dev/null
     fi
@@ -479,11 +482,13 @@ rv_send_next() {
   for _ in 1 2 3; do
     [ ! -e stop ] || return 0
     rv_find_next
-    [ -n "$rv_id$rv_faster" ] || rv_send_faster
-    [ -n "$rv_id" ] || rv_send 2 43200 14400 120
+    if [ -z "$rv_id" ]; then
+      rv_send 2 43200 14400 120
+      [ -z "$rv_id" ] || rv_send_faster
+    fi
     if [ -n "$rv_id" ]; then
-      echo "$rv_id" >>jobs/0.id
-      rv_state_file "segments/$RV_SEGMENT.next" "$rv_id$rv_faster"
+      echo "${rv_id%% *}" >>jobs/0.id
+      rv_state_file "segments/$RV_SEGMENT.next" "$rv_id"
       return 0
     fi
     sleep 2
@@ -491,15 +496,33 @@ rv_send_next() {
   return 1
 }
 
-rv_faster=''
-# Sends jobs with a faster layout for the next segment, their ids in rv_faster. The first of all that
-# starts runs it; of equal jobs Slurm starts the one with the lowest id.
+# Sends jobs with a faster layout for the next segment, after the one that goes on as before, so that
+# the chain goes on whatever becomes of them; their ids behind that one's in rv_id. There is not much
+# time, and none of it is worth waiting for a slow controller.
 rv_send_faster() {
-  if ! rv_exists exhausted/1; then
-    rv_send 1 14400 14400 120
-    [ -z "$rv_id" ] || { echo "$rv_id" >>jobs/0.id; rv_faster="$rv_faster $rv_id"; }
-  fi
-  rv_id=''
+  local sent=$rv_id until=$((SECONDS + 15)) number times
+  rv_state_file "segments/$RV_SEGMENT.next" "$sent"
+  while read -r number times; do
+    [ ! -e stop ] && [ "$SECONDS" -lt "$until" ] || break
+    ! rv_exists "exhausted/$number" || continue
+    # shellcheck disable=SC2086
+    rv_is_worth_it $times || continue
+    # shellcheck disable=SC2086
+    rv_send "$number" $times
+    [ -n "$rv_id" ] || continue
+    sent="$sent $rv_id"
+    rv_state_file "segments/$RV_SEGMENT.next" "$sent"
+  done <<'END'
+1 14400 14400 120
+END
+  echo "$sent" >>jobs/0.id
+  rv_id=$sent
+}
+
+# Whether enough of the time is left there for more than to load and to save; seconds as of rv_send.
+rv_is_worth_it() {
+  rv_elapsed
+  [ $(($1 - rv_spent * $1 / 43200)) -gt $((2 * $3 + 60)) ]
 }
 
 # Sends one job for the next segment, its id in rv_id: the script of a submission, the seconds that
@@ -508,7 +531,7 @@ rv_send() {
   local line
   rv_id=''
   rv_next_minutes "$2" "$3" "$4"
-  sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' "jobs/$1.sh" >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
+  sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' "jobs/$1.sh" >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh || return
   rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
   while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
 }
@@ -634,7 +657,7 @@ rv_enter || exit 1
 rv_pid=$!
 rv_begun=$SECONDS
 rv_sender='' rv_deadline='' rv_asker=''
-(rv_cancel_others; rv_find_next; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others) </dev/null >/dev/null 2>&1 &
+(rv_cancel_others; rv_find_next; sleep 30 & rv_nap=$!; trap 'kill "$rv_nap"; exit' TERM; wait; rv_cancel_others; rv_find_next) </dev/null >/dev/null 2>&1 &
 rv_canceller=$!
 rv_terminate() {
   rv_cause=TERM

@@ -7,8 +7,9 @@ import pytest
 
 from rv.models.job import JobState
 from rv.models.race import NEXT, Chain, Claim, Ended, RaceState, Segment, StateFiles
+from rv.models.request import Request
 from rv.race.directory import read_state_files
-from rv.race.sources import Sources
+from rv.race.sources import Sources, without_segment
 from rv.race.status import is_known, resolve, unaccounted
 from tests.unit.race.test_status import RACE, T0, record
 
@@ -220,9 +221,10 @@ def test_a_job_that_was_sent_again_need_not_show_at_once():
     assert state(files, *known, after("PENDING", job_id=20)).state is S.PENDING
 
 
+SWITCHES = replace(CHAINED, request=Request(checkpoint=True, switch=True))
 SWITCHING = replace(
     SENT,
-    job_ids=((0, (21, 22, 13)), (1, (11,))),
+    job_ids=((0, (13, 21, 22, 13)), (1, (11,))),
     segments=(replace(SENT.segments[0], next_job_ids=(13, 21, 22)),),
 )
 """A chain whose next segment has this layout's job, and two of faster ones."""
@@ -240,7 +242,11 @@ SWITCHING = replace(
 )
 def test_of_several_jobs_for_the_next_segment_the_foremost_counts(records, expected, why):
     """One that begins before one that waits, and that before one that ended."""
-    found = state(SWITCHING, record("COMPLETED"), *records)
+    found = resolve(
+        SWITCHES,
+        SWITCHING,
+        Sources(records=[record("COMPLETED"), *records], now_s=T0 + 500, queue_answered=True),
+    )
     assert (found.state, why in found.why) == (expected, True), found.why
 
 
@@ -251,10 +257,16 @@ def test_the_jobs_that_lost_a_segment_say_nothing_of_the_next():
     files = replace(files, segments=(SWITCHING.segments[0], files.segments[1]))
     lost = [after("CANCELLED"), after("COMPLETED", job_id=22)]
     assert state(files, record("COMPLETED"), after("RUNNING", job_id=21), *lost).state is S.RUNNING
+    assert without_segment(SWITCHES, files) == {13, 22}
+    assert without_segment(CHAINED, files) == set()
     ended = replace(AGAIN, owner=winner.owner)
     over = replace(files, segments=(files.segments[0], replace(files.segments[1], ended=ended)))
-    found = state(over, after("TIMEOUT", job_id=21), *lost)
-    assert (found.state, "time limit" in found.why) == (S.PENDING, True), found.why
+    for others in (lost, [after("PENDING"), after("PENDING", job_id=22)]):
+        records = [after("TIMEOUT", job_id=21), *others]
+        found = resolve(
+            SWITCHES, over, Sources(records=records, now_s=T0 + 500, queue_answered=True)
+        )
+        assert (found.state, "time limit" in found.why) == (S.PENDING, True), found.why
 
 
 THIRD = replace(SECOND, segment=3)

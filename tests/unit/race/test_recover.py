@@ -18,7 +18,7 @@ from rv.race.status import resolve
 from rv.transport.local import LocalTransport
 from rv.workflow.races import _last_activity_s
 from rv.workflow.start import _held_back
-from tests.unit.race.test_chain import AGAIN, CHAINED, CRASHED, FIRST, SECOND, chained
+from tests.unit.race.test_chain import AGAIN, CHAINED, CRASHED, FIRST, NAME, SECOND, chained
 from tests.unit.race.test_status import RACE, T0, record
 
 DAY = 86400.0
@@ -104,6 +104,31 @@ def test_a_client_sends_the_segment_that_its_job_did_not(
     records, now_s = (record(word),), T0 + 500
     sources = Sources(records=records, now_s=now_s, queue_answered=True)
     status = resolve(CHAINED, files, sources)
+    seen = RaceSnapshot(status=status, files=files, records=records, reachable=True)
+    assert _needs_next_segment(seen) == is_needed
+
+
+@pytest.mark.parametrize(
+    ("again", "asked", "word", "is_needed"),
+    [
+        ((1,), Request(switch=True), "COMPLETED", True),
+        ((1,), Request(switch=True), "RUNNING", False),
+        ((2,), Request(switch=True), "COMPLETED", False),
+        ((1,), Request(), "COMPLETED", False),
+    ],
+    ids=["it waits for the faster alone", "not over yet", "the faster left", "one layout"],
+)
+def test_a_chain_does_not_wait_for_a_faster_layout_alone(
+    again: tuple[int, ...], asked: Request, word: str, *, is_needed: bool
+) -> None:
+    """The job that was to go on as before left a node without scontrol: a client sends another."""
+    race = replace(CHAINED, request=asked)
+    files = chained(FIRST, AGAIN, again=again, job_ids=((0, (13, 21, 13)), (1, (11,))))
+    files = replace(files, segments=(replace(files.segments[0], next_job_ids=(13, 21)),))
+    records = (record(word), record("COMPLETED", name=NAME, job_id=13))
+    records = (*records, record("PENDING", name=NAME, job_id=21))
+    sources = Sources(records=records, now_s=T0 + 500, queue_answered=True)
+    status = resolve(race, files, sources)
     seen = RaceSnapshot(status=status, files=files, records=records, reachable=True)
     assert _needs_next_segment(seen) == is_needed
 

@@ -231,7 +231,7 @@ CASES = {
     "checkpoint": (strategy(**SEGMENTS), facts(chain=Chain(total=timedelta(hours=12)))),
     "switch": (
         Submission(number=2, strategies=(strategy(**SEGMENTS),)),
-        facts(chain=Chain(total=timedelta(hours=12)), moves={1: (), 2: (FASTER,)}),
+        facts(chain=Chain(total=timedelta(hours=12)), jobs=(FASTER,), moves={1: (), 2: (1,)}),
     ),
     "checkpoint_on_two_nodes": (
         strategy(**(TWO_NODES | SEGMENTS)),
@@ -332,6 +332,18 @@ def test_directives_are_whole_lines_before_the_first_command():
     first = next(at for at, line in enumerate(lines) if line and not line.startswith("#"))
     assert directives == list(range(1, len(directives) + 1))
     assert directives[-1] < first
+
+
+def test_a_chain_may_have_as_many_segments_as_on_any_of_its_layouts():
+    """One that moves has done the many of a slower one before."""
+    short = replace(strategy(**SEGMENTS), walltime=timedelta(minutes=15))
+    slow = Submission(number=2, strategies=(short,))
+    race = facts(
+        chain=Chain(total=timedelta(hours=12)), jobs=(FASTER, slow), moves={1: (), 2: (1,)}
+    )
+    assert (FASTER.strategy.segments, short.segments) == (1, 60)
+    for job in (FASTER, slow):
+        assert '"$RV_SEGMENT" -ge 130 ]' in render(job, race, Templates(read_template))
 
 
 def test_sbatch_lines_are_what_a_person_would_type():

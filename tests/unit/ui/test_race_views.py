@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from rv.models.race import Claim, Entry, RaceState, RaceStatus, Segment
+from rv.models.race import Claim, Ended, Entry, RaceState, RaceStatus, Segment
 from rv.ui.race_views import ending
 from tests.unit.race.test_status import RACE
 
@@ -41,6 +41,21 @@ def over(fast: Entry) -> RaceStatus:
 def test_a_chain_costs_what_each_segment_costs_on_its_own_layout() -> None:
     """1 an hour for one, then 10 an hour for two."""
     assert ending(over(FAST)).endswith("ran 3h in 2 segments, cost 21.00 EUR")
+
+
+def test_a_segment_that_began_anew_costs_what_all_its_instances_did() -> None:
+    """The first ran for an hour, was preempted, and ran for another; then two on the fast one."""
+    status = over(FAST)
+    first, second = status.segments
+    again = replace(first.claim, elapsed_s=3600.0, started_at=1e6 + 5000)
+    ended = Ended(owner=again.owner, code=0, signal="", ended_at=1e6 + 8600, next="again")
+    fast = replace(second.claim, elapsed_s=7200.0 + 1800.0, started_at=1e6 + 3 * 3600 - 5400)
+    changed = replace(
+        status,
+        claim=fast,
+        segments=(Segment(number=1, claim=again, ended=ended), replace(second, claim=fast)),
+    )
+    assert ending(changed).endswith("ran 4h in 2 segments, cost 22.00 EUR")
 
 
 @pytest.mark.parametrize("changed", [{"cost": None}, {"walltime": timedelta(0)}])
