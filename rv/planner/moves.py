@@ -5,7 +5,6 @@ from math import inf
 from typing import Final
 
 from rv.models.plan import Strategy, Submission
-from rv.models.request import Request
 
 Moves = Mapping[int, tuple[int, ...]]
 """By submission, those whose layout the next segment may have instead, fastest first."""
@@ -13,16 +12,6 @@ Moves = Mapping[int, tuple[int, ...]]
 _LESS: Final = 0.9
 """A layout is faster that takes at most so much of the other's time: to save and to load costs
 some, and what the rates say is no more exact than that."""
-
-
-def planned_moves(
-    request: Request, jobs: Sequence[Submission], spares: Sequence[Submission]
-) -> tuple[Moves, tuple[str, ...]]:
-    """Return the moves of a request that wants them, and notes on them."""
-    if not request.switch or not jobs:
-        return {}, ()
-    allowed = moves(jobs, spares)
-    return allowed, (_note(jobs, allowed),)
 
 
 def moves(jobs: Sequence[Submission], spares: Sequence[Submission]) -> Moves:
@@ -52,7 +41,7 @@ def _run_s(strategy: Strategy) -> float:
     return strategy.run.p50.total_seconds() if strategy.run else inf
 
 
-def _note(jobs: Sequence[Submission], allowed: Moves) -> str:
+def note_on_moves(jobs: Sequence[Submission], allowed: Moves) -> str:
     """Say in which order a chain would move to which layouts; or that nothing is faster."""
     if not any(allowed.values()):
         return "--switch changes nothing: no layout that is raced is a tenth faster than another"

@@ -15,7 +15,6 @@ from rv.models.site import Site
 from rv.models.snapshot import Partition
 from rv.planner.limits import CountedJobs, Sources, Usage, submissions_left
 from rv.planner.merge import Merger
-from rv.planner.moves import Moves, planned_moves
 
 SourcesById = Mapping[str, Sources]
 """What limits the job of each strategy, by the strategy's id."""
@@ -123,7 +122,7 @@ class Compiled:
     notes: tuple[str, ...]
     spares: tuple[Submission, ...]
     room: Mapping[int, tuple[tuple[str, int], ...]]
-    moves: Moves
+    moves: Mapping[int, tuple[int, ...]]
 
 
 def compile_jobs(
@@ -150,15 +149,27 @@ def compile_jobs(
         for number, parts in enumerate(chosen.jobs, 1)
     )
     spares = _spares(jobs, request.max_submissions)
-    allowed, move_notes = planned_moves(request, jobs, spares)
+    moves, move_notes = _moves(request, jobs, spares)
     return Compiled(
         submissions=jobs,
         spares=spares,
         waves=_waves(jobs, all_at_once=chosen.all_at_once),
         notes=(*_memory_notes(jobs), *chosen.notes(), *move_notes),
         room={job.number: _room(job, sources, usage) for job in jobs},
-        moves=allowed,
+        moves=moves,
     )
+
+
+def _moves(
+    request: Request, jobs: tuple[Submission, ...], spares: tuple[Submission, ...]
+) -> tuple[Mapping[int, tuple[int, ...]], tuple[str, ...]]:
+    """Return from which job a chain may move to which, with a note for who asked for that."""
+    if not request.switch or not jobs:
+        return {}, ()
+    from rv.planner.moves import moves, note_on_moves
+
+    allowed = moves(jobs, spares)
+    return allowed, (note_on_moves(jobs, allowed),)
 
 
 def _room(job: Submission, sources: SourcesById, usage: Usage) -> tuple[tuple[str, int], ...]:

@@ -138,18 +138,24 @@ def _next_job(race: Race, files: StateFiles, records: Sequence[JobRecord]) -> Jo
     record = next_record(race, [each for each in records if each.job_id not in lost])
     if record is None and not ids:
         return None
-    claim = files.claim
-    faster = files.next_job_ids[1:]
-    is_as_before = record is None or record.job_id not in faster
+    job_id = record.job_id if record else ids[-1]
     return JobStatus(
         number=NEXT,
         name=race.next_name,
-        strategy=race.strategy_of(claim.submission, claim) if claim and is_as_before else "",
-        job_id=record.job_id if record else ids[-1],
+        strategy=_strategy_of_next(race, files, job_id),
+        job_id=job_id,
         state=record.state if record else JobState.UNKNOWN,
         reason=record.reason if record else "",
         nodes=record.nodes if record else "",
     )
+
+
+def _strategy_of_next(race: Race, files: StateFiles, job_id: int) -> str:
+    """Return the strategy of a next segment's job; "" of a faster one, whose claim will say it."""
+    claim = files.claim
+    if claim is None or job_id in files.next_job_ids[1:]:
+        return ""
+    return race.strategy_of(claim.submission, claim)
 
 
 def unaccounted(race: Race, files: StateFiles, queue: Sequence[JobRecord]) -> tuple[int, ...]:

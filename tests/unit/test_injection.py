@@ -275,8 +275,8 @@ def outputs() -> Iterator[tuple[str, jinja2.nodes.Expr]]:
 
 
 NUMBERS = re.compile(
-    r"job\.number|s\.(nodes|gpus|gpus_per_node|cpus_per_task|memory_mib)|part\.vram_mib"
-    r"|s\.node_names|omp_threads|\w+_seconds|chain\.\w+_(seconds|segments|fruitless)"
+    r"(job|other)\.number|s\.(nodes|gpus|gpus_per_node|cpus_per_task|memory_mib)|part\.vram_mib"
+    r"|s\.node_names|omp_threads|\w+_seconds|(chain|other)\.\w+_(seconds|segments|fruitless)"
     r"|slots|sweep\.(width|gpus|tasks|tasks_a_folder|most_running)"
 )
 QUOTED_ALREADY = {
