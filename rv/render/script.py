@@ -47,8 +47,8 @@ class ScriptContext:
     are folders of environments to activate, "" for none; `setup` are shell lines before the
     command. `container` is the image that the command runs in, "" for none; `mounts` are
     `SRC:DST[:ro]`, beside those that the command needs, of which one is `project`, the folder of
-    the code. `notices` are sent by the job that wins. `jobs` and `moves`
-    are the plan's, where a chain may change its layout.
+    the code. `notices` are sent by the job that wins. `jobs` and `moves` are the plan's, where a
+    chain may change its layout.
     """
 
     race_id: str

@@ -14,7 +14,7 @@ from rv.models.plain import build, plain
 from rv.slurm.cache import SnapshotCache
 
 if TYPE_CHECKING:
-    from rv.models.race import RaceStatus
+    from rv.models.race import Claim, RaceStatus
 
 _FILE: Final = "past"
 _KEPT: Final = timedelta(days=365)
@@ -62,16 +62,15 @@ def keep_past(cache: SnapshotCache, statuses: Iterable["RaceStatus"]) -> None:
 
 def past_race(status: "RaceStatus") -> PastRace | None:
     """Return the record of a race; None for one that has not started, or had no estimate."""
-    race, claim = status.race, status.claim
-    winner = race.winner(claim) if claim else None
-    started_at = _first_start(status)
-    if winner is None or winner.source is None or started_at is None:
+    race, first = status.race, _first_claim(status)
+    winner = race.winner(first) if first else None
+    if first is None or winner is None or winner.source is None:
         return None
     return PastRace(
         race_id=race.race_id,
         submitted_at=race.submitted_at,
         source=winner.source,
-        waited_s=max(0.0, started_at - race.submitted_at),
+        waited_s=max(0.0, first.started_at - race.submitted_at),
         gpus=winner.gpus,
         predicted_s=winner.predicted_s,
         name=race.name,
@@ -86,7 +85,7 @@ def past_race(status: "RaceStatus") -> PastRace | None:
 
 
 def _did_all_there(status: "RaceStatus") -> bool:
-    """Whether the command did all of its work, and all of it on the layout that the claim names.
+    """Whether the command did all of its work, and all of it on the layout that it began on.
 
     What goes on from a checkpoint had only the rest to do, and a chain may have changed its layout.
     """
@@ -94,9 +93,8 @@ def _did_all_there(status: "RaceStatus") -> bool:
     return status.exit_code == 0 and not status.race.resumes and len(strategies) < 2
 
 
-def _first_start(status: "RaceStatus") -> float | None:
-    """Return when the command started first: of a chain its first segment."""
-    claim = status.claim
-    if claim is None or claim.segment == 1:
-        return claim.started_at if claim else None
-    return next((one.claim.started_at for one in status.segments if one.number == 1), None)
+def _first_claim(status: "RaceStatus") -> "Claim | None":
+    """Return the claim with which the command started first: of a chain its first segment's."""
+    if status.claim is None or status.claim.segment == 1:
+        return status.claim
+    return next((one.claim for one in status.segments if one.number == 1), None)

@@ -66,6 +66,14 @@ def test_the_time_of_a_chain_that_changed_its_layout_corrects_none(
     assert there.run_s == run_s
 
 
+def test_the_wait_of_a_chain_that_changed_its_layout_was_that_of_the_first() -> None:
+    moved = replace(CLAIM, submission=2, segment=2, strategy=ASKED.entries[1].strategy)
+    segments = (Segment(number=1, claim=CLAIM), Segment(number=2, claim=moved))
+    kept = past_race(replace(DONE, claim=moved, segments=segments))
+    assert kept
+    assert (kept.source, kept.predicted_s, kept.gpu) == (Source.PLANNED, 60.0, "h200")
+
+
 def test_only_the_time_of_a_run_that_ended_well_counts() -> None:
     failed = past_race(replace(DONE, state=RaceState.FAILED, exit_code=1))
     assert failed
