@@ -204,9 +204,10 @@ class Claim:
     """Who won: the job and its restart, the submission, and where it runs.
 
     `strategy` is the one that the job turned out to be. Of a chain it is the latest segment's:
-    `elapsed_s` is what those before it ran, and `job_name` the name of its job, "" for a
-    submission's own. `token`, a dot and what is random, tells two jobs of one id apart: a
-    controller that lost its state gives ids out again. rv 0.1.0 wrote none.
+    `elapsed_s` is what those before it ran, `total_s` the whole time on its layout, 0 for not
+    known, `used_s` what of that was used up before, None for as much as it ran; `job_name` is the
+    name of its job, "" for a submission's own. `token`, a dot and what is random, tells two jobs of
+    one id apart: a controller that lost its state gives ids out again. rv 0.1.0 wrote none.
     """
 
     job_id: int
@@ -217,6 +218,8 @@ class Claim:
     started_at: float
     segment: int = 1
     elapsed_s: float = 0.0
+    total_s: float = 0.0
+    used_s: float | None = None
     job_name: str = ""
     strategy: str = ""
     token: str = ""
@@ -362,3 +365,17 @@ class RaceStatus:
         ended = next((end.ended_at for end in ends if end), self.ended_at)
         here = max(0.0, ended - self.claim.started_at) if ended else 0.0
         return self.claim.elapsed_s + here
+
+    @property
+    def used_s(self) -> float | None:
+        """Of `total_s` what is used up by the segments that have ended, as this layout counts."""
+        if self.claim is None or self.elapsed_s is None or self.claim.used_s is None:
+            return self.elapsed_s
+        return self.claim.used_s + self.elapsed_s - self.claim.elapsed_s
+
+    @property
+    def total_s(self) -> float:
+        """The whole time of a chain in seconds, on the layout that it has; 0 for any other race."""
+        chain = self.race.chain
+        longest_s = chain.total.total_seconds() if chain else 0.0
+        return (self.claim.total_s if self.claim else 0.0) or longest_s

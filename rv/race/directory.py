@@ -234,6 +234,8 @@ def _claim(text: str) -> Claim | None:
         started_at=_float(fields.get("started", ""), default=0.0),
         segment=next(iter(_integers(fields.get("segment", ""))), 1),
         elapsed_s=_float(fields.get("elapsed", ""), default=0.0),
+        total_s=_float(fields.get("total", ""), default=0.0),
+        used_s=_float(fields["used"], default=0.0) if "used" in fields else None,
         job_name=printable(fields.get("name", "")),
         strategy=printable(fields.get("strategy", "")),
     )

@@ -116,7 +116,8 @@ def without_segment(race: Race, files: StateFiles) -> set[int]:
     """Return the jobs of a chain with several layouts that lost their segment and run no other."""
     if race.request is None or not race.request.switch:
         return set()
-    return _earlier(files) - {one.claim.job_id for one in files.segments}
+    ran = {one.claim.job_id for one in files.segments}
+    return _earlier(files) - ran - {*files.next_job_ids}
 
 
 def _rank(record: JobRecord) -> int:

@@ -31,6 +31,7 @@ _WATCH_SECONDS: Final = 10
 _STOP_WATCH_SECONDS: Final = 30
 _MOST_FRUITLESS: Final = 3
 _MORE_SEGMENTS: Final = 10
+_PATIENCE_FOR_FASTER_SECONDS: Final = 45  # Slurm looks for backfill every 30 s, unless told
 
 _LONGEST_NOTICE: Final = 500
 """Characters of the command that a notice shows."""
@@ -154,7 +155,12 @@ def _segments(submission: Submission, race: ScriptContext, chain: Chain) -> dict
         "signal": quote.shell(chain.signal),
         "total": quote.shell(slurm_time(strategy.total or chain.total)),
         "total_seconds": own["total_seconds"],
-        "moves": _moves(submission, race, chain),
+        "moves": race.moves.get(submission.number, ()),
+        "layouts": [
+            _segment(job, chain)
+            for job in {job.number: job for job in (*race.jobs, submission)}.values()
+        ],
+        "patience_for_faster_seconds": _PATIENCE_FOR_FASTER_SECONDS,
         "switch": any(race.moves.values()),
         "most_segments": 2 * most + _MORE_SEGMENTS,
         # The signal never comes late, so that this long after it there is time left to kill.
@@ -163,11 +169,6 @@ def _segments(submission: Submission, race: ScriptContext, chain: Chain) -> dict
         "handover_seconds": HANDOVER_SECONDS,
         "watch_seconds": _WATCH_SECONDS,
     }
-
-
-def _moves(submission: Submission, race: ScriptContext, chain: Chain) -> list[dict[str, int]]:
-    by_number = {job.number: job for job in race.jobs}
-    return [_segment(by_number[number], chain) for number in race.moves.get(submission.number, ())]
 
 
 def _segment(submission: Submission, chain: Chain) -> dict[str, int]:

@@ -173,7 +173,8 @@ def _chain(status: RaceStatus) -> dict[str, Any] | None:
     return {
         "segment": status.claim.segment if status.claim else 0,
         "elapsed_s": None if status.elapsed_s is None else round(status.elapsed_s),
-        "total_s": status.race.chain.total.total_seconds(),
+        "used_s": None if status.used_s is None else round(status.used_s),
+        "total_s": status.total_s,
         "last_checkpoint": _time(status.saved_at),
         "segments": [
             {

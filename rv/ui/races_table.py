@@ -239,14 +239,16 @@ def _retry(status: RaceStatus) -> str:
 
 def _segments(status: RaceStatus, now_s: float) -> str:
     """A chain as one thing: its segment, its time of the whole, its last checkpoint."""
-    claim, chain = status.claim, status.race.chain
-    if claim is None or chain is None:
+    claim = status.claim
+    if claim is None or status.race.chain is None:
         return ""
-    elapsed_s = status.elapsed_s or 0.0
+    used_s = status.used_s or 0.0
     if status.state is RaceState.RUNNING:
-        elapsed_s += max(0.0, now_s - claim.started_at)
-    ran = short_duration(timedelta(seconds=round(elapsed_s)))
-    parts = [f"segment {claim.segment}", f"{ran} of {short_duration(chain.total)}"]
+        used_s += max(0.0, now_s - claim.started_at)
+    used, total = (
+        short_duration(timedelta(seconds=round(each))) for each in (used_s, status.total_s)
+    )
+    parts = [f"segment {claim.segment}", f"{used} of {total}"]
     if status.saved_at is not None:
         ago = timedelta(seconds=round(max(0.0, now_s - status.saved_at)))
         parts.append(f"checkpoint {short_duration(ago)} ago")

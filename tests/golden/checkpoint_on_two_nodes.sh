@@ -362,7 +362,7 @@ case $SLURM_JOB_NAME in
   "rv-$RV_RACE-"*) rv_name=$SLURM_JOB_NAME ;;
   *) if [ "$rv_last" -gt 0 ]; then rv_name=rv-abcd2345-next; else rv_name=rv-abcd2345-1; fi ;;
 esac
-printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "fruitless=$rv_fruitless" "name=$rv_name" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
+printf '%s\n' "$RV_ME" submission=1 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" total=43200 "fruitless=$rv_fruitless" "name=$rv_name" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 rv_whole=''
 sync "claims/$RV_ME" && mapfile -t rv_lines <"claims/$RV_ME" && rv_whole=${rv_lines[*]: -1}
 [ -z "$rv_cause" ] || exit 1
@@ -463,9 +463,7 @@ rv_send_next() {
   for _ in 1 2 3; do
     [ ! -e stop ] || return 0
     rv_find_next
-    if [ -z "$rv_id" ]; then
-      rv_send 1 43200 14400 120
-    fi
+    [ -n "$rv_id" ] || rv_send 1 43200 14400 120
     if [ -n "$rv_id" ]; then
       echo "$rv_id" >>jobs/0.id
       rv_state_file "segments/$RV_SEGMENT.next" "$rv_id"
@@ -482,10 +480,14 @@ rv_send() {
   local line
   rv_id=''
   rv_next_minutes "$2" "$3" "$4"
-  sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' "jobs/$1.sh" >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
+  rv_copy_script "$1" && mv -T "jobs/.next.$RV_ME" jobs/0.sh
   rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
   while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
 }
+
+# Copies a submission's script. What its first job waited for is over: `--begin=22:00` would mean each
+# night.
+rv_copy_script() { sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' "jobs/$1.sh" >"jobs/.next.$RV_ME"; }
 
 # Minutes to ask for, in rv_minutes: what is left of the whole time, and no more than the job had.
 rv_next_minutes() {
@@ -663,6 +665,7 @@ rv_watch() {
     sleep 10 &
     nap=$!
     wait "$nap"
+    kill -0 $$ 2>/dev/null || exit
     owner=''
     read -r owner <claim
     [ -z "$owner" ] || [ "$owner" = "$RV_ME" ] || kill -HUP $$

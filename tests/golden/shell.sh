@@ -371,6 +371,7 @@ rv_watch() {
     sleep 30 &
     nap=$!
     wait "$nap"
+    kill -0 $$ 2>/dev/null || exit
     rv_exists stop || continue
     stops=$((stops + 1))
     if [ "$stops" -le 3 ]; then kill -TERM $$; else kill -KILL -- "-$rv_pid" "$rv_pid"; fi

@@ -315,30 +315,23 @@ rv_wait_for_better() {
   done
 }
 [ "$rv_last" -gt 0 ] || rv_wait_for_better
-# Before the claim of a later segment: a job of it with a faster layout goes first. One that Slurm has
-# begun is waited for, half a minute at most, and for some seconds one that it may be about to begin.
-# segments/K.next has the jobs that were sent for it: first the one that goes on as before, then the
-# others, the fastest first.
+# Before the claim of a later segment: a job of it with a faster layout that Slurm has begun goes first;
+# it is waited for, half a minute at most. segments/K.next has the jobs that were sent for the segment:
+# first the one that goes on as before, then the others, the fastest first.
 rv_wait_for_faster() {
-  local file=.faster.$RV_ME tick id state ids=() faster=' ' waits_for
+  local file=.faster.$RV_ME id ids=() faster=' ' begun
   read -r -a ids 2>/dev/null <"segments/$rv_last.next"
   for id in "${ids[@]:1}"; do
     [ "$id" != "$SLURM_JOB_ID" ] || break
     faster="$faster$id "
   done
-  for tick in {1..15}; do
+  for _ in {1..15}; do
     [ "$faster" != ' ' ] && ! rv_exists "segments/$RV_SEGMENT" || return 0
-    waits_for=''
-    rv_slurm timeout 30 squeue -h -a -u "$SLURM_JOB_USER" --name=rv-abcd2345-next -o '%A %t' >"$file" 2>/dev/null
-    while read -r id state; do
-      case $faster in *" $id "*) ;; *) continue ;; esac
-      case $state in
-        R | CF) waits_for=running && break ;;
-        PD) waits_for=pending ;;
-      esac
-    done <"$file"
+    begun=''
+    rv_slurm timeout 30 squeue -h -a -u "$SLURM_JOB_USER" -t R,CF --name=rv-abcd2345-next -o %A >"$file" 2>/dev/null
+    while read -r id; do [[ $faster != *" $id "* ]] || begun=yes; done <"$file"
     rm -f "$file"
-    [ -n "$waits_for" ] && { [ "$waits_for" = running ] || [ "$tick" -le 3 ]; } || return 0
+    [ -n "$begun" ] || return 0
     sleep 2
   done
 }
@@ -346,7 +339,7 @@ rv_wait_for_faster() {
 # 5. Claim the segment
 # By a hard link, made once; a newer restart of the same job replaces it.
 RV_TOTAL_ELAPSED=0
-rv_used=0
+rv_used=0 rv_came_from=''
 rv_fruitless=0
 if [ "$rv_last" -gt 0 ]; then
   rv_field "segments/$rv_last" started
@@ -369,6 +362,11 @@ if [ "$rv_last" -gt 0 ]; then
   rv_used=$((rv_value + rv_ran))
   rv_field "segments/$rv_last" total
   [ -z "$rv_value" ] || rv_used=$((rv_used * 43200 / rv_value))
+  rv_field "segments/$rv_last" submission
+  case $rv_value in
+    '' | 2) ;;
+    *) [ "$RV_SEGMENT" -eq "$rv_last" ] || [ -e ".unfit.$rv_value" ] || rv_came_from=$rv_value ;;
+  esac
   rv_field "segments/$rv_last" fruitless
   rv_is_fresh checkpoints "claims/$rv_owner" || rv_fruitless=$((rv_value + 1))
 fi
@@ -478,15 +476,13 @@ rv_find_next() {
 
 # Sends the job of the next segment, which waits for this one to end.
 rv_send_next() {
-  local rv_id _
+  local rv_id tried='' _
   for _ in 1 2 3; do
     [ ! -e stop ] || return 0
     rv_find_next
-    if [ -z "$rv_id" ]; then
-      rv_send 2 43200 14400 120
-      [ -z "$rv_id" ] || rv_send_faster
-    fi
+    [ -n "$rv_id" ] || { tried=yes; rv_send_as_before; }
     if [ -n "$rv_id" ]; then
+      [ -z "$tried" ] || rv_send_faster
       echo "${rv_id%% *}" >>jobs/0.id
       rv_state_file "segments/$RV_SEGMENT.next" "$rv_id"
       return 0
@@ -496,44 +492,117 @@ rv_send_next() {
   return 1
 }
 
-# Sends jobs with a faster layout for the next segment, after the one that goes on as before, so that
-# the chain goes on whatever becomes of them; their ids behind that one's in rv_id. There is not much
-# time, and none of it is worth waiting for a slow controller.
-rv_send_faster() {
-  local sent=$rv_id until=$((SECONDS + 15)) number times
-  rv_state_file "segments/$RV_SEGMENT.next" "$sent"
-  while read -r number times; do
-    [ ! -e stop ] && [ "$SECONDS" -lt "$until" ] || break
-    ! rv_exists "exhausted/$number" || continue
-    # shellcheck disable=SC2086
-    rv_is_worth_it $times || continue
-    # shellcheck disable=SC2086
-    rv_send "$number" $times
-    [ -n "$rv_id" ] || continue
-    sent="$sent $rv_id"
-    rv_state_file "segments/$RV_SEGMENT.next" "$sent"
-  done <<'END'
-1 14400 14400 120
-END
-  echo "$sent" >>jobs/0.id
-  rv_id=$sent
-}
-
-# Whether enough of the time is left there for more than to load and to save; seconds as of rv_send.
-rv_is_worth_it() {
-  rv_elapsed
-  [ $(($1 - rv_spent * $1 / 43200)) -gt $((2 * $3 + 60)) ]
-}
-
 # Sends one job for the next segment, its id in rv_id: the script of a submission, the seconds that
 # the command takes as a whole there and that its job had, and those before the end in which it saves.
 rv_send() {
   local line
   rv_id=''
   rv_next_minutes "$2" "$3" "$4"
-  sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' "jobs/$1.sh" >"jobs/.next.$RV_ME" && mv -T "jobs/.next.$RV_ME" jobs/0.sh || return
-  rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
+  rv_copy_script "$1" && mv -T "jobs/.next.$RV_ME" jobs/0.sh || return
+  rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" ${rv_delay:+"--begin=now+$rv_delay"} jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
   while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
+}
+
+# Copies a submission's script. What its first job waited for is over: `--begin=22:00` would mean each
+# night.
+rv_copy_script() { sed -e '1,/^[^#]/{/^#SBATCH --begin=/d;/^#SBATCH --hold$/d;}' "jobs/$1.sh" >"jobs/.next.$RV_ME"; }
+
+# Other layouts for the next segment: the submissions with a faster one, the fastest first, and the one
+# to go back to where this one was of no use.
+rv_faster=(1)
+rv_back=''
+
+# What rv_send needs to know of a submission, in rv_times.
+rv_find_times() {
+  case $1 in
+    1) rv_times='14400 14400 120' ;;
+    2) rv_times='43200 14400 120' ;;
+  esac
+}
+
+# Whether a layout has a node left, can run the command, and has enough of the time left there for more
+# than to load and to save.
+rv_is_useful() {
+  ! rv_exists "exhausted/$1" && [ ! -e ".unfit.$1" ] || return
+  rv_find_times "$1"
+  # shellcheck disable=SC2086
+  rv_has_time $rv_times
+}
+rv_has_time() {
+  rv_elapsed
+  [ $(($1 - rv_spent * $1 / 43200)) -gt $((2 * $3 + 60)) ]
+}
+
+# Sends the job that goes on as before, first: so the chain goes on whatever becomes of the others.
+rv_send_as_before() {
+  local rv_delay='' number=${rv_back:-2}
+  [ -n "$rv_back" ] || rv_find_delay
+  rv_find_times "$number"
+  # shellcheck disable=SC2086
+  rv_send "$number" $rv_times
+  [ -z "$rv_delay" ] || [ -z "$rv_id" ] || : >".delayed.$RV_ME"
+}
+
+# Sends jobs with a faster layout too, their ids behind the other's in rv_id. There is not much time,
+# and none of it is worth waiting for a slow controller.
+rv_send_faster() {
+  local sent=$rv_id until=$((SECONDS + 15)) number rv_delay=''
+  [ -z "$rv_back" ] || return 0
+  for number in "${rv_faster[@]}"; do
+    [ ! -e stop ] && [ "$SECONDS" -lt "$until" ] || break
+    rv_is_useful "$number" || continue
+    # shellcheck disable=SC2086
+    rv_send "$number" $rv_times
+    [ -z "$rv_id" ] || sent="$sent $rv_id"
+  done
+  echo "$sent" >>jobs/0.id
+  rv_id=$sent
+}
+
+# Where Slurm would start a faster layout now, or when this job ends: for how long the job that goes on
+# as before is held back, in rv_delay. It could take what the faster one needs, or the only job that
+# the user may run; and the backfill scheduler looks twice a minute.
+rv_find_delay() {
+  local number now ends='' starts until=$((SECONDS + 5)) patience=45 file=.test.$RV_ME.$BASHPID
+  printf -v now '%(%s)T' -1
+  for number in "${rv_faster[@]}"; do
+    [ "$SECONDS" -lt "$until" ] || break
+    rv_is_useful "$number" || continue
+    # shellcheck disable=SC2086
+    rv_next_minutes $rv_times
+    rv_copy_script "$number" || break
+    {
+      rv_slurm timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e
+      rv_slurm timeout 5 sbatch --test-only --time="$rv_minutes" "jobs/.next.$RV_ME" 2>&1 </dev/null | sed -n 's/.* to start at \([-0-9T:]*\) .*/\1/p'
+    } >"$file" 2>/dev/null
+    date -f "$file" +%s >"$file.seconds" 2>/dev/null
+    starts=''
+    { read -r ends && read -r starts; } 2>/dev/null <"$file.seconds"
+    [[ $ends$starts =~ ^[0-9]+$ ]] && [ -n "$starts" ] || continue
+    if [ "$starts" -le $((now + 60)) ] || { [ "$starts" -ge $((ends - 60)) ] && [ "$starts" -le $((ends + 60)) ]; }; then
+      rv_delay=$patience
+      [ -z "$rv_signalled" ] || rv_delay=$((ends - now + patience))
+      break
+    fi
+  done
+  rm -f "$file" "$file.seconds"
+}
+
+# Holds the job that goes on as before back for no longer than from now on: this one is over.
+rv_shorten_delay() {
+  local id
+  [ -e ".delayed.$RV_ME" ] || return 0
+  read -r id _ <"segments/$RV_SEGMENT.next"
+  rv_slurm timeout 10 scontrol update jobid="$id" starttime=now+45 2>/dev/null
+}
+
+# Whether the command crashed at once on a layout that the chain has just moved to, for want of memory
+# or of a kernel for these GPUs: it goes on as it was before.
+rv_go_back() {
+  [ -n "$rv_came_from" ] || return
+  rv_back=$rv_came_from
+  : >".unfit.2"
+  rv_say "segment $RV_SEGMENT crashed on another layout than the one before: the next goes back to that"
 }
 
 # Minutes to ask for, in rv_minutes: what is left of the whole time, and no more than the job had.
@@ -603,6 +672,8 @@ rv_decide() {
     rv_next=again
   elif [ -n "$rv_deadline" ] && [ $((SECONDS - rv_signalled)) -ge 90 ]; then
     rv_cause=TIME rv_why="segment $RV_SEGMENT did not stop on SIGUSR1 and left no checkpoint"
+  elif [ -z "$rv_deadline" ] && rv_go_back; then
+    rv_next=again
   fi
   [ "$rv_next" = again ] || return 0
   if [ $((43200 - rv_spent)) -le 180 ]; then
@@ -677,6 +748,7 @@ rv_watch() {
     sleep 10 &
     nap=$!
     wait "$nap"
+    kill -0 $$ 2>/dev/null || exit
     owner=''
     read -r owner <claim
     [ -z "$owner" ] || [ "$owner" = "$RV_ME" ] || kill -HUP $$
@@ -746,6 +818,7 @@ fi
 rv_say "segment $RV_SEGMENT ended with code $rv_code; the next goes on"
 [ "$rv_cause" != TERM ] || exit "$rv_code"
 if [ -n "$rv_sender" ]; then wait "$rv_sender"; else rv_send_next; fi
+rv_shorten_delay
 if [ ! -e "segments/$RV_SEGMENT.next" ] && [ ! -e stop ]; then
   trap '' TERM
   export -f rv_lift_hold rv_slurm

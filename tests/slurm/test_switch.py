@@ -24,10 +24,15 @@ cat "go-$RV_SEGMENT" >"$RV_CHECKPOINT_DIR/.rv-next"
 
 @pytest.fixture(scope="module")
 def box(sandbox_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[sandbox.Sandbox]:
-    """A slow node that Slurm prefers, a faster one, and one that is faster still."""
+    """A slow node, a faster one, and one that is faster still; and one with four GPUs."""
     spec = profile(
-        [group("s", "v100", gpus=1), group("f", "a100", gpus=1), group("h", "h100", gpus=1)],
-        {"slow": ["s"], "fast": ["f"], "best": ["h"]},
+        [
+            group("s", "v100", gpus=1),
+            group("f", "a100", gpus=1),
+            group("h", "h100", gpus=1),
+            group("m", "a40", gpus=4),
+        ],
+        {"slow": ["s"], "fast": ["f"], "best": ["h"], "four": ["m"]},
         scheduler={"bf_interval": 2, "sched_interval": 2},
     )
     path = tmp_path_factory.mktemp("profile") / "switching.yaml"
@@ -47,14 +52,15 @@ def rv(box: sandbox.Sandbox, tmp_path: Path) -> Iterator[Rv]:
         sandbox.set_fault(box, node, None)
 
 
-def start(rv: Rv, eventually: Eventually, *options: str) -> RaceFiles:
+def start(
+    rv: Rv, eventually: Eventually, *options: str, node: str = "s1", command: str = COMMAND
+) -> RaceFiles:
     """Start a chain while only the slow node is free, and wait until it runs there."""
-    done = rv(
-        "up", "--gpu", "1", "--work", "1gpuh", "--checkpoint", "--switch", "-d", *options,
-        "--run", COMMAND.format(home=rv.home),
-    )  # fmt: skip
+    where = ("--gpu", "1", "-p", "slow,fast,best") if node == "s1" else ("-p", "four")
+    words = (*where, "--work", "1gpuh", "--checkpoint", "--switch", "-d", *options)
+    done = rv("up", *words, "--run", command.format(home=rv.home))
     assert done.returncode == 0, done.stderr
-    eventually(lambda: segments(rv) == [("1", "s1")], timeout=60)
+    eventually(lambda: segments(rv) == [("1", node)], timeout=60)
     return rv.last()
 
 
@@ -116,7 +122,7 @@ def test_a_faster_node_that_is_bad_holds_nothing_up(rv: Rv, eventually: Eventual
     rv.slurm("scancel", fillers["h1"])
     rv_idle(rv, eventually, "h1")
     go_on(rv, 1)
-    eventually(lambda: segments(rv)[1:] == [("2", "s1")], timeout=60)
+    eventually(lambda: segments(rv)[1:] == [("2", "s1")], timeout=120)
     eventually(lambda: len(rv.queue()) == 1, timeout=60)
     assert rv.state()["state"] == "RUNNING"
     eventually(lambda: race.names("exhausted"))
@@ -164,3 +170,40 @@ def test_what_is_used_up_counts_as_the_same_share_of_the_faster_time(
     assert total < half
     assert abs(elapsed - half) < 30
     assert abs(used - total / 2) < 10
+
+
+def test_it_leaves_the_gpus_that_a_larger_layout_needs(rv: Rv, eventually: Eventually) -> None:
+    """One GPU of four, then all: the job that goes on as before would take one of them first."""
+    filler = rv.fill("m1", 3, "-p", "four")
+    eventually(lambda: rv.job_state(filler) == "RUNNING")
+    race = start(rv, eventually, "--gpu", "1-4", node="m1")
+    assert race.claim["strategy"].startswith("a40/1x1/")
+    go_on(rv, 1)
+    eventually(lambda: segments(rv)[1:] == [("2", "m1")], timeout=60)
+    assert race.claim["strategy"].startswith("a40/1x1/"), "the others are taken"
+    rv.slurm("scancel", filler)
+    eventually(lambda: rv.job_state(filler) != "RUNNING")
+    go_on(rv, 2)
+    eventually(lambda: segments(rv)[2:] == [("3", "m1")], timeout=60)
+    assert race.claim["strategy"].startswith("a40/1x4/")
+    eventually(lambda: len(rv.queue()) == 1, timeout=60)
+
+
+def test_it_goes_back_to_where_the_command_ran(rv: Rv, eventually: Eventually) -> None:
+    """As where the faster GPU has no kernel for it; it is not tried there again."""
+    crashing = (
+        '[ "$SLURMD_NODENAME" != h1 ] || {{ echo "$RV_SEGMENT h1 0" >>{home}/segments; exit 3; }}'
+    )
+    filler = rv.fill("h1", 1, "-p", "best")
+    eventually(lambda: rv.job_state(filler) == "RUNNING")
+    start(rv, eventually, "-x", "f1", command=f"{crashing}\n{COMMAND}")
+    rv.slurm("scancel", filler)
+    rv_idle(rv, eventually, "h1")
+    go_on(rv, 1)
+    eventually(lambda: segments(rv)[1:] == [("2", "h1"), ("3", "s1")], timeout=60)
+    assert rv.state()["state"] == "RUNNING"
+    go_on(rv, 3)
+    eventually(lambda: segments(rv)[3:] == [("4", "s1")], timeout=60)
+    go_on(rv, 4, "done")
+    eventually(lambda: not rv.queue(), timeout=60)
+    assert rv.state()["state"] == "COMPLETED"

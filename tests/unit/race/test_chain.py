@@ -259,6 +259,9 @@ def test_the_jobs_that_lost_a_segment_say_nothing_of_the_next():
     assert state(files, record("COMPLETED"), after("RUNNING", job_id=21), *lost).state is S.RUNNING
     assert without_segment(SWITCHES, files) == {13, 22}
     assert without_segment(CHAINED, files) == set()
+    again = replace(files.segments[1], next_job_ids=(13, 22))
+    known = replace(files, segments=(files.segments[0], again))
+    assert without_segment(SWITCHES, known) == set(), "sent for the segment after it, too"
     ended = replace(AGAIN, owner=winner.owner)
     over = replace(files, segments=(files.segments[0], replace(files.segments[1], ended=ended)))
     for others in (lost, [after("PENDING"), after("PENDING", job_id=22)]):

@@ -387,3 +387,25 @@ def test_a_claim_needs_no_room(tmp_path: Path, last: str) -> None:
     assert (done.stdout, done.stderr) == ("claimed\n", "")
     for name in ("claim", "segments/1"):
         assert (tmp_path / name).read_text() == "11.0.aa\nwhole\n"
+
+
+def test_the_helper_of_a_script_that_was_killed_ends(tmp_path: Path) -> None:
+    """Its process number is somebody else's by and by, and no signal may go there."""
+    golden = (TEMPLATES.parent / "tests" / "golden" / "single_node.sh").read_text(encoding="utf-8")
+    watch = golden[golden.index("rv_watch() {") : golden.index("rv_watcher=$!")]
+    script = tmp_path / "job"
+    script.write_text(
+        f"rv_exists() {{ :; }}\nrv_pid=$$\ntrap '' TERM\n{watch.replace('sleep 30', 'sleep 0.3')}"
+        'echo "$!"\nread -r _\n',
+        encoding="utf-8",
+    )
+    with subprocess.Popen(
+        ["bash", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout
+        helper = int(job.stdout.readline())
+        job.kill()
+    time.sleep(1)
+    # The machine's first process may not have noticed yet that it ended.
+    with suppress(FileNotFoundError):
+        assert " Z " in Path(f"/proc/{helper}/stat").read_text(encoding="utf-8")

@@ -149,3 +149,13 @@ def test_a_chain_is_one_thing() -> None:
                     saved_at=T0 - 5)  # fmt: skip
     table = races_table([chain], T0, 80)
     assert table.below == ["segment 2, 1h1m of 8h, checkpoint 5s ago"]
+
+
+def test_a_chain_that_moved_counts_in_the_time_of_its_layout() -> None:
+    """An hour of eight was an eighth: a quarter of an hour of two."""
+    claim = Claim(job_id=12, restart=0, submission=2, nodes="v1", host="v1", started_at=T0 - 60,
+                  segment=2, elapsed_s=3600.0, total_s=7200.0, used_s=900.0)  # fmt: skip
+    moved = replace(RUNS, race=replace(RACES, chain=Chain(total=8 * HOUR)), claim=claim)
+    assert races_table([moved], T0, 80).below == ["segment 2, 16m of 2h"]
+    chain = race_document(moved)["chain"]
+    assert (chain["elapsed_s"], chain["used_s"], chain["total_s"]) == (3600, 900, 7200.0)
