@@ -160,6 +160,7 @@ def _segments(submission: Submission, race: ScriptContext, chain: Chain) -> dict
             _segment(job, chain)
             for job in {job.number: job for job in (*race.jobs, submission)}.values()
         ],
+        "excluded": sorted({node for job in race.jobs for node in job.strategy.exclude_nodes}),
         "patience_for_faster_seconds": _PATIENCE_FOR_FASTER_SECONDS,
         "switch": any(race.moves.values()),
         "most_segments": 2 * most + _MORE_SEGMENTS,

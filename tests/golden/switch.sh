@@ -499,7 +499,7 @@ rv_send() {
   rv_id=''
   rv_next_minutes "$2" "$3" "$4"
   rv_copy_script "$1" && mv -T "jobs/.next.$RV_ME" jobs/0.sh || return
-  rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" ${rv_delay:+"--begin=now+$rv_delay"} jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
+  rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" ${rv_delay:+"--begin=now+$rv_delay"} ${rv_excluded:+"--exclude=$rv_excluded"} jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
   while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
 }
 
@@ -533,10 +533,21 @@ rv_has_time() {
   [ $(($1 - rv_spent * $1 / 43200)) -gt $((2 * $3 + 60)) ]
 }
 
+# The nodes that failed a check, and those that the user does not want, in rv_excluded: a faster layout
+# is not worth a second try there.
+rv_find_excluded() {
+  local node
+  rv_excluded=''
+  for node in declined/*; do
+    [ ! -e "$node" ] || rv_excluded=${rv_excluded:+$rv_excluded,}${node##*/}
+  done
+}
+
 # Sends the job that goes on as before, first: so the chain goes on whatever becomes of the others.
 rv_send_as_before() {
-  local rv_delay='' number=${rv_back:-2}
+  local rv_delay='' rv_excluded='' number=${rv_back:-2}
   [ -n "$rv_back" ] || rv_find_delay
+  rv_excluded=''
   rv_find_times "$number"
   # shellcheck disable=SC2086
   rv_send "$number" $rv_times
@@ -546,8 +557,9 @@ rv_send_as_before() {
 # Sends jobs with a faster layout too, their ids behind the other's in rv_id. There is not much time,
 # and none of it is worth waiting for a slow controller.
 rv_send_faster() {
-  local sent=$rv_id until=$((SECONDS + 15)) number rv_delay=''
+  local sent=$rv_id until=$((SECONDS + 15)) number rv_delay='' rv_excluded
   [ -z "$rv_back" ] || return 0
+  rv_find_excluded
   for number in "${rv_faster[@]}"; do
     [ ! -e stop ] && [ "$SECONDS" -lt "$until" ] || break
     rv_is_useful "$number" || continue
@@ -564,6 +576,7 @@ rv_send_faster() {
 # the user may run; and the backfill scheduler looks twice a minute.
 rv_find_delay() {
   local number now ends='' starts until=$((SECONDS + 5)) patience=45 file=.test.$RV_ME.$BASHPID
+  rv_find_excluded
   printf -v now '%(%s)T' -1
   for number in "${rv_faster[@]}"; do
     [ "$SECONDS" -lt "$until" ] || break
@@ -573,7 +586,7 @@ rv_find_delay() {
     rv_copy_script "$number" || break
     {
       rv_slurm timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e
-      rv_slurm timeout 5 sbatch --test-only --time="$rv_minutes" "jobs/.next.$RV_ME" 2>&1 </dev/null | sed -n 's/.* to start at \([-0-9T:]*\) .*/\1/p'
+      rv_slurm timeout 5 sbatch --test-only --time="$rv_minutes" ${rv_excluded:+"--exclude=$rv_excluded"} "jobs/.next.$RV_ME" 2>&1 </dev/null | sed -n 's/.* to start at \([-0-9T:]*\) .*/\1/p'
     } >"$file" 2>/dev/null
     date -f "$file" +%s >"$file.seconds" 2>/dev/null
     starts=''
