@@ -18,6 +18,7 @@ from rv.race.sources import (
     next_record,
     own_end,
     record_of,
+    records_of,
     unconfirmed,
     unconfirmed_for_s,
     unconfirmed_text,
@@ -346,7 +347,7 @@ class Facts:
         counted = without_earlier(self.race, self.files, self.sources.records)
         records = [record for record in counted if record.job_id not in ran]
         sent_ids = self.files.next_job_ids
-        sent = next_record(self.race, [r for r in records if r.job_id in sent_ids])
+        sent = next_record(self.race, records_of(sent_ids, records))
         other = next_record(self.race, records)
         # What was sent last may not show yet: one before it that left its node is not the next.
         is_next = not sent_ids or (other is not None and is_live(other.state))

@@ -138,11 +138,17 @@ def own_end(claim: Claim, ended: Ended | None) -> Ended | None:
     return ended if ended and ended.owner == claim.owner else None
 
 
+def records_of(job_ids: Sequence[int], records: Iterable[JobRecord]) -> list[JobRecord]:
+    """Return the records of these jobs, in this order."""
+    by_id = {record.job_id: record for record in records}
+    return [by_id[job_id] for job_id in job_ids if job_id in by_id]
+
+
 def next_record(race: Race, records: Sequence[JobRecord]) -> JobRecord | None:
     """Return the record of the job of a chain's next segment.
 
     Where there are several, one that has begun comes before one that waits, and that before one
-    that ended.
+    that ended; else the first of the records.
     """
     named = [record for record in records if record.name == race.next_name]
     return min(named, key=lambda r: (not is_live(r.state), r.state.is_pending), default=None)

@@ -135,7 +135,9 @@ def _next_job(race: Race, files: StateFiles, records: Sequence[JobRecord]) -> Jo
     """Return the status of the job of a chain's next segment, or of the one that runs it."""
     ids = dict(files.job_ids).get(NEXT, ())
     lost = without_segment(race, files)
-    record = next_record(race, [each for each in records if each.job_id not in lost])
+    known = [each for each in records if each.job_id not in lost]
+    known.sort(key=lambda each: each.job_id != files.next_job_id)  # the one that goes on as before
+    record = next_record(race, known)
     if record is None and not ids:
         return None
     job_id = record.job_id if record else ids[-1]

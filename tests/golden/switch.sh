@@ -363,12 +363,20 @@ if [ "$rv_last" -gt 0 ]; then
   rv_field "segments/$rv_last" total
   [ -z "$rv_value" ] || rv_used=$((rv_used * 43200 / rv_value))
   rv_field "segments/$rv_last" submission
-  case $rv_value in
-    '' | 2) ;;
-    *) [ "$RV_SEGMENT" -eq "$rv_last" ] || [ -e ".unfit.$rv_value" ] || rv_came_from=$rv_value ;;
-  esac
+  rv_before_number=$rv_value
+  if [ "$rv_before_number" != 2 ]; then
+    rv_came_from=$rv_before_number
+  else
+    rv_field "segments/$rv_last.ended" code
+    if [ "$rv_value" != 0 ]; then
+      rv_field "segments/$rv_last" from
+      rv_came_from=$rv_value
+    fi
+  fi
+  [ ! -e ".unfit.$rv_came_from" ] || rv_came_from=''
   rv_field "segments/$rv_last" fruitless
   rv_is_fresh checkpoints "claims/$rv_owner" || rv_fruitless=$((rv_value + 1))
+  [ "$rv_fruitless" -eq 0 ] || [ ! -e ".unfit.$rv_before_number" ] || rv_fruitless=$rv_value
 fi
 export RV_SEGMENT RV_TOTAL_ELAPSED
 rv_clock
@@ -376,7 +384,7 @@ case $SLURM_JOB_NAME in
   "rv-$RV_RACE-"*) rv_name=$SLURM_JOB_NAME ;;
   *) if [ "$rv_last" -gt 0 ]; then rv_name=rv-abcd2345-next; else rv_name=rv-abcd2345-2; fi ;;
 esac
-printf '%s\n' "$RV_ME" submission=2 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "used=$rv_used" total=43200 "fruitless=$rv_fruitless" "name=$rv_name" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
+printf '%s\n' "$RV_ME" submission=2 "nodes=$SLURM_JOB_NODELIST" "host=$SLURMD_NODENAME" "started=$rv_now" "segment=$RV_SEGMENT" "elapsed=$RV_TOTAL_ELAPSED" "used=$rv_used" "from=$rv_came_from" total=43200 "fruitless=$rv_fruitless" "name=$rv_name" "strategy=$RV_STRATEGY" "whole" >"claims/$RV_ME"
 rv_whole=''
 sync "claims/$RV_ME" && mapfile -t rv_lines <"claims/$RV_ME" && rv_whole=${rv_lines[*]: -1}
 [ -z "$rv_cause" ] || exit 1
@@ -499,7 +507,7 @@ rv_send() {
   rv_id=''
   rv_next_minutes "$2" "$3" "$4"
   rv_copy_script "$1" && mv -T "jobs/.next.$RV_ME" jobs/0.sh || return
-  rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" ${rv_delay:+"--begin=now+$rv_delay"} ${rv_excluded:+"--exclude=$rv_excluded"} jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
+  rv_slurm timeout 30 sbatch --parsable --job-name=rv-abcd2345-next --dependency="afterany:$SLURM_JOB_ID" --time="$rv_minutes" ${rv_excluded:+"--exclude=$rv_excluded"} jobs/0.sh "$SLURM_JOB_ID" >".next.$RV_ME" 2>"segments/$RV_SEGMENT.err" </dev/null
   while read -r line; do [[ ! $line =~ ^([0-9]+)(\;.*)?$ ]] || rv_id=${BASH_REMATCH[1]}; done <".next.$RV_ME"
 }
 
@@ -545,19 +553,17 @@ rv_find_excluded() {
 
 # Sends the job that goes on as before, first: so the chain goes on whatever becomes of the others.
 rv_send_as_before() {
-  local rv_delay='' rv_excluded='' number=${rv_back:-2}
-  [ -n "$rv_back" ] || rv_find_delay
-  rv_excluded=''
+  local rv_excluded='' number=${rv_back:-2}
+  [ -n "$rv_back" ] || rv_ask_about_faster
   rv_find_times "$number"
   # shellcheck disable=SC2086
   rv_send "$number" $rv_times
-  [ -z "$rv_delay" ] || [ -z "$rv_id" ] || : >".delayed.$RV_ME"
 }
 
 # Sends jobs with a faster layout too, their ids behind the other's in rv_id. There is not much time,
 # and none of it is worth waiting for a slow controller.
 rv_send_faster() {
-  local sent=$rv_id until=$((SECONDS + 15)) number rv_delay='' rv_excluded
+  local sent=$rv_id until=$((SECONDS + 15)) number rv_excluded
   [ -z "$rv_back" ] || return 0
   rv_find_excluded
   for number in "${rv_faster[@]}"; do
@@ -571,11 +577,10 @@ rv_send_faster() {
   rv_id=$sent
 }
 
-# Where Slurm would start a faster layout now, or when this job ends: for how long the job that goes on
-# as before is held back, in rv_delay. It could take what the faster one needs, or the only job that
-# the user may run; and the backfill scheduler looks twice a minute.
-rv_find_delay() {
-  local number now ends='' starts until=$((SECONDS + 5)) patience=45 file=.test.$RV_ME.$BASHPID
+# Asks Slurm whether it would start a faster layout now, or when this job ends; its answer counts what
+# waits, so that it is asked before anything is sent.
+rv_ask_about_faster() {
+  local number now ends starts rv_excluded until=$((SECONDS + 5)) file=.test.$RV_ME.$BASHPID
   rv_find_excluded
   printf -v now '%(%s)T' -1
   for number in "${rv_faster[@]}"; do
@@ -585,37 +590,40 @@ rv_find_delay() {
     rv_next_minutes $rv_times
     rv_copy_script "$number" || break
     {
-      rv_slurm timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e
-      rv_slurm timeout 5 sbatch --test-only --time="$rv_minutes" ${rv_excluded:+"--exclude=$rv_excluded"} "jobs/.next.$RV_ME" 2>&1 </dev/null | sed -n 's/.* to start at \([-0-9T:]*\) .*/\1/p'
+      SLURM_TIME_FORMAT=standard rv_slurm timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e
+      SLURM_TIME_FORMAT=standard rv_slurm timeout 5 sbatch --test-only --time="$rv_minutes" ${rv_excluded:+"--exclude=$rv_excluded"} "jobs/.next.$RV_ME" 2>&1 </dev/null | sed -n 's/.* to start at \([-0-9T:]*\) .*/\1/p'
     } >"$file" 2>/dev/null
     date -f "$file" +%s >"$file.seconds" 2>/dev/null
-    starts=''
+    ends='' starts=''
     { read -r ends && read -r starts; } 2>/dev/null <"$file.seconds"
-    [[ $ends$starts =~ ^[0-9]+$ ]] && [ -n "$starts" ] || continue
+    [[ $starts =~ ^[0-9]+$ ]] || continue
     if [ "$starts" -le $((now + 60)) ] || { [ "$starts" -ge $((ends - 60)) ] && [ "$starts" -le $((ends + 60)) ]; }; then
-      rv_delay=$patience
-      [ -z "$rv_signalled" ] || rv_delay=$((ends - now + patience))
+      : >".faster-may.$RV_ME"
       break
     fi
   done
   rm -f "$file" "$file.seconds"
 }
 
-# Holds the job that goes on as before back for no longer than from now on: this one is over.
-rv_shorten_delay() {
+# At the end of this job, where that is so: the job that goes on as before begins later. It could take
+# what the faster one needs, or the only job that the user may run; and the backfill scheduler looks
+# twice a minute. Where this cannot be done, it begins at once.
+rv_let_faster_begin() {
   local id
-  [ -e ".delayed.$RV_ME" ] || return 0
-  read -r id _ <"segments/$RV_SEGMENT.next"
-  rv_slurm timeout 10 scontrol update jobid="$id" starttime=now+45 2>/dev/null
+  [ -e ".faster-may.$RV_ME" ] || return 0
+  read -r id _ <"segments/$RV_SEGMENT.next" &&
+    rv_slurm timeout 10 scontrol update jobid="$id" starttime=now+45 2>/dev/null
 }
 
-# Whether the command crashed at once on a layout that the chain has just moved to, for want of memory
-# or of a kernel for these GPUs: it goes on as it was before.
+# Whether the command failed on a layout that the chain has moved to and that has not run it well yet,
+# for want of memory or of a kernel for these GPUs: it goes on as it was before. What it has written
+# within ten minutes may be no checkpoint.
 rv_go_back() {
   [ -n "$rv_came_from" ] || return
+  [ -z "$fresh" ] || [ $((SECONDS - rv_begun)) -lt 600 ] || return
   rv_back=$rv_came_from
   : >".unfit.2"
-  rv_say "segment $RV_SEGMENT crashed on another layout than the one before: the next goes back to that"
+  rv_say "segment $RV_SEGMENT failed on a layout that the chain moved to: the next goes back to the one before"
 }
 
 # Minutes to ask for, in rv_minutes: what is left of the whole time, and no more than the job had.
@@ -681,19 +689,19 @@ rv_decide() {
   elif [ "$rv_code" -eq 0 ]; then
     rv_next="done"
     [ -z "$rv_deadline" ] || rv_next=again
+  elif [ -z "$rv_deadline" ] && rv_go_back; then
+    rv_next=again
   elif [ -n "$fresh" ]; then
     rv_next=again
   elif [ -n "$rv_deadline" ] && [ $((SECONDS - rv_signalled)) -ge 90 ]; then
     rv_cause=TIME rv_why="segment $RV_SEGMENT did not stop on SIGUSR1 and left no checkpoint"
-  elif [ -z "$rv_deadline" ] && rv_go_back; then
-    rv_next=again
   fi
   [ "$rv_next" = again ] || return 0
   if [ $((43200 - rv_spent)) -le 180 ]; then
     rv_next=crashed rv_cause=TIME rv_why="the whole time of 12:00:00 is used, in $RV_SEGMENT segments"
   elif [ "$RV_SEGMENT" -ge 18 ]; then
     rv_next=crashed rv_cause=TIME rv_why="the limit of 18 segments is reached"
-  elif [ -z "$fresh" ] && [ "$rv_fruitless" -ge 2 ]; then
+  elif [ -z "$fresh$rv_back" ] && [ "$rv_fruitless" -ge 2 ]; then
     rv_next=crashed rv_cause=TIME rv_why="3 segments in a row left no checkpoint"
   fi
 }
@@ -831,7 +839,12 @@ fi
 rv_say "segment $RV_SEGMENT ended with code $rv_code; the next goes on"
 [ "$rv_cause" != TERM ] || exit "$rv_code"
 if [ -n "$rv_sender" ]; then wait "$rv_sender"; else rv_send_next; fi
-rv_shorten_delay
+for _ in {1..30}; do
+  [ -n "$rv_back" ] && [ ! -e "segments/$RV_SEGMENT.next" ] && [ ! -e stop ] || break
+  sleep 10
+  rv_send_next
+done
+rv_let_faster_begin
 if [ ! -e "segments/$RV_SEGMENT.next" ] && [ ! -e stop ]; then
   trap '' TERM
   export -f rv_lift_hold rv_slurm

@@ -189,9 +189,10 @@ def test_it_leaves_the_gpus_that_a_larger_layout_needs(rv: Rv, eventually: Event
 
 
 def test_it_goes_back_to_where_the_command_ran(rv: Rv, eventually: Eventually) -> None:
-    """As where the faster GPU has no kernel for it; it is not tried there again."""
+    """As where the faster GPU has no kernel for it, whatever it has written; not twice."""
     crashing = (
-        '[ "$SLURMD_NODENAME" != h1 ] || {{ echo "$RV_SEGMENT h1 0" >>{home}/segments; exit 3; }}'
+        'if [ "$SLURMD_NODENAME" = h1 ]; then echo "$RV_SEGMENT h1 0" >>{home}/segments;'
+        ' echo 1 >"$RV_CHECKPOINT_DIR/arguments"; exit 3; fi'
     )
     fillers = fill(rv, eventually, "h1", "h2")
     start(rv, eventually, "-x", "f1", command=f"{crashing}\n{COMMAND}")
