@@ -235,7 +235,8 @@ class Ended:
     """What the winner wrote when its command ended; `signal` is what ended it, "" by itself.
 
     Of a segment, `next` says what follows; `why` is the job's own sentence where there is one, and
-    `signal` is then TIME where the chain's time or number of segments is used up.
+    `signal` is then TIME where the chain's time or number of segments is used up. `back` is the
+    submission whose layout the chain goes back to, 0 where it goes on as before.
     """
 
     owner: str
@@ -244,6 +245,7 @@ class Ended:
     ended_at: float
     next: str = ""
     why: str = ""
+    back: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -251,7 +253,7 @@ class Segment:
     """One segment of a chain: who ran it, and its end, None where none is known (yet).
 
     `next_job_ids` are the jobs that were sent for the segment after it: the first of them that
-    starts runs it. The first here has this segment's layout.
+    starts runs it. The first here has this segment's layout, or that which the chain goes back to.
     """
 
     number: int
@@ -303,8 +305,17 @@ class StateFiles:
 
     @property
     def next_job_id(self) -> int:
-        """Of these the one of the layout that the claim has, 0 for none."""
+        """Of these the one that goes on as before, 0 for none."""
         return next(iter(self.next_job_ids), 0)
+
+    @property
+    def next_submission(self) -> int:
+        """The submission of that job: the claim's, or one that the chain goes back to."""
+        if self.claim is None:
+            return 0
+        ends = (one.ended for one in self.segments if one.claim.owner == self.claim.owner)
+        back = next((end.back for end in ends if end), 0)
+        return back or self.claim.submission
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -264,6 +264,7 @@ def _ended(text: str) -> Ended | None:
         ended_at=_float(fields.get("ended", ""), default=0.0),
         next=printable(fields.get("next", "")),
         why=printable(fields.get("why", "")),
+        back=next(iter(_integers(fields.get("back", ""))), 0),
     )
 
 

@@ -292,7 +292,7 @@ class Facts:
     @property
     def has_exhausted_nodes(self) -> bool:
         """Whether the winner's job, restarted or sent again, found no node that may pass."""
-        return self.claim.submission in dict(self.files.exhausted)
+        return self.files.next_submission in dict(self.files.exhausted)
 
     # What the winner left.
 

@@ -92,7 +92,7 @@ def script_context(
         project=_project(context, race_dir),
         notices=request.notices,
         chain=chain,
-        jobs=plan.submissions if plan.moves else (),
+        jobs=jobs if plan.moves else (),
         moves=plan.moves,
         payload_hash=digest,
         payload_folder=folder,

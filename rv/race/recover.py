@@ -144,44 +144,44 @@ def _waits_for_another_layout(snapshot: RaceSnapshot) -> bool:
     if request is None or not request.switch or claim is None:
         return False
     is_running = any(r.job_id == claim.job_id and is_live(r.state) for r in snapshot.records)
-    return claim.submission in snapshot.files.again and not is_running
+    return snapshot.files.next_submission in snapshot.files.again and not is_running
 
 
 def _send_next(
     race: Race, claim: Claim, files: StateFiles, transport: Transport
 ) -> tuple[SubmitResult, ...]:
-    """Submit the winner's script once more, as the job of the next segment.
+    """Submit the winner's script, or that which it goes back to, as the job of the next segment.
 
     Where the disk cannot be read or written now, a later rv command does it.
     """
     if not _is_sender(race, claim, transport):
         return ()
-    text = transport.read(f"{race.directory}/jobs/{claim.submission}.sh")
+    number = files.next_submission
+    text = transport.read(f"{race.directory}/jobs/{number}.sh")
     if not text:
         return ()
     try:
         transport.write(f"{race.directory}/jobs/{NEXT}.sh", _as_next(text, claim.job_id))
     except RvError:
         return ()
-    again = _left_by_its_jobs(race, claim, files, transport)
-    excluded, _ = _read_again(again.get(claim.submission, b""))
+    again = _left_by_its_jobs(race, files, transport)
+    excluded, _ = _read_again(again.get(number, b""))
     options = [f"--job-name={race.next_name}", *excluded]
     results = submit_once(race, [NEXT], transport, options=options)
     for result in results:
         if result.job_id:
             path = f"segments/{claim.segment}.next"
-            write_state_file(race, path, f"{result.job_id}\n", transport)
+            ids = (result.job_id, *files.next_job_ids[1:])
+            write_state_file(race, path, f"{' '.join(map(str, ids))}\n", transport)
     if all(result.outcome in _TAKEN for result in results):
         for number, contents in again.items():
             _remove_again(race, number, contents, transport)
     return results
 
 
-def _left_by_its_jobs(
-    race: Race, claim: Claim, files: StateFiles, transport: Transport
-) -> dict[int, bytes]:
+def _left_by_its_jobs(race: Race, files: StateFiles, transport: Transport) -> dict[int, bytes]:
     """Read what jobs of the chain left that could not call Slurm; by the number of their script."""
-    left = [number for number in files.again if number in (NEXT, claim.submission)]
+    left = [number for number in files.again if number in (NEXT, files.next_submission)]
     return {number: transport.read(_again(race, number)) or b"" for number in left}
 
 

@@ -293,7 +293,7 @@ SECTIONS: Final = (
              _S.PENDING, "segment {upcoming_segment} is starting"),
         Rule("segment to be submitted again", (_FILES,),
              "A job left a rejected node from which Slurm could not be called.",
-             lambda f: not is_live(f.slurm_state) and f.claim.submission in f.files.again,
+             lambda f: not is_live(f.slurm_state) and f.files.next_submission in f.files.again,
              _S.PENDING, AGAIN),
         Rule("segment's nodes rejected", (_FILES,),
              "A job of it has no node left that might pass the node check.",

@@ -117,7 +117,9 @@ def without_segment(race: Race, files: StateFiles) -> set[int]:
     if race.request is None or not race.request.switch:
         return set()
     ran = {one.claim.job_id for one in files.segments}
-    return _earlier(files) - ran - {*files.next_job_ids}
+    now = files.claim.job_id if files.claim else 0
+    sent = {job for one in files.segments if one.claim.job_id == now for job in one.next_job_ids}
+    return _earlier(files) - ran - sent
 
 
 def _rank(record: JobRecord) -> int:

@@ -157,7 +157,7 @@ def _strategy_of_next(race: Race, files: StateFiles, job_id: int) -> str:
     claim = files.claim
     if claim is None or job_id in files.next_job_ids[1:]:
         return ""
-    return race.strategy_of(claim.submission, claim)
+    return race.strategy_of(files.next_submission, claim)
 
 
 def unaccounted(race: Race, files: StateFiles, queue: Sequence[JobRecord]) -> tuple[int, ...]:

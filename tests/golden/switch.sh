@@ -278,7 +278,7 @@ rv_check_code=$?
 [ "$rv_check_code" -lt 124 ] || rv_state_file "declined/$SLURMD_NODENAME" "the node check did not end within 20 s"
 
 # 3. Reject a node that failed the check
-[ "$rv_last" -gt 0 ] || ! rv_exists "declined/$SLURMD_NODENAME" || rv_leave_node "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
+{ [ "$rv_last" -gt 0 ] && [ "$rv_check_code" -eq 0 ]; } || ! rv_exists "declined/$SLURMD_NODENAME" || rv_leave_node "$SLURMD_NODENAME: $(cat "declined/$SLURMD_NODENAME")"
 [ "$rv_check_code" -eq 0 ] || rv_reject_node "the node check ended with code $rv_check_code"
 
 # 4. Load the user's environment
@@ -525,6 +525,7 @@ rv_find_times() {
   case $1 in
     1) rv_times='14400 14400 120' ;;
     2) rv_times='43200 14400 120' ;;
+    *) return 1 ;;
   esac
 }
 
@@ -532,7 +533,7 @@ rv_find_times() {
 # than to load and to save.
 rv_is_useful() {
   ! rv_exists "exhausted/$1" && [ ! -e ".unfit.$1" ] || return
-  rv_find_times "$1"
+  rv_find_times "$1" || return
   # shellcheck disable=SC2086
   rv_has_time $rv_times
 }
@@ -555,7 +556,7 @@ rv_find_excluded() {
 rv_send_as_before() {
   local rv_excluded='' number=${rv_back:-2}
   [ -n "$rv_back" ] || rv_ask_about_faster
-  rv_find_times "$number"
+  rv_find_times "$number" || return
   # shellcheck disable=SC2086
   rv_send "$number" $rv_times
 }
@@ -609,18 +610,23 @@ rv_ask_about_faster() {
 # what the faster one needs, or the only job that the user may run; and the backfill scheduler looks
 # twice a minute. Where this cannot be done, it begins at once.
 rv_let_faster_begin() {
-  local id
+  local id='' faster=''
   [ -e ".faster-may.$RV_ME" ] || return 0
-  read -r id _ <"segments/$RV_SEGMENT.next" &&
+  read -r id faster 2>/dev/null <"segments/$RV_SEGMENT.next"
+  [ -z "$faster" ] ||
     rv_slurm timeout 10 scontrol update jobid="$id" starttime=now+45 2>/dev/null
 }
 
 # Whether the command failed on a layout that the chain has moved to and that has not run it well yet,
-# for want of memory or of a kernel for these GPUs: it goes on as it was before. What it has written
-# within ten minutes may be no checkpoint.
+# for want of memory or of a kernel for these GPUs: it goes on as it was before. What it wrote within
+# ten minutes, and nobody had told it to, may be no checkpoint.
 rv_go_back() {
   [ -n "$rv_came_from" ] || return
-  [ -z "$fresh" ] || [ $((SECONDS - rv_begun)) -lt 600 ] || return
+  [ -z "$fresh" ] || { [ -z "$rv_deadline" ] && [ $((SECONDS - rv_begun)) -lt 600 ]; } || return
+  [ -z "$rv_sender" ] || wait "$rv_sender"
+  rv_sender=''
+  rv_cancel_next
+  rm -f "segments/$RV_SEGMENT.next"
   rv_back=$rv_came_from
   : >".unfit.2"
   rv_say "segment $RV_SEGMENT failed on a layout that the chain moved to: the next goes back to the one before"
@@ -689,7 +695,7 @@ rv_decide() {
   elif [ "$rv_code" -eq 0 ]; then
     rv_next="done"
     [ -z "$rv_deadline" ] || rv_next=again
-  elif [ -z "$rv_deadline" ] && rv_go_back; then
+  elif rv_go_back; then
     rv_next=again
   elif [ -n "$fresh" ]; then
     rv_next=again
@@ -821,7 +827,7 @@ rv_write() {
   local _
   rv_clock
   for _ in 1 2 3 4 5; do
-    printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "next=$rv_next" "why=$rv_why" "ended=$rv_now" >".ended.$RV_ME" && sync ".ended.$RV_ME" && mv -T ".ended.$RV_ME" "$1" && return
+    printf '%s\n' "$RV_ME" "code=$rv_code" "signal=$rv_cause" "next=$rv_next" "back=$rv_back" "why=$rv_why" "ended=$rv_now" >".ended.$RV_ME" && sync ".ended.$RV_ME" && mv -T ".ended.$RV_ME" "$1" && return
     sleep 1
   done
 }

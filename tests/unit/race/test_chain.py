@@ -272,6 +272,23 @@ def test_the_jobs_that_lost_a_segment_say_nothing_of_the_next():
         assert (found.state, "time limit" in found.why) == (S.PENDING, True), found.why
 
 
+def test_a_chain_that_goes_back_is_told_by_the_layout_that_it_goes_back_to():
+    """The command failed on another, whose claim is the latest."""
+    read = read_state_files(
+        {
+            "claim": b"12.0\nsubmission=1\nsegment=2\nstrategy=h100/1x1/p\n",
+            "segments/2": b"12.0\nsubmission=1\nsegment=2\nstrategy=h100/1x1/p\n",
+            "segments/2.ended": b"12.0\ncode=3\nsignal=\nnext=again\nback=2\nended=9.0\n",
+            "segments/2.next": b"13\n",
+            "jobs/0.id": b"12\n13\n",
+        }
+    )
+    assert (read.next_submission, read.next_job_ids) == (2, (13,))
+    records = [record("COMPLETED", job_id=12), after("PENDING", reason="Resources")]
+    (job,) = [job for job in state(read, *records).jobs if job.number == NEXT]
+    assert job.strategy == CHAINED.entry(2).strategy
+
+
 THIRD = replace(SECOND, segment=3)
 ON_THIRD = chained(THIRD, AGAIN, job_ids=((0, (12, 13)), (1, (11,))))
 

@@ -346,6 +346,15 @@ def test_a_chain_may_have_as_many_segments_as_on_any_of_its_layouts():
         assert '"$RV_SEGMENT" -ge 130 ]' in render(job, race, Templates(read_template))
 
 
+def test_a_chain_can_go_back_to_a_part_of_a_job_that_was_refused():
+    """Whose times the scripts of the others know."""
+    part = Submission(number=3, strategies=(strategy(**SEGMENTS),), instead_of=2)
+    race = facts(
+        chain=Chain(total=timedelta(hours=12)), jobs=(FASTER, part), moves={1: (), 3: (1,)}
+    )
+    assert "3) rv_times='43200 14400 120' ;;" in render(FASTER, race, Templates(read_template))
+
+
 def test_sbatch_lines_are_what_a_person_would_type():
     """Without the race around it, quoted where the shell needs it."""
     assert sbatch_line(strategy()) == (
