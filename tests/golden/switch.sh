@@ -86,15 +86,23 @@ rv_lift_hold() {
   done
 }
 
+# Whether a node is of no use here: from the second segment on, whether this layout found so, for a mark
+# may be of a larger one, which needs more of the node.
+rv_has_left() {
+  [ "${rv_last:-0}" -gt 0 ] || { rv_exists "declined/$1"; return; }
+  grep -qsxF -e "$1" "$RV_RACE_DIR/.left.2"
+}
+
 # Leaves these nodes, but stays in the race: a job that merely exited would free the bad node, and
 # the next job of the race would get it.
 rv_leave_node() {
   local node left=0 excluded='' nodes=(a100n1 a100n2)
+  case $1 in *': '*) echo "${1%%: *}" >>"$RV_RACE_DIR/.left.2" ;; esac
   for node in "${nodes[@]}"; do
-    rv_exists "declined/$node" || left=$((left + 1))
+    rv_has_left "$node" || left=$((left + 1))
   done
   for node in "$RV_RACE_DIR"/declined/*; do
-    [ ! -e "$node" ] || excluded=${excluded:+$excluded,}${node##*/}
+    [ ! -e "$node" ] || ! rv_has_left "${node##*/}" || excluded=${excluded:+$excluded,}${node##*/}
   done
   [ -z "$2" ] || excluded=${excluded:+$excluded,}$2
   rv_say "node rejected: $1"

@@ -409,3 +409,32 @@ def test_the_helper_of_a_script_that_was_killed_ends(tmp_path: Path) -> None:
     # The machine's first process may not have noticed yet that it ended.
     with suppress(FileNotFoundError):
         assert " Z " in Path(f"/proc/{helper}/stat").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("last", "left"), [(1, "again/2"), (0, "exhausted/2")])
+def test_a_node_that_failed_a_larger_layout_is_left_to_a_later_segment(
+    tmp_path: Path, last: int, left: str
+) -> None:
+    """Of two nodes one failed this layout's check: the other is tried, and not kept off."""
+    golden = (TEMPLATES.parent / "tests" / "golden" / "switch.sh").read_text(encoding="utf-8")
+    text = golden[golden.index("rv_has_left() {") : golden.index("\nrv_reject_node() {")]
+    for folder in ("declined", "again", "exhausted", "turns"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "declined" / "a100n1").write_text("GPU 3 is in use\n")
+    (tmp_path / "declined" / "a100n2").write_text("nvidia-smi failed\n")
+    helpers = (
+        'rv_say() { :; }\nrv_exists() { [ -e "$1" ]; }\nrv_state_file() { echo "$2" >"$1"; }\n'
+        f"RV_RACE_DIR={tmp_path} RV_RANK=1 SLURM_JOB_ID=7 rv_last={last} RV_SEGMENT={last + 1}\n"
+    )
+    bin_folder = tmp_path / "bin"  # without scontrol
+    bin_folder.mkdir()
+    for program in ("grep", "rm"):
+        (bin_folder / program).symlink_to(f"/bin/{program}")
+    script = f"{helpers}{text}\nrv_leave_node 'a100n2: nvidia-smi failed'"
+    subprocess.run(
+        ["/bin/bash", "-c", script], cwd=tmp_path, env={"PATH": str(bin_folder)}, timeout=60
+    )
+    (mark,) = [*tmp_path.glob("again/*"), *tmp_path.glob("exhausted/*")]
+    assert mark.relative_to(tmp_path) == Path(left)
+    if last:
+        assert mark.read_text().splitlines() == ["a100n2", "7"]
