@@ -54,7 +54,7 @@ def _signal_name(code: int) -> str:
 
 
 def _cost(status: RaceStatus, lasted_s: float) -> list[str]:
-    """Say what it cost: of a chain each segment as its own layout does; nothing if one is free."""
+    """Say what it cost: a chain's segments each at the price of their layout, if all have one."""
     if status.claim is None:
         return []
     before = [one for one in status.segments if one.number < status.claim.segment]

@@ -20,7 +20,9 @@ From typing to the first start of the command, under loads that are the same for
 counts as the horizon. `best partition` is one sbatch where most GPUs are idle, `all partitions` one with `-p` and all of
 them, `every strategy` an sbatch for each strategy of rv's plan, `first fit` one sbatch in the first partition that has room on a
 node, `submitit` its job in all partitions. The user has no fair share left. To start, ask and plan takes rv a part of a second on a
-quiet machine, seconds on one that has far more to do than it has cores, and all of that is part of its wait.
+quiet machine, seconds on one that has far more to do than it has cores, and all of that is part of its wait. It is the
+floor of what rv can do beside a rival that asks nothing first: a GPU that another's job takes meanwhile is gone, as in three of the
+first twenty seeds of `like hpc`.
 
 Five loads are made for what they are called. Three are shaped after published workloads, and nothing of a trace itself is in
 them: `like hpc` draws sizes, run times and arrivals by Lublin and Feitelson's model of logs of the Parallel Workloads Archive (JPDC

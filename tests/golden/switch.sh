@@ -592,6 +592,7 @@ rv_ask_about_faster() {
   local number now ends starts rv_excluded until=$((SECONDS + 5)) file=.test.$RV_ME.$BASHPID
   rv_find_excluded
   printf -v now '%(%s)T' -1
+  SLURM_TIME_FORMAT=standard rv_slurm timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e >"$file.ends" 2>/dev/null
   for number in "${rv_faster[@]}"; do
     [ "$SECONDS" -lt "$until" ] || break
     rv_is_useful "$number" || continue
@@ -599,7 +600,7 @@ rv_ask_about_faster() {
     rv_next_minutes $rv_times
     rv_copy_script "$number" || break
     {
-      SLURM_TIME_FORMAT=standard rv_slurm timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %e
+      cat "$file.ends"
       SLURM_TIME_FORMAT=standard rv_slurm timeout 5 sbatch --test-only --time="$rv_minutes" ${rv_excluded:+"--exclude=$rv_excluded"} "jobs/.next.$RV_ME" 2>&1 </dev/null | sed -n 's/.* to start at \([-0-9T:]*\) .*/\1/p'
     } >"$file" 2>/dev/null
     date -f "$file" +%s >"$file.seconds" 2>/dev/null
@@ -611,7 +612,7 @@ rv_ask_about_faster() {
       break
     fi
   done
-  rm -f "$file" "$file.seconds"
+  rm -f "$file" "$file.ends" "$file.seconds"
 }
 
 # At the end of this job, where that is so: the job that goes on as before begins later. It could take

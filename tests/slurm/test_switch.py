@@ -126,6 +126,7 @@ def test_a_faster_node_that_is_bad_holds_nothing_up_twice(rv: Rv, eventually: Ev
     go_on(rv, 1)
     eventually(lambda: segments(rv)[1:] == [("2", "s1")], timeout=120)
     assert race.names("declined") == ["h1"]
+    assert "nvidia-smi failed" in (race.directory / "declined" / "h1").read_text()
     assert rv.state()["state"] == "RUNNING"
     eventually(lambda: len(rv.queue()) == 1, timeout=60)
     go_on(rv, 2)
