@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import functools
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from _collectives import between_nodes, fabric_checks
@@ -113,7 +114,7 @@ def _striking(session: Session) -> Strike | None:
     faults = session.faults
     if not any(faults.get(name) for name in OF_COLLECTIVES):
         return None
-    kept: dict[int, Any] = {}
+    kept: dict[int, deque[Any]] = {}
 
     def strike(number: int, run: Callable[[], object], out: Any) -> None:
         here = {name for name in OF_COLLECTIVES if faults.get(name, iteration=number)}
@@ -124,9 +125,11 @@ def _striking(session: Session) -> Strike | None:
             out[place] = out[place] + 1 if "bitflip" in here else float("nan")
         if "not-written" in here:
             out.copy_(before)
-        if "stale" in here:
-            out.copy_(kept.get(out.numel(), came))
-        kept[out.numel()] = came
+        before_it = kept.setdefault(out.numel(), deque(maxlen=16))
+        if stale := faults.get("stale", iteration=number):
+            back = int(stale.number("back", 1))
+            out.copy_(before_it[-back] if len(before_it) >= back else came)
+        before_it.append(came)
 
     return strike
 

@@ -155,8 +155,8 @@ def striking(session: Session) -> Any:
     def strike(number: int, out: Any, proven: list[Any]) -> Any:
         if faults.get("wrong-output", batch=number):
             out[-1] = out[-1] * -3 + 1
-        if faults.get("stale-output", batch=number):
-            out = proven[(number + 1) % len(proven)].clone()
+        if stale := faults.get("stale-output", batch=number):
+            out = proven[(number - int(stale.number("back", 1))) % len(proven)].clone()
         if faults.get("not-launched", batch=number):
             out.fill_(float("nan"))
         if faults.get("other-rounding", batch=number):

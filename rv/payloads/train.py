@@ -107,23 +107,26 @@ def steps(
     """Train; return every step's loss, averaged over the ranks, and this rank's seconds."""
     from _training import checks, models, progress, sums
     from _training.strikes import Strike
+    from _training.updates import Updates
 
     torch, optimizer = group.torch, progress.optimizer_of(session, model)
     losses, seconds, parameters = [], [], list(model.parameters())
     alone = models.mlp(session.options.seed)
     compared = sums.Sums(alone, group.device, range(total(session.options)))
-    strike = Strike(session, group)
+    updates, strike = Updates(session, optimizer), Strike(session, group)
     strike.plant_in_ddp(model)
     session.test = "ddp.replicas"
     for step in range(total(session.options)):
         every, strike.step = batches(step), step
         batch = models.part(every, group.ranks.rank, group.ranks.world, group.device)
         compared.before(step, parameters)
+        updates.before(step)
         start = time.perf_counter()
         losses.append(progress.one_step(model, optimizer, batch))
         timing.synchronize(torch, group.device)
         seconds.append(time.perf_counter() - start)
         compared.after(step, parameters, [every])
+        updates.after(step)
         if session.faults.get("nan", step=step):
             losses[-1] *= float("nan")
         if session.faults.get("bitflip", step=step):
@@ -131,6 +134,7 @@ def steps(
         checks.require_equal(model, group, step)
     session.report.add("ddp.replicas", "PASS", device=group.device, details={"steps": len(losses)})
     compared.report(session, "ddp.sums")
+    updates.report(group.device, "ddp.updates")
     return progress.averaged(group, losses), seconds
 
 
@@ -151,9 +155,12 @@ def time_communication(session: Session, group: Group, model: Any, batch: Any) -
 
 
 def count(group: Group) -> int:
-    """Count the ranks by adding a one from each."""
+    """Count the ranks by adding a one from each. Raises NotPassed where not all are counted."""
     ones = group.torch.ones(1, device=group.device)
     group.dist.all_reduce(ones)
+    if int(ones) != group.ranks.world:
+        reason = f"a one from each of {group.ranks.world} ranks adds up to {int(ones)}"
+        raise NotPassed("FAIL", "wrong_collective", reason)
     return int(ones)
 
 

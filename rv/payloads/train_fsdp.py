@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from _harness.ranks import Group
 
-ON_CPU = 5  # steps whose gradients are computed again
+ON_CPU = 3  # steps whose gradients are computed again
 MOST_ALONE = 2**31  # parameters of a model that each rank holds a whole copy of, to compare
 SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
 
@@ -143,27 +143,32 @@ def train(session: Session, group: Group, model: Any, draw: Any) -> None:
     """Train; the loss must fall."""
     from _training import models, progress
     from _training.strikes import Strike
+    from _training.updates import Updates
 
     session.test = "fsdp.train"
     compared, strike = sums_of(session, group, model), Strike(session, group)
     parameters = list(model.parameters())
     ranks, optimizer = group.ranks, progress.optimizer_of(session, model)
+    updates = Updates(session, optimizer)
     losses, seconds = [], []
     for step in range(session.options.steps):
         every, strike.step = draw(step), step
         parts = [models.part(every, rank, ranks.world, group.device) for rank in range(ranks.world)]
         compared.before(step, parameters)
+        updates.before(step)
         start = time.perf_counter()
         with strike.planted_in_fsdp():
             losses.append(progress.one_step(model, optimizer, parts[ranks.rank]))
         timing.synchronize(group.torch, group.device)
         seconds.append(time.perf_counter() - start)
         compared.after(step, parameters, parts)
+        updates.after(step)
         if session.faults.get("nan", step=step):
             losses[-1] *= float("nan")
     values = progress.averaged(group, losses)
     progress.judge(session, group, model, values, seconds, memory(group))
     compared.report(session, "fsdp.sums")
+    updates.report(group.device, "fsdp.updates")
 
 
 def memory(group: Group) -> dict[str, int]:

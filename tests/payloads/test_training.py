@@ -2,6 +2,8 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,9 @@ def test_the_seeds_command_line_passes(tmp_path: Path) -> None:
     assert "[DDP] rank 1/2 -> node 0 " in done.out
     assert "[TRAIN] cpu: world=2 ranks counted=2 loss " in done.out
     statuses = {test["name"]: test["status"] for test in done.result["tests"]}
-    wanted = ("layout", "gradients", "replicas", "sums", "train", "communication", "checkpoint")
+    wanted = (
+        "layout", "gradients", "replicas", "sums", "updates", "train", "communication", "checkpoint",
+    )  # fmt: skip
     assert statuses == {f"ddp.{name}": "PASS" for name in wanted}
     alias = json.loads((tmp_path / "ddp_training_result.json").read_text())
     assert (alias["world"], alias["epochs"], alias["steps"]) == (2, 1, 10)
@@ -52,7 +56,7 @@ def test_sharded_training_passes(tmp_path: Path) -> None:
 
     assert done.code == 0, done.out + done.err
     tests = {(test["name"], test["rank"]): test for test in done.result["tests"]}
-    for name in ("gradients", "shard", "train", "checkpoint"):
+    for name in ("gradients", "shard", "sums", "updates", "train", "checkpoint"):
         assert [tests[f"fsdp.{name}", rank]["status"] for rank in (0, 1)] == ["PASS", "PASS"]
     assert tests["fsdp.shard", 0]["details"]["share"] == pytest.approx(0.5, abs=0.1)
     assert tests["fsdp.gradients", 1]["details"]["relative_difference"] < 1e-4
@@ -97,3 +101,55 @@ def test_hub_models_need_transformers(tmp_path: Path) -> None:
 
     assert done.code == 99
     assert done.last.startswith("[RESULT] ERROR: --hf-model needs the package transformers")
+
+
+@pytest.mark.parametrize(("dtype", "wrong"), [("bfloat16", 1), ("float32", 1), ("bfloat16", 0)])
+def test_one_wrong_element_of_a_gradient_is_found(dtype: str, wrong: int) -> None:
+    """In bfloat16 it is lost in the length of all, whose rounding is larger."""
+    torch: Any = pytest.importorskip("torch")
+    from _training import models, sums
+
+    batch = models.tokens(7, 8)(0)
+    compared = sums.Sums(models.decoder(7), "cpu", [0])
+    model = models.decoder(7).to(getattr(torch, dtype))
+    if dtype == "bfloat16":
+        compared.round_to(torch.bfloat16)
+    models.loss_of(model(batch[0]), batch[1]).backward()
+    parameters = list(model.parameters())
+    for parameter in parameters[-1:][:wrong]:
+        usual = parameter.grad.abs().sort().indices[parameter.numel() // 2]
+        parameter.grad[usual] *= -1
+    compared.before(0, parameters)
+
+    compared.after(0, parameters, [batch])
+
+    assert bool(compared._wrong()) == bool(wrong), compared.elements
+    assert (compared.differences[0] <= compared.gate) == (dtype == "bfloat16")
+
+
+def test_an_update_is_adamws() -> None:
+    """The formula is torch's; and a parameter that had no gradient is not to change."""
+    torch: Any = pytest.importorskip("torch")
+    from _harness.inject import Faults
+    from _training.updates import Updates
+
+    weights = [torch.nn.Parameter(torch.randn(5, 3)), torch.nn.Parameter(torch.randn(4))]
+    optimizer = torch.optim.AdamW(weights, lr=0.1)
+    session: Any = SimpleNamespace(faults=Faults([], 0))
+    updates = Updates(session, optimizer)
+    for step in range(8):
+        updates.before(step)
+        weights[0].grad = torch.randn(5, 3)
+        weights[1].grad = torch.randn(4) if step % 2 else None
+        optimizer.step()
+        updates.after(step)
+    assert (updates.found, updates.steps) == ([], 8)
+    assert 0 < updates.worst < 0.5
+
+    updates.before(8)
+    weights[1].grad = None
+    optimizer.step()
+    weights[1].data[2] += 1e-4
+    updates.after(8)
+
+    assert updates.found == ["step 8: weights or moments are not what AdamW makes of them"]

@@ -110,7 +110,9 @@ def measure(
 
 def _together(field: Field, outputs: Outputs) -> tuple[int, int, str]:
     """Add up all ranks' iterations and wrong elements; say where the first of these are."""
-    every = field.gather([float(number) for number in outputs.found()])
+    own = [float(number) for number in outputs.found()]
+    every = field.gather(own)
+    every[field.rank] = own  # whatever a network that is wrong made of it
     found = [Found(*(int(number) for number in numbers)) for numbers in every]
     named = [_named(rank, one) for rank, one in enumerate(found) if one.total]
     return outputs.done, sum(one.total for one in found), "; ".join(named[:8])

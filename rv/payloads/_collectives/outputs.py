@@ -2,8 +2,8 @@
 
 As many as fit lie side by side, each for an iteration of its own: so small collectives need nothing
 between two of them. When all are used they are compared and set again, on the device and outside of
-the timed region. Inputs are others in every second iteration. So a collective is seen that is wrong
-in any one iteration, writes nothing, or gives what the one before gave.
+the timed region. Seven inputs take turns. So a collective is seen that is wrong in any iteration,
+writes nothing, or gives what an earlier one gave, unless that was a multiple of seven before.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ ITEM_BYTES = 4
 TOGETHER, MOST = 64 << 20, 1000
 """Bytes of outputs that lie side by side, and how many."""
 STEP = 64
-"""Elements by which the pattern is moved on in every second iteration."""
-WAYS = 2
+"""Elements by which the pattern is moved on from one input to the next."""
+WAYS = 7
+"""Inputs that take turns: a prime, for buffers that libraries use in turn are powers of two."""
 SPAN = 1 << 16
 """Elements of the tables that outputs are compared with, which repeat: there are many."""
 
@@ -55,7 +56,7 @@ class Outputs:
     ) -> None:
         self.pattern, self.run, self.strike = pattern, run, strike
         self.torch = pattern.torch
-        self.given = self.torch.empty(sizes.inside + STEP, device=pattern.device)
+        self.given = self.torch.empty(sizes.inside + (WAYS - 1) * STEP, device=pattern.device)
         pattern.fill(self.given, rank)
         self.inside = sizes.inside
         slots = min(MOST, TOGETHER // (max(STEP, sizes.outside) * ITEM_BYTES))

@@ -12,7 +12,7 @@ from contract.verdicts import NotPassed
 from .models import loss_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from _harness.main import Session
     from _harness.ranks import Group
@@ -90,17 +90,33 @@ def _require_close(
     return {"relative_difference": relative, "gate": GRADIENT_TOLERANCE}
 
 
+SMALL = 1 << 16
+"""Elements of tensors that are taken together: for small ones each operation costs the same."""
+
+
 def fingerprint(tensors: Iterable[torch.Tensor]) -> torch.Tensor:
     """Sum the bits of tensors with odd weights, in 64-bit integers that wrap around.
 
     An odd weight is invertible modulo 2 ** 64, so that no change of a single element is lost.
     """
     total = torch.zeros((), dtype=torch.int64)
-    for tensor in tensors:
-        bits = tensor.detach().contiguous().flatten().view(torch.uint8).to(torch.int64)
-        weights = 2 * torch.arange(bits.numel(), device=bits.device) + 1
-        total = total.to(bits.device) * 1_000_003 + (bits * weights).sum()
+    for words in _together([_words(tensor) for tensor in tensors]):
+        weights = 2 * torch.arange(words.numel(), device=words.device) + 1
+        total = total.to(words.device) * 1_000_003 + (words * weights).sum()
     return total
+
+
+def _words(tensor: torch.Tensor) -> torch.Tensor:
+    kind = torch.int32 if tensor.element_size() == 4 else torch.uint8
+    return tensor.detach().contiguous().flatten().view(kind)
+
+
+def _together(vectors: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Give small vectors as one, and then the large ones, as 64-bit integers."""
+    small = [each.to(torch.int64) for each in vectors if each.numel() <= SMALL]
+    if small:
+        yield torch.cat(small)
+    yield from (each.to(torch.int64) for each in vectors if each.numel() > SMALL)
 
 
 def require_equal(model: torch.nn.Module, group: Any, step: int) -> None:
@@ -109,6 +125,9 @@ def require_equal(model: torch.nn.Module, group: Any, step: int) -> None:
     every = [torch.zeros_like(own) for _ in range(group.ranks.world)]
     group.dist.all_gather(every, own)
     prints = [int(each) for each in every]
+    if prints[group.ranks.rank] != int(own):
+        reason = f"rank {group.ranks.rank}: all_gather did not even deliver this rank's own part"
+        raise NotPassed("FAIL", "wrong_collective", reason, details={"step": step})
     if len(set(prints)) == 1:
         return
     usual = max(prints, key=prints.count)

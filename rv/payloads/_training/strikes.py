@@ -43,6 +43,9 @@ class Strike:
         before, self._kept[key] = self._kept.get(key, buffer).clone(), buffer.clone()
         if self.session.faults.get("stale-gradient", step=self.step):
             buffer.copy_(before)
+        if self.session.faults.get("wrong-elements", step=self.step):
+            flat = buffer.view(-1)
+            flat[flat.abs().topk(min(4, flat.numel())).indices] *= -1
         return buffer
 
     @contextlib.contextmanager

@@ -7,6 +7,7 @@ the parts of all ranks one after the other; what the ranks have together must be
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,6 +27,9 @@ ROUNDED = 2e-2
 """The gate where the model computes in bfloat16: a sum of fewer ranks is off by far more."""
 FLOOR = 1e-2
 """Of the first gradient's length: shorter ones are sums that cancel, and are held against that."""
+ELEMENT, ELEMENT_ROUNDED = 1e-3, 0.25
+"""How far one element may be off, in fp32 and in bfloat16, as a part of itself and of its tensor's
+root mean square together: a few wrong ones are lost in the length of all."""
 
 
 class Sums:
@@ -33,13 +37,15 @@ class Sums:
 
     def __init__(self, alone: torch.nn.Module, device: str, steps: Collection[int]) -> None:
         self.alone, self.device, self.steps = alone.to(device), device, set(steps)
-        self.gate = GRADIENT_TOLERANCE
+        self.gate, self.element_gate = GRADIENT_TOLERANCE, ELEMENT
         self.differences: dict[int, float] = {}
+        self.elements: dict[int, float] = {}
         self._first = 0.0
+        self._sizes: dict[int, float] = {}
 
     def round_to(self, dtype: torch.dtype) -> None:
         """Compute in a shorter type, as the sharded model does: parameters alone are rounded."""
-        self.gate = ROUNDED
+        self.gate, self.element_gate = ROUNDED, ELEMENT_ROUNDED
         for parameter in self.alone.parameters():
             parameter.data = parameter.data.to(dtype)
 
@@ -54,14 +60,21 @@ class Sums:
         """Compare the gradients that a step left with the mean over the parts."""
         if step not in self.steps:
             return
-        expected = self._mean(parts)
-        distance = length = 0.0
-        for given, right in zip(parameters, expected, strict=True):
-            grad = torch.zeros_like(right) if given.grad is None else _whole(given.grad)
-            distance += float((grad.float() - right).norm()) ** 2
+        distance = length = farthest = 0.0
+        for number, (given, right) in enumerate(zip(parameters, self._mean(parts), strict=True)):
+            off = _gradient(given) - right
+            distance += float(off.norm()) ** 2
             length += float(right.norm()) ** 2
+            farthest = _larger(farthest, self._farthest(number, off, right))
         self._first = self._first or length**0.5
         self.differences[step] = distance**0.5 / max(length**0.5, FLOOR * self._first, 1e-30)
+        self.elements[step] = farthest
+
+    def _farthest(self, number: int, off: torch.Tensor, right: torch.Tensor) -> float:
+        """Return how far the farthest element of a tensor is off, beside itself and the tensor."""
+        size = float(right.square().mean().sqrt())
+        floor = max(size, FLOOR * self._sizes.setdefault(number, size), 1e-30)
+        return float((off.abs() / (right.abs() + floor)).max())
 
     def _mean(self, parts: Sequence[Batch]) -> list[torch.Tensor]:
         sums = [torch.zeros(p.shape, device=self.device) for p in self.alone.parameters()]
@@ -75,22 +88,55 @@ class Sums:
 
     def report(self, session: Session, test: str) -> None:
         """Report the largest difference, and which steps were compared."""
-        bad = {step: each for step, each in self.differences.items() if not each <= self.gate}
         details: dict[str, Any] = {
             "steps_compared": sorted(self.differences),
-            "largest_difference": max(self.differences.values(), default=None),
+            "largest_difference": _largest(self.differences),
             "gate": self.gate,
+            "largest_of_an_element": _largest(self.elements),
+            "gate_of_an_element": self.element_gate,
         }
         with session.attempt(test, device=self.device, details=details):
-            if bad:
-                step = min(bad)
-                reason = (
-                    f"rank {session.ranks.rank}: in {len(bad)} of {len(self.differences)} steps the"
-                    f" gradients are not the mean over the ranks: step {step} is {bad[step]:.2g}"
-                    f" off (gate {self.gate:g})"
-                )
+            wrong = self._wrong()
+            if wrong:
+                reason = f"rank {session.ranks.rank}: {wrong}"
                 raise NotPassed("FAIL", "gradient_mismatch", reason)
             session.report.add(test, "PASS", device=self.device, details=details)
+
+    def _wrong(self) -> str:
+        """Say what is wrong with the gradients, "" for nothing."""
+        told = (
+            (self.differences, self.gate, "the gradients are", "step {step} is {off:.2g} off"),
+            (
+                self.elements,
+                self.element_gate,
+                "single elements of a gradient are",
+                "one of step {step} is off by {off:.2g} of its size",
+            ),
+        )
+        for values, gate, what, which in told:
+            bad = {step: each for step, each in values.items() if not each <= gate}  # NaN too
+            if bad:
+                step = min(bad)
+                where = which.format(step=step, off=bad[step])
+                steps = f"in {len(bad)} of {len(values)} steps"
+                return f"{steps} {what} not the mean over the ranks: {where} (gate {gate:g})"
+        return ""
+
+
+def _largest(values: dict[int, float]) -> float | None:
+    finite = [each for each in values.values() if math.isfinite(each)]
+    return max(finite, default=None)
+
+
+def _larger(one: float, other: float) -> float:
+    """Return the larger; NaN where one is."""
+    return other if other > one or math.isnan(other) else one
+
+
+def _gradient(parameter: torch.Tensor) -> torch.Tensor:
+    if parameter.grad is None:
+        return torch.zeros(parameter.shape, device=parameter.device)
+    return _whole(parameter.grad).float()
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:

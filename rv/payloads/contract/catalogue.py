@@ -65,8 +65,10 @@ OF_RANKS = ("hang", "drop-rank", "crash")
 """Faults that a payload with a process group has from `_harness/ranks.py`."""
 OF_COLLECTIVES = ("bitflip", "nan", "not-written", "stale")
 """Faults of what a collective delivers."""
-OF_SUMS = ("unsummed", "stale-gradient")
+OF_SUMS = ("unsummed", "stale-gradient", "wrong-elements")
 """Faults of the gradients of a step, which all replicas have alike."""
+OF_UPDATES = ("lost-update", "flipped-weight")
+"""Faults of what an optimizer holds: its update, and its memory between two of them."""
 OF_PRODUCTS = ("wrong-element", "not-launched", "half-written")
 """Faults of products that are repeated or timed."""
 OF_OUTPUTS = ("wrong-output", "stale-output", "not-launched", "other-rounding")
@@ -184,14 +186,15 @@ PAYLOADS = (
     ),
     PayloadSpec(
         "train",
-        "DDP training: loss falls, replicas equal, gradients right",
+        "DDP training: loss falls, replicas equal, gradients and updates right",
         RANKS,
         needs=("allreduce",),
         steps=_steps(("--quick", 10, 120), ("", 60, 300), ("", 60, 900)),
-        results="ddp.layout ddp.gradients ddp.replicas ddp.train",
+        results="ddp.layout ddp.gradients ddp.replicas ddp.sums ddp.updates ddp.train",
         faults=(
             *OF_RANKS,
             *OF_SUMS,
+            *OF_UPDATES,
             "node-rank",
             "gradient",
             "bitflip",
@@ -203,14 +206,15 @@ PAYLOADS = (
     ),
     PayloadSpec(
         "train_fsdp",
-        "sharded training: gradient parity, memory per rank, checkpoint",
+        "sharded training: gradients and updates right, memory per rank, checkpoint",
         RANKS,
         needs=("train",),
         steps=_steps(("--quick", 12, 120), ("", 90, 300), ("", 90, 900)),
-        results="fsdp.gradients fsdp.shard fsdp.train fsdp.checkpoint",
+        results="fsdp.gradients fsdp.shard fsdp.sums fsdp.updates fsdp.train fsdp.checkpoint",
         faults=(
             *OF_RANKS,
             *OF_SUMS,
+            *OF_UPDATES,
             "gradient",
             "unsharded",
             "nan",
