@@ -28,7 +28,8 @@ _MOST_EVIDENCE: Final = 20
 class AvoidedNode:
     """A node that failed; `run` names the acceptance run, `uuids` its bad GPUs.
 
-    `since` is when the newest job that failed on it began.
+    `since` is when the newest job that failed on it began; `was_quick` says that quick runs of
+    payloads found it, so that a quick one can find whether it is still there.
     """
 
     node: str
@@ -37,6 +38,7 @@ class AvoidedNode:
     run: str
     evidence: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
+    was_quick: bool = False
 
     @property
     def reason(self) -> str:
@@ -98,6 +100,7 @@ def _merged(new: AvoidedNode, old: AvoidedNode) -> AvoidedNode:
         until=max(new.until, old.until),
         evidence=_cut(dict.fromkeys((*new.evidence, *old.evidence))),
         uuids=tuple(dict.fromkeys((*new.uuids, *old.uuids))),
+        was_quick=new.was_quick and old.was_quick,
     )
 
 
@@ -142,6 +145,7 @@ def _read_entry(item: Any, now_s: float) -> AvoidedNode | None:
             run=printable(item.get("run", "")),
             evidence=tuple(printable(line) for line in item.get("evidence", ())),
             uuids=tuple(printable(uuid) for uuid in item.get("uuids", ())),
+            was_quick=item.get("was_quick") is True,
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None

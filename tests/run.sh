@@ -51,6 +51,8 @@ need_venv tests torch "${dev[@]}"
 export PATH="$VENV/bin:$PATH"
 # The tests start rv thousands of times: without these files each would compile all of it anew.
 unset PYTHONDONTWRITEBYTECODE
+# Threads of OpenMP that wait would take the processor from the tests beside them.
+export OMP_WAIT_POLICY=passive
 cd "$ROOT"
 # Most of the time is spent waiting for Slurm, so that three files at once do not fill two cores.
 # In the order of the folders: those that wait for Slurm are begun first, the short ones fill up.

@@ -31,8 +31,10 @@ def bad_nodes(
             node = node_of(test, result)
             if not node or (node in repaired and since <= repaired[node]):
                 continue
-            entry = bad.get(node) or AvoidedNode(node=node, since=since, until=until, run=run)
-            entry = replace(entry, since=max(since, entry.since))
+            new = AvoidedNode(node=node, since=since, until=until, run=run, was_quick=result.quick)
+            entry = bad.get(node, new)
+            was_quick = entry.was_quick and result.quick
+            entry = replace(entry, since=max(since, entry.since), was_quick=was_quick)
             bad[node] = _accused(entry, test, result)
     return tuple(bad.values())
 
@@ -69,7 +71,8 @@ def _is_bad(test: TestResult) -> bool:
 def still_accused(before: Sequence[AvoidedNode], results: Sequence[RunResult]) -> frozenset[str]:
     """Return the avoided nodes where not all that failed was tried again, by a newer job.
 
-    Storage that is fast says nothing of a GPU that computes wrong, nor does another GPU.
+    Storage that is fast says nothing of a GPU that computes wrong, nor does another GPU, nor a
+    quick run of what a long one found.
     """
     return frozenset(entry.node for entry in before if not _is_answered(entry, results))
 
@@ -91,7 +94,9 @@ def _tried_since(entry: AvoidedNode, results: Sequence[RunResult]) -> Mapping[st
     tried: dict[str, set[str]] = {}
     for result in results:
         is_fine = result.status in (Status.PASS, Status.WARN)
-        if is_fine and result.hostname == entry.node and result.began > entry.since:
+        is_thorough = entry.was_quick or not result.quick
+        is_newer = result.began > entry.since
+        if is_fine and is_thorough and result.hostname == entry.node and is_newer:
             here = {bare_uuid(d.uuid) for d in result.devices if d.host in ("", entry.node)}
             tried.setdefault(result.test_type, set()).update(here)
     return tried

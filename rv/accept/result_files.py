@@ -49,7 +49,9 @@ def parse(text: str | bytes, source: str = "result") -> RunResult:
     document = _load(text, source)
     if document.get("schema") == SCHEMA:
         return with_flaws(_run(document, source, is_legacy=False), flaws(document))
-    older = as_current(document, source.rpartition("/")[2])
+    family = SCHEMA.rpartition("/")[0]
+    is_newer = text_of(document.get("schema")).startswith(f"{family}/")
+    older = None if is_newer else as_current(document, source.rpartition("/")[2])
     if older is None:
         raise ResultError(printable(f"{source}: not a result of {SCHEMA}, nor an older one"))
     wrong = not_finite(document, texts=False)

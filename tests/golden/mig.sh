@@ -290,7 +290,7 @@ if [ -n "$rv_cause" ]; then
   rv_code=${rv_saved_code:-$rv_code}
 fi
 trap : TERM
-if [ "$rv_code" -ne 0 ] && [ -z "$rv_cause" ]; then
+if [ -z "$rv_cause" ]; then
   rv_verdict=$(timeout 30 "$RV_PYTHON" "$RV_PAYLOADS/_harness/outcome.py" "$RV_OUTPUT_DIR" "$rv_code" 2>>"$RV_RACE_DIR/output/node0.err") && rv_code=$rv_verdict
 fi
 

@@ -319,13 +319,18 @@ def outcome_of(folder: Path, code: int) -> tuple[int, str]:
         (["PASS"], None, 77, 77),
         (["PASS"], None, 3, 3),
         (["SKIP"], None, 0, 0),
+        (["SKIP"], None, 3, 3),
+        (["SKIP"], 77, 0, 77),
+        (["FAIL"], None, 0, 1),
+        (["PASS", "ERROR"], None, 0, 99),
+        (["PASS"], None, 0, 0),
         (None, None, 77, 77),
     ],
 )
 def test_a_jobs_exit_code_comes_from_the_result(
     tmp_path: Path, statuses: list[str] | None, skip: int | None, code: int, told: int
 ) -> None:
-    """torchrun makes 1 of every code; a 77 that no result explains stays the user's own."""
+    """torchrun makes 1 of every code, tee 0; one that no result explains stays the user's own."""
     if statuses is not None:
         made = report(*statuses)
         made.skip_exit_code = skip

@@ -31,10 +31,12 @@ def result(rv: Rv, name: str) -> dict[str, Any]:
         ("torchrun --nproc_per_node=2 check.py", 0),
         ("check.py --skip-exit-code 77", 77),
         ("python -c 'raise SystemExit(77)'", 77),
+        ("python check.py; exit 3", 3),
+        ("python check.py --device cpu --quick --dtypes fp32 --inject wrong-product | tee log", 1),
     ],
 )
 def test_a_skip_is_done_and_everything_else_is_what_it_is(rv: Rv, command: str, code: int) -> None:
-    """A payload's SKIP is 0 also under torchrun; a user's own 77 is the user's own."""
+    """A payload's SKIP is 0 also under torchrun, its FAIL is 1 in a pipe; a user's own code stays."""
     done = rv("run", command, "--gpu", "0", "--time", "5m")
 
     said = done.stdout + done.stderr

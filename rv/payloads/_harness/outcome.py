@@ -1,8 +1,8 @@
 """Print the exit code of a job that ran a payload: `python outcome.py RESULTS CODE`.
 
-The job's script runs it. torchrun turns every code into 1, so that the result files decide where
-the command failed: SKIP becomes 0, unless --skip-exit-code 77 asked to keep it. A code that no
-result file explains stays what it is, such as the 77 of another program in the same command.
+The job's script runs it. torchrun turns every code into 1, and `| tee` into 0, so that the result
+files decide: SKIP becomes 0, unless --skip-exit-code 77 asked to keep it. A code that no result
+file explains stays what it is, such as the 3 of another program in the same command.
 """
 
 from __future__ import annotations
@@ -18,19 +18,24 @@ if __name__ == "__main__":
 from contract.schema import SCHEMA
 from contract.verdicts import WORST_FIRST
 
+TORCHRUNS = 1  # what torchrun makes of every code
+
 
 def main(folder: str, code: int) -> tuple[int, str]:
     """Return the job's exit code, and a line for people where it is not the command's own."""
     summaries = [summary for path in sorted(Path(folder).glob("*.json")) for summary in _of(path)]
     worst_first = sorted(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
-    if code == 0 or not worst_first:
+    if not worst_first:
         return code, ""
     worst = worst_first[0]
-    payload_code = int(worst["exit_code"])
-    if worst["status"] == "SKIP":
-        kept = worst.get("skip_exit_code") == payload_code
-        return (payload_code if kept else 0), f"SKIP: {worst.get('reason')}"
-    return payload_code or code, ""
+    payload_code, said = int(worst["exit_code"]), f"{worst['status']}: {worst.get('reason')}"
+    if worst["status"] != "SKIP":
+        is_hidden = code == 0 and payload_code != 0
+        return payload_code or code, f"{said} (the command ended with 0)" if is_hidden else ""
+    if code not in (0, TORCHRUNS, payload_code):
+        return code, ""
+    kept = worst.get("skip_exit_code") == payload_code
+    return (payload_code if kept else 0), said if code or kept else ""
 
 
 def _of(path: Path) -> list[dict[str, Any]]:

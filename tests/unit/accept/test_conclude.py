@@ -37,6 +37,7 @@ def ran(
     rate: float = 700.0,
     stamp: float = 0.0,
     started: float = 0.0,
+    quick: bool = False,
 ) -> Run:
     """Keep a run of one payload on n1; `wrong` are the GPUs that computed wrongly.
 
@@ -50,7 +51,7 @@ def ran(
         | (bad if i in wrong else {})
         for i in gpus
     ]
-    info = {"test_type": payload, "timestamp": f"{when:%Y-%m-%dT%H:%M:%SZ}"}
+    info = {"test_type": payload, "timestamp": f"{when:%Y-%m-%dT%H:%M:%SZ}", "quick": quick}
     document = {
         "schema": "rv.accept/1",
         "test_info": info | {"hostname": "n1", "token": race, "slurm": {"job_id": "7"}},
@@ -96,6 +97,23 @@ def test_a_pass_on_another_gpu_of_the_node_clears_nothing() -> None:
     concluded("r3", NOW + 300, gpus=[0, 1], payload="membw")
     assert [entry.uuids for entry in avoided()] == [("GPU-1",)]
     concluded("r4", NOW + 400)
+    assert avoided() == []
+
+
+def test_a_quick_pass_clears_no_failure_of_a_longer_run() -> None:
+    """What comes now and then is missed in seconds; what a quick run found, one can look at."""
+    concluded("r1", NOW, wrong=[1])
+    concluded("r2", NOW + 200, quick=True)
+    assert [entry.node for entry in avoided()] == ["n1"]
+    concluded("r3", NOW + 300, wrong=[1], quick=True)
+    concluded("r4", NOW + 400, quick=True)
+    assert [entry.node for entry in avoided()] == ["n1"]
+    concluded("r5", NOW + 500)
+    assert avoided() == []
+
+    concluded("r6", NOW + 600, wrong=[1], quick=True)
+    assert [entry.node for entry in avoided()] == ["n1"]
+    concluded("r7", NOW + 700, quick=True)
     assert avoided() == []
 
 

@@ -278,3 +278,11 @@ def test_any_json_is_a_result_or_a_result_error(
         except ResultError:
             continue
         assert result.tests or result.status not in (Status.PASS, Status.WARN)
+
+
+def test_a_newer_schema_is_refused() -> None:
+    """It may say what this rv does not know, and is not taken for an older format."""
+    document = {"schema": "rv.accept/2", "world": 2, "loss_start": 1.0, "improved": True}
+
+    with pytest.raises(ResultError, match=r"not a result of rv\.accept/1"):
+        parse(json.dumps(document), "ddp_training_result.json")
