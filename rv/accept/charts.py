@@ -38,11 +38,18 @@ SLACK: Final = 1.0
 ALARMS_A_RUN: Final = 0.005
 """Share of runs in which sound series alarm, for which the limits are made; `tests/bench/roc.py`
 counts them."""
+SUSPECT: Final = -3.0
+"""A U below which a value is not learnt while the reference has few: one of sound ones in 740."""
 HEALING: Final = 2.0
 """How far the sum goes over its limit: at the old level it takes some three runs to come back."""
 
 _PRIOR_RUNS: Final = 60
 """Degrees of freedom that the variance of all series of a kind counts for."""
+_EARLY_SPREAD: Final = 0.02
+_EARLY_RUNS: Final = 10
+"""What stands for it while no series has enough values, and the degrees of freedom of that."""
+_LEAST_EARLY: Final = 2
+"""Values that another one is held against at least."""
 _LEAST_ALIKE: Final = 4
 """Series that such a variance is made of."""
 _OVERSHOOT: Final = 1.166
@@ -114,20 +121,24 @@ class Chart:
         self._runs, self._mean, self._squares = 0, 0.0, 0.0
         self._total = 0.0
         self._since: list[float] = []
+        self._seen = 0
 
     def add(self, value: float, *, is_sound: bool) -> None:
         """Add a value of an earlier run, and learn from it if it was sound and is in line.
 
-        Values of an older rv all stand as sound.
+        While the reference has few values, a low one is no part of it: it may be the first of a
+        loss. Values of an older rv all stand as sound.
         """
         normal, bounds = self._step(value), self._bounds
-        is_in_line = normal >= bounds.single and self._total <= bounds.lasting
+        self._seen += 1
+        least = bounds.single if self._runs >= LEAST_RUNS else SUSPECT
+        is_in_line = normal >= least and self._total <= bounds.lasting
         if is_sound and is_in_line and self._runs < ANCHOR:
             self._learn(value)
 
     def read(self, value: float) -> Reading | None:
-        """Hold a value against the reference; None where that has too few values."""
-        if self._runs < LEAST_RUNS:
+        """Hold a value against the reference; None where there are too few values."""
+        if self._runs < _LEAST_EARLY or self._seen < LEAST_RUNS - 1:
             return None
         normal = self._step(value)
         return Reading(
@@ -141,7 +152,7 @@ class Chart:
 
     def _step(self, value: float) -> float:
         """Add a value to the sum; give its U, 0 where the reference has too few values."""
-        if self._runs < LEAST_RUNS:
+        if self._runs < _LEAST_EARLY:
             return 0.0
         deviation, freedom = self._spread()
         wide = deviation * math.sqrt(1 + 1 / self._runs)
@@ -172,9 +183,12 @@ class Chart:
         """Give the deviation, and its degrees of freedom."""
         freedom = self._runs - 1
         variance = self._squares / freedom
-        if self._alike is not None:
-            variance = freedom * variance + _PRIOR_RUNS * (self._alike * self._mean) ** 2
-            freedom += _PRIOR_RUNS
+        usual, worth = self._alike, _PRIOR_RUNS
+        if usual is None and self._runs < LEAST_RUNS:
+            usual, worth = _EARLY_SPREAD, _EARLY_RUNS
+        if usual is not None:
+            variance = freedom * variance + worth * (usual * self._mean) ** 2
+            freedom += worth
             variance /= freedom
         return max(math.sqrt(variance), self._floor * abs(self._mean), 1e-12), freedom
 

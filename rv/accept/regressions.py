@@ -164,12 +164,25 @@ def _past(place: int, series: Series) -> _Past | None:
     *before, newest = series.points
     kept = [point for point in before if point.standing in (SOUND, FAULTY)]
     own = [point for point in kept if point.fingerprint == newest.fingerprint]
-    is_other = sum(point.standing == SOUND for point in own) < LEAST_RUNS
-    points = _of_other_software(kept, newest.fingerprint) if is_other else own
+    points = _held_against(kept, own, newest.fingerprint)
+    is_other = points is not own
     if not points or newest.standing in (CONTENDED, RETIRED):
         return None
     sign = 1.0 if series.direction == "higher" else -1.0
     return _Past(place=place, series=series, points=points, sign=sign, is_other=is_other)
+
+
+def _held_against(kept: Sequence[Point], own: Sequence[Point], fingerprint: str) -> Sequence[Point]:
+    """Give the values of the same software where enough are sound, else of the latest that has so
+    many; else, where they are so many together, all; else those of the same software."""
+    if _sound(own) >= LEAST_RUNS:
+        return own
+    other = _of_other_software(kept, fingerprint)
+    return other or (kept if len(own) < len(kept) and _sound(kept) >= LEAST_RUNS else own)
+
+
+def _sound(points: Sequence[Point]) -> int:
+    return sum(point.standing == SOUND for point in points)
 
 
 def _of_other_software(kept: Sequence[Point], own: str) -> Sequence[Point]:

@@ -30,7 +30,10 @@ NO_BASELINES = Baselines(values=(OF_ANOTHER,), models={})
 
 
 def runs_of(
-    levels: Sequence[Callable[[int], float]], count: int, noise: float = 0.0
+    levels: Sequence[Callable[[int], float]],
+    count: int,
+    noise: float = 0.0,
+    software: Callable[[int], str] = lambda _: "a",
 ) -> list[list[Regression | None]]:
     """Judge so many runs of GPUs, a number each; what was judged bad is marked so."""
     source = random.Random(5)
@@ -39,7 +42,7 @@ def runs_of(
     for run in range(count):
         for points, level in zip(kept, levels, strict=True):
             value = level(run) * (1 + source.gauss(0, noise))
-            points.append(Point(time=run, value=value, fingerprint="a", run=str(run)))
+            points.append(Point(time=run, value=value, fingerprint=software(run), run=str(run)))
         series = [
             Series(points=points, kind=("x",), subject=f"g{i}", node=f"n{i}")
             for i, points in enumerate(kept)
@@ -69,6 +72,25 @@ def test_a_slow_drift_is_seen_from_birth_and_stays_so() -> None:
     assert first < 20
     assert "PASS" not in found[first:]
     assert found[-1] == "FAIL"
+
+
+@pytest.mark.parametrize(("first", "lost"), [(3, 0.09), (3, 0.2), (4, 0.11)])
+def test_a_fault_of_the_first_days_is_not_learnt(first: int, lost: float) -> None:
+    """Before there are five runs, too: what is low beside two or three is not of the reference."""
+    found = told(runs_of([lambda run: 700 * (1 - lost * (run >= first))], 20, 0.005))
+
+    assert found[:first] == ["PASS"] * first
+    assert "PASS" not in found[first + 2 :]
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_no_run_of_the_same_software_hides_a_loss(turns: int) -> None:
+    """A container a week: none is seen five times, and all of them together are the reference."""
+    levels = [lambda run: 700 * (1 - 0.09 * (run >= 12))]
+    found = told(runs_of(levels, 24, 0.005, lambda run: str(run // turns)))
+
+    assert set(found[:12]) == {"PASS"}
+    assert "PASS" not in found[13:]
 
 
 def test_three_runs_at_the_old_level_heal_and_fewer_do_not() -> None:
