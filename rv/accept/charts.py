@@ -39,7 +39,8 @@ ALARMS_A_RUN: Final = 0.005
 """Share of runs in which sound series alarm, for which the limits are made; `tests/bench/roc.py`
 counts them."""
 SUSPECT: Final = -3.0
-"""A U below which a value is not learnt while the reference has few: one of sound ones in 740."""
+"""A U below which a value is not learnt while its series has few, and nothing else tells how much
+such numbers vary: one of sound ones in 740."""
 HEALING: Final = 2.0
 """How far the sum goes over its limit: at the old level it takes some three runs to come back."""
 
@@ -131,7 +132,8 @@ class Chart:
         """
         normal, bounds = self._step(value), self._bounds
         self._seen += 1
-        least = bounds.single if self._runs >= LEAST_RUNS else SUSPECT
+        is_early = self._alike is None and self._runs < LEAST_RUNS
+        least = SUSPECT if is_early else bounds.single
         is_in_line = normal >= least and self._total <= bounds.lasting
         if is_sound and is_in_line and self._runs < ANCHOR:
             self._learn(value)
