@@ -33,6 +33,8 @@ from rv.files import files_below, read_regular
 from rv.payloads.contract.schema import SCHEMA
 from rv.slurm.printable import printable
 
+_ENDING: Final = "_result.json"
+_FAMILY: Final = f"{SCHEMA.rpartition('/')[0]}/"
 _SLURM_FIELDS: Final = ("job_id", "nodelist", "restart_count")
 MAX_BYTES: Final = 16 * 2**20
 """A larger file is refused."""
@@ -49,8 +51,7 @@ def parse(text: str | bytes, source: str = "result") -> RunResult:
     document = _load(text, source)
     if document.get("schema") == SCHEMA:
         return with_flaws(_run(document, source, is_legacy=False), flaws(document))
-    family = SCHEMA.rpartition("/")[0]
-    is_newer = text_of(document.get("schema")).startswith(f"{family}/")
+    is_newer = text_of(document.get("schema")).startswith(_FAMILY)
     older = None if is_newer else as_current(document, source.rpartition("/")[2])
     if older is None:
         raise ResultError(printable(f"{source}: not a result of {SCHEMA}, nor an older one"))
@@ -94,19 +95,29 @@ def read_tree(folder: Path, suffix: str = "") -> tuple[dict[str, bytes], tuple[s
 def read_folder(folder: Path) -> tuple[tuple[RunResult, ...], tuple[str, ...]]:
     """Read every `*.json` below a folder, sorted by path; give results, and why others are none.
 
+    One beside them that was to be one, by its name or schema, and cannot be read is an ERROR.
+
     Where a folder has results of `rv.accept/1`, the legacy ones beside them are copies and are left
     out.
     """
     files, unread = read_tree(folder, ".json")
-    results, faults = list[RunResult](), [*unread]
+    results, broken, faults = list[RunResult](), list[RunResult](), [*unread]
     for name, data in files.items():
         try:
             results.append(parse(data, str(folder / name)))
         except ResultError as error:
             faults.append(str(error))
+            if name.endswith(_ENDING) or _FAMILY.encode() in data:
+                broken.append(_unreadable(name, str(error)))
     current = {Path(result.source).parent for result in results if not result.is_legacy}
     kept = [r for r in results if not r.is_legacy or Path(r.source).parent not in current]
-    return tuple(kept), tuple(faults)
+    return tuple([*kept, *broken] if kept else []), tuple(faults)
+
+
+def _unreadable(name: str, reason: str) -> RunResult:
+    payload = printable(name.rpartition("/")[2].removesuffix(_ENDING))
+    test = TestResult(name=payload, status=Status.ERROR, code="result_unreadable", reason=reason)
+    return RunResult(test_type=payload, status=Status.ERROR, tests=(test,), source=name)
 
 
 def _load(text: str | bytes, source: str) -> Mapping[str, Any]:

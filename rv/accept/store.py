@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 
 from rv.accept.collect import Origin, collect, without_twins
 from rv.accept.pairs import judged_pairs, names_of
+from rv.accept.result_checks import shortfall, with_flaws
 from rv.accept.result_files import MAX_BYTES, read_file, read_folder, read_tree
 from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
@@ -312,7 +313,14 @@ def _foreign(path: Path) -> Run:
         raise RvError(ErrorKind.USAGE, f"{path} holds no result", hint="; ".join(faults[:3]))
     payloads = tuple(dict.fromkeys(result.test_type for result in results))
     record = RunRecord(race_id=path.name, cluster="", label=str(path), payloads=payloads)
-    return Run(record=record, results=results, faults=faults)
+    return Run(record=record, results=without_twins(tuple(map(_whole, results))), faults=faults)
+
+
+def _whole(result: RunResult) -> RunResult:
+    """Make an ERROR of a PASS without what each has; what was planned is not known."""
+    if result.is_legacy:
+        return result
+    return with_flaws(result, shortfall(result, (), 0, 0))
 
 
 def results_of(sweep: Sweep, label: str = "") -> Run:

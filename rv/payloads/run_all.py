@@ -26,7 +26,7 @@ from _processes import programs
 from contract.catalogue import BUDGETS_S, PAYLOADS, PROFILES, RANKS, SMOKE, Step
 from contract.dcgm import TIMES_S
 from contract.schema import SCHEMA
-from contract.verdicts import WORST_FIRST, worst
+from contract.verdicts import EXIT_CODES, WORST_FIRST, worst
 
 if TYPE_CHECKING:
     import argparse
@@ -283,11 +283,23 @@ def judge(name: str, path: Path, outcome: programs.Outcome) -> Ended:
     summary = document["summary"]
     status, code = summary["status"], _code(document, summary["status"])
     reason = f"{name}: {summary['reason']}" if summary.get("reason") else ""
-    if status in ("PASS", "SKIP") and (outcome.timed_out or outcome.returncode < 0):
-        signal = f"died of signal {-outcome.returncode}"
-        how = "had to be ended" if outcome.timed_out else signal
-        status, code, reason = "WARN", "could_not_run", f"{name}: said {status}, and {how} after it"
+    odd = _odd_end(status, outcome)
+    if odd:
+        status, code, reason = "WARN", "could_not_run", f"{name}: said {status}, and {odd} after it"
     return Ended(name, status, code, reason, summary=summary, **facts)
+
+
+def _odd_end(status: str, outcome: programs.Outcome) -> str:
+    """Say how a program ended that said it was well, "" where it ended well too."""
+    # torchrun ends with 1 for any code of its ranks.
+    ends = {"PASS": (0,), "SKIP": (0, 1, EXIT_CODES["SKIP"])}.get(status)
+    if ends is None or (outcome.returncode in ends and not outcome.timed_out):
+        return ""
+    if outcome.timed_out:
+        return "had to be ended"
+    if outcome.returncode < 0:
+        return f"died of signal {-outcome.returncode}"
+    return f"ended with exit code {outcome.returncode}"
 
 
 def _read(path: Path) -> tuple[dict[str, Any] | None, str]:

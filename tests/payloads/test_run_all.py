@@ -42,7 +42,7 @@ def judged(
         (result("FAIL", PASSED, FAILED), 1, ("FAIL", "wrong_result")),
         (result("FAIL", FAILED), 0, ("FAIL", "wrong_result")),
         (result("ERROR", STOPPED, BROKEN), 99, ("ERROR", "could_not_run")),
-        (result("PASS", PASSED), 1, ("PASS", "")),  # torchrun turns every code into 1
+        (result("PASS", PASSED), 1, ("WARN", "could_not_run")),  # a rank died under torchrun
         (result("PASS", PASSED), -11, ("WARN", "could_not_run")),
         (None, 0, ("ERROR", "no_result")),
         (result("PASS", PASSED)[:-9], 0, ("ERROR", "no_result")),
@@ -57,7 +57,7 @@ def judged(
         "bad",
         "file-wins",
         "interrupted-for-another",
-        "torchrun",
+        "rank",
         "signal",
         "absent",
         "cut",

@@ -164,6 +164,37 @@ def test_results_of_another_program_are_a_run_too(tmp_path: Path) -> None:
         load(str(folder))
 
 
+@pytest.mark.parametrize("summary", [{"status": "PASS"}, {"status": "PASS", "exit_code": 1}])
+def test_a_pass_without_its_exit_code_is_none_in_a_folder_either(
+    tmp_path: Path, summary: dict[str, object]
+) -> None:
+    """Nor is what says of itself that it is a result, and was cut short."""
+    tests = [{"name": "a", "status": "PASS"}]
+    good = {
+        "schema": "rv.accept/1",
+        "test_info": {"test_type": "train", "hostname": "n1"},
+        "tests": tests,
+        "summary": {"status": "PASS", "exit_code": 0},
+    }
+    (tmp_path / "good.json").write_text(json.dumps(good))
+    assert [result.status for result in load(str(tmp_path)).results] == [Status.PASS]
+
+    (tmp_path / "bad.json").write_text(json.dumps({**good, "summary": summary}))
+    (tmp_path / "cut.json").write_text(json.dumps(good)[:-9])
+    (tmp_path / "train_result.json").write_text("")
+    (tmp_path / "other.json").write_text("{")
+
+    run = load(str(tmp_path))
+    told = [(result.status, result.tests[-1].code) for result in run.results]
+    assert told == [
+        (Status.ERROR, "result_invalid"),
+        (Status.PASS, ""),
+        (Status.ERROR, "result_unreadable"),
+        (Status.ERROR, "result_unreadable"),
+    ]
+    assert len(run.faults) == 3
+
+
 def test_a_sweep_is_one_run_with_a_row_for_each_node() -> None:
     """What reported; what did not, with its reason; and what was lost on this machine."""
     save(RECORD, files())
