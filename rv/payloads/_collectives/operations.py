@@ -2,7 +2,7 @@
 
 S is the total bytes of the operation as nccl-tests counts them: the whole buffer for all_reduce and
 broadcast; for the others the side that holds the data of all ranks. Buffers hold a pattern of whole
-numbers whose sums are exact in every type, so that each element has one right value.
+numbers whose sums fp32 has exactly, so that each element has one right value, and all of its bits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 SHIFT = 7
 MODULUS = 1021
-"""A prime above all elements: sums over 16,000 ranks are whole numbers that fp32 has exactly."""
+"""The period of the pattern, a prime."""
+MOST = 2**24
+"""The whole numbers up to it fp32 has exactly."""
 
 SUM = -1
 """The source of a sum over all ranks' inputs."""
@@ -44,6 +46,8 @@ class Pattern:
     def __init__(self, torch: Any, world: int, device: str) -> None:
         self.torch, self.world, self.device = torch, world, device
         self._numbers = torch.arange(MODULUS, device=device)
+        # Odd, so that low bits differ too; sums over all ranks stay below MOST.
+        self._factor = max(1, (MOST // (MODULUS * world) - 1) | 1)
 
     def table(self, source: int, start: int, length: int) -> Any:
         """Return the elements of a source from `start` on: whole periods, at most a block."""
@@ -51,7 +55,7 @@ class Pattern:
         period = self.torch.zeros_like(self._numbers)
         for rank in ranks:
             period += (self._numbers + start + SHIFT * rank) % MODULUS
-        return period.float().repeat(min(CHUNK, length) // MODULUS + 1)
+        return (period * self._factor).float().repeat(min(CHUNK, length) // MODULUS + 1)
 
     def fill(self, buffer: Any, rank: int) -> None:
         """Write a rank's input into a buffer."""
