@@ -342,6 +342,23 @@ def test_a_jobs_exit_code_comes_from_the_result(
     assert outcome.main(str(tmp_path), code)[0] == told
 
 
+@pytest.mark.parametrize(
+    ("job", "restart", "code"), [("7", "", 1), ("8", "", 0), ("7", "1", 0), ("", "", 0)]
+)
+def test_a_result_of_another_segment_is_none_of_this_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, restart: str, code: int
+) -> None:
+    """One that was ended leaves an ERROR, which a later one of fewer ranks does not replace."""
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+    files.write(tmp_path / "mine_result.json", report("FAIL").as_json())
+
+    monkeypatch.setenv("SLURM_JOB_ID", job)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", restart)
+
+    assert outcome_of(tmp_path, 0)[0] == code
+
+
 def test_the_seeds_files_have_the_seeds_keys() -> None:
     """B-09's names and keys."""
     made = report("PASS")

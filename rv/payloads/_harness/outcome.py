@@ -8,15 +8,19 @@ file explains stays what it is, such as the 3 of another program in the same com
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))  # `contract` lies beside this folder
 
 from contract.schema import SCHEMA
 from contract.verdicts import WORST_FIRST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TORCHRUNS = 1  # what torchrun makes of every code
 
@@ -43,9 +47,18 @@ def _of(path: Path) -> list[dict[str, Any]]:
         document = json.loads(path.read_text())
         summary = document["summary"]
         is_result = document["schema"] == SCHEMA and summary["status"] in WORST_FIRST
-        return [summary] if is_result and isinstance(summary["exit_code"], int) else []
+        is_own = _is_of_this_job(document["test_info"]["slurm"])
+        return [summary] if is_result and is_own and isinstance(summary["exit_code"], int) else []
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []  # cut short, or something else
+
+
+def _is_of_this_job(slurm: Mapping[str, str | None]) -> bool:
+    """Whether a result is this job's: a segment before it, or before a requeue, left some too."""
+    if not slurm.get("job_id"):
+        return True  # it ran without Slurm's variables
+    job, restart = (os.environ.get(name) for name in ("SLURM_JOB_ID", "SLURM_RESTART_COUNT"))
+    return (slurm["job_id"], slurm.get("restart_count") or "0") == (job, restart or "0")
 
 
 if __name__ == "__main__":
