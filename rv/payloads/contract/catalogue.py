@@ -117,6 +117,7 @@ PAYLOADS = (
         results="""
             matmul.fp64 matmul.fp32 matmul.tf32 matmul.fp16 matmul.bf16 matmul.fp8
             matmul.fp32.exact matmul.fp32.repeat matmul.fp32.residual
+            matmul.fp64.exact matmul.fp64.repeat matmul.fp64.residual
         """,
         faults=(
             *OF_RANKS,
@@ -255,7 +256,7 @@ PAYLOADS = (
         "dataload",
         "every sample exactly once, worker sweep, CPUs and shared memory",
         steps=_steps(("--quick", 12, 120), ("", 60, 300), ("", 60, 600)),
-        results="dataload.cpus dataload.pool dataload.shm dataload.knee",
+        results="dataload.cpus dataload.pool dataload.shm dataload.workers* dataload.knee",
         faults=(
             "duplicate",
             "balanced-loss",
@@ -293,7 +294,7 @@ PAYLOADS = (
         "scratch writes and reads, many small files, network",
         steps=_steps(("--quick", 5, 120), ("", 60, 300), ("", 60, 900)),
         extra=True,
-        results="storage.large_file storage.small_files storage.rename",
+        results="storage.large_file storage.small_files storage.overwrite storage.rename",
         faults=(
             "corrupt-file",
             "lost-file",
