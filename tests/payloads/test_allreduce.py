@@ -1,6 +1,8 @@
 """allreduce.py on CPUs with gloo: exact everywhere, and each of its faults found by name."""
 
+import functools
 import json
+import operator
 from pathlib import Path
 
 import pytest
@@ -255,6 +257,17 @@ def test_one_wrong_element_is_found_wherever_it_is() -> None:
         assert pattern.wrong(spoilt, pieces) == (1, place)
     # A power of two away from its place.
     assert pattern.wrong(buffer.roll(64), pieces).total > 2000
+
+
+@pytest.mark.parametrize("world", [1, 2, 8, 16, 1000, 16_000])
+def test_sums_are_exact_and_use_the_bits_that_there_are(world: int) -> None:
+    """Bits that are 0 in all that is sent may be lost without a trace."""
+    pattern = operations.Pattern(torch, world, "cpu")
+    sent, sums = (pattern.table(source, 0, 5000).long() for source in (0, operations.SUM))
+
+    assert 2**22 < int(sums.max()) < 2**24
+    used = functools.reduce(operator.or_, sent.unique().tolist())
+    assert used == 2 ** int(sent.max()).bit_length() - 1
 
 
 def test_equal_work_on_a_cpu_has_one_thread() -> None:

@@ -153,3 +153,20 @@ def test_an_update_is_adamws() -> None:
     updates.after(8)
 
     assert updates.found == ["step 8: weights or moments are not what AdamW makes of them"]
+
+
+def test_a_collective_that_does_nothing_is_seen_by_who_counts() -> None:
+    """What it was to find out about the ranks is what it was to carry."""
+    torch: Any = pytest.importorskip("torch")
+    from _training import checks
+    from contract.verdicts import NotPassed
+    from train import count
+
+    dist = SimpleNamespace(all_gather=lambda *_: None, all_reduce=lambda *_: None)
+    ranks = SimpleNamespace(rank=0, world=2)
+    group: Any = SimpleNamespace(dist=dist, ranks=ranks, torch=torch, device="cpu", hosts=["a"] * 2)
+
+    with pytest.raises(NotPassed, match="a one from each of 2 ranks adds up to 1"):
+        count(group)
+    with pytest.raises(NotPassed, match="did not even deliver this rank's own part"):
+        checks.require_equal(torch.nn.Linear(3, 3), group, 0)
