@@ -137,6 +137,7 @@ def test_an_update_is_adamws() -> None:
     optimizer = torch.optim.AdamW(weights, lr=0.1)
     session: Any = SimpleNamespace(faults=Faults([], 0))
     updates = Updates(session, optimizer)
+    updates.most = 4  # so that the first one is compared in four parts, in turn
     for step in range(8):
         updates.before(step)
         weights[0].grad = torch.randn(5, 3)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from _harness.main import Session
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
-MOST = 1 << 20
-"""Elements of a tensor that are compared in a step; of a larger one other ones in the next."""
+MOST = 1 << 23
+"""Elements that are compared in a step, of all tensors alike: of larger ones others in the next."""
 ROUNDING = 1e-5
 """How far a weight or moment may be off, as a part of what was added up: fp32 rounds at 6e-8."""
 
@@ -41,6 +41,7 @@ class Updates:
 
     def __init__(self, session: Session, optimizer: Any) -> None:
         self.session, self.optimizer = session, optimizer
+        self.most = MOST // sum(len(group["params"]) for group in optimizer.param_groups)
         self.found: list[str] = []
         self.steps = 0
         self.worst = 0.0
@@ -95,11 +96,11 @@ class Updates:
 
     def _copy(self, parameters: list[torch.Tensor], step: int) -> Held:
         """Copy parts of parameters and moments, one after the other: zeros for what has none."""
-        weights = [_part(parameter, step) for parameter in parameters]
+        weights = [self._part(parameter, step) for parameter in parameters]
         states = [self.optimizer.state.get(parameter, {}) for parameter in parameters]
         moments = [
             [
-                _part(state[name], step) if name in state else torch.zeros_like(weight)
+                self._part(state[name], step) if name in state else torch.zeros_like(weight)
                 for state, weight in zip(states, weights, strict=True)
             ]
             for name in MOMENTS
@@ -110,7 +111,7 @@ class Updates:
         """Return how far the farthest element of a group is off, as a part of what may be."""
         given = group["params"]
         came = self._copy(given, step)
-        grads = [_part(p if p.grad is None else p.grad, step) for p in given]
+        grads = [self._part(p if p.grad is None else p.grad, step) for p in given]
         counts = [
             0 if p.grad is None else int(self.optimizer.state.get(p, {}).get("step", 1))
             for p in given
@@ -122,8 +123,14 @@ class Updates:
         ]
         return torch.cat([*ratios, held.weight.new_zeros(1)]).max()
 
+    def _part(self, tensor: torch.Tensor, step: int) -> torch.Tensor:
+        """Return what is compared of a tensor in a step, as a view."""
+        flat = _local(tensor).view(-1)
+        pieces = max(1, -(-flat.numel() // self.most))
+        return flat[(step % pieces) * self.most :][: self.most]
+
     def _lose_update(self, step: int) -> None:
-        first = _part(self.optimizer.param_groups[0]["params"][0], step)
+        first = self._part(self.optimizer.param_groups[0]["params"][0], step)
         first.copy_(self._held[0].weight[: first.numel()])
 
 
@@ -154,13 +161,6 @@ def _repeated(counts: list[int], like: list[torch.Tensor]) -> torch.Tensor:
     """Give each tensor's count, in double precision, for each of its elements."""
     sizes = torch.tensor([each.numel() for each in like])
     return torch.tensor(counts).double().repeat_interleave(sizes).to(like[0].device)
-
-
-def _part(tensor: torch.Tensor, step: int) -> torch.Tensor:
-    """Return what is compared of a tensor in a step, as a view."""
-    flat = _local(tensor).view(-1)
-    pieces = max(1, -(-flat.numel() // MOST))
-    return flat[(step % pieces) * MOST :][:MOST]
 
 
 def _local(tensor: Any) -> torch.Tensor:
