@@ -101,17 +101,23 @@ def read_folder(folder: Path) -> tuple[tuple[RunResult, ...], tuple[str, ...]]:
     out.
     """
     files, unread = read_tree(folder, ".json")
-    results, broken, faults = list[RunResult](), list[RunResult](), [*unread]
+    results, broken = list[RunResult](), dict[str, str]()
     for name, data in files.items():
         try:
             results.append(parse(data, str(folder / name)))
         except ResultError as error:
-            faults.append(str(error))
-            if name.endswith(_ENDING) or _FAMILY.encode() in data:
-                broken.append(_unreadable(name, str(error)))
+            broken[name] = str(error)
+    faults = (*unread, *broken.values())
     current = {Path(result.source).parent for result in results if not result.is_legacy}
     kept = [r for r in results if not r.is_legacy or Path(r.source).parent not in current]
-    return tuple([*kept, *broken] if kept else []), tuple(faults)
+    if not kept:
+        return (), faults
+    lost = (_unreadable(*each) for each in broken.items() if _was_result(each[0], files))
+    return (*kept, *lost), faults
+
+
+def _was_result(name: str, files: Mapping[str, bytes]) -> bool:
+    return name.endswith(_ENDING) or _FAMILY.encode() in files[name]
 
 
 def _unreadable(name: str, reason: str) -> RunResult:

@@ -33,13 +33,18 @@ def main(folder: str, code: int) -> tuple[int, str]:
         return code, ""
     worst = worst_first[0]
     payload_code, said = int(worst["exit_code"]), f"{worst['status']}: {worst.get('reason')}"
-    if worst["status"] != "SKIP":
-        is_hidden = code == 0 and payload_code != 0
-        return payload_code or code, f"{said} (the command ended with 0)" if is_hidden else ""
-    if code not in (0, TORCHRUNS, payload_code):
+    if worst["status"] == "SKIP":
+        is_kept = worst.get("skip_exit_code") == payload_code
+        return _skipped(code, payload_code, payload_code if is_kept else 0, said)
+    is_hidden = code == 0 and payload_code != 0
+    return payload_code or code, f"{said} (the command ended with 0)" if is_hidden else ""
+
+
+def _skipped(code: int, own: int, wanted: int, said: str) -> tuple[int, str]:
+    """Return what becomes of a SKIP, whose own code is `own`; another program's code stays."""
+    if code not in (0, TORCHRUNS, own):
         return code, ""
-    kept = worst.get("skip_exit_code") == payload_code
-    return (payload_code if kept else 0), said if code or kept else ""
+    return wanted, said if code != wanted else ""
 
 
 def _of(path: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,11 @@ import pytest
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can act as two users")
 
 ANN, BOB = "nobody", "daemon"
-RESULT = {"schema": "rv.accept/1", "tests": [{"name": "t", "status": "PASS"}]}
+RESULT = {
+    "schema": "rv.accept/1",
+    "tests": [{"name": "t", "status": "PASS"}],
+    "summary": {"status": "PASS", "exit_code": 0},
+}
 MOST_MEMORY = 1_500 * 2**20
 """Address space in which a report is made of a hostile folder: it takes a third without one."""
 
