@@ -8,7 +8,7 @@ they give a `RunResult` or raise `ResultError`.
 import ast
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -108,12 +108,17 @@ def read_folder(folder: Path) -> tuple[tuple[RunResult, ...], tuple[str, ...]]:
         except ResultError as error:
             broken[name] = str(error)
     faults = (*unread, *broken.values())
-    current = {Path(result.source).parent for result in results if not result.is_legacy}
-    kept = [r for r in results if not r.is_legacy or Path(r.source).parent not in current]
+    kept = _without_copies(results)
     if not kept:
         return (), faults
     lost = (_unreadable(*each) for each in broken.items() if _was_result(each[0], files))
     return (*kept, *lost), faults
+
+
+def _without_copies(results: Sequence[RunResult]) -> list[RunResult]:
+    """Leave out the legacy results beside current ones."""
+    current = {Path(result.source).parent for result in results if not result.is_legacy}
+    return [r for r in results if not r.is_legacy or Path(r.source).parent not in current]
 
 
 def _was_result(name: str, files: Mapping[str, bytes]) -> bool:
