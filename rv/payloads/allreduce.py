@@ -114,7 +114,9 @@ def _striking(session: Session) -> Strike | None:
     faults = session.faults
     if not any(faults.get(name) for name in OF_COLLECTIVES):
         return None
-    kept: dict[int, deque[Any]] = {}
+    stale = next((fault for fault in faults.faults if fault.name == "stale"), None)
+    back = int(stale.number("back", 1)) if stale else 0
+    earlier: dict[int, deque[Any]] = {}  # outputs by size, as many as `back` reaches
 
     def strike(number: int, run: Callable[[], object], out: Any) -> None:
         here = {name for name in OF_COLLECTIVES if faults.get(name, iteration=number)}
@@ -125,11 +127,10 @@ def _striking(session: Session) -> Strike | None:
             out[place] = out[place] + 1 if "bitflip" in here else float("nan")
         if "not-written" in here:
             out.copy_(before)
-        before_it = kept.setdefault(out.numel(), deque(maxlen=16))
-        if stale := faults.get("stale", iteration=number):
-            back = int(stale.number("back", 1))
-            out.copy_(before_it[-back] if len(before_it) >= back else came)
-        before_it.append(came)
+        outputs = earlier.setdefault(out.numel(), deque(maxlen=back))
+        if "stale" in here and len(outputs) == back:
+            out.copy_(outputs[0])
+        outputs.append(came)
 
     return strike
 

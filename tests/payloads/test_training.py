@@ -145,6 +145,7 @@ def test_an_update_is_adamws() -> None:
         optimizer.step()
         updates.after(step)
     assert (updates.found, updates.steps) == ([], 8)
+    assert (updates.compared, updates.elements) == (8 * 4 + 2 * 15, 8 * (4 + 15))
     assert 0 < updates.worst < 0.5
 
     updates.before(8)

@@ -50,10 +50,14 @@ class Field:
         return list(kept.tolist())
 
     def gather(self, numbers: list[float]) -> list[list[float]]:
-        """Return every rank's numbers, as many from each."""
+        """Return every rank's numbers, as many from each.
+
+        This rank's own are what it gave, whatever a network that is wrong made of them.
+        """
         own = self.torch.tensor(numbers, dtype=self.torch.float64, device=self.device)
         every = [self.torch.empty_like(own) for _ in range(self.world)]
         self.dist.all_gather(every, own, group=self.group)
+        every[self.rank] = own
         return [list(one.tolist()) for one in every]
 
 
@@ -110,9 +114,7 @@ def measure(
 
 def _together(field: Field, outputs: Outputs) -> tuple[int, int, str]:
     """Add up all ranks' iterations and wrong elements; say where the first of these are."""
-    own = [float(number) for number in outputs.found()]
-    every = field.gather(own)
-    every[field.rank] = own  # whatever a network that is wrong made of it
+    every = field.gather([float(number) for number in outputs.found()])
     found = [Found(*(int(number) for number in numbers)) for numbers in every]
     named = [_named(rank, one) for rank, one in enumerate(found) if one.total]
     return outputs.done, sum(one.total for one in found), "; ".join(named[:8])

@@ -104,23 +104,19 @@ class Sums:
 
     def _wrong(self) -> str:
         """Say what is wrong with the gradients, "" for nothing."""
-        told = (
-            (self.differences, self.gate, "the gradients are", "step {step} is {off:.2g} off"),
-            (
-                self.elements,
-                self.element_gate,
-                "single elements of a gradient are",
-                "one of step {step} is off by {off:.2g} of its size",
-            ),
+        elements = "single elements of a gradient are"
+        return _told(self.differences, self.gate, "the gradients are", "off") or _told(
+            self.elements, self.element_gate, elements, "of an element off"
         )
-        for values, gate, what, which in told:
-            bad = {step: each for step, each in values.items() if not each <= gate}  # NaN too
-            if bad:
-                step = min(bad)
-                where = which.format(step=step, off=bad[step])
-                steps = f"in {len(bad)} of {len(values)} steps"
-                return f"{steps} {what} not the mean over the ranks: {where} (gate {gate:g})"
+
+
+def _told(differences: dict[int, float], gate: float, what: str, off: str) -> str:
+    bad = {step: each for step, each in differences.items() if not each <= gate}  # NaN too
+    if not bad:
         return ""
+    step = min(bad)
+    steps = f"in {len(bad)} of {len(differences)} steps {what} not the mean over the ranks"
+    return f"{steps}: step {step} is {bad[step]:.2g} {off} (gate {gate:g})"
 
 
 def _largest(values: dict[int, float]) -> float | None:

@@ -45,6 +45,7 @@ class Updates:
         self.found: list[str] = []
         self.steps = 0
         self.worst = 0.0
+        self.compared = self.elements = 0
         self._held: list[Held] = []
         self._bits: int | None = None
 
@@ -62,6 +63,10 @@ class Updates:
         groups = zip(self.optimizer.param_groups, self._held, strict=True)
         worst = float(torch.stack([self._off(group, held, step) for group, held in groups]).max())
         self.steps += 1
+        self.compared += sum(held.weight.numel() for held in self._held)
+        self.elements += sum(
+            _local(p).numel() for g in self.optimizer.param_groups for p in g["params"]
+        )
         if worst <= 1:
             self.worst = max(self.worst, worst)
         else:  # NaN too
@@ -73,7 +78,13 @@ class Updates:
     def report(self, device: str, test: str) -> None:
         """Report what was found, as this test."""
         self._require_untouched(self.steps)
-        details = {"steps_compared": self.steps, "of_the_gate": self.worst, "gate": ROUNDING}
+        details = {
+            "steps_compared": self.steps,
+            "elements_compared": self.compared,
+            "elements": self.elements,
+            "of_the_gate": self.worst,
+            "gate": ROUNDING,
+        }
         with self.session.attempt(test, device=device, details=details):
             if self.found:
                 more = f" (and {len(self.found) - 1} more)" if len(self.found) > 1 else ""
