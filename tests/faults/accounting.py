@@ -189,7 +189,9 @@ def _judge(world: World, race: RaceDocument, ends: set[str]) -> Iterator[str]:
     if "never submitted" in race["why"] and (known := _known(world, race["race"])):
         yield f"{said}, but Slurm knows {', '.join(known)}"
     if claim and state not in OPEN:
-        yield from _compare(state, race, record_of(world, claim["job_id"], race["race"]))
+        record = record_of(world, claim["job_id"], race["race"])
+        if record and not _saw_the_stop(state, starts, race, record):
+            yield from _compare(state, race, record)
     for job in race["jobs"]:
         if job["job_id"] and job["state"] not in ("ENDED", "UNKNOWN"):
             if claim and claim["job_id"] == job["job_id"] and _was_out_of_touch(race):
@@ -207,10 +209,14 @@ def _was_cancelled_at_its_end(state: str, race: RaceDocument, record: Record) ->
     return state == "COMPLETED" and is_cancelled and record.code == race["exit_code"] == 0
 
 
-def _compare(state: str, race: RaceDocument, record: Record | None) -> Iterator[str]:
-    """Hold a claimed race to Slurm's record of its winner, where Slurm has one."""
-    if record is None:
-        return
+def _saw_the_stop(state: str, starts: int, race: RaceDocument, record: Record) -> bool:
+    """Whether the winner started nothing, since the race was stopped, and ended before a cancel."""
+    is_stopped = (state, starts, race["exit_code"]) == ("CANCELLED", 0, 143)
+    return is_stopped and record.states[-1] == "COMPLETED" and record.code == 0
+
+
+def _compare(state: str, race: RaceDocument, record: Record) -> Iterator[str]:
+    """Hold a claimed race to Slurm's record of its winner."""
     said = f"{state} ({race['why']}), but Slurm says {record}"
     last = record.states[-1]
     if state == "LOST":

@@ -46,7 +46,7 @@ def rv(box: sandbox.Sandbox, tmp_path: Path) -> Iterator[Rv]:
     (box.directory / "bin" / "scontrol").unlink(missing_ok=True)
 
 
-def test_bad_nodes_are_passed_over_and_named(rv: Rv) -> None:
+def test_bad_nodes_are_passed_over_and_named(rv: Rv, eventually: Eventually) -> None:
     """One broken, one hanging, one with another model: Slurm prefers each to the good one."""
     for node, fault in zip(BAD, ("error", "hang", "wrong-model"), strict=True):
         sandbox.set_fault(rv.box, node, fault)
@@ -62,7 +62,7 @@ def test_bad_nodes_are_passed_over_and_named(rv: Rv) -> None:
     said = rv.state()
     assert said["state"] == "COMPLETED"
     assert {warning.partition(":")[0] for warning in said["warnings"]} == set(BAD)
-    assert not rv.queue()
+    eventually(lambda: not rv.queue())
 
 
 @pytest.mark.parametrize("fault", ["error", "missing-gpu"])
@@ -101,7 +101,9 @@ def test_a_node_with_a_missing_gpu_is_rejected(rv: Rv) -> None:
     assert rv.last().claim["nodes"] == "g1"
 
 
-def test_where_all_nodes_are_bad_the_race_ends_and_names_them(rv: Rv) -> None:
+def test_where_all_nodes_are_bad_the_race_ends_and_names_them(
+    rv: Rv, eventually: Eventually
+) -> None:
     """Exit code 1, no start, no job left."""
     for node in (*BAD, "g1"):
         sandbox.set_fault(rv.box, node, "error")
@@ -115,7 +117,7 @@ def test_where_all_nodes_are_bad_the_race_ends_and_names_them(rv: Rv) -> None:
         assert f"{node}: nvidia-smi failed" in said["why"]
         assert node in done.stderr
     assert not rv.starts
-    assert not rv.queue()
+    eventually(lambda: not rv.queue())
 
 
 @pytest.mark.parametrize("strict", [False, True], ids=["warned", "strict"])

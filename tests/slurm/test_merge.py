@@ -213,14 +213,14 @@ def test_a_merged_job_on_a_bad_node_becomes_another_strategy(
     assert_became(rv, rv.last(), "a40", AMPERE, out)
 
 
-def test_where_no_part_has_enough_nodes_left_it_ends(rv: Rv) -> None:
+def test_where_no_part_has_enough_nodes_left_it_ends(rv: Rv, eventually: Eventually) -> None:
     """One bad node of each pair: two good ones are left, of two models."""
     for node in ("u1", "w1"):
         sandbox.set_fault(rv.box, node, "error")
     done = rv("up", *FORMS["features, two nodes"].options, "--time", "10m", "--run", "true")
     assert done.returncode == 1, done.stderr
     assert rv.state()["state"] == "DECLINED"
-    assert not rv.queue()
+    eventually(lambda: not rv.queue())
 
 
 THREE = ("-p", "volta,ampere,single", *ON_ONE, "--time", "20m")
@@ -232,7 +232,7 @@ def forbid(rv: Rv, partition: str) -> None:
     rv.slurm("scontrol", "update", f"PartitionName={partition}", "MaxTime=5")
 
 
-def test_a_refused_merge_falls_back_to_its_parts(rv: Rv) -> None:
+def test_a_refused_merge_falls_back_to_its_parts(rv: Rv, eventually: Eventually) -> None:
     """Each part goes under its own name; one of them is refused too, and one wins."""
     forbid(rv, "ampere")
     done = rv("up", *THREE, "--run", f"{rv.count_starts}; {ASK}")
@@ -245,7 +245,7 @@ def test_a_refused_merge_falls_back_to_its_parts(rv: Rv) -> None:
     said = rv.state()
     assert said["state"] == "COMPLETED"
     assert f"told {said['winner']['strategy'].partition('/')[0]} " in done.stdout
-    assert not rv.queue()
+    eventually(lambda: not rv.queue())
 
 
 def test_parts_of_a_refused_merge_wait_and_are_stopped_by_name(

@@ -44,6 +44,20 @@ def rv_stop_races_with_the_start(world: World, dice: Random) -> None:
 
 
 @scenario("CANCELLED")
+def rv_stop_between_the_claim_and_the_start(world: World, dice: Random) -> None:
+    """The winner sees the stop and ends with 0 before it can be cancelled; so says Slurm of it."""
+    world.wrap("scontrol", 'case "$*" in *requeue=0*) at ;; esac; exec "$real" "$@"')
+    world.wrap("scancel", '[ -n "$SLURM_JOB_ID" ] || at; exec "$real" "$@"')
+    launch(world)
+    world.reached("scontrol")
+    world.start("stop")
+    world.reached("scancel")
+    world.go("scontrol")
+    world.wait_for_the_end_of_jobs()
+    world.go("scancel")
+
+
+@scenario("CANCELLED")
 def rv_stop_inside_sbatch(world: World, dice: Random) -> None:
     """The job is accepted and its id is nowhere: it is found by name."""
     world.wrap("sbatch", 'out=$("$real" "$@"); at; echo "$out"')
