@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from rv.sandbox import ports
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin") or "/usr/sbin/sshd"
@@ -86,14 +88,11 @@ class SshServer:
         pid_file = self.path / "sshd.pid"
         if not pid_file.exists():
             return []
-        pid = pid_file.read_text().strip()
-        found = subprocess.run(["pgrep", "-P", pid], capture_output=True, text=True, check=False)
-        children = [int(word) for word in found.stdout.split()]
-        below = subprocess.run(
-            ["pgrep", "-P", ",".join(map(str, children)) or "0", "sshd"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return children + [int(word) for word in below.stdout.split()]
+        server = int(pid_file.read_text())
+        known = {each.pid: each.info for each in psutil.process_iter(["ppid", "name"])}
+        sessions = [pid for pid, of in known.items() if of["ppid"] == server]
+        below = [pid for pid, of in known.items() if of["ppid"] in sessions]
+        return sessions + [pid for pid in below if known[pid]["name"].startswith("sshd")]
 
     def cut(self) -> None:
         """Break its connections, as a network does that went away."""
