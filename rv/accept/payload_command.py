@@ -24,6 +24,7 @@ from rv.payloads.contract.dcgm import TIMES_S
 from rv.workflow.command_line import require_fault
 
 _OWN_END_S: Final = 10
+_ACCEPTANCE: Final = "acceptance"
 _HEAD: Final = '"$RV_PYTHON" "$RV_PAYLOADS/_acceptance/node.py"'
 
 
@@ -94,8 +95,21 @@ def command(
         line=" \\\n  ".join([_HEAD, *map(shlex.quote, turns)]) + "\nexit 0",
         launcher=Launcher.TORCHRUN if ranks else Launcher.PLAIN,
         payload=payloads[0].name,
-        typed=f"acceptance {profile}: {names}",
+        typed=f"{_ACCEPTANCE} {profile}: {names}",
     )
+
+
+def read_typed(typed: str) -> tuple[Profile, tuple[PayloadSpec, ...]] | None:
+    """Read the profile and the payloads from what `typed` of such a command says; None for others.
+
+    A payload that this rv does not know is left out.
+    """
+    head, _, names = typed.partition(": ")
+    word, _, profile = head.partition(" ")
+    if word != _ACCEPTANCE or profile not in set(Profile):
+        return None
+    payloads = tuple(payload for payload in PAYLOADS if payload.name in names.split())
+    return (Profile(profile), payloads) if payloads else None
 
 
 def _injected(payload: PayloadSpec, faults: Sequence[str]) -> list[str]:

@@ -231,7 +231,8 @@ def load(name: str) -> Run:
     else:
         problem = "is no run here, nor a file"
     if not folders:
-        hint = "rv accept history --runs lists them"
+        lists = "rv accept history --runs lists them"
+        hint = f"{lists}; rv accept run --resume RACE judges one whose client ended first"
         raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint=hint)
     return _kept(folders[0])
 

@@ -1,7 +1,7 @@
 """`rv accept`: test what a cluster gives, through the launcher that its users use."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
@@ -12,16 +12,23 @@ from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
 from rv.cli.parameters import ClusterOption, JsonOption
 from rv.cli.typer_commands import group_app
+from rv.dataclass import dataclass
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
-from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES
+from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES, PayloadSpec
 from rv.slurm.hostlist import expand
 from rv.ui import console
+from rv.workflow.cluster import Early
 from rv.workflow.options import RequestOptions
 from rv.workflow.read_options import build_request
 
 if TYPE_CHECKING:
     from rv.accept.run import Conclusion
     from rv.accept.sweep import SweepOptions
+    from rv.cli.launching import Raced
+
+_HOW_TO_JUDGE: Final = (
+    "rv accept run --resume {race} waits for it and judges it, rv stop {race} ends it"
+)
 
 app = group_app("Acceptance: test GPUs and nodes, judge and keep the results.")
 
@@ -68,14 +75,20 @@ def run(
     strict: StrictOption = False,
     skip_exit_code: SkipOption = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan only.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return at once; --resume judges it later.")
+    ] = False,
+    resume: Annotated[
+        str,
+        typer.Option(metavar="RACE", help="Wait for a run begun before, and judge it; or last."),
+    ] = "",
 ) -> None:
     """Race for GPUs as any user does, run the payloads there, and judge what they measured."""
     from rv.accept.payload_command import command
-    from rv.accept.results import exit_code
-    from rv.accept.run import conclude, fetch
-    from rv.cli import launching
-    from rv.ui.acceptance import run_document, run_text
 
+    if resume:
+        _refuse_with_resume(payloads, inject, dry_run, detach)
+        _conclude(_awaited(resume, options), options, strict=strict, skip=skip_exit_code)
     which = chosen(payloads or (), profile, _bundled())
     faults = require_faults(inject or (), which)
     options = replace(options, time=options.time or WALLTIMES[profile])
@@ -83,10 +96,68 @@ def run(
     if dry_run:
         show_plan(options, tests)
         return
-    raced = launching.race(options, tests, detach=False, stops_unclaimed=True)
-    if raced is None:
-        return
-    fetched = fetch(raced.status, which, profile, raced.caller.cluster)
+    from rv.cli import launching
+
+    raced = launching.race(
+        options, tests, detach=detach, stops_unclaimed=True, how_to_follow=_HOW_TO_JUDGE
+    )
+    if raced:
+        ended = _EndedRun(raced=raced, profile=profile, payloads=which)
+        _conclude(ended, options, strict=strict, skip=skip_exit_code)
+
+
+app.command("run")(run)
+
+
+def _refuse_with_resume(*values: object) -> None:
+    """Raise `RvError(USAGE)` where any of these was given beside --resume."""
+    if any(values):
+        problem = "--resume judges a run as it was begun"
+        hint = "leave out payloads, --inject, --dry-run and --detach"
+        raise RvError(ErrorKind.USAGE, problem, hint=hint)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _EndedRun:
+    """A race that ran payloads, and is over."""
+
+    raced: "Raced"
+    profile: Profile
+    payloads: tuple[PayloadSpec, ...]
+
+
+def _awaited(name: str, options: RequestOptions) -> _EndedRun:
+    """Wait for the end of a run that another client began. Exits where that was interrupted."""
+    from rv.accept.resume import find_begun
+    from rv.cli import launching
+    from rv.race.output import OutputReader
+    from rv.ui.progress import Progress
+    from rv.workflow.wait import follow_race
+
+    here = caller.current_caller(options.cluster, early=Early.RACES)
+    begun = find_begun(name, here.cluster)
+    console.say(f"run {begun.race.race_id} on {here.cluster.label}")
+    reader = OutputReader(begun.race, here.cluster.transport)
+    reader.skip_to_last(0)
+    progress = Progress(json_only=options.json)
+    try:
+        status = follow_race(begun.race, here.cluster, progress, reader)
+    except KeyboardInterrupt:
+        console.say(f"race {begun.race.race_id} goes on")
+        launching.leave(begun.race.directory, here, EXIT_INTERRUPTED, json=options.json)
+    progress.finish(status)
+    raced = launching.Raced(status=status, caller=here)
+    return _EndedRun(raced=raced, profile=begun.profile, payloads=begun.payloads)
+
+
+def _conclude(ended: _EndedRun, options: RequestOptions, *, strict: bool, skip: int) -> NoReturn:
+    """Fetch the results of a run, judge and show them, and exit by the verdict."""
+    from rv.accept.results import exit_code
+    from rv.accept.run import conclude, fetch
+    from rv.ui.acceptance import run_document, run_text
+
+    cluster = ended.raced.caller.cluster
+    fetched = fetch(ended.raced.status, ended.payloads, ended.profile, cluster)
     # Not the time when the command began: others may have been judged while it waited.
     conclusion = conclude(fetched, fetched.record.fetched_at)
     _say_all(conclusion.notes)
@@ -94,10 +165,7 @@ def run(
         console.emit_json(run_document(conclusion.run))
     else:
         console.answer(*run_text(conclusion.run))
-    raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=skip_exit_code))
-
-
-app.command("run")(run)
+    raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=skip))
 
 
 @with_request_options

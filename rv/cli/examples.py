@@ -187,7 +187,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
     "accept run": (
         ("rv accept run --gpu 8", "all payloads, quickly"),
         ("rv accept run --profile burnin --gpu 8", "thoroughly"),
-        ("rv accept run check --inject hang", "see that a fault is found"),
+        ("rv accept run --resume last", "judge the latest, whose client ended before it"),
     ),
     "accept sweep": (
         ("rv accept sweep", "every node, one job each"),

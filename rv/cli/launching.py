@@ -80,6 +80,7 @@ def race(
     detach: bool,
     stops_unclaimed: bool,
     jupyter: "Jupyter | None" = None,
+    how_to_follow: str = HOW_TO_FOLLOW,
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
     gathered = gather(options, command, detach=detach, jupyter=jupyter)
@@ -102,6 +103,7 @@ def race(
         detach=detach,
         stops_unclaimed=stops_unclaimed,
         jupyter=jupyter,
+        how_to_follow=how_to_follow,
     )
     return follow(made, caller, site, how)
 
@@ -144,12 +146,14 @@ class Following:
     """How a launch is followed.
 
     `detach`: not at all. `stops_unclaimed`: Ctrl-C before there is a winner cancels the race.
+    `how_to_follow` is what to type once it was left, with {race} for its id.
     """
 
     json: bool
     detach: bool
     stops_unclaimed: bool
     jupyter: "Jupyter | None" = None
+    how_to_follow: str = HOW_TO_FOLLOW
 
 
 def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | None:
@@ -158,7 +162,8 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
         console.say(note)
     progress = Progress(json_only=how.json)
     if how.detach:
-        say_detached(start_detached(made, caller, site, how, progress), json=how.json)
+        race = start_detached(made, caller, site, how, progress)
+        say_detached(race, json=how.json, how_to_follow=how.how_to_follow)
         return None
     from rv.workflow.follow import NotFollowed
 
@@ -204,6 +209,7 @@ def _follower(caller: Caller, site: Site, how: Following, reporter: "Reporter") 
         reporter=reporter,
         stops_unclaimed=how.stops_unclaimed,
         jupyter=how.jupyter,
+        how_to_follow=how.how_to_follow,
     )
 
 
@@ -298,9 +304,9 @@ def check_shell(options: RequestOptions, command: Command | None) -> None:
     console.notice(f"the shell is on the node itself, not in {options.container}")
 
 
-def say_detached(race: Race, *, json: bool) -> None:
+def say_detached(race: Race, *, json: bool, how_to_follow: str = HOW_TO_FOLLOW) -> None:
     if json:
         console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))
     else:
         console.answer(race.race_id)
-    console.say(HOW_TO_FOLLOW.format(race=race.race_id))
+    console.say(how_to_follow.format(race=race.race_id))

@@ -54,6 +54,7 @@ class Follower:
 
     `stops_unclaimed`: Ctrl-C before there is a winner cancels the race instead of leaving it.
     `jupyter` is what the command runs, None for any other: Ctrl-C always cancels that.
+    `how_to_follow` is what to type once the race was left, with {race} for its id.
     """
 
     cluster: Cluster
@@ -61,6 +62,7 @@ class Follower:
     reporter: Reporter
     stops_unclaimed: bool
     jupyter: "Jupyter | None" = None
+    how_to_follow: str = HOW_TO_FOLLOW
 
     def run(self, launch: Launch) -> RaceStatus:
         """Start a race and follow it to its end; race again, up to `--retry` times, as nodes fail.
@@ -147,7 +149,7 @@ class Follower:
             return
         if load_state_files(race, self.cluster.transport).claim is None:
             send_rest(race, launch.request, self.cluster, self.reporter)
-        self.reporter.say(f"detached: {HOW_TO_FOLLOW.format(race=race.race_id)}")
+        self.reporter.say(f"detached: {self.how_to_follow.format(race=race.race_id)}")
 
     def _hung_up(self, launch: Launch) -> None:
         """Stop the race of a shell; one with a winner was released, and ends by itself."""

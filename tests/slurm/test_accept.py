@@ -169,6 +169,44 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(
     assert rv.files() == []
 
 
+def test_a_run_whose_client_is_killed_is_judged_by_another(rv: Rv, eventually: Any) -> None:
+    """By its race, with what it was to run, once it is over; the race is not begun again."""
+    with rv.launch("accept", "run", "check", "membw") as process:
+        try:
+            eventually(lambda: list(rv.races_root.glob("[!.]*/claim")), timeout=90)
+        finally:
+            process.kill()
+    race = rv.last().race_id
+    assert f"{race!r} is no run here" in rv("accept", "report", race).stderr
+
+    judged = answer(rv, "run", "--resume", "last", code=0)
+    assert judged["run"] == race
+    assert {(each["payload"], each["status"]) for each in judged["results"]} == {
+        ("check", "PASS"),
+        ("membw", "PASS"),
+    }
+    values = json.loads(rv("accept", "history", "--json").stdout)["history"]
+    again = answer(rv, "run", "--resume", race, code=0)
+    assert again == judged
+    assert json.loads(rv("accept", "history", "--json").stdout)["history"] == values
+    assert len(rv.files()) == 1
+
+
+def test_a_detached_run_is_judged_later_and_nothing_else_is(rv: Rv) -> None:
+    """--detach says what to type; a race of another command is none to judge."""
+    sent = rv("accept", "run", "check", "--detach")
+    assert sent.returncode == 0, sent.stderr
+    race = sent.stdout.strip()
+    assert f"rv accept run --resume {race} waits for it and judges it" in sent.stderr
+    assert rv("up", "--run", "true").returncode == 0
+    other = rv.last().race_id
+
+    refused = rv("accept", "run", "--resume", other)
+    assert refused.returncode == 2
+    assert f"race {other} is no acceptance run" in refused.stderr
+    assert answer(rv, "run", "--resume", "last", code=0)["run"] == race
+
+
 def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
     """The client is killed with one node's job in the queue; --resume ends with both nodes."""
     state = rv.home / "data" / "rv" / "accept" / "sweeps"

@@ -1,6 +1,10 @@
-"""A sweep that goes on does what it did when it was begun, whatever is typed now."""
+"""What goes on does what it did when it was begun, whatever is typed now."""
 
-from rv.accept.payload_command import Profile
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rv.accept.payload_command import Profile, chosen, command, read_typed
 from rv.accept.store import Sweep
 from rv.accept.sweep import SweepOptions, as_begun
 from rv.payloads.contract.catalogue import PAYLOADS
@@ -14,3 +18,22 @@ def test_a_resumed_sweep_keeps_its_profile_and_payloads() -> None:
     options = as_begun(SweepOptions(payloads=PAYLOADS, profile=Profile.SMOKE), known)
     assert options.profile is Profile.ACCEPT
     assert [payload.name for payload in options.payloads] == ["check"]
+
+
+NAMES = [payload.name for payload in PAYLOADS]
+
+
+@given(st.sampled_from(Profile), st.sets(st.sampled_from(NAMES), min_size=1))
+def test_what_a_run_runs_is_read_from_its_race(profile: Profile, names: set[str]) -> None:
+    """The line that the race keeps has the profile and every payload."""
+    payloads = chosen(sorted(names), profile, NAMES)
+    assert len(payloads) == len(names)
+    assert read_typed(command(payloads, profile).typed) == (profile, payloads)
+
+
+@pytest.mark.parametrize(
+    "typed", ["", "python train.py", "acceptance", "acceptance quick: check", "acceptance smoke: x"]
+)
+def test_another_command_is_no_run(typed: str) -> None:
+    """Nothing is judged that was never tested."""
+    assert read_typed(typed) is None
