@@ -22,7 +22,7 @@ SOURCES: Final = {
     "container": "files", "export": "files", "file": "files", "output": "files", "send": "files",
     "snapshot": "files", "venv": "files",
     "directory": "folders", "pull": "folders", "to": "folders",
-    "accept drain node": "nodes", "sandbox fault node": "nodes",
+    "accept drain node": "nodes", "sandbox fault node": "nodes", "accept run resume": "races",
     "forward words": "races", "run words": "commands",
     "sandbox down name": "sandboxes", "sandbox fault name": "sandboxes",
     "sandbox load name": "sandboxes", "sandbox status name": "sandboxes",

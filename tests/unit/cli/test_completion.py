@@ -60,6 +60,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("s", ["sweep", "stop", "sync", "status", "snapshot", "ssh-config", "sandbox"]),
         ("stop ", ["k3f9a2qd", "train", "b7c1x0pz"]),
+        ("accept run --resume ", ["k3f9a2qd", "train", "b7c1x0pz"]),
         ("logs -f tr", ["train"]),
         ("explain --cluster other ", []),
         ("up --cluster lab -p gpu-h", ["gpu-h200"]),
