@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -24,7 +25,7 @@ from rv.transport.local import LocalTransport
 from tests.json_schema import complaints
 from tests.slurm.launching import RaceFiles, Rv, group, profile
 
-Eventually = Callable[..., None]
+Eventually = Callable[..., Any]
 TASKS = int(os.environ.get("RV_SWEEP_TASKS", "60"))
 
 
@@ -110,6 +111,7 @@ def test_a_killed_worker_loses_its_task_and_no_other(rv: Rv, eventually: Eventua
     assert rv("sweep", "-d", "-p", "a100", "--max", "2", "--array", "0-5", line).returncode == 0
     eventually(lambda: len(starts(rv)) == 2)
     files = rv.last()
+    eventually(lambda: len(sleeping(files.race_id)) == 2)
     (rv.home / "go").touch()
     worker = next(
         path for path in files.directory.glob("workers/*") if "start 0 " in path.read_text()
@@ -132,7 +134,7 @@ def test_what_a_killed_batch_shell_leaves_takes_no_task(rv: Rv, eventually: Even
     line = f"echo $RV_TASK_ID >> {rv.home}/starts; [ -e {rv.home}/go ] || sleep 300"
     assert rv("sweep", "-d", "-p", "a100", "--max", "1", "--array", "0-2", line).returncode == 0
     eventually(lambda: len(starts(rv)) == 1)
-    (pid,) = sleeping(rv.last().race_id)
+    (pid,) = eventually(lambda: sleeping(rv.last().race_id))
     os.kill(batch_shell(environment(pid)["SLURM_JOB_ID"]), signal.SIGKILL)
     eventually(lambda: rv.state()["state"] == "FAILED")
     (rv.home / "go").touch()
@@ -181,6 +183,7 @@ def test_a_requeued_worker_takes_other_tasks(rv: Rv, eventually: Eventually) -> 
     assert rv("sweep", "-d", "-p", "v100", "--max", "1", "--array", "0-3", line).returncode == 0
     eventually(lambda: starts(rv) == Counter({"0": 1}))
     files = rv.last()
+    eventually(lambda: sleeping(files.race_id))
     (rv.home / "go").touch()
     (files.directory / "tasks/0/0.claim").unlink()
     worker = next(files.directory.glob("workers/*"))
@@ -292,8 +295,8 @@ def test_a_task_cut_short_at_the_time_limit_stops_no_others(rv: Rv, eventually: 
     options = ("--time", "10m", "--env", "SECONDS=560", "--max", "1", "--array", "0-3")
     assert rv("sweep", "-d", "-p", "a100", *options, line).returncode == 0
     eventually(lambda: starts(rv) == Counter({"0": 1, "1": 1}))
+    (pid,) = eventually(lambda: sleeping(rv.last().race_id))
     (rv.home / "go").touch()
-    (pid,) = sleeping(rv.last().race_id)
     os.kill(batch_shell(environment(pid)["SLURM_JOB_ID"]), signal.SIGTERM)
     assert rv("wait").returncode == 1
     assert (rv.state()["sweep"]["done"], rv.state()["sweep"]["lost"]) == (3, 1)
@@ -405,6 +408,7 @@ def test_a_worker_that_leaves_a_bad_node_takes_no_other_with_it(
         assert rv("sweep", "-d", "-p", "v100", "--array", "0-9", line).returncode == 0
         files = rv.last()
         eventually(lambda: len(starts(rv)) == 4 and files.names("declined") == ["v2"])
+        eventually(lambda: len(sleeping(files.race_id)) == 4)
         sandbox.set_fault(rv.box, "v1", "error")
         kill_batch_shell(environment(sleeping(files.race_id)[0])["SLURM_JOB_ID"])
         eventually(lambda: files.names("exhausted") == ["1"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import rv
-from rv.accept import baselines, result_files
+from rv.accept import baselines, payload_command, result_files
 from rv.accept.results import ResultError
 from rv.api import pickles
 from rv.bundle import payload_names
@@ -394,6 +394,7 @@ PARSERS: Final = (
     _entry(schema.parse, *(p.read_text() for p in sorted((ROOT / "rv/sandbox/profiles").glob("*.yaml"))), parse=lambda t: schema.parse(t, where="x.yaml")),
     _entry(discover.parse_discovery, "banner\nfolder\thome ext2/ext3 999 64 yes /home/ada\0folder\tSCRATCH lustre 5000000 65 no /big/a b\0tool\tuv /usr/bin/uv\0"),
     _entry(past.read_past, '[{"race_id": "k3f9a2bc", "submitted_at": 1.0, "source": "idle", "waited_s": 2.0, "gpus": 4, "run_s": null}]'),
+    _entry(payload_command.read_typed, "acceptance smoke: check membw", "acceptance burnin: stress"),
     _entry(script_records.parse_records, "banner\nclock\t1763700000.5\0noise\thello\nworld\0half"),
     _entry(shellwords.simple_commands, *_LINES),
     _entry(known_programs.read_invocation, *_LINES, parse=lambda t: [known_programs.read_invocation(words) for words in shellwords.simple_commands(t)]),
