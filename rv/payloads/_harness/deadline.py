@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 GRACE = 5.0  # seconds for the main thread to end by itself after a signal
+ENDS = (signal.SIGTERM, signal.SIGINT)
+
+
+class _Masks(threading.local):
+    """The signals that were blocked before each fork that this thread is in."""
+
+    def __init__(self) -> None:
+        self.before: list[set[int | signal.Signals]] = []
+
+
+_masks = _Masks()
 
 
 def watch(timeout_s: float, end: Callable[[str, int], None]) -> Callable[[], None]:
@@ -30,14 +41,14 @@ def watch(timeout_s: float, end: Callable[[str, int], None]) -> Callable[[], Non
     stopped = threading.Event()
     previous = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     signal.signal(signal.SIGTERM, _interrupt)
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(before=_hold, after_in_parent=_release, after_in_child=_forget)
 
     def wait() -> None:
         deadline, why, code = time.monotonic() + timeout_s, f"not done after {timeout_s:g} s", 124
         while not stopped.is_set():
             ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
             signals = os.read(reading, 64) if ready else b""
-            number = next((n for n in signals if n in (signal.SIGTERM, signal.SIGINT)), 0)
+            number = next((n for n in signals if n in ENDS), 0)
             if number:
                 why, code = f"stopped by {signal.Signals(number).name}", 128 + number
                 deadline = time.monotonic() + GRACE
@@ -53,10 +64,24 @@ def watch(timeout_s: float, end: Callable[[str, int], None]) -> Callable[[], Non
     return stop
 
 
+def _hold() -> None:
+    """Block signals while a child is forked, which shares the pipe with its parent.
+
+    A pool or a loader may end a worker at once: the parent would read that as a signal of its own,
+    and the child, which forgets what came before its handlers were reset, would not end.
+    """
+    _masks.before.append(signal.pthread_sigmask(signal.SIG_BLOCK, ENDS))
+
+
+def _release() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.before.pop())
+
+
 def _forget() -> None:
-    """Restore TERM's default in a forked child, which shares the pipe with its parent."""
+    """Restore TERM's default in a forked child; one that came meanwhile ends it now."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _release()
 
 
 def _interrupt(number: int, _frame: object) -> None:
