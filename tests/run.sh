@@ -54,9 +54,9 @@ unset PYTHONDONTWRITEBYTECODE
 # Threads of OpenMP that wait would take the processor from the tests beside them.
 export OMP_WAIT_POLICY=passive
 cd "$ROOT"
-# Most of the time is spent waiting for Slurm, so that three files at once do not fill two cores.
+# Much of the time is spent waiting for Slurm: four files at once fill two cores.
 # In the order of the folders: those that wait for Slurm are begun first, the short ones fill up.
-[ $# -gt 0 ] || set -- --numprocesses=3 --dist=loadfile --no-loadscope-reorder --durations=30
+[ $# -gt 0 ] || set -- --numprocesses=4 --dist=loadfile --no-loadscope-reorder --durations=30
 exec </dev/null
 [ "$(id -u)" -ne 0 ] || closed=$(closed_folder)
 [ -z "${closed-}" ] || ! unshare --mount true || in_the_open "$closed" python -m pytest "$@"
