@@ -22,7 +22,7 @@ from rv.accept.measurements import (
     node_of,
 )
 from rv.accept.results import RunResult, Status
-from rv.accept.store import Run, RunRecord, find_run, save
+from rv.accept.store import Run, RunRecord, find_run, load, records, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.dataclass import dataclass
@@ -56,7 +56,8 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     run = judged(fetched)
     repairs = avoided_nodes.repairs(run.record.cluster, now_s)
     history().add(remembered(run, repairs))
-    bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days, repairs)
+    accused = bad_nodes(run.results, run.record.race_id, now_s, avoid_days, repairs)
+    bad = tuple(entry for entry in accused if not _has_passed_since(entry, run.record.cluster))
     before = avoided_nodes.load(run.record.cluster, now_s)
     good = cleared(run.results) - still_accused(before, run.results)
     recovered = [entry.node for entry in before if entry.node in good]
@@ -65,6 +66,17 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     notes = [f"{entry.node} {entry.reason}" for entry in bad]
     notes += [f"{node} is good again, and no longer avoided" for node in recovered]
     return Conclusion(run=run, avoided=bad, notes=tuple(notes))
+
+
+def _has_passed_since(entry: AvoidedNode, cluster: str) -> bool:
+    """Whether a newer run that is kept here answers all that a node is accused of."""
+    for record in records():
+        is_newer = record.cluster == cluster and record.began_at > entry.since
+        if is_newer and entry.node in record.nodes:
+            results = judged(load(record.race_id)).results
+            if entry.node in cleared(results) - still_accused([entry], results):
+                return True
+    return False
 
 
 def fetch(

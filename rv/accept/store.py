@@ -6,7 +6,6 @@ a sweep, which is one run of many races, a file named by its id.
 
 import itertools
 import json
-import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import field, replace
@@ -132,17 +131,18 @@ class Sweep:
 def save(
     record: RunRecord, files: Mapping[str, bytes], logs: Mapping[str, bytes] | None = None
 ) -> Run:
-    """Keep a run's files, and its logs by file name, in place of what was kept of it before.
+    """Keep a run's files, and its logs by file name, over what was kept of it before.
 
-    Raises `RvError(STAGE)` where this machine's disk does not take them.
+    A file that is kept and that the cluster has no more stays. Each is replaced whole, so that two
+    that keep the same run harm nothing. Raises `RvError(STAGE)` where this machine's disk does not
+    take them.
     """
     folder = acceptance_dir() / "runs" / record.race_id
-    kept = {f"{RESULTS}/{name}": data for name, data in files.items()}
-    kept |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
-    for old in (RESULTS, LOGS):
-        shutil.rmtree(folder / old, ignore_errors=True)
-    _write(folder, {**kept, RECORD: json.dumps(plain(record), indent=1).encode()})
-    return Run(record=record, results=_results(files, record), logs=_by_node(record, logs or {}))
+    fresh = {f"{RESULTS}/{name}": data for name, data in files.items()}
+    fresh |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
+    again = f"make room, then rv accept run --resume {record.race_id}"
+    _write(folder, {**fresh, RECORD: json.dumps(plain(record), indent=1).encode()}, again)
+    return _kept(folder)
 
 
 def _results(files: Mapping[str, bytes], record: RunRecord) -> tuple[RunResult, ...]:
@@ -167,14 +167,15 @@ def save_sweep(sweep: Sweep) -> None:
     _write(acceptance_dir() / "sweeps", {f"{sweep.sweep_id}.json": document})
 
 
-def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+def _write(folder: Path, files: Mapping[str, bytes], hint: str = "") -> None:
     try:
         for name, data in files.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             write_atomically(folder / name, data, mode=0o600)
     except OSError as error:
         why = error.strerror or str(error)
-        raise RvError(ErrorKind.STAGE, f"cannot keep the results: {why}, on {folder}") from error
+        problem = f"cannot keep the results: {why}, on {folder}"
+        raise RvError(ErrorKind.STAGE, problem, hint=hint) from error
 
 
 def find_run(name: str) -> Run:

@@ -79,15 +79,15 @@ def run(
         bool, typer.Option("--detach", "-d", help="Return at once; --resume judges it later.")
     ] = False,
     resume: Annotated[
-        str,
+        str | None,
         typer.Option(metavar="RACE", help="Wait for a run begun before, and judge it; or last."),
-    ] = "",
+    ] = None,
 ) -> None:
     """Race for GPUs as any user does, run the payloads there, and judge what they measured."""
     from rv.accept.payload_command import command
 
-    if resume:
-        _refuse_with_resume(payloads, inject, dry_run, detach)
+    if resume is not None:
+        _refuse_with_resume(options, payloads, inject, verbose, dcgm, dry_run, detach)
         _conclude(_awaited(resume, options), options, strict=strict, skip=skip_exit_code)
     which = chosen(payloads or (), profile, _bundled())
     faults = require_faults(inject or (), which)
@@ -109,11 +109,13 @@ def run(
 app.command("run")(run)
 
 
-def _refuse_with_resume(*values: object) -> None:
+def _refuse_with_resume(options: RequestOptions, *values: object) -> None:
     """Raise `RvError(USAGE)` where any of these was given beside --resume."""
-    if any(values):
+    others = sorted(options.typed - {"cluster", "json"})
+    if others or any(values):
+        named = f": {', '.join(others)}" if others else ""
         problem = "--resume judges a run as it was begun"
-        hint = "leave out payloads, --inject, --dry-run and --detach"
+        hint = f"leave out payloads and every option but --cluster, --json and --strict{named}"
         raise RvError(ErrorKind.USAGE, problem, hint=hint)
 
 
@@ -143,7 +145,8 @@ def _awaited(name: str, options: RequestOptions) -> _EndedRun:
     try:
         status = follow_race(begun.race, here.cluster, progress, reader)
     except KeyboardInterrupt:
-        console.say(f"race {begun.race.race_id} goes on")
+        race_id = begun.race.race_id
+        console.say(f"race {race_id} goes on; {_HOW_TO_JUDGE.format(race=race_id)}")
         launching.leave(begun.race.directory, here, EXIT_INTERRUPTED, json=options.json)
     progress.finish(status)
     raced = launching.Raced(status=status, caller=here)
@@ -156,10 +159,14 @@ def _conclude(ended: _EndedRun, options: RequestOptions, *, strict: bool, skip: 
     from rv.accept.run import conclude, fetch
     from rv.ui.acceptance import run_document, run_text
 
-    cluster = ended.raced.caller.cluster
-    fetched = fetch(ended.raced.status, ended.payloads, ended.profile, cluster)
-    # Not the time when the command began: others may have been judged while it waited.
-    conclusion = conclude(fetched, fetched.record.fetched_at)
+    cluster, status = ended.raced.caller.cluster, ended.raced.status
+    try:
+        fetched = fetch(status, ended.payloads, ended.profile, cluster)
+        # Not the time when the command began: others may have been judged while it waited.
+        conclusion = conclude(fetched, fetched.record.fetched_at)
+    except KeyboardInterrupt:
+        console.say(f"not judged: rv accept run --resume {status.race.race_id} does it")
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     _say_all(conclusion.notes)
     if options.json:
         console.emit_json(run_document(conclusion.run))

@@ -41,9 +41,14 @@ def remove_race(race: Race, transport: Transport) -> None:
 
 
 def load_race(directory: str, transport: Transport) -> Race | None:
-    """Read one race's record; None where there is none."""
+    """Read one race's record; None where there is none, or one of another race.
+
+    The id of a race becomes the name of files on this machine: it must be its directory's name.
+    """
     text = transport.read(f"{directory}/{RECORD}")
-    return read_record(text.decode("utf-8", errors="replace"), directory) if text else None
+    race = read_record(text.decode("utf-8", errors="replace"), directory) if text else None
+    is_its_own = race is not None and race.race_id == PurePosixPath(directory).name
+    return race if is_its_own else None
 
 
 def load_state_files(race: Race, transport: Transport) -> StateFiles:

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,35 @@ def test_a_detached_run_is_judged_later_and_nothing_else_is(rv: Rv) -> None:
     assert answer(rv, "run", "--resume", "last", code=0)["run"] == race
 
 
+def test_what_is_judged_again_takes_nothing_away(rv: Rv) -> None:
+    """Neither a newer pass of the node, nor results that only this machine still has."""
+    there = ("run", "check", "-x", "a2,v1,v2", "--no-avoid")
+    failed = answer(rv, *there, "--inject", "wrong-product", code=1)["run"]
+    assert "a1" in rv("accept", "avoid").stdout
+    passed = answer(rv, *there, code=0)["run"]
+    assert answer(rv, "run", "--resume", failed, code=1)["run"] == failed
+    assert "no node is known to be bad" in rv("accept", "avoid").stdout
+
+    shutil.rmtree(rv.races_root / passed / "results")
+    assert nodes(answer(rv, "run", "--resume", passed, code=0)) == {"a1": "PASS"}
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--resume", ""), "name is empty"),
+        (("--resume", "last", "--gpu", "8"), "every option but --cluster, --json and --strict"),
+        (("--resume", "last", "--dcgm", "3"), "every option but --cluster, --json and --strict"),
+    ],
+)
+def test_resume_begins_nothing(rv: Rv, words: tuple[str, ...], reason: str) -> None:
+    """A variable that is empty in a script takes no GPU, and nothing that is typed is ignored."""
+    done = rv("accept", "run", *words)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert reason in done.stderr
+    assert rv.files() == []
+
+
 def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
     """The client is killed with one node's job in the queue; --resume ends with both nodes."""
     state = rv.home / "data" / "rv" / "accept" / "sweeps"
@@ -226,6 +256,8 @@ def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
 
     assert nodes(swept) == {"v2": "PASS", "a2": "PASS"}
     assert len(rv.files()) == 2
+    one = rv("accept", "run", "--resume", rv.last().race_id)
+    assert (one.returncode, "rv accept sweep --resume sweep-" in one.stderr) == (2, True)
 
 
 def test_a_sweep_over_pairs_names_the_slow_node(

@@ -2,12 +2,15 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.models.race import Claim, Ended, Entry, Race, StateFiles
-from rv.race.directory import read_record, read_state_files, record_text
+from rv.race.directory import load_races, read_record, read_state_files, record_text
+from rv.transport.local import LocalTransport
 
 NAMES = st.sampled_from(
     ["claim", "ended", "lost", "stop", "jobs/1.id", "jobs/2.refused", "jobs/x.id", "jobs/²3.id",
@@ -79,6 +82,18 @@ def test_a_record_is_that_of_the_directory_it_lies_in() -> None:
     """A tree that was moved or copied is read where it is."""
     moved = read_record(record_text(race()), "/elsewhere")
     assert moved == race(directory="/elsewhere")
+
+
+@pytest.mark.parametrize("name", ["/home/me/thesis", "../../up", ".", "other123"])
+def test_a_record_of_another_race_is_none(tmp_path: Path, name: str) -> None:
+    """An id becomes the name of files on this machine; and a copy beside it is no race."""
+    own, other = race(), tmp_path / "evil2345"
+    for folder, race_id in ((tmp_path / own.race_id, own.race_id), (other, name)):
+        folder.mkdir()
+        record = {**json.loads(record_text(own)), "race_id": race_id}
+        (folder / "race.json").write_text(json.dumps(record))
+    races = load_races(str(tmp_path), own.cluster, LocalTransport({"PATH": "/usr/bin:/bin"}))
+    assert [each.race_id for each in races] == [own.race_id]
 
 
 JSON = st.recursive(
