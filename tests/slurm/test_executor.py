@@ -452,7 +452,7 @@ def test_asyncio_launches_and_waits():
         races = await asyncio.gather(*(rv.launch_async(f"sleep 0.5; echo {k}") for k in range(2)))
         out = await asyncio.gather(*(race.result_async(60) for race in races))
         unheard = asyncio.create_task(rv.launch_async("sleep 300", name="unheard"))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0)  # it has begun, and cannot have ended
         unheard.cancel()
         with pytest.raises(asyncio.CancelledError):
             await unheard

@@ -3,6 +3,7 @@
 import getpass
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -327,6 +328,17 @@ def a_chain_is_cancelled_in_its_hand_over(world: World, dice: Random) -> None:
         eventually(lambda: not world.live_jobs())
 
 
+_UNTIL_OTHERS = """
+calls >/dev/null
+for _ in {{1..200}}; do
+  looked=({world}/looked.*)
+  [ "${{#looked[@]}}" -lt 2 ] && [ "$(wc -l <{world}/calls.sbatch)" -lt 2 ] || break
+  sleep 0.1
+done
+exec "$real" "$@"
+"""
+
+
 @scenario()
 def login_nodes_send_the_next_segment(world: World, dice: Random) -> None:
     """After a preemption that cancels, three of them at once: one does."""
@@ -336,7 +348,8 @@ def login_nodes_send_the_next_segment(world: World, dice: Random) -> None:
     eventually(world.starts)
     release = occupy(world, node_of(world, winner(world)))
     eventually((world.race_dir() / "segments" / "1.ended").exists)
-    world.wrap("sbatch", 'sleep 3; exec "$real" "$@"')
+    # It lasts until the two others have looked, or one of them sends too.
+    world.wrap("sbatch", _UNTIL_OTHERS.format(world=shlex.quote(str(world.path))))
     for client in [_login_node(world, number) for number in range(3)]:
         client.wait()
     release()
@@ -348,7 +361,7 @@ def _login_node(world: World, number: int) -> Client:
     cache.mkdir()
     script = (
         f"hostname login{number}; export XDG_CACHE_HOME={cache}; "
-        f"for _ in 1 2 3; do {sys.executable} -m rv ps; done"
+        f"for _ in 1 2 3; do {sys.executable} -m rv ps; touch {world.path}/looked.{number}; done"
     )
     return world.start_program("unshare", "--uts", "bash", "-c", script)
 

@@ -143,13 +143,15 @@ def test_a_run_is_kept_and_found_by_id_path_and_as_the_last() -> None:
 
 
 def test_a_run_fetched_again_is_what_it_is_now() -> None:
-    """A later fetch replaces the files."""
+    """A later fetch replaces the files; what the cluster has no more stays."""
     save(RECORD, {})
     save(RECORD, files("FAIL"))
 
     assert [result.status for result in load("abc").results] == [Status.FAIL]
-    save(RECORD, {})
-    assert [result.code for result in load("abc").results] == ["not_run"]
+    save(RECORD, files("PASS"))
+    assert [result.status for result in load("abc").results] == [Status.PASS]
+    assert [result.status for result in save(RECORD, {}).results] == [Status.PASS]
+    assert [result.status for result in load("abc").results] == [Status.PASS]
 
 
 def test_results_of_another_program_are_a_run_too(tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ def test_the_last_run_is_the_sweep_that_it_was_of() -> None:
 
 
 def test_the_ends_of_logs_are_kept_by_node_and_cannot_move_a_cursor() -> None:
-    """Also those of a sweep's runs; a later fetch replaces them."""
+    """Also those of a sweep's runs; a later fetch replaces them, where it brings any."""
     logs = {"node0.out": b"[ACCEPT] check\n\x1b[2Jcut \xff\n", "node7.out": b"nobody's"}
     save_sweep(replace(swept(), nodes=(NodeState(node="n1", stage=O, race="abc12345"),)))
 
@@ -238,4 +240,6 @@ def test_the_ends_of_logs_are_kept_by_node_and_cannot_move_a_cursor() -> None:
     assert made.logs == {"n1": "[ACCEPT] check\ncut \ufffd"}
     assert load("abc12345").logs == find_run("sweep-1").logs == made.logs
     save(RECORD, files())
-    assert load("abc12345").logs == {}
+    assert load("abc12345").logs == made.logs
+    save(RECORD, files(), {"node0.out": b"later"})
+    assert load("abc12345").logs == {"n1": "later"}
