@@ -140,7 +140,7 @@ def save(
     folder = acceptance_dir() / "runs" / record.race_id
     fresh = {f"{RESULTS}/{name}": data for name, data in files.items()}
     fresh |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
-    again = f"make room, then rv accept run --resume {record.race_id}"
+    again = f"mend that, then rv accept run --resume {record.race_id}"
     _write(folder, {**fresh, RECORD: json.dumps(plain(record), indent=1).encode()}, again)
     return _kept(folder)
 

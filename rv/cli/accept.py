@@ -10,7 +10,7 @@ from rv.avoided_nodes import DAYS
 from rv.cli import caller, drain, report
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.parameters import ClusterOption, JsonOption
+from rv.cli.parameters import ClusterOption, JsonOption, Line
 from rv.cli.typer_commands import group_app
 from rv.dataclass import dataclass
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
@@ -62,6 +62,7 @@ def list_payloads(*, json: JsonOption = False) -> None:
 @with_request_options
 def run(
     *,
+    line: Line,
     options: RequestOptions,
     payloads: Annotated[
         list[str] | None, typer.Argument(metavar="PAYLOAD", help="Only these; all unless given.")
@@ -87,7 +88,7 @@ def run(
     from rv.accept.payload_command import command
 
     if resume is not None:
-        _refuse_with_resume(options, payloads, inject, verbose, dcgm, dry_run, detach)
+        _refuse_with_resume(line)
         _conclude(_awaited(resume, options), options, strict=strict, skip=skip_exit_code)
     which = chosen(payloads or (), profile, _bundled())
     faults = require_faults(inject or (), which)
@@ -109,13 +110,11 @@ def run(
 app.command("run")(run)
 
 
-def _refuse_with_resume(options: RequestOptions, *values: object) -> None:
-    """Raise `RvError(USAGE)` where any of these was given beside --resume."""
-    others = sorted(options.typed - {"cluster", "json"})
-    if others or any(values):
-        named = f": {', '.join(others)}" if others else ""
+def _refuse_with_resume(line: Line) -> None:
+    """Raise `RvError(USAGE)` where more was typed than which run it is, and how to tell of it."""
+    if line.typed - {"resume", "cluster", "json", "strict", "skip_exit_code"}:
         problem = "--resume judges a run as it was begun"
-        hint = f"leave out payloads and every option but --cluster, --json and --strict{named}"
+        hint = "leave out payloads and every option but --cluster, --json and --strict"
         raise RvError(ErrorKind.USAGE, problem, hint=hint)
 
 

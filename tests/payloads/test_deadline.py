@@ -61,7 +61,9 @@ try:
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(30)
 except KeyboardInterrupt:
-    time.sleep(1)
+    until = time.monotonic() + 20
+    while not ended and time.monotonic() < until:
+        time.sleep(0.05)
     print("interrupted", *set(ended))
 """
     assert run(code, watches) == "interrupted stopped by SIGTERM\n"

@@ -227,6 +227,8 @@ def test_what_is_judged_again_takes_nothing_away(rv: Rv) -> None:
         (("--resume", ""), "name is empty"),
         (("--resume", "last", "--gpu", "8"), "every option but --cluster, --json and --strict"),
         (("--resume", "last", "--dcgm", "3"), "every option but --cluster, --json and --strict"),
+        (("--resume", "last", "--profile", "smoke"), "every option but --cluster"),
+        (("check", "--resume", "last"), "leave out payloads"),
     ],
 )
 def test_resume_begins_nothing(rv: Rv, words: tuple[str, ...], reason: str) -> None:
