@@ -72,7 +72,7 @@ def test_what_is_no_document_tells_nothing() -> None:
 
 
 def test_nvlinks_are_counted_by_gpu() -> None:
-    """Replays and recoveries together, CRC errors of both kinds; memory errors of a link are none."""
+    """Replays and recoveries together, CRC errors; memory errors of a link are none."""
     files = (DATA / f"documented.nvlink-{name}.txt" for name in ("status", "errors"))
     links = parse_links(*(path.read_text() for path in files))
     assert links == {
