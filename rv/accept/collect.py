@@ -30,7 +30,7 @@ _EXITS: Final = {
     2: ("usage", "the payload did not take its arguments"),
     75: ("preempted", "it was preempted and asks to be run again"),
     124: ("timeout", "it did not end in its time"),
-    137: ("timeout", "it was killed: past its time, or out of memory"),
+    137: ("killed", "it was killed (SIGKILL), as the kernel does where memory runs out"),
 }
 
 

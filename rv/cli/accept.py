@@ -140,14 +140,15 @@ def _awaited(name: str, options: RequestOptions) -> _EndedRun:
     console.say(f"run {begun.race.race_id} on {here.cluster.label}")
     reader = OutputReader(begun.race, here.cluster.transport)
     reader.skip_to_last(0)
-    progress = Progress(json_only=options.json)
+    shows = launching.on_terminal(Progress(json_only=options.json), stops=False, may_leave=False)
     try:
-        status = follow_race(begun.race, here.cluster, progress, reader)
+        with shows as reporter:
+            status = follow_race(begun.race, here.cluster, reporter, reader)
+            reporter.finish(status)
     except KeyboardInterrupt:
         race_id = begun.race.race_id
         console.say(f"race {race_id} goes on; {_HOW_TO_JUDGE.format(race=race_id)}")
         launching.leave(begun.race.directory, here, EXIT_INTERRUPTED, json=options.json)
-    progress.finish(status)
     raced = launching.Raced(status=status, caller=here)
     return _EndedRun(raced=raced, profile=begun.profile, payloads=begun.payloads)
 

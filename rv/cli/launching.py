@@ -169,7 +169,7 @@ def follow(made: Launch, caller: Caller, site: Site, how: Following) -> Raced | 
 
     # Of no use without its terminal.
     is_held = made.request.command is None or how.jupyter is not None
-    shows = _on_terminal(progress, stops=how.stops_unclaimed or is_held, may_leave=not is_held)
+    shows = on_terminal(progress, stops=how.stops_unclaimed or is_held, may_leave=not is_held)
     try:
         with shows as reporter:
             status = _follower(caller, site, how, reporter).run(made)
@@ -231,7 +231,7 @@ def resumed(request: Request, caller: Caller, earlier: Race | None = None) -> Ra
     return status.race
 
 
-def _on_terminal(
+def on_terminal(
     progress: Progress, *, stops: bool, may_leave: bool
 ) -> "AbstractContextManager[Reporter]":
     """Return what draws the wait on a terminal, and says it in lines where there is none."""

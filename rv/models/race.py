@@ -269,6 +269,7 @@ class StateFiles:
     `sent` is when sbatch was last called (epoch seconds on the clock there), written just before;
     `job_ids` are from its answer; `refused` is Slurm's message; `absent_since` is when a healthy
     controller first did not know a job. `declined` are nodes that failed the node check.
+    `closed` is why a client, and no person, stopped it: none of its jobs could start any more.
     `winner_absent_since` says so of the winner of a chain, whose number other jobs had before.
     `unclaimed_since` is when a job was first seen that had completed while no claim showed,
     `unended_since` when the winner of a chain was first seen over while no end of that showed,
@@ -280,6 +281,7 @@ class StateFiles:
     ended: Ended | None = None
     lost: str = ""
     stopped: bool = False
+    closed: str = ""
     job_ids: tuple[tuple[int, tuple[int, ...]], ...] = ()
     sent: tuple[tuple[int, float], ...] = ()
     refused: tuple[tuple[int, str], ...] = ()

@@ -21,6 +21,9 @@ from rv.slurm.printable import printable
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
 
+CLOSED: Final = "closed: "
+"""What the file `stop` begins with where a client wrote it by itself; the reason follows."""
+
 _OWNER: Final = re.compile(r"(\d{1,18})\.(\d{1,18})((?:\.[0-9a-f]{1,32})?)", re.ASCII)
 _PLAIN_NAME: Final = re.compile(r"[\w-]+", re.ASCII)
 _LATEST_S: Final = 253_402_300_799.0  # the end of the year 9999
@@ -173,6 +176,7 @@ def read_state_files(files: Mapping[str, bytes]) -> StateFiles:
         ended=_ended(texts.get("ended", "")),
         lost=_sentence(texts.get("lost", "")),
         stopped="stop" in texts,
+        closed=_closed(texts.get("stop", "")),
         job_ids=tuple((n, _integers(text)) for n, text in _numbered(texts, "jobs/", ".id")),
         sent=tuple(
             (n, at) for n, text in _numbered(texts, "jobs/", ".sent") for at in _integers(text)[-1:]
@@ -206,6 +210,11 @@ def _named(texts: Mapping[str, str], folder: str) -> tuple[tuple[str, str], ...]
         for name, text in sorted(texts.items())
         if name.startswith(folder)
     )
+
+
+def _closed(text: str) -> str:
+    """Return why a client closed the race; "" where a person stopped it, or nobody did."""
+    return _sentence(text.removeprefix(CLOSED)) if text.startswith(CLOSED) else ""
 
 
 def _sentence(text: str) -> str:

@@ -9,7 +9,7 @@ from rv.errors import RvError
 from rv.models.job import JobRecord, JobState, is_live
 from rv.models.race import NEXT, Claim, JobStatus, Race, RaceState, RaceStatus, StateFiles
 from rv.race.cancel import cancel_leftovers, cancel_waiting_ids
-from rv.race.directory import write_state_file
+from rv.race.directory import CLOSED, write_state_file
 from rv.race.file_names import STAGED
 from rv.race.observe import RaceSnapshot
 from rv.race.rules import AGAIN, PREEMPTED, TIMED_OUT, UNSENT
@@ -220,9 +220,9 @@ def _close(snapshot: RaceSnapshot, transport: Transport) -> None:
         write_state_file(status.race, "lost", f"{status.why}\n", transport)
     cancel_leftovers(snapshot, transport)
     save_verdict(snapshot, transport)
-    if status.state is RaceState.CANCELLED and not status.claim:
+    if status.state is RaceState.CANCELLED and not (status.claim or snapshot.files.stopped):
         # It stays so: no late client may start it.
-        write_state_file(status.race, "stop", "never submitted\n", transport)
+        write_state_file(status.race, "stop", f"{CLOSED}{status.why}\n", transport)
 
 
 def _as_next(script: bytes, before: int) -> bytes:

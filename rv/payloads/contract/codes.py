@@ -156,6 +156,7 @@ CODES: dict[str, Code] = {
     "not_written": Code(CONFIG, "name a report folder that can be written: --report-dir"),
     "could_not_run": Code(SOFTWARE, "read the reason; run it again with --verbose"),
     "timeout": Code(SOFTWARE, "give it more time with --timeout, or run it again elsewhere"),
+    "killed": Code(CONFIG, "ask for more memory; if it had enough, run it again"),
     "interrupted": Code(CONFIG, "run it again to its end"),
     "preempted": Code(CONFIG, "run it again: it goes on from its checkpoint if it has one"),
     "no_effect": Code(CONFIG, "plant the fault where it shows: see docs/payloads.md"),

@@ -20,7 +20,7 @@ GRAPHICS_CLOCK, SM_CLOCK, GPU_TEMPERATURE, SLOWDOWN = 0, 1, 0, 1
 TOTAL_ERRORS = "nvmlDeviceGetTotalEccErrors"
 MOST_LINKS = 18  # NVML_NVLINK_MAX_LINKS
 REPLAYS, CRC = (0, 1), (2,)
-"""NVML_NVLINK_ERROR_DL_REPLAY and _RECOVERY; _CRC_FLIT, as `nvidia-smi nvlink -e` counts CRC errors.
+"""NVML_NVLINK_ERROR_DL_REPLAY and _RECOVERY; _CRC_FLIT, as `nvidia-smi nvlink -e` counts them.
 
 _CRC_DATA is left out: two H200s whose links had no error in `nvidia-smi` counted 176 a second.
 """

@@ -62,7 +62,7 @@ def test_every_node_is_read_and_named() -> None:
         (134, "no_result"),
         (None, "no_result"),
         (124, "timeout"),
-        (137, "timeout"),
+        (137, "killed"),
         (75, "preempted"),
         (2, "usage"),
     ],

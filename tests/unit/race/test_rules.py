@@ -62,6 +62,7 @@ CASES: dict[str, Case] = {
     "deleted, jobs failed": (RACE, DELETED, slurm(record("FAILED"), record("TIMEOUT", 2)), S.FAILED, "its race directory was deleted; Slurm says FAILED, TIMEOUT"),
     "stopping": (RACE, sent(stopped=True), slurm(record("COMPLETING")), S.PENDING, "stopped; its jobs are being cancelled"),
     "waiting": (RACE, SENT, slurm(record("PENDING", reason="Resources")), S.PENDING, "Resources"),
+    "closed": (RACE, StateFiles(stopped=True, closed="it was never submitted"), slurm(), S.CANCELLED, "it was never submitted"),
     "stopped": (RACE, sent(stopped=True), slurm(record("CANCELLED")), S.CANCELLED, "stopped by you"),
     "forgotten by Slurm": (RACE, SENT, slurm(forgotten=(1,)), S.PENDING, "Slurm took job 1, lost it, and is to be sent it again"),
     "another submission unconfirmed": (RACE, asked(2, job_ids=IDS[:1]), slurm(), S.PENDING, "job 2 is unconfirmed: it was sent 9 s ago and no answer was heard"),
