@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,19 @@ def test_a_run_fetched_again_is_what_it_is_now() -> None:
     assert [result.status for result in load("abc").results] == [Status.PASS]
     assert [result.status for result in save(RECORD, {}).results] == [Status.PASS]
     assert [result.status for result in load("abc").results] == [Status.PASS]
+
+
+def test_two_that_keep_one_run_at_once_harm_nothing() -> None:
+    """Two clients may judge it: each has all of it at any moment, and so has who reads it."""
+    save(RECORD, files())
+
+    with ThreadPoolExecutor(8) as clients:
+        made = list(clients.map(lambda _: save(RECORD, files()), range(200)))
+
+    assert {tuple(result.status for result in run.results) for run in made} == {(Status.PASS,)}
+    assert load("abc") == made[0]
+    folder = acceptance_dir() / "runs" / "abc12345"
+    assert not [path for path in folder.rglob("*") if path.name.startswith(".")]
 
 
 def test_results_of_another_program_are_a_run_too(tmp_path: Path) -> None:
