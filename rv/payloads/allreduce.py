@@ -4,7 +4,8 @@
     torchrun --nproc_per_node=4 allreduce.py
     torchrun --nproc_per_node=2 allreduce.py --device cpu --iters 50 --numel 2000000
 
-Five collectives from 8 bytes to 4 GiB, with inputs of small integers whose results are exact.
+Five collectives from 8 bytes to 4 GiB, with inputs of small integers whose results are exact; sums
+in half precision, too.
 Bandwidths are nccl-tests' algbw and busbw, by the slowest rank of each iteration; only those of
 256 MiB and more are held against the floor of the fabric. All-reduce is timed bare in the same run,
 for the ratio. The transport that NCCL took is read from its log. Ranks that come late to a barrier
@@ -19,7 +20,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from _collectives import between_nodes, fabric_checks
+from _collectives import between_nodes, fabric_checks, half_precision
 from _collectives.fabric_checks import add
 from _collectives.measure import (
     Field,
@@ -30,8 +31,7 @@ from _collectives.measure import (
     measure,
     stragglers,
 )
-from _collectives.operations import OPERATIONS, bandwidths
-from _collectives.outputs import ITEM_BYTES
+from _collectives.operations import DTYPES, OPERATIONS, bandwidths
 from _collectives.sweep import as_details, busbw_samples, gated, most_bytes, size_word, sweep
 from _harness.flags import whole
 from _harness.main import Payload, Session, run
@@ -70,6 +70,7 @@ def body(session: Session) -> None:
         started = time.perf_counter()
         table = sweep(field, session.options, lambda text: session.say("DDP", text))
         _report_sweep(session, table, time.perf_counter() - started)
+        half_precision.check(session, field)
         session.probe(group.device)
         _check_speed(session, field, table["all_reduce"][-1])
         _check_steady(session, field, table["all_reduce"][-1])
@@ -116,10 +117,12 @@ def _striking(session: Session) -> Strike | None:
         return None
     stale = next((fault for fault in faults.faults if fault.name == "stale"), None)
     back = int(stale.number("back", 1)) if stale else 0
-    earlier: dict[int, deque[Any]] = {}  # outputs by size, as many as `back` reaches
+    earlier: dict[tuple[int, Any], deque[Any]] = {}  # by size and type, as far as `back` reaches
+    names = {getattr(session.need_torch(), kind.torch_name): name for name, kind in DTYPES.items()}
 
     def strike(number: int, run: Callable[[], object], out: Any) -> None:
-        here = {name for name in OF_COLLECTIVES if faults.get(name, iteration=number)}
+        where = {"iteration": number, "dtype": names[out.dtype]}
+        here = {name for name in OF_COLLECTIVES if faults.get(name, **where)}
         place, before = out.numel() // 2, out.clone()
         run()
         came = out.clone()
@@ -127,7 +130,7 @@ def _striking(session: Session) -> Strike | None:
             out[place] = out[place] + 1 if "bitflip" in here else float("nan")
         if "not-written" in here:
             out.copy_(before)
-        outputs = earlier.setdefault(out.numel(), deque(maxlen=back))
+        outputs = earlier.setdefault((out.numel(), out.dtype), deque(maxlen=back))
         if "stale" in here and len(outputs) == back:
             out.copy_(outputs[0])
         outputs.append(came)
@@ -335,7 +338,7 @@ def _pair_row(session: Session, field: Field, group: Any, world: int, nbytes: in
         device=field.device, time_each=field.time_each, group=group, delay=slow,
         strike=field.strike,
     )  # fmt: skip
-    total = nbytes // ITEM_BYTES
+    total = nbytes // field.item_bytes
     return measure(near, OPERATIONS["all_reduce"], total, budget_s=0.5, iters=10)
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from rv.payloads._collectives import measure, operations, sweep
+from rv.payloads._collectives import half_precision, measure, operations, sweep
 from rv.payloads._collectives.between_nodes import places_of
 from tests.payloads.starting import Launcher, torchrun
 
@@ -30,6 +30,11 @@ def test_every_collective_is_exact_at_every_size(launch: Launcher, tmp_path: Pat
         assert all(len(row["by_rank_us"]) == 2 for row in rows)
         kept = {one["name"]: one for one in test["metrics"]}
         assert kept["busbw_16KiB"]["value"] > 0
+    rows = done.test("allreduce.half_precision")["details"]["rows"]
+    assert {(row["dtype"], row["operation"]) for row in rows} == {
+        (dtype, name) for dtype in ("fp16", "bf16") for name in ("all_reduce", "reduce_scatter")
+    }
+    assert {row["wrong"] for row in rows} == {0}
     assert len(done.test("allreduce.arrival")["details"]["arrivals"]) == 2
     assert done.result["summary"]["status"] == "PASS"
 
@@ -65,6 +70,9 @@ def test_fifty_rounds_of_torchrun_are_right(tmp_path: Path) -> None:
         ),
         ("stale:iteration=8,back=2", (), "wrong_collective", "rank 0 of iteration 8 (1000 wrong"),
         ("stale:iteration=9,back=8", (), "wrong_collective", "rank 0 of iteration 9 (1000 wrong"),
+        ("bitflip:dtype=bf16,rank=1", (), "wrong_collective", "all_reduce of 1KiB in bf16: "),
+        ("nan:dtype=fp16", (), "wrong_collective", "all_reduce of 1KiB in fp16: "),
+        ("stale:dtype=bf16,iteration=5,back=2", (), "wrong_collective", "KiB in bf16: "),
         ("slow:rank=1,factor=8", (), "straggler", "late to a barrier: rank 1 on "),
         ("slow-call", (), "below_floor", "of the bare call's"),
         ("stretch", (), "contended", "0.50 of the median rate"),
@@ -268,6 +276,36 @@ def test_sums_are_exact_and_use_the_bits_that_there_are(world: int) -> None:
     assert 2**22 < int(sums.max()) < 2**24
     used = functools.reduce(operator.or_, sent.unique().tolist())
     assert used == 2 ** int(sent.max()).bit_length() - 1
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 8, 32, 64, 128])
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+def test_sums_are_exact_in_half_precision_too(dtype: str, world: int) -> None:
+    """Whatever the order in which they are added; the ranks' inputs differ, and one is not all 0."""
+    pattern = operations.Pattern(torch, world, "cpu", dtype)
+    inputs = [pattern.table(rank, 0, 5000) for rank in range(world)]
+    length = len(inputs[0])
+    summed = torch.stack(inputs).sum(dim=0, dtype=torch.float64)
+
+    assert torch.equal(pattern.table(operations.SUM, 0, 5000).double(), summed)
+    for order in (inputs, inputs[::-1]):
+        running = torch.zeros(length, dtype=inputs[0].dtype)
+        for one in order:
+            running += one
+        assert torch.equal(running.double(), summed)
+    assert summed.max() > 0
+    assert world == 1 or not torch.equal(inputs[0], inputs[1])
+
+
+def test_more_ranks_than_a_type_can_sum_leave_it_out() -> None:
+    """A verdict says what was summed."""
+    assert [operations.most_ranks(name) for name in ("bf16", "fp16")] == [128, 1024]
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        field = measure.Field(torch, dist, 0, 129, "cpu", time_each=lambda *_: [])
+        assert [half_precision.can_sum(field, name) for name in ("bf16", "fp16")] == [False, True]
+    finally:
+        dist.destroy_process_group()
 
 
 def test_equal_work_on_a_cpu_has_one_thread() -> None:

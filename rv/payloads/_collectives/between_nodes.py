@@ -14,7 +14,6 @@ from contract.schema import HIGHER, metric
 
 from .measure import Row, measure
 from .operations import OPERATIONS
-from .outputs import ITEM_BYTES
 
 if TYPE_CHECKING:
     from _harness.main import Session
@@ -57,7 +56,7 @@ def _own_row(field: Field, places: list[list[int]]) -> Row | None:
     for ranks, group in zip(places, groups, strict=True):
         if field.rank in ranks:
             near = replace(field, rank=ranks.index(field.rank), world=len(ranks), group=group)
-            total = _nbytes(field) // ITEM_BYTES
+            total = _nbytes(field) // field.item_bytes
             row = measure(near, OPERATIONS["all_reduce"], total, budget_s=SECONDS, iters=10)
     for group in groups:
         if group != field.dist.GroupMember.NON_GROUP_MEMBER:

@@ -13,8 +13,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .operations import Operation, Pattern, bandwidths, shape
-from .outputs import ITEM_BYTES, Found, Outputs
+from .operations import DTYPES, Operation, Pattern, bandwidths, shape
+from .outputs import Found, Outputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,8 +40,14 @@ class Field:
     device: str
     time_each: Callable[..., list[float]]
     group: Any = None
+    dtype: str = "fp32"
     strike: Strike | None = None
     delay: Callable[[], None] | None = None
+
+    @property
+    def item_bytes(self) -> int:
+        """The bytes of an element."""
+        return DTYPES[self.dtype].item_bytes
 
     def reduce(self, numbers: list[float], how: str) -> list[float]:
         """Reduce numbers over the ranks by MAX, MIN or SUM."""
@@ -92,7 +98,7 @@ def measure(
 ) -> Row:
     """Measure a collective of `total` elements for about `budget` seconds, or `iters` times."""
     sizes = shape(operation, total, field.world)
-    pattern = Pattern(field.torch, field.world, field.device)
+    pattern = Pattern(field.torch, field.world, field.device, field.dtype)
 
     def run(given: Any, out: Any) -> None:
         operation.run(field.dist, field.group, given, out)
@@ -103,7 +109,7 @@ def measure(
     outputs()  # by itself: it sets up what the others reuse
     rounds = iters or _rounds(field, outputs, budget_s)
     taken = field.time_each(outputs, rounds=rounds, between=outputs.between)
-    nbytes = sizes.total * ITEM_BYTES
+    nbytes = sizes.total * field.item_bytes
     slowest = field.reduce(taken, "MAX")
     compared, wrong, where = _together(field, outputs)
     speed = bandwidths(operation, nbytes, field.world, statistics.median(slowest))

@@ -2,7 +2,8 @@
 
 S is the total bytes of the operation as nccl-tests counts them: the whole buffer for all_reduce and
 broadcast; for the others the side that holds the data of all ranks. Buffers hold a pattern of whole
-numbers whose sums fp32 has exactly, so that each element has one right value, and all of its bits.
+numbers whose sums the type has exactly, so that each element has one right value, and all of its
+bits.
 """
 
 from __future__ import annotations
@@ -16,13 +17,31 @@ if TYPE_CHECKING:
 
 
 SHIFT = 7
-MODULUS = 1021
-"""The period of the pattern, a prime."""
-MOST = 2**24
-"""The whole numbers up to it fp32 has exactly."""
+PERIODS = (1021, 509, 251, 127, 61, 31, 13, 5, 3)
+"""Of the pattern: primes, so that no buffer's size is one of its own, and none the shift."""
 
 SUM = -1
 """The source of a sum over all ranks' inputs."""
+
+
+class DType(NamedTuple):
+    """A type of numbers: torch's name of it, the bytes of one, and how far it has all integers."""
+
+    torch_name: str
+    item_bytes: int
+    exact: int
+
+
+DTYPES = {
+    "fp32": DType("float32", 4, 2**24),
+    "fp16": DType("float16", 2, 2**11),
+    "bf16": DType("bfloat16", 2, 2**8),
+}
+
+
+def most_ranks(dtype: str) -> int:
+    """Return how many ranks' inputs a type can sum exactly."""
+    return DTYPES[dtype].exact // (PERIODS[-1] - 1)
 
 
 class Piece(NamedTuple):
@@ -41,21 +60,29 @@ class Wrong(NamedTuple):
 
 
 class Pattern:
-    """The inputs of `world` ranks, on a device: fp32; fills and checks buffers."""
+    """The inputs of `world` ranks, on a device; fills and checks buffers of a type of `DTYPES`.
 
-    def __init__(self, torch: Any, world: int, device: str) -> None:
+    For at most `most_ranks` ranks.
+    """
+
+    def __init__(self, torch: Any, world: int, device: str, dtype: str = "fp32") -> None:
         self.torch, self.world, self.device = torch, world, device
-        self._numbers = torch.arange(MODULUS, device=device)
-        # Odd, so that low bits differ too; sums over all ranks stay below MOST.
-        self._factor = max(1, (MOST // (MODULUS * world) - 1) | 1)
+        self.dtype = getattr(torch, DTYPES[dtype].torch_name)
+        self.item_bytes = DTYPES[dtype].item_bytes
+        each = DTYPES[dtype].exact // world
+        self._period = next(period for period in PERIODS if period - 1 <= each)
+        self._numbers = torch.arange(self._period, device=device)
+        # Odd, so that low bits differ too; sums over all ranks are exact.
+        self._factor = max(1, (each // self._period - 1) | 1)
 
     def table(self, source: int, start: int, length: int) -> Any:
         """Return the elements of a source from `start` on: whole periods, at most a block."""
         ranks = range(self.world) if source == SUM else [source]
         period = self.torch.zeros_like(self._numbers)
         for rank in ranks:
-            period += (self._numbers + start + SHIFT * rank) % MODULUS
-        return (period * self._factor).float().repeat(min(CHUNK, length) // MODULUS + 1)
+            period += (self._numbers + start + SHIFT * rank) % self._period
+        values = (period * self._factor).to(self.dtype)
+        return values.repeat(min(CHUNK, length) // self._period + 1)
 
     def fill(self, buffer: Any, rank: int) -> None:
         """Write a rank's input into a buffer."""

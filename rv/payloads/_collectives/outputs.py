@@ -8,6 +8,7 @@ writes nothing, or gives what an earlier one gave, unless that was a multiple of
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .operations import IN_PLACE, Operation, Pattern, Shape
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     Strike = Callable[[int, Callable[[], object], Any], object]
 
 POISON = -1
-ITEM_BYTES = 4
-"""Of an element: fp32."""
 TOGETHER, MOST = 64 << 20, 1000
 """Bytes of outputs that lie side by side, and how many."""
 STEP = 64
@@ -56,12 +55,13 @@ class Outputs:
     ) -> None:
         self.pattern, self.run, self.strike = pattern, run, strike
         self.torch = pattern.torch
-        self.given = self.torch.empty(sizes.inside + (WAYS - 1) * STEP, device=pattern.device)
+        new = functools.partial(self.torch.empty, dtype=pattern.dtype, device=pattern.device)
+        self.given = new(sizes.inside + (WAYS - 1) * STEP)
         pattern.fill(self.given, rank)
         self.inside = sizes.inside
-        slots = min(MOST, TOGETHER // (max(STEP, sizes.outside) * ITEM_BYTES))
+        slots = min(MOST, TOGETHER // (max(STEP, sizes.outside) * pattern.item_bytes))
         aligned = -(-sizes.outside // STEP) * STEP  # where a library copies whole words
-        room = self.torch.empty((max(1, slots), aligned), device=pattern.device)
+        room = new((max(1, slots), aligned))
         self.slots = room[:, : sizes.outside]
         self.in_place = operation.name in IN_PLACE
         pieces = operation.expected(rank, pattern.world, sizes.total)

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from .measure import Field, Row, ladder, measure
 from .operations import OPERATIONS, bandwidths
-from .outputs import ITEM_BYTES
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +35,7 @@ def totals(field: Field, options: argparse.Namespace) -> list[int]:
     """Return the sizes to measure, in elements."""
     if options.numel:
         return [int(options.numel)]
-    least, most = 8 // ITEM_BYTES, most_bytes(field, options) // ITEM_BYTES
+    least, most = 8 // field.item_bytes, most_bytes(field, options) // field.item_bytes
     return ladder(least, max(least, most), 8 if options.quick else 2)
 
 

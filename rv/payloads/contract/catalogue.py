@@ -159,7 +159,7 @@ PAYLOADS = (
         steps=_steps(("--quick", 12, 120), ("", 120, 300), ("", 120, 900)),
         results="""
             allreduce.all_reduce allreduce.all_gather allreduce.reduce_scatter
-            allreduce.broadcast allreduce.all_to_all
+            allreduce.broadcast allreduce.all_to_all allreduce.half_precision
         """,
         faults=(
             *OF_RANKS,
