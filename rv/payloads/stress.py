@@ -311,6 +311,7 @@ PAYLOAD = Payload(
     body,
     add_flags=add_flags,
     check=check,
+    ends_with_job=lambda options: options.endless,
 )
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ PAYLOAD = Payload(
     body,
     add_flags=add_flags,
     check=check,
+    ends_with_job=lambda options: options.mode == "serve",
 )
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from _harness import environment, files, inject, main, outcome, ranks
+from _harness import environment, files, for_job, inject, main, outcome, ranks
 from _harness.devices import VECTOR_MATH, load_torch, same_model
 from _harness.report import Report
 from _loading import cpus
@@ -22,6 +23,7 @@ from contract.schema import summary_of
 
 from tests.payloads.starting import PAYLOADS
 
+ALONE = ranks.Ranks()
 TWO = ranks.Ranks(rank=0, world=2, local_rank=0, local_world=1, launch="one")
 
 
@@ -349,14 +351,71 @@ def test_a_result_of_another_segment_is_none_of_this_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, job: str, restart: str, code: int
 ) -> None:
     """One that was ended leaves an ERROR, which a later one of fewer ranks does not replace."""
+    monkeypatch.setenv("RV_OUTPUT_DIR", str(tmp_path))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.delenv("SLURM_RESTART_COUNT", raising=False)
+    for_job.Run("mine", ALONE).begin()
     files.write(tmp_path / "mine_result.json", report("FAIL").as_json())
 
     monkeypatch.setenv("SLURM_JOB_ID", job)
     monkeypatch.setenv("SLURM_RESTART_COUNT", restart)
+    for_job.Run("mine", ALONE).end(report("PASS").as_json()["summary"])
 
     assert outcome_of(tmp_path, 0)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("runs", "code", "told", "said"),
+    [
+        ([None], 0, 99, "ERROR: mine on n1 began, and left no result (the command ended with 0)"),
+        ([None], 137, 137, ""),
+        (["FAIL", "PASS"], 0, 1, "FAIL: mine on n1: FAIL (the command ended with 0)"),
+        (["PASS", "FAIL"], 0, 1, "FAIL: mine on n1: FAIL (the command ended with 0)"),
+        (["PASS", None], 0, 99, "ERROR: mine on n1 began, and left no result"),
+        (["FAIL", None], 0, 1, "FAIL: mine on n1: FAIL"),
+        (["PASS", "PASS"], 0, 0, ""),
+        ([], 0, 99, "ERROR: the payload left no result in "),
+        ([], 3, 3, ""),
+        (["excused"], 0, 0, ""),
+        (["excused"], 1, 1, ""),
+        (["excused", "FAIL"], 0, 1, "FAIL: mine on n1: FAIL"),
+    ],
+)
+def test_a_run_hides_no_other_and_none_is_missed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: list[str | None],
+    code: int,
+    told: int,
+    said: str,
+) -> None:
+    """Killed before `| tee`; a FAIL before a PASS of the same payload, or on another node."""
+    monkeypatch.setenv("RV_OUTPUT_DIR", str(tmp_path))
+    monkeypatch.setenv("SLURMD_NODENAME", "n1")
+    for status in runs:
+        run = for_job.Run("mine", ALONE)
+        run.begin()
+        if status == "excused":
+            run.excuse()
+        elif status:
+            made = report(status).as_json()
+            files.write(tmp_path / "mine_result.json", made)  # the last one stands
+            run.end(made["summary"])
+
+    assert outcome_of(tmp_path, code)[0] == told
+    assert outcome_of(tmp_path, code)[1].startswith(said) if said else True
+
+
+def test_only_a_jobs_first_rank_notes_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of a job there is nothing to note."""
+    monkeypatch.setenv("RV_OUTPUT_DIR", str(tmp_path))
+    for_job.Run("mine", replace(TWO, rank=1)).begin()
+    monkeypatch.delenv("RV_OUTPUT_DIR")
+    for_job.Run("mine", ALONE).begin()
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_seeds_files_have_the_seeds_keys() -> None:

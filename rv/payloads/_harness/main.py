@@ -40,6 +40,7 @@ from . import (
     environment,
     files,
     flags,
+    for_job,
     judging,
     observing,
     ranks,
@@ -70,7 +71,8 @@ class Payload:
     `parser.error`. The faults that its detectors find stand in `contract.catalogue`.
     `needs_numpy`: it calls parts of torch that are built on numpy.
     `aliases(report document)` gives more files to write: {name: JSON}. `stands_for` names the
-    program of the first documents whose last line is printed too.
+    program of the first documents whose last line is printed too. `ends_with_job(options)`: it runs
+    beside other work, such as a server, and may be ended without a verdict.
     """
 
     name: str
@@ -82,13 +84,21 @@ class Payload:
     check: Callable[[argparse.ArgumentParser, argparse.Namespace], object] = _nothing
     aliases: Callable[[dict[str, Any]], dict[str, Any]] = field(default=lambda _: {})
     stands_for: str = ""
+    ends_with_job: Callable[[argparse.Namespace], bool] = lambda _: False
 
 
 class Session:
     """One run of a payload in one process."""
 
-    def __init__(self, payload: Payload, options: argparse.Namespace, where: ranks.Ranks) -> None:
+    def __init__(
+        self,
+        payload: Payload,
+        options: argparse.Namespace,
+        where: ranks.Ranks,
+        noted: for_job.Run,
+    ) -> None:
         self.payload, self.options, self.ranks = payload, options, where
+        self.noted = noted
         self.report = Report(payload.name, where, quick=options.quick)
         self.report.requested_gpu = options.requested_gpu
         self.report.strict, self.report.skip_exit_code = options.strict, options.skip_exit_code
@@ -224,14 +234,22 @@ class Session:
 def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
     """Run a payload and leave with its exit code."""
     where = ranks.from_environment()
-    options = _options(payload, argv)
+    noted = for_job.Run(payload.name, where)
+    try:
+        options = _options(payload, argv)
+    except SystemExit as ended:
+        if not ended.code:  # --help
+            with contextlib.suppress(OSError):
+                noted.excuse()
+        raise
     if options.json == "-":
         sys.stdout = sys.stderr
-    session = Session(payload, options, where)
+    session = Session(payload, options, where, noted)
     folder = Path(options.report_dir)
     try:
         now = files.try_folder(folder)
         files.remove_leftovers(folder, options.report_name, where, now)
+        noted.excuse() if payload.ends_with_job(options) else noted.begin()
     except OSError as error:
         session.fail(_not_written(error), "report")
         session.end(patience_s=0)
@@ -286,17 +304,20 @@ def _published(session: Session, enough: Callable[[], bool]) -> int:
             for alias, content in session.payload.aliases(document).items():
                 files.write(folder / alias, content)
             _write_for_job(folder, name, document)
+            session.noted.end(document["summary"])
     except OSError as error:
         if not any(test["code"] == "not_written" for test in session.report.tests):
             session.fail(_not_written(error), "report")
         document = _document(session)
+        with contextlib.suppress(OSError):  # it may be another folder
+            session.noted.end(document["summary"])
     if where.rank == 0:
         _print_verdict(session, document)
     return int(document["summary"]["exit_code"])
 
 
 def _write_for_job(folder: Path, name: str, document: dict[str, Any]) -> None:
-    """Write the result where the job's script reads it, to decide the job's exit code."""
+    """Write the result where those of the job are, too."""
     job = os.environ.get("RV_OUTPUT_DIR")
     if job and Path(job).resolve() != folder.resolve():
         files.write(Path(job) / name, document)

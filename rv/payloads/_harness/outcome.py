@@ -1,8 +1,9 @@
 """Print the exit code of a job that ran a payload: `python outcome.py RESULTS CODE`.
 
-The job's script runs it. torchrun turns every code into 1, and `| tee` into 0, so that the result
-files decide: SKIP becomes 0, unless --skip-exit-code 77 asked to keep it. A code that no result
-file explains stays what it is, such as the 3 of another program in the same command.
+The job's script runs it. torchrun turns every code into 1, and `| tee` into 0, so that what the
+payloads' runs left decides, the worst of them: SKIP becomes 0, unless --skip-exit-code 77 asked to
+keep it. A code that nothing explains stays what it is, such as the 3 of another program in the same
+command; but 0 is an ERROR where a run left no verdict, or none was left at all.
 """
 
 from __future__ import annotations
@@ -10,34 +11,69 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))  # `contract` lies beside this folder
 
 from contract.schema import SCHEMA
-from contract.verdicts import WORST_FIRST
+from contract.verdicts import ERROR, EXIT_CODES, WORST_FIRST
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 TORCHRUNS = 1  # what torchrun makes of every code
+RUNS = ".runs"  # `for_job.py` writes there
+LATE_S = 2.0  # for what another node wrote a moment ago, on a network disk
+
+
+class Left(NamedTuple):
+    """What the runs of this job left: the summaries of results, and the names of those without."""
+
+    summaries: list[dict[str, Any]]
+    unfinished: list[str]
 
 
 def main(folder: str, code: int) -> tuple[int, str]:
     """Return the job's exit code, and a line for people where it is not the command's own."""
-    summaries = [summary for path in sorted(Path(folder).glob("*.json")) for summary in _of(path)]
-    worst_first = sorted(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
-    if not worst_first:
+    left = _left_in(Path(folder))
+    if left.unfinished and not code:
+        time.sleep(LATE_S)
+        left = _left_in(Path(folder))
+    summaries = [*left.summaries, *(_lacking(left, folder) if not code else ())]
+    if not summaries:
         return code, ""
-    worst = worst_first[0]
+    worst = min(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
     payload_code, said = int(worst["exit_code"]), f"{worst['status']}: {worst.get('reason')}"
     if worst["status"] == "SKIP":
         is_kept = worst.get("skip_exit_code") == payload_code
         return _skipped(code, payload_code, payload_code if is_kept else 0, said)
     is_hidden = code == 0 and payload_code != 0
     return payload_code or code, f"{said} (the command ended with 0)" if is_hidden else ""
+
+
+def _left_in(folder: Path) -> Left:
+    """Read the results in a folder, and what each run noted of itself."""
+    summaries = [_summary(one) for path in sorted(folder.glob("*.json")) for one in _read(path)]
+    runs = [run for path in sorted(folder.glob(f"{RUNS}/*.json")) for run in _read(path)]
+    summaries += [_summary(run) for run in runs if "summary" in run]
+    names = [_name(run["test_info"]) for run in runs if "summary" not in run]
+    return Left([summary for summary in summaries if summary is not None], names)
+
+
+def _lacking(left: Left, folder: str) -> Iterator[dict[str, Any]]:
+    """Give an ERROR for each run without a verdict, and for no run at all."""
+    reasons = [f"{name} began, and left no result" for name in left.unfinished]
+    if not reasons and not left.summaries:
+        reasons = [f"the payload left no result in {folder}"]
+    for reason in reasons:
+        yield {"status": ERROR, "exit_code": EXIT_CODES[ERROR], "reason": reason}
+
+
+def _name(info: Mapping[str, Any]) -> str:
+    return f"{info['test_type']} on {info['node']}"
 
 
 def _skipped(code: int, own: int, wanted: int, said: str) -> tuple[int, str]:
@@ -47,15 +83,25 @@ def _skipped(code: int, own: int, wanted: int, said: str) -> tuple[int, str]:
     return wanted, said if code != wanted else ""
 
 
-def _of(path: Path) -> list[dict[str, Any]]:
+def _read(path: Path) -> list[dict[str, Any]]:
+    """Read a file of this job; nothing for one that is cut short, or something else."""
     try:
         document = json.loads(path.read_text())
-        summary = document["summary"]
-        is_result = document["schema"] == SCHEMA and summary["status"] in WORST_FIRST
+        is_result = document["schema"] == SCHEMA and bool(_name(document["test_info"]))
         is_own = _is_of_this_job(document["test_info"]["slurm"])
-        return [summary] if is_result and is_own and isinstance(summary["exit_code"], int) else []
+        return [document] if is_result and is_own else []
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return []  # cut short, or something else
+        return []
+
+
+def _summary(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return a result's summary, its reason with the node; None for what is none."""
+    summary, info = document.get("summary"), document["test_info"]
+    if not isinstance(summary, dict) or not isinstance(summary.get("exit_code"), int):
+        return None
+    if summary.get("status") not in WORST_FIRST:
+        return None
+    return {**summary, "reason": f"{_name(info)}: {summary.get('reason')}"}
 
 
 def _is_of_this_job(slurm: Mapping[str, str | None]) -> bool:
