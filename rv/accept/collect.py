@@ -16,9 +16,11 @@ from typing import Final
 from rv.accept.measurements import bare_uuid
 from rv.accept.result_checks import refusal, shortfall, with_flaws
 from rv.accept.result_files import parse
-from rv.accept.results import ResultError, RunResult, Status, TestResult
+from rv.accept.results import ResultError, RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
+from rv.models.race import RaceState
 from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
+from rv.payloads.contract.codes import OF_A_DEATH
 from rv.slurm.printable import printable
 
 _CLOCK: Final = timedelta(minutes=15)
@@ -26,11 +28,12 @@ _CLOCK: Final = timedelta(minutes=15)
 _RANK_FILE: Final = re.compile(r"[^/]*\.ranks/rank-(\d{5,9})\.json", re.ASCII)
 _NAMED_RANK: Final = re.compile(r"\brank (\d{1,6}) on\b", re.ASCII)
 _SKIPPED: Final = 77
+_KILLED: Final = 137
 _EXITS: Final = {
     2: ("usage", "the payload did not take its arguments"),
     75: ("preempted", "it was preempted and asks to be run again"),
     124: ("timeout", "it did not end in its time"),
-    137: ("killed", "it was killed (SIGKILL), as the kernel does where memory runs out"),
+    _KILLED: ("killed", "it was killed (SIGKILL), as the kernel does where memory runs out"),
 }
 
 
@@ -50,6 +53,16 @@ class Origin:
     ended: str = ""
     gpus: int = 0
     planned: tuple[str, ...] = ()
+
+    @property
+    def has_completed(self) -> bool:
+        """Whether the job's command, which runs every payload, ran to its end."""
+        return self.ended.startswith(f"the race {RaceState.COMPLETED}")
+
+    @property
+    def was_cancelled(self) -> bool:
+        """Whether a person or the site ended the job."""
+        return self.ended.startswith(f"the race {RaceState.CANCELLED}")
 
 
 def result_patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
@@ -107,6 +120,19 @@ class _Collector:
         self.starts = next((p.starts for p in PAYLOADS if p.name == payload), NODE)
 
     def results(self) -> Iterator[RunResult]:
+        """Give the results, and what killed a payload in place of what that led to."""
+        found = list(self._results())
+        killed = [index for index in range(len(self.nodes)) if self._exit(index) == _KILLED]
+        if killed:
+            found = list(filter(None, map(_without_what_a_death_led_to, found)))
+        yield from found
+        code, why = _EXITS[_KILLED]
+        told = {result.hostname for result in found if result.code == code}
+        for node in map(self._node, killed):
+            if node not in told:
+                yield self._error(node, code, f"not run to its end: {why}")
+
+    def _results(self) -> Iterator[RunResult]:
         """Give what rank 0 wrote for all ranks, else what each rank wrote, else each node."""
         own = f"{self.payload}_result.json"
         ranks = sorted(name for name in self.files if _RANK_FILE.fullmatch(name))
@@ -157,9 +183,17 @@ class _Collector:
         ends = (0, 1, _SKIPPED) if Status.SKIP in said else (0,)
         if said & {Status.FAIL, Status.ERROR} or exit_code in ends:
             return
-        how = "wrote no exit code" if exit_code is None else f"ended with exit code {exit_code}"
+        code, how = self._end_of(exit_code)
         reason = f"said {results[0].status}, and then {how}"
-        yield self._error(self._node(index), "crashed", reason)
+        yield self._error(self._node(index), code, reason)
+
+    def _end_of(self, exit_code: int | None) -> tuple[str, str]:
+        """Name how a payload ended that had said its verdict."""
+        if exit_code is None:
+            if self.origin.was_cancelled:
+                return "interrupted", self.origin.ended
+            return "crashed", "wrote no exit code"
+        return _EXITS.get(exit_code, ("crashed", f"ended with exit code {exit_code}"))
 
     def _placed(self, result: RunResult) -> RunResult:
         """Put a result, and each of its tests, on the node of the rank that it speaks of."""
@@ -232,11 +266,15 @@ class _Collector:
 
     def _missing(self, node: str, exit_code: int | None, *, begun: bool) -> RunResult:
         code, why = "no_result", self.origin.ended or "the node wrote no exit code either"
-        if not begun:
-            code = "not_run" if self.origin.job_id else "not_started"
-            why = f"not begun, {self.origin.ended or 'the job ended before'}"
-        elif exit_code is not None:
+        if begun and exit_code is not None:
             code, why = _EXITS.get(exit_code, (code, f"exit code {exit_code}"))
+        elif self.origin.has_completed:
+            code, why = "results_lost", "there is none, though the job ran to its end"
+        elif not begun:
+            code = "not_run" if self.origin.job_id else "not_started"
+            if self.origin.job_id and self.origin.was_cancelled:
+                code = "interrupted"
+            why = f"not begun, {self.origin.ended or 'the job ended before'}"
         return self._error(node, code, f"no result reported: {why}")
 
     def _error(self, node: str, code: str, reason: str) -> RunResult:
@@ -250,6 +288,14 @@ class _Collector:
             tests=(test,),
             source=self.payload,
         )
+
+
+def _without_what_a_death_led_to(result: RunResult) -> RunResult | None:
+    """Leave out of a result what the death of a rank led to; None where nothing else is in it."""
+    tests = tuple(test for test in result.tests if test.code not in OF_A_DEATH)
+    if len(tests) == len(result.tests):
+        return result
+    return replace(result, tests=tests, status=worst([t.status for t in tests])) if tests else None
 
 
 def _blamed(test: TestResult) -> int:

@@ -33,12 +33,11 @@ def newest_failure(node: str, cluster: str, now_s: float) -> Failure:
     A node that is avoided has its reason there, where no run that is kept here has one.
     Raises `RvError(USAGE)` where nothing is known against the node.
     """
-    passed = ""
+    passed: list[tuple[str, set[str]]] = []  # newer runs, and what passed in each
     for run in _judged_runs(node, cluster):
         if failed := _failed_on(node, run.results):
             return _failure(node, run.record.race_id, failed, passed)
-        if _has_passed(node, run.results):
-            passed = passed or run.record.race_id
+        passed.append((run.record.race_id, _passed(node, run.results)))
     for entry in avoided_nodes.load(cluster, now_s):
         if entry.node == node:
             what = "; ".join([*entry.evidence[:1], *entry.uuids])
@@ -65,10 +64,11 @@ def _judged_runs(node: str, cluster: str) -> Iterator[Run]:
             yield judged(results_of(sweep) if sweep else load(race))
 
 
-def _has_passed(node: str, results: Sequence[RunResult]) -> bool:
-    """Whether the node reported, and nothing that it reported is bad."""
-    own = [result.status for result in results if result.hostname == node]
-    return bool(own) and worst(own) in (Status.PASS, Status.WARN)
+def _passed(node: str, results: Sequence[RunResult]) -> set[str]:
+    """Return the payloads that the node reported; none where anything of it is bad."""
+    own = [result for result in results if result.hostname == node]
+    is_good = own and worst([result.status for result in own]) in (Status.PASS, Status.WARN)
+    return {result.test_type for result in own} if is_good else set()
 
 
 Failed = Sequence[tuple[RunResult, TestResult]]
@@ -83,7 +83,9 @@ def _failed_on(node: str, results: Sequence[RunResult]) -> Failed:
     ]
 
 
-def _failure(node: str, run: str, failed: Failed, passed: str) -> Failure:
+def _failure(
+    node: str, run: str, failed: Failed, passed: Sequence[tuple[str, set[str]]]
+) -> Failure:
     """Name the first failure of the hardware, else the first, and how many there are."""
     of_hardware = [each for each in failed if is_of_hardware(each[1])]
     result, test = (of_hardware or failed)[0]
@@ -91,11 +93,16 @@ def _failure(node: str, run: str, failed: Failed, passed: str) -> Failure:
     uuid = f" {device.uuid}" if device and device.uuid else ""
     what = f"{result.test_type} {test.name} {test.code}{uuid}: {test.reason[:_MOST_TEXT]}"
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
-    notes = []
-    if passed:
-        notes.append(f"{node} passed since, in run {passed}")
+    notes = _passed_since(node, failed, passed)
     if not of_hardware:
         notes.append(f"that is of class {test.fault_class}: it need not be the node's fault")
     if "--inject" in result.argv:
         notes.append("that fault was made on purpose (--inject)")
     return Failure(node=node, run=run, reason=f"rv {run}: {what}{more}", notes=tuple(notes))
+
+
+def _passed_since(node: str, failed: Failed, passed: Sequence[tuple[str, set[str]]]) -> list[str]:
+    """Say in which newer run all the payloads that failed were run again, and passed."""
+    asked = {result.test_type for result, _ in failed}
+    newer = [run for run, payloads in passed if asked <= payloads]
+    return [f"{node} passed since, in run {newer[0]}"] if newer else []

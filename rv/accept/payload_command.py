@@ -102,13 +102,18 @@ def command(
 def read_typed(typed: str) -> tuple[Profile, tuple[PayloadSpec, ...]] | None:
     """Read the profile and the payloads from what `typed` of such a command says; None for others.
 
-    A payload that this rv does not know is left out.
+    Raises `RvError(USAGE)` for a payload that this rv does not know, as a newer one has: without
+    it the verdict would vouch for more than was read.
     """
     head, _, names = typed.partition(": ")
     word, _, profile = head.partition(" ")
     if word != _ACCEPTANCE or profile not in set(Profile):
         return None
-    payloads = tuple(payload for payload in PAYLOADS if payload.name in names.split())
+    known = {payload.name: payload for payload in PAYLOADS}
+    if unknown := sorted(set(names.split()) - set(known)):
+        problem = f"this rv does not know the payload {unknown[0]}, which the run has"
+        raise RvError(ErrorKind.USAGE, problem, hint="judge it with the rv that began it")
+    payloads = tuple(known[name] for name in known if name in names.split())
     return (Profile(profile), payloads) if payloads else None
 
 

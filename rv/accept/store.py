@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from rv.accept.collect import Origin, collect, without_twins
+from rv.accept.kept_files import without_damaged, write_all
 from rv.accept.pairs import judged_pairs, names_of
 from rv.accept.result_checks import shortfall, with_flaws
 from rv.accept.result_files import MAX_BYTES, read_file, read_folder, read_tree
@@ -21,7 +22,7 @@ from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
-from rv.files import read_regular, write_atomically
+from rv.files import read_regular
 from rv.models.plain import build, plain
 from rv.slurm.printable import printable
 
@@ -133,15 +134,16 @@ def save(
 ) -> Run:
     """Keep a run's files, and its logs by file name, over what was kept of it before.
 
-    A file that is kept and that the cluster has no more stays. Each is replaced whole, so that two
-    that keep the same run harm nothing. Raises `RvError(STAGE)` where this machine's disk does not
-    take them.
+    A file that is kept and that the cluster has no more, or damaged since, stays. Each is replaced
+    whole, so that two that keep the same run harm nothing. Raises `RvError(STAGE)` where this
+    machine's disk does not take them.
     """
     folder = acceptance_dir() / "runs" / record.race_id
-    fresh = {f"{RESULTS}/{name}": data for name, data in files.items()}
+    sound = without_damaged(folder / RESULTS, files)
+    fresh = {f"{RESULTS}/{name}": data for name, data in sound.items()}
     fresh |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
     again = f"mend that, then rv accept run --resume {record.race_id}"
-    _write(folder, {**fresh, RECORD: json.dumps(plain(record), indent=1).encode()}, again)
+    write_all(folder, {**fresh, RECORD: json.dumps(plain(record), indent=1).encode()}, again)
     return _kept(folder)
 
 
@@ -164,18 +166,7 @@ def _by_node(record: RunRecord, logs: Mapping[str, bytes]) -> dict[str, str]:
 def save_sweep(sweep: Sweep) -> None:
     """Keep a sweep. Raises `RvError(STAGE)` where this machine's disk does not take it."""
     document = json.dumps(plain(sweep), indent=1).encode()
-    _write(acceptance_dir() / "sweeps", {f"{sweep.sweep_id}.json": document})
-
-
-def _write(folder: Path, files: Mapping[str, bytes], hint: str = "") -> None:
-    try:
-        for name, data in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / name, data, mode=0o600)
-    except OSError as error:
-        why = error.strerror or str(error)
-        problem = f"cannot keep the results: {why}, on {folder}"
-        raise RvError(ErrorKind.STAGE, problem, hint=hint) from error
+    write_all(acceptance_dir() / "sweeps", {f"{sweep.sweep_id}.json": document})
 
 
 def find_run(name: str) -> Run:
@@ -225,17 +216,30 @@ def load(name: str) -> Run:
         return _kept(path)
     if path.exists():
         return _foreign(path)
-    beginning = "" if name == "last" else name
-    folders = [folder for folder in _folders() if folder.name.startswith(beginning)]
-    if len(folders) > 1 and name not in ("last", folders[0].name):
-        folders, problem = [], "fits several runs"
-    else:
-        problem = "is no run here, nor a file"
+    return _kept(_newest_readable() if name == "last" else _folder_of(name))
+
+
+def _newest_readable() -> Path:
+    """Find the newest run whose record can be read, else the newest."""
+    folders = _folders()
     if not folders:
-        lists = "rv accept history --runs lists them"
-        hint = f"{lists}; rv accept run --resume RACE judges one whose client ended first"
-        raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint=hint)
-    return _kept(folders[0])
+        raise _no_run("last", "is no run here")
+    return next(filter(_is_readable, folders), folders[0])
+
+
+def _folder_of(name: str) -> Path:
+    folders = [folder for folder in _folders() if folder.name.startswith(name)]
+    if not folders:
+        raise _no_run(name, "is no run here, nor a file")
+    if len(folders) > 1 and name != folders[0].name:
+        raise _no_run(name, "fits several runs")
+    return folders[0]
+
+
+def _no_run(name: str, problem: str) -> RvError:
+    lists = "rv accept history --runs lists them"
+    hint = f"{lists}; rv accept run --resume RACE judges one whose client ended first"
+    return RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint=hint)
 
 
 def load_sweep(name: str, cluster: str) -> Sweep:
@@ -291,8 +295,19 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
     try:
         return build(kind, json.loads(read_regular(path, MAX_BYTES)))
     except (OSError, ValueError, TypeError, RecursionError) as error:
-        problem = ErrorKind.USAGE if kind is RunRecord else ErrorKind.CONFIG
-        raise RvError(problem, f"{path} cannot be read: {error}") from error
+        hint = f"remove it, and rv accept run --resume {path.parent.name} fetches it again"
+        is_run = kind is RunRecord
+        raise RvError(
+            ErrorKind.CONFIG, f"{path} cannot be read: {error}", hint=hint if is_run else ""
+        ) from error
+
+
+def _is_readable(folder: Path) -> bool:
+    try:
+        _read(folder / RECORD, RunRecord)
+    except RvError:
+        return False
+    return True
 
 
 def _kept(folder: Path) -> Run:

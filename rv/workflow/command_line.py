@@ -20,7 +20,7 @@ from rv.workflow.shellwords import Word, simple_commands
 
 _STEADY: Final = word_set(
     "module ml source . export set unset ulimit umask echo printf mkdir nvidia-smi hostname date"
-    " true : sleep which conda for python python3"
+    " true : sleep wait ls which conda for python python3"
 )
 """Programs behind which the working directory and its scripts are taken to be what they were."""
 

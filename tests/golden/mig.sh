@@ -229,6 +229,8 @@ fi
 export RV_SUBMISSION=1 RV_GPU=a100-1g.10gb RV_GPUS=1 RV_WORLD_SIZE=1
 export RV_OUTPUT_DIR=$RV_RACE_DIR/results RV_CHECKPOINT_DIR=$RV_RACE_DIR/checkpoints
 export RV_PAYLOADS=/home/ada/.local/state/rv/races/.payloads-1000/0123456789abcdef0123
+# The payloads import what lies beside them.
+unset PYTHONSAFEPATH
 # What the user has set stays.
 export PYTHONUNBUFFERED="${PYTHONUNBUFFERED-1}" TOKENIZERS_PARALLELISM="${TOKENIZERS_PARALLELISM-false}"
 export OMP_NUM_THREADS="${OMP_NUM_THREADS-1}"

@@ -4,10 +4,12 @@ import functools
 import json
 import operator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.distributed as dist
+from contract.verdicts import NotPassed
 
 from rv.payloads._collectives import half_precision, measure, operations, sweep
 from rv.payloads._collectives.between_nodes import places_of
@@ -295,6 +297,15 @@ def test_sums_are_exact_in_half_precision_too(dtype: str, world: int) -> None:
         assert torch.equal(running.double(), summed)
     assert summed.max() > 0
     assert world == 1 or not torch.equal(inputs[0], inputs[1])
+
+
+def test_parts_that_are_gathered_are_the_ranks_whose_place_they_have() -> None:
+    """Numbers of the harness's own go that way: a copy of one's own would hide all others'."""
+    own = SimpleNamespace(all_gather=lambda every, part, group: [e.copy_(part) for e in every])
+    field = measure.Field(torch, own, 0, 2, "cpu", time_each=lambda *_: [])
+
+    with pytest.raises(NotPassed, match="another part as rank 1's"):
+        field.gather([1.0])
 
 
 def test_more_ranks_than_a_type_can_sum_leave_it_out() -> None:

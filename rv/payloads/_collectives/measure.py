@@ -13,6 +13,8 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from contract.verdicts import NotPassed
+
 from .operations import DTYPES, Operation, Pattern, bandwidths, shape
 from .outputs import Found, Outputs
 
@@ -58,13 +60,20 @@ class Field:
     def gather(self, numbers: list[float]) -> list[list[float]]:
         """Return every rank's numbers, as many from each.
 
-        This rank's own are what it gave, whatever a network that is wrong made of them.
+        This rank's own are what it gave, whatever a network that is wrong made of them. Raises
+        NotPassed where a part is not the rank's whose place it has.
         """
-        own = self.torch.tensor(numbers, dtype=self.torch.float64, device=self.device)
+        marked = [*numbers, float(self.rank)]
+        own = self.torch.tensor(marked, dtype=self.torch.float64, device=self.device)
         every = [self.torch.empty_like(own) for _ in range(self.world)]
         self.dist.all_gather(every, own, group=self.group)
         every[self.rank] = own
-        return [list(one.tolist()) for one in every]
+        parts = [list(one.tolist()) for one in every]
+        wrong = next((rank for rank, part in enumerate(parts) if part[-1] != rank), None)
+        if wrong is not None:
+            reason = f"rank {self.rank}: all_gather delivered another part as rank {wrong}'s"
+            raise NotPassed("FAIL", "wrong_collective", reason)
+        return [part[:-1] for part in parts]
 
 
 @dataclass(frozen=True)

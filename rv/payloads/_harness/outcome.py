@@ -56,11 +56,15 @@ def main(folder: str, code: int) -> tuple[int, str]:
 
 def _left_in(folder: Path) -> Left:
     """Read the results in a folder, and what each run noted of itself."""
-    summaries = [_summary(one) for path in sorted(folder.glob("*.json")) for one in _read(path)]
-    runs = [run for path in sorted(folder.glob(f"{RUNS}/*.json")) for run in _read(path)]
-    summaries += [_summary(run) for run in runs if "summary" in run]
-    names = [_name(run["test_info"]) for run in runs if "summary" not in run]
-    return Left([summary for summary in summaries if summary is not None], names)
+    runs = _read_all(folder, f"{RUNS}/*.json")
+    over = [document for document in runs if "summary" in document]
+    summaries = map(_summary, [*_read_all(folder, "*.json"), *over])
+    unfinished = [_name(run["test_info"]) for run in runs if "summary" not in run]
+    return Left(list(filter(None, summaries)), unfinished)
+
+
+def _read_all(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    return [document for path in sorted(folder.glob(pattern)) for document in _read(path)]
 
 
 def _lacking(left: Left, folder: str) -> Iterator[dict[str, Any]]:

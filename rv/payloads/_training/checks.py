@@ -121,12 +121,14 @@ def _together(vectors: list[torch.Tensor]) -> Iterator[torch.Tensor]:
 
 def require_equal(model: torch.nn.Module, group: Any, step: int) -> None:
     """Compare all replicas; raise, naming the ranks that differ from most."""
-    own = fingerprint(model.parameters()).reshape(1)
+    # With its number, each part is told from a copy of another.
+    own_print = fingerprint(model.parameters())
+    own = torch.stack([own_print, torch.full_like(own_print, group.ranks.rank)])
     every = [torch.zeros_like(own) for _ in range(group.ranks.world)]
     group.dist.all_gather(every, own)
-    prints = [int(each) for each in every]
-    if prints[group.ranks.rank] != int(own):
-        reason = f"rank {group.ranks.rank}: all_gather did not even deliver this rank's own part"
+    prints, places = zip(*(each.tolist() for each in every), strict=True)
+    if list(places) != list(range(group.ranks.world)) or prints[group.ranks.rank] != int(own_print):
+        reason = f"rank {group.ranks.rank}: all_gather delivered other parts than the ranks gave"
         raise NotPassed("FAIL", "wrong_collective", reason, details={"step": step})
     if len(set(prints)) == 1:
         return

@@ -153,6 +153,7 @@ CODES: dict[str, Code] = {
     "not_run": Code(CONFIG, "give it more time, or run it by itself"),
     "not_started": Code(CONFIG, "end what the reason names, or ask for other nodes or more time"),
     "no_result": Code(SOFTWARE, RETRY),
+    "results_lost": Code(CONFIG, "see whether the disk is full, or was cleaned; then run it again"),
     "not_written": Code(CONFIG, "name a report folder that can be written: --report-dir"),
     "could_not_run": Code(SOFTWARE, "read the reason; run it again with --verbose"),
     "timeout": Code(SOFTWARE, "give it more time with --timeout, or run it again elsewhere"),
@@ -185,3 +186,7 @@ OF_SPEED = (
 def meaning(code: str) -> Code:
     """Return the class and the action of a code; of an unknown one UNKNOWN, to be run again."""
     return CODES.get(code, UNKNOWN_CODE)
+
+
+OF_A_DEATH = ("rank_missing", "collective_timeout", "rdzv_timeout", "interrupted", "no_result")
+"""What the other ranks say where one was killed: they wait for it, and are ended."""

@@ -4,6 +4,8 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +129,61 @@ def test_a_pass_of_a_program_that_then_crashed_is_an_error() -> None:
     """Said PASS and ended with 139: something is wrong."""
     assert ("a1", "ERROR", "crashed") in told(node(0, result(), 139) | node(1, result()))
     assert ("a1", "ERROR", "crashed") not in told(node(0, result("SKIP"), 77) | node(1, result()))
+
+
+DIED = {"interrupted": "ERROR", "collective_timeout": "FAIL", "rank_missing": "FAIL"}
+
+
+def of_ranks(tests: Mapping[str, str], world: int = 4) -> dict[str, bytes]:
+    """What rank 0 merged of the ranks on both nodes: tests by code, with their status."""
+    document = json.loads(result("FAIL", rank=0, world={"size": world}))
+    document["tests"] = [
+        {"name": "t", "status": status, "reason": "seen", "code": code}
+        for code, status in tests.items()
+    ]
+    document["ranks"] = [{"rank": rank} for rank in range(world)]
+    return {"check/check_result.json": json.dumps(document).encode()}
+
+
+@pytest.mark.parametrize(
+    ("tests", "found"),
+    [
+        (DIED, [("a2", "ERROR", "killed")]),
+        (
+            {**DIED, "wrong_result": "FAIL"},
+            [("a1", "FAIL", "wrong_result"), ("a2", "ERROR", "killed")],
+        ),
+    ],
+)
+def test_a_killed_rank_is_told_and_not_what_it_led_to(
+    tests: dict[str, str], found: list[tuple[str, str, str]]
+) -> None:
+    """The others waited for it; what was seen before is a finding all the same."""
+    files = node(0, code=1) | node(1, code=137) | of_ranks(tests)
+
+    assert told(files) == found
+
+
+@pytest.mark.parametrize(
+    ("ended", "files", "found"),
+    [
+        ("CANCELLED: stopped by you", node(0, result(), None), ["interrupted"]),
+        ("CANCELLED: stopped by you", {}, ["interrupted"]),
+        ("TIMEOUT: Slurm says TIMEOUT", {}, ["not_run"]),
+        ("COMPLETED", {}, ["results_lost"]),
+        ("COMPLETED", node(0, None, None), ["results_lost"]),
+        ("COMPLETED", node(0, result(), None), ["crashed"]),
+        ("COMPLETED", node(0, result(), 124), ["timeout"]),
+        ("COMPLETED", node(0, result(), 137), ["killed"]),
+    ],
+)
+def test_how_the_job_ended_says_why_a_result_is_not_there(
+    ended: str, files: dict[str, bytes], found: list[str]
+) -> None:
+    """One that was cancelled needs no more time, and one that ended left its results somewhere."""
+    origin = replace(ORIGIN, nodes=("a1",), ended=f"the race {ended}")
+
+    assert [code for _, status, code in told(files, origin) if status == "ERROR"] == found
 
 
 def ranks(*present: int, size: int = 4) -> dict[str, bytes]:

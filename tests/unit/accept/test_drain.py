@@ -102,6 +102,19 @@ def test_the_newest_failure_is_named_and_what_speaks_against_it(data: Path) -> N
     assert newest_failure("n1", "c", NOW).notes == ("n1 passed since, in run fine0000",)
 
 
+def test_another_payloads_pass_says_nothing_of_a_failure(data: Path) -> None:
+    """It was not asked again."""
+    keep("faulty00", ("n1",), 300, data, faulty="n1")
+    record = RunRecord(
+        race_id="fine0000", cluster="c", nodes=("n1",), payloads=("membw",), job_id=7
+    )
+    made = check_file("n1", is_faulty=False).replace(b'"check"', b'"membw"')
+    files = {"membw/node0/membw_result.json": made, "membw/node0.begun": b"n1"}
+    save(record, {**files, "membw/node0.exit": b"0"})
+
+    assert newest_failure("n1", "c", NOW).notes == ()
+
+
 def test_a_sweeps_run_is_judged_with_the_whole_sweep(data: Path) -> None:
     keep("swept000", ("n1",), 10, data, faulty="n1")
     nodes = (NodeState(node="n1", stage=Stage.OVER, race="swept000"),)

@@ -284,7 +284,10 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
         lambda files: files.pop("allreduce/node1.exit"),
         "wrote no exit code",
     ),
-    "killed after it": (lambda files: files.update({"check/node0.exit": "137"}), "exit code 137"),
+    "killed after it": (
+        lambda files: files.update({"check/node0.exit": "137"}),
+        "killed (SIGKILL)",
+    ),
     "exit 77 after a PASS": (
         lambda files: files.update({"check/node0.exit": "77"}),
         "exit code 77",

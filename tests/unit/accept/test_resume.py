@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from rv.accept.payload_command import Profile, chosen, command, read_typed
 from rv.accept.store import Sweep
 from rv.accept.sweep import SweepOptions, as_begun
+from rv.errors import RvError
 from rv.payloads.contract.catalogue import PAYLOADS
 
 
@@ -32,8 +33,14 @@ def test_what_a_run_runs_is_read_from_its_race(profile: Profile, names: set[str]
 
 
 @pytest.mark.parametrize(
-    "typed", ["", "python train.py", "acceptance", "acceptance quick: check", "acceptance smoke: x"]
+    "typed", ["", "python train.py", "acceptance", "acceptance quick: check", "acceptance smoke: "]
 )
 def test_another_command_is_no_run(typed: str) -> None:
     """Nothing is judged that was never tested."""
     assert read_typed(typed) is None
+
+
+def test_a_run_of_a_payload_that_is_not_known_is_not_judged() -> None:
+    """A newer rv began it: the verdict would say PASS of what was never read."""
+    with pytest.raises(RvError, match="does not know the payload later, which the run has"):
+        read_typed("acceptance smoke: check later")

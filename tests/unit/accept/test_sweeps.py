@@ -155,6 +155,28 @@ def test_a_run_fetched_again_is_what_it_is_now() -> None:
     assert [result.status for result in load("abc").results] == [Status.PASS]
 
 
+def test_a_file_that_was_damaged_since_replaces_no_sound_one() -> None:
+    """On the cluster's disk; what was kept of it is judged, then and later."""
+    save(RECORD, files())
+    cut = {name: data[:40] if name.endswith(".json") else data for name, data in files().items()}
+
+    assert [result.status for result in save(RECORD, cut).results] == [Status.PASS]
+    assert [result.status for result in load("abc").results] == [Status.PASS]
+
+
+def test_a_record_that_is_damaged_hides_no_other_run() -> None:
+    """The last run is the last that can be read; by its name it says how to mend it."""
+    save(RECORD, files())
+    save(replace(RECORD, race_id="later000"), files())
+    kept = acceptance_dir() / "runs" / "later000" / "run.json"
+    kept.write_text(kept.read_text()[:100])
+
+    assert load("last").record.race_id == "abc12345"
+    with pytest.raises(RvError, match="cannot be read") as raised:
+        load("later000")
+    assert "rv accept run --resume later000 fetches it again" in raised.value.hint
+
+
 def test_two_that_keep_one_run_at_once_harm_nothing() -> None:
     """Two clients may judge it: each has all of it at any moment, and so has who reads it."""
     save(RECORD, files())

@@ -1,0 +1,46 @@
+"""The files of runs and sweeps on this machine: written whole, and not over sounder ones."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from rv.accept.result_files import MAX_BYTES
+from rv.errors import ErrorKind, RvError
+from rv.files import read_regular, write_atomically
+
+
+def write_all(folder: Path, files: Mapping[str, bytes], hint: str = "") -> None:
+    """Write files by name. Raises `RvError(STAGE)` where this machine's disk does not take them."""
+    try:
+        for name, data in files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(folder / name, data, mode=0o600)
+    except OSError as error:
+        why = error.strerror or str(error)
+        problem = f"cannot keep the results: {why}, on {folder}"
+        raise RvError(ErrorKind.STAGE, problem, hint=hint) from error
+
+
+def without_damaged(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Leave out what is no JSON, where what is kept of it in the folder is."""
+    return {
+        name: data for name, data in files.items() if not _is_damaged_since(folder / name, data)
+    }
+
+
+def _is_damaged_since(kept: Path, data: bytes) -> bool:
+    """Whether a file is no JSON, where what is kept of it is."""
+    if kept.suffix != ".json" or _is_json(data):
+        return False
+    try:
+        return _is_json(read_regular(kept, MAX_BYTES))
+    except (OSError, ValueError):
+        return False
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
