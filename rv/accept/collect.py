@@ -173,7 +173,8 @@ class _Collector:
         """Rank 0 merged nothing: give an error for each rank that wrote nothing either."""
         world = max(result.world_size for result in results)
         for rank in sorted(set(range(world)) - {result.rank for result in results}):
-            missing = self._missing(self._node_of(rank, world), None, begun=True)
+            index = self._index_of(rank, world)
+            missing = self._missing(self._node(index), self._exit(index), begun=True)
             yield replace(missing, rank=rank)
 
     def _crash(self, index: int, results: list[RunResult]) -> Iterator[RunResult]:

@@ -249,7 +249,10 @@ def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
     try:
         now = files.try_folder(folder)
         files.remove_leftovers(folder, options.report_name, where, now)
-        noted.excuse() if payload.ends_with_job(options) else noted.begin()
+        if payload.ends_with_job(options):
+            noted.excuse()
+        else:
+            noted.begin()
     except OSError as error:
         session.fail(_not_written(error), "report")
         session.end(patience_s=0)

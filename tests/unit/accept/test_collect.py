@@ -27,6 +27,9 @@ ORIGIN = Origin(job_id=7, restart=0, nodes=("a1", "a2"), started_at=1_800_000_00
 AFTER, BEFORE = "2027-01-15T08:00:05Z", "2027-01-15T07:00:00Z"
 
 
+COMPLETED = replace(ORIGIN, ended="the race COMPLETED")
+
+
 def result(status: str = "PASS", /, **info: Any) -> bytes:
     slurm = {"job_id": "7", "restart_count": "0"} | info.pop("slurm", {})
     test = {"name": "t", "status": status, "reason": "seen", "code": "c"}
@@ -211,6 +214,8 @@ def test_a_missing_rank_is_an_error_on_its_node() -> None:
 
     assert found[-1] == ("a2", "ERROR", "no_result")
     assert len(found) == 4
+    crashed = collect({**ranks(0, 1, 2), **node(1, code=1)}, ["check"], COMPLETED)[-1]
+    assert (crashed.code, crashed.reason) == ("no_result", "no result reported: exit code 1")
 
 
 def test_anothers_fault_is_blamed_on_its_node() -> None:
