@@ -87,6 +87,7 @@ def tiny_model(kind: str, folder: Path) -> None:
     transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
     sizes = {"vocab_size": words.get_vocab_size(), "bos_token_id": 0, "eos_token_id": 0}
     layers = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    layers["intermediate_size"] = 64  # Llama's own is 11,008
     config = getattr(transformers, f"{kind}Config")(**sizes, **layers)
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(folder)
 
