@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,41 @@ def test_a_skip_is_done_and_everything_else_is_what_it_is(rv: Rv, command: str, 
     assert rv.state()["state"] == ("FAILED" if code else "COMPLETED")
     if code == 0:
         assert "[RESULT] SKIP: no GPU was asked for, and there is none" in done.stdout
-        assert "SKIP: no GPU was asked for" in done.stderr
+        assert re.search(r"SKIP: check on \S+: no GPU was asked for", done.stderr)
         assert result(rv, "check_result.json")["summary"]["status"] == "SKIP"
+
+
+FAILS = "python check.py --device cpu --quick --dtypes fp32 --inject wrong-product"
+PASSES = "python check.py --device cpu --quick --dtypes fp32"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("python check.py --no-such-flag | tee log", 99, "the payload left no result in "),
+        ("python check.py --device cpu & sleep 4; kill -9 $!; wait | cat", 99, "left no result"),
+        (f"{FAILS}; {PASSES}", 1, "FAIL: check on a1: cpu fp32: 1 wrong elements"),
+        ("python check.py --help | tail -n 1", 0, ""),
+    ],
+)
+def test_no_run_of_a_payload_is_missed_or_hidden(
+    rv: Rv, command: str, code: int, said: str
+) -> None:
+    """One that the kernel killed, say, or another behind it; and --help owes no verdict."""
+    done = rv("run", command, "--gpu", "1", "--type", "a100", "--time", "5m")
+
+    assert done.returncode == code, done.stdout + done.stderr + rv.last().logs()
+    assert said in done.stderr
+
+
+def test_a_bad_node_is_not_hidden_by_another(rv: Rv) -> None:
+    """Both write a result of the same name; the second node fails first."""
+    fault = "$([ $NODE_RANK = 0 ] || echo --inject wrong-product)"
+    command = f"sleep $((4 - 4 * NODE_RANK)); {PASSES} {fault} | tee log.$NODE_RANK"
+    done = rv("run", command, "--gpu", "2", "--multi-node", "--type", "a100", "--time", "5m")
+
+    assert done.returncode == 1, done.stdout + done.stderr + rv.last().logs()
+    assert "FAIL: check on a2: cpu fp32: 1 wrong elements" in done.stderr
 
 
 def test_train_runs_by_name_on_two_ranks(rv: Rv) -> None:
