@@ -146,10 +146,15 @@ class SshServer:
     def _wait(self) -> None:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
-            if self._listens() and (self.path / "sshd.pid").exists():  # by which it is stopped
+            if self._listens() and self._is_written():
                 return
             time.sleep(0.02)
         raise AssertionError((self.path / "sshd.log").read_text())
+
+    def _is_written(self) -> bool:
+        """Whether the file by which it is stopped names it; sshd makes it empty first."""
+        pid_file = self.path / "sshd.pid"
+        return pid_file.exists() and pid_file.read_text().endswith("\n")
 
     def _listens(self) -> bool:
         with socket.socket() as probe:
