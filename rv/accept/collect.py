@@ -20,7 +20,7 @@ from rv.accept.results import ResultError, RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
 from rv.models.race import RaceState
 from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
-from rv.payloads.contract.codes import OF_A_DEATH
+from rv.payloads.contract.codes import CAUSED_BY_A_KILL
 from rv.slurm.printable import printable
 
 _CLOCK: Final = timedelta(minutes=15)
@@ -41,7 +41,8 @@ _EXITS: Final = {
 class Origin:
     """The job whose results count; `started_at` is when its command began.
 
-    `ended` is how the race ended, in a sentence, for what was never begun. `gpus` are those of the
+    `ended` is how the race ended, in a sentence, for what was never begun, and `state` its state,
+    "" in records of an older rv. `gpus` are those of the
     whole job, 0 for none. `planned` are the tests that its results have to have, each as
     "payload test"; both are empty in records of an older rv.
     """
@@ -51,18 +52,19 @@ class Origin:
     nodes: tuple[str, ...] = ()
     started_at: float = 0.0
     ended: str = ""
+    state: str = ""
     gpus: int = 0
     planned: tuple[str, ...] = ()
 
     @property
     def has_completed(self) -> bool:
         """Whether the job's command, which runs every payload, ran to its end."""
-        return self.ended.startswith(f"the race {RaceState.COMPLETED}")
+        return self.state == RaceState.COMPLETED
 
     @property
     def was_cancelled(self) -> bool:
         """Whether a person or the site ended the job."""
-        return self.ended.startswith(f"the race {RaceState.CANCELLED}")
+        return self.state == RaceState.CANCELLED
 
 
 def result_patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
@@ -120,11 +122,11 @@ class _Collector:
         self.starts = next((p.starts for p in PAYLOADS if p.name == payload), NODE)
 
     def results(self) -> Iterator[RunResult]:
-        """Give the results, and what killed a payload in place of what that led to."""
+        """Give the results; where a payload was killed that, in place of what it caused."""
         found = list(self._results())
         killed = [index for index in range(len(self.nodes)) if self._exit(index) == _KILLED]
         if killed:
-            found = list(filter(None, map(_without_what_a_death_led_to, found)))
+            found = list(filter(None, map(_without_what_a_kill_caused, found)))
         yield from found
         code, why = _EXITS[_KILLED]
         told = {result.hostname for result in found if result.code == code}
@@ -291,9 +293,9 @@ class _Collector:
         )
 
 
-def _without_what_a_death_led_to(result: RunResult) -> RunResult | None:
-    """Leave out of a result what the death of a rank led to; None where nothing else is in it."""
-    tests = tuple(test for test in result.tests if test.code not in OF_A_DEATH)
+def _without_what_a_kill_caused(result: RunResult) -> RunResult | None:
+    """Leave out what the SIGKILL of a rank caused on others; None where nothing else is left."""
+    tests = tuple(test for test in result.tests if test.code not in CAUSED_BY_A_KILL)
     if len(tests) == len(result.tests):
         return result
     return replace(result, tests=tests, status=worst([t.status for t in tests])) if tests else None

@@ -124,6 +124,7 @@ def _record_of(
         submitted_at=race.submitted_at,
         fetched_at=time.time(),
         nodes=race.request.only_nodes if race.request else (),
+        state=str(status.state),
         ended=f"the race {status.state}" + (f": {status.why}" if status.why else ""),
     )
     if claim is None:

@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from contract.schema import SCHEMA
+from contract.schema import RUNS, SCHEMA
 from contract.verdicts import EXIT_CODES, PASS
 
 from . import files
@@ -20,8 +20,6 @@ from .report import SLURM
 
 if TYPE_CHECKING:
     from .ranks import Ranks
-
-RUNS = ".runs"
 
 
 class Run:

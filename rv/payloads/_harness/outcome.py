@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))  # `contract` lies beside this folder
 
-from contract.schema import SCHEMA
+from contract.schema import RUNS, SCHEMA
 from contract.verdicts import ERROR, EXIT_CODES, WORST_FIRST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 TORCHRUNS = 1  # what torchrun makes of every code
-RUNS = ".runs"  # `for_job.py` writes there
 LATE_S = 2.0  # for what another node wrote a moment ago, on a network disk
 
 

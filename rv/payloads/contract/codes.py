@@ -188,5 +188,11 @@ def meaning(code: str) -> Code:
     return CODES.get(code, UNKNOWN_CODE)
 
 
-OF_A_DEATH = ("rank_missing", "collective_timeout", "rdzv_timeout", "interrupted", "no_result")
+CAUSED_BY_A_KILL = (
+    "rank_missing",
+    "collective_timeout",
+    "rdzv_timeout",
+    "interrupted",
+    "no_result",
+)
 """What the other ranks say where one was killed: they wait for it, and are ended."""

@@ -16,6 +16,8 @@ COUNTED = {"passed": PASS, "warned": WARN, "failed": FAIL, "skipped": SKIP, "err
 TOKEN = "RV_RESULT_TOKEN"  # noqa: S105 - a variable's name
 """The variable by which `rv accept`'s command names this payload's run on this node: a random word,
 which the result repeats, so that no other file can be taken for it."""
+RUNS = ".runs"
+"""The folder, in that of a job's results, where each run of a payload notes itself."""
 HIGHER, LOWER = "higher", "lower"
 """The better direction of a metric, its key `dir`."""
 
