@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What examples/quickstart.sh and tests/run.sh share: Debian packages, a Python, a virtual
+# What examples/quickstart.sh and tests/setup.sh share: Debian packages, a Python, a virtual
 # environment with rv in it. Sourced, not run. Nothing here asks a question, and what is there
 # already is used as it is.
 #

@@ -7,16 +7,6 @@ set -euo pipefail
 # shellcheck source=examples/setup.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/../examples/setup.sh"
 
-dev_group() {
-  "$(find_python || echo "$VENV/bin/python")" - "$ROOT/pyproject.toml" <<'PY'
-import sys
-import tomllib
-from pathlib import Path
-
-print(*tomllib.loads(Path(sys.argv[1]).read_text())["dependency-groups"]["dev"], sep="\n")
-PY
-}
-
 # Print the folder above the checkout that other users may not enter, if there is one.
 closed_folder() {
   local folder=$ROOT
@@ -38,25 +28,16 @@ in_the_open() {
     exec "$@"' in_the_open "$closed" "$ROOT" "$@"
 }
 
-need_packages "${SLURM_PROGRAMS[@]}" \
-  sshd:openssh-server ssh:openssh-client tcsh:tcsh fish:fish zsh:zsh \
-  shellcheck:shellcheck tmux:tmux groff:groff-base modulecmd:environment-modules chromium:chromium git:git gcc:gcc make:make fio:fio rsync:rsync
-# Headers, which are no program: a plugin of the tests is compiled.
-[ -e /usr/include/slurm/spank.h ] || install_packages libslurm-dev
-[ -e /usr/include/errno.h ] || install_packages libc6-dev
-mapfile -t dev < <(dev_group)
-# The payloads run on a CPU too.
-need_venv tests torch "${dev[@]}"
-
+bash "$ROOT/tests/setup.sh"
 export PATH="$VENV/bin:$PATH"
 # The tests start rv thousands of times: without these files each would compile all of it anew.
 unset PYTHONDONTWRITEBYTECODE
 # Threads of OpenMP that wait would take the processor from the tests beside them.
 export OMP_WAIT_POLICY=passive
 cd "$ROOT"
-# Much of the time is spent waiting for Slurm: four files at once fill two cores.
+# Much of the time is spent waiting for Slurm: five files at once fill two cores.
 # In the order of the folders: those that wait for Slurm are begun first, the short ones fill up.
-[ $# -gt 0 ] || set -- --numprocesses=4 --dist=loadfile --no-loadscope-reorder --durations=30
+[ $# -gt 0 ] || set -- --numprocesses=5 --dist=loadfile --no-loadscope-reorder --durations=30
 exec </dev/null
 [ "$(id -u)" -ne 0 ] || closed=$(closed_folder)
 [ -z "${closed-}" ] || ! unshare --mount true || in_the_open "$closed" python -m pytest "$@"

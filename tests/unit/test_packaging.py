@@ -102,7 +102,12 @@ def test_the_sdist_has_what_a_packager_needs(built):
     with tarfile.open(built / f"{NAME}.tar.gz") as archive:
         names = {name.removeprefix(f"{NAME}/") for name in archive.getnames()}
     assert {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml"} <= names
-    assert {"tests/run.sh", "examples/setup.sh", "examples/quickstart.sh"} <= names
+    assert {
+        "tests/run.sh",
+        "tests/setup.sh",
+        "examples/setup.sh",
+        "examples/quickstart.sh",
+    } <= names
     assert not [name for name in names if "__pycache__" in name or name.startswith("dist")]
 
 
