@@ -75,7 +75,7 @@ class TestResult:
     """One test on one device or rank. `details` is plain JSON, whatever the payload put there.
 
     `host` is the node that the test speaks of, `fault` the class of what went wrong (HARDWARE,
-    FABRIC, SOFTWARE, CONFIG) and `action` what to do; "" where the file says none.
+    FABRIC, STORAGE, SOFTWARE, CONFIG) and `action` what to do; "" where the file says none.
     """
 
     __test__ = False  # for pytest, whose tests are named so too

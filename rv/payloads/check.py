@@ -235,7 +235,7 @@ def compare(session: Session, readings: list[speed.Reading]) -> None:
     name, bad = "matmul.digest", speed.strange_digests(every)
     for each in bad:
         reason = f"{each.where}: other bits in {each.kind} than its peers"
-        about = {"host": each.host, "rank": each.rank}
+        about = {"host": each.host, "rank": each.rank, "device": each.device}
         session.report.add(name, "FAIL", code="digest_mismatch", reason=reason, **about)
     slow = speed.outliers(every)
     for status, each, share in slow:

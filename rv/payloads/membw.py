@@ -25,7 +25,7 @@ from _harness.timing import synchronize
 from _telemetry.gates import link_status
 from contract.schema import HIGHER, metric
 from contract.stats import PEERS, peer_verdict
-from contract.verdicts import NotPassed, worst
+from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -119,14 +119,12 @@ def _compare(session: Session, devices: list[str], rates: list[float]) -> None:
         devices, rates = ["cpu", "peer 1", "peer 2"], [rates[0], rates[0] * 2, rates[0] * 2]
     groups = _peers(devices, rates, session.report.models)
     slow = {name: found for group in groups for name, found in _outliers(group).items()}
-    verdict = {"status": "PASS"}
-    if slow:
-        named = ", ".join(f"{name} at {share:.2f}" for name, (_, share) in slow.items())
-        status = worst([status for status, _ in slow.values()])
-        reason = f"copy rate of {named} of the median"
-        verdict = {"status": status, "code": "peer_outlier", "reason": reason}
-    if groups:
-        session.report.add("membw.peers_alike", **verdict)
+    for name, (status, share) in slow.items():
+        reason = f"{name}: copy rate at {share:.2f} of the median"
+        about = {"code": "peer_outlier", "reason": reason, "device": name}
+        session.report.add("membw.peers_alike", status, **about)
+    if groups and not slow:
+        session.report.add("membw.peers_alike", "PASS")
 
 
 def _peers(

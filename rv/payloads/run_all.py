@@ -283,17 +283,20 @@ def judge(name: str, path: Path, outcome: programs.Outcome) -> Ended:
     summary = document["summary"]
     status, code = summary["status"], _code(document, summary["status"])
     reason = f"{name}: {summary['reason']}" if summary.get("reason") else ""
-    odd = _odd_end(status, outcome)
+    odd = _odd_end(summary, outcome)
     if odd:
-        status, code, reason = "WARN", "could_not_run", f"{name}: said {status}, and {odd} after it"
+        code = "timeout" if outcome.timed_out else "crashed"
+        status, reason = "ERROR", f"{name}: said {status}, and {odd} after it"
     return Ended(name, status, code, reason, summary=summary, **facts)
 
 
-def _odd_end(status: str, outcome: programs.Outcome) -> str:
+def _odd_end(summary: Mapping[str, Any], outcome: programs.Outcome) -> str:
     """Say how a program ended that said it was well, "" where it ended well too."""
+    own = summary["exit_code"]
     # torchrun ends with 1 for any code of its ranks.
-    ends = {"PASS": (0,), "SKIP": (0, 1, EXIT_CODES["SKIP"])}.get(status)
-    if ends is None or (outcome.returncode in ends and not outcome.timed_out):
+    ends = (0, 1, EXIT_CODES["SKIP"]) if summary["status"] == "SKIP" else (own, min(own, 1))
+    is_well = summary["status"] in ("PASS", "WARN", "SKIP")
+    if not is_well or (outcome.returncode in ends and not outcome.timed_out):
         return ""
     if outcome.timed_out:
         return "had to be ended"
@@ -325,6 +328,8 @@ def _what_is_wrong(document: Any) -> str:
     status = summary.get("status")
     if status not in WORST_FIRST or status != worst(statuses):
         return "has a summary that does not follow from its tests"
+    if not isinstance(summary.get("exit_code"), int):
+        return "has no exit code"
     return ""
 
 

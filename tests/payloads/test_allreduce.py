@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 from contract.verdicts import NotPassed
 
+from rv.payloads import allreduce
 from rv.payloads._collectives import half_precision, measure, operations, sweep
 from rv.payloads._collectives.between_nodes import places_of
 from tests.payloads.starting import Launcher, torchrun
@@ -241,7 +242,26 @@ def test_one_late_rank_is_named_and_noise_is_not() -> None:
     """Against the median of the others."""
     work = [1.0, 1.02, 1.3, 0.99]
     found = [measure.Arrival(rank, seconds, 0.0) for rank, seconds in enumerate(work)]
-    assert [one.rank for one, _ in measure.stragglers(found, 1.05)] == [2]
+    late = measure.stragglers(found, (1.05, 1.11), (1.11, 1.25))
+    assert [(each.one.rank, each.status) for each in late] == [(2, "FAIL")]
+
+
+@pytest.mark.parametrize(
+    ("work", "told"),
+    [
+        ((1.0, 1.1), []),
+        ((1.0, 1.12), ["WARN"]),
+        ((1.0, 1.26), ["FAIL"]),
+        ((1.0, 1.12, 1), ["FAIL"]),
+    ],
+)
+def test_of_two_ranks_the_slower_has_twice_the_room(
+    work: tuple[float, ...], told: list[str]
+) -> None:
+    """As of two GPUs everywhere: check.py warned where this failed."""
+    found = [measure.Arrival(rank, seconds, 0.0) for rank, seconds in enumerate(work)]
+    late = measure.stragglers(found, allreduce.LATE["cuda"], allreduce.LATE_OF_TWO["cuda"])
+    assert [each.status for each in late] == told
 
 
 def test_sizes_climb_to_the_largest() -> None:

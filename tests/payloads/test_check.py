@@ -90,6 +90,15 @@ def test_ranks_are_compared(tmp_path: Path) -> None:
     ]
 
 
+def test_other_bits_are_said_of_a_device(launch: Launcher, tmp_path: Path) -> None:
+    """Of the GPU that gave them: a later run on another one does not answer for it."""
+    words = ["--device", "cpu", "--quick", "--size", "64", "--dtypes", "fp32"]
+    done = launch("check", tmp_path, *words, "--inject", "digest:rank=1", world=2)
+
+    failed = [test for test in done.result["tests"] if test["code"] == "digest_mismatch"]
+    assert {(test["rank"], test["device"]) for test in failed} == {(0, "cpu"), (1, "cpu")}
+
+
 def test_payloads_run_from_a_copied_folder(tmp_path: Path) -> None:
     """The payload folder runs where rv put it, with nothing else beside it."""
     pytest.importorskip("torch")

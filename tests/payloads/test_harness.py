@@ -115,7 +115,9 @@ def test_payloads_use_known_codes_only() -> None:
     assert len(used) > 15
     assert used <= set(codes.CODES)
     for code in codes.CODES.values():
-        assert code.fault in {"HARDWARE", "FABRIC", "SOFTWARE", "CONFIG", "CONTENTION", "UNKNOWN"}
+        assert code.fault in {
+            "HARDWARE", "FABRIC", "STORAGE", "SOFTWARE", "CONFIG", "CONTENTION", "UNKNOWN",
+        }  # fmt: skip
         assert len(code.action) > 10
 
 
@@ -404,6 +406,32 @@ def test_a_run_hides_no_other_and_none_is_missed(
 
     assert outcome_of(tmp_path, code)[0] == told
     assert outcome_of(tmp_path, code)[1].startswith(said) if said else True
+
+
+@pytest.mark.parametrize(("option", "owes"), [("--no-such-option", True), ("--help", False)])
+def test_a_run_with_wrong_options_owes_a_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str, owes: bool
+) -> None:
+    """`check.py --no-such-option; train.py` is no PASS of both."""
+    monkeypatch.setenv("RV_OUTPUT_DIR", str(tmp_path))
+    with pytest.raises(SystemExit):
+        main.run(main.Payload("mine", "A test.", lambda _: None), [option])
+    files.write(tmp_path / "other_result.json", report("PASS").as_json())
+
+    assert outcome_of(tmp_path, 0)[0] == (99 if owes else 0)
+
+
+def test_of_two_warnings_the_strict_one_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their names are."""
+    monkeypatch.setenv("RV_OUTPUT_DIR", str(tmp_path))
+    for name, code in (("a", 0), ("b", 1), ("c", 0)):
+        document = report("WARN").as_json()
+        document["summary"]["exit_code"] = code
+        files.write(tmp_path / f"{name}_result.json", document)
+
+    assert outcome_of(tmp_path, 0)[0] == 1
 
 
 def test_only_a_jobs_first_rank_notes_its_runs(

@@ -170,7 +170,8 @@ def test_a_rank_is_late_among_those_with_its_model() -> None:
         measure.Arrival(rank, seconds, 0.0, model) for rank, (seconds, model) in enumerate(work)
     ]
 
-    assert [one.rank for one, _ in measure.stragglers(found, 1.05)] == [2]
+    late = measure.stragglers(found, (1.05, 1.11), (1.11, 1.25))
+    assert [(each.one.rank, each.status) for each in late] == [(2, "FAIL")]
 
 
 def test_each_rank_tells_its_model() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from contract.catalogue import PAYLOADS, PayloadSpec, Step
+from contract.verdicts import EXIT_CODES
 from run_all import Ended, blocked, chosen, judge, time_for, what_passed
 
 from rv.payloads._processes import processes
@@ -19,10 +20,12 @@ PASSED = {"name": "x", "status": "PASS", "code": None}
 FAILED = {"name": "x", "status": "FAIL", "code": "wrong_result"}
 STOPPED = {"name": "x", "status": "ERROR", "code": "interrupted"}
 BROKEN = {"name": "x", "status": "ERROR", "code": "could_not_run"}
+SLOWER = {"name": "x", "status": "WARN", "code": "no_reference"}
 
 
 def result(status: str, *tests: dict[str, Any]) -> str:
-    summary = {"status": status, "reason": "a reason" if status != "PASS" else None}
+    reason = "a reason" if status != "PASS" else None
+    summary = {"status": status, "reason": reason, "exit_code": EXIT_CODES[status]}
     return json.dumps({"schema": "rv.accept/1", "tests": list(tests), "summary": summary})
 
 
@@ -42,13 +45,16 @@ def judged(
         (result("FAIL", PASSED, FAILED), 1, ("FAIL", "wrong_result")),
         (result("FAIL", FAILED), 0, ("FAIL", "wrong_result")),
         (result("ERROR", STOPPED, BROKEN), 99, ("ERROR", "could_not_run")),
-        (result("PASS", PASSED), 1, ("WARN", "could_not_run")),  # a rank died under torchrun
-        (result("PASS", PASSED), -11, ("WARN", "could_not_run")),
+        (result("PASS", PASSED), 1, ("ERROR", "crashed")),  # a rank died under torchrun
+        (result("PASS", PASSED), -11, ("ERROR", "crashed")),
+        (result("WARN", SLOWER), 0, ("WARN", "no_reference")),
+        (result("WARN", SLOWER), -11, ("ERROR", "crashed")),
         (None, 0, ("ERROR", "no_result")),
         (result("PASS", PASSED)[:-9], 0, ("ERROR", "no_result")),
         ("[]", 0, ("ERROR", "no_result")),
         ("{}", 0, ("ERROR", "no_result")),
         (result("PASS"), 0, ("ERROR", "no_result")),
+        (result("PASS", PASSED).replace("exit_code", "other"), 0, ("ERROR", "no_result")),
         (result("PASS", FAILED), 0, ("ERROR", "no_result")),
         (result("PASS", PASSED).replace("rv.accept/1", "other/9"), 0, ("ERROR", "no_result")),
     ],
@@ -59,11 +65,14 @@ def judged(
         "interrupted-for-another",
         "rank",
         "signal",
+        "warned",
+        "warned-signal",
         "absent",
         "cut",
         "list",
         "empty",
         "untested",
+        "no-exit-code",
         "false",
         "other",
     ],
@@ -76,7 +85,7 @@ def test_the_result_file_decides_and_without_one_nothing_passes(
 
 def test_a_step_that_took_too_long_says_so(tmp_path: Path) -> None:
     assert judged(tmp_path / "x.json", None, -9, late=True) == ("ERROR", "timeout")
-    assert judged(tmp_path / "x.json", result("PASS", PASSED), -9, late=True)[0] == "WARN"
+    assert judged(tmp_path / "x.json", result("PASS", PASSED), -9, late=True)[0] == "ERROR"
 
 
 def test_what_a_failed_step_was_needed_for_is_not_run_and_the_others_are() -> None:

@@ -56,7 +56,7 @@ PASSES = "python check.py --device cpu --quick --dtypes fp32"
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
-        ("python check.py --no-such-flag | tee log", 99, "the payload left no result in "),
+        ("python check.py --no-such-flag | tee log", 99, "left no result (the command"),
         ("python check.py --device cpu & sleep 4; kill -9 $!; wait | cat", 99, "left no result"),
         (f"{FAILS}; {PASSES}", 1, "FAIL: check on a1: cpu fp32: 1 wrong elements"),
         ("python check.py --help | tail -n 1", 0, ""),

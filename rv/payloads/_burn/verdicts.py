@@ -178,20 +178,26 @@ def _judge_steadiness(worker: Worker) -> tuple[str, str, str]:
 
 def add_digests(report: Report, workers: list[Worker], models: dict[str, str]) -> None:
     """Compare the reference products of devices of one model: they must be the same bits."""
-    groups: dict[tuple[str, int], dict[str, str]] = {}
+    groups: dict[tuple[str, int], list[Worker]] = {}
     for worker in workers:
         if worker.digest:
             model = models.get(worker.job.device, worker.job.device)
-            groups.setdefault((model, worker.size), {})[worker.job.label] = worker.digest
-    for (model, size), digests in groups.items():
-        if len(digests) < 2:
-            continue
-        verdict = {"status": "PASS"}
-        odd = [list(digests)[at] for at in odd_ones(list(digests.values()))]
-        if odd:
-            reason = f"another product than their peers ({model}): {', '.join(odd)}"
-            verdict = {"status": "FAIL", "code": "digest_mismatch", "reason": reason}
-        report.add("stress.digest", **verdict, details={"size": size, "digests": digests})
+            groups.setdefault((model, worker.size), []).append(worker)
+    for (model, size), alike in groups.items():
+        if len(alike) > 1:
+            _add_digests_of(report, model, size, alike)
+
+
+def _add_digests_of(report: Report, model: str, size: int, alike: list[Worker]) -> None:
+    """Compare the products of the devices of one model: a test for each that is another's."""
+    details = {"size": size, "digests": {each.job.label: each.digest for each in alike}}
+    odd = odd_ones([each.digest for each in alike])
+    for label in (alike[at].job.label for at in odd):
+        reason = f"{label}: another product than its peers ({model})"
+        about = {"code": "digest_mismatch", "reason": reason, "device": label}
+        report.add("stress.digest", "FAIL", **about, details=details)
+    if not odd:
+        report.add("stress.digest", "PASS", details=details)
 
 
 def add_telemetry(report: Report, device: str, load: Load, *, steady: bool) -> None:

@@ -11,9 +11,9 @@ import statistics
 import time
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from contract.verdicts import NotPassed
+from contract.verdicts import FAIL, WARN, NotPassed
 
 from .operations import DTYPES, Operation, Pattern, bandwidths, shape
 from .outputs import Found, Outputs
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 WARM_UP = 5
 LEAST, MOST = 5, 1000
+
+Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -234,16 +236,26 @@ def equal_work(torch: Any, device: str, size: int, repeats: int) -> Callable[[],
     return work
 
 
-def stragglers(measured: list[Arrival], limit: float) -> list[tuple[Arrival, float]]:
-    """Return the ranks slower than `limit` times their peers' median, slowest first.
+class Late(NamedTuple):
+    """A rank that was late, how many times as long as its peers it worked, and WARN or FAIL."""
 
-    Peers are the other ranks with a GPU of the same model.
+    one: Arrival
+    ratio: float
+    status: str
+
+
+def stragglers(measured: list[Arrival], limits: Limits, of_two: Limits) -> list[Late]:
+    """Return the ranks that took longer than their peers' median, slowest first.
+
+    Peers are the other ranks with a GPU of the same model; with one peer `of_two` holds. `limits`
+    are the multiples of the median from which a rank is a warning, and a failure.
     """
     late = []
     for one in measured:
         alike = [other for other in measured if other.model == one.model]
         peers = [other.work for other in alike if other.rank != one.rank]
         ratio = one.work / max(statistics.median(peers), 1e-9) if peers else 1.0
-        if ratio > limit:
-            late.append((one, ratio))
-    return sorted(late, key=lambda pair: -pair[1])
+        warn, fail = of_two if len(peers) == 1 else limits
+        if ratio > warn:
+            late.append(Late(one, ratio, FAIL if ratio >= fail else WARN))
+    return sorted(late, key=lambda each: -each.ratio)

@@ -238,9 +238,9 @@ def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
     try:
         options = _options(payload, argv)
     except SystemExit as ended:
-        if not ended.code:  # --help
-            with contextlib.suppress(OSError):
-                noted.excuse()
+        with contextlib.suppress(OSError):
+            # With wrong options it owes a verdict all the same, whatever runs behind it.
+            noted.begin() if ended.code else noted.excuse()
         raise
     if options.json == "-":
         sys.stdout = sys.stderr

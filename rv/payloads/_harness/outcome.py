@@ -44,13 +44,18 @@ def main(folder: str, code: int) -> tuple[int, str]:
     summaries = [*left.summaries, *(_lacking(left, folder) if not code else ())]
     if not summaries:
         return code, ""
-    worst = min(summaries, key=lambda summary: WORST_FIRST.index(summary["status"]))
+    worst = min(summaries, key=_badness)
     payload_code, said = int(worst["exit_code"]), f"{worst['status']}: {worst.get('reason')}"
     if worst["status"] == "SKIP":
         is_kept = worst.get("skip_exit_code") == payload_code
         return _skipped(code, payload_code, payload_code if is_kept else 0, said)
     is_hidden = code == 0 and payload_code != 0
     return payload_code or code, f"{said} (the command ended with 0)" if is_hidden else ""
+
+
+def _badness(summary: Mapping[str, Any]) -> tuple[int, int]:
+    """Order by verdict, the worst first; of one verdict, by exit code: --strict makes a WARN 1."""
+    return WORST_FIRST.index(summary["status"]), -int(summary["exit_code"])
 
 
 def _left_in(folder: Path) -> Left:

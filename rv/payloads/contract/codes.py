@@ -11,6 +11,8 @@ from typing import NamedTuple
 HARDWARE, FABRIC, SOFTWARE, CONFIG = "HARDWARE", "FABRIC", "SOFTWARE", "CONFIG"
 CONTENTION = "CONTENTION"
 """Something else is at work on the same GPU: no fault of the GPU, nor of the node."""
+STORAGE = "STORAGE"
+"""A file system gave other bytes than were written. Most are shared: no node is avoided for it."""
 UNKNOWN = "UNKNOWN"
 
 EXCLUDE = "leave this node out and tell its administrators"
@@ -28,7 +30,7 @@ FREE = "free the GPU, or ask for another node"
 
 
 class Code(NamedTuple):
-    """The class of a fault (HARDWARE, FABRIC, SOFTWARE, CONFIG, CONTENTION) and what to do."""
+    """The class of a fault, one of those above, and what to do."""
 
     fault: str
     action: str
@@ -60,7 +62,7 @@ CODES: dict[str, Code] = {
     "wrong_collective": Code(FABRIC, LINKS),
     "host_copy_mismatch": Code(HARDWARE, EXCLUDE),
     "peer_copy_mismatch": Code(FABRIC, EXCLUDE),
-    "storage_mismatch": Code(HARDWARE, "stop using this file system and tell its administrators"),
+    "storage_mismatch": Code(STORAGE, "stop using this file system and tell its administrators"),
     # speed
     "below_floor": Code(HARDWARE, RETRY),
     "below_reference": Code(HARDWARE, LOOK),
@@ -125,7 +127,7 @@ CODES: dict[str, Code] = {
     "not_sharded": Code(SOFTWARE, REPORT),
     "resume_mismatch": Code(SOFTWARE, REPORT),
     "reshard_mismatch": Code(SOFTWARE, REPORT),
-    "checkpoint_corrupt": Code(HARDWARE, "run it again on another file system"),
+    "checkpoint_corrupt": Code(STORAGE, "run it again on another file system"),
     "signal_ignored": Code(SOFTWARE, REPORT),
     "checkpoint_lost": Code(SOFTWARE, REPORT),
     "steps_lost": Code(SOFTWARE, REPORT),

@@ -51,6 +51,8 @@ def test_a_node_whose_gpu_is_not_yet_at_its_old_level_is_not_cleared() -> None:
     [
         (failed(), ["n1"]),
         (failed("peer_outlier"), ["n1"]),
+        (failed("storage_mismatch"), []),
+        (failed("checkpoint_corrupt"), []),
         (failed("nobody_knows"), []),
         (failed("usage"), []),
         (failed("no_result", Status.ERROR), []),
