@@ -200,11 +200,12 @@ class _Collector:
 
     def _placed(self, result: RunResult) -> RunResult:
         """Put a result, and each of its tests, on the node of the rank that it speaks of."""
-        world, ranks = result.world_size, len(result.hosts)
+        world = result.world_size
         tests = tuple(
             replace(test, host=self._node_of(_blamed(test), world)) for test in result.tests
         )
-        hosts = {host: self._node_of(rank, ranks) for rank, host in enumerate(result.hosts)}
+        listed = zip(result.ranks, result.hosts, strict=True)
+        hosts = {host: self._node_of(rank, world) for rank, host in listed}
         devices = tuple(replace(d, host=hosts.get(d.host, d.host)) for d in result.devices)
         node = self._node_of(result.rank or 0, world)
         return replace(result, hostname=node, tests=tests, devices=devices)
@@ -250,12 +251,12 @@ class _Collector:
         return refused
 
     def _tokens(self, result: RunResult, name: str) -> list[str]:
-        """The tokens that a file's ranks should have: those that their nodes noted."""
+        """The tokens that its nodes noted: of the rank that wrote a file, then of those listed."""
+        ranks = [result.rank or 0, *result.ranks]
         if name.startswith("node"):
-            return [self._note(int(name.partition("/")[0].removeprefix("node")))[1]]
-        world = result.world_size
-        ranks = range(len(result.tokens)) if result.tokens else [result.rank or 0]
-        return [self._note(self._index_of(rank, world))[1] for rank in ranks]
+            index = int(name.partition("/")[0].removeprefix("node"))
+            return [self._note(index)[1]] * len(ranks)
+        return [self._note(self._index_of(rank, result.world_size))[1] for rank in ranks]
 
     def _whole(self, result: RunResult) -> RunResult:
         """Make an ERROR of a result that says PASS and lacks part of what was planned."""

@@ -200,17 +200,16 @@ def _rank_of(entry: Mapping[str, Any]) -> int:
 def refusal(result: RunResult, payload: str, node: str, tokens: Sequence[str]) -> tuple[str, str]:
     """Say why a file is not this payload's on this node, with its code; "" where it is.
 
-    `tokens` are the words that the nodes of its ranks noted, in their order; "" where an older rv's
-    command noted none.
+    `tokens` are the words that nodes noted, first that of the rank that wrote it, then those of the
+    ranks that it lists; "" where an older rv's command noted none.
     """
-    said = (result.token, *(result.tokens or (result.token,)))
-    noted = (tokens[0], *tokens)
+    said = (result.token, *result.tokens)
     is_other_node = node and result.node and result.node != node and not any(tokens)
     reasons = {
         "names no job": not result.job_id,
         "has no time": result.timestamp is None,
         f"of {result.test_type}, not {payload}": result.test_type != payload,
-        "of another run of a payload: its token differs": not _are_as_noted(noted, said),
+        "of another run of a payload: its token differs": not _are_as_noted(tokens, said),
         f"of node {result.node}, not {node}": is_other_node,
     }
     why = next((reason for reason, is_so in reasons.items() if is_so), "")

@@ -152,6 +152,7 @@ def _run(document: Mapping[str, Any], source: str, *, is_legacy: bool) -> RunRes
     ranks = [object_of(item) for item in list_of(document.get("ranks"))]
     values = _process(object_of(document.get("test_info"))) | {
         "status": _verdict(tests, _status(summary.get("status"))),
+        "ranks": tuple(_rank(place, rank) for place, rank in enumerate(ranks)),
         "hosts": tuple(text_of(rank.get("host")) for rank in ranks),
         "tokens": tuple(text_of(rank.get("token")) for rank in ranks),
         "exit_code": whole_of(summary.get("exit_code")),
@@ -174,6 +175,12 @@ def _process(info: Mapping[str, Any]) -> dict[str, Any]:
         "nnodes": _count(world.get("nnodes")),
         "backend": text_of(world.get("backend")),
     }
+
+
+def _rank(place: int, entry: Mapping[str, Any]) -> int:
+    """Read the number of a listed rank; its place in the list for one without (a flaw)."""
+    number = whole_of(entry.get("rank"))
+    return place if number is None else number
 
 
 def _count(value: Any) -> int:

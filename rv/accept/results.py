@@ -130,9 +130,10 @@ class Device:
 class RunResult:
     """One result file: what one payload's one process (or its rank 0, for all) reported.
 
-    `test_type` is the payload; `rank` None where one file speaks for all ranks, whose hosts are
-    `hosts`. `status` is the worst of the file's own summary and its tests. `env` is plain
-    JSON. `is_legacy` says that it was written before `rv.accept/1`.
+    `test_type` is the payload; `rank` None where one file speaks for all ranks, which it lists:
+    their numbers are `ranks`, and in the same order `hosts` are their nodes. `status` is the worst
+    of the file's own summary and its tests. `env` is plain JSON. `is_legacy` says that it was
+    written before `rv.accept/1`.
 
     `node` is what the node called itself, `token` the word that the job gave this run of the
     payload (`tokens` those of all ranks), `exit_code` what it meant to end with. `began` is
@@ -154,6 +155,7 @@ class RunResult:
     restart_count: int = 0
     world_size: int = 1
     nnodes: int = 1
+    ranks: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
     node: str = ""
     token: str = ""

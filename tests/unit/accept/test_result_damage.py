@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rv.accept.bad_nodes import bad_nodes
 from rv.accept.collect import Origin, collect
 from rv.accept.result_files import parse
 from rv.accept.results import RunResult, Status
@@ -405,3 +406,44 @@ def test_results_of_an_older_rv_are_still_read() -> None:
     older = Origin(job_id=7, nodes=NODES, started_at=1_800_000_000.0)
 
     assert {r.status for r in collect(data, ["check", "allreduce"], older)} == {Status.PASS}
+
+
+def without_rank_1() -> Files:
+    """Two nodes of four ranks, of which rank 1 reported nothing; rank 6 saw an ECC error."""
+    files = whole_run()
+    hosts = [NODES[rank // 4] for rank in range(8)]
+    listed = [r for r in range(8) if r != 1]
+    gpus = [
+        {"index": rank % 4, "name": "NVIDIA H200", "uuid": f"GPU-{rank}", "host": hosts[rank]}
+        for rank in range(8)
+    ]
+    tests = [a_test("allreduce.all_reduce", r, f"cuda:{r % 4}", hosts[r]) for r in listed]
+    tests[5] |= {"name": "health", "status": "FAIL", "code": "ecc_uncorrectable", "metrics": []}
+    gone = {"name": "ranks", "status": "FAIL", "code": "rank_missing", "rank": 1, "host": "a1"}
+    files[REDUCE] |= {
+        "devices": gpus,
+        "tests": [*tests, gone],
+        "ranks": [{"rank": r, "host": hosts[r], "token": f"allreduce-{hosts[r]}"} for r in listed],
+        "summary": {"status": "FAIL", "exit_code": 1, "passed": 6, "failed": 2},
+    }
+    files[REDUCE]["test_info"]["world"]["size"] = 8
+    return files
+
+
+def test_what_others_found_counts_where_a_rank_is_missing() -> None:
+    """Those behind it are still on their own nodes, and so are their GPUs."""
+    of_ranks = collected(without_rank_1())[-1]
+    failed = {test.code: test.host for test in of_ranks.tests if test.status is Status.FAIL}
+
+    assert failed == {"ecc_uncorrectable": "a2", "rank_missing": "a1"}
+    assert [d.host for d in of_ranks.devices] == ["a1"] * 4 + ["a2"] * 4
+    (bad,) = bad_nodes([of_ranks], "run", 2e9, 7)
+    assert (bad.node, bad.uuids) == ("a2", ("GPU-6",))
+
+
+def test_a_result_of_one_node_that_lists_other_ranks_is_no_traceback() -> None:
+    """Only ranks of its own node are its."""
+    files = whole_run()
+    files[CHECK]["ranks"] *= 2
+
+    assert {each.status for each in collected(files) if each.hostname == "a1"} >= {Status.ERROR}
