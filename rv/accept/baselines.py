@@ -118,6 +118,10 @@ class Baselines:
         """Return the model whose name is in a product's name, word by word; the longest one."""
         return model_of(product, self.models)
 
+    def is_mesh(self, product: str) -> bool:
+        """Whether NVLink joins all GPUs of a node, by their product's name."""
+        return self.models.get(self.model_of(product), Model()).mesh
+
     def of_model(self, name: str) -> tuple[Baseline, ...]:
         """Give every value of a GPU model, named in part or as drivers name it."""
         model = self.model_of(name) or name
@@ -207,9 +211,10 @@ def golden(
     """Write a file of baselines from what was measured; give it and the number of its values.
 
     A value is the median of at least `LEAST_NODES` nodes' medians, of the latest method. Not used
-    are nodes in `avoided`, quick runs, runs over several nodes, and MIG slices.
+    are nodes in `avoided`, quick runs, runs over several nodes, MIG slices, and GPUs together that
+    NVLink does not join all of: their speed is that of their wiring.
     """
-    usable = [m for m in measured if m.node not in avoided and _is_representative(m)]
+    usable = [m for m in measured if m.node not in avoided and _is_representative(m, known)]
     method = max((m.method_version for m in usable), default=0)
     day = f"{datetime.fromtimestamp(now_s, tz=UTC):%Y-%m-%d}"
     references: dict[str, Any] = {}
@@ -229,10 +234,11 @@ def golden(
     return json.dumps(document, indent=1) + "\n", count
 
 
-def _is_representative(measured: Measurement) -> bool:
+def _is_representative(measured: Measurement, known: Baselines) -> bool:
     """Whether a value is a sound one of whole GPUs on one node, and not of a quick run."""
     is_whole = measured.is_of_gpus and not measured.is_mig and measured.standing == SOUND
-    return is_whole and measured.nodes == 1 and not measured.quick
+    is_usual = bool(measured.gpu_uuid) or known.is_mesh(measured.gpu)
+    return is_whole and is_usual and measured.nodes == 1 and not measured.quick
 
 
 def _alike(

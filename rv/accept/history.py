@@ -22,7 +22,9 @@ _IDENTITY: Final = (
     "run, cluster, node, gpu_uuid, device, payload, test, metric, dtype, shape, world, nodes, unit"
 )
 _TYPES: Final[Mapping[Any, str]] = {float: "REAL", int: "INTEGER"}
-_VERSION: Final = 2
+_ADDED: Final = {"standing": (1, SOUND), "members": (2, "")}
+"""Columns that files up to a version lack, and what their rows have in them."""
+_VERSION: Final = 3
 _BUSY_S: Final = 30.0
 _LAST: Final = "\U0010ffff"
 """What is sorted behind whatever a name goes on with."""
@@ -111,9 +113,10 @@ def _prepare(database: sqlite3.Connection) -> None:
         return
     if version > _VERSION:
         raise sqlite3.DatabaseError(f"it is of a newer rv (format {version})")
-    if version == 1:
-        adding = f"ALTER TABLE measurements ADD COLUMN standing TEXT NOT NULL DEFAULT '{SOUND}'"
-        database.execute(adding)
+    for name, (last, value) in _ADDED.items():
+        if 0 < version <= last:
+            column = f"{name} TEXT NOT NULL DEFAULT '{value}'"
+            database.execute(f"ALTER TABLE measurements ADD COLUMN {column}")
     columns = ", ".join(f"{n} {_TYPES.get(kind, 'TEXT')} NOT NULL" for n, kind in _COLUMNS.items())
     database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({_IDENTITY}))")
     database.execute("CREATE INDEX IF NOT EXISTS by_gpu ON measurements (gpu_uuid, time)")

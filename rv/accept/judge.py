@@ -20,15 +20,14 @@ from rv.accept.measurements import (
     device_of,
     measurements,
 )
-from rv.accept.peers import Remark, against_others, against_peers, count, has_others, number
+from rv.accept.peers import against_others, against_peers, count, has_others, number
 from rv.accept.regressions import Regression, series_of, standing, together
+from rv.accept.remarks import Remark, explained, softened, worsened
 from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
-from rv.payloads.contract.codes import CONTENTION, FREE, OF_SPEED
 from rv.payloads.contract.rates import code_of_loss, has_references
 from rv.payloads.contract.stats import PEERS, loss
 
-_BAD: Final = (Status.FAIL, Status.ERROR)
 _ROUNDING: Final = 1e-9
 _ANEW: Final = "rv accept repaired --anew NODES takes the new speed for the usual one"
 JITTER_CV: Final = 0.05
@@ -46,8 +45,6 @@ Others = Callable[[Measurement], Sequence[Measurement]]
 
 Peers = Mapping[tuple[str, ...], Sequence[Measurement]]
 """What was measured alike on one model of GPU, by the model and the measurement's key."""
-_ABOUT_ITSELF: Final = ("regression", "peer_outlier", "peers_disagree")
-"""Remarks that make a value no reference for later ones, though they may only warn."""
 
 
 def _none(_: Measurement) -> Sequence[Measurement]:
@@ -133,7 +130,7 @@ class Judge:
             counts = _standing(about, slower)
             metrics.append(replace(metric, reference=reference, verdict=judged, standing=counts))
             remarks.extend(about)
-        return _worsened(replace(test, metrics=tuple(metrics)), remarks)
+        return worsened(replace(test, metrics=tuple(metrics)), remarks)
 
     def _remarks(
         self,
@@ -164,8 +161,20 @@ class Judge:
     ) -> Remark | None:
         """Judge one number by the run's others, else by what others reached before."""
         if reference is None and count(peers) < PEERS:
-            return against_others(measured, self.others(measured))
-        return against_peers(measured, peers)
+            return against_others(measured, self._others_like(measured))
+        remark = against_peers(measured, peers)
+        return softened(remark) if remark and self._is_of_wiring(measured) else remark
+
+    def _is_of_wiring(self, measured: Measurement) -> bool:
+        """Whether a number is of GPUs together that NVLink does not join all of.
+
+        How they are linked differs from pair to pair: a bridge, a PCIe switch, another socket.
+        """
+        return not measured.gpu_uuid and not self.baselines.is_mesh(measured.gpu)
+
+    def _others_like(self, measured: Measurement) -> Sequence[Measurement]:
+        """Look up what others of the model reached before, where they are linked alike."""
+        return () if self._is_of_wiring(measured) else self.others(measured)
 
     def _unjudged(
         self, result: RunResult, measured: Sequence[Measurement], peers: Peers
@@ -190,7 +199,7 @@ class Judge:
         return (
             self.baselines.find(measured, None) is not None
             or count(peers[_peer_key(measured)]) >= PEERS
-            or has_others(measured, self.others(measured))
+            or has_others(measured, self._others_like(measured))
         )
 
     def _missing(self, result: RunResult, measured: Sequence[Measurement]) -> Iterator[TestResult]:
@@ -265,7 +274,7 @@ def _of_history(measured: Measurement, slower: Regression | None) -> Iterator[Re
 
 def _standing(remarks: Sequence[Remark], slower: Regression | None) -> str:
     """Say what a value counts for in later runs."""
-    if any(each.status in _BAD or each.code in _ABOUT_ITSELF for each in remarks):
+    if any(each.is_spoiling for each in remarks):
         is_shifted = standing(slower) == SHIFTED
         return SHIFTED if is_shifted else FAULTY
     return standing(slower) if slower else SOUND
@@ -328,51 +337,3 @@ def _spread(measured: Measurement, metric: Metric) -> Iterator[Remark]:
         times = f"{slow:.2f} times as slow as half of it, 5 % {fast:.2f} times as fast"
         reason = f"{measured.metric} varies: cv of the slower half {cv:.1%}, 5 % {times}"
         yield Remark(status=Status.WARN, code="jitter", reason=reason)
-
-
-def explained(tests: Sequence[TestResult]) -> list[TestResult]:
-    """Give tests, those of speed on a GPU that others use with that as class and action.
-
-    One without a device is of all of them, as in `contract.schema`, which a payload has of this.
-    """
-    shared = {(t.host, t.device) for t in tests if t.fault_class == CONTENTION}
-    return [
-        replace(test, fault=CONTENTION, action=FREE)
-        if test.code in OF_SPEED
-        and shared
-        and (not test.device or (test.host, test.device) in shared)
-        else test
-        for test in tests
-    ]
-
-
-def _worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:
-    """Make a test as bad as its worst remark, and keep both reasons, that of the code first."""
-    status = worst([test.status, *(remark.status for remark in remarks)])
-    first = _first(test, status, remarks)
-    if first is None:
-        return test
-    more = f" (and {len(remarks) - 1} more)" if len(remarks) > 1 else ""
-    reasons = [f"{first.reason}{more}", test.reason]
-    if status is test.status and not _is_telling(first):
-        return replace(test, reason="; ".join(filter(None, reversed(reasons))))
-    reason = "; ".join(filter(None, reasons))
-    if test.fault_class == CONTENTION:  # others on the GPU explain it
-        return replace(test, status=status, reason=reason)
-    return replace(test, status=status, code=first.code, reason=reason, fault="", action="")
-
-
-def _first(test: TestResult, status: Status, remarks: Sequence[Remark]) -> Remark | None:
-    """Choose the remark of this status to tell; None where the test says as much itself."""
-    own = test.code if status is test.status else ""
-    found = [each for each in remarks if each.status is status and each.code != own]
-    return min(found, key=lambda each: not _is_telling(each), default=None)
-
-
-def _is_telling(remark: Remark) -> bool:
-    """Whether a remark's code goes before others of its status.
-
-    Behind another warning nobody would see that the GPU is slower than it was. Of a failure the
-    other code says better whose fault it is.
-    """
-    return remark.status is Status.WARN and remark.code in _ABOUT_ITSELF

@@ -40,7 +40,8 @@ class Measurement(Point):
     """One value, better `higher` or `lower`, of one device (by `gpu_uuid`) or of a whole world.
 
     `gpu` is the product's name; `shape` the size measured at; `world` and `nodes` are how many
-    ranks, on how many nodes.
+    ranks, on how many nodes. `members` are the GPUs of a number that is no single one's but their
+    ranks' together: their UUIDs, sorted, with spaces between.
     """
 
     cluster: str
@@ -59,11 +60,17 @@ class Measurement(Point):
     direction: str
     quick: bool = False
     nodes: int = 1
+    members: str = ""
 
     @property
     def subject(self) -> tuple[str, ...]:
-        """What was measured: the GPU, wherever it is, else the node's device."""
-        return ("gpu", self.gpu_uuid) if self.gpu_uuid else ("node", self.cluster, self.node)
+        """What was measured: the GPU, or GPUs, wherever they are, else the node's device.
+
+        How two GPUs of a node are linked differs from pair to pair.
+        """
+        if self.gpu_uuid or self.members:
+            return ("gpu", self.gpu_uuid or self.members)
+        return ("node", self.cluster, self.node)
 
     @property
     def is_mig(self) -> bool:
@@ -130,7 +137,15 @@ def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> It
                 standing=metric.standing,
                 quick=result.quick,
                 nodes=result.nnodes,
+                members="" if device else _members(result),
             )
+
+
+def _members(result: RunResult) -> str:
+    """Name the GPUs of all ranks; "" for one rank, on CPUs, and where a UUID is missing."""
+    uuids = sorted(bare_uuid(device.uuid) for device in result.devices)
+    is_known = result.world_size > 1 and result.backend != "gloo" and all(uuids)
+    return " ".join(uuids) if is_known else ""
 
 
 def fingerprint(env: Mapping[str, Any]) -> str:

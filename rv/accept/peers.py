@@ -10,18 +10,9 @@ import statistics
 from collections.abc import Sequence
 
 from rv.accept.measurements import SOUND, Measurement
+from rv.accept.remarks import Remark
 from rv.accept.results import Status
-from rv.dataclass import dataclass
 from rv.payloads.contract.stats import PEER_FAIL, PEER_WARN, PEERS, loss, peer_verdict
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Remark:
-    """What is wrong with one number."""
-
-    status: Status
-    code: str
-    reason: str
 
 
 def number(measured: Measurement) -> str:
@@ -50,7 +41,7 @@ def against_others(measured: Measurement, others: Sequence[Measurement]) -> Rema
             f"{number(measured)} is {lost:.1%} worse than {levels[0]:.4g} of the only other GPU of "
             "its model: they disagree, and nothing says which is right"
         )
-        return Remark(status=Status.WARN, code="peers_disagree", reason=reason)
+        return Remark(status=Status.WARN, code="peers_disagree", reason=reason, lost=lost)
     return None
 
 
@@ -81,7 +72,7 @@ def disagreement(measured: Measurement, peers: Sequence[Measurement]) -> Remark 
         f"worse than the others, {low:.4g} beside {high:.4g}{nodes}; nothing says which are right"
     )
     status = Status.FAIL if lost > PEER_FAIL else Status.WARN
-    return Remark(status=status, code="peers_disagree", reason=reason)
+    return Remark(status=status, code="peers_disagree", reason=reason, lost=lost)
 
 
 def _groups(
@@ -119,4 +110,4 @@ def _outlier(measured: Measurement, values: Sequence[float], whose: str) -> Rema
     median = statistics.median(values)
     lost = loss(measured.value, median, measured.direction)
     reason = f"{number(measured)} is {lost:.1%} worse than the median {median:.4g} of its {whose}"
-    return Remark(status=status, code="peer_outlier", reason=reason)
+    return Remark(status=status, code="peer_outlier", reason=reason, lost=lost)

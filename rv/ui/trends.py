@@ -176,7 +176,9 @@ def baselines_document(values: Sequence[Baseline]) -> dict[str, Any]:
 
 
 def _subject(measured: Measurement) -> str:
-    return measured.gpu_uuid or f"{measured.node} {measured.device}".strip()
+    members = "+".join(uuid[:8] for uuid in measured.members.split())
+    where = " ".join(filter(None, (measured.node, measured.device, members)))
+    return measured.gpu_uuid or where
 
 
 def _what(measured: Measurement) -> str:

@@ -285,6 +285,15 @@ def test_slices_and_runs_over_nodes_make_no_golden_values(more: dict[str, Any]) 
     assert golden(nodes, Baselines(values=(), models={}), set(), 0.0)[1] == 0
 
 
+def test_gpus_that_are_linked_otherwise_on_other_nodes_make_no_golden_value() -> None:
+    """Two that a bridge joins say nothing of two that none does; a switch joins all."""
+    more: dict[str, Any] = {"gpu_uuid": "", "members": "a b", "world": 2}
+    nodes = [replace(measured(48), node=f"n{number}", **more) for number in range(3)]
+    builtin = load(Path("/nonexistent"), [], Path("/nonexistent"))
+    assert golden([replace(m, gpu="NVIDIA A40") for m in nodes], builtin, set(), 0.0)[1] == 0
+    assert golden(nodes, builtin, set(), 0.0)[1] == 1
+
+
 def test_what_was_measured_beside_a_fault_on_order_is_no_history() -> None:
     """`--inject slow` halves the numbers."""
     record = RunRecord(race_id="r1", cluster="c")

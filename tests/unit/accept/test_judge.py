@@ -10,9 +10,11 @@ import pytest
 
 from rv.accept.bad_nodes import bad_nodes, cleared
 from rv.accept.baselines import Baselines, load
+from rv.accept.history import History
 from rv.accept.judge import Judge
-from rv.accept.measurements import FAULTY, Measurement, Point, measurements
+from rv.accept.measurements import FAULTY, SOUND, Measurement, Point, measurements
 from rv.accept.results import Metric, RunResult, Status, TestResult
+from rv.accept.run import earlier, others
 from rv.errors import RvError
 from rv.payloads.contract.codes import CODES, meaning
 from rv.payloads.contract.stats import percentile
@@ -515,6 +517,60 @@ def test_a_reference_of_gpus_together_is_of_one_node(builtin: Baselines) -> None
     (between,) = measurements(reduced(2, 200.0), "r", "c", 0.0)
     assert builtin.find(within, None) is not None
     assert builtin.find(between, None) is None
+
+
+A40 = "NVIDIA A40"
+
+
+def on_pair(number: int, first: int, rate: float, node: str = "n1", name: str = A40) -> RunResult:
+    """An all-reduce of two GPUs of a node; the pairs 0 and 1, 2 and 3 have an NVLink bridge."""
+    value = metric(rate, name="busbw_4GiB", unit="GB/s", more={"dtype": "float32", "shape": "4"})
+    test = outcome("", value, name="allreduce.all_reduce", host=node)
+    devices = [gpu(i, name, uuid=f"GPU-{node}-{i}") for i in (first, first + 1)]
+    about: dict[str, Any] = {"test_type": "allreduce", "world_size": 2, "backend": "nccl"}
+    return run_of([test], devices, hostname=node, began=1e6 + 3600.0 * number, **about)
+
+
+def in_turn(tmp_path: Path, runs: Sequence[RunResult], baselines: Baselines) -> list[RunResult]:
+    """Judge runs of one cluster, each with those before it as history."""
+    kept, found = History(tmp_path / "h.sqlite"), []
+    for number, result in enumerate(runs):
+        name = f"r{number}"
+        judge = Judge(
+            baselines=baselines, past=earlier(kept, name), others=others(kept, name), run=name,
+            cluster="c", time_s=result.began,
+        )  # fmt: skip
+        found += judge.judge([result])
+        kept.add(measurements(found[-1], name, "c", result.began))
+    return found
+
+
+def test_a_pair_of_gpus_is_not_held_against_one_that_is_linked_otherwise(
+    builtin: Baselines, tmp_path: Path
+) -> None:
+    """A40s have bridges in twos: two that have none between them are slower, and sound."""
+    runs = [on_pair(n, 0, 48.0) for n in range(6)]
+    runs += [on_pair(6, 1, 18.0), on_pair(7, 0, 48.0, "n2"), on_pair(8, 0, 18.0, "n3")]
+    found = in_turn(tmp_path, runs, builtin)
+
+    assert {code for each in found for _, code in told(each)} == {"", "no_reference"}
+    assert bad_nodes(found, "r", 2e6, 7) == ()
+    last = in_turn(tmp_path / "2", [*runs[:6], on_pair(9, 0, 18.0)], builtin)[-1]
+    assert ("FAIL", "regression") in told(last)
+
+
+def test_pairs_that_a_switch_joins_are_held_against_each_other(
+    builtin: Baselines, tmp_path: Path
+) -> None:
+    """Of models whose GPUs NVLink joins all; of others in one sweep it is a warning."""
+    h200 = [on_pair(n, 2 * n, 300.0, name="NVIDIA A100-SXM4-80GB") for n in range(3)]
+    slow = on_pair(4, 6, 200.0, name="NVIDIA A100-SXM4-80GB")
+    assert ("FAIL", "peer_outlier") in told(in_turn(tmp_path, [*h200, slow], builtin)[-1])
+
+    swept = [on_pair(0, 0, rate, f"n{n}") for n, rate in enumerate((48.0, 48.0, 48.0, 18.0))]
+    judged = Judge(baselines=builtin, past=lambda _: (), time_s=1e12).judge(swept)
+    assert [t for each in judged for t in told(each) if t[1]] == [("WARN", "peer_outlier")]
+    assert judged[-1].tests[0].metrics[0].standing == SOUND
 
 
 def golden_of(tmp_path: Path, **of: Any) -> Baselines:
