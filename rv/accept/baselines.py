@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from rv import bundle
-from rv.accept.measurements import SOUND, Measurement, size_of
+from rv.accept.measurements import HOST_COPIES, SOUND, Measurement, size_of
 from rv.accept.results import Device, Reference
 from rv.config.documents import Document, read_document
 from rv.config.schema import Number, Schema, Text, Whole, validate
@@ -190,8 +190,9 @@ def read_layer(document: Document, kind: str) -> tuple[list[Baseline], dict[str,
 
 
 def _reference(baseline: Baseline, model: Model, device: Device | None) -> Reference:
-    # How fast a host is, its GPU's model does not say.
-    of_any_host = baseline.kind == BUILTIN and baseline.peak == "host"
+    # How fast a host is, its GPU's model does not say, nor on which socket the GPU is.
+    is_of_place = baseline.kind == GOLDEN and baseline.metric in HOST_COPIES
+    of_any_host = is_of_place or (baseline.kind == BUILTIN and baseline.peak == "host")
     lower = None if of_any_host else LOWER
     source = baseline.source
     whole = Reference(

@@ -13,6 +13,7 @@ from typing import Final
 from rv.accept.baselines import ABOVE_PEAK, GOLDEN, Baseline, Baselines
 from rv.accept.measurements import (
     FAULTY,
+    LANES_LOST,
     SHIFTED,
     SOUND,
     Measurement,
@@ -161,9 +162,13 @@ class Judge:
     ) -> Remark | None:
         """Judge one number by the run's others, else by what others reached before."""
         if reference is None and count(peers) < PEERS:
-            return against_others(measured, self._others_like(measured))
-        remark = against_peers(measured, peers)
-        return softened(remark) if remark and self._is_of_wiring(measured) else remark
+            remark = against_others(measured, self._others_like(measured))
+        else:
+            remark = against_peers(measured, peers)
+        is_of_socket = measured.is_of_place and remark and remark.lost < LANES_LOST
+        if remark and (is_of_socket or self._is_of_wiring(measured)):
+            return softened(remark)
+        return remark
 
     def _is_of_wiring(self, measured: Measurement) -> bool:
         """Whether a number is of GPUs together that NVLink does not join all of.
@@ -269,7 +274,9 @@ def _of_history(measured: Measurement, slower: Regression | None) -> Iterator[Re
         reason += f", since the software changed to {measured.fingerprint}: {_ANEW}"
     elif slower.recovering:
         reason += ": at its old level again, and not yet for three runs"
-    yield Remark(status=slower.status, code="regression", reason=reason)
+    remark = Remark(status=slower.status, code="regression", reason=reason, lost=slower.loss)
+    is_of_socket = measured.is_of_place and slower.status is Status.WARN
+    yield softened(remark) if is_of_socket else remark
 
 
 def _standing(remarks: Sequence[Remark], slower: Regression | None) -> str:
@@ -277,7 +284,8 @@ def _standing(remarks: Sequence[Remark], slower: Regression | None) -> str:
     if any(each.is_spoiling for each in remarks):
         is_shifted = standing(slower) == SHIFTED
         return SHIFTED if is_shifted else FAULTY
-    return standing(slower) if slower else SOUND
+    is_of_place = any(each.code == "regression" and each.is_of_place for each in remarks)
+    return standing(slower) if slower and not is_of_place else SOUND
 
 
 def _with_shifts(

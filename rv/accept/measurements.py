@@ -11,6 +11,10 @@ from rv.accept.untrusted import text_of, whole_of
 from rv.dataclass import dataclass
 from rv.payloads.contract.rates import DTYPES, RATE_UNITS
 
+HOST_COPIES: Final = ("h2d_pinned", "d2h_pinned")
+"""Rates of one GPU's link to pinned memory of the host: of its own socket, or of another."""
+LANES_LOST: Final = 0.40
+"""The loss of such a rate that another socket does not explain: half the lanes lose a half."""
 _KNOWNDTYPES: Final = frozenset({*DTYPES.values(), "tf32", "fp8", "int8"})
 
 
@@ -88,6 +92,11 @@ class Measurement(Point):
     def identity(self) -> tuple[str, ...]:
         """What was measured and how: the values of one identity are one history."""
         return (*self.subject, self.device, *self.key)
+
+    @property
+    def is_of_place(self) -> bool:
+        """Whether it depends on where in the node the GPU and the process are: on their sockets."""
+        return self.metric in HOST_COPIES
 
     @property
     def is_of_gpus(self) -> bool:

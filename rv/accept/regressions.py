@@ -19,7 +19,16 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rv.accept.charts import FLOOR, LEAST_RUNS, Chart, Limits, Reading, limits, spread_of
-from rv.accept.measurements import CONTENDED, FAULTY, RETIRED, SHIFTED, SOUND, Measurement, Point
+from rv.accept.measurements import (
+    CONTENDED,
+    FAULTY,
+    LANES_LOST,
+    RETIRED,
+    SHIFTED,
+    SOUND,
+    Measurement,
+    Point,
+)
 from rv.accept.results import Status
 from rv.dataclass import dataclass
 
@@ -42,7 +51,8 @@ class Series:
     """One number of one GPU, oldest first; the last point is this run's.
 
     `kind` is what is measured on which model, equal for all GPUs that are comparable. `subject` is
-    the GPU, on `node`; "" for a number that is no single GPU's.
+    the GPU, on `node`; "" for a number that is no single GPU's, or says little of it. A larger loss
+    than `fail_loss` is FAIL.
     """
 
     points: Sequence[Point]
@@ -50,6 +60,7 @@ class Series:
     kind: tuple[str, ...] = ()
     subject: str = ""
     node: str = ""
+    fail_loss: float = FAIL_LOSS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,8 +124,9 @@ def series_of(points: Sequence[Point], newest: Measurement) -> Series:
         points=points,
         direction=newest.direction,
         kind=(newest.gpu, *newest.key),
-        subject=newest.gpu_uuid if newest.is_of_gpus else "",
+        subject=newest.gpu_uuid if newest.is_of_gpus and not newest.is_of_place else "",
         node=newest.node,
+        fail_loss=LANES_LOST if newest.is_of_place else FAIL_LOSS,
     )
 
 
@@ -242,7 +254,7 @@ def _judged(
     if reading is None:
         return None
     loss = -past.sign * shift
-    regression = _regression(reading, bounds)
+    regression = _regression(reading, bounds, past.series.fail_loss)
     if regression is not None:
         if past.is_other and not shift:
             return replace(regression, cause="software", status=Status.WARN)
@@ -266,7 +278,7 @@ def _of_subject(judged: Sequence[_Judged], bounds: Limits) -> Regression | None:
     values = _parts_of_runs(judged)
     chart = _drawn(values, Chart(bounds, floor=_FLOOR_TOGETHER))
     reading = chart.read(statistics.fmean([_part(each, each.newest) for each in judged]))
-    found = _regression(reading, bounds) if reading else None
+    found = _regression(reading, bounds, FAIL_LOSS) if reading else None
     return replace(found, cause="gpu-rates") if found else None
 
 
@@ -290,8 +302,8 @@ def _part(judged: _Judged, value: float) -> float:
     return 1 + (value - judged.mean) / abs(judged.mean or 1.0)
 
 
-def _regression(reading: Reading, bounds: Limits) -> Regression | None:
-    """Flag a loss that one run shows by itself, or that lasts."""
+def _regression(reading: Reading, bounds: Limits, fail_loss: float) -> Regression | None:
+    """Flag a loss that one run shows by itself, or that lasts; FAIL beyond `fail_loss`."""
     scale = abs(reading.mean or 1.0)
     single, recent = ((reading.mean - each) / scale for each in (reading.value, reading.recent))
     losses = []
@@ -303,7 +315,7 @@ def _regression(reading: Reading, bounds: Limits) -> Regression | None:
         return None
     loss = max(losses)[0]
     return Regression(
-        status=Status.FAIL if loss > FAIL_LOSS else Status.WARN,
+        status=Status.FAIL if loss > fail_loss else Status.WARN,
         loss=loss,
         z=min(z for _, z in losses),
         median=abs(reading.mean),

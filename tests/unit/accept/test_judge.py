@@ -147,6 +147,8 @@ def test_a_slow_host_link_is_no_failure_but_by_a_reference_of_the_site(
 
     assert told(judged(run, builtin)) == [("WARN", "below_reference")]
     assert told(judged(run, load(tmp_path / "config", [], site))) == [("FAIL", "below_floor")]
+    golden = load(tmp_path / "config", [site], tmp_path / "none")
+    assert told(judged(run, golden)) == [("WARN", "below_reference")]
 
 
 def test_metric_with_a_reference_that_is_missing_is_an_error(builtin: Baselines) -> None:
@@ -517,6 +519,53 @@ def test_a_reference_of_gpus_together_is_of_one_node(builtin: Baselines) -> None
     (between,) = measurements(reduced(2, 200.0), "r", "c", 0.0)
     assert builtin.find(within, None) is not None
     assert builtin.find(between, None) is None
+
+
+def copied(*rates: float, number: int = 0, node: str = "n1") -> RunResult:
+    """Copies from pinned memory of the host to the GPUs of a node."""
+    tests = [
+        outcome(f"cuda:{i}", metric(rate, name=name, unit="GB/s"), name="membw.host", host=node)
+        for i, rate in enumerate(rates)
+        for name in ("h2d_pinned", "d2h_pinned")
+    ]
+    devices = [gpu(i, A40, uuid=f"GPU-{node}-{i}") for i in range(len(rates))]
+    about: dict[str, Any] = {"test_type": "membw", "hostname": node}
+    return run_of(tests, devices, began=1e6 + 3600.0 * number, **about)
+
+
+NEAR, FAR, HALF = 25.5, 20.5, 12.6
+
+
+@pytest.mark.parametrize(
+    ("rates", "expected"),
+    [
+        ((NEAR,) * 4 + (FAR,) * 4, ("WARN", "peers_disagree")),
+        ((NEAR,) * 3 + (FAR,), ("WARN", "peer_outlier")),
+        ((NEAR,) * 3 + (HALF,), ("FAIL", "peer_outlier")),
+    ],
+)
+def test_a_gpu_of_the_other_socket_is_no_failure_and_one_with_half_its_lanes_is(
+    rates: tuple[float, ...], expected: tuple[str, str]
+) -> None:
+    """The process is on one socket: copies to the GPUs of the other are slower."""
+    result = judged(copied(*rates))
+
+    assert {t for t in told(result) if t[1]} == {expected}
+    assert [bad.node for bad in bad_nodes([result], "r", 2e6, 7)] == ["n1"] * (HALF in rates)
+    standing = {m.standing for t in result.tests for m in t.metrics}
+    assert standing == ({FAULTY, SOUND} if HALF in rates else {SOUND})
+
+
+def test_a_process_on_the_other_socket_is_no_regression_and_lost_lanes_are(tmp_path: Path) -> None:
+    """It warns, and is part of what is usual; half the rate is a failure."""
+    rates = [NEAR] * 6 + [FAR, NEAR, FAR, NEAR, FAR, HALF]
+    runs = [copied(rate, number=number) for number, rate in enumerate(rates)]
+    *found, last = in_turn(tmp_path, runs, NO_BASELINES)
+
+    assert {each.status for each in found} <= {Status.PASS, Status.WARN}
+    assert bad_nodes(found, "r", 2e6, 7) == ()
+    assert last.tests[0].code == "regression"
+    assert last.status is Status.FAIL
 
 
 A40 = "NVIDIA A40"
