@@ -7,7 +7,6 @@ import errno
 import itertools
 import os
 import stat
-from contextlib import suppress
 from pathlib import Path
 
 
@@ -68,15 +67,28 @@ def read_regular(path: Path, limit: int) -> bytes:
     return data
 
 
-def files_below(folder: Path, most: int) -> list[Path]:
-    """Name the files below a folder, sorted, at most so many; links to folders are not followed."""
-    files, folders = list[Path](), [folder]
-    while folders and len(files) < most:
-        with suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in itertools.islice(entries, most):
-                is_folder = entry.is_dir(follow_symlinks=False)
-                (folders if is_folder else files).append(Path(entry.path))
-    return sorted(files)[:most]
+def files_below(folder: Path, most: int) -> tuple[list[Path], dict[Path, str]]:
+    """Name the files below a folder, sorted; links to folders are not followed.
+
+    Give also the folders that were not read to their end, each with the reason: that it cannot be
+    opened, or for `folder` itself that there are more than `most` files and folders.
+    """
+    files, folders, unread, left = list[Path](), [folder], dict[Path, str](), most
+    while folders and left >= 0:
+        place = folders.pop()
+        try:
+            with os.scandir(place) as entries:
+                for entry in itertools.islice(entries, left + 1):
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    (folders if is_folder else files).append(Path(entry.path))
+                    left -= 1
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unread[place] = error.strerror or str(error)
+    if left < 0:
+        unread[folder] = f"more than {most:,} files and folders: not all of them were read"
+    return sorted(files)[:most], unread
 
 
 def why_not_private(directory: Path) -> str:

@@ -7,6 +7,7 @@ they give a `RunResult` or raise `ResultError`.
 
 import ast
 import dataclasses
+import errno
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -29,11 +30,13 @@ from rv.accept.untrusted import (
     time_of,
     whole_of,
 )
+from rv.dataclass import dataclass
 from rv.files import files_below, read_regular
 from rv.payloads.contract.schema import SCHEMA
 from rv.slurm.printable import printable
 
 _ENDING: Final = "_result.json"
+_RANKS: Final = "_result.ranks/"
 _FAMILY: Final = f"{SCHEMA.rpartition('/')[0]}/"
 _SLURM_FIELDS: Final = ("job_id", "nodelist", "restart_count")
 MAX_BYTES: Final = 16 * 2**20
@@ -68,51 +71,66 @@ def read_file(path: Path) -> RunResult:
     return parse(data, str(path))
 
 
-def read_tree(folder: Path, suffix: str = "") -> tuple[dict[str, bytes], tuple[str, ...]]:
-    """Read the files below a folder, which may be another user's, as far as they are bounded.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tree:
+    """The files below a folder, by their paths there, sorted; and why others were not read.
 
-    Give them by their paths there, sorted, and say why others are not read.
+    `lost` are those of `unread` that were to be results, or may hold some.
     """
-    files, faults = dict[str, bytes](), list[str]()
+
+    files: Mapping[str, bytes]
+    unread: Mapping[str, str]
+    lost: frozenset[str] = frozenset()
+
+
+def read_tree(folder: Path, suffix: str = "") -> Tree:
+    """Read the files below a folder, which may be another user's, as far as they are bounded."""
+    files = dict[str, bytes]()
+    paths, places = files_below(folder, MAX_ITEMS)
+    unread = {str(place): printable(f"{place}: {why}") for place, why in places.items()}
+    lost = set(unread)
     left, left_values = MAX_FOLDER_BYTES, _MAX_FOLDER_VALUES
-    for path in files_below(folder, MAX_ITEMS):
+    for path in paths:
         if path.name.startswith(".") or not path.name.endswith(suffix):
             continue
+        name, data = str(path.relative_to(folder)), b""
         try:
             data = read_regular(path, min(left, MAX_BYTES))
+            values = data.count(b"[") + data.count(b"{")
+            if values > left_values:
+                raise OSError(errno.EFBIG, "too many values")
         except OSError as error:
-            faults.append(printable(f"{path}: {error.strerror or error}"))
-            continue
-        values = data.count(b"[") + data.count(b"{")
-        if values > left_values:
-            faults.append(printable(f"{path}: too many values"))
+            unread[name] = printable(f"{path}: {error.strerror or error}")
+            lost |= {name} if _is_result(name, data) else set()
             continue
         left, left_values = left - len(data), left_values - values
-        files[str(path.relative_to(folder))] = data
-    return files, tuple(faults)
+        files[name] = data
+    return Tree(files=files, unread=unread, lost=frozenset(lost))
 
 
 def read_folder(folder: Path) -> tuple[tuple[RunResult, ...], tuple[str, ...]]:
     """Read every `*.json` below a folder, sorted by path; give results, and why others are none.
 
-    One beside them that was to be one, by its name or schema, and cannot be read is an ERROR.
+    One beside them that was to be one, by its name or schema, and cannot be read is an ERROR, and
+    so is a folder that cannot be read to its end.
 
     Where a folder has results of `rv.accept/1`, the legacy ones beside them are copies and are left
     out.
     """
-    files, unread = read_tree(folder, ".json")
+    tree = read_tree(folder, ".json")
     results, broken = list[RunResult](), dict[str, str]()
-    for name, data in files.items():
+    for name, data in tree.files.items():
         try:
             results.append(parse(data, str(folder / name)))
         except ResultError as error:
             broken[name] = str(error)
-    faults = (*unread, *broken.values())
+    faults = (*tree.unread.values(), *broken.values())
     kept = _without_copies(results)
     if not kept:
         return (), faults
-    lost = (_unreadable(*each) for each in broken.items() if _was_result(each[0], files))
-    return (*kept, *lost), faults
+    lost = {name: why for name, why in tree.unread.items() if name in tree.lost}
+    lost |= {name: why for name, why in broken.items() if _is_result(name, tree.files[name])}
+    return (*kept, *(_unreadable(*each) for each in lost.items())), faults
 
 
 def _without_copies(results: Sequence[RunResult]) -> list[RunResult]:
@@ -121,8 +139,10 @@ def _without_copies(results: Sequence[RunResult]) -> list[RunResult]:
     return [r for r in results if not r.is_legacy or Path(r.source).parent not in current]
 
 
-def _was_result(name: str, files: Mapping[str, bytes]) -> bool:
-    return name.endswith(_ENDING) or _FAMILY.encode() in files[name]
+def _is_result(name: str, data: bytes) -> bool:
+    """Whether a file was to be a result: by its name, or by the schema in what was read of it."""
+    is_named = name.endswith(_ENDING) or _RANKS in name
+    return is_named or _FAMILY.encode() in data
 
 
 def _unreadable(name: str, reason: str) -> RunResult:

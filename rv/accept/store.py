@@ -312,10 +312,13 @@ def _is_readable(folder: Path) -> bool:
 
 def _kept(folder: Path) -> Run:
     record = _read(folder / RECORD, RunRecord)
-    files, faults = read_tree(folder / RESULTS)
-    logs, _ = read_tree(folder / LOGS, ".out")
-    results = _results(files, record)
-    return Run(record=record, results=results, faults=faults, logs=_by_node(record, logs))
+    tree, logs = read_tree(folder / RESULTS), read_tree(folder / LOGS, ".out")
+    return Run(
+        record=record,
+        results=_results(tree.files, record),
+        faults=tuple(tree.unread.values()),
+        logs=_by_node(record, logs.files),
+    )
 
 
 def _foreign(path: Path) -> Run:
@@ -363,7 +366,8 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
         nodes=tuple(names),
     )
     logs = {node: log for run in runs.values() for node, log in run.logs.items()}
-    return Run(record=record, results=every, logs=logs)
+    faults = tuple(itertools.chain.from_iterable(run.faults for run in runs.values()))
+    return Run(record=record, results=every, faults=faults, logs=logs)
 
 
 def _run_of(node: NodeState) -> Run:

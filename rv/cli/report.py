@@ -1,5 +1,6 @@
 """What `rv accept` shows of runs that are kept: report, compare, export, history, baseline."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -76,8 +77,7 @@ def _write_page(names: list[str], folder: Path, title: str, *, json: bool) -> No
     from rv.accept.report.write import HTML, MARKDOWN, report_on
 
     verdict, has_charts, faults = report_on(names, folder, title, datetime.now(UTC))
-    for fault in faults[:10]:
-        console.say(f"not read: {fault}")
+    _say_unread(faults)
     if json:
         files = {"html": str(folder / HTML), "markdown": str(folder / MARKDOWN)}
         console.emit_json({"verdict": verdict, "pictures": has_charts, **files})
@@ -85,6 +85,14 @@ def _write_page(names: list[str], folder: Path, title: str, *, json: bool) -> No
     console.say(f"{verdict}: {folder / HTML} and {MARKDOWN} beside it")
     if not has_charts:
         console.say("without charts: they need matplotlib, pip install 'rv-slurm[report]'")
+
+
+def _say_unread(faults: Sequence[str]) -> None:
+    """Say which files of results could not be read: ten of them, and how many more."""
+    for fault in faults[:10]:
+        console.say(f"not read: {fault}")
+    if len(faults) > 10:
+        console.say(f"not read: {len(faults) - 10} more")
 
 
 def compare_runs(
@@ -118,6 +126,7 @@ def export_run(
     from rv.accept.store import find_run
 
     kept = find_run(run)
+    _say_unread(kept.faults)
     if form is Form.JSONL:
         text = as_jsonl(measured_of(kept))
     elif form is Form.CSV:

@@ -131,7 +131,7 @@ def sweep_text(run: Run) -> list[Part]:
     table = Table(head=head, rows=[_node_row(node, nodes[node], names) for node in nodes])
     counts = _counts([verdict(results) for results in nodes.values()])
     last = f"{run.record.race_id}: {verdict(run.results)} ({counts})"
-    return [table, *_pairs_table(run), *_findings_table(run.results), last]
+    return [table, *_pairs_table(run), *_findings_table(run.results), *run.faults, last]
 
 
 def _pairs_of(run: Run) -> list[dict[str, Any]]:

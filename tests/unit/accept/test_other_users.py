@@ -158,19 +158,31 @@ def plant_kept(folder: Path) -> None:
         file.truncate(2**40)
 
 
-PLANTED: Any = [plant_fifo, plant_device, plant_sparse, plant_brackets, plant_nested, plant_kept]
+def plant_closed(folder: Path) -> None:
+    """A folder and a result that nobody else may read."""
+    (folder / "closed").mkdir(mode=0o700)
+    (folder / "other_result.json").write_text(json.dumps(RESULT))
+    (folder / "other_result.json").chmod(0o600)
+
+
+PLANTED: Any = [
+    plant_fifo, plant_device, plant_sparse, plant_brackets, plant_nested, plant_kept, plant_closed,
+]  # fmt: skip
+MAY_BE_RESULTS: Any = [plant_brackets, plant_nested, plant_kept, plant_closed]
 
 
 @pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
 def test_what_another_planted_among_results_neither_hangs_nor_exhausts(
     scratch: Path, plant: Any
 ) -> None:
-    """The report is made of what is readable."""
+    """The report is made of what is readable, and says where something else may have failed."""
     plant(scratch / BOB)
     done = report(scratch)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "not read: " in done.stderr
-    verdict = "ERROR" if plant is plant_kept else "PASS"
+    verdict = "ERROR" if plant in MAY_BE_RESULTS else "PASS"
+    exported = ann(scratch, "-m", "rv", "accept", "export", str(scratch / BOB))
+    assert "not read: " in exported.stderr
     assert f'<div class="verdict">{verdict}' in (scratch / "rv-report/report.html").read_text()
 
 

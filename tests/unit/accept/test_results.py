@@ -247,6 +247,26 @@ def test_folder_gives_results_and_faults_and_leaves_aliases_out(tmp_path: Path) 
     assert "b.json" in faults[0]
 
 
+def test_what_of_a_folder_cannot_be_read_may_have_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A result that is too large, one of a rank, and what a bound cut off; no file of others."""
+    (tmp_path / "matmul_result.json").write_text(json.dumps(CURRENT))
+    (tmp_path / "allreduce_result.ranks").mkdir()
+    for name in ("check_result.json", "allreduce_result.ranks/rank-00001.json", "beat.json"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(MAX_BYTES + 1)
+    results, faults = read_folder(tmp_path)
+
+    assert {each.code for each in results if each.status is Status.ERROR} == {"result_unreadable"}
+    assert [each.test_type for each in results[1:]] == ["rank-00001.json", "check"]
+    assert len(faults) == 3
+
+    monkeypatch.setattr("rv.accept.result_files.MAX_ITEMS", 4)
+    reasons = [each.reason for each in read_folder(tmp_path)[0] if each.status is Status.ERROR]
+    assert any("more than 4 files and folders" in reason for reason in reasons)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: (
