@@ -3,11 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Final
 
 from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, AvoidedNode
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE
+
+_OF_FILES: Final = ("storage_mismatch", "checkpoint_corrupt")
 
 
 def bad_nodes(
@@ -40,13 +43,26 @@ def bad_nodes(
 
 
 def _accused(entry: AvoidedNode, test: TestResult, result: RunResult) -> AvoidedNode:
-    """Add a failed test, and the GPU that it was on, to what is known of its node."""
-    device = device_of(test, result)
+    """Add a failed test, and the GPUs that it may be the fault of, to what is known of its node."""
     evidence = f"{result.test_type} {test.name} {test.code}: {test.reason}"
-    uuids = entry.uuids
-    if device and device.uuid and device.uuid not in uuids:
-        uuids = (*uuids, device.uuid)
+    suspects = _suspects(test, result)
+    if len(suspects) > 1:
+        evidence = f"{evidence} (which of {len(suspects)} GPUs it was is not known)"
+    uuids = tuple(dict.fromkeys((*entry.uuids, *suspects)))
     return replace(entry, evidence=(*entry.evidence, evidence), uuids=uuids)
+
+
+def _suspects(test: TestResult, result: RunResult) -> list[str]:
+    """Name the GPU that a test was on; where that is not known, all that the run had of its node.
+
+    For damaged files no GPU answers.
+    """
+    device = device_of(test, result)
+    if device and device.uuid:
+        return [device.uuid]
+    node = node_of(test, result)
+    here = [each.uuid for each in result.devices if each.host in ("", node) and each.uuid]
+    return [] if test.code in _OF_FILES else here
 
 
 def cleared(results: Sequence[RunResult]) -> frozenset[str]:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,35 @@ def test_only_the_payload_that_failed_clears_a_node() -> None:
     assert still_accused(bad(), [storage]) == {"n1"}
     assert still_accused(bad(), [storage, replace(passed, status=Status.SKIP)]) == {"n1"}
     assert still_accused(bad(), [storage, passed]) == frozenset()
+
+
+def over(*indices: int, began: float = NOW + 1, **more: Any) -> RunResult:
+    """A result of a newer run over these GPUs of n1."""
+    return run_of([outcome("", metric(1))], [gpu(i) for i in indices], began=began, **more)
+
+
+def test_a_failure_that_names_no_gpu_accuses_all_that_the_run_had() -> None:
+    """A pass on any one of them says nothing of the others."""
+    test = outcome("", status=Status.FAIL, code="digest_mismatch", reason="differs", host="n1")
+    devices = [gpu(0, host="n1"), gpu(1, host="n1"), gpu(2, host="n2")]
+    result = run_of([test], devices, status=Status.FAIL)
+    (entry,) = accused = bad_nodes([result], "r1", NOW, 7)
+
+    assert entry.uuids == ("GPU-0", "GPU-1")
+    assert "which of 2 GPUs it was is not known" in admin_text(accused, "campus")
+    assert still_accused(accused, [over(1)]) == {"n1"}
+    assert still_accused(accused, [over(2, 3)]) == {"n1"}
+    assert still_accused(accused, [over(0), over(1)]) == frozenset()
+    named = replace(failed(), tests=(*failed().tests, test), devices=(gpu(0), gpu(1)))
+    assert still_accused(bad_nodes([named], "r1", NOW, 7), [over(0)]) == {"n1"}
+
+
+def test_damaged_files_are_no_fault_of_gpus() -> None:
+    """Whichever GPU the next run has."""
+    test = outcome("", status=Status.FAIL, code="storage_mismatch", reason="differs")
+    result = run_of([test], [gpu(0)], status=Status.FAIL)
+
+    assert bad_nodes([result], "r1", NOW, 7)[0].uuids == ()
 
 
 @pytest.mark.parametrize(
