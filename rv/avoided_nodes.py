@@ -22,6 +22,8 @@ DAYS: Final = 7
 MOST_DAYS: Final = 90
 DAY_S: Final = 86400.0
 _MOST_EVIDENCE: Final = 20
+ON_PURPOSE: Final = " (made on purpose: --inject)"
+"""How evidence ends that was found in a run with an injected fault."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,7 +31,8 @@ class AvoidedNode:
     """A node that failed; `run` names the acceptance run, `uuids` its bad GPUs.
 
     `since` is when the newest job that failed on it began; `was_quick` says that quick runs of
-    payloads found it, so that a quick one can find whether it is still there.
+    payloads found it, so that a quick one can find whether it is still there. `is_injected`: all
+    that was found there was made on purpose (`--inject`).
     """
 
     node: str
@@ -39,12 +42,14 @@ class AvoidedNode:
     evidence: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
     was_quick: bool = False
+    is_injected: bool = False
 
     @property
     def reason(self) -> str:
         """Say in a sentence why no job is sent to the node."""
         day = f"{datetime.fromtimestamp(self.until, tz=UTC):%Y-%m-%d}"
-        what = self.evidence[0] if self.evidence else "acceptance failed"
+        real = [line for line in self.evidence if not line.endswith(ON_PURPOSE)]
+        what = next(iter([*real, *self.evidence]), "acceptance failed")
         return f"failed acceptance ({what}); avoided until {day}, --no-avoid asks for it"
 
 
@@ -101,6 +106,7 @@ def _merged(new: AvoidedNode, old: AvoidedNode) -> AvoidedNode:
         evidence=_cut(dict.fromkeys((*new.evidence, *old.evidence))),
         uuids=tuple(dict.fromkeys((*new.uuids, *old.uuids))),
         was_quick=new.was_quick and old.was_quick,
+        is_injected=new.is_injected and old.is_injected,
     )
 
 
@@ -146,6 +152,7 @@ def _read_entry(item: Any, now_s: float) -> AvoidedNode | None:
             evidence=tuple(printable(line) for line in item.get("evidence", ())),
             uuids=tuple(printable(uuid) for uuid in item.get("uuids", ())),
             was_quick=item.get("was_quick") is True,
+            is_injected=item.get("is_injected") is True,
         )
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None

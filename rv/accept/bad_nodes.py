@@ -1,13 +1,13 @@
 """The nodes that a run found bad or good again, and a text for their administrators. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final
 
 from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
-from rv.avoided_nodes import DAY_S, MOST_DAYS, AvoidedNode
+from rv.avoided_nodes import DAY_S, MOST_DAYS, ON_PURPOSE, AvoidedNode
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE
 
 _OF_FILES: Final = ("storage_mismatch", "checkpoint_corrupt")
@@ -34,10 +34,16 @@ def bad_nodes(
             node = node_of(test, result)
             if not node or (node in repaired and since <= repaired[node]):
                 continue
-            new = AvoidedNode(node=node, since=since, until=until, run=run, was_quick=result.quick)
+            new = AvoidedNode(
+                node=node, since=since, until=until, run=run, was_quick=True, is_injected=True
+            )
             entry = bad.get(node, new)
-            was_quick = entry.was_quick and result.quick
-            entry = replace(entry, since=max(since, entry.since), was_quick=was_quick)
+            entry = replace(
+                entry,
+                since=max(since, entry.since),
+                was_quick=entry.was_quick and result.quick,
+                is_injected=entry.is_injected and "--inject" in result.argv,
+            )
             bad[node] = _accused(entry, test, result)
     return tuple(bad.values())
 
@@ -48,6 +54,8 @@ def _accused(entry: AvoidedNode, test: TestResult, result: RunResult) -> Avoided
     suspects = _suspects(test, result)
     if len(suspects) > 1:
         evidence = f"{evidence} (which of {len(suspects)} GPUs it was is not known)"
+    if "--inject" in result.argv:
+        evidence += ON_PURPOSE
     uuids = tuple(dict.fromkeys((*entry.uuids, *suspects)))
     return replace(entry, evidence=(*entry.evidence, evidence), uuids=uuids)
 
@@ -118,23 +126,39 @@ def _tried_since(entry: AvoidedNode, results: Sequence[RunResult]) -> Mapping[st
     return tried
 
 
-def admin_text(bad: Sequence[AvoidedNode], cluster: str) -> str:
-    """Write a text for the administrators: what failed, on which GPU, and how to reproduce it."""
+def admin_text(avoided: Sequence[AvoidedNode], cluster: str) -> str:
+    """Write a text for the administrators: what failed, on which GPU, and how to reproduce it.
+
+    Nodes where faults were made on purpose (`--inject`) are not called bad, and told apart.
+    """
+    bad = [entry for entry in avoided if not entry.is_injected]
+    injected = [entry for entry in avoided if entry.is_injected]
     if not bad:
-        return "no node is known to be bad"
+        return "\n".join(["no node is known to be bad", *_of_injected(injected)])
     lines = [f"Acceptance tests found {len(bad)} bad node(s) on {cluster}.", ""]
     for entry in bad:
-        when = f"{datetime.fromtimestamp(entry.since, tz=UTC):%Y-%m-%d %H:%M} UTC"
-        lines.append(f"{entry.node}, seen {when} (run {entry.run}):")
-        lines += [f"  {evidence}" for evidence in entry.evidence[:10]]
-        if entry.uuids:
-            lines.append(f"  GPU: {', '.join(entry.uuids)}")
-        by_pairs = any(evidence.startswith("pairs ") for evidence in entry.evidence)
-        how = "--pairs" if by_pairs else f"--nodes {entry.node}"
-        lines.append(f"  to see it again: rv accept sweep {how} --no-avoid")
-        lines.append("")
+        lines += [*_of_bad(entry), ""]
     lines.append(f"As a list for sbatch: --exclude={','.join(entry.node for entry in bad)}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *_of_injected(injected)])
+
+
+def _of_bad(entry: AvoidedNode) -> Iterator[str]:
+    when = f"{datetime.fromtimestamp(entry.since, tz=UTC):%Y-%m-%d %H:%M} UTC"
+    yield f"{entry.node}, seen {when} (run {entry.run}):"
+    yield from (f"  {evidence}" for evidence in entry.evidence[:10])
+    if entry.uuids:
+        yield f"  GPU: {', '.join(entry.uuids)}"
+    by_pairs = any(evidence.startswith("pairs ") for evidence in entry.evidence)
+    how = "--pairs" if by_pairs else f"--nodes {entry.node}"
+    yield f"  to see it again: rv accept sweep {how} --no-avoid"
+
+
+def _of_injected(injected: Sequence[AvoidedNode]) -> Iterator[str]:
+    for entry in injected:
+        until = f"{datetime.fromtimestamp(entry.until, tz=UTC):%Y-%m-%d}"
+        what = f"a fault made on purpose (--inject, run {entry.run})"
+        end = f"rv accept avoid --forget {entry.node} ends it"
+        yield f"{entry.node} is avoided until {until} for {what}: nothing is to be repaired, {end}"
 
 
 def is_of_hardware(test: TestResult) -> bool:

@@ -15,6 +15,7 @@ from rv.errors import ErrorKind, RvError
 _MOST_RUNS: Final = 50
 """Runs of a node that are looked through: judging one takes up to seconds."""
 _MOST_TEXT: Final = 120
+_INJECTED: Final = "that fault was made on purpose (--inject)"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +42,9 @@ def newest_failure(node: str, cluster: str, now_s: float) -> Failure:
     for entry in avoided_nodes.load(cluster, now_s):
         if entry.node == node:
             what = "; ".join([*entry.evidence[:1], *entry.uuids])
-            return Failure(node=node, run=entry.run, reason=f"rv {entry.run}: {what}")
+            notes = (_INJECTED,) if entry.is_injected else ()
+            reason = f"rv {entry.run}: {what}"
+            return Failure(node=node, run=entry.run, reason=reason, notes=notes)
     raise RvError(
         ErrorKind.USAGE,
         f"nothing that is kept here failed on {node}",
@@ -97,7 +100,7 @@ def _failure(
     if not of_hardware:
         notes.append(f"that is of class {test.fault_class}: it need not be the node's fault")
     if "--inject" in result.argv:
-        notes.append("that fault was made on purpose (--inject)")
+        notes.append(_INJECTED)
     return Failure(node=node, run=run, reason=f"rv {run}: {what}{more}", notes=tuple(notes))
 
 

@@ -75,10 +75,13 @@ def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv, eventually: 
     plan = json.loads(rv("up", "--dry-run", "--json", "--gpu", "4", "--type", "a100").stdout)
     excluded = {each["what"]: each["reason"] for each in plan["excluded"]}
     assert excluded["a1"].startswith("failed acceptance (check matmul.")
+    assert "(made on purpose: --inject)); avoided until" in excluded["a1"]
     assert "--no-avoid asks for it" in excluded["a1"]
     asked = rv("up", "--dry-run", "--json", "--gpu", "4", "--no-avoid").stdout
     assert "failed acceptance" not in asked
-    assert "a1" in rv("accept", "avoid").stdout
+    told = rv("accept", "avoid").stdout
+    assert "a1 is avoided until" in told
+    assert "a fault made on purpose (--inject" in told
     (avoided,) = rv.home.glob("data/rv/accept/avoid/*.json")
     kept = avoided.read_text()
 
@@ -91,11 +94,11 @@ def test_a_node_that_fails_is_avoided_until_it_passes_again(rv: Rv, eventually: 
     assert nodes(swept) == {"a1": "PASS", "v1": "ERROR"}
     silent = next(result for result in swept["results"] if result["node"] == "v1")
     assert silent["reason"].startswith("no result reported: ")
-    assert "no node is known to be bad" in rv("accept", "avoid").stdout
+    assert rv("accept", "avoid").stdout == "no node is known to be bad\n"
     avoided.write_text(kept)
     repaired = json.loads(rv("accept", "repaired", "a1", "--json").stdout)
     assert (repaired["nodes"], repaired["avoided"]) == (["a1"], ["a1"])
-    assert "no node is known to be bad" in rv("accept", "avoid").stdout
+    assert rv("accept", "avoid").stdout == "no node is known to be bad\n"
     eventually(lambda: rv.queue() == [])
 
 
@@ -215,7 +218,7 @@ def test_what_is_judged_again_takes_nothing_away(rv: Rv) -> None:
     assert "a1" in rv("accept", "avoid").stdout
     passed = answer(rv, *there, code=0)["run"]
     assert answer(rv, "run", "--resume", failed, code=1)["run"] == failed
-    assert "no node is known to be bad" in rv("accept", "avoid").stdout
+    assert rv("accept", "avoid").stdout == "no node is known to be bad\n"
 
     shutil.rmtree(rv.races_root / passed / "results")
     assert nodes(answer(rv, "run", "--resume", passed, code=0)) == {"a1": "PASS"}

@@ -240,6 +240,30 @@ def test_the_admins_get_evidence_uuids_and_a_list() -> None:
     assert admin_text([], "campus") == "no node is known to be bad"
 
 
+def test_a_fault_made_on_purpose_is_avoided_and_accuses_nobody() -> None:
+    """Every text says so, until a fault is found that nobody made."""
+    planted = replace(failed(), argv=("--quick", "--inject", "wrong-product"), quick=True)
+    (entry,) = made = bad_nodes([planted], "r1", NOW, 7)
+    text = admin_text(made, "campus")
+
+    assert "made on purpose: --inject" in entry.reason
+    assert "made on purpose (--inject, run r1): nothing is to be repaired" in text
+    assert "bad node(s)" not in text
+    assert "--exclude" not in text
+    avoided_nodes.update("c", made, frozenset(), NOW)
+    assert avoided_nodes.load("c", NOW) == made
+
+    avoided_nodes.update("c", bad(), frozenset(), NOW)
+    avoided_nodes.update("c", [replace(made[0], node="n2")], frozenset(), NOW)
+    both = {each.node: each for each in avoided_nodes.load("c", NOW)}
+    assert "on purpose" not in both["n1"].reason
+    text = admin_text([*both.values()], "campus")
+    assert "found 1 bad node(s)" in text
+    assert "--exclude=n1\nn2 is avoided until" in text
+    (mixed,) = bad_nodes([planted, failed()], "r1", NOW, 7)
+    assert (mixed.is_injected, "on purpose" in mixed.reason) == (False, False)
+
+
 def test_the_memory_is_plain_json() -> None:
     """For other programs."""
     avoided_nodes.update("c", bad(), frozenset(), NOW)
