@@ -83,8 +83,7 @@ class Judge:
 
     def _regressions(self, every: Sequence[Measurement]) -> list[Regression | None]:
         """Judge a run's rates by their own histories, all together."""
-        # A run over several nodes has others each time.
-        places = [i for i, each in enumerate(every) if each.is_of_gpus and each.nodes == 1]
+        places = [place for place, each in enumerate(every) if each.has_own_level]
         series = []
         for place in places:
             each = every[place]

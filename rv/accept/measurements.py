@@ -111,6 +111,11 @@ class Measurement(Point):
         is_shared = is_hosts or self.test.endswith("all_at_once")
         return bool(self.gpu and (self.gpu_uuid or self.world > 1)) and is_rate and not is_shared
 
+    @property
+    def has_own_level(self) -> bool:
+        """Whether its own history judges it: a run over several nodes has others each time."""
+        return self.is_of_gpus and self.nodes == 1
+
 
 def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> Iterator[Measurement]:
     """List the comparable numbers of a result: those of which one direction is better.

@@ -247,9 +247,13 @@ def _faulty_devices(results: Sequence[RunResult]) -> set[tuple[str, str]]:
 
 
 def compare_runs(before: str, after: str) -> Comparison:
-    """Compare two runs, each named as `find_run` takes it."""
+    """Compare two runs, each named as `find_run` takes it: their numbers, and their verdicts.
+
+    Numbers count where the payload did not fail, verdicts as the run was judged.
+    """
     first, second = find_run(before), find_run(after)
-    return compare(measured_of(first), measured_of(second), (first.results, second.results))
+    results = (judged(first).results, judged(second).results)
+    return compare(measured_of(first), measured_of(second), results)
 
 
 def others(kept: History, run: str) -> Others:

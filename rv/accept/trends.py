@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from rv.accept.measurements import CONTENDED, Measurement, Point
 from rv.accept.regressions import Regression, same_software, series_of, together
-from rv.accept.results import RunResult, Status
+from rv.accept.results import RunResult, Status, worst
 from rv.dataclass import dataclass
 from rv.payloads.contract.stats import loss, mad
 
@@ -47,12 +47,17 @@ def change_points(points: Sequence[Point]) -> tuple[ChangePoint, ...]:
 
 
 def trends(measured: Iterable[Measurement]) -> tuple[Trend, ...]:
-    """Group measurements into histories; flagged ones first, then by what was lost."""
+    """Group measurements into histories; flagged ones first, then by what was lost.
+
+    Flagged are only those that a run is judged by.
+    """
     groups: dict[tuple[str, ...], list[Measurement]] = {}
     for each in sorted(measured, key=lambda each: each.time):
         groups.setdefault(each.identity, []).append(each)
-    judged = together([series_of(group, group[-1]) for group in groups.values()])
-    every = [_trend(*each) for each in zip(groups.values(), judged, strict=True)]
+    own = {name: group for name, group in groups.items() if group[-1].has_own_level}
+    found = together([series_of(group, group[-1]) for group in own.values()])
+    judged = dict(zip(own, found, strict=True))
+    every = [_trend(group, judged.get(name)) for name, group in groups.items()]
     return tuple(sorted(every, key=lambda trend: (trend.regression is None, -trend.loss)))
 
 
@@ -129,8 +134,10 @@ def _change(before: Measurement, after: Measurement) -> Change:
 
 
 def _verdicts(results: Sequence[RunResult]) -> dict[tuple[str, str, str, str], Status]:
-    return {
-        (result.test_type, test.host or result.hostname, test.name, test.device): test.status
-        for result in results
-        for test in result.tests
-    }
+    """Give the worst status of each test: one of several processes or steps may have failed."""
+    found: dict[tuple[str, str, str, str], Status] = {}
+    for result in results:
+        for test in result.tests:
+            key = (result.test_type, test.host or result.hostname, test.name, test.device)
+            found[key] = worst([test.status, found.get(key, test.status)])
+    return found

@@ -10,7 +10,7 @@ from typing import Final
 
 from rv.accept.charts import LEAST_RUNS
 from rv.accept.measurements import CONTENDED, RETIRED, Measurement, device_of, dtype_of, node_of
-from rv.accept.regressions import same_software, series_of, together
+from rv.accept.regressions import Regression, same_software, series_of, together
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.report.places import where
 from rv.accept.report.timelines import timelines
@@ -116,23 +116,14 @@ def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequen
 
 def _history(group: Sequence[Measurement]) -> LineChart:
     last, first_s = group[-1], group[0].time
-    (slower,) = together([series_of(group, last)])
+    (slower,) = together([series_of(group, last)]) if last.has_own_level else [None]
 
     def days(time_s: float) -> float:
         return (time_s - first_s) / _DAY_S
 
-    outcome = "too few runs to judge"
-    if slower:
-        outcome = f"{slower.loss:.1%} worse than its sound runs"
-    elif last.standing == CONTENDED:
-        outcome = "measured beside others: not judged"
-    elif last.standing == RETIRED:
-        outcome = "measured before a repair: not judged"
-    elif len(same_software(group)) > LEAST_RUNS:
-        outcome = "steady"
     return LineChart(
         title=f"{last.test} {last.metric} of {last.gpu_uuid}",
-        caption=f"{last.node} {last.device}: {outcome}, {len(group)} runs",
+        caption=f"{last.node} {last.device}: {_outcome(group, slower)}, {len(group)} runs",
         x=f"days since {datetime.fromtimestamp(first_s, UTC):%Y-%m-%d}",
         y=last.unit,
         lines=[Line(name="", x=[days(p.time) for p in group], y=[p.value for p in group])],
@@ -140,3 +131,17 @@ def _history(group: Sequence[Measurement]) -> LineChart:
         marks=[(days(change.time), change.after) for change in change_points(group)],
         bad=[(days(last.time), last.value)] if slower else [],
     )
+
+
+def _outcome(group: Sequence[Measurement], slower: Regression | None) -> str:
+    """Say what the history shows of its newest value."""
+    last = group[-1]
+    if slower:
+        return f"{slower.loss:.1%} worse than its sound runs"
+    if not last.has_own_level:
+        return "not judged: it varies without a fault of the GPU"
+    if last.standing == CONTENDED:
+        return "measured beside others: not judged"
+    if last.standing == RETIRED:
+        return "measured before a repair: not judged"
+    return "steady" if len(same_software(group)) > LEAST_RUNS else "too few runs to judge"

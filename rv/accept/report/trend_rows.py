@@ -46,7 +46,7 @@ class TrendRow:
 def trend_rows(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[TrendRow]:
     """Give the numbers of these GPUs that are flagged, or 5 % worse than usual; 20 at most."""
     here = {key_of(run, device) for run in runs for device in run.devices if device.uuid}
-    own = [each for each in kept if each.is_of_gpus and bare_uuid(each.gpu_uuid) in here]
+    own = [each for each in kept if each.has_own_level and bare_uuid(each.gpu_uuid) in here]
     return [_row(trend) for trend in trends(own) if _is_worse(trend)][:_MOST]
 
 

@@ -12,7 +12,8 @@ import pytest
 from rv import avoided_nodes
 from rv.accept.history import history
 from rv.accept.measurements import FAULTY, RETIRED, SOUND
-from rv.accept.run import Conclusion, conclude
+from rv.accept.results import Status
+from rv.accept.run import Conclusion, compare_runs, conclude
 from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep, results_of, save
 from rv.avoided_nodes import AvoidedNode
 from rv.cli import accept
@@ -207,3 +208,13 @@ def test_a_nodes_wrong_clock_does_not_hide_its_history(stamp: float, started: fl
     kept = history().all(gpu="GPU-0")
     assert [each.run for each in kept] == [f"r{n}" for n in range(8)]
     assert [each.standing for each in kept] == [SOUND] * 6 + [FAULTY] * 2
+
+
+def test_runs_are_compared_by_their_verdicts_as_judged() -> None:
+    """A payload passed that was slower than before."""
+    for number in range(6):
+        concluded(f"run{number}", NOW + 200 * number)
+    concluded("run6", NOW + 1200, rate=400.0)
+
+    turns = compare_runs("run5", "run6").turns
+    assert [(each.before, each.after) for each in turns] == [(Status.PASS, Status.FAIL)] * 2

@@ -285,6 +285,37 @@ def test_slices_and_runs_over_nodes_make_no_golden_values(more: dict[str, Any]) 
     assert golden(nodes, Baselines(values=(), models={}), set(), 0.0)[1] == 0
 
 
+@pytest.mark.parametrize(
+    ("more", "values"),
+    [
+        ({"unit": "MB/s"}, (900.0, 500.0)),
+        ({"unit": "us", "direction": "lower", "gpu_uuid": "", "world": 2}, (20.0, 26.0)),
+        ({"gpu_uuid": "", "world": 4, "nodes": 2}, (300.0, 200.0)),
+    ],
+    ids=["storage", "latency", "between nodes"],
+)
+def test_a_history_flags_nothing_that_a_run_is_not_judged_by(
+    more: dict[str, Any], values: tuple[float, float]
+) -> None:
+    """How it changed is shown all the same."""
+    usual, last = values
+    kept = [replace(measured(usual, f"r{n}", time=n), **more) for n in range(8)]
+    (trend,) = trends([*kept, replace(measured(last, "r9", time=9), **more)])
+
+    assert trend.regression is None
+    assert trend.loss > 0.2
+
+
+def test_two_runs_differ_where_one_of_several_tests_of_a_name_failed() -> None:
+    """The last one of them passed."""
+    first = of_rates(700, 700)
+    tests = tuple(replace(test, device="") for test in first.tests)
+    second = replace(first, tests=(replace(tests[0], status=Status.FAIL), tests[1]))
+
+    (turn,) = compare([], [], ([replace(first, tests=tests)], [second])).turns
+    assert (turn.before, turn.after) == (Status.PASS, Status.FAIL)
+
+
 def test_gpus_that_are_linked_otherwise_on_other_nodes_make_no_golden_value() -> None:
     """Two that a bridge joins say nothing of two that none does; a switch joins all."""
     more: dict[str, Any] = {"gpu_uuid": "", "members": "a b", "world": 2}

@@ -83,6 +83,15 @@ def test_a_gpu_that_became_slower_is_ringed_with_the_median_it_had() -> None:
     assert "worse than its sound runs" in chart.caption
 
 
+def test_what_no_run_is_judged_by_is_ringed_in_no_chart() -> None:
+    """A latency that has risen, or a file system that is slower, is no fault of the GPU."""
+    kept = [replace(measured(day * 86400.0, 900), unit="MB/s") for day in range(8)]
+    chart = only([HERE], [*kept, replace(measured(9 * 86400.0, 500), unit="MB/s")])
+    assert chart.bad == []
+    assert chart.reference is None
+    assert "not judged" in chart.caption
+
+
 def test_a_change_of_software_is_marked_and_other_gpus_are_left_out() -> None:
     kept = [measured(day * 86400.0, 780, "torch 2.12") for day in range(3)]
     kept += [measured(3 * 86400.0, 800), measured(0, 1, gpu="GPU-z")]
