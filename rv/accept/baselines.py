@@ -79,7 +79,9 @@ class _References(Schema):
 
 
 class _File(Schema):
-    method_version: Whole = 0
+    """A file of baselines; without a method version they are of the current one."""
+
+    method_version: Whole = references.METHOD_VERSION
     gpus: dict[str, Model] = Field(default_factory=dict)
     references: dict[str, _References] = Field(default_factory=dict)
 

@@ -42,7 +42,7 @@ Past = Callable[[Measurement], Sequence[Point]]
 
 
 Others = Callable[[Measurement], Sequence[Measurement]]
-"""Earlier values of all devices of a model, of the same payload."""
+"""Values of all devices of a model, of the same payload, in other runs, earlier or later."""
 
 Peers = Mapping[tuple[str, ...], Sequence[Measurement]]
 """What was measured alike on one model of GPU, by the model and the measurement's key."""
@@ -178,7 +178,9 @@ class Judge:
 
     def _others_like(self, measured: Measurement) -> Sequence[Measurement]:
         """Look up what others of the model reached before, where they are linked alike."""
-        return () if self._is_of_wiring(measured) else self.others(measured)
+        if self._is_of_wiring(measured):
+            return ()
+        return [other for other in self.others(measured) if other.time < measured.time]
 
     def _unjudged(
         self, result: RunResult, measured: Sequence[Measurement], peers: Peers

@@ -204,6 +204,7 @@ def sweep(
     ] = False,
     inject: InjectOption = None,
     strict: StrictOption = False,
+    skip_exit_code: SkipOption = 0,
 ) -> None:
     """Run the payloads on each of many nodes, one exclusive job a node, and compare the nodes."""
     from rv.accept.pairs import PAYLOAD
@@ -224,7 +225,7 @@ def sweep(
         faults=require_faults(inject or (), which),
         by_pairs=pairs,
     )
-    _sweep(options, sweep_options, resume, strict=strict)
+    _sweep(options, sweep_options, resume, strict=strict, skip=skip_exit_code)
 
 
 app.command("sweep")(sweep)
@@ -236,6 +237,7 @@ def _sweep(
     resume: str,
     *,
     strict: bool,
+    skip: int,
 ) -> None:
     """Begin or resume a sweep, run it to its end, show a row a node, and exit."""
     from rv.accept.results import exit_code
@@ -277,7 +279,7 @@ def _sweep(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _say_all(conclusion.notes)
     _show_sweep(conclusion, here.cluster.label, json=options.json)
-    raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=0))
+    raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=skip))
 
 
 def _show_sweep(conclusion: "Conclusion", label: str, *, json: bool) -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from typer.testing import CliRunner
 
 from rv import avoided_nodes
+from rv.accept import sweep as sweeps
 from rv.accept.history import history
 from rv.accept.measurements import FAULTY, RETIRED, SOUND
 from rv.accept.results import Status
@@ -17,6 +19,7 @@ from rv.accept.run import Conclusion, compare_runs, conclude
 from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep, results_of, save
 from rv.avoided_nodes import AvoidedNode
 from rv.cli import accept
+from rv.workflow import environments
 
 NOW = 1_800_000_000.0
 HOUR_S = 3600.0
@@ -218,3 +221,26 @@ def test_runs_are_compared_by_their_verdicts_as_judged() -> None:
 
     turns = compare_runs("run5", "run6").turns
     assert [(each.before, each.after) for each in turns] == [(Status.PASS, Status.FAIL)] * 2
+
+
+def test_a_sweep_whose_payloads_were_all_skipped_ends_with_the_code_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a run does."""
+    skipped = ran("r1", NOW)
+    tests = tuple(replace(test, status=Status.SKIP) for test in skipped.results[0].tests)
+    results = (replace(skipped.results[0], tests=tests, status=Status.SKIP),)
+    ended = Conclusion(run=replace(skipped, results=results), avoided=(), notes=())
+    cluster = SimpleNamespace(key="c", label="c", take_snapshot=lambda: None)
+    here = SimpleNamespace(cluster=cluster, workdir="/", environ={})
+    begun = Sweep(sweep_id="sweep-1", cluster="c", profile="smoke", payloads=(), begun_at=NOW)
+    monkeypatch.setattr(accept.caller, "current_caller", lambda _: here)
+    monkeypatch.setattr(accept, "build_request", lambda *_: None)
+    monkeypatch.setattr(environments, "with_environment", lambda *_: None)
+    monkeypatch.setattr(environments, "job_environment", lambda *_: {})
+    monkeypatch.setattr(sweeps, "begin", lambda *_: begun)
+    monkeypatch.setattr(sweeps.Sweeper, "conclude", lambda *_: ended)
+
+    for asked, code in (([], 0), (["--skip-exit-code", "77"], 77)):
+        done = CliRunner().invoke(accept.app, ["sweep", "check", *asked])
+        assert done.exit_code == code, done.output

@@ -151,6 +151,14 @@ def test_a_slow_host_link_is_no_failure_but_by_a_reference_of_the_site(
     assert told(judged(run, golden)) == [("WARN", "below_reference")]
 
 
+def test_a_reference_without_a_method_is_of_the_current_one(tmp_path: Path) -> None:
+    """It held for nothing, and nobody was told."""
+    (tmp_path / "baselines.yaml").write_text(SITE.replace("method_version: 2\n", ""))
+    own = load(tmp_path, [], tmp_path / "none")
+
+    assert told(judged(of_rates(590), own)) == [("PASS", "")]
+
+
 def test_metric_with_a_reference_that_is_missing_is_an_error(builtin: Baselines) -> None:
     """A test that passed without its number is no pass."""
     result = judged(run_of([outcome("cuda:0")], [gpu(0)]), builtin)

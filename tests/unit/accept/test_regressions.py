@@ -252,6 +252,17 @@ def test_an_unknown_model_is_judged_by_others_of_it_and_alone_is_a_warning(tmp_p
     assert "earlier runs" in again.reason
 
 
+def test_an_old_run_is_not_held_against_later_ones(tmp_path: Path) -> None:
+    """Judged again, it says what it said: faster GPUs came since."""
+    history = History(tmp_path / "h.sqlite")
+    first = judged(history, 0, of_run(0, 560.0))
+    for n in range(1, 4):
+        judged(history, n, of_run(n, 700.0, node=f"n{n + 1}"))
+    again = judged(history, 0, of_run(0, 560.0))
+
+    assert [r.code for r in again.results] == [r.code for r in first.results] == ["no_reference"]
+
+
 def test_five_slow_of_eight_disagree_and_no_node_is_blamed(tmp_path: Path) -> None:
     """The median is a slow one's: there are two groups, and the numbers do not say which is right."""
     rates = (560.0, 562.0, 558.0, 561.0, 559.0, 700.0, 702.0, 699.0)
