@@ -58,6 +58,7 @@ def trends_document(trends: Sequence[Trend]) -> dict[str, Any]:
         "history": [
             {
                 "gpu": trend.last.gpu_uuid,
+                "gpus": trend.last.members.split(),
                 "model": trend.last.gpu,
                 "node": trend.last.node,
                 "payload": trend.last.payload,
@@ -134,6 +135,7 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
         "changes": [
             {
                 "gpu": c.after.gpu_uuid,
+                "gpus": c.after.members.split(),
                 "node": c.after.node,
                 "payload": c.after.payload,
                 "test": c.after.test,

@@ -24,6 +24,8 @@ from rv.accept.run import earlier, measured_of
 from rv.accept.store import Run, RunRecord
 from rv.accept.trends import change_points, compare, trends
 from rv.errors import RvError
+from rv.ui.tables import Table
+from rv.ui.trends import trends_document, trends_text
 from tests.unit.accept.made_results import gpu, metric, of_rates, outcome, run_of
 
 
@@ -304,6 +306,20 @@ def test_a_history_flags_nothing_that_a_run_is_not_judged_by(
 
     assert trend.regression is None
     assert trend.loss > 0.2
+
+
+def test_two_pairs_of_gpus_of_a_node_are_told_apart() -> None:
+    """By the beginnings of their UUIDs; the answer as JSON has them whole."""
+    members = ("0000aaaa-1 1111bbbb-2", "0000aaaa-1 2222cccc-3")
+    one = replace(measured(48), gpu_uuid="", device="", world=2)
+    found = trends([replace(one, members=each) for each in members])
+    table = trends_text(found)[0]
+
+    assert isinstance(table, Table)
+    assert {row[0] for row in table.rows} == {"n1 0000aaaa+1111bbbb", "n1 0000aaaa+2222cccc"}
+    assert [each["gpus"] for each in trends_document(found)["history"]] == [
+        each.split() for each in members
+    ]
 
 
 def test_two_runs_differ_where_one_of_several_tests_of_a_name_failed() -> None:
