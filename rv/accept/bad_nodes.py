@@ -3,14 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final
 
 from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, ON_PURPOSE, AvoidedNode
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE
-
-_OF_FILES: Final = ("storage_mismatch", "checkpoint_corrupt")
 
 
 def bad_nodes(
@@ -61,16 +58,12 @@ def _accused(entry: AvoidedNode, test: TestResult, result: RunResult) -> Avoided
 
 
 def _suspects(test: TestResult, result: RunResult) -> list[str]:
-    """Name the GPU that a test was on; where that is not known, all that the run had of its node.
-
-    For damaged files no GPU answers.
-    """
+    """Name the GPU that a test was on; where nobody knows, all that the run had of its node."""
     device = device_of(test, result)
     if device and device.uuid:
         return [device.uuid]
     node = node_of(test, result)
-    here = [each.uuid for each in result.devices if each.host in ("", node) and each.uuid]
-    return [] if test.code in _OF_FILES else here
+    return [each.uuid for each in result.devices if each.host in ("", node) and each.uuid]
 
 
 def cleared(results: Sequence[RunResult]) -> frozenset[str]:

@@ -148,14 +148,6 @@ def test_a_failure_that_names_no_gpu_accuses_all_that_the_run_had() -> None:
     assert still_accused(bad_nodes([named], "r1", NOW, 7), [over(0)]) == {"n1"}
 
 
-def test_damaged_files_are_no_fault_of_gpus() -> None:
-    """Whichever GPU the next run has."""
-    test = outcome("", status=Status.FAIL, code="storage_mismatch", reason="differs")
-    result = run_of([test], [gpu(0)], status=Status.FAIL)
-
-    assert bad_nodes([result], "r1", NOW, 7)[0].uuids == ()
-
-
 @pytest.mark.parametrize(
     "text",
     [
