@@ -1,5 +1,6 @@
 """What a GPU's counters and limits say: each fault is found with its code, and a sound GPU is not accused."""
 
+import ctypes
 import sys
 import types
 from dataclasses import replace
@@ -380,3 +381,87 @@ def test_nvml_says_that_a_gpu_is_gone(name: str, monkeypatch: pytest.MonkeyPatch
     assert source is not None
     after = source.counters()["GPU-a"]
     assert ("FAIL", "gpu_needs_repair") in judged(AT_REST, after)
+
+
+class SramStatus(ctypes.Structure):
+    """The part that is read of what NVML fills."""
+
+    _fields_ = (("version", ctypes.c_uint), ("bThresholdExceeded", ctypes.c_uint))
+
+
+def field(number: int, value: int, code: int = 0) -> Any:
+    """One answer of NVML; `code` is 3 where it is not supported."""
+    return types.SimpleNamespace(
+        fieldId=number, nvmlReturn=code, value=types.SimpleNamespace(uiVal=value)
+    )
+
+
+def exceed(_: str, status: Any) -> None:
+    status._obj.bThresholdExceeded = 1
+
+
+REPAIRS: dict[str, tuple[dict[str, Any], str]] = {
+    "page": ({"nvmlDeviceGetRetiredPagesPendingStatus": lambda _: 1}, "page waits"),
+    "channel": ({"nvmlDeviceGetRepairStatus": lambda _: [1, 0]}, "memory channel"),
+    "tpc": ({"nvmlDeviceGetRepairStatus": lambda _: [0, 1]}, "TPC"),
+    "memory": ({"nvmlDeviceGetUnrepairableMemoryFlag_v1": lambda _: 1}, "cannot be repaired"),
+    "sram": ({"nvmlDeviceGetSramEccErrorStatus": exceed}, "SRAM"),
+    "action": (
+        {"nvmlDeviceGetFieldValues": lambda _, ids: [field(each, 4 * (each == 230)) for each in ids]},
+        "'Drain and Reset'",
+    ),
+    "new action": (
+        {"nvmlDeviceGetFieldValues": lambda _, ids: [field(230, 99)]}, "'action 99'",
+    ),
+    "reset": (
+        {"nvmlDeviceGetFieldValues": lambda _, ids: [field(230, 7, 3), field(226, 1)]},
+        "a reset is required",
+    ),
+}  # fmt: skip
+SOUND: dict[str, Any] = {
+    "nvmlDeviceGetRetiredPagesPendingStatus": lambda _: 0,
+    "nvmlDeviceGetRepairStatus": lambda _: [0, 0],
+    "nvmlDeviceGetUnrepairableMemoryFlag_v1": lambda _: 0,
+    "nvmlDeviceGetSramEccErrorStatus": lambda *_: 0,
+    "nvmlDeviceGetFieldValues": lambda _, ids: [field(each, 0) for each in ids],
+    "c_nvmlEccSramErrorStatus_v1_t": SramStatus,
+}
+
+
+def repair_of(monkeypatch: pytest.MonkeyPatch, functions: dict[str, Any]) -> Counters:
+    """What is read of a card of which NVML knows these functions."""
+    module = types.ModuleType("pynvml")
+    vars(module).update(
+        nvmlInit=lambda: None, nvmlDeviceGetHandleByUUID=lambda uuid: uuid, **functions
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    source = open_nvml(["GPU-a"])
+    assert source is not None
+    return source.counters()["GPU-a"]
+
+
+@pytest.mark.parametrize("name", REPAIRS)
+def test_nvml_tells_what_must_be_repaired(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As nvidia-smi does: a V100 with a page that waits, an H100 that asks to be drained."""
+    functions, said = REPAIRS[name]
+    after = repair_of(monkeypatch, {**SOUND, **functions})
+    assert judged(after, after) == [("FAIL", "gpu_needs_repair")]
+    assert said in after.repair
+
+
+@pytest.mark.parametrize(
+    "error",
+    [NVMLError_NotSupported, NVMLError_NoPermission,
+     type("NVMLError_FunctionNotFound", (Exception,), {}),
+     type("NVMLError_ArgumentVersionMismatch", (Exception,), {})],
+)  # fmt: skip
+def test_a_driver_that_tells_of_no_repairs_accuses_no_gpu(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is too old, a card without such memory, or a figure that only root may read."""
+    refused = {name: refuse(error) for name in SOUND if name.startswith("nvmlDevice")}
+    old = {"nvmlDeviceGetPcieReplayCounter": lambda _: 0}
+    none = {"nvmlDeviceGetFieldValues": lambda _, ids: [field(each, 1, 3) for each in ids]}
+    for functions in (SOUND, {**SOUND, **refused}, {}, {**SOUND, **none}):
+        after = repair_of(monkeypatch, {**functions, **old})
+        assert judged(after, after) == []

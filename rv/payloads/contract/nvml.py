@@ -7,6 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from .readings import NO_LINKS, Counters, Links, Occupant, Reading, bare, bus_of
+from .repairs import told_by_nvml
 from .xids import Xid
 
 if TYPE_CHECKING:
@@ -247,7 +248,7 @@ class Nvml:
             model=_text(self._first(handles[-1:], "nvmlDeviceGetName")),
             # A slice leaves much to its card, which a container may not ask.
             unreadable=tuple(ask.unreadable) if len(handles) == 1 else (),
-            repair=ask.lost,
+            repair="; ".join(filter(None, (ask.lost, *told_by_nvml(self._nvml, handles[-1])))),
         )
 
     def _bus(self, handles: list[Any]) -> str:

@@ -11,6 +11,7 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from . import repairs
 from .readings import NO_LINKS, Counters, Links, bare, bus_of
 
 if TYPE_CHECKING:
@@ -27,12 +28,12 @@ UNCORRECTED = (
 )  # fmt: skip
 CORRECTED = ("sram_correctable", "dram_correctable", "single_bit/total")
 REPAIRS = {
-    "ecc_errors/channel_repair_pending": "a repair of a memory channel waits for a reset",
-    "ecc_errors/tpc_repair_pending": "a repair of a TPC waits for a reset",
-    "ecc_errors/unrepairable_memory": "memory that cannot be repaired",
-    "ecc_errors/aggregate/sram_threshold_exceeded": "more SRAM errors than NVIDIA allows",
-    "gpu_reset_status/reset_required": "a reset is required",
-    "retired_pages/pending_retirement": "a memory page waits for a reset to be retired",
+    "ecc_errors/channel_repair_pending": repairs.CHANNEL,
+    "ecc_errors/tpc_repair_pending": repairs.TPC,
+    "ecc_errors/unrepairable_memory": repairs.UNREPAIRABLE,
+    "ecc_errors/aggregate/sram_threshold_exceeded": repairs.SRAM,
+    "gpu_reset_status/reset_required": repairs.RESET,
+    "retired_pages/pending_retirement": repairs.PAGE,
 }
 GPU_LINE = re.compile(r"GPU \d+:.{0,200}\(UUID: (GPU-[0-9A-Fa-f-]{1,40})\)")
 LINK = re.compile(r"\s*Link \d{1,3}: (?:(\d[\d.]{0,12} GB/s)|(<inactive>))")
@@ -121,7 +122,7 @@ class _Gpu:
     def _repairs(self) -> Iterator[str]:
         action = self._text("gpu_recovery_action")
         if action.lower() not in ABSENT and _letters(action):
-            yield f"the driver asks for {action[:40]!r}"
+            yield repairs.asked_for(action[:40])
         for path, meaning in REPAIRS.items():
             if self._text(path).lower() == "yes":
                 yield meaning
