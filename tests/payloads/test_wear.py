@@ -17,7 +17,7 @@ from contract.catalogue import OF_WEAR
 from contract.nvidia import Smi
 from contract.nvml import open_nvml
 from contract.readings import NOTHING, Counters, Links
-from contract.xids import Xid, judge_xid, read_xid
+from contract.xids import SwitchXid, Xid, judge_xid, read_xid
 
 from tests.payloads.burning import codes, run
 
@@ -158,6 +158,36 @@ def test_an_nvlink_xid_says_whether_it_is_fatal(word: str, status: str) -> None:
     xid = read_xid(line)
     assert isinstance(xid, Xid)
     assert judge_xid(xid)[:2] == (status, "link_errors")
+
+
+RLW = "NVRM: Xid (PCI:0000:1b:00): 145, RLW_RXPIPE {} XC0 i0 Link 13\n"
+
+
+class Telling(Named):
+    """A source that tells of an Xid, too, without its words."""
+
+    def xids(self) -> dict[str, list[Xid | SwitchXid]]:
+        return {"a": [Xid("", 145)]} if self._looks > 1 else {}
+
+
+@pytest.mark.parametrize("source", [Named, Telling])
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["Fatal", "Nonfatal"], "FAIL"), (["Nonfatal", "Fatal"], "FAIL"), (["Nonfatal"] * 2, "WARN")],
+)
+def test_the_worst_xid_of_a_number_counts(
+    source: type[Named], words: list[str], status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever came last; and one that NVML told of, too, is what the log says of it."""
+    logs = ["NVRM: loading\n", "".join(map(RLW.format, words))]
+    monkeypatch.setattr(kernel_log, "_kmsg", lambda: logs.pop(0))
+    health = Health(source(["a"]), {"cuda:0": "a"})
+    health.start()
+    health.stop()
+
+    ((found, code, reason),) = health.findings("cuda:0")
+    assert (found, code) == (status, "link_errors")
+    assert ("Fatal" in reason) == (status == "FAIL")
 
 
 def test_a_log_that_may_not_be_read_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from contract.readings import NOTHING, Counters, tells
-from contract.xids import SwitchXid, Xid, judge_switches
+from contract.xids import SwitchXid, Xid, judge_switches, worst_of_each
 
 from . import wear
 from .kernel_log import KernelLog
@@ -57,9 +57,8 @@ class Health:
             now, before = after.get(uuid, NOTHING), self._before.get(uuid, NOTHING)
             own = [xid for xid in _of_kind(Xid, logged) if xid.bus in (before.bus, now.bus)]
             both = [*_of_kind(Xid, told.get(uuid, [])), *own]
-            once = {xid.number: xid for xid in both}  # both sources may tell of one
             links = _most_links(now.model, after)
-            self.wear[label] = Wear(before, now, seconds, tuple(once.values()), links)
+            self.wear[label] = Wear(before, now, seconds, worst_of_each(both), links)
 
     def _after(self) -> dict[str, Counters]:
         """Read the counters, and say of a GPU that tells nothing any more whether it is lost.

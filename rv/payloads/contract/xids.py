@@ -127,6 +127,22 @@ def _of_switch(same: list[SwitchXid]) -> tuple[str, str, str]:
     return "WARN" if _is_harmless(worst) else "FAIL", "sxid", said
 
 
+def worst_of_each(xids: Iterable[Xid]) -> tuple[Xid, ...]:
+    """Return one Xid of each number, the worst: NVML and the kernel's log may tell of one event.
+
+    Only the log's line says whether it is fatal; NVML's event without text counts where no line is.
+    """
+    groups: dict[int, list[Xid]] = {}
+    for each in xids:
+        groups.setdefault(each.number, []).append(each)
+    worded = ([xid for xid in same if xid.text] or same for same in groups.values())
+    return tuple(max(same, key=_is_failure) for same in worded)
+
+
+def _is_failure(xid: Xid) -> bool:
+    return judge_xid(xid)[0] == "FAIL"
+
+
 def judge_xid(xid: Xid) -> tuple[str, str, str]:
     """Return status, code and reason of an Xid that came while the GPU was tested."""
     said = f"Xid {xid.number}, {xid.meaning}{f' ({xid.text})' if xid.text else ''}"
