@@ -136,3 +136,24 @@ print(int(peak.split()[1]) // 1024)
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )
     assert int(done.stdout) < 100, f"{done.stdout.strip()} MiB {done.stderr}"
+
+
+def test_another_users_process_that_proc_hides_is_there() -> None:
+    """Ann's /proc is mounted with hidepid, as sites do; a number that nobody has is nobody's."""
+    program = """
+import os
+from _processes.processes import is_there, proc_stat
+print(proc_stat(1) is None, is_there(1), is_there(4194303), is_there(0), is_there(os.getpid()))
+"""
+    uid = pwd.getpwnam(ANN).pw_uid
+    script = (
+        "mount -t proc -o hidepid=2 proc /proc || exit 77; "
+        f'exec setpriv --reuid={uid} --regid={uid} --clear-groups "$@"'
+    )
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-c", program],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PAYLOADS)}, capture_output=True, text=True,
+    )  # fmt: skip
+    if done.returncode == 77 or "unshare" in done.stderr:
+        pytest.skip("no /proc can be mounted here")
+    assert done.stdout.split() == ["True", "True", "False", "False", "True"], done.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from _harness import timing
+from _processes import processes
 from _telemetry.fake import Fake
 from _telemetry.sharing import Watch
 from contract.nvidia import Smi
@@ -140,9 +141,36 @@ def test_a_driver_that_hides_processes_tells_nothing(
     monkeypatch.setattr("_processes.processes.has_first_numbers", lambda: False)
     stranger = (os.getppid(), 300, "python")
     watches: list[Watch] = []
-    for processes, told in (([], None), ([stranger], None), ([ME, stranger], "nvidia-smi")):
-        assert len(seen(tmp_path, monkeypatch, *processes, watches=watches)) == (told is not None)
+    for found, told in (([], None), ([stranger], None), ([ME, stranger], "nvidia-smi")):
+        assert len(seen(tmp_path, monkeypatch, *found, watches=watches)) == (told is not None)
         assert watches[-1].details("cuda:0")["asked"] == told
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize(
+    ("error", "pipe", "expected"),
+    [(PermissionError, False, "gpu_busy"), (ProcessLookupError, False, ""), (PermissionError, True, "")],
+    ids=["hidden", "ended", "mps"],
+)  # fmt: skip
+def test_whom_proc_hides_is_there_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, another: int, error: type[OSError],
+    pipe: bool, expected: str,
+) -> None:  # fmt: skip
+    """Where it is mounted with hidepid; one that ended is nobody, and MPS has no name then either."""
+
+    def kill(_pid: int, _signal: int) -> None:
+        raise error
+
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    if pipe:
+        (tmp_path / "control").touch()
+    whole = processes.proc_stat
+    monkeypatch.setattr(processes, "proc_stat", lambda pid: None if pid == another else whole(pid))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.kill", kill)
+        found = seen(tmp_path, patch, ME, (another, 400, "[Not Found]"), used=900)
+    assert [code for code, _ in found] == [expected] * bool(expected)
+    assert all("a program of" in reason for _, reason in found)
 
 
 def test_who_comes_during_the_work_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

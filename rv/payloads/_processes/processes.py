@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
+PID_MAX_LIMIT = 4 * 1024 * 1024  # the kernel's own constant
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,22 @@ def proc_stat(pid: int) -> list[str] | None:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (OSError, ValueError):
         return None
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process runs: one that can be read, or another user's that /proc hides (hidepid).
+
+    The kernel refuses to signal another user's, and says of a number that it is nobody's.
+    """
+    if not 0 < pid < PID_MAX_LIMIT:
+        return False
+    if proc_stat(pid) is not None:
+        return True
+    try:
+        os.kill(pid, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    return False
 
 
 def parents(pid: int) -> list[int]:

@@ -2,7 +2,8 @@
 
 A process is the job's own where it descends from what launched the ranks, or where its cgroup or
 environment names the same Slurm job. Where MPS runs a GPU is shared on purpose, and nobody is
-foreign. Who cannot be seen, because a container has process numbers of its own, shows by the memory
+foreign. One that /proc hides from this user (hidepid) is there all the same, without a name. Who
+cannot be seen, because a container has process numbers of its own, shows by the memory
 that is in use before the work, and by the time that this process does not get
 (`_harness.timing.own_share`).
 """
@@ -13,6 +14,7 @@ import os
 import statistics
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _processes import processes
@@ -25,7 +27,7 @@ HELD_MIB = 1024.0
 EVERY_S, EVERY_CALL_S = 5.0, 20.0  # between looks: NVML's cost nothing, nvidia-smi is a program
 PART_WARN, PART_FAIL = 0.90, 0.80
 """Of the GPU's time: one that is not shared gives more than 0.97."""
-MPS = "nvidia-cuda-mps"
+MPS, MPS_FOLDER = "nvidia-cuda-mps", "/tmp/nvidia-mps"  # noqa: S108 - CUDA's own default
 
 Finding = tuple[str, str]  # code, reason
 
@@ -124,7 +126,7 @@ class Watch:
 
     def _note_memory(self, seen: Seen, used: float, occupants: list[Occupant]) -> None:
         """Note memory that nobody explains who can be seen; ranks beside this one have contexts."""
-        if any(MPS in each.name for each in occupants):
+        if is_shared(occupants):
             return
         named = [*others(occupants), *(each for each in occupants if is_own(each.pid))]
         rest = used - sum(each.memory_mib or 0.0 for each in named)
@@ -133,16 +135,27 @@ class Watch:
 
 
 def others(occupants: list[Occupant]) -> list[Occupant]:
-    """Pick the processes that are there to be seen, and are not of this job.
+    """Pick the processes that are there, though /proc may hide them, and are not of this job.
 
     The driver's number may be another process's in a container. It counts in the first namespace of
     process numbers, and where it was right for a process of this job.
     """
     own = [each for each in occupants if is_own(each.pid)]
-    is_shared = any(MPS in each.name for each in occupants)
-    if is_shared or not (own or processes.has_first_numbers()):
+    if is_shared(occupants) or not (own or processes.has_first_numbers()):
         return []
-    return [each for each in occupants if each not in own and processes.proc_stat(each.pid)]
+    return [each for each in occupants if each not in own and processes.is_there(each.pid)]
+
+
+def is_shared(occupants: list[Occupant]) -> bool:
+    """Whether MPS runs: by its server's name or, where /proc hides it, by its clients' pipe.
+
+    CUDA looks for the pipe at the same place: where it is, this process is a client, too.
+    """
+    if any(MPS in each.name for each in occupants):
+        return True
+    folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", MPS_FOLDER))
+    is_hidden = any(processes.proc_stat(each.pid) is None for each in occupants)
+    return is_hidden and (folder / "control").exists()
 
 
 def is_own(pid: int) -> bool:
@@ -157,7 +170,8 @@ def is_own(pid: int) -> bool:
 
 def in_words(occupant: Occupant) -> str:
     """Name a process, its user and its memory; names are other users' and may hold anything."""
-    name = (occupant.name.split() or ["a program"])[0].rpartition("/")[2]
+    words = [] if occupant.name.startswith("[") else occupant.name.split()  # [Not Found]
+    name = (words or ["a program"])[0].rpartition("/")[2]
     name = "".join(letter if letter.isprintable() else "?" for letter in name)[:60]
     memory = "" if occupant.memory_mib is None else f", {occupant.memory_mib:.0f} MiB"
     return f"{name} of {processes.user_of(occupant.pid)} (process {occupant.pid}{memory})"
