@@ -24,7 +24,14 @@ from rv.config.documents import Document, read_document
 from rv.config.schema import Number, Schema, Text, Whole, validate
 from rv.dataclass import dataclass
 from rv.payloads.contract import references
-from rv.payloads.contract.rates import REFERENCE_FAIL, REFERENCE_WARN, model_of, share_of_slice
+from rv.payloads.contract.rates import (
+    REFERENCE_FAIL,
+    REFERENCE_WARN,
+    is_of_size,
+    model_of,
+    share_of_slice,
+    sizes_of,
+)
 
 FILE: Final = "baselines.yaml"
 SITE_FILE: Final = Path("/etc/rv") / FILE
@@ -42,11 +49,13 @@ _OF_GOLDEN: Final = ("payload", "test", "metric", "unit", "world", "shape", "dty
 class Model(Schema):
     """What a GPU is: processors, memory, and peaks by type, `memory`, `host`, `link`.
 
-    `mesh`: all GPUs of a node are linked by NVLink.
+    `sizes_gb` are the sizes that product names tell, where not `memory_gb` alone; `mesh`: all GPUs
+    of a node are linked by NVLink.
     """
 
     sms: Whole = 0
     memory_gb: Whole = 0
+    sizes_gb: list[Whole] = Field(default_factory=list)
     mesh: bool = False
     peaks: dict[str, Number] = Field(default_factory=dict)
 
@@ -117,8 +126,8 @@ class Baselines:
     models: Mapping[str, Model]
 
     def model_of(self, product: str) -> str:
-        """Return the model whose name is in a product's name, word by word; the longest one."""
-        return model_of(product, self.models)
+        """Return the model that a product's name is of, as `rates.model_of` reads it."""
+        return model_of(product, {name: _sizes(model) for name, model in self.models.items()})
 
     def is_mesh(self, product: str) -> bool:
         """Whether NVLink joins all GPUs of a node, by their product's name."""
@@ -137,6 +146,8 @@ class Baselines:
     def find(self, measured: Measurement, device: Device | None) -> Reference | None:
         """Return the reference for a measurement, None where no layer has one."""
         model = self.model_of(measured.gpu)
+        if not model or not _is_of_its_size(self.models[model], device):
+            return None
         for value in self.values:
             if value.gpu == model and value.is_of(measured):
                 return _reference(value, self.models[model], device)
@@ -151,6 +162,17 @@ class Baselines:
             if value.peak and value.is_of(measured):
                 return self.models[model].peaks.get(value.peak)
         return None
+
+
+def _sizes(model: Model) -> tuple[int, ...]:
+    return sizes_of(model.memory_gb, model.sizes_gb)
+
+
+def _is_of_its_size(model: Model, device: Device | None) -> bool:
+    """Whether a GPU is as large as its model, where it is a whole one and known."""
+    if device is None or device.mig:
+        return True
+    return is_of_size(model.sms, _sizes(model), device.sm_count, device.memory_bytes)
 
 
 def golden_file(cluster: str) -> Path:

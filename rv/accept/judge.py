@@ -24,7 +24,7 @@ from rv.accept.measurements import (
 from rv.accept.peers import against_others, against_peers, count, has_others, number
 from rv.accept.regressions import Regression, series_of, standing, together
 from rv.accept.remarks import Remark, explained, softened, worsened
-from rv.accept.results import Metric, Reference, RunResult, Status, TestResult, worst
+from rv.accept.results import Device, Metric, Reference, RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
 from rv.payloads.contract.rates import code_of_loss, has_references
 from rv.payloads.contract.stats import PEERS, loss
@@ -189,7 +189,10 @@ class Judge:
         if not (self.baselines.values and has_references(result.test_type) and result.nnodes == 1):
             return
         rates = list(filter(_is_of_whole_gpus, measured))
-        judged = {each.gpu for each in rates if self._is_judged(each, peers)}
+        gpus = {device.uuid: device for device in result.devices}
+        judged = {
+            each.gpu for each in rates if self._is_judged(each, gpus.get(each.gpu_uuid), peers)
+        }
         for product in dict.fromkeys(each.gpu for each in rates):
             if product not in judged:
                 yield TestResult(
@@ -200,10 +203,10 @@ class Judge:
                     host=result.hostname,
                 )
 
-    def _is_judged(self, measured: Measurement, peers: Peers) -> bool:
+    def _is_judged(self, measured: Measurement, gpu: Device | None, peers: Peers) -> bool:
         """Whether a reference, peers or other GPUs of the model say what a rate should be."""
         return (
-            self.baselines.find(measured, None) is not None
+            self.baselines.find(measured, gpu) is not None
             or count(peers[_peer_key(measured)]) >= PEERS
             or has_others(measured, self._others_like(measured))
         )

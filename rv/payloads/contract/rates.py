@@ -12,7 +12,7 @@ from .stats import loss
 from .verdicts import FAIL, PASS, WARN
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
 REFERENCE_WARN, REFERENCE_FAIL = 0.10, 0.20
 """Losses against a reference: above the first it warns, from the second on it fails."""
@@ -31,6 +31,13 @@ DTYPES = {
     "float8_e4m3fn": "fp8",
 }
 _WORD = re.compile(r"[a-z0-9.]+")
+_SIZE = re.compile(r"(\d{1,4})gb?", re.ASCII)
+_ANY_MODELS = re.compile(
+    r"nvidia|amd|tesla|geforce|quadro|instinct|radeon|rtx|gtx|generation|sxm\d?|hbm3e?", re.ASCII
+)
+"""Words in products' names that tell no variant of a model from another."""
+SMS_DIFFER, LEAST, MOST = 0.03, 0.85, 1.1
+"""How far a GPU's processors and memory (an L4 of 24 GB has 22 GiB) may be from its model's."""
 
 
 class Known(NamedTuple):
@@ -55,10 +62,53 @@ def words(name: str) -> str:
     return f" {' '.join(_WORD.findall(name.lower()))} "
 
 
-def model_of(product: str, models: Collection[str] = tuple(GPUS)) -> str:
-    """Return the model whose name is in a product's name, word by word; the longest one."""
-    names = [name for name in models if words(name) in words(product)]
+def sizes_of(memory_gb: int, named: Collection[int]) -> tuple[int, ...]:
+    """Return the sizes of memory, in GB, that a model's names may tell; () where none is known."""
+    return tuple(named) or ((memory_gb,) if memory_gb else ())
+
+
+SIZES: dict[str, tuple[int, ...]] = {
+    name: sizes_of(gpu["memory_gb"], gpu.get("sizes_gb", ())) for name, gpu in GPUS.items()
+}
+
+
+def model_of(product: str, sizes: Mapping[str, Collection[int]] = SIZES) -> str:
+    """Return the model that a product's name is of, word by word; the longest one, or "".
+
+    `sizes` has for each model the memory in GB that its names may tell. A word that is neither the
+    model's nor such a size, nor what all models have beside them, is another variant's (`FHHL`,
+    `Ti`, `Laptop`), or a virtual GPU's (`8Q`): nobody said how fast these are.
+    """
+    own = words(product.partition(" MIG ")[0])
+    names = [name for name, known in sizes.items() if _is_plain(words(name), own, known)]
     return max(names, key=lambda name: (words(name).count(" "), len(name)), default="")
+
+
+def _is_plain(model: str, product: str, sizes: Collection[int]) -> bool:
+    """Whether a product is a model, both in words, and no variant of it."""
+    if model not in product:
+        return False
+    rest = product.replace(model, " ", 1).split()
+    return all(_ANY_MODELS.fullmatch(word) or _tells(word, sizes) for word in rest)
+
+
+def _tells(word: str, sizes: Collection[int]) -> bool:
+    """Whether a word is a size of memory that a model has."""
+    size = _SIZE.fullmatch(word)
+    return size is not None and (not sizes or int(size[1]) in sizes)
+
+
+def is_of_size(
+    sms: int, sizes_gb: Collection[int], sm_count: int | None, memory_bytes: int | None
+) -> bool:
+    """Whether a whole GPU has a model's processors and memory, as far as both are known.
+
+    It tells of less memory than it has on board: what error correction and the driver take.
+    """
+    if sms and sm_count and abs(sm_count / sms - 1) > SMS_DIFFER:
+        return False
+    gib = (memory_bytes or 0) / 2**30
+    return not (sizes_gb and gib) or LEAST * min(sizes_gb) <= gib <= MOST * max(sizes_gb)
 
 
 def share_of_slice(
@@ -94,11 +144,19 @@ def known_rate(
 ) -> Known | None:
     """Return what a metric of a test on a GPU should be; None where nobody has said so."""
     gpu = model_of(device["name"])
+    if not device.get("mig") and not _is_of_its_size(gpu, device):
+        return None
     for each in REFERENCES.values():
         entry = each["values"].get(gpu)
         if entry and _is_of(each["of"], payload, test, metric, world):
             return _known(gpu, entry, each["of"].get("peak", ""), device)
     return None
+
+
+def _is_of_its_size(gpu: str, device: dict[str, Any]) -> bool:
+    """Whether a whole GPU is as large as its model, if it has one."""
+    size = (device.get("sm_count"), device.get("memory_bytes"))
+    return gpu == "" or is_of_size(GPUS[gpu]["sms"], SIZES[gpu], *size)
 
 
 def _known(gpu: str, entry: dict[str, Any], peak: str, device: dict[str, Any]) -> Known:

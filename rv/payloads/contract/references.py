@@ -48,9 +48,9 @@ TWO_H100 = "allreduce.py, 2 x H100 SXM over NVLink, NVLS off, NCCL 2.28.9, 2026-
 FP64_H100 = "torch.mm on randn, 8192^2, median of 100, 2 x H100 SXM, torch 2.11.0+cu130, 2026-11-25"
 
 GPUS: dict[str, dict[str, Any]] = {
-    "v100": {"sms": 80, "memory_gb": 32,
+    "v100": {"sms": 80, "memory_gb": 32, "sizes_gb": [16, 32],
         "peaks": {"fp64": 7.8, "fp32": 15.7, "fp16": 125, "memory": 900, "host": 15.75, "link": 150}},
-    "v100-pcie": {"sms": 80, "memory_gb": 32,
+    "v100-pcie": {"sms": 80, "memory_gb": 32, "sizes_gb": [16, 32],
         "peaks": {"fp64": 7, "fp32": 14, "fp16": 112, "memory": 900, "host": 15.75}},
     "t4": {"sms": 40, "memory_gb": 16,
         "peaks": {"fp32": 8.1, "fp16": 65, "memory": 320}},
@@ -80,7 +80,7 @@ GPUS: dict[str, dict[str, Any]] = {
         "peaks": {"fp64": 67, "fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979, "memory": 4800, "host": 63, "link": 450}},
     "h200-nvl": {"sms": 132, "memory_gb": 141,
         "peaks": {"fp64": 60, "fp32": 60, "tf32": 418, "fp16": 835, "bf16": 835, "fp8": 1671, "memory": 4800, "host": 63, "link": 450}},
-    "gh200": {"sms": 132, "memory_gb": 96,
+    "gh200": {"sms": 132, "memory_gb": 96, "sizes_gb": [96, 120, 240, 480],
         "peaks": {"fp64": 67, "fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979, "memory": 4000, "link": 450}},
     "b200": {"sms": 148, "memory_gb": 180, "mesh": True,
         "peaks": {"fp32": 80, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500, "memory": 8000, "link": 900}},
@@ -88,7 +88,9 @@ GPUS: dict[str, dict[str, Any]] = {
         "peaks": {"fp32": 80, "tf32": 1250, "fp16": 2500, "bf16": 2500, "fp8": 5000, "memory": 8000, "link": 900}},
 }  # fmt: skip
 """What a GPU is. Its name stands, word by word, in the product's name as the driver tells it
-("NVIDIA H200 NVL" is h200-nvl, and not h200: the longest name counts). `peaks` are the data sheet's,
+("NVIDIA H200 NVL" is h200-nvl, and not h200: the longest name counts) with no word beside it that
+tells of another variant (`rates.model_of`). `sizes_gb` are the sizes that such names tell, where not
+`memory_gb` alone: "GH200 480GB" tells of its host's memory. `peaks` are the data sheet's,
 dense, without sparsity: TFLOPS by type; GB/s of memory, host link and one direction of NVLink. With
 `mesh` every GPU of a node reaches every other over NVLink.
 """

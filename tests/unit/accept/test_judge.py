@@ -92,12 +92,71 @@ def test_no_reference_for_small_shapes_other_methods_and_cpus(builtin: Baselines
         ("NVIDIA GeForce RTX 3090", "rtx-3090"),
         ("Tesla V100-SXM2-32GB", "v100"),
         ("NVIDIA A40", "a40"),
+        ("Tesla V100-SXM3-32GB", "v100"),
+        ("NVIDIA GH200 120GB", "gh200"),
+        ("NVIDIA H200 MIG 1g.18gb", "h200"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA GB200", "gb200"),
         ("AMD Instinct MI300X", ""),
+        # variants, whose speed is another
+        ("Tesla V100-FHHL-16GB", ""),
+        ("Tesla V100-DGXS-32GB", ""),
+        ("Tesla V100S-PCIE-32GB", ""),
+        ("NVIDIA H100 64GB HBM2", ""),
+        ("NVIDIA H100 80GB HBM2e", ""),
+        ("NVIDIA H100 96GB HBM3", ""),
+        ("NVIDIA GH200 144G HBM3e", ""),
+        ("NVIDIA A100-SXM-64GB", ""),
+        ("NVIDIA A100 80GB PCIe", ""),
+        ("NVIDIA H20", ""),
+        ("NVIDIA L40", ""),
+        ("NVIDIA GeForce RTX 3090 Ti", ""),
+        ("NVIDIA GeForce RTX 3090 Laptop GPU", ""),
+        ("NVIDIA RTX 6000 Ada Generation", ""),
+        # virtual GPUs
+        ("NVIDIA A40-8Q", ""),
+        ("NVIDIA L40S-48C", ""),
+        ("GRID T4-16Q", ""),
+        ("GRID V100-32Q", ""),
     ],
 )
 def test_models_are_found_by_the_longest_name(builtin: Baselines, product: str, model: str) -> None:
     """As drivers call them."""
     assert builtin.model_of(product) == model
+
+
+def test_a_variant_that_a_site_names_is_known(tmp_path: Path) -> None:
+    """By its own words, and with the sizes that it says; without any, whatever the size."""
+    site = tmp_path / "baselines.yaml"
+    site.write_text(
+        "method_version: 2\ngpus:\n  v100-fhhl: {memory_gb: 16}\n  rtx-3080: {sizes_gb: [10, 12]}\n"
+        "  mi300x: {}\n"
+    )
+    known = load(tmp_path / "config", [], site)
+    assert known.model_of("Tesla V100-FHHL-16GB") == "v100-fhhl"
+    assert known.model_of("NVIDIA GeForce RTX 3080 12GB") == "rtx-3080"
+    assert known.model_of("NVIDIA GeForce RTX 3080 Ti") == ""
+    assert known.model_of("AMD Instinct MI300X 192GB") == "mi300x"
+
+
+@pytest.mark.parametrize(
+    ("size", "code"),
+    [
+        ({"sm_count": 132, "memory_bytes": 84_929_347_584}, "below_floor"),
+        ({"sm_count": 132, "memory_bytes": 67_000_000_000}, "no_reference"),
+        ({"sm_count": 114, "memory_bytes": 84_929_347_584}, "no_reference"),
+        ({}, "below_floor"),
+    ],
+    ids=["as known", "64 GB", "of PCIe", "untold"],
+)
+def test_a_gpu_of_another_size_is_not_judged_as_its_namesake(
+    builtin: Baselines, size: dict[str, int], code: str
+) -> None:
+    """It has no reference, which is said, and no failure."""
+    device = gpu(0, "NVIDIA H100", **size)
+    found = told(judged(run_of([outcome("cuda:0", metric(300.0))], [device]), builtin))
+    assert [each for _, each in found if each] == [code]
 
 
 def test_every_builtin_value_is_physically_plausible(builtin: Baselines) -> None:

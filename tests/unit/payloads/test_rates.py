@@ -66,6 +66,26 @@ def test_two_gpus_without_peer_access_are_the_fabrics_fault() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "expected"),
+    [
+        ("NVIDIA L4", {"sm_count": 58, "memory_bytes": 23_600_000_000}, "FAIL"),
+        ("NVIDIA L4", {"sm_count": 58, "memory_bytes": 12 << 30}, "PASS"),
+        ("NVIDIA L4-24Q", {}, "PASS"),
+        ("Tesla T4", {"sm_count": 40, "memory_bytes": 15_640_000_000}, "FAIL"),
+        ("NVIDIA A40", {"sm_count": 84, "memory_bytes": 47_700_000_000}, "FAIL"),
+        ("NVIDIA A40", {"sm_count": 72, "memory_bytes": 47_700_000_000}, "PASS"),
+    ],
+)
+def test_a_rate_is_judged_by_the_model_that_it_is_of(name: str, size: Any, expected: str) -> None:
+    """Error correction takes some of the memory; a virtual GPU, or another size, has no reference."""
+    test = outcome("matmul.bf16", 10, shape="8192x8192x8192", dtype="bf16")
+    if name == "Tesla T4":
+        test = outcome("matmul.fp16", 10, shape="8192x8192x8192", dtype="fp16")
+    device = {"index": 0, "name": name, "uuid": "a", "mig": None, **size}
+    assert judged(test, device=device)[0] == expected
+
+
 def test_a_slice_is_scaled_and_only_warns() -> None:
     """As in `rv accept`, whose judge has the same numbers."""
     slice_ = {
