@@ -214,7 +214,7 @@ class Judge:
     def _missing(self, result: RunResult, measured: Sequence[Measurement]) -> Iterator[TestResult]:
         """Give an ERROR for each number with a reference that a passed test did not report."""
         passed = {t.name for t in result.tests if t.status in (Status.PASS, Status.WARN)}
-        reported = {(m.test, m.metric) for m in measured}
+        reported = {(m.test, m.metric) for m in measured} | set(_not_its_own(result))
         for test, metric in self._expected(result):
             if test in passed and (test, metric) not in reported:
                 reason = f"{test} passed and reported no {metric}, which has a reference"
@@ -233,6 +233,13 @@ class Judge:
             values = self.baselines.of_payload(result.test_type, product, result.method_version)
             names |= {(v.test, v.metric): None for v in values if _is_expected(v, result)}
         return names
+
+
+def _not_its_own(result: RunResult) -> Iterator[tuple[str, str]]:
+    """Give the tests and numbers that are no device's own: it waited, of which the test warns."""
+    for test in result.tests:
+        if test.status is Status.WARN:
+            yield from ((test.name, m.name) for m in test.metrics if not m.direction)
 
 
 def _is_of_whole_gpus(measured: Measurement) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rv.accept.measurements import bare_uuid
-from rv.accept.results import RunResult, Status, TestResult, worst
+from rv.accept.results import Metric, RunResult, Status, TestResult, worst
 from rv.accept.untrusted import list_of, number_of, object_of, text_of, whole_of
 from rv.payloads.contract.rates import RATE_UNITS
 from rv.payloads.contract.references import METHOD_VERSION, REFERENCES
@@ -248,13 +248,23 @@ def _unmeasured(result: RunResult) -> Iterator[str]:
 
 
 def _lacking(test: TestResult, name: str, unit: str) -> Iterator[str]:
-    """Say that a test has no metric of a name (a pattern), or one in another unit."""
-    units = [metric.unit for metric in test.metrics if fnmatch.fnmatchcase(metric.name, name)]
-    others = [each or "no unit" for each in units if each != unit]
+    """Say that a test has no metric of a name (a pattern), or one in another unit.
+
+    One that is not judged, as its device waited for the payload, is none that passed.
+    """
+    named = [metric for metric in test.metrics if fnmatch.fnmatchcase(metric.name, name)]
+    others = [metric.unit or "no unit" for metric in named if metric.unit != unit]
     if others:
         yield f"{test.name}: {name} is in {others[0]}, not {unit}"
-    elif not units:
+    elif not named:
         yield f"{test.name} has no {name}"
+    elif _passes_unjudged(test, named):
+        yield f"{test.name}: {name} is not to be judged, and passed"
+
+
+def _passes_unjudged(test: TestResult, named: Collection[Metric]) -> bool:
+    """Whether a test that passed has a number of which no direction is the better one."""
+    return test.status is Status.PASS and not all(metric.direction for metric in named)
 
 
 def _has_passed_on_gpu(test: TestResult) -> bool:

@@ -67,7 +67,7 @@ def check_kind(session: Session, kind: Kind, devices: list[str]) -> list[speed.R
     rates = together(session, able, lambda one: check_speed(session, kind, one, lines[one]))
     show_all(session.report.devices, lines)
     both = zip(able, digests, rates, strict=True)
-    return [reading(session, kind, *each) for each in both if each[1] and each[2]]
+    return [reading(session, kind, *each) for each in both if each[1]]
 
 
 def can(session: Session, kind: Kind, device: str) -> bool:
@@ -109,7 +109,7 @@ def check_right(session: Session, kind: Kind, device: str) -> str:
 
 
 def check_speed(session: Session, kind: Kind, device: str, lines: list[str]) -> float:
-    """Prove and time products at full size; return the TFLOPS of the largest, or 0.
+    """Prove and time products at full size; return the TFLOPS of the largest, or 0 of none.
 
     `lines` takes what to print of this device once all are done: in the order of nvidia-smi.
     """
@@ -177,11 +177,17 @@ def add_speed(session: Session, kind: Kind, device: str, measured: speed.Speed) 
     session.report.add(
         f"matmul.{kind.name}", device=device, metrics=measured.metrics, details=details, **outcome
     )
-    return float(tflops["value"])
+    return float(tflops["value"]) if measured.is_fed else 0.0
 
 
 def judged(session: Session, kind: Kind, device: str, measured: speed.Speed) -> dict[str, str]:
-    """Judge a speed within the run: against the median of its products, and the plain loop."""
+    """Judge a speed within the run: against the median of its products, and the plain loop.
+
+    Where the device waited for this process in spite of all attempts, nothing is known of its own.
+    """
+    if not measured.is_fed:
+        reason = f"{device} {kind.name}: it waited for this process: its rate is too low"
+        return {"status": "WARN", "code": "jitter", "reason": reason}
     is_asked = device != "cpu" or session.faults.get("stretch")
     if is_asked and measured.of_median < PART_WARN:
         what = f"{device} {kind.name}: {measured.of_median:.2f} of what single products promise"
@@ -242,9 +248,9 @@ def compare(session: Session, readings: list[speed.Reading]) -> None:
         reason = f"{each.where}: {each.kind} at {share:.0%} of its peers"
         about = {"host": each.host, "rank": each.rank, "device": each.device}
         session.report.add("matmul.peers", status, code="peer_outlier", reason=reason, **about)
-    for test, failed in ((name, bad), ("matmul.peers", slow)):
-        if not failed:
-            session.report.add(test, "PASS", details={"devices": len(every)})
+    for test, failed, devices in ((name, bad, every), ("matmul.peers", slow, speed.rated(every))):
+        if devices and not failed:
+            session.report.add(test, "PASS", details={"devices": len(devices)})
 
 
 def gathered(session: Session, readings: list[speed.Reading]) -> list[speed.Reading]:

@@ -23,7 +23,7 @@ from _bandwidth.stream import Streamed, stream
 from _harness.main import Payload, Session, run
 from _harness.timing import synchronize
 from _telemetry.gates import link_status
-from contract.schema import HIGHER, metric
+from contract.schema import HIGHER, better_rate, metric
 from contract.stats import PEERS, peer_verdict
 from contract.verdicts import NotPassed
 
@@ -93,13 +93,20 @@ def _stream(session: Session, devices: list[str]) -> None:
             for row in rows:
                 row.rates[:] = [rate / 2 for rate in row.rates]
         _add_stream(session, device, rows, len(devices))
-    copies = [statistics.median(rows[0].rates) for rows in by_device]
-    _compare(session, devices, copies)
+    copies = {
+        device: statistics.median(rows[0].rates)
+        for device, rows in zip(devices, by_device, strict=True)
+        if rows[0].is_fed
+    }
+    _compare(session, list(copies), list(copies.values()))
 
 
 def _add_stream(session: Session, device: str, rows: list[Streamed], at_once: int) -> None:
     """Add one device's rates; fail where a kernel left wrong elements."""
-    metrics = [metric(f"stream_{row.kernel}", row.rates, "GB/s", HIGHER) for row in rows]
+    metrics = [
+        metric(f"stream_{row.kernel}", row.rates, "GB/s", better_rate(is_fed=row.is_fed))
+        for row in rows
+    ]
     verdict = _fed(device, [row.kernel for row in rows if not row.is_fed])
     wrong = next((row for row in rows if row.wrong), None)
     if wrong:
@@ -166,7 +173,7 @@ def _host(session: Session, devices: list[str]) -> None:
 
 def _add_links(session: Session, name: str, device: str, rows: list[links.Link]) -> None:
     """Add one device's rates; fail where a copy arrived changed."""
-    metrics = [metric(row.name, row.rates, "GB/s", HIGHER) for row in rows]
+    metrics = [metric(row.name, row.rates, "GB/s", better_rate(is_fed=row.is_fed)) for row in rows]
     verdict = _fed(device, [row.name for row in rows if not row.is_fed])
     if wrong := max(row.wrong for row in rows):
         reason = f"{device}: {wrong} words of 8 bytes arrived changed, or not at all"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import check
 import pytest
 from _matmul import speed
 from _matmul.dtypes import KINDS
+from contract.rates import judge_rates
 
-from tests.payloads.made_gpu import MadeGpu
+from tests.payloads.made_gpu import CALL_S, MadeGpu
 
 H200_BF16, A100_FP32, T4_FP64, A10_FP64 = 750e12, 19e12, 0.25e12, 0.49e12
 """Operations a second."""
@@ -36,10 +38,10 @@ class Work:
 
 
 def measured(
-    monkeypatch: pytest.MonkeyPatch, side: int, rate: float, *, quick: bool
+    monkeypatch: pytest.MonkeyPatch, side: int, rate: float, *, quick: bool, call_s: float = CALL_S
 ) -> tuple[speed.Speed, Work]:
     """Time products on a made-up GPU; the work tells how many there were."""
-    gpu = MadeGpu()
+    gpu = MadeGpu(call_s)
     monkeypatch.setattr("time.perf_counter", gpu.perf_counter)
     work = Work(gpu, side, rate)
     return speed.measure(work, "cuda:0", quick=quick, slow=1.0), work  # type: ignore[arg-type]
@@ -103,3 +105,37 @@ def test_a_large_product_that_takes_too_long_is_left_out(
 
     assert found == sides
     assert gpu.host_s < 3
+
+
+@pytest.mark.parametrize(("call_s", "judged"), [(CALL_S, ["FAIL"]), (1e-3, [])])
+def test_a_rate_that_is_the_hosts_is_no_gpus(
+    monkeypatch: pytest.MonkeyPatch, call_s: float, judged: list[str]
+) -> None:
+    """Half of what an H200 reaches is a failure; not where two CPUs feed eight GPUs, which is a warning."""
+    found, _ = measured(monkeypatch, 8192, H200_BF16 / 2, quick=True, call_s=call_s)
+    session: Any = SimpleNamespace(faults={}, options=SimpleNamespace(allow_busy_gpus=False))
+    outcome = check.judged(session, KINDS["bf16"], "cuda:0", found)
+    assert outcome["status"] == ("PASS" if judged else "WARN")
+    assert outcome.get("code") == (None if judged else "jitter")
+
+    about = {"name": "matmul.bf16", "device": "cuda:0", "details": {"dtype": "bf16"}}
+    test = {
+        "class": None,
+        "reason": None,
+        "code": None,
+        **about,
+        **outcome,
+        "metrics": found.metrics,
+    }
+    judge_rates("check", [test], [{"index": 0, "name": "NVIDIA H200", "uuid": "a", "mig": None}], 1)
+    assert test["status"] == (judged[0] if judged else "WARN")
+
+
+def test_a_gpu_that_was_not_fed_is_no_slow_peer() -> None:
+    """Its bits are compared, its rate is not known."""
+    readings = [
+        speed.Reading(f"cuda:{at}", "H200", "bf16", digest, rate, at, "a1")
+        for at, (digest, rate) in enumerate([("x", 700.0), ("x", 0.0), ("y", 0.0), ("x", 705.0)])
+    ]
+    assert speed.outliers(readings) == []
+    assert [each.rank for each in speed.strange_digests(readings)] == [2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import membw
@@ -9,6 +10,7 @@ import pytest
 import torch
 from _bandwidth import links
 from _harness import timing
+from contract.rates import rates_of
 
 from tests.payloads.made_gpu import MadeGpu
 
@@ -79,6 +81,26 @@ def test_a_device_that_waited_is_a_warning() -> None:
     warned = membw._fed("cuda:1", ["copy", "add"])
     assert (warned["status"], warned["code"]) == ("WARN", "jitter")
     assert "cuda:1: it waited for this process in copy, add" in warned["reason"]
+
+
+def test_the_rate_of_a_device_that_waited_is_not_judged() -> None:
+    """What was fed is, of the same test."""
+    tests: list[dict[str, Any]] = []
+
+    def add(name: str, **about: Any) -> None:
+        tests.append({"name": name, "class": None, **about})
+
+    report: Any = SimpleNamespace(add=add, models={})
+    session: Any = SimpleNamespace(report=report, say=lambda *_: None)
+    rows = [
+        links.Link("h2d_pinned", [10.0] * 3, 0, 1.0, is_fed=False),
+        links.Link("d2h_pinned", [46.0] * 3, 0, 1.0),
+    ]
+    membw._add_links(session, "membw.host", "cuda:0", rows)
+
+    (test,) = tests
+    assert (test["status"], test["code"]) == ("WARN", "jitter")
+    assert [metric["name"] for _, metric in rates_of(tests)] == ["d2h_pinned"]
 
 
 ASLEEP_S = 0.12

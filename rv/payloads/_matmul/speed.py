@@ -13,7 +13,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from _harness import timing
-from contract.schema import HIGHER, metric
+from contract.schema import HIGHER, better_rate, metric
 from contract.stats import odd_ones, slow_ones
 from contract.verdicts import NotPassed
 
@@ -101,12 +101,14 @@ class Speed(NamedTuple):
     """What timing products came to: metrics, and shares that ought to be 1.
 
     `of_bare` is the rate as a part of a plain loop's, `of_median` of what the median of single
-    products promises.
+    products promises. `is_fed` is whether the device never waited for this process: where it did,
+    the rate is the host's, and its metric is not judged.
     """
 
     metrics: list[dict[str, Any]]
     of_bare: float
     of_median: float
+    is_fed: bool = True
 
 
 def measure(
@@ -142,10 +144,12 @@ def measure(
     of_bare, how = rate * bare / flops, {"shape": shape, "dtype": given.kind.name}
     about = {"data": "randn", "whole_s": whole, "made": work.made, "compared": work.compared}
     metrics = [
-        metric("tflops", rates, "TFLOPS", HIGHER, value=rate, **how, **about),
+        metric(
+            "tflops", rates, "TFLOPS", better_rate(is_fed=timed.is_fed), value=rate, **how, **about
+        ),
         metric("bare_ratio", [of_bare], "ratio", HIGHER, **how),
     ]
-    return Speed(metrics, of_bare, of_median)
+    return Speed(metrics, of_bare, of_median, timed.is_fed)
 
 
 def _warmed(torch: Any, device: str, work: Products, seconds: float) -> float:
@@ -237,7 +241,10 @@ CPU_BOUNDS = {"warn": 0.5, "fail": 0.75}  # losses: CPUs are shared, and of two 
 
 
 class Reading(NamedTuple):
-    """What one device gave in one type; `where` names it for people: `cuda:1 on node7`."""
+    """What one device gave in one type; `where` names it for people: `cuda:1 on node7`.
+
+    `tflops` is 0 where no rate of its own is known.
+    """
 
     where: str
     model: str
@@ -262,12 +269,17 @@ def outliers(readings: list[Reading]) -> list[tuple[str, Reading, float]]:
     """Return (status, device, share of its peers' rate) of devices slower than their peers."""
     return [
         (status, group[at], share)
-        for group in _alike(readings)
+        for group in _alike(rated(readings))
         for at, status, share in slow_ones(
             [reading.tflops for reading in group],
             **(CPU_BOUNDS if group[0].where.startswith("cpu") else {}),
         )
     ]
+
+
+def rated(readings: list[Reading]) -> list[Reading]:
+    """Return the readings that have a rate."""
+    return [reading for reading in readings if reading.tflops > 0]
 
 
 def _alike(readings: list[Reading]) -> list[list[Reading]]:

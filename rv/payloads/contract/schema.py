@@ -18,15 +18,22 @@ TOKEN = "RV_RESULT_TOKEN"  # noqa: S105 - a variable's name
 which the result repeats, so that no other file can be taken for it."""
 RUNS = ".runs"
 """The folder, in that of a job's results, where each run of a payload notes itself."""
-HIGHER, LOWER = "higher", "lower"
-"""The better direction of a metric, its key `dir`."""
+HIGHER, LOWER, UNJUDGED = "higher", "lower", ""
+"""The better direction of a metric, its key `dir`; none of a figure that nobody judges."""
+
+
+def better_rate(*, is_fed: bool) -> str:
+    """Return the direction of a device's rate: none where it waited for the process that feeds it.
+
+    What was measured then is the host, which nobody may hold against the device.
+    """
+    return HIGHER if is_fed else UNJUDGED
 
 
 def metric(name: str, samples: list[float], unit: str, better: str, **more: Any) -> dict[str, Any]:
     """Return the metric of some samples: the value is their median, `cv` is stdev over mean.
 
-    `better` is HIGHER or LOWER, or "" for a figure that nobody judges; `more` are facts
-    about the method, such as `data="randn"`.
+    `better` is HIGHER, LOWER or UNJUDGED; `more` are facts about the method, as `data="randn"`.
     Raises ValueError without samples.
     """
     if not samples:

@@ -218,6 +218,17 @@ def test_a_reference_without_a_method_is_of_the_current_one(tmp_path: Path) -> N
     assert told(judged(of_rates(590), own)) == [("PASS", "")]
 
 
+@pytest.mark.parametrize("status", [Status.WARN, Status.PASS])
+def test_a_rate_that_is_the_hosts_is_not_judged(builtin: Baselines, status: Status) -> None:
+    """Where the payload warns that the GPU waited for it: neither slow nor missing, and no history."""
+    code = "jitter" if status is Status.WARN else ""
+    waited = outcome("cuda:0", metric(100.0, direction=""), status=status, code=code)
+    result = run_of([waited], [gpu(0)], status=status)
+    expected = [("WARN", "jitter")] if code else [("PASS", ""), ("ERROR", "metric_missing")]
+    assert told(judged(result, builtin)) == expected
+    assert list(measurements(result, "r", "c", 0.0)) == []
+
+
 def test_metric_with_a_reference_that_is_missing_is_an_error(builtin: Baselines) -> None:
     """A test that passed without its number is no pass."""
     result = judged(run_of([outcome("cuda:0")], [gpu(0)]), builtin)

@@ -311,6 +311,7 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     "a rate below nothing": (place(CHECK, f"{FIRST_METRIC}/value", -700.0), "is -700 TFLOPS"),
     "a rate of nothing": (place(CHECK, f"{FIRST_METRIC}/value", 0), "is 0 TFLOPS"),
     "less is better": (place(CHECK, f"{FIRST_METRIC}/dir", "lower"), "fewer TFLOPS are better"),
+    "nothing is better": (place(CHECK, f"{FIRST_METRIC}/dir", ""), "is not to be judged"),
     "above its samples": (place(CHECK, f"{FIRST_METRIC}/value", 7000.0), "of its own samples"),
     "percentiles crossed": (place(CHECK, f"{FIRST_METRIC}/p05", 711.0), "above p95"),
     "no figures": (place(CHECK, "tests/0/metrics", []), "matmul.fp64 has no tflops"),
