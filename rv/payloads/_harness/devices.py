@@ -14,6 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from contract.nvidia import bare, serial_numbers
+from contract.rates import words
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
@@ -184,15 +185,49 @@ def _compare_names(report: Report, requested: str) -> None:
         report.add("requested_gpu", "WARN", code="gpu_mismatch", reason=reason)
 
 
-def same_model(requested: str, name: str) -> bool:
-    """Return whether a driver's name fits a request: `a100-80` is `NVIDIA A100-SXM4-80GB`.
+VARIANTS = ("ti", "super", "ada", "laptop")
+"""Words without a digit that tell models apart; another one is a site's own (`volta`, `gpu`)."""
+SIZE = re.compile(r"(\d{2,3})(?:gb?)?", re.ASCII)
+FORM = re.compile(r"(sxm|pcie|nvl)\d?", re.ASCII)
 
-    Each part of the request must be in the name; a memory size matches with `GB` behind it.
+
+def same_model(requested: str, name: str) -> bool:
+    """Return whether a driver's name fits a request, word by word.
+
+    `a100-80` is `NVIDIA A100-SXM4-80GB`, and `gtx1080ti` a `GeForce GTX 1080 Ti`, but an `l4` is no
+    `L40S`. What the name does not tell, such as the size of memory, fits.
     """
-    parts = re.findall(r"[a-z]+\d*|\d+", requested.lower().replace("rtx", ""))
-    parts = [part for part in parts if part not in {"gpu", "nvidia", "mig", "g"}]
-    plain = name.lower().replace(" ", "-")
-    return all(part in plain for part in parts)
+    own = words(name).split()
+    return all(_fits(word, own) for word in words(requested).split())
+
+
+def _fits(word: str, own: list[str]) -> bool:
+    """Whether a word of a request fits the words of a name."""
+    if form := FORM.fullmatch(word):
+        return form[1] in (_forms(own) or [form[1]])
+    is_telling = len(word) > 1 and any(map(str.isdecimal, word))
+    if word not in VARIANTS and not is_telling:
+        return True
+    return _is_made_of(word, own) or _is_size(word, own)
+
+
+def _is_size(word: str, own: list[str]) -> bool:
+    """Whether a word is the size of memory that a name tells, or one where it tells none."""
+    told = [size[1] for each in own if (size := SIZE.fullmatch(each)) and not each.isdecimal()]
+    size = SIZE.fullmatch(word)
+    return size is not None and size[1] in (told or [size[1]])
+
+
+def _forms(own: list[str]) -> list[str]:
+    """Return the forms of a board that a name tells; H100s on SXM tell only of their memory."""
+    told = [form[1] for each in own if (form := FORM.fullmatch(each))]
+    return told or ["sxm"] * ("hbm3" in own)
+
+
+def _is_made_of(word: str, own: list[str]) -> bool:
+    """Whether words of a name make up a word of a request."""
+    starts = (each for each in own if word.startswith(each))
+    return not word or any(_is_made_of(word[len(each) :], own) for each in starts)
 
 
 def describe(torch: Any, index: int) -> dict[str, Any]:
