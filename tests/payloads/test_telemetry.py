@@ -96,6 +96,29 @@ def test_throttling_is_judged_by_its_share_of_the_time(
     assert codes(made) == found
 
 
+@pytest.mark.parametrize(
+    ("masks", "heat_s", "code", "said"),
+    [
+        ((0x88,), 0.0, "throttled_power", "by its power supply"),
+        ((0x84, 0x84, 0x40), 0.0, "throttled_power", "by its power supply"),
+        ((0x88, 0x40, 0x40), 0.0, "throttled_thermal", "by heat 100.0%"),
+        ((0x88,), 60.0, "throttled_thermal", "by heat 100.0%"),
+        ((0x20,), 0.0, "throttled_thermal", "by heat 100.0%"),
+        ((0x8,), 0.0, "throttled_thermal", "by heat or power supply"),
+    ],
+)
+def test_a_power_brake_is_not_looked_for_as_heat(
+    masks: tuple[int, ...], heat_s: float, code: str, said: str
+) -> None:
+    """By what slowed it longest; a hardware slowdown without a cause may be either."""
+    made = Load(before=Counters(thermal_ns=0), after=Counters(thermal_ns=int(heat_s * 1e9)))
+    for mask in masks * 50:
+        made.add(Reading(reasons=mask), 0.1)
+    ((status, found, reason),) = findings(made)
+    assert (status, found) == ("FAIL", code)
+    assert said in reason
+
+
 def test_throttling_between_two_looks_is_known_from_the_drivers_own_clock() -> None:
     made = load(after=Counters(thermal_ns=2_000_000_000))
     made.before = Counters(thermal_ns=0)
@@ -175,6 +198,7 @@ def test_the_sampler_adds_up_what_it_sees_and_names_the_faulty_gpu() -> None:
     ("fault", "value", "code"),
     [
         ("throttle-mask", 0x44, ("FAIL", "throttled_thermal")),
+        ("throttle-mask", 0x88, ("FAIL", "throttled_power")),
         ("temperature", 91, ("FAIL", "too_hot")),
         ("pcie-gen", 1, ("FAIL", "pcie_degraded")),
         ("pcie-width", 8, ("WARN", "pcie_degraded")),

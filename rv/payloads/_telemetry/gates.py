@@ -25,6 +25,7 @@ REASONS = {
     0x80: "power brake",
     0x100: "display clocks",
 }
+HEAT, BRAKE = (REASONS[0x20], REASONS[0x40]), REASONS[0x80]
 HARMFUL = 0x8 | 0x20 | 0x40 | 0x80  # heat, or a supply that cannot keep up
 
 HOT, MARGIN = 85.0, 2.0  # C: warn from here; fail this close to where the hardware slows itself
@@ -77,8 +78,21 @@ def _throttling(load: Load) -> Iterator[Finding]:
     share = load.harmed_share
     if share > SLOWED_WARN:
         why = ", ".join(name for name in load.throttled if name != "software power cap")
-        reason = f"slowed by heat or power supply {share:.1%} of the time ({why or 'counted'})"
-        yield "FAIL" if share > SLOWED_FAIL else "WARN", "throttled_thermal", reason
+        code, cause = _cause(load)
+        reason = f"slowed by {cause} {share:.1%} of the time ({why or 'counted'})"
+        yield "FAIL" if share > SLOWED_FAIL else "WARN", code, reason
+
+
+def _cause(load: Load) -> tuple[str, str]:
+    """Return the code and the name of what slowed a GPU longest.
+
+    A hardware slowdown of which the driver names no cause may be either: it is looked for as heat.
+    """
+    heat_s = max(load.heat_s, *(load.throttled.get(name, 0.0) for name in HEAT))
+    brake_s = load.throttled.get(BRAKE, 0.0)
+    if brake_s > heat_s:
+        return "throttled_power", "its power supply"
+    return "throttled_thermal", "heat" if heat_s else "heat or power supply"
 
 
 def _host_link(load: Load) -> Iterator[Finding]:

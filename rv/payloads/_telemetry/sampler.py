@@ -85,10 +85,14 @@ class Load:
         return float(statistics.median_low(clocks)) if clocks else None
 
     @property
+    def heat_s(self) -> float:
+        """The seconds slowed by heat by the driver's own clock; 0 where it has none."""
+        return (grown(self.before.thermal_ns, self.after.thermal_ns) or 0) / 1e9
+
+    @property
     def harmed_share(self) -> float:
         """The part of the time slowed by heat or power supply: the driver's own clock, or ours."""
-        counted = grown(self.before.thermal_ns, self.after.thermal_ns)
-        seconds = max(self.harmed, (counted or 0) / 1e9)
+        seconds = max(self.harmed, self.heat_s)
         return min(1.0, seconds / self.seconds) if self.seconds > 0 else 0.0
 
     def as_json(self) -> dict[str, Any]:
