@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import argparse
 
     from _harness.ranks import Group
-    from _moe.mixtral import Decoded
+    from _moe.mixtral import Decoded, Size
 
 SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
 GATE = {"cpu": 1e-4, "cuda": 1e-3}
@@ -37,10 +37,9 @@ def body(session: Session) -> None:
     session.need_torch()
     from _moe import mixtral
 
-    on_gpu = mixtral.HALF if session.options.quick else mixtral.SMALL
-    size = mixtral.TINY if device == "cpu" else on_gpu
-    single = mixtral.mixtral(size, session.options.seed)
     with session.group(device) as group:
+        size = chosen(session, group)
+        single = mixtral.mixtral(size, session.options.seed)
         session.probe(device)
         single = single.to(device)
         sharded = make_sharded(session, group, copy.deepcopy(single))
@@ -52,7 +51,24 @@ def body(session: Session) -> None:
         ).to(device)
         decoded = mixtral.decode(sharded, rows, session.options.new_tokens)
         session.probe(device)
-        compare(session, group, decoded, single)
+        compare(session, group, decoded, single, size)
+
+
+def chosen(session: Session, group: Group) -> Size:
+    """Choose a size that has room on all ranks. Raises NotPassed, on all of them alike."""
+    from _moe import mixtral
+
+    own = mixtral.Room(0, 0, mixtral.why_not())
+    sizes = [mixtral.HALF] if session.options.quick else [mixtral.SMALL, mixtral.HALF]
+    if group.device == "cpu":
+        sizes, enough = [mixtral.TINY], mixtral.needs(mixtral.TINY)
+        own = own._replace(free=enough, total=enough)
+    else:
+        free, total = session.torch.cuda.mem_get_info(group.device)
+        own = own._replace(free=free, total=total)
+    rooms = [own] * group.ranks.world
+    group.dist.all_gather_object(rooms, own)
+    return mixtral.fitting(sizes, rooms)
 
 
 def make_sharded(session: Session, group: Group, model: Any) -> Any:
@@ -85,7 +101,7 @@ def spoil(model: Any) -> None:
             return
 
 
-def compare(session: Session, group: Group, decoded: Decoded, single: Any) -> None:
+def compare(session: Session, group: Group, decoded: Decoded, single: Any, size: Size) -> None:
     """Hold the logits of the prompt and every decoded token against a whole model."""
     from _moe import mixtral
 
@@ -100,7 +116,7 @@ def compare(session: Session, group: Group, decoded: Decoded, single: Any) -> No
     made = rows.shape[0] * (rows.shape[1] - length)
     facts: dict[str, Any] = {"largest_gap": behind, "compared": made, "not_the_best": other}
     facts |= {"used": whole_model.used}
-    report(session, group, "tokens", behind, GATE[kind], facts, rates(decoded, rows.shape[0]))
+    report(session, group, "tokens", behind, GATE[kind], facts, rates(decoded, size))
 
 
 def report(
@@ -121,15 +137,16 @@ def report(
         session.report.add(name, "PASS", device=group.device, details=details, metrics=metrics)
 
 
-def rates(decoded: Decoded, rows: int) -> list[dict[str, Any]]:
+def rates(decoded: Decoded, size: Size) -> list[dict[str, Any]]:
     """Return the time of the prompt, and the tokens that this rank decodes in a second."""
+    rows = decoded.rows.shape[0]
     first, *others = decoded.seconds
     later = others or [first]
     rate = rows * len(later) / sum(later)
     tokens = [rows / each for each in later]
     return [
-        metric("prompt_ms", [first * 1e3], "ms", LOWER),
-        metric("tokens", tokens, "tokens/s", HIGHER, value=rate),
+        metric("prompt_ms", [first * 1e3], "ms", LOWER, shape=size.word),
+        metric("tokens", tokens, "tokens/s", HIGHER, value=rate, shape=size.word),
     ]
 
 

@@ -48,8 +48,7 @@ def body(session: Session) -> None:
             reason = ABSENT if program is None else f"{PROGRAM} needs GPUs"
             code = "tool_absent" if program is None else "unsupported"
             session.say("DDP", reason)
-            session.report.add(TEST, "SKIP", code=code, reason=reason)
-            return
+            raise NotPassed("SKIP", code, reason)
         table = measure(session, program, len(devices))
     judge(session, spoiled(session, table))
 

@@ -20,6 +20,7 @@ from _matmul.speed import Reading, outliers, strange_digests
 from _training import progress
 from contract import codes, schema, stats, verdicts
 from contract.schema import summary_of
+from contract.verdicts import NotPassed
 
 from tests.payloads.starting import PAYLOADS
 
@@ -68,6 +69,30 @@ def test_the_worst_test_is_the_verdict(statuses: list[str], status: str, code: i
     summary = report(*statuses).as_json()["summary"]
 
     assert (summary["status"], summary["exit_code"]) == (status, code)
+
+
+@pytest.mark.parametrize(
+    ("wear", "status", "left"),
+    [("PASS", "SKIP", {"mine"}), ("WARN", "WARN", {"mine", "wear"})],
+)
+def test_a_payload_that_is_skipped_whole_has_not_passed(
+    tmp_path: Path, wear: str, status: str, left: set[str]
+) -> None:
+    """A device that is there is no reason to vouch for what nobody tested; what is wrong stays."""
+
+    def body(session: main.Session) -> None:
+        for name in ("device", "contention"):
+            session.report.add(name, "PASS", device="cuda:0")
+        session.report.add("wear", wear, code="" if wear == "PASS" else "ecc_corrected")
+        raise NotPassed("SKIP", "tool_absent", "a tool is not installed")
+
+    payload = main.Payload("mine", "A payload.", body)
+    options = main._options(payload, ["--report-dir", str(tmp_path)])
+    session = main.Session(payload, options, ALONE, for_job.Run("mine", ALONE))
+    session.execute()
+
+    assert session.report.verdict()[0] == status
+    assert {test["name"] for test in session.report.tests} == left
 
 
 def test_what_the_user_asked_changes_the_exit_code() -> None:

@@ -139,3 +139,16 @@ def test_a_gpu_that_was_not_fed_is_no_slow_peer() -> None:
     ]
     assert speed.outliers(readings) == []
     assert [each.rank for each in speed.strange_digests(readings)] == [2]
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_large_product_is_left_out_on_a_small_slice(
+    monkeypatch: pytest.MonkeyPatch, *, quick: bool
+) -> None:
+    """8192^2 in fp64 take 2.7 GB: more than half of a MIG slice of 5 GB has."""
+    gpu = MadeGpu()
+    room = (int(4.4 * (1 << 30)), int(4.75 * (1 << 30)))
+    monkeypatch.setattr(gpu, "mem_get_info", lambda _: room, raising=False)
+    monkeypatch.setattr(speed, "_one_product_s", lambda *_: 0.001)
+
+    assert speed.usual_sides(gpu, KINDS["fp64"], "cuda:0", 1, quick=quick) == [4096]

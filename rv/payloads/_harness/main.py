@@ -108,7 +108,7 @@ class Session:
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
-        self.broken = self.is_found_elsewhere = False
+        self.broken = self.is_found_elsewhere = self.skipped = False
         self.hurry = threading.Event()
         self._ending = threading.Lock()
 
@@ -174,6 +174,7 @@ class Session:
             self.payload.body(self)
         except NotPassed as outcome:
             self.fail(outcome)
+            self.skipped = outcome.status == "SKIP"
         except KeyboardInterrupt as signalled:
             self.exit_code = 128 + signalled.args[0] if signalled.args else INTERRUPTED
             self.report.add(self.test, "ERROR", code="interrupted", reason="interrupted")
@@ -184,6 +185,8 @@ class Session:
         judging.add_contention(self)
         judging.add_wear(self)
         judging.add_ranks(self)
+        if self.skipped:
+            self.report.drop_passes(judging.SURROUNDINGS)
         self.vouched = judging.vouched(self, judging.judge_speeds(self))
 
     @contextlib.contextmanager

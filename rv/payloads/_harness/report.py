@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from contract.codes import CODES
 from contract.schema import METHOD_VERSION, SCHEMA, TOKEN, explained, summary_of, verdict_of
-from contract.verdicts import WORST_FIRST
+from contract.verdicts import PASS, WORST_FIRST
 
 from .ranks import node_name
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from .ranks import Ranks
 
 SLURM = {
@@ -89,6 +91,13 @@ class Report:
         with self._lock:
             self._last = now
             self.tests.insert(len(self.tests) * (not is_first), test)
+
+    def drop_passes(self, names: Collection[str]) -> None:
+        """Remove the passed tests of these names: beside a SKIP they would make a PASS."""
+        with self._lock:
+            self.tests[:] = [
+                test for test in self.tests if test["status"] != PASS or test["name"] not in names
+            ]
 
     @property
     def models(self) -> dict[str, str]:

@@ -58,12 +58,20 @@ def require_room(torch: Any, kind: Kind, device: str, shape: Shape) -> None:
     """Raise NotPassed where a shape has no room: a SKIP on a device that is too small for it."""
     if fits(torch, kind, device, shape):
         return
+    torch.cuda.empty_cache()  # what torch keeps of earlier tests is free
+    if fits(torch, kind, device, shape):
+        return
     free, total = torch.cuda.mem_get_info(device)
     size = f"{'x'.join(map(str, shape))} in {kind.name}"
-    if _needs(kind, shape) >= total / 2:
+    if is_too_small(torch, kind, device, shape):
         raise NotPassed("SKIP", "unsupported", f"{device} is too small for {size}")
     reason = f"{device} has {free >> 20} of {total >> 20} MiB free, too little for {size}"
     raise NotPassed("ERROR", "out_of_memory", reason)
+
+
+def is_too_small(torch: Any, kind: Kind, device: str, shape: Shape) -> bool:
+    """Return whether a shape has no room on a GPU though nothing else is there."""
+    return bool(_needs(kind, shape) >= torch.cuda.mem_get_info(device)[1] / 2)
 
 
 def _needs(kind: Kind, shape: Shape) -> int:
@@ -75,10 +83,13 @@ def _needs(kind: Kind, shape: Shape) -> int:
 def usual_sides(torch: Any, kind: Kind, device: str, seed: int, *, quick: bool) -> list[int]:
     """Return the sides to time on a GPU: a large one and, unless quick, half of it.
 
-    Raises NotPassed where there is no room for the half.
+    The half alone where the large one takes too long, or is too large for the device, such as a
+    small MIG slice. Raises NotPassed where there is no room for the half.
     """
     shape = (SMALL, SMALL, SMALL)
     require_room(torch, kind, device, shape)
+    if is_too_small(torch, kind, device, (LARGE, LARGE, LARGE)):
+        return [SMALL]
     if _one_product_s(torch, kind, device, shape, seed) * (LARGE // SMALL) ** 3 > TOO_LONG_S:
         return [SMALL]
     return [LARGE] if quick else [SMALL, LARGE]

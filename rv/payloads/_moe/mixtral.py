@@ -5,11 +5,15 @@ Nothing is downloaded: the package transformers has the classes, and the weights
 
 from __future__ import annotations
 
+import importlib
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from contract.verdicts import NotPassed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EXPERTS, CHOSEN = 8, 2
 """Experts of a layer, and those that each token goes through: as in Mixtral 8x7B."""
@@ -24,21 +28,74 @@ class Size(NamedTuple):
     heads: int
     vocabulary: int
 
+    @property
+    def word(self) -> str:
+        """Its width, that of an expert, and its layers, as results name a size."""
+        return f"{self.width}x{self.inner}x{self.layers}"
+
 
 TINY = Size(32, 64, 2, 4, 128)
 SMALL = Size(1024, 3584, 8, 16, 4096)
 """0.7 billion parameters in the experts: a sixty-fourth of Mixtral 8x7B."""
 HALF = Size(1024, 3584, 4, 16, 4096)
-"""Half of its layers, for a quick look: most of the time goes to making the weights."""
+"""Half of its layers: for a quick look, as most of the time goes to making the weights, and for a
+GPU, or a MIG slice, that has no room for all."""
+SPARE = 1.4
+"""Of the weights of two models: for what is computed, and what sharding gathers."""
+
+
+class Room(NamedTuple):
+    """What a rank has for the test: bytes free and in all of its GPU, and why it cannot be run."""
+
+    free: int
+    total: int
+    why_not: str = ""
+
+
+def why_not() -> str:
+    """Return why there is no such model here, or ""."""
+    try:
+        importlib.import_module("transformers").MixtralForCausalLM  # noqa: B018 - it loads it
+    except (ImportError, AttributeError) as error:
+        return f"a mixture of experts needs the package transformers: {error}"
+    return ""
+
+
+def parameters(size: Size) -> int:
+    """Count the weights of a model, but for norms and routers."""
+    experts = EXPERTS * 3 * size.width * size.inner
+    attention = 3 * size.width**2  # of queries, out, and half as many heads of keys and values
+    return size.layers * (experts + attention) + 2 * size.vocabulary * size.width
+
+
+def needs(size: Size) -> int:
+    """Return the bytes that a test takes: the model in single precision, and one to compare."""
+    return int(2 * 4 * parameters(size) * SPARE)
+
+
+def fitting(sizes: Sequence[Size], rooms: Sequence[Room]) -> Size:
+    """Return the first size that has room on every rank; all ranks choose alike.
+
+    Raises NotPassed: SKIP where transformers is absent on any, or its GPU is too small for the last
+    size; ERROR `out_of_memory` where others hold the memory for that.
+    """
+    if absent := [room.why_not for room in rooms if room.why_not]:
+        raise NotPassed("SKIP", "tool_absent", absent[0])
+    for size in sizes:
+        if all(needs(size) <= room.free for room in rooms):
+            return size
+    free, total = min(room.free for room in rooms), min(room.total for room in rooms)
+    need = f"{needs(sizes[-1]) >> 20} MiB for a mixture of experts"
+    if needs(sizes[-1]) > total:
+        reason = f"the GPU is too small: {total >> 20} MiB, {need}"
+        raise NotPassed("SKIP", "unsupported", reason)
+    raise NotPassed("ERROR", "out_of_memory", f"{free >> 20} of {total >> 20} MiB free, {need}")
 
 
 def mixtral(size: Size, seed: int) -> Any:
-    """Make the model in single precision. Raises NotPassed (SKIP) without transformers."""
-    try:
-        from transformers import MixtralConfig, MixtralForCausalLM
-    except ImportError as error:
-        reason = f"a mixture of experts needs the package transformers: {error}"
-        raise NotPassed("SKIP", "tool_absent", reason) from error
+    """Make the model in single precision; transformers must be there."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
     config = MixtralConfig(
         vocab_size=size.vocabulary, hidden_size=size.width, intermediate_size=size.inner,
         num_hidden_layers=size.layers, num_attention_heads=size.heads,

@@ -368,6 +368,52 @@ def test_a_damaged_result_is_no_pass(name: str) -> None:
     assert re.search(re.escape(said), reasons(results)), reasons(results)
 
 
+@pytest.mark.parametrize(
+    ("lacking", "expected"),
+    [
+        (("matmul.fp64", "matmul.fp64.residual"), Status.PASS),
+        (("matmul.fp64", "matmul.fp32.residual"), Status.ERROR),
+    ],
+)
+def test_a_skipped_test_stands_for_those_below_its_name(
+    lacking: tuple[str, str], expected: Status
+) -> None:
+    """A GPU that is too small for a product has no residual of it either."""
+    files, one = whole_run(), checked("a1")
+    skipped = {"status": "SKIP", "code": "unsupported", "reason": "too small", "metrics": []}
+    one["tests"] = [test for test in one["tests"] if test["name"] not in lacking]
+    passed = len(one["tests"])
+    one["tests"] += [{**a_test(lacking[0], 0, f"cuda:{i}", "a1"), **skipped} for i in range(GPUS)]
+    one["summary"] |= {"passed": passed, "skipped": GPUS}
+    files[CHECK] = one
+
+    assert collected(files)[0].status is expected, reasons(collected(files))
+
+
+def test_a_payload_that_was_skipped_is_no_damage_and_no_pass() -> None:
+    """Beside the device, which is sound, `moe` has its name alone where transformers is absent."""
+    origin = Origin(job_id=7, nodes=("a1",), started_at=1_800_000_000.0, gpus=1,
+                    planned=tuple(f"moe {name}" for name in PLANNED["moe"]))  # fmt: skip
+    absent = {"status": "SKIP", "code": "tool_absent", "reason": "no transformers", "metrics": []}
+    skipped = {**a_test("moe", 0, "", "a1"), **absent}
+    warned = {"status": "WARN", "code": "ecc_corrected", "reason": "corrected", "metrics": []}
+    found = []
+    for other in ({}, warned, {"status": "PASS", "metrics": []}):
+        tests = [skipped, *([{**a_test("wear", 0, "cuda:0", "a1"), **other}] if other else [])]
+        one = document("moe", "a1", tests, 1)
+        one["ranks"] = [{"rank": 0, "host": "a1", "token": "moe-a1"}]
+        counts = {"passed": 0, "skipped": 1, "warned": 0, "exit_code": 0}
+        counts |= {"passed": 1} if other.get("status") == "PASS" else {}
+        counts |= {"warned": 1} if other.get("status") == "WARN" else {}
+        one["summary"] |= {**counts, "status": other.get("status", "SKIP")}
+        files = {"moe/moe_result.json": one, "moe/node0.begun": "a1\nmoe-a1\n",
+                 "moe/node0.exit": "0\n"}  # fmt: skip
+        data = {k: (v if isinstance(v, str) else json.dumps(v)).encode() for k, v in files.items()}
+        found.append(collect(data, ["moe"], origin)[0].status)
+
+    assert found == [Status.SKIP, Status.WARN, Status.ERROR]
+
+
 def test_a_figure_that_is_none_is_what_a_failed_test_found() -> None:
     """A loss of NaN stays a FAIL."""
     one = checked("a1")
