@@ -7,7 +7,7 @@ from typing import Any
 
 import nccl_tests
 import pytest
-from _nccl_tests.output import parse_report, parse_table
+from _nccl_tests.output import Row, Table, parse_report, parse_table
 from contract.verdicts import NotPassed
 
 from tests.payloads.burning import by_name, codes, run, without_torch
@@ -101,11 +101,32 @@ def test_an_older_one_that_knows_no_json_is_asked_for_its_table(new: str, tmp_pa
     assert fewer.value.code == "rank_missing"
 
 
+def test_of_one_rank_no_bandwidth_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bus bandwidth is 0 by its formula: one sound H100 is no slow fabric."""
+    rows = tuple(Row(1 << exponent, 1400.0, 0.0, 0.0, 0) for exponent in (20, 28, 30))
+    told: list[dict[str, Any]] = []
+    session: Any = SimpleNamespace(
+        options=argparse.Namespace(read=""),
+        faults=SimpleNamespace(get=lambda _: None),
+        say=lambda *_: None,
+        report=SimpleNamespace(
+            devices=[{"name": "NVIDIA H100 80GB HBM3"}],
+            add=lambda name, **more: told.append({"name": name, **more}),
+        ),
+    )
+    for wrong in (0, 3, None):
+        nccl_tests.judge(session, Table(rows, wrong))
+
+    assert [each["name"] for each in told] == ["nccl_tests.all_reduce.1"] * 3
+    assert [each["status"] for each in told] == ["PASS", "FAIL", "WARN"]
+    assert [each["metrics"] for each in told] == [[], [], []]
+
+
 def test_too_little_is_told_and_nothing_is_no_result() -> None:
     """Of sizes below 256 MiB no speed of the links is known; a rate of 0 was not measured."""
     session: Any = SimpleNamespace(faults=SimpleNamespace(get=lambda *_: None))
     table = parse_table(TABLE)
-    small = table._replace(rows=tuple(row._replace(nbytes=1 << 20) for row in table.rows))
+    small = table._replace(rows=tuple(r._replace(nbytes=r.nbytes >> 13) for r in table.rows))
     assert nccl_tests._verdict(session, small)["code"] == "not_run"
 
     with pytest.raises(ValueError, match="no bandwidth"):
