@@ -234,7 +234,7 @@ def work(job: Job, pipe: Connection) -> None:
         pipe.send({"kind": "error", "code": "out_of_memory", "reason": str(error)})
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
-        is_cuda = "CUDA" in reason or "CUBLAS" in reason
+        is_cuda = cuda_errors.is_raised(reason)
         code = cuda_errors.verdict(reason)[1] if is_cuda else "could_not_run"
         pipe.send({"kind": "error", "code": code, "reason": reason})
 

@@ -34,6 +34,7 @@ from contract.catalogue import FAULTS
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
 from . import (
+    collective_errors,
     cuda_errors,
     deadline,
     devices,
@@ -282,12 +283,10 @@ def _explained(error: Exception) -> NotPassed:
     message = f"{type(error).__name__}: {SOURCE_LINE.sub('', first)[:300]}"
     if type(error).__name__ == "OutOfMemoryError" or isinstance(error, MemoryError):
         return NotPassed("FAIL", "out_of_memory", message)
-    if "CUDA error" in message or "CUBLAS_STATUS" in message:
+    if cuda_errors.is_raised(message):
         return NotPassed(*cuda_errors.verdict(message), message)
-    lost = ("Timed out waiting", "Connection closed by peer", "Connection reset", "NCCL", "timeout")
-    if type(error).__name__.startswith("Dist") or any(word in message for word in lost):
-        return NotPassed("FAIL", "collective_timeout", message)
-    return NotPassed("ERROR", "could_not_run", message)
+    status, code = collective_errors.verdict(error) or ("ERROR", "could_not_run")
+    return NotPassed(status, code, message)
 
 
 def _not_written(error: OSError) -> NotPassed:

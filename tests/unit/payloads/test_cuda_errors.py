@@ -32,9 +32,20 @@ NOT_THE_GPU = [
      "FAIL", "gpu_busy", "CONTENTION"),
     ("CUDA error: all CUDA-capable devices are busy or unavailable",
      "FAIL", "gpu_busy", "CONTENTION"),
+    ("CUDA error: CUBLAS_STATUS_NOT_SUPPORTED when calling `cublasLtMatmulAlgoGetHeuristic(…)`",
+     "ERROR", "could_not_run", "SOFTWARE"),
+    ("CUDA error: CUBLAS_STATUS_INVALID_VALUE when calling `cublasGemmEx(handle, opa)`",
+     "ERROR", "could_not_run", "SOFTWARE"),
+    ("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`",
+     "ERROR", "could_not_run", "SOFTWARE"),
+    ("CUDA error: operation not supported", "ERROR", "could_not_run", "SOFTWARE"),
+    ("CUDA error: invalid argument", "ERROR", "could_not_run", "SOFTWARE"),
+    ("CUDA error: invalid device function", "ERROR", "torch_without_arch", "SOFTWARE"),
+    ("Torch not compiled with CUDA enabled", "ERROR", "could_not_run", "SOFTWARE"),
 ]  # fmt: skip
 THE_GPU = [
     "CUDA error: an illegal memory access was encountered",
+    "CUDA error: operation not supported on global/shared address space",
     "CUDA error: uncorrectable ECC error encountered",
     "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(handle)`",
 ]
@@ -66,6 +77,51 @@ def test_any_other_error_of_cuda_is_the_hardwares(said: str) -> None:
 
     assert (found.status, found.code) == ("FAIL", "cuda_error")
     assert avoided(found.status, found.code, found.reason) == ["n1"]
+
+
+class DistBackendError(RuntimeError):
+    """As torch names what NCCL returns."""
+
+
+OF_NCCL = (
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3690, {}, "
+    "NCCL version 2.28.9\n{}"
+)
+REMOTE = OF_NCCL.format("remote process exited or there was a network error", "ncclRemoteError")
+USAGE = OF_NCCL.format("invalid usage (run with NCCL_DEBUG=WARN for details)", "ncclInvalidUsage")
+FULL = OF_NCCL.format(
+    "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+    "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+    "Failed to CUDA calloc async 608 bytes: Cuda failure 2 'out of memory'",
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (DistBackendError(REMOTE), "FAIL", "collective_timeout"),
+        (RuntimeError(REMOTE), "FAIL", "collective_timeout"),
+        (RuntimeError("NCCL communicator was aborted on rank 1."), "FAIL", "collective_timeout"),
+        (RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.2]:1"),
+         "FAIL", "collective_timeout"),
+        (RuntimeError("Application timeout caused pair closure"), "FAIL", "collective_timeout"),
+        (DistBackendError(USAGE), "ERROR", "could_not_run"),
+        (DistBackendError(FULL), "FAIL", "out_of_memory"),
+        (RuntimeError("Distributed package doesn't have NCCL built in"), "ERROR", "could_not_run"),
+        (RuntimeError("Unconvertible NCCL type Float8_e4m3fn"), "ERROR", "could_not_run"),
+        (ValueError("ProcessGroupNCCL is only supported with GPUs, no GPUs found!"),
+         "ERROR", "could_not_run"),
+        (TypeError("init_process_group() got an unexpected keyword argument 'timeout'"),
+         "ERROR", "could_not_run"),
+    ],
+)  # fmt: skip
+def test_only_a_rank_that_is_lost_makes_a_collective_late(
+    error: Exception, status: str, code: str
+) -> None:
+    """What names NCCL is not the fabric's fault for that."""
+    found = _explained(error)
+
+    assert (found.status, found.code) == (status, code)
 
 
 def burned(said: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
