@@ -49,13 +49,14 @@ _OF_GOLDEN: Final = ("payload", "test", "metric", "unit", "world", "shape", "dty
 class Model(Schema):
     """What a GPU is: processors, memory, and peaks by type, `memory`, `host`, `link`.
 
-    `sizes_gb` are the sizes that product names tell, where not `memory_gb` alone; `mesh`: all GPUs
-    of a node are linked by NVLink.
+    `sizes_gb` are the sizes that product names tell, where not `memory_gb` alone; `links` are its
+    NVLinks, 0 where that is unknown; `mesh`: all GPUs of a node are linked by NVLink.
     """
 
     sms: Whole = 0
     memory_gb: Whole = 0
     sizes_gb: list[Whole] = Field(default_factory=list)
+    links: Whole = 0
     mesh: bool = False
     peaks: dict[str, Number] = Field(default_factory=dict)
 
@@ -150,7 +151,7 @@ class Baselines:
             return None
         for value in self.values:
             if value.gpu == model and value.is_of(measured):
-                return _reference(value, self.models[model], device)
+                return _of_links(_reference(value, self.models[model], device), value, measured)
         return None
 
     def peak(self, measured: Measurement) -> float | None:
@@ -228,6 +229,22 @@ def _reference(baseline: Baseline, model: Model, device: Device | None) -> Refer
     share = share_of_slice(baseline.peak, model.sms, model.memory_gb, *size)
     source = f"{share:.3f} of {baseline.value:g}: {source}"
     return replace(whole, value=baseline.value * share, lower=None, kind="scaled", source=source)
+
+
+def _of_links(reference: Reference, baseline: Baseline, measured: Measurement) -> Reference:
+    """Scale a built-in one over NVLink to the links that a pair has; it warns where none tells.
+
+    One of this cluster, site or user is of their own machines.
+    """
+    if (baseline.kind, baseline.peak) != (BUILTIN, "link"):
+        return reference
+    share = measured.link_share
+    if share is None:
+        return replace(reference, lower=None)
+    if share == 1.0:
+        return reference
+    source = f"{share:.3f} of {baseline.value:g}, as of the links: {reference.source}"
+    return replace(reference, value=reference.value * share, source=source)
 
 
 def golden(

@@ -17,7 +17,8 @@ from rv.accept.measurements import RETIRED, SOUND, Measurement
 from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
 
-_COLUMNS: Final = {field.name: field.type for field in fields(Measurement)}
+_COLUMNS: Final = {f.name: f.type for f in fields(Measurement) if f.name != "link_share"}
+"""What is kept: of the links only the judge of a run has to know."""
 _IDENTITY: Final = (
     "run, cluster, node, gpu_uuid, device, payload, test, metric, dtype, shape, world, nodes, unit"
 )

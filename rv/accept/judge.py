@@ -256,7 +256,8 @@ def _is_expected(value: Baseline, result: RunResult) -> bool:
 
 
 def _peer_key(measured: Measurement) -> tuple[str, ...]:
-    return (measured.gpu, *measured.key)
+    """Part what is measured alike on a model; GPUs with a switch are no peers of others."""
+    return (measured.gpu, *measured.key, f"{measured.link_share or 1.0:.2f}")
 
 
 def _claim(measured: Measurement, metric: Metric, reference: Reference | None) -> Iterator[Remark]:

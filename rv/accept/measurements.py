@@ -9,7 +9,7 @@ from typing import Any, Final
 from rv.accept.results import Device, Metric, RunResult, TestResult
 from rv.accept.untrusted import text_of, whole_of
 from rv.dataclass import dataclass
-from rv.payloads.contract.rates import DTYPES, RATE_UNITS
+from rv.payloads.contract.rates import DTYPES, RATE_UNITS, of_links
 
 HOST_COPIES: Final = ("h2d_pinned", "d2h_pinned")
 """Rates of one GPU's link to pinned memory of the host: of its own socket, or of another."""
@@ -45,7 +45,8 @@ class Measurement(Point):
 
     `gpu` is the product's name; `shape` the size measured at; `world` and `nodes` are how many
     ranks, on how many nodes. `members` are the GPUs of a number that is no single one's but their
-    ranks' together: their UUIDs, sorted, with spaces between.
+    ranks' together: their UUIDs, sorted, with spaces between. `link_share` is what part of their
+    NVLinks the GPUs use, None where that is unknown.
     """
 
     cluster: str
@@ -65,6 +66,7 @@ class Measurement(Point):
     quick: bool = False
     nodes: int = 1
     members: str = ""
+    link_share: float | None = None
 
     @property
     def subject(self) -> tuple[str, ...]:
@@ -152,6 +154,7 @@ def measurements(result: RunResult, run: str, cluster: str, time_s: float) -> It
                 quick=result.quick,
                 nodes=result.nnodes,
                 members="" if device else _members(result),
+                link_share=of_links(metric.more.get("link_share")),
             )
 
 

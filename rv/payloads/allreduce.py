@@ -73,7 +73,8 @@ def body(session: Session) -> None:
         session.probe(group.device)
         started = time.perf_counter()
         table = sweep(field, session.options, lambda text: session.say("DDP", text))
-        _report_sweep(session, table, time.perf_counter() - started)
+        about = fabric_checks.about_links(session, group, log_file)
+        _report_sweep(session, table, time.perf_counter() - started, about)
         half_precision.check(session, field)
         session.probe(group.device)
         _check_speed(session, field, table["all_reduce"][-1])
@@ -142,8 +143,10 @@ def _striking(session: Session) -> Strike | None:
     return strike
 
 
-def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float) -> None:
-    """Add a test for each collective, and the seed's own line."""
+def _report_sweep(
+    session: Session, table: dict[str, list[Row]], seconds: float, links: dict[str, float]
+) -> None:
+    """Add a test for each collective, with what is known of the links, and the seed's own line."""
     world = session.ranks.world
     for name, rows in table.items():
         wrong = [row for row in rows if row.wrong]
@@ -153,7 +156,8 @@ def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float)
             reason = f"{problem}, first at {wrong[0].where}"
             verdict = {"status": "FAIL", "code": "wrong_collective", "reason": reason}
         details = {"rows": [as_details(row) for row in rows], "dtype": "float32"}
-        add(session, f"allreduce.{name}", verdict, details=details, metrics=_metrics(rows, world))
+        metrics = _metrics(rows, world, links)
+        add(session, f"allreduce.{name}", verdict, details=details, metrics=metrics)
     last = table["all_reduce"][-1]
     ok = not any(row.wrong for rows in table.values() for row in rows)
     spent = sum(last.seconds) if session.options.numel else seconds
@@ -164,13 +168,13 @@ def _report_sweep(session: Session, table: dict[str, list[Row]], seconds: float)
     session.say("DDP", f"world={world} {numbers} ok={ok}")
 
 
-def _metrics(rows: list[Row], world: int) -> list[dict[str, Any]]:
+def _metrics(rows: list[Row], world: int, links: dict[str, float]) -> list[dict[str, Any]]:
     """Return latency at the least size and bandwidth at those that count."""
     kept = [metric("latency_us", [s * 1e6 for s in rows[0].seconds], "us", LOWER)]
     for row in gated(rows) if world > 1 else []:
         name, samples = f"busbw_{size_word(row.nbytes)}", busbw_samples(row, world)
         about = {"bytes": row.nbytes, "world": world, "value": row.busbw * row.of_median}
-        kept.append(metric(name, samples, "GB/s", HIGHER, **about))
+        kept.append(metric(name, samples, "GB/s", HIGHER, **about, **links))
     return kept
 
 

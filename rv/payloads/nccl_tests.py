@@ -14,9 +14,10 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from _harness.files import read_regular
+from _harness.joined import share_of_ranks
 from _harness.main import Payload, Session, run
 from _nccl_tests.output import Table, parse_report, parse_table
 from _processes.programs import run_limited
@@ -119,14 +120,16 @@ def judge(session: Session, table: Table) -> None:
     details = {"ranks": table.ranks, "wrong": table.wrong, "rows": rows}
     # A report that is read is of other GPUs: its figures are no rates of these.
     better = "" if session.options.read else HIGHER
+    share = share_of_ranks(session.report.devices, table.ranks) if better and large else None
+    about = {} if share is None else {"link_share": share}
     metrics = [
-        metric(f"busbw_{row.nbytes >> 20}M", [row.busbw], "GB/s", better, bytes=row.nbytes)
+        metric(f"busbw_{row.nbytes >> 20}M", [row.busbw], "GB/s", better, bytes=row.nbytes, **about)
         for row in large
     ]
     # The number of ranks is in the name: one process measures them all, and a reference is of many.
     name = f"{TEST}.{table.ranks}"
-    about: dict[str, Any] = {"details": details, "metrics": metrics}
-    session.report.add(name, **_verdict(session, table), **about)
+    said = _verdict(session, table)
+    session.report.add(name, **said, details=details, metrics=metrics)
 
 
 def _verdict(session: Session, table: Table) -> dict[str, str]:

@@ -10,11 +10,13 @@ import pytest
 from _telemetry.gates import findings
 from _telemetry.sampler import Load
 from contract.readings import Counters, Reading
+from contract.topology import Joint
 
 from rv.payloads._bandwidth import links, patterns
 from tests.payloads.starting import Launcher
 
 CPU = ("--device", "cpu", "--quick")
+NODE, SYS = Joint("NODE", is_on_one_node=True), Joint("SYS")
 
 
 def test_memory_of_a_cpu_is_right(launch: Launcher, tmp_path: Path) -> None:
@@ -175,6 +177,55 @@ def test_a_link_that_is_slow_by_design_is_not_broken() -> None:
     assert links.is_broken(wired({(2, 5): 10.0}, 8))
     one = {way: 10.0 for other in (0, 1, 3) for way in ((2, other), (other, 2))}
     assert links.is_broken(wired(one, 4))
+
+
+def lopsided(count: int, near: float, far: float) -> list[links.Peer]:
+    """The links of GPUs of which the last is on the other socket."""
+    ways = {}
+    for other in range(count - 1):
+        ways |= {(other, count - 1): far, (count - 1, other): far}
+    return [
+        each._replace(one_way=near if each.one_way == 24.0 else each.one_way)
+        for each in wired(ways, count)
+    ]
+
+
+@pytest.mark.parametrize("count", [4, 5, 6])
+def test_a_gpu_on_the_other_socket_is_no_broken_one(count: int) -> None:
+    """Three and one, with 20 GB/s on a socket and 11 between them, are sound: told, or untold."""
+    pairs = lopsided(count, 20.0, 11.0)
+    told = {(each.source, each.target): SYS if each.one_way == 11.0 else NODE for each in pairs}
+    untold, known = links.alike(pairs, {}, {}), links.alike(pairs, {}, told)
+
+    assert [group.is_certain for group in untold] == [False]
+    assert not any(links.slow(group.links) for group in known)
+
+
+@pytest.mark.parametrize(
+    ("joint", "certain"),
+    [
+        (Joint("NV18"), True),
+        (Joint("PIX"), True),
+        (NODE, True),
+        (SYS, False),
+        (None, False),
+    ],
+)
+def test_only_where_all_are_equally_far_apart_is_a_gpu_broken(
+    joint: Joint | None, *, certain: bool
+) -> None:
+    pairs = lopsided(4, 20.0, 11.0)
+    found = {(each.source, each.target): joint for each in pairs if joint}
+
+    (group,) = links.alike(pairs, {}, found)
+
+    assert (group.is_certain, links.is_broken(group.links)) == (certain, True)
+
+
+def test_without_a_topology_what_is_faster_than_pcie_is_nvlink() -> None:
+    (group,) = links.alike(lopsided(4, 390.0, 100.0), {}, {})
+
+    assert group.is_certain
 
 
 def test_a_slow_link_between_peers_is_named(launch: Launcher, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_links_between_two_models_are_no_measure_for_those_of_one() -> None:
         rates = [12.0 if 3 in way else 390.0 for way in ways]
         rates[0] = slow
         peers = [link(*way, rate) for way, rate in zip(ways, rates, strict=True)]
-        return membw._judged_peers(session, peers, ["cuda:0"])
+        return membw._judged_peers(session, peers, ["cuda:0"], {})
 
     assert verdict(390.0) == {"status": "PASS"}
     assert verdict(100.0) == {

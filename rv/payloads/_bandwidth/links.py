@@ -21,6 +21,9 @@ from .copies import Tape, ToDevice, ToHost
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from _harness.joined import Joined
+    from contract.topology import Joint
+
     from .copies import Strike
 
     Strikes = Callable[[str], Strike]
@@ -34,6 +37,9 @@ STEADY = 0.2
 
 LONG_COPY = 0.005
 """Seconds of a copy beside which the wait for its end, some 0.2 ms, is little."""
+
+PCIE = 128.0
+"""GB/s of one direction of PCIe 6 with 16 lanes, before what its packets take."""
 
 SLOW = 0.75
 """Of the median rate between peers: what is below is slow."""
@@ -166,32 +172,50 @@ def peers(
     return links
 
 
-def alike(links: list[Peer], models: dict[str, str]) -> list[list[Peer]]:
-    """Group links by the models at their ends: what joins two models is no measure for others."""
-    groups: dict[frozenset[str], list[Peer]] = {}
+class Alike(NamedTuple):
+    """Links that are measures for each other; `is_certain` where they should be equally fast."""
+
+    links: list[Peer]
+    is_certain: bool
+
+
+def alike(links: list[Peer], models: dict[str, str], found: Joined) -> list[Alike]:
+    """Group links by the models at their ends and by what joins these: others are no measure.
+
+    GPUs on NVLink, on PCIe switches or on one NUMA node are equally far apart; those on several are
+    not, such as three on a socket and one on the other. Where nothing tells, links that are faster
+    than PCIe are NVLink.
+    """
+    groups: dict[tuple[frozenset[str], Joint | None], list[Peer]] = {}
     for link in links:
         ends = frozenset(models.get(end, "") for end in (link.source, link.target))
-        groups.setdefault(ends, []).append(link)
-    return list(groups.values())
+        groups.setdefault((ends, found.get((link.source, link.target))), []).append(link)
+    return [
+        Alike(group, joint.is_alike if joint else _middle(group) > PCIE)
+        for (_, joint), group in groups.items()
+    ]
 
 
 def slowness(links: list[Peer]) -> str:
     """Say which links are slower than most, and how fast those are."""
     named = ", ".join(f"{a.source} to {a.target} {a.one_way:.1f}" for a in slow(links))
-    middle = statistics.median(link.one_way for link in links)
-    return f"{named} GB/s, where the median is {middle:.1f}"
+    return f"{named} GB/s, where the median is {_middle(links):.1f}"
 
 
 def slow(links: list[Peer]) -> list[Peer]:
     """Return the links that are slower than most."""
-    middle = statistics.median(link.one_way for link in links)
+    middle = _middle(links)
     return [link for link in links if link.one_way < SLOW * middle]
 
 
-def is_broken(links: list[Peer]) -> bool:
-    """Return whether no topology explains slow links: one way slow alone, or all links of one GPU.
+def _middle(links: list[Peer]) -> float:
+    return statistics.median(link.one_way for link in links)
 
-    Otherwise some pairs may be wired with fewer links, or through other sockets. The two ways
+
+def is_broken(links: list[Peer]) -> bool:
+    """Return whether, of links that are alike, one way is slow alone, or all links of one GPU.
+
+    Otherwise some pairs may be wired with fewer links. The two ways
     between a pair stand one after the other, as `peers` gives them.
     """
     few = slow(links)

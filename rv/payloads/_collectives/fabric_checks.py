@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from _harness.devices import promised_gpus
+from _harness.joined import share_of_ranks
 from contract.rates import mesh_rate
 from contract.verdicts import FAIL, WARN
 
@@ -54,6 +55,19 @@ def add(session: Session, name: str, verdict: dict[str, str], **more: Any) -> No
         more = {}
         name = f"{name}.rank"
     session.report.add(name, **verdict, **more)
+
+
+def about_links(session: Session, group: Group, log_file: Path) -> dict[str, float]:
+    """Return what part of their NVLinks the ranks use, for the metrics; {} where it is unknown.
+
+    It is 1 where NCCL's map has a switch. Only the first rank of a node alone has to know.
+    """
+    if group.backend != "nccl" or session.ranks.rank or session.ranks.nodes > 1:
+        return {}
+    if parse_nccl_log(read_log(log_file)).links.is_switched:
+        return {"link_share": 1.0}
+    share = share_of_ranks(session.report.devices, session.ranks.world)
+    return {} if share is None else {"link_share": share}
 
 
 def check(session: Session, field: Field, group: Group, rows: list[Row], log_file: Path) -> None:

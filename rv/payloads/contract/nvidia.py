@@ -17,12 +17,14 @@ from typing import TYPE_CHECKING
 from .nvml import nvml_serials, open_nvml
 from .readings import NO_LINKS, Counters, Occupant, Reading, bare
 from .smi_text import parse_links, parse_lost, parse_query
+from .topology import parse_topology
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from .readings import Source
+    from .topology import Joint
 
 TIMEOUT_S = 20.0  # a driver in trouble can hold nvidia-smi for ever
 SERIALS_S = 5.0  # serial numbers are worth no longer wait
@@ -54,6 +56,18 @@ def ask_smi(
 def mig_uuids() -> list[str]:
     """Return the UUIDs of the MIG slices that nvidia-smi lists, in its order."""
     return re.findall(r"UUID: (MIG-[^)]+)\)", _run_smi(["nvidia-smi", "-L"], TIMEOUT_S))
+
+
+def joints() -> dict[tuple[str, str], Joint]:
+    """Return what joins each two GPUs, by their bare UUIDs; {} where nvidia-smi does not tell."""
+    rows = [row for row in ask_smi("--query-gpu=index,uuid") if len(row) == 2]
+    names = {int(index): bare(uuid) for index, uuid in rows if index.isdecimal()}
+    found = parse_topology(_run_smi(["nvidia-smi", "topo", "-m"], TIMEOUT_S)) if names else {}
+    return {
+        (names[one], names[other]): joint
+        for (one, other), joint in found.items()
+        if one in names and other in names
+    }
 
 
 def used_memory_mib() -> dict[str, int]:

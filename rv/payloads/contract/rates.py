@@ -121,6 +121,15 @@ def share_of_slice(
     return min(1.0, (sm_count or 0) / sms) if sms else 1.0
 
 
+def of_links(share: Any) -> float | None:
+    """Return what part of its reference over NVLink a metric reaches, by its `link_share`.
+
+    None where it does not tell how the GPUs are joined: below its reference it then only warns.
+    """
+    is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share <= 1
+    return float(share) if is_share else None
+
+
 def code_of_loss(payload: str, *, is_failure: bool) -> str:
     """Return the code of a rate below its reference: what GPUs do together is the fabric's."""
     if payload in ("allreduce", "nccl_tests"):
@@ -149,7 +158,7 @@ def known_rate(
     for each in REFERENCES.values():
         entry = each["values"].get(gpu)
         if entry and _is_of(each["of"], payload, test, metric, world):
-            return _known(gpu, entry, each["of"].get("peak", ""), device)
+            return _known(gpu, entry, each["of"].get("peak", ""), device, metric)
     return None
 
 
@@ -159,9 +168,17 @@ def _is_of_its_size(gpu: str, device: dict[str, Any]) -> bool:
     return gpu == "" or is_of_size(GPUS[gpu]["sms"], SIZES[gpu], *size)
 
 
-def _known(gpu: str, entry: dict[str, Any], peak: str, device: dict[str, Any]) -> Known:
-    """Scale to a MIG slice, which only warns; nor does a model say how fast its host is."""
+def _known(
+    gpu: str, entry: dict[str, Any], peak: str, device: dict[str, Any], metric: dict[str, Any]
+) -> Known:
+    """Scale to a MIG slice, which only warns, and to the links that a pair has.
+
+    Nor does a model say how fast its host is.
+    """
     value, model = float(entry["value"]), GPUS[gpu]
+    if peak == "link":
+        share = of_links(metric.get("link_share"))
+        return Known(gpu, value * (share or 1.0), entry["source"], can_fail=share is not None)
     if not device.get("mig"):
         return Known(gpu, value, entry["source"], peak != "host")
     size = (device.get("sm_count"), device.get("memory_bytes"))

@@ -48,7 +48,7 @@ TWO_H100 = "allreduce.py, 2 x H100 SXM over NVLink, NVLS off, NCCL 2.28.9, 2026-
 FP64_H100 = "torch.mm on randn, 8192^2, median of 100, 2 x H100 SXM, torch 2.11.0+cu130, 2026-11-25"
 
 GPUS: dict[str, dict[str, Any]] = {
-    "v100": {"sms": 80, "memory_gb": 32, "sizes_gb": [16, 32],
+    "v100": {"sms": 80, "memory_gb": 32, "sizes_gb": [16, 32], "links": 6,
         "peaks": {"fp64": 7.8, "fp32": 15.7, "fp16": 125, "memory": 900, "host": 15.75, "link": 150}},
     "v100-pcie": {"sms": 80, "memory_gb": 32, "sizes_gb": [16, 32],
         "peaks": {"fp64": 7, "fp32": 14, "fp16": 112, "memory": 900, "host": 15.75}},
@@ -64,35 +64,35 @@ GPUS: dict[str, dict[str, Any]] = {
         "peaks": {"fp32": 30.3, "tf32": 60, "fp16": 121, "bf16": 121, "memory": 300}},
     "l40s": {"sms": 142, "memory_gb": 48,
         "peaks": {"fp32": 91.6, "tf32": 183, "fp16": 362, "bf16": 362, "fp8": 733, "memory": 864}},
-    "a100-sxm4-40gb": {"sms": 108, "memory_gb": 40, "mesh": True,
+    "a100-sxm4-40gb": {"sms": 108, "memory_gb": 40, "links": 12, "mesh": True,
         "peaks": {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "memory": 1555, "host": 31.5, "link": 300}},
-    "a100-sxm4-80gb": {"sms": 108, "memory_gb": 80, "mesh": True,
+    "a100-sxm4-80gb": {"sms": 108, "memory_gb": 80, "links": 12, "mesh": True,
         "peaks": {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "memory": 2039, "host": 31.5, "link": 300}},
     "a100-pcie": {"sms": 108, "memory_gb": 40,
         "peaks": {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "memory": 1555, "host": 31.5}},
-    "h100": {"sms": 132, "memory_gb": 80, "mesh": True,
+    "h100": {"sms": 132, "memory_gb": 80, "links": 18, "mesh": True,
         "peaks": {"fp64": 67, "fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979, "memory": 3350, "host": 63, "link": 450}},
-    "h100-nvl": {"sms": 132, "memory_gb": 94,
+    "h100-nvl": {"sms": 132, "memory_gb": 94, "links": 12,
         "peaks": {"fp64": 60, "fp32": 60, "tf32": 417.5, "fp16": 835.5, "bf16": 835.5, "fp8": 1671, "memory": 3938, "host": 63, "link": 300}},
     "h100-pcie": {"sms": 114, "memory_gb": 80,
         "peaks": {"fp64": 51, "fp32": 51, "tf32": 378, "fp16": 756, "bf16": 756, "fp8": 1513, "memory": 2000, "host": 63}},
-    "h200": {"sms": 132, "memory_gb": 141, "mesh": True,
+    "h200": {"sms": 132, "memory_gb": 141, "links": 18, "mesh": True,
         "peaks": {"fp64": 67, "fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979, "memory": 4800, "host": 63, "link": 450}},
-    "h200-nvl": {"sms": 132, "memory_gb": 141,
+    "h200-nvl": {"sms": 132, "memory_gb": 141, "links": 18,
         "peaks": {"fp64": 60, "fp32": 60, "tf32": 418, "fp16": 835, "bf16": 835, "fp8": 1671, "memory": 4800, "host": 63, "link": 450}},
-    "gh200": {"sms": 132, "memory_gb": 96, "sizes_gb": [96, 120, 240, 480],
+    "gh200": {"sms": 132, "memory_gb": 96, "sizes_gb": [96, 120, 240, 480], "links": 18,
         "peaks": {"fp64": 67, "fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979, "memory": 4000, "link": 450}},
-    "b200": {"sms": 148, "memory_gb": 180, "mesh": True,
+    "b200": {"sms": 148, "memory_gb": 180, "links": 18, "mesh": True,
         "peaks": {"fp32": 80, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500, "memory": 8000, "link": 900}},
-    "gb200": {"sms": 148, "memory_gb": 186, "mesh": True,
+    "gb200": {"sms": 148, "memory_gb": 186, "links": 18, "mesh": True,
         "peaks": {"fp32": 80, "tf32": 1250, "fp16": 2500, "bf16": 2500, "fp8": 5000, "memory": 8000, "link": 900}},
 }  # fmt: skip
 """What a GPU is. Its name stands, word by word, in the product's name as the driver tells it
 ("NVIDIA H200 NVL" is h200-nvl, and not h200: the longest name counts) with no word beside it that
 tells of another variant (`rates.model_of`). `sizes_gb` are the sizes that such names tell, where not
-`memory_gb` alone: "GH200 480GB" tells of its host's memory. `peaks` are the data sheet's,
-dense, without sparsity: TFLOPS by type; GB/s of memory, host link and one direction of NVLink. With
-`mesh` every GPU of a node reaches every other over NVLink.
+`memory_gb` alone: "GH200 480GB" tells of its host's memory. `peaks` are the data sheet's, dense,
+without sparsity: TFLOPS by type; GB/s of memory, host link and one direction of NVLink, which is of
+all `links`. With `mesh` every GPU of a node reaches every other over NVLink.
 """
 
 Values = dict[str, tuple[float, str]]
@@ -264,7 +264,8 @@ REFERENCES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """By payload, test and metric (which may end in `*`); `least` is the smallest side, or number of
 bytes, that a value holds from; `world` the number of GPUs; `peak` names the peak that it cannot
-exceed.
+exceed. Those of `link` were measured where all links of a GPU lead to a switch, and hold there; where
+a pair has a part of them, so does its reference (`rates.of_links`).
 """
 
 REFERENCES |= {

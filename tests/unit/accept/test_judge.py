@@ -425,16 +425,45 @@ def test_a_contended_rate_stays_contention_below_a_reference(builtin: Baselines)
 
 def test_an_all_reduce_below_its_reference_is_the_fabrics_fault(builtin: Baselines) -> None:
     """Of two H200 without peer access."""
-    slow = metric(
-        23.5, name="busbw_4GiB", unit="GB/s", more={"bytes": 4 << 30, "dtype": "", "shape": None}
-    )
-    del slow.more["dtype"], slow.more["shape"]  # type: ignore[attr-defined]
-    test = outcome("", slow, name="allreduce.all_reduce")
-    run = run_of([test], [gpu(0), gpu(1)], test_type="allreduce", world_size=2, backend="nccl")
+    (found,) = judged(two_reduced(23.5, link_share=1.0), builtin).tests
 
-    assert [(t.code, t.fault_class) for t in judged(run, builtin).tests] == [
-        ("slow_fabric", "FABRIC")
-    ]
+    assert (found.status, found.code, found.fault_class) == (Status.FAIL, "slow_fabric", "FABRIC")
+
+
+def two_reduced(rate: float, **links: float) -> RunResult:
+    """An all-reduce of two H200, 4 GiB, by its busbw."""
+    more = {"bytes": 4 << 30, "dtype": "", "shape": None, **links}
+    value = metric(rate, name="busbw_4GiB", unit="GB/s", more=more)
+    del value.more["dtype"], value.more["shape"]  # type: ignore[attr-defined]
+    test = outcome("", value, name="allreduce.all_reduce")
+    return run_of([test], [gpu(0), gpu(1)], test_type="allreduce", world_size=2, backend="nccl")
+
+
+@pytest.mark.parametrize(
+    ("rate", "links", "status"),
+    [
+        (110.0, {"link_share": 1 / 3}, Status.PASS),
+        (80.0, {"link_share": 1 / 3}, Status.FAIL),
+        (110.0, {}, Status.WARN),
+        (110.0, {"link_share": 0}, Status.WARN),
+        (330.0, {}, Status.PASS),
+    ],
+)
+def test_a_reference_over_nvlink_holds_for_the_links_that_there_are(
+    builtin: Baselines, rate: float, links: dict[str, float], status: Status
+) -> None:
+    """Two GPUs of a board of four without a switch have a third; untold, it only warns."""
+    assert judged(two_reduced(rate, **links), builtin).status is status
+
+
+def test_gpus_without_a_switch_are_no_peers_of_those_with_one(builtin: Baselines) -> None:
+    switched = [two_reduced(336.0, link_share=1.0) for _ in range(3)]
+    runs = [*switched, two_reduced(112.0, link_share=1 / 3)]
+    runs = [replace(run, hostname=f"n{at}") for at, run in enumerate(runs)]
+
+    found = Judge(baselines=builtin, past=lambda _: (), time_s=1e12).judge(runs)
+
+    assert {each.status for each in found} == {Status.PASS}
 
 
 def test_a_payloads_own_verdict_is_never_made_better() -> None:

@@ -55,12 +55,16 @@ def test_what_others_explain_stays_contention() -> None:
 def test_two_gpus_without_peer_access_are_the_fabrics_fault() -> None:
     """NCCL over the host: 23.5 GB/s where NVLink gives 336."""
 
-    def slow(rate: float) -> Any:
+    def slow(rate: float, **links: float) -> Any:
         about = {"metric": "busbw_4GiB", "unit": "GB/s", "bytes": 4 << 30, "device": None}
-        return outcome("allreduce.all_reduce", rate, **about)
+        return outcome("allreduce.all_reduce", rate, **about, **links)
 
-    assert judged(slow(23.5), "allreduce", 2) == ("FAIL", "slow_fabric", "FABRIC")
+    assert judged(slow(23.5, link_share=1.0), "allreduce", 2) == ("FAIL", "slow_fabric", "FABRIC")
     assert judged(slow(330), "allreduce", 2) == ("PASS", None, None)
+    # On a board of four without a switch, two have a third of the links between them.
+    assert judged(slow(110, link_share=1 / 3), "allreduce", 2) == ("PASS", None, None)
+    assert judged(slow(80, link_share=1 / 3), "allreduce", 2)[0] == "FAIL"
+    assert judged(slow(110), "allreduce", 2) == ("WARN", "slow_fabric", "FABRIC")
     assert [mesh_rate(name) for name in ("NVIDIA H200", "NVIDIA H100 NVL", "Tesla V100")] == [
         450.0, None, None,
     ]  # fmt: skip

@@ -1,0 +1,94 @@
+"""How the GPUs of a node are joined, as `nvidia-smi topo -m` tells it. Pure.
+
+Its cells: `NV6` is six NVLinks between two GPUs, or as many of each to a switch; else the way goes
+over PCIe, and `PIX` to `SYS` say how far apart the two are. The legend stands below the matrix.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+MOST_CHARACTERS = 1 << 20
+WAYS = ("PIX", "PXB", "PHB", "NODE", "SYS")
+ON_SWITCHES = ("PIX", "PXB")
+"""Ways through PCIe switches alone, past the host."""
+_GPU = re.compile(r"GPU(\d{1,4})")
+_NVLINKS = re.compile(r"NV(\d{1,3})")
+_ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
+_NODE = re.compile(r"\d{1,4}")
+
+
+class Joint(NamedTuple):
+    """What joins two GPUs: its word in the matrix, and whether both are on one NUMA node."""
+
+    way: str
+    is_on_one_node: bool = False
+
+    @property
+    def nvlinks(self) -> int:
+        """The number of NVLinks, 0 for PCIe."""
+        found = _NVLINKS.fullmatch(self.way)
+        return int(found[1]) if found else 0
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether pairs that are joined so are equally far apart on any node."""
+        return self.nvlinks > 0 or self.way in ON_SWITCHES or self.is_on_one_node
+
+
+Joints = dict[tuple[int, int], Joint]
+"""By the numbers of two GPUs, both ways."""
+
+
+def parse_topology(text: str) -> Joints:
+    """Read the matrix; {} where there is none."""
+    rows = _rows(text)
+    return {
+        (one, other): Joint(way, _is_on_one_node(row, rows[other]))
+        for one, row in rows.items()
+        for other in rows
+        if (way := row.get(f"GPU{other}", "")) in WAYS or _NVLINKS.fullmatch(way)
+    }
+
+
+def _rows(text: str) -> dict[int, dict[str, str]]:
+    """Return the cells of each GPU by the heads of their columns."""
+    plain = _ESCAPE.sub("", text[:MOST_CHARACTERS])
+    lines = [[cell.strip() for cell in line.split("\t")] for line in plain.splitlines()]
+    head = next((line for line in lines if not line[0] and "GPU0" in line), [])
+    named = {found[1]: line for line in lines if (found := _GPU.fullmatch(line[0]))}
+    return {int(number): dict(zip(head, line, strict=False)) for number, line in named.items()}
+
+
+def _is_on_one_node(one: dict[str, str], other: dict[str, str]) -> bool:
+    """Whether two GPUs name the same NUMA node, one alone and not several."""
+    nodes = {one.get("NUMA Affinity", ""), other.get("NUMA Affinity", "")}
+    return len(nodes) == 1 and _NODE.fullmatch(nodes.pop()) is not None
+
+
+def link_share(links: int, joints: Sequence[Joint]) -> float | None:
+    """Return what part of a GPU's NVLinks each pair has: 1 where they lead to a switch.
+
+    `links` are those of the model. None where a pair has none, or nothing is known. On a board of
+    four GPUs without a switch each pair has a third (HGX A100 and H100 4-GPU: 4 of 12, 6 of 18). A
+    pair with more than half has all but some that are down.
+    """
+    counts = [joint.nvlinks for joint in joints]
+    if not links or not counts or not min(counts):
+        return None
+    part = statistics.median(counts) / links
+    return part if part <= 0.5 else 1.0
+
+
+def share_together(links: int, joints: Collection[Joint]) -> float | None:
+    """Return the same for a collective of all these pairs' GPUs; None where several share links.
+
+    How much of its links a ring of more than two GPUs takes without a switch nobody has said.
+    """
+    share = link_share(links, list(joints))
+    return share if share == 1.0 or len(joints) == 1 else None

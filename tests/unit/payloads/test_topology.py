@@ -1,0 +1,88 @@
+"""What `nvidia-smi topo -m` says of how GPUs are joined, and what part of their links a pair has."""
+
+from typing import Any
+
+import pytest
+
+from rv.payloads._harness import joined
+from rv.payloads.contract import nvidia
+from rv.payloads.contract.topology import Joint, link_share, parse_topology, share_together
+
+TAIL = "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n"
+
+
+def matrix(cells: list[list[str]], nodes: list[str]) -> str:
+    """The text for some GPUs, with a network card, as drivers from 535 on write it."""
+    names = [f"GPU{at}" for at in range(len(cells))]
+    head = ["", f"\x1b[4m{names[0]}", *names[1:], "NIC0", "CPU Affinity", "NUMA Affinity"]
+    lines = ["\t".join([*head, "GPU NUMA ID\x1b[0m"])]
+    for name, row, node in zip(names, cells, nodes, strict=True):
+        lines.append("\t".join([name, *row, "SYS", "0-47,96-143", node, "", "N/A"]))
+    lines.append("\t".join(["NIC0", *["SYS"] * len(cells), " X ", "", ""]))
+    return "\n".join([*lines, TAIL])
+
+
+def all_alike(way: str, count: int = 4) -> list[list[str]]:
+    return [[" X " if one == at else way for one in range(count)] for at in range(count)]
+
+
+def test_the_matrix_is_read_as_drivers_write_it() -> None:
+    """A GPU that may be on several NUMA nodes is on none that is known."""
+    cells = [[" X ", "NODE", "SYS"], ["NODE", " X ", "SYS"], ["SYS", "SYS", " X "]]
+
+    found = parse_topology(matrix(cells, ["0", "0", "1"]))
+
+    assert found[0, 1] == found[1, 0] == Joint("NODE", is_on_one_node=True)
+    assert found[0, 2] == Joint("SYS")
+    assert len(found) == 6
+    assert parse_topology(matrix(cells, ["0-1", "0-1", "N/A"]))[0, 1] == Joint("NODE")
+    assert parse_topology(matrix(all_alike("NV18"), ["0"] * 4))[2, 3].nvlinks == 18
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Failed to initialize NVML: Unknown Error", "\tGPU0\nGPU0\t X \n", TAIL]
+)
+def test_what_is_no_matrix_of_gpus_tells_nothing(text: str) -> None:
+    assert parse_topology(text) == {}
+
+
+@pytest.mark.parametrize(
+    ("links", "way", "pair", "four"),
+    [
+        (18, "NV18", 1.0, 1.0),  # on a switch
+        (18, "NV6", 1 / 3, None),  # HGX H100 4-GPU
+        (12, "NV4", 1 / 3, None),  # HGX A100 4-GPU
+        (18, "NV17", 1.0, 1.0),  # one is down
+        (18, "SYS", None, None),
+        (0, "NV18", None, None),
+    ],
+)
+def test_a_pair_has_a_part_of_the_links_where_no_switch_is(
+    links: int, way: str, pair: float | None, four: float | None
+) -> None:
+    """Of more than two GPUs nobody has said what a ring takes then."""
+    assert link_share(links, [Joint(way)]) == pair
+    assert share_together(links, [Joint(way)]) == pair
+    assert share_together(links, [Joint(way)] * 6) == four
+    assert link_share(links, []) is None
+
+
+def test_gpus_are_known_by_their_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA may number them otherwise than nvidia-smi."""
+    cells = [[" X ", "NV6", "SYS"], ["NV6", " X ", "SYS"], ["SYS", "SYS", " X "]]
+    rows = [["0", "GPU-A"], ["1", "GPU-b"], ["2", "GPU-c"]]
+    monkeypatch.setattr(nvidia, "ask_smi", lambda *_: rows)
+    monkeypatch.setattr(nvidia, "_run_smi", lambda *_: matrix(cells, ["0"] * 3))
+    monkeypatch.setattr(joined, "joints", nvidia.joints)
+    h100 = "NVIDIA H100 80GB HBM3"
+    described: list[dict[str, Any]] = [
+        {"index": at, "name": h100, "uuid": uuid} for at, uuid in enumerate(("c", "b", "a"))
+    ]
+
+    found = joined.joined(described)
+
+    assert found["cuda:1", "cuda:2"] == Joint("NV6", is_on_one_node=True)
+    assert joined.share_of_pairs(described[1:], found) == pytest.approx(1 / 3)
+    assert joined.share_of_pairs(described, found) is None
+    assert joined.share_of_ranks(described[1:], 2) == pytest.approx(1 / 3)
+    assert joined.share_of_ranks(described[1:], 3) is None
