@@ -1,9 +1,12 @@
 """What `nvidia-smi topo -m` says of how GPUs are joined, and what part of their links a pair has."""
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from rv.payloads._collectives import fabric_checks
 from rv.payloads._harness import joined
 from rv.payloads.contract import nvidia
 from rv.payloads.contract.topology import Joint, link_share, parse_topology, share_together
@@ -86,3 +89,37 @@ def test_gpus_are_known_by_their_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
     assert joined.share_of_pairs(described, found) is None
     assert joined.share_of_ranks(described[1:], 2) == pytest.approx(1 / 3)
     assert joined.share_of_ranks(described[1:], 3) is None
+
+
+SWITCH = fabric_checks.WITHOUT_P2P
+"""A map of NCCL's with an NVSwitch."""
+
+
+@pytest.mark.parametrize(
+    ("log", "backend", "rank", "nodes", "expected"),
+    [
+        (SWITCH, "nccl", 0, 1, {"link_share": 1.0}),
+        ("", "nccl", 0, 1, {"link_share": 0.25}),
+        (SWITCH, "gloo", 0, 1, {}),
+        (SWITCH, "nccl", 1, 1, {}),
+        (SWITCH, "nccl", 0, 2, {}),
+    ],
+)
+def test_nccls_map_tells_of_a_switch_and_else_the_matrix_does(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    log: str,
+    backend: str,
+    rank: int,
+    nodes: int,
+    expected: dict[str, float],
+) -> None:
+    """Of one node, on its first rank: nobody else has rates to be judged."""
+    (tmp_path / "log").write_text(log)
+    monkeypatch.setattr(fabric_checks, "share_of_ranks", lambda *_: 0.25)
+    session: Any = SimpleNamespace(
+        ranks=SimpleNamespace(rank=rank, nodes=nodes, world=2), report=SimpleNamespace(devices=[])
+    )
+    group: Any = SimpleNamespace(backend=backend)
+
+    assert fabric_checks.about_links(session, group, tmp_path / "log") == expected
