@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from _bandwidth import links, patterns
-from _bandwidth.links import together
 from _bandwidth.stream import Streamed, stream
 from _harness.joined import joined, share_of_pairs
 from _harness.main import Payload, Session, run
 from _harness.timing import synchronize
 from _telemetry.gates import link_status
 from contract.schema import HIGHER, better_rate, metric
-from contract.stats import PEERS, peer_verdict
+from contract.stats import slow_ones
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ def _stream(session: Session, devices: list[str]) -> None:
         nbytes = STREAM_BYTES[_kind(device)] // (QUICK_SHARE if quick else 1)
         return stream(torch, device, nbytes, rounds, strike)
 
-    by_device = together(devices, one)
+    by_device = links.together(devices, one)
     for device, rows in zip(devices, by_device, strict=True):
         if session.faults.get("slow-gpu", device=device):
             for row in rows:
@@ -126,32 +125,30 @@ def _compare(session: Session, devices: list[str], rates: list[float]) -> None:
     """Hold the GPUs of the node against each other, those of one model."""
     if session.faults.get("slow-gpu") and devices == ["cpu"]:
         devices, rates = ["cpu", "peer 1", "peer 2"], [rates[0], rates[0] * 2, rates[0] * 2]
-    groups = _peers(devices, rates, session.report.models)
-    slow = {name: found for group in groups for name, found in _outliers(group).items()}
-    for name, (status, share) in slow.items():
-        reason = f"{name}: copy rate at {share:.2f} of the median"
-        about = {"code": "peer_outlier", "reason": reason, "device": name}
+    groups = _by_model(devices, rates, session.report.models)
+    slow = [each for group in groups for each in _slow(group)]
+    for device, status, share in slow:
+        reason = f"{device}: copy rate at {share:.2f} of its peers"
+        about = {"code": "peer_outlier", "reason": reason, "device": device}
         session.report.add("membw.peers_alike", status, **about)
     if groups and not slow:
         session.report.add("membw.peers_alike", "PASS")
 
 
-def _peers(
+def _by_model(
     devices: list[str], rates: list[float], models: dict[str, str]
 ) -> list[dict[str, float]]:
-    """Return the rates of each model that there are enough devices of."""
-    by_model: dict[str, dict[str, float]] = {}
+    """Return the rates of each model that there are several devices of."""
+    groups: dict[str, dict[str, float]] = {}
     for device, rate in zip(devices, rates, strict=True):
-        by_model.setdefault(models.get(device, ""), {})[device] = rate
-    return [group for group in by_model.values() if len(group) >= PEERS]
+        groups.setdefault(models.get(device, ""), {})[device] = rate
+    return [group for group in groups.values() if len(group) > 1]
 
 
-def _outliers(rates: dict[str, float]) -> dict[str, tuple[str, float]]:
-    """Return the devices that are slower than most, each with verdict and part of the median."""
-    every = list(rates.values())
-    judged = {name: peer_verdict(rate, every) for name, rate in rates.items()}
-    middle = statistics.median(every)
-    return {name: (how, rates[name] / middle) for name, how in judged.items() if how != "PASS"}
+def _slow(rates: dict[str, float]) -> list[tuple[str, str, float]]:
+    """Return the devices that are slower than the others, as `slow_ones` does."""
+    devices = list(rates)
+    return [(devices[at], status, share) for at, status, share in slow_ones(list(rates.values()))]
 
 
 def _host(session: Session, devices: list[str]) -> None:
@@ -167,7 +164,7 @@ def _host(session: Session, devices: list[str]) -> None:
         return links.host_links(torch, device, nbytes, strike)
 
     alone = [one(device) for device in devices]
-    at_once = together(devices, one) if len(devices) > 1 else []
+    at_once = links.together(devices, one) if len(devices) > 1 else []
     for name, by_device in (("membw.host", alone), ("membw.host_all_at_once", at_once)):
         for device, rows in zip(devices if by_device else [], by_device, strict=True):
             _add_links(session, name, device, rows)
@@ -312,7 +309,7 @@ def _patterns(session: Session, devices: list[str]) -> None:
         memory = patterns.Memory(session.torch, device, sizes[device])
         return list(patterns.run(memory, SHIFTS[options.quick], options.seed, spoil))
 
-    for device, rows in zip(devices, together(devices, one), strict=True):
+    for device, rows in zip(devices, links.together(devices, one), strict=True):
         for row in rows:
             verdict = {"status": "PASS"}
             if row.total:
