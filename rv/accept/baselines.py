@@ -18,7 +18,7 @@ from typing import Any, Final
 from pydantic import Field
 
 from rv import bundle
-from rv.accept.measurements import HOST_COPIES, SOUND, Measurement, size_of
+from rv.accept.measurements import HOST_COPIES, LANES_LOST, SOUND, Measurement, size_of
 from rv.accept.results import Device, Reference
 from rv.config.documents import Document, read_document
 from rv.config.schema import Number, Schema, Text, Whole, validate
@@ -27,6 +27,7 @@ from rv.payloads.contract import references
 from rv.payloads.contract.rates import (
     REFERENCE_FAIL,
     REFERENCE_WARN,
+    UNTOLD_FAIL,
     is_of_size,
     model_of,
     share_of_slice,
@@ -146,12 +147,11 @@ class Baselines:
 
     def find(self, measured: Measurement, device: Device | None) -> Reference | None:
         """Return the reference for a measurement, None where no layer has one."""
-        model = self.model_of(measured.gpu)
-        if not model or not _is_of_its_size(self.models[model], device):
-            return None
+        name = self.model_of(measured.gpu)
+        model = self.models.get(name, Model())
         for value in self.values:
-            if value.gpu == model and value.is_of(measured):
-                return _of_links(_reference(value, self.models[model], device), value, measured)
+            if value.gpu == name and value.is_of(measured) and _is_for(value, model, device):
+                return _of_links(_reference(value, model, device), value, model, measured)
         return None
 
     def peak(self, measured: Measurement) -> float | None:
@@ -169,9 +169,12 @@ def _sizes(model: Model) -> tuple[int, ...]:
     return sizes_of(model.memory_gb, model.sizes_gb)
 
 
-def _is_of_its_size(model: Model, device: Device | None) -> bool:
-    """Whether a GPU is as large as its model, where it is a whole one and known."""
-    if device is None or device.mig:
+def _is_for(baseline: Baseline, model: Model, device: Device | None) -> bool:
+    """Whether a value is for a GPU: a built-in one where that is as large as its model.
+
+    Whoever has GPUs of another size under the same name has values of their own for them.
+    """
+    if baseline.kind != BUILTIN or device is None or device.mig:
         return True
     return is_of_size(model.sms, _sizes(model), device.sm_count, device.memory_bytes)
 
@@ -215,13 +218,9 @@ def read_layer(document: Document, kind: str) -> tuple[list[Baseline], dict[str,
 
 
 def _reference(baseline: Baseline, model: Model, device: Device | None) -> Reference:
-    # How fast a host is, its GPU's model does not say, nor on which socket the GPU is.
-    is_of_place = baseline.kind == GOLDEN and baseline.metric in HOST_COPIES
-    of_any_host = is_of_place or (baseline.kind == BUILTIN and baseline.peak == "host")
-    lower = None if of_any_host else LOWER
     source = baseline.source
     whole = Reference(
-        value=baseline.value, lower=lower, warn=WARN, kind=baseline.kind, source=source
+        value=baseline.value, lower=_lower(baseline), warn=WARN, kind=baseline.kind, source=source
     )
     if device is None or not device.mig:
         return whole
@@ -231,16 +230,28 @@ def _reference(baseline: Baseline, model: Model, device: Device | None) -> Refer
     return replace(whole, value=baseline.value * share, lower=None, kind="scaled", source=source)
 
 
-def _of_links(reference: Reference, baseline: Baseline, measured: Measurement) -> Reference:
-    """Scale a built-in one over NVLink to the links that a pair has; it warns where none tells.
+def _lower(baseline: Baseline) -> float | None:
+    """Return the bound from which on it fails: a model does not say how fast its host is.
+
+    Nor does a golden value on which socket a GPU is.
+    """
+    if baseline.kind == GOLDEN and baseline.metric in HOST_COPIES:
+        return -LANES_LOST
+    return None if (baseline.kind, baseline.peak) == (BUILTIN, "host") else LOWER
+
+
+def _of_links(
+    reference: Reference, baseline: Baseline, model: Model, measured: Measurement
+) -> Reference:
+    """Scale a built-in one over NVLink to the links that a pair is made to have.
 
     One of this cluster, site or user is of their own machines.
     """
-    if (baseline.kind, baseline.peak) != (BUILTIN, "link"):
+    if (baseline.kind, baseline.peak) != (BUILTIN, "link") or not model.mesh:
         return reference
     share = measured.link_share
     if share is None:
-        return replace(reference, lower=None)
+        return replace(reference, lower=-UNTOLD_FAIL)
     if share == 1.0:
         return reference
     source = f"{share:.3f} of {baseline.value:g}, as of the links: {reference.source}"

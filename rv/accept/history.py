@@ -20,11 +20,12 @@ from rv.errors import ErrorKind, RvError
 _COLUMNS: Final = {f.name: f.type for f in fields(Measurement) if f.name != "link_share"}
 """What is kept: of the links only the judge of a run has to know."""
 _IDENTITY: Final = (
-    "run, cluster, node, gpu_uuid, device, payload, test, metric, dtype, shape, world, nodes, unit"
+    "run, cluster, node, gpu_uuid, members, device, payload, test, metric, dtype, shape, world, "
+    "nodes, unit"
 )
 _TYPES: Final[Mapping[Any, str]] = {float: "REAL", int: "INTEGER"}
-_ADDED: Final = {"standing": (1, SOUND), "members": (2, "")}
-"""Columns that files up to a version lack, and what their rows have in them."""
+_ADDED: Final = {"standing": SOUND, "members": ""}
+"""Columns that files of older versions lack, and what their rows have in them."""
 _VERSION: Final = 3
 _BUSY_S: Final = 30.0
 _LAST: Final = "\U0010ffff"
@@ -108,17 +109,27 @@ def _make_private(path: Path) -> None:
 
 
 def _prepare(database: sqlite3.Connection) -> None:
-    """Make the tables of a new file, and add to those of an older rv what they lack."""
+    """Make the tables of a new file, and anew, with what they lack, those of an older rv."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version == _VERSION:
         return
     if version > _VERSION:
         raise sqlite3.DatabaseError(f"it is of a newer rv (format {version})")
-    for name, (last, value) in _ADDED.items():
-        if 0 < version <= last:
-            column = f"{name} TEXT NOT NULL DEFAULT '{value}'"
-            database.execute(f"ALTER TABLE measurements ADD COLUMN {column}")
+    if version:
+        database.execute("DROP INDEX IF EXISTS by_gpu")
+        database.execute("ALTER TABLE measurements RENAME TO older")
     columns = ", ".join(f"{n} {_TYPES.get(kind, 'TEXT')} NOT NULL" for n, kind in _COLUMNS.items())
-    database.execute(f"CREATE TABLE IF NOT EXISTS measurements ({columns}, UNIQUE ({_IDENTITY}))")
-    database.execute("CREATE INDEX IF NOT EXISTS by_gpu ON measurements (gpu_uuid, time)")
+    database.execute(f"CREATE TABLE measurements ({columns}, UNIQUE ({_IDENTITY}))")
+    database.execute("CREATE INDEX by_gpu ON measurements (gpu_uuid, time)")
+    if version:
+        _take_over(database)
     database.execute(f"PRAGMA user_version={_VERSION}")
+
+
+def _take_over(database: sqlite3.Connection) -> None:
+    """Copy the rows of an older table, each column that it lacks with what it means there."""
+    there = {row[1] for row in database.execute("PRAGMA table_info(older)")}
+    given = {name: name if name in there else f"'{_ADDED[name]}'" for name in _COLUMNS}
+    names, values = ", ".join(given), ", ".join(given.values())
+    database.execute(f"INSERT INTO measurements ({names}) SELECT {values} FROM older")  # noqa: S608 - names only
+    database.execute("DROP TABLE older")

@@ -18,7 +18,6 @@ from rv.accept.measurements import (
     SOUND,
     Measurement,
     Point,
-    device_of,
     measurements,
 )
 from rv.accept.peers import against_others, against_peers, count, has_others, number
@@ -115,14 +114,13 @@ class Judge:
         left: Iterator[tuple[Measurement, Regression | None]],
         peers: Peers,
     ) -> TestResult:
-        device = device_of(test, result)
         metrics, remarks = list[Metric](), list[Remark]()
         for metric in test.metrics:
             if metric.value is None or not metric.direction:
                 metrics.append(metric)
                 continue
             measured, slower = next(left)
-            reference = self.baselines.find(measured, device)
+            reference = self.baselines.find(measured, _gpu_of(measured, result))
             about = list(self._remarks(measured, metric, reference, peers[_peer_key(measured)]))
             about += _of_history(measured, slower)
             verdict = worst([remark.status for remark in about]) if about else Status.PASS
@@ -164,17 +162,27 @@ class Judge:
             remark = against_others(measured, self._others_like(measured))
         else:
             remark = against_peers(measured, peers)
-        is_of_socket = measured.is_of_place and remark and remark.lost < LANES_LOST
-        if remark and (is_of_socket or self._is_of_wiring(measured)):
+        if remark and self._is_explained(measured, remark):
             return softened(remark)
         return remark
+
+    def _is_explained(self, measured: Measurement, remark: Remark) -> bool:
+        """Whether the sockets or links of a sound node may make a number so much lower.
+
+        Two GPUs may have a bridge or none; of more the slowest link counts, which few have alone.
+        """
+        is_of_wiring = self._is_of_wiring(measured)
+        if is_of_wiring and measured.world == 2:
+            return True
+        return (is_of_wiring or measured.is_of_place) and remark.lost < LANES_LOST
 
     def _is_of_wiring(self, measured: Measurement) -> bool:
         """Whether a number is of GPUs together that NVLink does not join all of.
 
         How they are linked differs from pair to pair: a bridge, a PCIe switch, another socket.
         """
-        return not measured.gpu_uuid and not self.baselines.is_mesh(measured.gpu)
+        is_together = measured.world > 1 and not measured.device
+        return is_together and not self.baselines.is_mesh(measured.gpu)
 
     def _others_like(self, measured: Measurement) -> Sequence[Measurement]:
         """Look up what others of the model reached before, where they are linked alike."""
@@ -189,10 +197,7 @@ class Judge:
         if not (self.baselines.values and has_references(result.test_type) and result.nnodes == 1):
             return
         rates = list(filter(_is_of_whole_gpus, measured))
-        gpus = {device.uuid: device for device in result.devices}
-        judged = {
-            each.gpu for each in rates if self._is_judged(each, gpus.get(each.gpu_uuid), peers)
-        }
+        judged = {each.gpu for each in rates if self._is_judged(each, _gpu_of(each, result), peers)}
         for product in dict.fromkeys(each.gpu for each in rates):
             if product not in judged:
                 yield TestResult(
@@ -240,6 +245,12 @@ def _not_its_own(result: RunResult) -> Iterator[tuple[str, str]]:
     for test in result.tests:
         if test.status is Status.WARN:
             yield from ((test.name, m.name) for m in test.metrics if not m.direction)
+
+
+def _gpu_of(measured: Measurement, result: RunResult) -> Device | None:
+    """Give the GPU that a number is of; of several together, which are of one model, the first."""
+    alike = (each for each in result.devices if each.name == measured.gpu)
+    return next((e for e in alike if not measured.gpu_uuid or e.uuid == measured.gpu_uuid), None)
 
 
 def _is_of_whole_gpus(measured: Measurement) -> bool:

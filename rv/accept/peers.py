@@ -97,10 +97,15 @@ def _levels(measured: Measurement, others: Sequence[Measurement]) -> dict[tuple[
     """Give what each other GPU reached, in its sound runs of the same software."""
     values: dict[tuple[str, ...], list[float]] = {}
     for other in others:
-        alike = (other.key, other.fingerprint) == (measured.key, measured.fingerprint)
+        alike = _likeness(other) == _likeness(measured)
         if alike and other.standing == SOUND and other.subject != measured.subject:
             values.setdefault((*other.subject, other.device), []).append(other.value)
     return {subject: statistics.median(each) for subject, each in values.items()}
+
+
+def _likeness(measured: Measurement) -> tuple[tuple[str, ...], str, bool]:
+    """Give what alike numbers share; of old ones of GPUs together nobody knows which these were."""
+    return measured.key, measured.fingerprint, bool(measured.members)
 
 
 def _outlier(measured: Measurement, values: Sequence[float], whose: str) -> Remark | None:

@@ -325,6 +325,11 @@ def test_numbers_are_summed_up_robustly() -> None:
         ("volta", "Tesla V100-SXM2-32GB", True),
         ("v100-32", "Tesla V100-SXM2-16GB", False),
         ("v100s", "Tesla V100-SXM2-32GB", False),
+        ("v100l", "Tesla V100-SXM2-32GB", True),  # a site's own words
+        ("a100pcie40", "NVIDIA A100-PCIE-40GB", True),
+        ("l40s48", "NVIDIA L40S", True),
+        ("gpu80g", "NVIDIA H100 80GB HBM3", True),
+        ("node4", "NVIDIA L40S", True),
         ("h100-80", "NVIDIA H100 PCIe", True),
         ("h100_80gb", "NVIDIA H100 80GB HBM3", True),
         ("h100-sxm", "NVIDIA H100 80GB HBM3", True),

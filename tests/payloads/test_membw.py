@@ -222,6 +222,28 @@ def test_only_where_all_are_equally_far_apart_is_a_gpu_broken(
     assert (group.is_certain, links.is_broken(group.links)) == (certain, True)
 
 
+def test_a_gpu_whose_nvlinks_are_down_is_no_other_kind_of_board() -> None:
+    """NVLink joins all GPUs of a node with H200s: one on PCIe is broken, not lopsided."""
+    pairs = lopsided(4, 396.0, 25.0)
+    models = {f"{at}": "NVIDIA H200" for at in range(4)}
+    found = {(p.source, p.target): SYS if p.one_way == 25.0 else Joint("NV18") for p in pairs}
+
+    (group,) = links.alike(pairs, models, found)
+
+    assert (group.is_certain, links.is_broken(group.links)) == (True, True)
+
+
+def test_both_ways_between_two_gpus_are_judged_together() -> None:
+    """Where one end tells of fewer links than the other."""
+    pairs = wired({(2, 3): 10.0}, 4)
+    found = {(p.source, p.target): Joint("NV12") for p in pairs} | {("3", "2"): Joint("NV11")}
+
+    groups = links.alike(pairs, {}, found)
+
+    assert [len(group.links) for group in groups] == [10, 2]
+    assert [links.is_broken(group.links) for group in groups] == [False, True]
+
+
 def test_without_a_topology_what_is_faster_than_pcie_is_nvlink() -> None:
     (group,) = links.alike(lopsided(4, 390.0, 100.0), {}, {})
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from _harness import timing
 from contract.nvidia import ask_smi
+from contract.rates import mesh_rate
 
 from .copies import Tape, ToDevice, ToHost
 
@@ -184,16 +185,29 @@ def alike(links: list[Peer], models: dict[str, str], found: Joined) -> list[Alik
 
     GPUs on NVLink, on PCIe switches or on one NUMA node are equally far apart; those on several are
     not, such as three on a socket and one on the other. Where nothing tells, links that are faster
-    than PCIe are NVLink.
+    than PCIe are NVLink. Where NVLink joins all GPUs of a model's nodes, all pairs are to be alike:
+    another joint is a link that is down.
     """
     groups: dict[tuple[frozenset[str], Joint | None], list[Peer]] = {}
     for link in links:
-        ends = frozenset(models.get(end, "") for end in (link.source, link.target))
-        groups.setdefault((ends, found.get((link.source, link.target))), []).append(link)
+        pair = (link.source, link.target)
+        ends = frozenset(models.get(end, "") for end in pair)
+        joint = None if _is_mesh(ends) else _worse(found.get(pair), found.get(pair[::-1]))
+        groups.setdefault((ends, joint), []).append(link)
     return [
-        Alike(group, joint.is_alike if joint else _middle(group) > PCIE)
-        for (_, joint), group in groups.items()
+        Alike(group, joint.is_alike if joint else _is_mesh(ends) or _middle(group) > PCIE)
+        for (ends, joint), group in groups.items()
     ]
+
+
+def _is_mesh(models: frozenset[str]) -> bool:
+    return len(models) == 1 and all(mesh_rate(model) is not None for model in models)
+
+
+def _worse(there: Joint | None, back: Joint | None) -> Joint | None:
+    """Return what joins two GPUs, of both ways, which are judged together."""
+    known = [joint for joint in (there, back) if joint]
+    return min(known, key=lambda joint: joint.nearness, default=None)
 
 
 def slowness(links: list[Peer]) -> str:

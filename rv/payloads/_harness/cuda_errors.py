@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-RAISED = ("CUDA error", "CUBLAS_STATUS", "CUDA out of memory")
-"""What torch puts into an error that CUDA or cuBLAS returned, and its own allocator raises."""
+RAISED = (
+    "CUDA error", "CUBLAS_STATUS", "CUDA out of memory", "CUDA driver error", "Triton Error [CUDA]",
+)  # fmt: skip
+"""What torch and Triton put into an error of CUDA or cuBLAS, and torch's own allocator raises."""
 
 VERDICTS = (
     (("no kernel image", "ARCH_MISMATCH", "invalid device function"),

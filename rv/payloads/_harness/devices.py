@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from contract.nvidia import bare, serial_numbers
 from contract.rates import words
+from contract.references import GPUS
 from contract.verdicts import NotPassed
 
 if TYPE_CHECKING:
@@ -187,6 +188,9 @@ def _compare_names(report: Report, requested: str) -> None:
 
 VARIANTS = ("ti", "super", "ada", "laptop")
 """Words without a digit that tell models apart; another one is a site's own (`volta`, `gpu`)."""
+MODEL = re.compile(r"(?:[abhklmptv]|g[bh]|mi|rtx|gtx)?\d+[sx]?", re.ASCII)
+"""How a model's name begins, as people type it; of other words each is a site's own (`node4`)."""
+ALL_WORDS = frozenset(word for name in GPUS for word in words(name).split())
 SIZE = re.compile(r"(\d{2,3})(?:gb?)?", re.ASCII)
 FORM = re.compile(r"(sxm|pcie|nvl)\d?", re.ASCII)
 
@@ -205,10 +209,13 @@ def _fits(word: str, own: list[str]) -> bool:
     """Whether a word of a request fits the words of a name."""
     if form := FORM.fullmatch(word):
         return form[1] in (_forms(own) or [form[1]])
-    is_telling = len(word) > 1 and any(map(str.isdecimal, word))
-    if word not in VARIANTS and not is_telling:
+    if _is_made_of(word, own) or _is_size(word, own):
         return True
-    return _is_made_of(word, own) or _is_size(word, own)
+    if not (model := MODEL.match(word)):
+        return word not in VARIANTS
+    # A site's own ending, as of `v100l` or `a100pcie40`.
+    is_own = word not in ALL_WORDS and word[model.end() :] not in VARIANTS
+    return is_own and _is_made_of(model[0], own)
 
 
 def _is_size(word: str, own: list[str]) -> bool:

@@ -56,6 +56,7 @@ def _joints_between(described: Sequence[dict[str, Any]], found: Joined) -> list[
 
 
 def _links(described: Sequence[dict[str, Any]]) -> int:
-    """Return the NVLinks of the GPUs' one model; 0 for several, or an unknown one."""
+    """Return the NVLinks of the one model; 0 for several, and where they join no whole node."""
     models = {model_of(each["name"]) for each in described}
-    return int(GPUS.get(models.pop(), {}).get("links", 0)) if len(models) == 1 else 0
+    model = GPUS.get(models.pop(), {}) if len(models) == 1 else {}
+    return int(model["links"]) if model.get("mesh") else 0

@@ -128,7 +128,7 @@ def _made_up(session: Session) -> str:
         return ""
     share = below.number("share", 0.7)
     for test, metric in rates_of(session.report.tests):
-        known = Known("a made-up GPU", metric["value"] / share, "--inject below", can_fail=True)
+        known = Known("a made-up GPU", metric["value"] / share, "--inject below")
         worsen(session.payload.name, test, metric, Judged(test["device"] or "", share, known))
     return ""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .codes import CODES, CONTENTION
 from .references import GPUS, REFERENCES
 from .stats import loss
+from .topology import LEAST_SHARE
 from .verdicts import FAIL, PASS, WARN
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ DTYPES = {
 _WORD = re.compile(r"[a-z0-9.]+")
 _SIZE = re.compile(r"(\d{1,4})gb?", re.ASCII)
 _ANY_MODELS = re.compile(
-    r"nvidia|amd|tesla|geforce|quadro|instinct|radeon|rtx|gtx|generation|sxm\d?|hbm3e?", re.ASCII
+    r"nvidia|amd|tesla|geforce|quadro|instinct|radeon|rtx|gtx|generation|sxm\d?|pcie|nvl|hbm3e?",
+    re.ASCII,
 )
 """Words in products' names that tell no variant of a model from another."""
 SMS_DIFFER, LEAST, MOST = 0.03, 0.85, 1.1
@@ -41,12 +43,12 @@ SMS_DIFFER, LEAST, MOST = 0.03, 0.85, 1.1
 
 
 class Known(NamedTuple):
-    """What a rate of a GPU should be; `can_fail` where falling short of it fails."""
+    """What a rate of a GPU should be, and the loss from which on it fails; None where it warns."""
 
     gpu: str
     value: float
     source: str
-    can_fail: bool
+    fail_loss: float | None = REFERENCE_FAIL
 
 
 class Judged(NamedTuple):
@@ -121,13 +123,17 @@ def share_of_slice(
     return min(1.0, (sm_count or 0) / sms) if sms else 1.0
 
 
-def of_links(share: Any) -> float | None:
-    """Return what part of its reference over NVLink a metric reaches, by its `link_share`.
+UNTOLD_FAIL = 1 - (1 - REFERENCE_FAIL) * LEAST_SHARE
+"""The loss against a reference over NVLink that fails where nothing tells how GPUs are joined."""
 
-    None where it does not tell how the GPUs are joined: below its reference it then only warns.
+
+def of_links(share: Any) -> float | None:
+    """Return what part of its reference over NVLink a metric is to reach, by its `link_share`.
+
+    None where it does not tell how the GPUs are joined.
     """
     is_share = isinstance(share, int | float) and not isinstance(share, bool) and 0 < share <= 1
-    return float(share) if is_share else None
+    return max(LEAST_SHARE, float(share)) if is_share else None
 
 
 def code_of_loss(payload: str, *, is_failure: bool) -> str:
@@ -171,19 +177,20 @@ def _is_of_its_size(gpu: str, device: dict[str, Any]) -> bool:
 def _known(
     gpu: str, entry: dict[str, Any], peak: str, device: dict[str, Any], metric: dict[str, Any]
 ) -> Known:
-    """Scale to a MIG slice, which only warns, and to the links that a pair has.
+    """Scale to a MIG slice, which only warns, and to the links that a pair is made to have.
 
     Nor does a model say how fast its host is.
     """
     value, model = float(entry["value"]), GPUS[gpu]
-    if peak == "link":
+    if peak == "link" and model.get("mesh"):
         share = of_links(metric.get("link_share"))
-        return Known(gpu, value * (share or 1.0), entry["source"], can_fail=share is not None)
+        fail_loss = REFERENCE_FAIL if share else UNTOLD_FAIL
+        return Known(gpu, value * (share or 1.0), entry["source"], fail_loss)
     if not device.get("mig"):
-        return Known(gpu, value, entry["source"], peak != "host")
+        return Known(gpu, value, entry["source"], None if peak == "host" else REFERENCE_FAIL)
     size = (device.get("sm_count"), device.get("memory_bytes"))
     value *= share_of_slice(peak, model["sms"], model["memory_gb"], *size)
-    return Known(gpu, value, entry["source"], can_fail=False)
+    return Known(gpu, value, entry["source"], None)
 
 
 def _is_of(
@@ -262,7 +269,7 @@ def worsen(payload: str, test: dict[str, Any], metric: dict[str, Any], judged: J
     _, share, known = judged
     if share >= 1 - REFERENCE_WARN:
         return
-    is_failure = known.can_fail and share <= 1 - REFERENCE_FAIL + _ROUNDING
+    is_failure = known.fail_loss is not None and share <= 1 - known.fail_loss + _ROUNDING
     of = f"{share:.2f} of the {known.value:.4g} that {known.gpu} reaches ({known.source})"
     where = f"{test['device']}: " if test["device"] else ""
     reason = f"{where}{metric['name']} {metric['value']:.4g} {metric['unit']} is {of}"

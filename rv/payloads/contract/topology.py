@@ -7,16 +7,19 @@ over PCIe, and `PIX` to `SYS` say how far apart the two are. The legend stands b
 from __future__ import annotations
 
 import re
-import statistics
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
 MOST_CHARACTERS = 1 << 20
 WAYS = ("PIX", "PXB", "PHB", "NODE", "SYS")
 ON_SWITCHES = ("PIX", "PXB")
 """Ways through PCIe switches alone, past the host."""
+LEAST_SHARE = 1 / 3
+"""What two GPUs of a board of four without a switch have (HGX A100 and H100 4-GPU: 4 of 12 NVLinks,
+6 of 18): of all boards on which NVLink joins all GPUs the least."""
+_THIRD_AT_MOST = 0.4
 _GPU = re.compile(r"GPU(\d{1,4})")
 _NVLINKS = re.compile(r"NV(\d{1,3})")
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
@@ -39,6 +42,11 @@ class Joint(NamedTuple):
     def is_alike(self) -> bool:
         """Whether pairs that are joined so are equally far apart on any node."""
         return self.nvlinks > 0 or self.way in ON_SWITCHES or self.is_on_one_node
+
+    @property
+    def nearness(self) -> tuple[int, int]:
+        """Larger for what joins two GPUs more closely."""
+        return self.nvlinks, -WAYS.index(self.way) if self.way in WAYS else 0
 
 
 Joints = dict[tuple[int, int], Joint]
@@ -71,18 +79,17 @@ def _is_on_one_node(one: dict[str, str], other: dict[str, str]) -> bool:
     return len(nodes) == 1 and _NODE.fullmatch(nodes.pop()) is not None
 
 
-def link_share(links: int, joints: Sequence[Joint]) -> float | None:
-    """Return what part of a GPU's NVLinks each pair has: 1 where they lead to a switch.
+def link_share(links: int, joints: Collection[Joint]) -> float | None:
+    """Return what part of a GPU's NVLinks each pair is made to have: 1, or the least, a third.
 
-    `links` are those of the model. None where a pair has none, or nothing is known. On a board of
-    four GPUs without a switch each pair has a third (HGX A100 and H100 4-GPU: 4 of 12, 6 of 18). A
-    pair with more than half has all but some that are down.
+    `links` are those of a model of which NVLink joins all GPUs of a node; None where these are 0 or
+    nothing is known of the pairs. Links that are down, be it all, make no other board of it: more
+    than a third of any pair are those of a switch.
     """
     counts = [joint.nvlinks for joint in joints]
-    if not links or not counts or not min(counts):
+    if not links or not counts:
         return None
-    part = statistics.median(counts) / links
-    return part if part <= 0.5 else 1.0
+    return LEAST_SHARE if max(counts) <= _THIRD_AT_MOST * links else 1.0
 
 
 def share_together(links: int, joints: Collection[Joint]) -> float | None:
@@ -90,5 +97,5 @@ def share_together(links: int, joints: Collection[Joint]) -> float | None:
 
     How much of its links a ring of more than two GPUs takes without a switch nobody has said.
     """
-    share = link_share(links, list(joints))
+    share = link_share(links, joints)
     return share if share == 1.0 or len(joints) == 1 else None

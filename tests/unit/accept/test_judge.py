@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rv.accept.bad_nodes import bad_nodes, cleared
-from rv.accept.baselines import Baselines, load
+from rv.accept.baselines import Baselines, Model, load
 from rv.accept.history import History
 from rv.accept.judge import Judge
 from rv.accept.measurements import FAULTY, SOUND, Measurement, Point, measurements
@@ -138,6 +138,7 @@ def test_a_variant_that_a_site_names_is_known(tmp_path: Path) -> None:
     assert known.model_of("NVIDIA GeForce RTX 3080 12GB") == "rtx-3080"
     assert known.model_of("NVIDIA GeForce RTX 3080 Ti") == ""
     assert known.model_of("AMD Instinct MI300X 192GB") == "mi300x"
+    assert replace(known, models={"a100": Model()}).model_of("NVIDIA A100 80GB PCIe") == "a100"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +208,10 @@ def test_a_slow_host_link_is_no_failure_but_by_a_reference_of_the_site(
     assert told(judged(run, builtin)) == [("WARN", "below_reference")]
     assert told(judged(run, load(tmp_path / "config", [], site))) == [("FAIL", "below_floor")]
     golden = load(tmp_path / "config", [site], tmp_path / "none")
-    assert told(judged(run, golden)) == [("WARN", "below_reference")]
+    assert told(judged(run, golden)) == [("FAIL", "below_floor")]
+    socket = metric(42.0, name="h2d_pinned", unit="GB/s")
+    far = replace(run, tests=(replace(tests[0], metrics=(socket, *tests[0].metrics[1:])),))
+    assert told(judged(far, golden)) == [("WARN", "below_reference")]
 
 
 def test_a_reference_without_a_method_is_of_the_current_one(tmp_path: Path) -> None:
@@ -444,7 +448,9 @@ def two_reduced(rate: float, **links: float) -> RunResult:
     [
         (110.0, {"link_share": 1 / 3}, Status.PASS),
         (80.0, {"link_share": 1 / 3}, Status.FAIL),
+        (80.0, {"link_share": 1e-9}, Status.FAIL),
         (110.0, {}, Status.WARN),
+        (80.0, {}, Status.FAIL),
         (110.0, {"link_share": 0}, Status.WARN),
         (330.0, {}, Status.PASS),
     ],
@@ -452,7 +458,7 @@ def two_reduced(rate: float, **links: float) -> RunResult:
 def test_a_reference_over_nvlink_holds_for_the_links_that_there_are(
     builtin: Baselines, rate: float, links: dict[str, float], status: Status
 ) -> None:
-    """Two GPUs of a board of four without a switch have a third; untold, it only warns."""
+    """Two GPUs of a board of four without a switch have a third; less fails, told or untold."""
     assert judged(two_reduced(rate, **links), builtin).status is status
 
 
@@ -727,6 +733,69 @@ def test_pairs_that_a_switch_joins_are_held_against_each_other(
     judged = Judge(baselines=builtin, past=lambda _: (), time_s=1e12).judge(swept)
     assert [t for each in judged for t in told(each) if t[1]] == [("WARN", "peer_outlier")]
     assert judged[-1].tests[0].metrics[0].standing == SOUND
+
+
+@pytest.mark.parametrize("name", ["NVIDIA H20", "NVIDIA L40S"])
+def test_a_node_far_below_its_peers_is_no_question_of_wiring(builtin: Baselines, name: str) -> None:
+    """Of eight GPUs each; a fifth may be another socket's, a tenth of the rate is not."""
+
+    def swept(last: float) -> list[RunResult]:
+        runs = [on_pair(0, 0, rate, f"n{n}", name) for n, rate in enumerate((300.0,) * 4 + (last,))]
+        runs = [replace(run, world_size=8) for run in runs]
+        return Judge(baselines=builtin, past=lambda _: (), time_s=1e12).judge(runs)
+
+    assert ("FAIL", "peer_outlier") in told(swept(30.0)[-1])
+    assert ("WARN", "peer_outlier") in told(swept(240.0)[-1])
+
+
+def test_a_slow_gpu_without_a_uuid_is_no_question_of_wiring(builtin: Baselines) -> None:
+    """An old torch tells none; its images a second are its own all the same."""
+    rates = (1000.0, 1000.0, 1000.0, 500.0)
+    tests = [
+        outcome(f"cuda:{at}", metric(rate, name="images", unit="images/s"), name="inference.x")
+        for at, rate in enumerate(rates)
+    ]
+    devices = [gpu(at, A40, uuid="") for at in range(4)]
+    run = run_of(tests, devices, test_type="inference", world_size=4, backend="nccl")
+
+    assert ("FAIL", "peer_outlier") in told(judged(run, builtin))
+
+
+def test_collectives_of_an_older_history_accuse_nobody(builtin: Baselines, tmp_path: Path) -> None:
+    """They do not tell which GPUs they were of: of these, perhaps."""
+    name = "NVIDIA A100-SXM4-80GB"
+    kept = History(tmp_path / "h.sqlite")
+    for number in range(8):
+        run = on_pair(number, 0, 230.0, name=name)
+        old = [replace(m, members="") for m in measurements(run, f"r{number}", "c", run.began)]
+        kept.add(old)
+    new = on_pair(9, 0, 150.0, name=name)
+    judge = Judge(
+        baselines=builtin, past=earlier(kept, "r9"), others=others(kept, "r9"), run="r9",
+        cluster="c", time_s=new.began,
+    )  # fmt: skip
+
+    assert "peers_disagree" not in {code for _, code in told(judge.judge([new])[0])}
+
+
+def test_two_pairs_of_one_node_are_two_histories(tmp_path: Path) -> None:
+    kept = History(tmp_path / "h.sqlite")
+    every = [m for at in (0, 2) for m in measurements(on_pair(0, at, 48.0), "r", "c", 1e6)]
+
+    kept.add(every)
+
+    assert len({each.members for each in kept.all()}) == 2
+
+
+def test_own_values_hold_for_gpus_of_another_size(builtin: Baselines, tmp_path: Path) -> None:
+    """The built-in ones do not; whoever has such GPUs has values of their own for them."""
+    (tmp_path / "baselines.yaml").write_text(SITE)
+    own = load(tmp_path, [], tmp_path / "none")
+    small = [gpu(0, "NVIDIA H200", memory_bytes=64 << 30)]
+    run = run_of([outcome("cuda:0", metric(300.0))], small)
+
+    assert ("FAIL", "below_floor") not in told(judged(run, builtin))
+    assert ("FAIL", "below_floor") in told(judged(run, own))
 
 
 def golden_of(tmp_path: Path, **of: Any) -> Baselines:

@@ -47,6 +47,8 @@ THE_GPU = [
     "CUDA error: an illegal memory access was encountered",
     "CUDA error: operation not supported on global/shared address space",
     "CUDA error: uncorrectable ECC error encountered",
+    "CUDA driver error: unspecified launch failure",
+    "Triton Error [CUDA]: an illegal memory access was encountered",
     "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(handle)`",
 ]
 MORE = "\nCUDA kernel errors might be asynchronously reported at some other API call"

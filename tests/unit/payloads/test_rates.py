@@ -65,6 +65,11 @@ def test_two_gpus_without_peer_access_are_the_fabrics_fault() -> None:
     assert judged(slow(110, link_share=1 / 3), "allreduce", 2) == ("PASS", None, None)
     assert judged(slow(80, link_share=1 / 3), "allreduce", 2)[0] == "FAIL"
     assert judged(slow(110), "allreduce", 2) == ("WARN", "slow_fabric", "FABRIC")
+    # Less than a third is no wiring, whatever is told of it.
+    assert judged(slow(80), "allreduce", 2) == ("FAIL", "slow_fabric", "FABRIC")
+    assert judged(slow(80, link_share=0.05), "allreduce", 2)[0] == "FAIL"
+    v100 = {**H200, "name": "Tesla V100-SXM2-32GB"}
+    assert judged(slow(20), "allreduce", 8, device=v100)[0] == "FAIL"
     assert [mesh_rate(name) for name in ("NVIDIA H200", "NVIDIA H100 NVL", "Tesla V100")] == [
         450.0, None, None,
     ]  # fmt: skip
@@ -99,7 +104,7 @@ def test_a_slice_is_scaled_and_only_warns() -> None:
     test = outcome("matmul.bf16", 33, shape="8192x8192x8192")
     known = known_rate("check", test, test["metrics"][0], slice_, 1)
     assert isinstance(known, Known)
-    assert (round(known.value, 2), known.can_fail) == (33.86, False)
+    assert (round(known.value, 2), known.fail_loss) == (33.86, None)
     assert judged(outcome("matmul.bf16", 10, shape="8192x8192x8192"), device=slice_)[0] == "WARN"
 
 

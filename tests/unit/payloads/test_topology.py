@@ -56,14 +56,16 @@ def test_what_is_no_matrix_of_gpus_tells_nothing(text: str) -> None:
         (18, "NV6", 1 / 3, None),  # HGX H100 4-GPU
         (12, "NV4", 1 / 3, None),  # HGX A100 4-GPU
         (18, "NV17", 1.0, 1.0),  # one is down
-        (18, "SYS", None, None),
+        (18, "NV9", 1.0, 1.0),  # two of four switches are
+        (18, "NV3", 1 / 3, None),  # half of a board's links without a switch are
+        (18, "SYS", 1 / 3, None),  # all are: no board is made so
         (0, "NV18", None, None),
     ],
 )
 def test_a_pair_has_a_part_of_the_links_where_no_switch_is(
     links: int, way: str, pair: float | None, four: float | None
 ) -> None:
-    """Of more than two GPUs nobody has said what a ring takes then."""
+    """Of more than two GPUs nobody has said what a ring takes then. What is down makes no other board."""
     assert link_share(links, [Joint(way)]) == pair
     assert share_together(links, [Joint(way)]) == pair
     assert share_together(links, [Joint(way)] * 6) == four
@@ -86,7 +88,7 @@ def test_gpus_are_known_by_their_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert found["cuda:1", "cuda:2"] == Joint("NV6", is_on_one_node=True)
     assert joined.share_of_pairs(described[1:], found) == pytest.approx(1 / 3)
-    assert joined.share_of_pairs(described, found) is None
+    assert joined.share_of_pairs(described, found) == pytest.approx(1 / 3)
     assert joined.share_of_ranks(described[1:], 2) == pytest.approx(1 / 3)
     assert joined.share_of_ranks(described[1:], 3) is None
 
