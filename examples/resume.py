@@ -47,13 +47,15 @@ def main() -> None:
     if RANK > 0:
         while not told and not OVER.exists():
             time.sleep(0.1)
-        return
-    while step < last and not told:
-        step += 1
-        work(step)
-    save(step)
-    if step == last:
-        OVER.touch()
+    else:
+        while step < last and not told:
+            step += 1
+            work(step)
+        save(step)
+        if step == last:
+            OVER.touch()
+    # Python takes its handlers away before it ends: a late signal would kill it then.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
 
 if __name__ == "__main__":

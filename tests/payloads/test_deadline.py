@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -67,3 +68,43 @@ except KeyboardInterrupt:
     print("interrupted", *set(ended))
 """
     assert run(code, watches) == "interrupted stopped by SIGTERM\n"
+
+
+LATE = """
+import os, signal
+
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGUSR1):
+        kill(pid, number)
+
+late = Late()  # Python forgets it when its handlers are gone
+"""
+
+
+def ended_late(folder: Path, program: str, **env: str) -> int:
+    """Run a program that gets SIGUSR1 while Python ends; its exit code."""
+    (folder / "late.py").write_text(LATE)
+    env |= {"PATH": os.environ["PATH"], "PYTHONPATH": f"{PAYLOADS}:{folder}"}
+    command = [sys.executable, "-c", f"import late\n{program}"]
+    return subprocess.run(command, env=env, cwd=folder, timeout=60).returncode
+
+
+def test_a_signal_that_comes_while_python_ends_does_not_kill_a_payload(tmp_path: Path) -> None:
+    """Another rank, told to save before this one, may have ended the work of both."""
+    payload = """
+from _harness.main import Payload, run
+
+run(Payload("mine", "A test.", lambda session: session.report.add("mine", "PASS")), [])
+"""
+    assert ended_late(tmp_path, payload) == 0
+
+
+def test_nor_the_example_of_a_run_that_can_be_interrupted(tmp_path: Path) -> None:
+    program = Path(__file__).parents[2] / "examples" / "resume.py"
+    example = f"""
+import runpy, sys
+
+sys.argv = ["resume.py", "0"]
+runpy.run_path({str(program)!r}, run_name="__main__")
+"""
+    assert ended_late(tmp_path, example, RV_CHECKPOINT_DIR=str(tmp_path)) == 0

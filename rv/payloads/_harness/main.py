@@ -232,6 +232,7 @@ class Session:
             child.kill()
         if self.broken or self.exit_code is not None:
             os._exit(code)  # a broken process group would wait for ever while Python ends
+        _ignore_late_signals()
         sys.exit(code)
 
 
@@ -266,6 +267,12 @@ def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
     # torchrun ends those that are left when one rank has failed.
     signal.signal(signal.SIGTERM, lambda *_: session.hurry.set())
     session.end(patience_s=PATIENCE if session.broken else session.left())
+
+
+def _ignore_late_signals() -> None:
+    """Let none that asks for a checkpoint kill it now: Python's own handlers go before its end."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _options(payload: Payload, argv: Sequence[str] | None) -> argparse.Namespace:
