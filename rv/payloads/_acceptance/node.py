@@ -170,10 +170,25 @@ def run_all(turns: list[Turn], *, has_torchrun: bool) -> None:
     first = int(os.environ.get("MASTER_PORT") or FIRST_PORT)
     for number, turn in enumerate(turns):
         say(turn.name)
-        port = first + 1 + number % PORTS
+        port = free_port(first + 1 + number % PORTS)
         code = run(turn, port, torchrun=turn.ranks and has_torchrun)
         say(f"{turn.name} ended with exit code {code}")
         end_what_is_left()
+
+
+def free_port(own: int) -> int:
+    """Return a port for a payload's ranks: the job's own, or another where somebody has taken it.
+
+    Over several nodes it is the job's own in any case, as all of them have to know it.
+    """
+    if int(os.environ.get("NNODES") or 1) > 1:
+        return own
+    for port in (own, 0):
+        with socket.socket() as listener, contextlib.suppress(OSError):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("", port))
+            return int(listener.getsockname()[1])
+    return own
 
 
 def end_what_is_left() -> None:

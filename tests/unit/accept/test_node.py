@@ -2,6 +2,7 @@
 
 import compileall
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -99,7 +100,7 @@ print("ran", sys.argv[1:], *(os.environ[name] for name in names), sys.path[0])
 """
     for name in ("one", "two"):
         (scripts / f"{name}.py").write_text(script)
-    env = {"MASTER_PORT": "15000", "NODE_RANK": "1"}
+    env = {"MASTER_PORT": "15000", "NODE_RANK": "1", "NNODES": "2"}
     done = run(scripts, "python one 20 --a 'b c'", "torchrun two 20 --quick", env=env)
 
     results = scripts.parent / "results"
@@ -118,10 +119,27 @@ print("ran", sys.argv[1:], *(os.environ[name] for name in names), sys.path[0])
 def test_no_payload_takes_the_port_of_the_next_job(scripts: Path) -> None:
     """MASTER_PORT of two jobs whose ids follow each other are seven apart."""
     (scripts / "one.py").write_text("import os\nprint('port', os.environ['MASTER_PORT'])\n")
-    done = run(scripts, *["python one 20"] * 8, env={"MASTER_PORT": "15000"})
+    env = {"MASTER_PORT": "15000", "NNODES": "2"}
+    done = run(scripts, *["python one 20"] * 8, env=env)
 
     ports = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("port")]
     assert ports == [*range(15001, 15007), 15001, 15002]
+
+
+def test_a_port_that_somebody_has_taken_is_left_to_them(scripts: Path) -> None:
+    """On one node: over several each has to know it."""
+    (scripts / "one.py").write_text("import os\nprint('port', os.environ['MASTER_PORT'])\n")
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = [
+            run(scripts, "python one 20", env={"MASTER_PORT": str(port - 1), "NNODES": nodes})
+            for nodes in ("1", "2")
+        ]
+
+    alone, together = (int(each.stdout.partition("port ")[2].split()[0]) for each in done)
+    assert (alone != port, together == port) == (True, True)
 
 
 def test_without_torch_a_payload_of_ranks_runs_as_one_and_says_what_is_wrong(scripts: Path) -> None:
