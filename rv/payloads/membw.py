@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from _bandwidth import links, patterns
 from _bandwidth.stream import Streamed, stream
-from _harness.joined import joined, share_of_pairs
 from _harness.main import Payload, Session, run
 from _harness.timing import synchronize
+from _harness.topology import share_of_pairs, topology_of
 from _telemetry.gates import link_status
 from contract.schema import HIGHER, better_rate, metric
 from contract.stats import slow_ones
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from _bandwidth.copies import Strike
-    from _harness.joined import Joined
+    from _harness.topology import Topology
 
 STREAM_BYTES = {"cuda": 1 << 30, "cpu": 1 << 24}
 PEER_BYTES = {"cuda": 1 << 30, "cpu": 1 << 22}
@@ -208,12 +208,12 @@ def _peer(session: Session, devices: list[str]) -> None:
     if session.faults.get("slow-peer"):
         peer_links[0] = peer_links[0]._replace(one_way=peer_links[0].one_way / 1e3)
     _say_peers(session, peer_links)
-    found = joined(session.report.devices)
+    found = topology_of(session.report.devices)
     verdict = _judged_peers(session, peer_links, devices, found)
     session.report.add("membw.peer", **verdict, **_figures(session, peer_links, found))
 
 
-def _figures(session: Session, peer_links: list[links.Peer], found: Joined) -> dict[str, Any]:
+def _figures(session: Session, peer_links: list[links.Peer], found: Topology) -> dict[str, Any]:
     """Return the metrics and details of links, with what joins each pair."""
     share = share_of_pairs(session.report.devices, found)
     about = {} if share is None else {"link_share": share}
@@ -221,7 +221,7 @@ def _figures(session: Session, peer_links: list[links.Peer], found: Joined) -> d
         metric("peer_one_way", [link.one_way for link in peer_links], "GB/s", HIGHER, **about),
         metric("peer_both_ways", [link.both_ways for link in peer_links], "GB/s", HIGHER),
     ]
-    ways = {pair: joint.way for pair, joint in found.items()}
+    ways = {pair: connection.way for pair, connection in found.items()}
     rows = [{**each._asdict(), "way": ways.get((each.source, each.target))} for each in peer_links]
     return {"metrics": metrics, "details": {"links": rows}}
 
@@ -234,7 +234,7 @@ def _say_peers(session: Session, peer_links: list[links.Peer]) -> None:
 
 
 def _judged_peers(
-    session: Session, peer_links: list[links.Peer], devices: list[str], found: Joined
+    session: Session, peer_links: list[links.Peer], devices: list[str], found: Topology
 ) -> dict[str, str]:
     wrong = [link for link in peer_links if link.wrong]
     if wrong:

@@ -10,13 +10,13 @@ import pytest
 from _telemetry.gates import findings
 from _telemetry.sampler import Load
 from contract.readings import Counters, Reading
-from contract.topology import Joint
+from contract.topology import Connection
 
 from rv.payloads._bandwidth import links, patterns
 from tests.payloads.starting import Launcher
 
 CPU = ("--device", "cpu", "--quick")
-NODE, SYS = Joint("NODE", is_on_one_node=True), Joint("SYS")
+NODE, SYS = Connection("NODE", is_on_one_node=True), Connection("SYS")
 
 
 def test_memory_of_a_cpu_is_right(launch: Launcher, tmp_path: Path) -> None:
@@ -202,20 +202,20 @@ def test_a_gpu_on_the_other_socket_is_no_broken_one(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("joint", "certain"),
+    ("connection", "certain"),
     [
-        (Joint("NV18"), True),
-        (Joint("PIX"), True),
+        (Connection("NV18"), True),
+        (Connection("PIX"), True),
         (NODE, True),
         (SYS, False),
         (None, False),
     ],
 )
 def test_only_where_all_are_equally_far_apart_is_a_gpu_broken(
-    joint: Joint | None, *, certain: bool
+    connection: Connection | None, *, certain: bool
 ) -> None:
     pairs = lopsided(4, 20.0, 11.0)
-    found = {(each.source, each.target): joint for each in pairs if joint}
+    found = {(each.source, each.target): connection for each in pairs if connection}
 
     (group,) = links.alike(pairs, {}, found)
 
@@ -226,7 +226,7 @@ def test_a_gpu_whose_nvlinks_are_down_is_no_other_kind_of_board() -> None:
     """NVLink joins all GPUs of a node with H200s: one on PCIe is broken, not lopsided."""
     pairs = lopsided(4, 396.0, 25.0)
     models = {f"{at}": "NVIDIA H200" for at in range(4)}
-    found = {(p.source, p.target): SYS if p.one_way == 25.0 else Joint("NV18") for p in pairs}
+    found = {(p.source, p.target): SYS if p.one_way == 25.0 else Connection("NV18") for p in pairs}
 
     (group,) = links.alike(pairs, models, found)
 
@@ -236,7 +236,9 @@ def test_a_gpu_whose_nvlinks_are_down_is_no_other_kind_of_board() -> None:
 def test_both_ways_between_two_gpus_are_judged_together() -> None:
     """Where one end tells of fewer links than the other."""
     pairs = wired({(2, 3): 10.0}, 4)
-    found = {(p.source, p.target): Joint("NV12") for p in pairs} | {("3", "2"): Joint("NV11")}
+    found = {(p.source, p.target): Connection("NV12") for p in pairs} | {
+        ("3", "2"): Connection("NV11")
+    }
 
     groups = links.alike(pairs, {}, found)
 

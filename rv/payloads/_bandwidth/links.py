@@ -22,8 +22,8 @@ from .copies import Tape, ToDevice, ToHost
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from _harness.joined import Joined
-    from contract.topology import Joint
+    from _harness.topology import Topology
+    from contract.topology import Connection
 
     from .copies import Strike
 
@@ -180,23 +180,23 @@ class Alike(NamedTuple):
     is_certain: bool
 
 
-def alike(links: list[Peer], models: dict[str, str], found: Joined) -> list[Alike]:
+def alike(links: list[Peer], models: dict[str, str], found: Topology) -> list[Alike]:
     """Group links by the models at their ends and by what joins these: others are no measure.
 
     GPUs on NVLink, on PCIe switches or on one NUMA node are equally far apart; those on several are
     not, such as three on a socket and one on the other. Where nothing tells, links that are faster
     than PCIe are NVLink. Where NVLink joins all GPUs of a model's nodes, all pairs are to be alike:
-    another joint is a link that is down.
+    another connection is a link that is down.
     """
-    groups: dict[tuple[frozenset[str], Joint | None], list[Peer]] = {}
+    groups: dict[tuple[frozenset[str], Connection | None], list[Peer]] = {}
     for link in links:
         pair = (link.source, link.target)
         ends = frozenset(models.get(end, "") for end in pair)
-        joint = None if _is_mesh(ends) else _worse(found.get(pair), found.get(pair[::-1]))
-        groups.setdefault((ends, joint), []).append(link)
+        connection = None if _is_mesh(ends) else _worse(found.get(pair), found.get(pair[::-1]))
+        groups.setdefault((ends, connection), []).append(link)
     return [
-        Alike(group, joint.is_alike if joint else _is_mesh(ends) or _middle(group) > PCIE)
-        for (ends, joint), group in groups.items()
+        Alike(group, connection.is_alike if connection else _is_mesh(ends) or _middle(group) > PCIE)
+        for (ends, connection), group in groups.items()
     ]
 
 
@@ -204,10 +204,10 @@ def _is_mesh(models: frozenset[str]) -> bool:
     return len(models) == 1 and all(mesh_rate(model) is not None for model in models)
 
 
-def _worse(there: Joint | None, back: Joint | None) -> Joint | None:
+def _worse(there: Connection | None, back: Connection | None) -> Connection | None:
     """Return what joins two GPUs, of both ways, which are judged together."""
-    known = [joint for joint in (there, back) if joint]
-    return min(known, key=lambda joint: joint.nearness, default=None)
+    known = [connection for connection in (there, back) if connection]
+    return min(known, key=lambda connection: connection.nearness, default=None)
 
 
 def slowness(links: list[Peer]) -> str:

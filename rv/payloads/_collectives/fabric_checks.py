@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from _harness.devices import promised_gpus
-from _harness.joined import share_of_ranks
+from _harness.topology import share_of_ranks
 from contract.rates import mesh_rate
 from contract.verdicts import FAIL, WARN
 

@@ -189,7 +189,7 @@ def _compare_names(report: Report, requested: str) -> None:
 VARIANTS = ("ti", "super", "ada", "laptop")
 """Words without a digit that tell models apart; another one is a site's own (`volta`, `gpu`)."""
 MODEL = re.compile(r"(?:[abhklmptv]|g[bh]|mi|rtx|gtx)?\d+[sx]?", re.ASCII)
-"""How a model's name begins, as people type it; of other words each is a site's own (`node4`)."""
+"""How a model's name begins, as people type it. Another word, as `node4`, is a site's own."""
 ALL_WORDS = frozenset(word for name in GPUS for word in words(name).split())
 SIZE = re.compile(r"(\d{2,3})(?:gb?)?", re.ASCII)
 FORM = re.compile(r"(sxm|pcie|nvl)\d?", re.ASCII)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .readings import Source
-    from .topology import Joint
+    from .topology import Connection
 
 TIMEOUT_S = 20.0  # a driver in trouble can hold nvidia-smi for ever
 SERIALS_S = 5.0  # serial numbers are worth no longer wait
@@ -58,14 +58,14 @@ def mig_uuids() -> list[str]:
     return re.findall(r"UUID: (MIG-[^)]+)\)", _run_smi(["nvidia-smi", "-L"], TIMEOUT_S))
 
 
-def joints() -> dict[tuple[str, str], Joint]:
+def connections() -> dict[tuple[str, str], Connection]:
     """Return what joins each two GPUs, by their bare UUIDs; {} where nvidia-smi does not tell."""
     rows = [row for row in ask_smi("--query-gpu=index,uuid") if len(row) == 2]
     names = {int(index): bare(uuid) for index, uuid in rows if index.isdecimal()}
     found = parse_topology(_run_smi(["nvidia-smi", "topo", "-m"], TIMEOUT_S)) if names else {}
     return {
-        (names[one], names[other]): joint
-        for (one, other), joint in found.items()
+        (names[one], names[other]): connection
+        for (one, other), connection in found.items()
         if one in names and other in names
     }
 

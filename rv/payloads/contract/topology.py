@@ -26,7 +26,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _NODE = re.compile(r"\d{1,4}")
 
 
-class Joint(NamedTuple):
+class Connection(NamedTuple):
     """What joins two GPUs: its word in the matrix, and whether both are on one NUMA node."""
 
     way: str
@@ -49,15 +49,15 @@ class Joint(NamedTuple):
         return self.nvlinks, -WAYS.index(self.way) if self.way in WAYS else 0
 
 
-Joints = dict[tuple[int, int], Joint]
+Connections = dict[tuple[int, int], Connection]
 """By the numbers of two GPUs, both ways."""
 
 
-def parse_topology(text: str) -> Joints:
+def parse_topology(text: str) -> Connections:
     """Read the matrix; {} where there is none."""
     rows = _rows(text)
     return {
-        (one, other): Joint(way, _is_on_one_node(row, rows[other]))
+        (one, other): Connection(way, _is_on_one_node(row, rows[other]))
         for one, row in rows.items()
         for other in rows
         if (way := row.get(f"GPU{other}", "")) in WAYS or _NVLINKS.fullmatch(way)
@@ -79,23 +79,23 @@ def _is_on_one_node(one: dict[str, str], other: dict[str, str]) -> bool:
     return len(nodes) == 1 and _NODE.fullmatch(nodes.pop()) is not None
 
 
-def link_share(links: int, joints: Collection[Joint]) -> float | None:
+def link_share(links: int, connections: Collection[Connection]) -> float | None:
     """Return what part of a GPU's NVLinks each pair is made to have: 1, or the least, a third.
 
     `links` are those of a model of which NVLink joins all GPUs of a node; None where these are 0 or
     nothing is known of the pairs. Links that are down, be it all, make no other board of it: more
     than a third of any pair are those of a switch.
     """
-    counts = [joint.nvlinks for joint in joints]
+    counts = [connection.nvlinks for connection in connections]
     if not links or not counts:
         return None
     return LEAST_SHARE if max(counts) <= _THIRD_AT_MOST * links else 1.0
 
 
-def share_together(links: int, joints: Collection[Joint]) -> float | None:
+def share_together(links: int, connections: Collection[Connection]) -> float | None:
     """Return the same for a collective of all these pairs' GPUs; None where several share links.
 
     How much of its links a ring of more than two GPUs takes without a switch nobody has said.
     """
-    share = link_share(links, joints)
-    return share if share == 1.0 or len(joints) == 1 else None
+    share = link_share(links, connections)
+    return share if share == 1.0 or len(connections) == 1 else None

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from rv.payloads._collectives import fabric_checks
-from rv.payloads._harness import joined
+from rv.payloads._harness import topology
 from rv.payloads.contract import nvidia
-from rv.payloads.contract.topology import Joint, link_share, parse_topology, share_together
+from rv.payloads.contract.topology import Connection, link_share, parse_topology, share_together
 
 TAIL = "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n"
 
@@ -35,10 +35,10 @@ def test_the_matrix_is_read_as_drivers_write_it() -> None:
 
     found = parse_topology(matrix(cells, ["0", "0", "1"]))
 
-    assert found[0, 1] == found[1, 0] == Joint("NODE", is_on_one_node=True)
-    assert found[0, 2] == Joint("SYS")
+    assert found[0, 1] == found[1, 0] == Connection("NODE", is_on_one_node=True)
+    assert found[0, 2] == Connection("SYS")
     assert len(found) == 6
-    assert parse_topology(matrix(cells, ["0-1", "0-1", "N/A"]))[0, 1] == Joint("NODE")
+    assert parse_topology(matrix(cells, ["0-1", "0-1", "N/A"]))[0, 1] == Connection("NODE")
     assert parse_topology(matrix(all_alike("NV18"), ["0"] * 4))[2, 3].nvlinks == 18
 
 
@@ -66,9 +66,9 @@ def test_a_pair_has_a_part_of_the_links_where_no_switch_is(
     links: int, way: str, pair: float | None, four: float | None
 ) -> None:
     """Of more than two GPUs nobody has said what a ring takes then. What is down makes no other board."""
-    assert link_share(links, [Joint(way)]) == pair
-    assert share_together(links, [Joint(way)]) == pair
-    assert share_together(links, [Joint(way)] * 6) == four
+    assert link_share(links, [Connection(way)]) == pair
+    assert share_together(links, [Connection(way)]) == pair
+    assert share_together(links, [Connection(way)] * 6) == four
     assert link_share(links, []) is None
 
 
@@ -78,19 +78,19 @@ def test_gpus_are_known_by_their_uuids(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [["0", "GPU-A"], ["1", "GPU-b"], ["2", "GPU-c"]]
     monkeypatch.setattr(nvidia, "ask_smi", lambda *_: rows)
     monkeypatch.setattr(nvidia, "_run_smi", lambda *_: matrix(cells, ["0"] * 3))
-    monkeypatch.setattr(joined, "joints", nvidia.joints)
+    monkeypatch.setattr(topology, "connections", nvidia.connections)
     h100 = "NVIDIA H100 80GB HBM3"
     described: list[dict[str, Any]] = [
         {"index": at, "name": h100, "uuid": uuid} for at, uuid in enumerate(("c", "b", "a"))
     ]
 
-    found = joined.joined(described)
+    found = topology.topology_of(described)
 
-    assert found["cuda:1", "cuda:2"] == Joint("NV6", is_on_one_node=True)
-    assert joined.share_of_pairs(described[1:], found) == pytest.approx(1 / 3)
-    assert joined.share_of_pairs(described, found) == pytest.approx(1 / 3)
-    assert joined.share_of_ranks(described[1:], 2) == pytest.approx(1 / 3)
-    assert joined.share_of_ranks(described[1:], 3) is None
+    assert found["cuda:1", "cuda:2"] == Connection("NV6", is_on_one_node=True)
+    assert topology.share_of_pairs(described[1:], found) == pytest.approx(1 / 3)
+    assert topology.share_of_pairs(described, found) == pytest.approx(1 / 3)
+    assert topology.share_of_ranks(described[1:], 2) == pytest.approx(1 / 3)
+    assert topology.share_of_ranks(described[1:], 3) is None
 
 
 SWITCH = fabric_checks.WITHOUT_P2P
