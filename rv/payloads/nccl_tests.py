@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from _harness.files import read_regular
-from _harness.joined import share_of_ranks
 from _harness.main import Payload, Session, run
+from _harness.topology import share_of_ranks
 from _nccl_tests.output import Table, parse_report, parse_table
 from _processes.programs import run_limited
 from contract.fabrics import BRIDGED, SHARES
