@@ -8,6 +8,7 @@ from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, ON_PURPOSE, AvoidedNode
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE
+from rv.payloads.contract.schema import SURROUNDINGS
 
 
 def bad_nodes(
@@ -110,13 +111,19 @@ def _tried_since(entry: AvoidedNode, results: Sequence[RunResult]) -> Mapping[st
     """Give the payloads that newer jobs passed on the node, each with its GPUs there."""
     tried: dict[str, set[str]] = {}
     for result in results:
-        is_fine = result.status in (Status.PASS, Status.WARN)
+        is_fine = result.status in (Status.PASS, Status.WARN) and not _was_skipped(result)
         is_thorough = entry.was_quick or not result.quick
         is_newer = result.began > entry.since
         if is_fine and is_thorough and result.hostname == entry.node and is_newer:
             here = {bare_uuid(d.uuid) for d in result.devices if d.host in ("", entry.node)}
             tried.setdefault(result.test_type, set()).update(here)
     return tried
+
+
+def _was_skipped(result: RunResult) -> bool:
+    """Whether the payload itself was skipped, and only what is around it looked at."""
+    own = [test.status for test in result.tests if test.name not in SURROUNDINGS]
+    return bool(own) and set(own) == {Status.SKIP}
 
 
 def admin_text(avoided: Sequence[AvoidedNode], cluster: str) -> str:

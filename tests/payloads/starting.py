@@ -14,6 +14,13 @@ from typing import Any
 PAYLOADS = Path(__file__).parents[2] / "rv" / "payloads"
 ONLY = {"PATH": os.environ["PATH"], "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 PATIENCE = 180
+SLOW_JUDGING = """
+import os, time
+if os.environ.get("RANK") == os.environ["SLOW_RANK"]:
+    from _harness import judging
+    quick = judging.add_wear
+    judging.add_wear = lambda session: time.sleep(1.5) or quick(session)
+"""
 
 
 @dataclass(frozen=True)
@@ -173,6 +180,12 @@ def torchrun(payload: str, folder: Path, *argv: str, ranks: int = 2, **env: str)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     launcher.append(f"--nproc_per_node={ranks}")
     return _run(payload, folder, launcher, argv, {**ONLY, **env})
+
+
+def slow_judging(folder: Path, rank: str) -> dict[str, str]:
+    """Return variables by which one rank takes long for what comes after its tests."""
+    (folder / "sitecustomize.py").write_text(SLOW_JUDGING)
+    return {"PYTHONPATH": f"{folder}:{PAYLOADS}", "SLOW_RANK": rank}
 
 
 def _run(

@@ -14,7 +14,7 @@ from contract.verdicts import NotPassed
 from rv.payloads import allreduce
 from rv.payloads._collectives import half_precision, measure, operations, sweep
 from rv.payloads._collectives.between_nodes import places_of
-from tests.payloads.starting import Launcher, torchrun
+from tests.payloads.starting import Launcher, slow_judging, torchrun
 
 CPU = ("--device", "cpu")
 SHORT = (*CPU, "--numel", 1000, "--iters", 10)
@@ -156,6 +156,17 @@ def test_a_rank_that_does_not_come_is_named(
     assert done.result["summary"]["status"] in ("FAIL", "ERROR")
     assert code in done.coded.values()
     assert "rank 1 on " in done.reasons or "not done after 8 s" in done.reasons
+
+
+@pytest.mark.parametrize("slow", ["0", "2"])
+def test_what_other_ranks_found_outlasts_one_that_failed(tmp_path: Path, slow: str) -> None:
+    """torchrun ends all ranks at the first code, while one still asks who else was on its GPU."""
+    words = [*map(str, SHORT), "--inject", "bitflip:rank=1"]
+    done = torchrun("allreduce", tmp_path, *words, ranks=3, **slow_judging(tmp_path, slow))
+
+    assert "KeyboardInterrupt" not in done.err
+    assert [each["rank"] for each in done.result["ranks"]] == [0, 1, 2]
+    assert done.result["summary"]["codes"] == ["wrong_collective"]
 
 
 def test_what_the_network_carries_is_measured_by_a_collective(

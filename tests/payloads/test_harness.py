@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from _harness import environment, files, for_job, inject, main, outcome, ranks
-from _harness.devices import VECTOR_MATH, load_torch, same_model
+from _harness.devices import VECTOR_MATH, load_torch
+from _harness.model_names import same_model
 from _harness.report import Report
 from _loading import cpus
 from _matmul.speed import Reading, outliers, strange_digests
@@ -83,7 +84,8 @@ def test_a_payload_that_is_skipped_whole_has_not_passed(
     def body(session: main.Session) -> None:
         for name in ("device", "contention"):
             session.report.add(name, "PASS", device="cuda:0")
-        session.report.add("wear", wear, code="" if wear == "PASS" else "ecc_corrected")
+        code, reason = ("", "") if wear == "PASS" else ("ecc_corrected", "5 errors")
+        session.report.add("wear", wear, code=code, reason=reason)
         raise NotPassed("SKIP", "tool_absent", "a tool is not installed")
 
     payload = main.Payload("mine", "A payload.", body)
@@ -91,7 +93,11 @@ def test_a_payload_that_is_skipped_whole_has_not_passed(
     session = main.Session(payload, options, ALONE, for_job.Run("mine", ALONE))
     session.execute()
 
+    said = (
+        "a tool is not installed" if wear == "PASS" else "; without mine: a tool is not installed"
+    )
     assert session.report.verdict()[0] == status
+    assert session.report.verdict()[1].endswith(said)
     assert {test["name"] for test in session.report.tests} == left
 
 
@@ -339,6 +345,18 @@ def test_numbers_are_summed_up_robustly() -> None:
         ("a100-sxm", "NVIDIA A100-SXM4-40GB", True),
         ("nvidia_a100-sxm4-40gb_1g.5gb", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", True),
         ("a100_3g.20gb", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", False),
+        ("a100_1g_5gb", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", True),
+        ("a100_1g_10gb", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", False),
+        ("a100_mig_1g", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", True),
+        ("a100_2g", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", False),
+        ("a100-1", "NVIDIA A100-SXM4-40GB", True),
+        ("h100sxm5", "NVIDIA H100 80GB HBM3", True),
+        ("h200sxm", "NVIDIA H200", True),
+        ("h100sxm", "NVIDIA H200", False),
+        ("a100x4", "NVIDIA A100-SXM4-40GB", True),
+        ("l4x4", "NVIDIA L40S", False),
+        ("v100s32", "Tesla V100S-PCIE-32GB", True),
+        ("gh200_96gb", "NVIDIA GH200 480GB", True),
         ("", "NVIDIA L40S", True),
     ],
 )

@@ -222,6 +222,23 @@ def test_only_where_all_are_equally_far_apart_is_a_gpu_broken(
     assert (group.is_certain, links.is_broken(group.links)) == (certain, True)
 
 
+@pytest.mark.parametrize(
+    ("connection", "rate", "status"),
+    [(NODE, 12.0, "WARN"), (Connection("PIX"), 12.0, "WARN"), (NODE, 6.0, "FAIL"),
+     (Connection("NV12"), 12.0, "FAIL")],
+)  # fmt: skip
+def test_a_slot_with_half_of_the_lanes_is_wiring(
+    connection: Connection, rate: float, status: str
+) -> None:
+    """As the test of the PCIe link says of the same board; a quarter is none."""
+    pairs = lopsided(4, 25.0, rate)
+    found = {(each.source, each.target): connection for each in pairs}
+
+    judged = membw._compared(links.alike(pairs, {}, found))
+
+    assert (judged["status"], judged["code"]) == (status, "slow_link")
+
+
 def test_a_gpu_whose_nvlinks_are_down_is_no_other_kind_of_board() -> None:
     """NVLink joins all GPUs of a node with H200s: one on PCIe is broken, not lopsided."""
     pairs = lopsided(4, 396.0, 25.0)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.payloads.starting import python, torchrun
+from tests.payloads.starting import python, slow_judging, torchrun
 
 GIB = 1 << 30
 
@@ -30,6 +30,24 @@ def test_without_transformers_that_is_a_skip(tmp_path: Path) -> None:
     done = python("moe", tmp_path, "--device", "cpu", PYTHONPATH=str(tmp_path))
 
     assert (done.code, done.coded) == (77, {"moe": "tool_absent"})
+
+
+def test_with_a_torch_that_is_too_old_for_transformers_that_is_a_skip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its classes are placeholders then."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from _moe.mixtral import why_not
+    from transformers.utils import import_utils
+
+    assert why_not() == ""
+    kind = import_utils.DummyObject("MixtralForCausalLM", (), {"_backends": ["torch"]})
+    absent = {"torch": (lambda: False, "{0} requires PyTorch >= 9\nInstall it.")}
+    monkeypatch.setattr(import_utils, "BACKENDS_MAPPING", absent)
+    monkeypatch.setattr("transformers.MixtralForCausalLM", kind)
+
+    assert why_not().endswith("requires PyTorch >= 9 Install it.")
 
 
 def test_a_model_is_as_large_as_every_rank_has_room_for() -> None:
@@ -62,3 +80,15 @@ def test_the_weights_are_counted_as_transformers_makes_them() -> None:
     made = sum(each.numel() for each in mixtral(TINY, 1).parameters())
 
     assert parameters(TINY) == pytest.approx(made, rel=0.05)
+
+
+@pytest.mark.parametrize("slow", ["0", "2"])
+def test_ranks_that_are_skipped_wait_for_each_other(tmp_path: Path, slow: str) -> None:
+    """torchrun ends all ranks at the first code, while one still asks who else was on its GPU."""
+    pytest.importorskip("torch")
+    (tmp_path / "transformers.py").write_text("raise ImportError('hidden')\n")
+    done = torchrun("moe", tmp_path, "--device", "cpu", ranks=3, **slow_judging(tmp_path, slow))
+
+    assert done.result["summary"]["status"] == "SKIP", done.out + done.err
+    assert [each["rank"] for each in done.result["ranks"]] == [0, 1, 2]
+    assert "KeyboardInterrupt" not in done.err

@@ -44,6 +44,9 @@ PCIE = 128.0
 
 SLOW = 0.75
 """Of the median rate between peers: what is below is slow."""
+HALF_OF_LANES = 0.4
+"""Of the others' rate: a GPU whose PCIe links are all below has less than half of their lanes, and
+half is what some boards wire to a slot."""
 
 
 class Link(NamedTuple):
@@ -174,10 +177,19 @@ def peers(
 
 
 class Alike(NamedTuple):
-    """Links that are measures for each other; `is_certain` where they should be equally fast."""
+    """Links that are measures for each other; `is_certain` where they should be equally fast.
+
+    All links of a sound GPU may have the part `least` of the others' rate.
+    """
 
     links: list[Peer]
     is_certain: bool
+    least: float = SLOW
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a slow one is certain to be broken, and not wired so."""
+        return self.is_certain and is_broken(self.links, self.least)
 
 
 def alike(links: list[Peer], models: dict[str, str], found: Topology) -> list[Alike]:
@@ -195,9 +207,15 @@ def alike(links: list[Peer], models: dict[str, str], found: Topology) -> list[Al
         connection = None if _is_mesh(ends) else _worse(found.get(pair), found.get(pair[::-1]))
         groups.setdefault((ends, connection), []).append(link)
     return [
-        Alike(group, connection.is_alike if connection else _is_mesh(ends) or _middle(group) > PCIE)
+        _of_connection(group, connection)
+        if connection
+        else Alike(group, _is_mesh(ends) or _middle(group) > PCIE)
         for (ends, connection), group in groups.items()
     ]
+
+
+def _of_connection(links: list[Peer], connection: Connection) -> Alike:
+    return Alike(links, connection.is_alike, SLOW if connection.nvlinks else HALF_OF_LANES)
 
 
 def _is_mesh(models: frozenset[str]) -> bool:
@@ -226,19 +244,25 @@ def _middle(links: list[Peer]) -> float:
     return statistics.median(link.one_way for link in links)
 
 
-def is_broken(links: list[Peer]) -> bool:
+def is_broken(links: list[Peer], least: float = SLOW) -> bool:
     """Return whether, of links that are alike, one way is slow alone, or all links of one GPU.
 
     Otherwise some pairs may be wired with fewer links. The two ways
-    between a pair stand one after the other, as `peers` gives them.
+    between a pair stand one after the other, as `peers` gives them. For `least` see `Alike`.
     """
-    few = slow(links)
     for there, back in zip(links[::2], links[1::2], strict=True):
         if min(there.one_way, back.one_way) < SLOW * max(there.one_way, back.one_way):
             return True
     names = {link.source for link in links}
-    of = [[link for link in links if name in (link.source, link.target)] for name in names]
-    return len(names) > 2 and any(all(link in few for link in own) for own in of)
+    return len(names) > 2 and any(_is_alone(name, links, least) for name in names)
+
+
+def _is_alone(name: str, links: list[Peer], least: float) -> bool:
+    """Whether even the fastest link of a GPU has less than `least` of the others' median rate."""
+    own = [link for link in links if name in (link.source, link.target)]
+    others = [link for link in links if link not in own]
+    fastest = max(link.one_way for link in own)
+    return bool(others) and fastest < least * _middle(others)
 
 
 def _direct(torch: Any, source: str, target: str) -> bool:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import time
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from contract.nvidia import bare, serial_numbers
-from contract.rates import words
-from contract.references import GPUS
 from contract.verdicts import NotPassed
+
+from .model_names import same_model
 
 if TYPE_CHECKING:
     import argparse
@@ -184,57 +183,6 @@ def _compare_names(report: Report, requested: str) -> None:
     if requested and strange:
         reason = f"asked for {requested}, got {', '.join(sorted(strange))}"
         report.add("requested_gpu", "WARN", code="gpu_mismatch", reason=reason)
-
-
-VARIANTS = ("ti", "super", "ada", "laptop")
-"""Words without a digit that tell models apart; another one is a site's own (`volta`, `gpu`)."""
-MODEL = re.compile(r"(?:[abhklmptv]|g[bh]|mi|rtx|gtx)?\d+[sx]?", re.ASCII)
-"""How a model's name begins, as people type it. Another word, as `node4`, is a site's own."""
-ALL_WORDS = frozenset(word for name in GPUS for word in words(name).split())
-SIZE = re.compile(r"(\d{2,3})(?:gb?)?", re.ASCII)
-FORM = re.compile(r"(sxm|pcie|nvl)\d?", re.ASCII)
-
-
-def same_model(requested: str, name: str) -> bool:
-    """Return whether a driver's name fits a request, word by word.
-
-    `a100-80` is `NVIDIA A100-SXM4-80GB`, and `gtx1080ti` a `GeForce GTX 1080 Ti`, but an `l4` is no
-    `L40S`. What the name does not tell, such as the size of memory, fits.
-    """
-    own = words(name).split()
-    return all(_fits(word, own) for word in words(requested).split())
-
-
-def _fits(word: str, own: list[str]) -> bool:
-    """Whether a word of a request fits the words of a name."""
-    if form := FORM.fullmatch(word):
-        return form[1] in (_forms(own) or [form[1]])
-    if _is_made_of(word, own) or _is_size(word, own):
-        return True
-    if not (model := MODEL.match(word)):
-        return word not in VARIANTS
-    # A site's own ending, as of `v100l` or `a100pcie40`.
-    is_own = word not in ALL_WORDS and word[model.end() :] not in VARIANTS
-    return is_own and _is_made_of(model[0], own)
-
-
-def _is_size(word: str, own: list[str]) -> bool:
-    """Whether a word is the size of memory that a name tells, or one where it tells none."""
-    told = [size[1] for each in own if (size := SIZE.fullmatch(each)) and not each.isdecimal()]
-    size = SIZE.fullmatch(word)
-    return size is not None and size[1] in (told or [size[1]])
-
-
-def _forms(own: list[str]) -> list[str]:
-    """Return the forms of a board that a name tells; H100s on SXM tell only of their memory."""
-    told = [form[1] for each in own if (form := FORM.fullmatch(each))]
-    return told or ["sxm"] * ("hbm3" in own)
-
-
-def _is_made_of(word: str, own: list[str]) -> bool:
-    """Whether words of a name make up a word of a request."""
-    starts = (each for each in own if word.startswith(each))
-    return not word or any(_is_made_of(word[len(each) :], own) for each in starts)
 
 
 def describe(torch: Any, index: int) -> dict[str, Any]:

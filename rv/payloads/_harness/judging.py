@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 ONE_GPU_A_RANK = ("allreduce", "train_fsdp", "moe")
 """Payloads whose single rank leaves the other GPUs alone."""
-SURROUNDINGS = ("device", "contention", "wear")
-"""Tests of what every payload looks at beside its own work: they pass where that was skipped."""
 NOT_ON_CPU = "on a CPU no speed is judged"
 BY_RV = "rv judges the speeds"
 

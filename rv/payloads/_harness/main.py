@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import multiprocessing
 import os
 import re
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from _telemetry.health import Health
 from _telemetry.sharing import Watch
 from contract.catalogue import FAULTS
+from contract.schema import SURROUNDINGS
 from contract.verdicts import INTERRUPTED, TIMEOUT, NotPassed
 
 from . import (
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")  # gloo's own, before what it has to say
-PATIENCE = 5.0  # seconds rank 0 waits for the others' files after a failure
+PATIENCE = 5.0  # seconds rank 0 waits for the others' files after a failure, or a SIGTERM
 
 
 def _nothing(*_: object) -> None:
@@ -109,8 +111,8 @@ class Session:
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
-        self.broken = self.is_found_elsewhere = self.skipped = False
-        self.hurry = threading.Event()
+        self.broken = self.is_found_elsewhere = self.skipped = self.has_met = False
+        self._waits_until = math.inf
         self._ending = threading.Lock()
 
     def need_torch(self) -> Any:
@@ -142,15 +144,26 @@ class Session:
 
     @contextlib.contextmanager
     def group(self, device: str, backend: str = "") -> Iterator[ranks.Group]:
-        """Join the process group for the block; `backend` overrides --backend."""
+        """Join the process group for the block; `backend` overrides --backend.
+
+        A SKIP that ends the block is one that all ranks agreed on: they leave the group together.
+        """
         torch, backend = self.need_torch(), backend or self.options.backend
         joining = ranks.joined(torch, self.ranks, device, backend, self.left(), self.faults)
         self.broken = not self.ranks.alone
         before, self.test = self.test, "ranks"
+        skip: NotPassed | None = None
         with joining as group:
             self.test, self.report.backend = before, group.backend
-            yield group
-        self.broken = False
+            try:
+                yield group
+            except NotPassed as outcome:
+                if outcome.status != "SKIP":
+                    raise
+                skip = outcome
+        self.broken, self.has_met = False, True
+        if skip:
+            raise skip
 
     def to_find(self) -> Sequence[Fault]:
         """Return the faults that this run must find; those of a server its clients find."""
@@ -168,11 +181,7 @@ class Session:
     def execute(self) -> None:
         """Run the body; what stops it is a verdict, never a traceback (but with --verbose)."""
         try:
-            self.report.env = environment.environment(self.torch)
-            if self.ranks.rank == 0:
-                environment.show(self.report.env)
-            unfound.refuse_vain(self.payload.name, self.options.inject, self.ranks)
-            self.payload.body(self)
+            self._test()
         except NotPassed as outcome:
             self.fail(outcome)
             self.skipped = outcome.status == "SKIP"
@@ -187,8 +196,27 @@ class Session:
         judging.add_wear(self)
         judging.add_ranks(self)
         if self.skipped:
-            self.report.drop_passes(judging.SURROUNDINGS)
+            self.report.drop_passes(SURROUNDINGS)
         self.vouched = judging.vouched(self, judging.judge_speeds(self))
+
+    def _test(self) -> None:
+        """Run the body. From its end on signals only hurry.
+
+        torchrun sends SIGTERM to all ranks when one has failed, and what the others found is still
+        to be written.
+        """
+        try:
+            self.report.env = environment.environment(self.torch)
+            if self.ranks.rank == 0:
+                environment.show(self.report.env)
+            unfound.refuse_vain(self.payload.name, self.options.inject, self.ranks)
+            self.payload.body(self)
+        finally:
+            deadline.interrupt_no_more(lambda: self._wait_no_longer_than(PATIENCE))
+
+    def _wait_no_longer_than(self, patience_s: float) -> None:
+        """Bound how long rank 0 waits for the other ranks' files."""
+        self._waits_until = min(self._waits_until, time.monotonic() + patience_s)
 
     @contextlib.contextmanager
     def attempt(self, test: str, **more: Any) -> Iterator[None]:
@@ -220,12 +248,15 @@ class Session:
     def end(self, patience_s: float) -> NoReturn:
         """Write the result, print the verdict and leave with its exit code.
 
-        Rank 0 waits up to `patience_s` for the other ranks' files, less after SIGTERM.
+        Rank 0 waits up to `patience_s` for the other ranks' files, less after SIGTERM. It alone
+        tells of a SKIP that they agreed on: at another's code torchrun would end it before that.
         """
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()
-        deadline = time.monotonic() + patience_s
-        code = _published(self, lambda: time.monotonic() > deadline or self.hurry.is_set())
+        self._wait_no_longer_than(patience_s)
+        code = _published(self, lambda: time.monotonic() > self._waits_until)
+        if self.skipped and self.has_met and self.ranks.rank:
+            code = 0
         sys.stdout.flush()
         sys.stderr.flush()
         for child in multiprocessing.active_children():
@@ -264,8 +295,6 @@ def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
     stop = deadline.watch(options.timeout, session.give_up)
     session.execute()
     stop()
-    # torchrun ends those that are left when one rank has failed.
-    signal.signal(signal.SIGTERM, lambda *_: session.hurry.set())
     session.end(patience_s=PATIENCE if session.broken else session.left())
 
 

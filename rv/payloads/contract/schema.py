@@ -18,6 +18,9 @@ TOKEN = "RV_RESULT_TOKEN"  # noqa: S105 - a variable's name
 which the result repeats, so that no other file can be taken for it."""
 RUNS = ".runs"
 """The folder, in that of a job's results, where each run of a payload notes itself."""
+SURROUNDINGS = ("requested_gpu", "device", "ranks", "contention", "wear", "speed")
+"""The tests of what every payload looks at beside its own work: where that was skipped, they vouch
+for nothing."""
 HIGHER, LOWER, UNJUDGED = "higher", "lower", ""
 """The better direction of a metric, its key `dir`; none of a figure that nobody judges."""
 
@@ -85,7 +88,17 @@ def verdict_of(tests: list[dict[str, Any]]) -> tuple[str, str]:
     found.sort(key=lambda test: test["code"] == "interrupted")
     if not found:
         return status, "nothing was tested"
-    return status, "; ".join(filter(None, [_other_user(found[0], tests), _first_reason(found)]))
+    said = [_other_user(found[0], tests), _first_reason(found), _left_undone(status, tests)]
+    return status, "; ".join(filter(None, said))
+
+
+def _left_undone(status: str, tests: list[dict[str, Any]]) -> str:
+    """Say beside a warning that the payload itself was skipped; empty otherwise."""
+    if status != WARN:
+        return ""
+    own = [test for test in tests if test["name"] not in SURROUNDINGS]
+    is_whole = bool(own) and all(test["status"] == SKIP for test in own)
+    return f"without {own[0]['name']}: {own[0]['reason']}" if is_whole else ""
 
 
 def _other_user(slow: dict[str, Any], tests: list[dict[str, Any]]) -> str:

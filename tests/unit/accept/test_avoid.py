@@ -127,6 +127,17 @@ def test_only_the_payload_that_failed_clears_a_node() -> None:
     assert still_accused(bad(), [storage, passed]) == frozenset()
 
 
+def test_a_payload_that_was_skipped_clears_no_node_whatever_was_warned_of() -> None:
+    """The result is a WARN then, of what is around the payload; and its reason says so."""
+    wear = outcome("cuda:0", status=Status.WARN, code="rows_remapped", reason="2 rows", name="wear")
+    skip = outcome("", status=Status.SKIP, code="tool_absent", reason="no tool", name="matmul")
+    warned = replace(failed(), tests=(wear, skip), status=Status.WARN, began=NOW + 1)
+    tested = replace(warned, tests=(wear, outcome("cuda:0", metric(1))))
+
+    assert still_accused(bad(), [warned]) == {"n1"}
+    assert still_accused(bad(), [tested]) == frozenset()
+
+
 def over(*indices: int, began: float = NOW + 1, **more: Any) -> RunResult:
     """A result of a newer run over these GPUs of n1."""
     return run_of([outcome("", metric(1))], [gpu(i) for i in indices], began=began, **more)
