@@ -191,7 +191,9 @@ def _check_speed(session: Session, field: Field, row: Row) -> None:
     judged = field.device != "cpu" or session.faults.get("slow-call")
     verdict = {"status": "PASS"}
     if judged and ratio < warn:
-        status, code = ("FAIL", "below_floor") if ratio < fail else ("WARN", "below_reference")
+        # Between nodes others' traffic is usual, and may come for one of the two alone.
+        is_failure = ratio < fail and session.ranks.nodes == 1
+        status, code = ("FAIL", "below_floor") if is_failure else ("WARN", "below_reference")
         speed = f"busbw {row.busbw:.1f} GB/s at {size}"
         reason = f"{speed} is {ratio:.2f} of the bare call's {plain:.1f}"
         verdict = {"status": status, "code": code, "reason": reason}

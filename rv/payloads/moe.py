@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from _harness.ranks import Group
     from _moe.mixtral import Decoded, Size
 
-SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
 GATE = {"cpu": 1e-4, "cuda": 1e-3}
 """Gate, of the largest logit, in single precision: with fewer digits a token whose two best experts
 are nearly equal goes to another one, and no gate would tell that from a fault."""
@@ -73,22 +72,18 @@ def chosen(session: Session, group: Group) -> Size:
 
 def make_sharded(session: Session, group: Group, model: Any) -> Any:
     """Shard a model that all ranks have alike, and report what this one holds of it."""
+    from _training import shards
     from train_fsdp import shard
 
     if not session.faults.get("unsharded"):
         model = shard(group, model)
     if session.faults.get("wrong-expert"):
         spoil(model)
-    every = list(model.parameters())
-    held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in every)
-    parameters = sum(p.numel() for p in every)
-    share, fair = held / parameters, 1 / group.ranks.world
-    details = {"parameters": parameters, "held": held, "share": share, "fair": fair}
-    with session.attempt("moe.shard", device=group.device, details=details):
-        if share > fair * SLACK:
-            reason = f"rank {group.ranks.rank} holds {share:.0%} of the parameters, not {fair:.0%}"
-            raise NotPassed("FAIL", "not_sharded", reason)
-        session.report.add("moe.shard", "PASS", device=group.device, details=details)
+    share = shards.share_of(model.parameters(), group.ranks.world)
+    with session.attempt("moe.shard", device=group.device, details=share.details):
+        if not share.is_right:
+            raise NotPassed("FAIL", "not_sharded", share.said(group.ranks.rank))
+        session.report.add("moe.shard", "PASS", device=group.device, details=share.details)
     return model
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 ON_CPU = 3  # steps whose gradients are computed again
 MOST_ALONE = 2**31  # parameters of a model that each rank holds a whole copy of, to compare
-SLACK = 1.25  # of a rank's fair share: small parameters do not divide evenly
 
 
 def body(session: Session) -> None:
@@ -126,17 +125,15 @@ def sums_of(session: Session, group: Group, model: Any) -> Any:
 
 def require_sharded(session: Session, group: Group, model: Any) -> None:
     """Report what part of the parameters this rank holds; about 1/W."""
-    every = list(model.parameters())
-    held = sum(p.to_local().numel() if hasattr(p, "to_local") else p.numel() for p in every)
-    parameters = sum(p.numel() for p in every)
-    share, fair = held / parameters, 1 / group.ranks.world
-    details = {"parameters": parameters, "held": held, "share": share, "fair": fair}
-    session.say("DDP", f"rank {group.ranks.rank} holds {share:.1%} of {parameters:,} parameters")
-    with session.attempt("fsdp.shard", device=group.device):
-        if share > fair * SLACK:
-            reason = f"rank {group.ranks.rank} holds {share:.0%} of the parameters, not {fair:.0%}"
-            raise NotPassed("FAIL", "not_sharded", reason, details=details)
-        session.report.add("fsdp.shard", "PASS", device=group.device, details=details)
+    from _training import shards
+
+    share, rank = shards.share_of(model.parameters(), group.ranks.world), group.ranks.rank
+    part = share.held / share.every
+    session.say("DDP", f"rank {rank} holds {part:.1%} of {share.every:,} parameters")
+    with session.attempt("fsdp.shard", device=group.device, details=share.details):
+        if not share.is_right:
+            raise NotPassed("FAIL", "not_sharded", share.said(rank))
+        session.report.add("fsdp.shard", "PASS", device=group.device, details=share.details)
 
 
 def train(session: Session, group: Group, model: Any, draw: Any) -> None:

@@ -405,9 +405,32 @@ def test_how_many_operations_are_expected_depends_on_the_model(
     ],
 )
 def test_each_gpus_operations_are_held_against_its_models(
-    rates: tuple[float, float], asked: float | None, status: str, code: str | None
+    monkeypatch: pytest.MonkeyPatch,
+    rates: tuple[float, float],
+    asked: float | None,
+    status: str,
+    code: str | None,
 ) -> None:
     """Of two H200 the second is slower; --ops-floor stands in place of what is usual."""
+    added = judged_operations(monkeypatch, rates, asked, cpus=8)
+
+    assert (added["status"], added.get("code")) == (status, code)
+    assert code is None or "cuda:1 " in added["reason"]
+
+
+def test_workers_that_wait_for_cpus_say_nothing_of_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each keeps one busy: a job with one CPU for two GPUs is no slow node."""
+    added = judged_operations(monkeypatch, (180.0, 90.0), None, cpus=1)
+
+    assert (added["status"], added["code"]) == ("WARN", "jitter")
+    assert "CPUs for 2 workers: 1" in added["reason"]
+
+
+def judged_operations(
+    monkeypatch: pytest.MonkeyPatch, rates: tuple[float, float], asked: float | None, cpus: int
+) -> dict[str, Any]:
+    """What is said of two H200 with these rates."""
+    monkeypatch.setattr(verdicts.cpus, "effective", lambda: (cpus, {}))
     places = [slots.Slot(f"cuda:{n}", f"GPU-{n}", "cuda") for n in range(2)]
     added: dict[str, Any] = {}
     devices = [{"name": "NVIDIA H200", "mig": None}] * 2
@@ -422,6 +445,4 @@ def test_each_gpus_operations_are_held_against_its_models(
     workers = [{"slot": f"cuda:{n}", "ops_per_second": rate} for n, rate in enumerate(rates)]
 
     verdicts.operations(session, places, workers)
-
-    assert (added["status"], added.get("code")) == (status, code)
-    assert code is None or "cuda:1 " in added["reason"]
+    return added

@@ -158,6 +158,43 @@ def test_a_rank_that_does_not_come_is_named(
     assert "rank 1 on " in done.reasons or "not done after 8 s" in done.reasons
 
 
+def test_what_others_send_between_nodes_is_no_ones_fault(launch: Launcher, tmp_path: Path) -> None:
+    """A bare call that nobody's traffic met, on one node a failure, is a warning there."""
+    words = [*SHORT, "--inject", "slow-call"]
+    done = launch.start("allreduce", tmp_path, *words, world=2, apart=True).wait()
+
+    speeds = [test for test in done.result["tests"] if test["name"].startswith("allreduce.speed")]
+    assert [test["status"] for test in speeds] == ["WARN", "WARN"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "taken"),
+    [
+        (0.01, [1 << 27, 1 << 30, 1 << 32]),  # 100 Gb/s
+        (0.20, [1 << 27, 1 << 28]),  # 10
+        (0.09, [1 << 27, 1 << 30]),  # 25
+        (2.00, [1 << 27]),  # 1
+    ],
+)
+def test_a_slow_network_gets_no_more_than_it_can_carry(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, taken: list[int]
+) -> None:
+    """4 GiB in eleven rounds of five operations would take the payload's time; 256 MiB suffice."""
+
+    def measured(_field: object, _operation: object, total: int, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(elements=total, middle=seconds * total / (1 << 25))
+
+    monkeypatch.setattr(sweep, "measure", measured)
+    monkeypatch.setattr(sweep, "line", lambda _: "")
+    monkeypatch.setattr(sweep, "totals", lambda *_: [1 << 25, 1 << 28, 1 << 30])
+    field = SimpleNamespace(device="cuda:0", item_bytes=4)
+    options = SimpleNamespace(numel=0, max_bytes=0, iters=0, duration=0, quick=True)
+
+    table = sweep.sweep(field, options, lambda _: None)  # type: ignore[arg-type]
+
+    assert [4 * row.elements for row in table["all_gather"]] == taken
+
+
 @pytest.mark.parametrize("slow", ["0", "2"])
 def test_what_other_ranks_found_outlasts_one_that_failed(tmp_path: Path, slow: str) -> None:
     """torchrun ends all ranks at the first code, while one still asks who else was on its GPU."""

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tests.payloads.starting import Launcher
+from tests.payloads.starting import Launcher, torchrun
 
 
 def test_every_sample_comes_once_and_the_knee_is_named(launch: Launcher, tmp_path: Path) -> None:
@@ -21,6 +21,15 @@ def test_every_sample_comes_once_and_the_knee_is_named(launch: Launcher, tmp_pat
     assert done.test("dataload.knee")["metrics"][0]["value"] == knee
     assert done.test("dataload.files.cold")["metrics"][0]["value"] > 0
     assert not list(tmp_path.glob("rv-dataload-*"))
+
+
+def test_under_torchrun_the_first_rank_loads_and_is_let_finish(tmp_path: Path) -> None:
+    """The others have nothing to do, and torchrun ends all at the first code but 0."""
+    done = torchrun("dataload", tmp_path, "--device", "cpu", "--quick", ranks=2)
+
+    assert done.code == 0, done.out + done.err
+    assert done.result["summary"]["status"] in ("PASS", "WARN")
+    assert [each["rank"] for each in done.result["ranks"]] == [0, 1]
 
 
 def test_cpus_are_those_the_job_has(launch: Launcher, tmp_path: Path) -> None:

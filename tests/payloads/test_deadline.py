@@ -1,8 +1,10 @@
 """The watch over a payload's time and signals, in a process of its own."""
 
+import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,6 +70,45 @@ except KeyboardInterrupt:
     print("interrupted", *set(ended))
 """
     assert run(code, watches) == "interrupted stopped by SIGTERM\n"
+
+
+RANK_0_OF_2 = """
+import os, signal, sys, threading, time
+from _harness.main import Payload, run
+
+def body(session):
+    {body}
+
+run(Payload("mine", "A test.", body), ["--timeout", "60", "--report-dir", sys.argv[1]])
+"""
+TERM_IN_2_S = "threading.Timer(2, os.kill, (os.getpid(), signal.SIGTERM)).start()"
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        (f"{TERM_IN_2_S}; time.sleep(30)", {"interrupted", "rank_missing"}),
+        (TERM_IN_2_S, {"rank_missing"}),
+        (
+            f"{TERM_IN_2_S}; signal.set_wakeup_fd(-1); signal.signal(signal.SIGTERM, print)",
+            {"rank_missing"},
+        ),
+    ],
+    ids=["in the work", "after it", "after work with its own handler"],
+)
+def test_the_first_rank_ends_soon_after_sigterm(tmp_path: Path, body: str, codes: set[str]) -> None:
+    """Whatever rank it waits for: Slurm and torchrun kill it after 30 s, and all that was found."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PAYLOADS)}
+    env |= {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    begun = time.monotonic()
+    subprocess.run(
+        [sys.executable, "-c", RANK_0_OF_2.replace("{body}", body), str(tmp_path)],
+        env=env, timeout=120,
+    )  # fmt: skip
+
+    document = json.loads((tmp_path / "mine_result.json").read_text())
+    assert {test["code"] for test in document["tests"]} - {None} == codes
+    assert time.monotonic() - begun < 30
 
 
 LATE = """

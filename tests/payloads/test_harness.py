@@ -195,6 +195,18 @@ def test_a_rank_without_a_result_is_a_failure_by_host() -> None:
     assert lonely["summary"]["codes"] == ["rank_missing"]
 
 
+def test_a_rank_that_began_later_than_one_whose_time_is_over_is_no_failure() -> None:
+    """Its own time is over later; that says nothing of its node."""
+    first = report("PASS")
+    first.add("mine", "ERROR", code="timeout", reason="not done after 9 s")
+
+    document = files.merged(first.as_json(), {}, TWO)
+
+    assert document["summary"]["status"] == "ERROR"
+    assert document["tests"][-1]["code"] == "rank_missing"
+    assert document["summary"]["exclude_nodes"] == []
+
+
 def test_files_of_another_launch_are_no_answer(tmp_path: Path) -> None:
     """What lies there from before, is cut short, or is no result, is not merged."""
     target = files.rank_file(tmp_path, "mine_result.json", 1)
@@ -238,6 +250,7 @@ def test_what_rank_1_wrote_counts_whatever_rank_0s_clock_says(
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + ahead)
     monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(main, "LATER", 0.0)
 
     def body(session: main.Session) -> None:
         session.report.add("mine.test", "PASS")

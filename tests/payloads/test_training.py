@@ -6,6 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rv.payloads._training.models import HUB_TEXT
 from tests.payloads.starting import Launcher, python, torchrun
@@ -177,3 +179,24 @@ def test_a_collective_that_does_nothing_is_seen_by_who_counts() -> None:
     dist.all_gather = lambda every, own: [each.copy_(own) for each in every]
     with pytest.raises(NotPassed, match="delivered other parts than the ranks gave"):
         checks.require_equal(torch.nn.Linear(3, 3), group, 0)
+
+
+@given(world=st.integers(1, 40), shapes=st.lists(st.tuples(st.integers(1, 20), st.integers(1, 5))))
+def test_no_rank_holds_more_than_fsdp_gives_one(world: int, shapes: list[tuple[int, int]]) -> None:
+    """Eight experts over seven ranks are two for one of them: 1.7 times its even share."""
+    torch = pytest.importorskip("torch")
+    from _training.shards import share_of
+
+    def held(rank: int) -> list[Any]:
+        parts = []
+        for shape in shapes:
+            chunks = torch.zeros(shape).chunk(world)
+            part = chunks[rank] if rank < len(chunks) else torch.zeros(0)
+            whole = SimpleNamespace(shape=shape, dim=lambda: 2, numel=lambda n=shape: n[0] * n[1])
+            whole.to_local = lambda part=part: part
+            parts.append(whole)
+        return parts
+
+    assert all(share_of(held(rank), world).is_right for rank in range(world))
+    whole = [torch.zeros(8, 4)]
+    assert share_of(whole, world).is_right is (world == 1)

@@ -46,6 +46,7 @@ TORCHRUN = "torch.distributed.run"
 FIRST_PORT = 29500  # torch's own, where the job names none
 PORTS = 6  # of a job's own after MASTER_PORT: the next job id has the seventh (_environment.sh.j2)
 IMPORT_WITHIN_S = 300.0  # from a slow disk, for the first time
+MEET_WITHIN_S = 600.0  # torchrun's own, for its nodes
 GRACE_S = 15.0  # between SIGTERM and SIGKILL, and after it: one that waits for a device stays
 ROOM_BYTES = 1 << 30  # fifteen times what the compiled files of torch and transformers take
 TICK_S = 0.05
@@ -168,12 +169,20 @@ def run_all(turns: list[Turn], *, has_torchrun: bool) -> None:
     """Run each payload in turn; nothing that one leaves behind runs beside the next."""
     processes.adopt_orphans()
     first = int(os.environ.get("MASTER_PORT") or FIRST_PORT)
+    behind_s = IMPORT_WITHIN_S  # how far another node may be, having used all of its time
     for number, turn in enumerate(turns):
         say(turn.name)
         port = free_port(first + 1 + number % PORTS)
-        code = run(turn, port, torchrun=turn.ranks and has_torchrun)
+        allowed_s = turn.limit_s + (min(behind_s, MEET_WITHIN_S) if waits(turn) else 0)
+        code = run(turn, port, allowed_s, torchrun=turn.ranks and has_torchrun)
         say(f"{turn.name} ended with exit code {code}")
         end_what_is_left()
+        behind_s += turn.limit_s
+
+
+def waits(turn: Turn) -> bool:
+    """Whether a payload's ranks begin only when other nodes, which may be behind, are there too."""
+    return turn.ranks and int(os.environ.get("NNODES") or 1) > 1
 
 
 def free_port(own: int) -> int:
@@ -218,7 +227,7 @@ def cap_threads() -> None:
         os.environ["OMP_NUM_THREADS"] = str(most)
 
 
-def run(turn: Turn, port: int, *, torchrun: bool) -> int:
+def run(turn: Turn, port: int, allowed_s: float, *, torchrun: bool) -> int:
     """Run a payload until it ends or its time is over; return its exit code, as a shell has it."""
     marks = Marks(
         Path(os.environ["RV_OUTPUT_DIR"], turn.name), int(os.environ.get("NODE_RANK") or 0)
@@ -231,7 +240,7 @@ def run(turn: Turn, port: int, *, torchrun: bool) -> int:
     pid = os.fork()
     if pid == 0:
         become(turn, variables, torchrun=torchrun)
-    code = ended(pid, turn.limit_s)
+    code = ended(pid, allowed_s)
     marks.end(code)
     return code
 

@@ -14,7 +14,7 @@ from contract.verdicts import FAIL, WARN
 from .fabrics import Fabrics, below_floor, fabrics_of
 from .hearing import active_ports, nccl_log_file, read_log
 from .nccl_log import NcclLog, parse_nccl_log
-from .sweep import LARGE
+from .sweep import measures_link
 from .transport import Finding, Place, transport_findings, ways
 
 if TYPE_CHECKING:
@@ -142,6 +142,6 @@ def _check_floor(session: Session, rows: list[Row], fabrics: Fabrics) -> None:
         verdict = {"status": WARN, "code": "no_reference", "reason": reason}
     elif reason := below_floor(rows, fabrics):
         verdict = {"status": FAIL, "code": "slow_fabric", "reason": reason}
-    elif max(row.nbytes for row in rows) < LARGE:
+    elif not any(map(measures_link, rows)):
         return  # too small to measure a link
     add(session, "allreduce.floor", verdict, details=details)

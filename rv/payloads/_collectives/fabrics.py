@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from contract.fabrics import BRIDGED, ETHERNET, PCIE, RDMA, SWITCHED, Fabric, Floor, floor
 
-from .sweep import LARGE, size_word
+from .sweep import measures_link, size_word
 from .transport import INFINIBAND
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Fabrics(NamedTuple):
 
     def floor(self, row: Row) -> Floor | None:
         """Return the least bus bandwidth of a measured row; None where nothing says what it is."""
-        if self.unknown or row.nbytes < LARGE:
+        if self.unknown or not measures_link(row):
             return None
         return floor(row.operation, self.inside, self.between, self.near)
 
@@ -63,18 +63,24 @@ def _inside(log: NcclLog, place: Place, nvlink: float | None) -> Fabric | None:
 def _between(log: NcclLog, place: Place, near: int) -> Fabric | None:
     """Tell what links the nodes: the ports for RDMA where any is active, else Ethernet.
 
-    A rank uses the card that is nearest to its GPU, so that few ranks do not use all of them.
+    A rank uses the card that is nearest to its GPU: few ranks do not use all of them, and two GPUs
+    beside one card share it.
     """
     is_socket = log.network.startswith("Socket") or not log.network
     rates = sorted(log.links.nics, reverse=True)
     if is_socket:
-        ports = [port.rate / _GBIT for port in place.ports if port.link == INFINIBAND and port.rate]
-        if ports:
-            return Fabric(RDMA, sum(sorted(ports, reverse=True)[:near]))
+        if ports := _port_rates(place):
+            return Fabric(RDMA, sum(ports[:near]))
         if not rates or log.links.is_guess:
             return None
         return Fabric(ETHERNET, min(rates))
-    return Fabric(RDMA, sum(rates[:near])) if rates else None
+    return Fabric(RDMA, sum(rates[: log.links.cards or near])) if rates else None
+
+
+def _port_rates(place: Place) -> list[float]:
+    """Return the rates of the ports for RDMA in GB/s, the fastest first."""
+    rates = (port.rate / _GBIT for port in place.ports if port.link == INFINIBAND and port.rate)
+    return sorted(rates, reverse=True)
 
 
 def below_floor(rows: list[Row], fabrics: Fabrics) -> str:

@@ -8,6 +8,7 @@ any length and hold anything: what is not understood is left out, and what is ke
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,7 +49,8 @@ class Links(NamedTuple):
     Rates are in GB/s of one direction as NCCL counts: `pcie` of each GPU (48 for PCIe 5), `nvlink`
     of the GPU that has least of it, `nics` of the network cards. `is_switched`: all GPUs are on an
     NVSwitch; `is_mesh`: NVLink joins each to each other, so or directly. `pairs` are the ranks that
-    it joins directly. `is_guess`: a card did not tell its rate.
+    it joins directly. `is_guess`: a card did not tell its rate. `cards` are those beside the GPUs
+    of the ranks, which they take; 0 where there is no map.
     """
 
     pcie: tuple[float, ...] = ()
@@ -58,6 +60,7 @@ class Links(NamedTuple):
     is_mesh: bool = False
     pairs: frozenset[tuple[int, int]] = frozenset()
     is_guess: bool = False
+    cards: int = 0
 
     def joins(self, one: int, other: int) -> bool:
         """Whether NVLink joins two ranks of the node."""
@@ -141,7 +144,27 @@ def _links(lines: list[str], *, is_guess: bool) -> Links:
         is_mesh=is_switched or _is_mesh(gpus),
         pairs=_pairs(gpus),
         is_guess=is_guess,
+        cards=_cards_beside(lines) if gpus and nics else 0,
     )
+
+
+def _cards_beside(lines: list[str]) -> int:
+    """Count the network cards beside GPUs: of each branch of the map no more than it has GPUs.
+
+    The cards of a node may be shared by GPUs that the job has not. A branch is what is below a PCIe
+    switch of a processor, or at the processor itself.
+    """
+    top = min((line.index("+") for line in lines if "+" in line), default=0)
+    gpus, cards = Counter[str](), Counter[str]()
+    branch = processor = ""
+    for number, line in enumerate(lines):
+        if "+" not in line:
+            branch = processor = str(number)
+        elif line.index("+") == top:
+            branch = str(number) if " - PCI/" in line else processor
+        gpus[branch] += bool(_GPU.search(line))
+        cards[branch] += bool(_NIC.search(line))
+    return max(1, sum(min(count, cards[branch]) for branch, count in gpus.items()))
 
 
 def _gpus(lines: list[str]) -> dict[str, _Gpu]:

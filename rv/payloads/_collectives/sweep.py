@@ -16,6 +16,10 @@ LARGE = 256 << 20
 """Bytes from which a bandwidth measures the link and may be compared with a reference."""
 
 MOST_BYTES = 4 << 30
+LONGEST_S = 1.0
+"""Of one collective: on a slow network 4 GiB would take the time of the whole payload."""
+LONG_S = 0.1
+"""A collective that takes so long measures the link at any size: the largest on a slow one."""
 ON_CPU, QUICK_ON_CPU = 1 << 20, 1 << 14
 SECONDS = {("cuda", False): 60.0, ("cuda", True): 10.0, ("cpu", False): 4.0, ("cpu", True): 0.5}
 
@@ -51,11 +55,29 @@ def sweep(
     table: dict[str, list[Row]] = {}
     for name in names:
         say(HEADER.format(name))
+        rows = table.setdefault(name, [])
         for total in sizes:
-            row = measure(field, OPERATIONS[name], total, budget_s=budget_s, iters=options.iters)
-            table.setdefault(name, []).append(row)
+            fitting = total if options.max_bytes else in_time(rows, total, field.item_bytes)
+            if not fitting:
+                break
+            row = measure(field, OPERATIONS[name], fitting, budget_s=budget_s, iters=options.iters)
+            rows.append(row)
             say(line(row))
     return table
+
+
+def in_time(rows: list[Row], total: int, item_bytes: int) -> int:
+    """Return the elements to measure next: `total`, or `LARGE`, or 0 where both would take long.
+
+    All ranks have the same rows, so that they agree.
+    """
+    if not rows or total <= rows[-1].elements:
+        return total
+    last = rows[-1]
+    large = LARGE // item_bytes
+    choices = [total, *([large] if last.elements < large < total else [])]
+    fitting = (each for each in choices if last.middle * each / last.elements <= LONGEST_S)
+    return next(fitting, 0)
 
 
 HEADER = "{:<14}      bytes      time us   algbw GB/s   busbw GB/s   #wrong"
@@ -94,6 +116,11 @@ def busbw_samples(row: Row, world: int) -> list[float]:
     """Return the bus bandwidth of each iteration, GB/s."""
     operation = OPERATIONS[row.operation]
     return [bandwidths(operation, row.nbytes, world, seconds)[1] for seconds in row.seconds]
+
+
+def measures_link(row: Row) -> bool:
+    """Whether a bandwidth is the link's, and no latency."""
+    return row.nbytes >= LARGE or row.middle >= LONG_S
 
 
 def gated(rows: list[Row]) -> list[Row]:

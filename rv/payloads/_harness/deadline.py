@@ -65,13 +65,9 @@ def watch(timeout_s: float, end: Callable[[str, int], None]) -> Callable[[], Non
 
 
 def interrupt_no_more(then: Callable[[], object]) -> None:
-    """Let TERM and INT call `then` from now on, in the main thread; `end` follows as before.
-
-    Without a watch nothing changes.
-    """
-    if signal.getsignal(signal.SIGTERM) is _interrupt:
-        for number in ENDS:
-            signal.signal(number, lambda *_: then())
+    """Let TERM and INT call `then` from now on, in the main thread; `end` follows as before."""
+    for number in ENDS:
+        signal.signal(number, lambda *_: then())
 
 
 def _hold() -> None:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")  # gloo's own, before what it has to say
 PATIENCE = 5.0  # seconds rank 0 waits for the others' files after a failure, or a SIGTERM
+LATER = 8.0  # and after its time: others may have begun later; `rv accept run` ends it after 10
 
 
 def _nothing(*_: object) -> None:
@@ -111,7 +112,7 @@ class Session:
         self.torch, self.why_not = devices.load_torch()
         self.test = payload.name
         self.exit_code: int | None = None
-        self.broken = self.is_found_elsewhere = self.skipped = self.has_met = False
+        self.broken = self.is_found_elsewhere = self.skipped = self.is_watched = False
         self._waits_until = math.inf
         self._ending = threading.Lock()
 
@@ -161,7 +162,7 @@ class Session:
                 if outcome.status != "SKIP":
                     raise
                 skip = outcome
-        self.broken, self.has_met = False, True
+        self.broken = False
         if skip:
             raise skip
 
@@ -186,6 +187,7 @@ class Session:
             self.fail(outcome)
             self.skipped = outcome.status == "SKIP"
         except KeyboardInterrupt as signalled:
+            self._wait_no_longer_than(PATIENCE)
             self.exit_code = 128 + signalled.args[0] if signalled.args else INTERRUPTED
             self.report.add(self.test, "ERROR", code="interrupted", reason="interrupted")
         except Exception as error:
@@ -212,7 +214,8 @@ class Session:
             unfound.refuse_vain(self.payload.name, self.options.inject, self.ranks)
             self.payload.body(self)
         finally:
-            deadline.interrupt_no_more(lambda: self._wait_no_longer_than(PATIENCE))
+            if self.is_watched:
+                deadline.interrupt_no_more(lambda: self._wait_no_longer_than(PATIENCE))
 
     def _wait_no_longer_than(self, patience_s: float) -> None:
         """Bound how long rank 0 waits for the other ranks' files."""
@@ -243,20 +246,18 @@ class Session:
         kind = "timeout" if code == TIMEOUT else "interrupted"
         self.report.add(self.test, "ERROR", code=kind, reason=f"{self.test}: {why}")
         self.exit_code, self.broken = code, True
-        self.end(patience_s=1.0)
+        self.end(patience_s=LATER if code == TIMEOUT else PATIENCE)
 
     def end(self, patience_s: float) -> NoReturn:
         """Write the result, print the verdict and leave with its exit code.
 
         Rank 0 waits up to `patience_s` for the other ranks' files, less after SIGTERM. It alone
-        tells of a SKIP that they agreed on: at another's code torchrun would end it before that.
+        tells of a SKIP: at another rank's code torchrun would end it before that.
         """
         if not self._ending.acquire(blocking=False):
             threading.Event().wait()
         self._wait_no_longer_than(patience_s)
         code = _published(self, lambda: time.monotonic() > self._waits_until)
-        if self.skipped and self.has_met and self.ranks.rank:
-            code = 0
         sys.stdout.flush()
         sys.stderr.flush()
         for child in multiprocessing.active_children():
@@ -293,9 +294,10 @@ def run(payload: Payload, argv: Sequence[str] | None = None) -> NoReturn:
         session.fail(_not_written(error), "report")
         session.end(patience_s=0)
     stop = deadline.watch(options.timeout, session.give_up)
+    session.is_watched = True
     session.execute()
     stop()
-    session.end(patience_s=PATIENCE if session.broken else session.left())
+    session.end(patience_s=PATIENCE if session.broken else session.left() + LATER)
 
 
 def _ignore_late_signals() -> None:
@@ -354,7 +356,8 @@ def _published(session: Session, enough: Callable[[], bool]) -> int:
             session.noted.end(document["summary"])
     if where.rank == 0:
         _print_verdict(session, document)
-    return int(document["summary"]["exit_code"])
+    is_told_by_first = where.rank > 0 and document["summary"]["status"] == "SKIP"
+    return 0 if is_told_by_first else int(document["summary"]["exit_code"])
 
 
 def _write_for_job(folder: Path, name: str, document: dict[str, Any]) -> None:

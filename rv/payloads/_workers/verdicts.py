@@ -8,6 +8,7 @@ import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
+from _loading import cpus
 from contract.nvidia import used_memory_mib
 from contract.schema import HIGHER, metric
 
@@ -198,10 +199,29 @@ def scaling(session: Session, slots: list[Slot], results: list[dict[str, Any]]) 
     text = f"{used} slots: {times:.2f} times what one does"
     session.say("COMPUTE", f"scaling {text}")
     judged = slots[0].kind != "cpu" or session.faults.get("no-scaling")
-    reason = f"{text}, below {floor:.2f}" if judged and times < floor else ""
+    verdict = {"status": "PASS"}
+    if judged and times < floor:
+        reason = f"{text}, below {floor:.2f}"
+        verdict = _excused(
+            {"status": "FAIL", "code": "below_floor", "reason": reason}, slots, results
+        )
     numbers = [metric("scaling", [times], "", HIGHER)]
     details = {"alone": alone, "together": together, "floor": floor}
-    _add(session, "scaling", "below_floor", reason, details=details, metrics=numbers)
+    session.report.add("alloc.scaling", **verdict, details=details, metrics=numbers)
+
+
+def _excused(
+    verdict: dict[str, str], slots: list[Slot], results: list[dict[str, Any]]
+) -> dict[str, str]:
+    """Return a warning for a loss of speed where workers wait for CPUs, which says nothing of GPUs.
+
+    Each keeps one busy while it waits for its GPU.
+    """
+    count = cpus.effective()[0]
+    if verdict["status"] != "FAIL" or slots[0].kind == "cpu" or count >= len(results):
+        return verdict
+    reason = f"{verdict['reason']}; CPUs for {len(results)} workers: {count}"
+    return {"status": "WARN", "code": "jitter", "reason": reason}
 
 
 def _why_no_scaling(session: Session, slots: list[Slot], results: list[dict[str, Any]]) -> str:
@@ -249,7 +269,8 @@ def operations(session: Session, slots: list[Slot], results: list[dict[str, Any]
     }
     floors = _gates(session, slots)
     details = {"by_slot": rates, "gates": {name: each._asdict() for name, each in floors.items()}}
-    session.report.add("alloc.operations", **_slowness(rates, floors), details=details)
+    verdict = _excused(_slowness(rates, floors), slots, results)
+    session.report.add("alloc.operations", **verdict, details=details)
 
 
 def _slowness(rates: dict[str, float], floors: dict[str, Gates]) -> dict[str, str]:

@@ -142,6 +142,17 @@ def test_a_port_that_somebody_has_taken_is_left_to_them(scripts: Path) -> None:
     assert (alone != port, together == port) == (True, True)
 
 
+@pytest.mark.parametrize(("nodes", "code"), [("1", 124), ("2", 0)])
+def test_ranks_have_their_time_from_when_all_nodes_are_there(
+    scripts: Path, nodes: str, code: int
+) -> None:
+    """A node may be a payload behind: torchrun begins no rank without it."""
+    (scripts / "one.py").write_text("import time\ntime.sleep(2)\n")
+    run(scripts, "torchrun one 0.5", env={"NNODES": nodes})
+
+    assert code_of(scripts, "one") == code
+
+
 def test_without_torch_a_payload_of_ranks_runs_as_one_and_says_what_is_wrong(scripts: Path) -> None:
     """Where torchrun cannot be imported nobody else could say it."""
     (scripts / "torch" / "__init__.py").write_text("raise RuntimeError('libcudart is missing')\n")

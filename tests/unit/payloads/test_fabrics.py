@@ -1,5 +1,7 @@
 """The floors of fabrics: below what is published of sound machines, above what was seen of broken."""
 
+from dataclasses import replace
+
 import pytest
 
 from rv.payloads._collectives.fabrics import Fabrics, below_floor, fabrics_of
@@ -59,6 +61,15 @@ def test_the_fabric_of_a_machine_is_told(links: Links, place: Place, expected: o
     assert found.unknown == ""
 
 
+def test_gpus_that_share_a_card_have_its_rate_together() -> None:
+    """80 % of a card is sound for two GPUs beside it, and was below the floor of two cards."""
+    four = HOPPER._replace(nics=(50.0,) * 4, cards=1)
+    found = fabrics_of(log(four), Place(nodes(2, 2), ports=(NDR,) * 4), None)
+
+    assert found.between == Fabric(RDMA, 50.0)
+    assert below_floor([row(38.0)], found) == ""
+
+
 def test_sockets_beside_a_port_are_held_against_the_port() -> None:
     """Against what the machine has, not what NCCL took; without one against the card's rate."""
     slow = log(Links(nics=(1.25,)), "Socket")
@@ -115,9 +126,11 @@ def test_every_operation_has_a_floor_for_every_number_of_ranks(operation: str, n
 
 
 def test_small_sizes_have_no_floor_and_each_slow_operation_is_named() -> None:
-    """Latency is not bandwidth."""
+    """Latency is not bandwidth; what takes long is, and may be the largest that a link can carry."""
     fabrics = Fabrics(Fabric(SWITCHED, 370.8), None, 2)
-    assert below_floor([row(1.0, nbytes=1 << 20)], fabrics) == ""
+    small = row(1.0, nbytes=1 << 20)
+    assert below_floor([replace(small, seconds=[0.01])], fabrics) == ""
+    assert below_floor([replace(small, seconds=[0.9])], fabrics).startswith("all_reduce of 1MiB: ")
     said = below_floor([row(300.0), row(20.0, "broadcast"), row(21.0, "all_to_all")], fabrics)
     assert said == (
         "broadcast of 4GiB: 20.0 GB/s, where NVLink through a switch of 370.8 GB/s gives 185 at "

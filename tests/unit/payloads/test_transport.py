@@ -61,10 +61,33 @@ def test_a_log_tells_version_network_multicast_and_variables() -> None:
 
 def test_a_map_tells_the_links() -> None:
     """With a switch of NVIDIA's, in the three forms that NCCL has had, and without."""
-    assert log("switch-2.19").links == Links((24.0,) * 4, 360.0, (25.0, 25.0), True, True)
-    assert log("h200-virtual-2.24").links == Links((48.0,) * 2, 370.8, (50.0, 50.0), True, True)
+    assert log("switch-2.19").links == Links((24.0,) * 4, 360.0, (25.0, 25.0), True, True, cards=2)
+    assert log("h200-virtual-2.24").links == Links(
+        (48.0,) * 2, 370.8, (50.0, 50.0), True, True, cards=2
+    )
     assert log("h800-2.30").links == Links((48.0,), 164.8, (), True, True)
     assert log("a100-2.28").links == Links()
+
+
+@pytest.mark.parametrize(
+    ("branches", "cards"),
+    [("GG N N N", 1), ("GGN N N N", 1), ("GGN GGN N N", 2), ("GN GN", 2), ("GGNN", 2), ("GNN", 1)],
+)
+def test_cards_that_gpus_share_count_once(branches: str, cards: int) -> None:
+    """Two GPUs of a node whose eight share four cards have one of them."""
+    number, lines = 0, ["=== System : maxBw 24.0 totalBw 24.0 ===", "CPU/0-0 (1/1/2)"]
+    for branch in branches.split():
+        lines.append(f"+ PCI[24.0] - PCI/0-{number}000 (10b5879610b58796)")
+        for kind in branch:
+            number += 1
+            lines.append(
+                f"        + PCI[24.0] - {'GPU' if kind == 'G' else 'NIC'}/0-{number}00 (0)"
+            )
+            if kind == "N":
+                lines.append(f"               + NET[25.0] - NET/{number} ({number}/0/25.000000)")
+    text = "\n".join(f"a1:1:2 [0] NCCL INFO {line}" for line in [*lines, "=" * 40])
+
+    assert parse_nccl_log(text).links.cards == cards
 
 
 def test_bridges_join_pairs_and_no_more() -> None:
