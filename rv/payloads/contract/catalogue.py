@@ -136,7 +136,8 @@ PAYLOADS = (
     PayloadSpec(
         "membw",
         "memory pattern and bandwidth, host link, peer copies",
-        steps=_steps(("--quick", 10, 120), ("", 90, 300), ("", 90, 900)),
+        # Eight GPUs have 28 pairs, each measured three times.
+        steps=_steps(("--quick", 10, 240), ("", 90, 300), ("", 90, 900)),
         results="membw.stream membw.host membw.peer membw.pcie membw.pattern.random",
         faults=(
             "bitflip",
