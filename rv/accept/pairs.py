@@ -15,6 +15,7 @@ from rv.accept.untrusted import list_of, object_of, whole_of
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.snapshot import Node
+from rv.payloads.contract.fabrics import LARGE, LONG_S
 from rv.payloads.contract.pairs import ON_CPU, Blame, Pair, Slow, blame, link_of, pairings
 from rv.payloads.contract.stats import PEER_FAIL
 
@@ -106,15 +107,13 @@ class _Kind:
 
 
 def _judged_kind(results: Results, leaves: Mapping[str, str]) -> _Kind:
-    """Judge pairs of one kind, at the size that is the largest one of most of them."""
-    rates = {names: dict(_rates(each)) for names, each in results.items()}
-    size = _common_size(list(rates.values()))
-    same = [names for names, sizes in rates.items() if size in sizes]
-    pairs = [Pair(*names, rates[names][size], _wrong(results[names])) for names in same]
+    """Judge pairs of one kind by each other."""
+    compared = _compared({names: dict(_rates(each)) for names, each in results.items()})
+    pairs = [Pair(*names, busbw, _wrong(results[names])) for names, busbw in compared.items()]
     on_gpus = _is_on_gpus(results)
     is_judged = on_gpus or bool(_planted(results))
     found = blame(pairs, leaves, PEER_FAIL if on_gpus else ON_CPU) if is_judged else Blame()
-    unmeasured = list(_silent(results, same))
+    unmeasured = list(_silent(results, list(compared)))
     return _Kind(pairs=pairs, found=found, unmeasured=unmeasured, is_judged=on_gpus)
 
 
@@ -130,8 +129,33 @@ def _is_on_gpus(results: Results) -> bool:
     return any(each.backend not in ("", "gloo") for each in every)
 
 
+def _compared(rates: Mapping[tuple[str, str], Mapping[int, float]]) -> dict[tuple[str, str], float]:
+    """Give the rate of each pair that has one to compare, by its rates at sizes in bytes.
+
+    That is at the size of `_common_size`. A slow pair measures no size that would take long:
+    without that one the rate at its largest counts, where it took so long that it is the link's.
+    """
+    size = _common_size(list(rates.values()))
+    compared = {}
+    for names, sizes in rates.items():
+        largest = max(sizes, default=0)
+        if size in sizes:
+            compared[names] = sizes[size]
+        # A bus bandwidth is twice what arrives, at most.
+        elif 0 < largest < size and largest > sizes[largest] * 1e9 * LONG_S / 2:
+            compared[names] = sizes[largest]
+    return compared
+
+
 def _common_size(rates: Sequence[Mapping[int, float]]) -> int:
-    """Return the size in bytes that is the largest one of most pairs; 0 where none has any."""
+    """Return the largest size that all pairs have which measured a large one; 0 without any rate.
+
+    Where none is large, as on CPUs, it is the largest one of most.
+    """
+    large = [{size for size in sizes if size >= LARGE} for sizes in rates]
+    shared = set[int]().union(*large).intersection(*filter(None, large))
+    if shared:
+        return max(shared)
     largest = [max(sizes) for sizes in rates if sizes]
     return max(largest, key=lambda size: (largest.count(size), size), default=0)
 

@@ -21,7 +21,7 @@ from _harness.main import Payload, Session, run
 from _harness.topology import share_of_ranks
 from _nccl_tests.output import Table, parse_report, parse_table
 from _processes.programs import run_limited
-from contract.fabrics import BRIDGED, SHARES
+from contract.fabrics import BRIDGED, LARGE, SHARES
 from contract.rates import mesh_rate
 from contract.schema import HIGHER, metric
 from contract.verdicts import NotPassed
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import argparse
 
 PROGRAM = "all_reduce_perf"
-LARGE = 256 << 20  # bytes from which a bandwidth is that of the links
 SIZES, QUICK_SIZES = ("-b", "8", "-e", "8G"), ("-b", "8", "-e", "1G")
 HOW = ("-f", "2", "-c", "1")
 ABSENT = f"{PROGRAM} of nccl-tests is not installed"

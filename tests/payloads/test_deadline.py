@@ -73,7 +73,7 @@ except KeyboardInterrupt:
 
 
 RANK_0_OF_2 = """
-import os, signal, sys, threading, time
+import ctypes, os, signal, sys, threading, time
 from _harness.main import Payload, run
 
 def body(session):
@@ -109,6 +109,36 @@ def test_the_first_rank_ends_soon_after_sigterm(tmp_path: Path, body: str, codes
     document = json.loads((tmp_path / "mine_result.json").read_text())
     assert {test["code"] for test in document["tests"]} - {None} == codes
     assert time.monotonic() - begun < 30
+
+
+def test_a_rank_that_needs_its_grace_is_waited_for(tmp_path: Path) -> None:
+    """Rank 0 stands in Python when both are told to end, and rank 1 in C, where nothing hears it."""
+    in_python = "time.sleep(60)"
+    in_c = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); ctypes.CDLL(None).sleep(60)"
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PAYLOADS)}
+    env |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    begun = [tmp_path / f"begun.{rank}" for rank in range(2)]
+    started = [
+        subprocess.Popen(
+            [
+                sys.executable, "-c",
+                RANK_0_OF_2.replace("{body}", f"open({str(begun[rank])!r}, 'w').close(); {work}"),
+                str(tmp_path),
+            ],
+            env=env | {"RANK": str(rank)},
+        )
+        for rank, work in enumerate((in_python, in_c))
+    ]  # fmt: skip
+    deadline = time.monotonic() + 60
+    while not all(path.exists() for path in begun) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    for each in started:
+        each.terminate()
+        time.sleep(1)  # whoever sends it takes its time, too
+    assert [each.wait(60) for each in started] == [143, 143]
+    document = json.loads((tmp_path / "mine_result.json").read_text())
+    assert {test["code"] for test in document["tests"]} == {"interrupted"}
 
 
 LATE = """

@@ -17,7 +17,6 @@ from .operations import OPERATIONS
 
 if TYPE_CHECKING:
     from _harness.main import Session
-    from _harness.ranks import Group
 
     from .measure import Field
 
@@ -26,10 +25,14 @@ SECONDS = 0.5
 TEST = "allreduce.between_nodes"
 
 
-def check(session: Session, field: Field, group: Group) -> None:
-    """Measure and report the rate between nodes; every rank of several nodes must call."""
-    places = places_of([int(one[0]) for one in field.gather([float(group.ranks.node)])])
-    row = _own_row(field, places)
+def check(session: Session, field: Field, most_bytes: int) -> None:
+    """Measure and report the rate between nodes, with `most_bytes` at most.
+
+    Every rank of several nodes must call.
+    """
+    places = places_of([int(one[0]) for one in field.gather([float(session.ranks.node)])])
+    nbytes = min(most_bytes, NBYTES[field.device.partition(":")[0]])
+    row = _own_row(field, places, nbytes)
     busbw = row.busbw * row.of_median if row else 0.0
     wrong = row.wrong if row else 0
     every = field.gather([busbw, float(wrong)])
@@ -37,7 +40,7 @@ def check(session: Session, field: Field, group: Group) -> None:
     total = int(sum(found for _, found in every))
     session.say("DDP", f"between nodes: {min(rates):.3f} GB/s a node, {len(places)} groups at once")
     name = TEST if session.ranks.rank == 0 else f"{TEST}.rank"
-    session.report.add(name, **_verdict(total), **_figures(session, field, places, rates))
+    session.report.add(name, **_verdict(total), **_figures(session, nbytes, places, rates))
 
 
 def places_of(nodes: list[int]) -> list[list[int]]:
@@ -49,23 +52,19 @@ def places_of(nodes: list[int]) -> list[list[int]]:
     return [[ranks[place] for ranks in by_node.values()] for place in range(fewest)]
 
 
-def _own_row(field: Field, places: list[list[int]]) -> Row | None:
+def _own_row(field: Field, places: list[list[int]], nbytes: int) -> Row | None:
     """Measure this rank's group, while the others measure theirs; None for a rank in none."""
     groups = [field.dist.new_group(ranks) for ranks in places]  # every rank must ask
     row = None
     for ranks, group in zip(places, groups, strict=True):
         if field.rank in ranks:
             near = replace(field, rank=ranks.index(field.rank), world=len(ranks), group=group)
-            total = _nbytes(field) // field.item_bytes
+            total = nbytes // field.item_bytes
             row = measure(near, OPERATIONS["all_reduce"], total, budget_s=SECONDS, iters=10)
     for group in groups:
         if group != field.dist.GroupMember.NON_GROUP_MEMBER:
             field.dist.destroy_process_group(group)
     return row
-
-
-def _nbytes(field: Field) -> int:
-    return NBYTES["cpu" if field.device == "cpu" else "cuda"]
 
 
 def _verdict(wrong: int) -> dict[str, str]:
@@ -76,11 +75,11 @@ def _verdict(wrong: int) -> dict[str, str]:
 
 
 def _figures(
-    session: Session, field: Field, places: list[list[int]], rates: list[float]
+    session: Session, nbytes: int, places: list[list[int]], rates: list[float]
 ) -> dict[str, Any]:
     """Return what rank 0 reports besides the verdict: the least node's rate is the value."""
     if session.ranks.rank:
         return {}
-    size = {"bytes": _nbytes(field), "nodes": len(rates)}
+    size = {"bytes": nbytes, "nodes": len(rates)}
     rate = metric("busbw_a_node", rates, "GB/s", HIGHER, value=min(rates), **size)
     return {"metrics": [rate], "details": {**size, "groups": len(places), "by_node": rates}}

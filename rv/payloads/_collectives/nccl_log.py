@@ -10,7 +10,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 MOST_CHARACTERS = 8 << 20
 MOST_CHANNELS = 10_000
@@ -152,19 +155,31 @@ def _cards_beside(lines: list[str]) -> int:
     """Count the network cards beside GPUs: of each branch of the map no more than it has GPUs.
 
     The cards of a node may be shared by GPUs that the job has not. A branch is what is below a PCIe
-    switch of a processor, or at the processor itself.
+    switch of a processor, or at the processor itself; a branch of GPUs alone has those of its
+    processor that are beside none.
     """
-    top = min((line.index("+") for line in lines if "+" in line), default=0)
-    gpus, cards = Counter[str](), Counter[str]()
-    branch = processor = ""
-    for number, line in enumerate(lines):
-        if "+" not in line:
-            branch = processor = str(number)
-        elif line.index("+") == top:
-            branch = str(number) if " - PCI/" in line else processor
+    gpus, cards = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+    for branch, line in _branches(lines):
         gpus[branch] += bool(_GPU.search(line))
         cards[branch] += bool(_NIC.search(line))
-    return max(1, sum(min(count, cards[branch]) for branch, count in gpus.items()))
+    beside = sum(min(count, cards[branch]) for branch, count in gpus.items())
+    far_gpus, far_cards = Counter[int](), Counter[int]()
+    for branch in gpus | cards:
+        far_gpus[branch[0]] += 0 if cards[branch] else gpus[branch]
+        far_cards[branch[0]] += 0 if gpus[branch] else cards[branch]
+    return max(1, beside + sum((far_gpus & far_cards).values()))
+
+
+def _branches(lines: list[str]) -> Iterator[tuple[tuple[int, int], str]]:
+    """Give each line of a map with its processor and its branch, as numbers of lines."""
+    top = min((line.index("+") for line in lines if "+" in line), default=0)
+    processor = branch = 0
+    for number, line in enumerate(lines):
+        if "+" not in line:
+            processor = branch = number
+        elif line.index("+") == top:
+            branch = number if " - PCI/" in line else processor
+        yield (processor, branch), line
 
 
 def _gpus(lines: list[str]) -> dict[str, _Gpu]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from contract.fabrics import LARGE, LONG_S
+
 from .measure import Field, Row, ladder, measure
 from .operations import OPERATIONS, bandwidths
 
@@ -12,14 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-LARGE = 256 << 20
-"""Bytes from which a bandwidth measures the link and may be compared with a reference."""
-
 MOST_BYTES = 4 << 30
 LONGEST_S = 1.0
 """Of one collective: on a slow network 4 GiB would take the time of the whole payload."""
-LONG_S = 0.1
-"""A collective that takes so long measures the link at any size: the largest on a slow one."""
 ON_CPU, QUICK_ON_CPU = 1 << 20, 1 << 14
 SECONDS = {("cuda", False): 60.0, ("cuda", True): 10.0, ("cpu", False): 4.0, ("cpu", True): 0.5}
 
@@ -40,7 +37,9 @@ def totals(field: Field, options: argparse.Namespace) -> list[int]:
     if options.numel:
         return [int(options.numel)]
     least, most = 8 // field.item_bytes, most_bytes(field, options) // field.item_bytes
-    return ladder(least, max(least, most), 8 if options.quick else 2)
+    large = LARGE // field.item_bytes  # on every ladder, so that slow and fast ones have it
+    sizes = ladder(least, max(least, most), 8 if options.quick else 2)
+    return sorted({*sizes, *([large] if large < most else [])})
 
 
 def sweep(
@@ -57,27 +56,20 @@ def sweep(
         say(HEADER.format(name))
         rows = table.setdefault(name, [])
         for total in sizes:
-            fitting = total if options.max_bytes else in_time(rows, total, field.item_bytes)
-            if not fitting:
+            if not options.max_bytes and not fits(rows, total):
                 break
-            row = measure(field, OPERATIONS[name], fitting, budget_s=budget_s, iters=options.iters)
+            row = measure(field, OPERATIONS[name], total, budget_s=budget_s, iters=options.iters)
             rows.append(row)
             say(line(row))
     return table
 
 
-def in_time(rows: list[Row], total: int, item_bytes: int) -> int:
-    """Return the elements to measure next: `total`, or `LARGE`, or 0 where both would take long.
+def fits(rows: list[Row], total: int) -> bool:
+    """Whether a collective of so many elements would not take too long, by that of the last size.
 
     All ranks have the same rows, so that they agree.
     """
-    if not rows or total <= rows[-1].elements:
-        return total
-    last = rows[-1]
-    large = LARGE // item_bytes
-    choices = [total, *([large] if last.elements < large < total else [])]
-    fitting = (each for each in choices if last.middle * each / last.elements <= LONGEST_S)
-    return next(fitting, 0)
+    return not rows or rows[-1].middle * total / rows[-1].elements <= LONGEST_S
 
 
 HEADER = "{:<14}      bytes      time us   algbw GB/s   busbw GB/s   #wrong"

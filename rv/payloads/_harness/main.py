@@ -59,8 +59,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 SOURCE_LINE = re.compile(r"^\[\S+:\d+\] ")  # gloo's own, before what it has to say
-PATIENCE = 5.0  # seconds rank 0 waits for the others' files after a failure, or a SIGTERM
-LATER = 8.0  # and after its time: others may have begun later; `rv accept run` ends it after 10
+PATIENCE = 5.0  # seconds rank 0 waits for the others' files after a failure
+ENDING = deadline.GRACE + PATIENCE  # after a signal: they may end by the grace; Slurm has 30 s
+LATER = 8.0  # after its time: they may have begun later; `rv accept run` ends it after 10
 
 
 def _nothing(*_: object) -> None:
@@ -187,7 +188,7 @@ class Session:
             self.fail(outcome)
             self.skipped = outcome.status == "SKIP"
         except KeyboardInterrupt as signalled:
-            self._wait_no_longer_than(PATIENCE)
+            self._wait_no_longer_than(ENDING)
             self.exit_code = 128 + signalled.args[0] if signalled.args else INTERRUPTED
             self.report.add(self.test, "ERROR", code="interrupted", reason="interrupted")
         except Exception as error:
@@ -215,7 +216,7 @@ class Session:
             self.payload.body(self)
         finally:
             if self.is_watched:
-                deadline.interrupt_no_more(lambda: self._wait_no_longer_than(PATIENCE))
+                deadline.interrupt_no_more(lambda: self._wait_no_longer_than(ENDING))
 
     def _wait_no_longer_than(self, patience_s: float) -> None:
         """Bound how long rank 0 waits for the other ranks' files."""

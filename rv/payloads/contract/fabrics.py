@@ -31,6 +31,11 @@ SHARES = {SWITCHED: 0.5, BRIDGED: 0.2, PCIE: 0.1, RDMA: 0.4, ETHERNET: 0.2}
 CROWDED = {PCIE: 0.5}
 """What is left of it for all_to_all, where all GPUs share the way through the host."""
 
+LARGE = 256 << 20
+"""Bytes from which the bandwidth of a collective measures the link, and may be compared."""
+LONG_S = 0.1
+"""Seconds of a collective that measures the link at any size: the largest that a slow one gets."""
+
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
 
 

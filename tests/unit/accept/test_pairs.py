@@ -184,10 +184,11 @@ def test_two_models_of_one_sweep_are_not_held_against_each_other() -> None:
 
 
 def test_pairs_are_compared_at_one_size_and_none_is_left_out_in_silence() -> None:
-    """One that stopped at a smaller size is not slow, and not judged either; nor is one without."""
+    """One without room for a large size is not slow, and not judged either; nor is one without."""
     at_most = {pair: [result(rate)] for pair, rate in rates().items()}
     (test,) = at_most["a1", "a2"][0].tests
-    at_most["a1", "a2"] = [result(40.0, tests=(replace(test, metrics=test.metrics[:1]),))]
+    small = replace(test.metrics[0], more={"bytes": 64 << 20}, value=40.0)
+    at_most["a1", "a2"] = [result(40.0, tests=(replace(test, metrics=(small,)),))]
     at_most["a1", "a3"] = [result(None)]
     at_most["a1", "a4"] = [result(None, status=Status.ERROR)]
     found = {each.hostname: each for each in pairs.judged_pairs(at_most, LEAVES)}
@@ -196,6 +197,29 @@ def test_pairs_are_compared_at_one_size_and_none_is_left_out_in_silence() -> Non
         ("metric_missing", "a1 and a2"), ("metric_missing", "a1 and a3"),
     ]  # fmt: skip
     assert (found["a1"].status, found["a2"].status) == ("ERROR", "PASS")
+
+
+@pytest.mark.parametrize(
+    ("size", "busbw"), [(256 << 20, 5.0), (1 << 30, 8.0), (64 << 20, 0.1)], ids=str
+)
+def test_a_slow_node_is_named_though_it_measured_no_large_size(size: int, busbw: float) -> None:
+    """What would take more than a second is left out."""
+    results = {pair: [result(rate)] for pair, rate in rates().items()}
+    for pair, [fast] in results.items():
+        (test,) = fast.tests
+        sizes = [256 << 20, 1 << 30, 4 << 30] if "a1" not in pair else [256 << 20, 1 << 30]
+        kept = [each for each in sizes if each <= size or "a1" not in pair] or [size]
+        metrics = [
+            Metric(name="busbw_x", value=busbw if "a1" in pair else 40.0, more={"bytes": each})
+            for each in kept
+        ]
+        results[pair] = [result(40.0, tests=(replace(test, metrics=tuple(metrics)),))]
+    found = {each.hostname: each for each in pairs.judged_pairs(results, {})}
+
+    assert {name: each.status for name, each in found.items() if name} == {
+        "a1": "FAIL", "a2": "PASS", "a3": "PASS", "a4": "PASS",
+    }  # fmt: skip
+    assert found["a1"].tests[0].code == "peer_outlier"
 
 
 def test_half_of_the_nodes_slow_is_a_failure_of_no_node() -> None:

@@ -71,7 +71,16 @@ def test_a_map_tells_the_links() -> None:
 
 @pytest.mark.parametrize(
     ("branches", "cards"),
-    [("GG N N N", 1), ("GGN N N N", 1), ("GGN GGN N N", 2), ("GN GN", 2), ("GGNN", 2), ("GNN", 1)],
+    [
+        ("GG N N N", 2),
+        ("GG GGN", 1),
+        ("GG N", 1),
+        ("GGN N N N", 1),
+        ("GGN GGN N N", 2),
+        ("GN GN", 2),
+        ("GGNN", 2),
+        ("GNN", 1),
+    ],
 )
 def test_cards_that_gpus_share_count_once(branches: str, cards: int) -> None:
     """Two GPUs of a node whose eight share four cards have one of them."""
