@@ -114,8 +114,9 @@ def test_work_is_balanced_among_gpus_of_a_model(done: list[int], expected: str) 
     assert [(name, status) for name, status, _ in told(session)] == [("alloc.balance", expected)]
 
 
-def test_one_gpu_is_no_measure_of_other_models() -> None:
+def test_one_gpu_is_no_measure_of_other_models(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four do 2.2 times what one of the largest does, and all are sound."""
+    monkeypatch.setattr(verdicts.cpus, "effective", lambda: (16, {}))
     slots = [Slot(f"cuda:{at}", str(at), "cuda") for at in range(4)]
     results = work(slots, [100.0, 100.0, 10.0, 10.0], alone=[100.0])
     mixed, alike = (
