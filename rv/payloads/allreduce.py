@@ -84,7 +84,7 @@ def body(session: Session) -> None:
         if field.world > 1:
             _check_arrival(session, field, group, torch)
         if session.ranks.nodes > 1:
-            between_nodes.check(session, field, table["all_reduce"][-1].nbytes)
+            between_nodes.check(session, field, table["all_reduce"][-1])
         if session.options.pairwise:
             _check_pairs(session, field, group)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from contract.fabrics import LONG_S
 from contract.schema import HIGHER, metric
 
 from .measure import Row, measure
@@ -25,13 +26,14 @@ SECONDS = 0.5
 TEST = "allreduce.between_nodes"
 
 
-def check(session: Session, field: Field, most_bytes: int) -> None:
-    """Measure and report the rate between nodes, with `most_bytes` at most.
+def check(session: Session, field: Field, largest: Row) -> None:
+    """Measure and report the rate between nodes; every rank of several nodes must call.
 
-    Every rank of several nodes must call.
+    `largest` is the largest size that was measured: where that took long, no larger one is taken.
     """
     places = places_of([int(one[0]) for one in field.gather([float(session.ranks.node)])])
-    nbytes = min(most_bytes, NBYTES[field.device.partition(":")[0]])
+    usual = NBYTES[field.device.partition(":")[0]]
+    nbytes = min(usual, largest.nbytes) if largest.middle >= LONG_S else usual
     row = _own_row(field, places, nbytes)
     busbw = row.busbw * row.of_median if row else 0.0
     wrong = row.wrong if row else 0
