@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .ranks import Ranks
 
 MOST_BYTES = 16 * 2**20  # of a file that another user may have written
-LOOK_AGAIN_S = 2.0
+LOOK_AGAIN_S = 2.0  # between two writes that have an NFS client look again
 STARTS = 300  # seconds that the starts of a launch's ranks may differ
 
 
@@ -149,7 +149,7 @@ def collect(
 
 
 def _look_again(folder: Path) -> None:
-    """Have a network disk's client forget which files are not there: it may for a minute."""
+    """Write to a folder, so that an NFS client drops its negative lookups, kept up to a minute."""
     with contextlib.suppress(OSError), tempfile.NamedTemporaryFile(dir=folder, prefix=".look-"):
         pass
 

@@ -34,7 +34,7 @@ CROWDED = {PCIE: 0.5}
 LARGE = 256 << 20
 """Bytes from which the bandwidth of a collective measures the link, and may be compared."""
 LONG_S = 0.1
-"""Seconds of a collective that measures the link at any size: the largest that a slow one gets."""
+"""A collective of so many seconds measures the link at any size: a slow network gets no larger."""
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
 
