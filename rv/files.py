@@ -39,17 +39,18 @@ def write_atomically(
 
 
 def write_own(path: Path, text: str) -> None:
-    """Write a file that is new, or one of this user's: through no link, and into no device.
+    """Replace a file that is new, or one of this user's, and keep its mode: no link, no device.
 
-    Raises `OSError`, also for what another user laid there.
+    Raises `OSError`, also for what another user laid there; the old file is as it was then.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise PermissionError(errno.EPERM, "it is no file of yours", str(path))
-        file.truncate(0)
-        file.write(text)
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        write_atomically(path, text)
+        return
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "it is no file of yours", str(path))
+    write_atomically(path, text, mode=stat.S_IMODE(status.st_mode))
 
 
 def read_regular(path: Path, limit: int) -> bytes:

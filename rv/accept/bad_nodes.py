@@ -1,14 +1,63 @@
 """The nodes that a run found bad or good again, and a text for their administrators. Pure."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Final
 
 from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
-from rv.avoided_nodes import DAY_S, MOST_DAYS, ON_PURPOSE, AvoidedNode
+from rv.avoided_nodes import DAY_S, MOST_DAYS, ON_PURPOSE, AvoidedNode, FailedTest
+from rv.dataclass import dataclass
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE
 from rv.payloads.contract.schema import SURROUNDINGS
+
+_ONLY_IN_FAILURES: Final = (
+    "ranks",
+    "membw.patterns",
+    "alloc.stress",
+    "alloc.launch",
+    "nccl_tests.all_reduce",
+    "dataload.files",
+)
+"""Tests, beside one of the payload's own name, that a result has where they fail and never where
+they pass: they say in what part of the payload a program or the driver gave up."""
+_NOT_LOOKED: Final = (
+    "telemetry_unreadable",
+    "nvml_unavailable",
+    "dcgm_unavailable",
+    "dcgm_absent",
+    "tool_absent",
+    "no_torch",
+    "no_gpu",
+    "fake_gpu",
+    "unsupported",
+    "not_asked",
+    "not_run",
+    "could_not_run",
+    "underloaded",
+    "interrupted",
+    "preempted",
+)
+"""What a test warns of that could not look at what it is to look at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobTimes:
+    """When a job was submitted, and when it was known to be over; 0 where that is not known.
+
+    This machine's clock says it. When a job began its node says, whose clock may be wrong.
+    """
+
+    submitted_at: float = 0.0
+    over_at: float = 0.0
+
+
+Jobs = Mapping[str, JobTimes]
+"""The jobs of a run by their ids."""
+_UNKNOWN: Final[Jobs] = MappingProxyType({})
 
 
 def bad_nodes(
@@ -17,6 +66,7 @@ def bad_nodes(
     now_s: float,
     days: int,
     repairs: Mapping[str, float] | None = None,
+    jobs: Jobs = _UNKNOWN,
 ) -> tuple[AvoidedNode, ...]:
     """Return the nodes whose own hardware failed, to be avoided for so many days from `now_s`.
 
@@ -28,22 +78,27 @@ def bad_nodes(
     until = now_s + min(days, MOST_DAYS) * DAY_S
     for result in results:
         since = result.began or now_s
+        over_at = _times_of(result, jobs).over_at
         for test in filter(is_of_hardware, result.tests):
             node = node_of(test, result)
-            if not node or (node in repaired and since <= repaired[node]):
+            if not node or since <= repaired.get(node, -math.inf):
                 continue
             new = AvoidedNode(
                 node=node, since=since, until=until, run=run, was_quick=True, is_injected=True
             )
-            entry = bad.get(node, new)
-            entry = replace(
-                entry,
-                since=max(since, entry.since),
-                was_quick=entry.was_quick and result.quick,
-                is_injected=entry.is_injected and "--inject" in result.argv,
-            )
+            entry = _found_in(result, bad.get(node, new), since, over_at)
             bad[node] = _accused(entry, test, result)
     return tuple(bad.values())
+
+
+def _found_in(result: RunResult, entry: AvoidedNode, since: float, over_at: float) -> AvoidedNode:
+    return replace(
+        entry,
+        since=max(since, entry.since),
+        over_at=max(over_at, entry.over_at),
+        was_quick=entry.was_quick and result.quick,
+        is_injected=entry.is_injected and "--inject" in result.argv,
+    )
 
 
 def _accused(entry: AvoidedNode, test: TestResult, result: RunResult) -> AvoidedNode:
@@ -54,8 +109,27 @@ def _accused(entry: AvoidedNode, test: TestResult, result: RunResult) -> Avoided
         evidence = f"{evidence} (which of {len(suspects)} GPUs it was is not known)"
     if "--inject" in result.argv:
         evidence += ON_PURPOSE
-    uuids = tuple(dict.fromkeys((*entry.uuids, *suspects)))
-    return replace(entry, evidence=(*entry.evidence, evidence), uuids=uuids)
+    return replace(
+        entry,
+        evidence=(*entry.evidence, evidence),
+        uuids=tuple(dict.fromkeys((*entry.uuids, *suspects))),
+        failed=tuple(dict.fromkeys((*entry.failed, to_pass(test, result)))),
+    )
+
+
+def to_pass(test: TestResult, result: RunResult) -> FailedTest:
+    """Say what has to pass, and on which GPUs, before a failed test counts no more."""
+    is_told = test.name not in (result.test_type, *_ONLY_IN_FAILURES)
+    return FailedTest(
+        payload=result.test_type,
+        test=_base(test) if is_told else "",
+        uuids=tuple(_suspects(test, result)),
+    )
+
+
+def _base(test: TestResult) -> str:
+    """Return a test's name on the first rank: which rank a GPU has differs from job to job."""
+    return test.name.removesuffix(".rank")
 
 
 def _suspects(test: TestResult, result: RunResult) -> list[str]:
@@ -86,38 +160,99 @@ def _is_bad(test: TestResult) -> bool:
     return slower or test.status is Status.FAIL or test.code == "regression"
 
 
-def still_accused(before: Sequence[AvoidedNode], results: Sequence[RunResult]) -> frozenset[str]:
+def still_accused(
+    before: Sequence[AvoidedNode], results: Sequence[RunResult], jobs: Jobs = _UNKNOWN
+) -> frozenset[str]:
     """Return the avoided nodes where not all that failed was tried again, by a newer job.
 
     Storage that is fast says nothing of a GPU that computes wrong, nor does another GPU, nor a
-    quick run of what a long one found.
+    quick run of what a long one found, nor a test that could not look. A job is newer where it was
+    submitted when the one that failed was known to be over: clocks of nodes may be wrong.
     """
-    return frozenset(entry.node for entry in before if not _is_answered(entry, results))
+    return frozenset(entry.node for entry in before if not _is_answered(entry, results, jobs))
 
 
-def _is_answered(entry: AvoidedNode, results: Sequence[RunResult]) -> bool:
-    """Whether each payload that accuses a node was fine since, on all GPUs that are accused."""
-    tried = _tried_since(entry, results)
-    accusers = {said.partition(" ")[0] for said in entry.evidence}
-    if not accusers <= tried.keys():
-        return False
-    accused = {bare_uuid(uuid) for uuid in entry.uuids}
-    # One that lists no GPU, as of pairs, accuses none.
-    listed = [tried[payload] for payload in accusers if tried[payload]]
-    return not accused or (bool(listed) and all(accused <= each for each in listed))
+def _is_answered(entry: AvoidedNode, results: Sequence[RunResult], jobs: Jobs) -> bool:
+    """Whether all that accuses a node passed since, on all GPUs that are accused."""
+    later = [result for result in results if _may_answer(result, entry, jobs)]
+    accusers = entry.accusers
+    return bool(accusers) and all(has_passed(failed, later, entry.node) for failed in accusers)
 
 
-def _tried_since(entry: AvoidedNode, results: Sequence[RunResult]) -> Mapping[str, set[str]]:
-    """Give the payloads that newer jobs passed on the node, each with its GPUs there."""
-    tried: dict[str, set[str]] = {}
-    for result in results:
-        is_fine = result.status in (Status.PASS, Status.WARN) and not _was_skipped(result)
-        is_thorough = entry.was_quick or not result.quick
-        is_newer = result.began > entry.since
-        if is_fine and is_thorough and result.hostname == entry.node and is_newer:
-            here = {bare_uuid(d.uuid) for d in result.devices if d.host in ("", entry.node)}
-            tried.setdefault(result.test_type, set()).update(here)
-    return tried
+def _may_answer(result: RunResult, entry: AvoidedNode, jobs: Jobs) -> bool:
+    is_fine = result.status in (Status.PASS, Status.WARN)
+    is_thorough = entry.was_quick or not result.quick
+    is_newer = _is_newer(result, entry, _times_of(result, jobs))
+    return is_fine and is_thorough and is_newer and result.hostname == entry.node
+
+
+def _is_newer(result: RunResult, entry: AvoidedNode, job: JobTimes) -> bool:
+    """Whether a result's job certainly began after those that failed; else the failure counts.
+
+    Where this machine's clock says nothing of either, as of an older rv's, that of nodes has to do.
+    """
+    if job.over_at and entry.over_at:
+        return job.submitted_at >= entry.over_at
+    return result.began > entry.since
+
+
+def _times_of(result: RunResult, jobs: Jobs) -> JobTimes:
+    """Give the times of a result's job; of one that names none, as of pairs, those of them all."""
+    own = [jobs[result.job_id]] if result.job_id in jobs else jobs.values()
+    return JobTimes(
+        submitted_at=min((job.submitted_at for job in own), default=0.0),
+        over_at=max((job.over_at for job in own), default=0.0),
+    )
+
+
+def has_passed(failed: FailedTest, later: Sequence[RunResult], node: str) -> bool:
+    """Whether what failed passed in these results of its node, on each GPU in one at least."""
+    own = (result for result in later if result.test_type == failed.payload)
+    tried = [gpus for gpus in (_tried(failed, each, node) for each in own) if gpus is not None]
+    return bool(tried) and set(map(bare_uuid, failed.uuids)) <= set[str]().union(*tried)
+
+
+def _tried(failed: FailedTest, result: RunResult, node: str) -> set[str] | None:
+    """Give the GPUs of a node on which a result says that what failed is fine; None for nothing."""
+    if not failed.test:
+        return None if _was_skipped(result) else _gpus_of("", result, node)
+    named = [t for t in result.tests if _base(t) == failed.test and node_of(t, result) == node]
+    looked, blind = list(filter(_has_looked, named)), list(filter(_is_blind, named))
+    if not looked or not all(test.device for test in blind):
+        return None
+    return _gpus_of_all(looked, result, node) - _gpus_of_all(blind, result, node)
+
+
+def _gpus_of_all(tests: Sequence[TestResult], result: RunResult, node: str) -> set[str]:
+    return set[str]().union(*(_gpus_of(test.device, result, node) for test in tests))
+
+
+def _has_looked(test: TestResult) -> bool:
+    """Whether a test looked at its GPU, and found nothing to fail for.
+
+    A rate that is not to be judged, as the GPU waited for its process, is the host's.
+    """
+    if test.status is not Status.WARN:
+        return test.status is Status.PASS
+    is_unjudged = test.metrics and not any(metric.direction for metric in test.metrics)
+    return test.code not in _NOT_LOOKED and not (test.code == "jitter" and is_unjudged)
+
+
+def _is_blind(test: TestResult) -> bool:
+    """Whether a test warns that it could not look: it takes from what others of its name saw."""
+    return test.status is Status.WARN and not _has_looked(test)
+
+
+def _gpus_of(device: str, result: RunResult, node: str) -> set[str]:
+    """Give the bare UUIDs of a test's devices ("cuda:0,cuda:1") on a node; "" is all of them."""
+    here = [each for each in result.devices if each.host in ("", node)]
+    names = set(device.split(","))
+    is_only_one = names == {"cuda"} and len(here) == 1
+    return {
+        bare_uuid(each.uuid)
+        for each in here
+        if not device or is_only_one or names & {f"cuda:{each.index}", each.uuid}
+    }
 
 
 def _was_skipped(result: RunResult) -> bool:

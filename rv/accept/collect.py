@@ -14,19 +14,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rv.accept.measurements import bare_uuid
-from rv.accept.result_checks import refusal, shortfall, with_flaws
+from rv.accept.result_checks import refusal, shared_gpus, shortfall, with_flaws
 from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
 from rv.models.race import RaceState
 from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
-from rv.payloads.contract.codes import CAUSED_BY_A_KILL
+from rv.payloads.contract.codes import CAUSED_BY_A_KILL, UNKNOWN
 from rv.slurm.printable import printable
 
 _CLOCK: Final = timedelta(minutes=15)
 """How far a node's clock may be behind, where no token tells whose a file is."""
 _RANK_FILE: Final = re.compile(r"[^/]*\.ranks/rank-(\d{5,9})\.json", re.ASCII)
 _NAMED_RANK: Final = re.compile(r"\brank (\d{1,6}) on\b", re.ASCII)
+_OF_DECLINED: Final = "tell the administrators what the reason says of their node, or free the GPU"
 _SKIPPED: Final = 77
 _KILLED: Final = 137
 _EXITS: Final = {
@@ -60,6 +61,11 @@ class Origin:
     def has_completed(self) -> bool:
         """Whether the job's command, which runs every payload, ran to its end."""
         return self.state == RaceState.COMPLETED
+
+    @property
+    def was_declined(self) -> bool:
+        """Whether every node failed the check that goes before the command."""
+        return self.state == RaceState.DECLINED
 
     @property
     def was_cancelled(self) -> bool:
@@ -139,10 +145,12 @@ class _Collector:
         own = f"{self.payload}_result.json"
         ranks = sorted(name for name in self.files if _RANK_FILE.fullmatch(name))
         if own in self.files:
-            yield from self._of_ranks([self._merged(own)])
+            merged = self._merged(own)
+            yield from self._of_ranks([with_flaws(merged, list(self._unheard(merged, ranks)))])
         elif ranks:
             results = [self._whole(self._placed(self._read(name))) for name in ranks]
-            yield from self._of_ranks(results)
+            shared = shared_gpus(results, self.origin.gpus) if self.planned else []
+            yield from self._of_ranks([with_flaws(result, shared) for result in results])
             yield from self._missing_ranks(results)
         else:
             for index in range(len(self.nodes)):
@@ -158,6 +166,16 @@ class _Collector:
         result = self._whole(self._placed(self._read(name)))
         is_listed = result.world_size == 1 or result.hosts
         return with_flaws(result, [] if is_listed else ["it lists no ranks"])
+
+    def _unheard(self, merged: RunResult, ranks: Sequence[str]) -> Iterator[str]:
+        """Name the ranks' own files that are none, or say worse than what rank 0 wrote for all."""
+        if merged.status in (Status.FAIL, Status.ERROR):
+            return
+        for name in ranks:
+            own = self._read(name)
+            is_bad = own.status in (Status.FAIL, Status.ERROR)
+            if is_bad and own.code != "result_stale":  # an earlier start of the job had more ranks
+                yield f"beside it {name.rpartition('/')[2]} says {own.status}: {own.reason}"
 
     def _of_node(self, index: int, name: str) -> Iterator[RunResult]:
         begun = f"node{index}.begun" in self.files
@@ -260,13 +278,24 @@ class _Collector:
 
     def _whole(self, result: RunResult) -> RunResult:
         """Make an ERROR of a result that says PASS and lacks part of what was planned."""
-        world, gpus, nodes = 0, self.origin.gpus, len(self.nodes)
         is_of_ranks = self.starts != NODE and self.planned
-        if is_of_ranks:
-            world = max(gpus, nodes)
-        if self.payload not in EVERY_GPU or any(device.mig for device in result.devices):
-            gpus = 0
-        return with_flaws(result, shortfall(result, self.planned, gpus // nodes, world))
+        world = max(self.origin.gpus, len(self.nodes)) if is_of_ranks else 0
+        missing = shortfall(result, self.planned, self._gpus_of(result), world)
+        if self.origin.gpus and result.status is Status.SKIP and result.code == "no_gpu":
+            missing.append(f"it found no GPU, {self.origin.gpus} were planned")
+        return with_flaws(result, missing)
+
+    def _gpus_of(self, result: RunResult) -> int:
+        """How many GPUs a result has to list, 0 where that is unknown: CUDA shows one MIG slice."""
+        gpus = self.origin.gpus
+        if any(device.mig for device in result.devices):
+            return 0
+        if self.payload in EVERY_GPU:
+            return gpus // len(self.nodes)
+        if self.starts == NODE or not self.planned or result.status is Status.SKIP:
+            return 0
+        is_of_all = bool(result.hosts) or result.world_size == 1
+        return gpus if is_of_all else min(gpus, 1)
 
     def _missing(self, node: str, exit_code: int | None, *, begun: bool) -> RunResult:
         code, why = "no_result", self.origin.ended or "the node wrote no exit code either"
@@ -275,11 +304,20 @@ class _Collector:
         elif self.origin.has_completed:
             code, why = "results_lost", "there is none, though the job ran to its end"
         elif not begun:
-            code = "not_run" if self.origin.job_id else "not_started"
-            if self.origin.job_id and self.origin.was_cancelled:
-                code = "interrupted"
-            why = f"not begun, {self.origin.ended or 'the job ended before'}"
+            return self._not_begun(node)
         return self._error(node, code, f"no result reported: {why}")
+
+    def _not_begun(self, node: str) -> RunResult:
+        """Say how the job ended before the payload's turn."""
+        code = "not_run" if self.origin.job_id else "not_started"
+        if self.origin.job_id and self.origin.was_cancelled:
+            code = "interrupted"
+        why = f"not begun, {self.origin.ended or 'the job ended before'}"
+        missing = self._error(node, code, f"no result reported: {why}")
+        if not self.origin.was_declined:
+            return missing
+        (test,) = missing.tests
+        return replace(missing, tests=(replace(test, fault=UNKNOWN, action=_OF_DECLINED),))
 
     def _error(self, node: str, code: str, reason: str) -> RunResult:
         test = TestResult(name=self.payload, status=Status.ERROR, code=code, reason=reason)

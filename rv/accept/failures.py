@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from rv import avoided_nodes
-from rv.accept.bad_nodes import is_of_hardware
+from rv.accept.bad_nodes import has_passed, is_of_hardware, to_pass
 from rv.accept.measurements import device_of
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.run import judged
@@ -34,7 +34,7 @@ def newest_failure(node: str, cluster: str, now_s: float) -> Failure:
     A node that is avoided has its reason there, where no run that is kept here has one.
     Raises `RvError(USAGE)` where nothing is known against the node.
     """
-    passed: list[tuple[str, set[str]]] = []  # newer runs, and what passed in each
+    passed: list[tuple[str, Sequence[RunResult]]] = []  # newer runs, and what passed in each
     for run in _judged_runs(node, cluster):
         if failed := _failed_on(node, run.results):
             return _failure(node, run.record.race_id, failed, passed)
@@ -67,11 +67,11 @@ def _judged_runs(node: str, cluster: str) -> Iterator[Run]:
             yield judged(results_of(sweep) if sweep else load(race))
 
 
-def _passed(node: str, results: Sequence[RunResult]) -> set[str]:
-    """Return the payloads that the node reported; none where anything of it is bad."""
+def _passed(node: str, results: Sequence[RunResult]) -> Sequence[RunResult]:
+    """Return what the node reported; nothing where anything of it is bad."""
     own = [result for result in results if result.hostname == node]
     is_good = own and worst([result.status for result in own]) in (Status.PASS, Status.WARN)
-    return {result.test_type for result in own} if is_good else set()
+    return own if is_good else ()
 
 
 Failed = Sequence[tuple[RunResult, TestResult]]
@@ -87,7 +87,7 @@ def _failed_on(node: str, results: Sequence[RunResult]) -> Failed:
 
 
 def _failure(
-    node: str, run: str, failed: Failed, passed: Sequence[tuple[str, set[str]]]
+    node: str, run: str, failed: Failed, passed: Sequence[tuple[str, Sequence[RunResult]]]
 ) -> Failure:
     """Name the first failure of the hardware, else the first, and how many there are."""
     of_hardware = [each for each in failed if is_of_hardware(each[1])]
@@ -99,13 +99,17 @@ def _failure(
     notes = _passed_since(node, failed, passed)
     if not of_hardware:
         notes.append(f"that is of class {test.fault_class}: it need not be the node's fault")
+    made = ""
     if "--inject" in result.argv:
         notes.append(_INJECTED)
-    return Failure(node=node, run=run, reason=f"rv {run}: {what}{more}", notes=tuple(notes))
+        made = "made on purpose (--inject): "  # whoever reads sinfo sees no note
+    return Failure(node=node, run=run, reason=f"rv {run}: {made}{what}{more}", notes=tuple(notes))
 
 
-def _passed_since(node: str, failed: Failed, passed: Sequence[tuple[str, set[str]]]) -> list[str]:
-    """Say in which newer run all the payloads that failed were run again, and passed."""
-    asked = {result.test_type for result, _ in failed}
-    newer = [run for run, payloads in passed if asked <= payloads]
+def _passed_since(
+    node: str, failed: Failed, passed: Sequence[tuple[str, Sequence[RunResult]]]
+) -> list[str]:
+    """Say in which newer run all the tests that failed were made again, and passed."""
+    asked = {to_pass(test, result) for result, test in failed}
+    newer = [run for run, own in passed if all(has_passed(each, own, node) for each in asked)]
     return [f"{node} passed since, in run {newer[0]}"] if newer else []

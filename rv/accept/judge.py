@@ -20,7 +20,7 @@ from rv.accept.measurements import (
     Point,
     measurements,
 )
-from rv.accept.peers import against_others, against_peers, count, has_others, number
+from rv.accept.peers import PeerGroup, against_others, against_peers, has_others, number
 from rv.accept.regressions import Regression, series_of, standing, together
 from rv.accept.remarks import Remark, explained, softened, worsened
 from rv.accept.results import Device, Metric, Reference, RunResult, Status, TestResult, worst
@@ -43,7 +43,7 @@ Past = Callable[[Measurement], Sequence[Point]]
 Others = Callable[[Measurement], Sequence[Measurement]]
 """Values of all devices of a model, of the same payload, in other runs, earlier or later."""
 
-Peers = Mapping[tuple[str, ...], Sequence[Measurement]]
+Peers = Mapping[tuple[str, ...], PeerGroup]
 """What was measured alike on one model of GPU, by the model and the measurement's key."""
 
 
@@ -69,16 +69,17 @@ class Judge:
             list(measurements(result, self.run, self.cluster, self.time_s)) for result in results
         ]
         every = list(itertools.chain.from_iterable(measured))
-        peers: dict[tuple[str, ...], list[Measurement]] = {}
+        alike: dict[tuple[str, ...], list[Measurement]] = {}
         for each in every:
-            peers.setdefault(_peer_key(each), []).append(each)
+            alike.setdefault(_peer_key(each), []).append(each)
+        peers = {key: PeerGroup(measured=group) for key, group in alike.items()}
         slower = self._regressions(every)
         found, at = [], 0
         for result, numbers in zip(results, measured, strict=True):
             own = slower[at : at + len(numbers)]
             found.append(self._result(result, numbers, own, peers))
             at += len(numbers)
-        return _with_shifts(found, every, slower)
+        return _with_shifts(explained(found), every, slower)
 
     def _regressions(self, every: Sequence[Measurement]) -> list[Regression | None]:
         """Judge a run's rates by their own histories, all together."""
@@ -103,7 +104,6 @@ class Judge:
         left = zip(measured, slower, strict=True)
         tests = [self._test(test, result, left, peers) for test in result.tests]
         tests += [*self._missing(result, measured), *self._unjudged(result, measured, peers)]
-        tests = explained(tests)
         status = worst([result.status, *(test.status for test in tests)])
         return replace(result, tests=tuple(tests), status=status)
 
@@ -135,7 +135,7 @@ class Judge:
         measured: Measurement,
         metric: Metric,
         reference: Reference | None,
-        peers: Sequence[Measurement],
+        peers: PeerGroup,
     ) -> Iterator[Remark]:
         """Judge one number of a GPU, but for its history: on a CPU there is nothing to expect."""
         yield from _claim(measured, metric, reference)
@@ -155,10 +155,10 @@ class Judge:
         yield from _spread(measured, metric)
 
     def _against_like(
-        self, measured: Measurement, reference: Reference | None, peers: Sequence[Measurement]
+        self, measured: Measurement, reference: Reference | None, peers: PeerGroup
     ) -> Remark | None:
         """Judge one number by the run's others, else by what others reached before."""
-        if reference is None and count(peers) < PEERS:
+        if reference is None and peers.count < PEERS:
             remark = against_others(measured, self._others_like(measured))
         else:
             remark = against_peers(measured, peers)
@@ -212,7 +212,7 @@ class Judge:
         """Whether a reference, peers or other GPUs of the model say what a rate should be."""
         return (
             self.baselines.find(measured, gpu) is not None
-            or count(peers[_peer_key(measured)]) >= PEERS
+            or peers[_peer_key(measured)].count >= PEERS
             or has_others(measured, self._others_like(measured))
         )
 
@@ -268,7 +268,8 @@ def _is_expected(value: Baseline, result: RunResult) -> bool:
 
 def _peer_key(measured: Measurement) -> tuple[str, ...]:
     """Part what is measured alike on a model; GPUs with a switch are no peers of others."""
-    return (measured.gpu, *measured.key, f"{measured.link_share or 1.0:.2f}")
+    links = f"{measured.link_share or 1.0:.2f}"
+    return (measured.gpu, *measured.key, measured.direction, links)
 
 
 def _claim(measured: Measurement, metric: Metric, reference: Reference | None) -> Iterator[Remark]:

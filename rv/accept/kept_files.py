@@ -1,7 +1,8 @@
 """The files of runs and sweeps on this machine: written whole, and not over sounder ones."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from rv.accept.result_files import MAX_BYTES
@@ -19,6 +20,30 @@ def write_all(folder: Path, files: Mapping[str, bytes], hint: str = "") -> None:
         why = error.strerror or str(error)
         problem = f"cannot keep the results: {why}, on {folder}"
         raise RvError(ErrorKind.STAGE, problem, hint=hint) from error
+
+
+@contextmanager
+def held(path: Path, what: str) -> Iterator[None]:
+    """Hold a lock file while `what`, a sweep, is run: two that ran it would lose jobs of it.
+
+    Raises `RvError(USAGE)` where another holds it, `RvError(STAGE)` where the file cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, timeout=0, mode=0o600)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except Timeout as error:
+        hint = "wait for it, or end it, and then --resume"
+        raise RvError(ErrorKind.USAGE, f"another rv runs {what}", hint=hint) from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise RvError(ErrorKind.STAGE, f"cannot lock {what}: {why}, on {path}") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def without_damaged(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:

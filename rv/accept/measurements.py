@@ -79,6 +79,15 @@ class Measurement(Point):
         return ("node", self.cluster, self.node)
 
     @property
+    def device_key(self) -> tuple[str, ...]:
+        """Which devices were measured: by their UUIDs, as each job numbers its own GPUs anew.
+
+        Where no UUID is known, by the node and the number there.
+        """
+        is_by_uuid = self.gpu_uuid or self.members
+        return self.subject if is_by_uuid else (*self.subject, self.device)
+
+    @property
     def is_mig(self) -> bool:
         """Whether it is of a MIG slice, whose product's name says so."""
         return "MIG" in self.gpu.split()
@@ -93,7 +102,7 @@ class Measurement(Point):
     @property
     def identity(self) -> tuple[str, ...]:
         """What was measured and how: the values of one identity are one history."""
-        return (*self.subject, self.device, *self.key)
+        return (*self.device_key, *self.key)
 
     @property
     def is_of_place(self) -> bool:
@@ -188,7 +197,7 @@ def _devices_at(host: str, result: RunResult) -> list[Device]:
 
 def bare_uuid(uuid: str) -> str:
     """Strip the kind from a UUID: torch says `5c…`, the driver `GPU-5c…` or `MIG-5c…`."""
-    return uuid.removeprefix("GPU-").removeprefix("MIG-").lower()
+    return uuid.strip().lower().removeprefix("gpu-").removeprefix("mig-")
 
 
 def common_name(result: RunResult) -> str:

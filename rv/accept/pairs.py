@@ -25,6 +25,7 @@ KIND: Final = "pairs"
 
 _TEST: Final = "allreduce.all_reduce"
 MOST_NODES: Final = 100
+_NODE_OR_LINK: Final = "sweep pairs with more nodes: their link is slow, or one of the nodes is"
 _SHOWN: Final = 12
 """Nodes that a sentence names."""
 
@@ -206,22 +207,26 @@ def _of_links(judged: Sequence[_Kind], leaves: Mapping[str, str]) -> RunResult:
     pairs = sorted((p for kind in judged for p in kind.pairs), key=lambda pair: pair.busbw)
     details = [{**pair._asdict(), "leaves": list(link_of(pair, leaves))} for pair in pairs]
     every = TestResult(name=KIND, status=Status.PASS, details={"pairs": details})
-    told = [test for kind in judged for test in (*_paths(kind.found, leaves), *_open(kind))]
+    told = [test for kind in judged for test in (*_paths(kind, leaves), *_open(kind))]
     return _result("", [every, *told])
 
 
-def _paths(found: Blame, leaves: Mapping[str, str]) -> Iterator[TestResult]:
+def _paths(kind: _Kind, leaves: Mapping[str, str]) -> Iterator[TestResult]:
     """Tell of what is slow and no node's own fault, or not for certain."""
+    found = kind.found
     for slow in found.links:
         are = "leaves" if set(slow.ends) <= set(leaves.values()) else "parts of the network around"
         said = _said(f"the link between the {are} {' and '.join(slow.ends)}", slow)
         yield _test(Status.FAIL, "slow_path", said, "", "pairs.link")
     for slow in found.alone:
         where = f"{slow.ends[0]}, or what links its leaf {leaves[slow.ends[0]]}, where it is alone"
-        yield _test(Status.FAIL, "slow_path", _said(where, slow), "", "pairs.link")
+        alone = _test(Status.FAIL, "slow_path", _said(where, slow), "", "pairs.link")
+        yield replace(alone, action=_NODE_OR_LINK)
     for slow in found.pairs:
         said = _said(" and ".join(slow.ends), slow)
-        yield _test(Status.FAIL, "slow_path", said, "", "pairs.pair")
+        pair = _test(Status.FAIL, "slow_path", said, "", "pairs.pair")
+        sound = {name for each in kind.pairs for name in each[:2] if each[:2] != slow.ends}
+        yield pair if set(slow.ends) <= sound else replace(pair, action=_NODE_OR_LINK)
 
 
 def _open(kind: _Kind) -> Iterator[TestResult]:

@@ -8,17 +8,18 @@ than in any of them.
 
 Where the series of one kind move together, on three nodes or with new software, the cause is not
 one GPU: their common shift (the median of their changes) is told once, and each is judged by what
-is left of its own.
+is left of its own. New software excuses what came with its first run. Where it ran before and was
+clearly better, it is not the cause, and what is slower now is judged as if it were not new.
 """
 
+import itertools
 import math
 import statistics
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from rv.accept.charts import FLOOR, LEAST_RUNS, Chart, Limits, Reading, limits, spread_of
+from rv.accept.charts import FLOOR, Chart, Limits, Reading, limits, spread_of
 from rv.accept.measurements import (
     CONTENDED,
     FAULTY,
@@ -29,6 +30,7 @@ from rv.accept.measurements import (
     Measurement,
     Point,
 )
+from rv.accept.reference_software import reference_software
 from rv.accept.results import Status
 from rv.dataclass import dataclass
 
@@ -39,6 +41,7 @@ _ALIKE: Final = 4
 _FLEET_NODES: Final = 3
 _LEAST_SHIFT: Final = 0.02
 _SHIFT_Z: Final = 4.0
+_FALL_Z: Final = 3.0
 _OF_MEDIAN: Final = math.sqrt(math.pi / 2)
 """The standard deviation of the median of n normal values is this times theirs, over sqrt(n)."""
 _AT_LEVEL: Final = -2.0
@@ -87,19 +90,30 @@ class Regression:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Past:
-    """What the newest value of `series` is held against, and it itself, each times `sign`: higher
-    is better. `is_other` says that the values are of other software. `place` is the series' own.
+    """The reference of the newest value of `series`: `points`, earlier ones.
+
+    `is_other` says that they are of other software, or of other too. `place` is the series' own.
+    Values and means are times `sign`: higher is better.
     """
 
     place: int
     series: Series
     points: Sequence[Point]
-    sign: float
     is_other: bool
 
     @property
+    def sign(self) -> float:
+        """-1 where lower is better."""
+        return 1.0 if self.series.direction == "higher" else -1.0
+
+    @property
+    def own(self) -> Sequence[Point]:
+        """The earlier values that count and are of the newest one's software."""
+        return _of_software(self.series, {self.series.points[-1].fingerprint})
+
+    @property
     def values(self) -> list[tuple[float, bool]]:
-        """The values, each with whether it was sound."""
+        """The reference's values, each with whether it was sound."""
         return [(self.sign * point.value, point.standing == SOUND) for point in self.points]
 
     @property
@@ -135,9 +149,7 @@ def together(every: Sequence[Series]) -> list[Regression | None]:
     pasts = [past for place, series in enumerate(every) if (past := _past(place, series))]
     subjects = _subjects(pasts)
     bounds = limits(len(pasts) + len(subjects))
-    judged = dict[int, _Judged]()
-    for known in _grouped(pasts, lambda past: (past.series.kind, past.is_other)).values():
-        judged |= {each.past.place: each for each in _of_kind(known, bounds)}
+    judged = _all_judged(pasts, bounds)
     found: list[Regression | None] = [None] * len(every)
     for place, each in judged.items():
         found[place] = each.regression
@@ -148,10 +160,22 @@ def together(every: Sequence[Series]) -> list[Regression | None]:
     return found
 
 
+def _all_judged(pasts: Iterable[_Past], bounds: Limits) -> dict[int, _Judged]:
+    """Judge the series, those of a kind together; give each by its place."""
+    less = [past for known in _of_one_kind(pasts) for past in _less_excused(known, bounds)]
+    judged = [each for known in _of_one_kind(less) for each in _of_kind(known, bounds)]
+    return {each.past.place: each for each in judged}
+
+
 def _subjects(pasts: Iterable[_Past]) -> list[list[_Past]]:
     """Give the series of each GPU that has enough to be judged together."""
     groups = _grouped(pasts, lambda past: past.series.subject)
     return [known for name, known in groups.items() if name and len(known) >= _TOGETHER]
+
+
+def _of_one_kind(pasts: Iterable[_Past]) -> Iterable[list[_Past]]:
+    """Part the series by their kind, and by whether their reference is of other software."""
+    return _grouped(pasts, lambda past: (past.series.kind, past.is_other)).values()
 
 
 def _grouped(pasts: Iterable[_Past], key: Callable[[_Past], Any]) -> dict[Any, list[_Past]]:
@@ -167,56 +191,83 @@ def same_software(points: Sequence[Point]) -> Sequence[Point]:
 
 
 def _past(place: int, series: Series) -> _Past | None:
-    """Choose what the newest value is held against: the same software's values, whenever they were,
-    else those of another. None where neither has enough sound ones.
-
-    Values that are retired, contended, or of a common shift, are none; a newest one that is
-    contended, or retired since it was judged, is not judged.
-    """
-    *before, newest = series.points
-    kept = [point for point in before if point.standing in (SOUND, FAULTY)]
-    own = [point for point in kept if point.fingerprint == newest.fingerprint]
-    points = _held_against(kept, own, newest.fingerprint)
-    is_other = points is not own
+    """Choose the reference of the newest value; None where it has none, or is not judged itself:
+    it is contended, or retired since it was judged."""
+    newest = series.points[-1]
+    software = reference_software(_counted(series), newest.fingerprint)
+    points = _of_software(series, software)
     if not points or newest.standing in (CONTENDED, RETIRED):
         return None
-    sign = 1.0 if series.direction == "higher" else -1.0
-    return _Past(place=place, series=series, points=points, sign=sign, is_other=is_other)
+    is_other = software != {newest.fingerprint}
+    return _Past(place=place, series=series, points=points, is_other=is_other)
 
 
-def _held_against(kept: Sequence[Point], own: Sequence[Point], fingerprint: str) -> Sequence[Point]:
-    """Give the values of the same software where enough are sound, else of the latest that has so
-    many; else, where they are so many together, all; else those of the same software."""
-    if _sound(own) >= LEAST_RUNS:
-        return own
-    other = _of_other_software(kept, fingerprint)
-    return other or (kept if len(own) < len(kept) and _sound(kept) >= LEAST_RUNS else own)
+def _counted(series: Series) -> Sequence[Point]:
+    """Give the earlier values that count: none that is retired, contended, or of a common shift."""
+    return [point for point in series.points[:-1] if point.standing in (SOUND, FAULTY)]
 
 
-def _sound(points: Sequence[Point]) -> int:
-    return sum(point.standing == SOUND for point in points)
+def _of_software(series: Series, software: Collection[str]) -> Sequence[Point]:
+    return [point for point in _counted(series) if point.fingerprint in software]
 
 
-def _of_other_software(kept: Sequence[Point], own: str) -> Sequence[Point]:
-    """Give the values of the latest software that had enough sound ones with none of `own` between.
+def _less_excused(known: Sequence[_Past], bounds: Limits) -> Sequence[_Past]:
+    """Give the series of one kind; to those that fell after the first run of their new software a
+    reference that has its values too."""
+    if not any(past.is_other and past.own for past in known):
+        return known
+    fallen = _fallen(known, _charts(known, bounds))
+    return [_as_before(past) if past.place in fallen else past for past in known]
 
-    Of two in turn each waits for values of its own: nothing was changed for the other.
+
+def _fallen(known: Sequence[_Past], charts: Sequence[Chart]) -> set[int]:
+    """Give the places of the series that fell while their software stayed the same.
+
+    Series with the same runs of it are compared together. Where not all move together now, each is
+    also compared by itself.
     """
-    found, sound = None, Counter[str]()
-    for point in kept:
-        if point.fingerprint == own:
-            sound.clear()
-        elif point.standing == SOUND:
-            sound[point.fingerprint] += 1
-            if sound[point.fingerprint] >= LEAST_RUNS:
-                found = point.fingerprint
-    return [point for point in kept if point.fingerprint == found]
+    parts = {past.place: _own(past, chart.mean) for past, chart in zip(known, charts, strict=True)}
+    alike = list(_grouped(known, _own_runs).values())
+    if not _common_shift(known, charts):
+        alike += [[past] for past in known]
+    fallen, spread = set[int](), _spread(charts)
+    for places in [[past.place for past in pasts] for pasts in alike]:
+        if _has_fallen([parts[place] for place in places], spread):
+            fallen.update(places)
+    return fallen
+
+
+def _own(past: _Past, mean: float) -> list[float]:
+    """Give all values of the newest software, with the newest, as parts of the reference."""
+    return [_part(mean, past.sign * p.value) for p in (*past.own, past.series.points[-1])]
+
+
+def _own_runs(past: _Past) -> tuple[str, ...]:
+    return (past.series.points[-1].fingerprint, *[point.run for point in past.own])
+
+
+def _has_fallen(parts: Sequence[Sequence[float]], spread: float) -> bool:
+    """Whether what most series had in a run is clearly less than in one before, and that is most of
+    what they lack of the reference: the rest is the software's."""
+    levels = [statistics.median(run) for run in zip(*parts, strict=True)]
+    least = max(_LEAST_SHIFT, _FALL_Z * _OF_MEDIAN * spread * math.sqrt(2 / len(parts)))
+    best = itertools.accumulate(levels, max)
+    return any(
+        most - level > max(least, (1 - level) / 2) for most, level in zip(best, levels, strict=True)
+    )
+
+
+def _as_before(past: _Past) -> _Past:
+    """Judge as if the software were the same: by its values too, since there is a reference."""
+    software = {point.fingerprint for point in (*past.points, past.series.points[-1])}
+    every = _of_software(past.series, software)
+    points = [point for point in every if point.time >= past.points[0].time]
+    return replace(past, points=points, is_other=False)
 
 
 def _of_kind(known: Sequence[_Past], bounds: Limits) -> list[_Judged]:
     """Judge the series of one kind: by their usual deviation, and less what they have in common."""
-    alike = spread_of([_drawn(past.values, Chart(bounds)) for past in known])
-    charts = [_drawn(past.values, Chart(bounds, alike)) for past in known]
+    charts = _charts(known, bounds)
     shift = _common_shift(known, charts)
     found = []
     for past, chart in zip(known, charts, strict=True):
@@ -224,6 +275,12 @@ def _of_kind(known: Sequence[_Past], bounds: Limits) -> list[_Judged]:
         regression = _judged(chart.read(newest), bounds, past, shift)
         found.append(_Judged(past=past, mean=chart.mean, newest=newest, regression=regression))
     return found
+
+
+def _charts(known: Sequence[_Past], bounds: Limits) -> list[Chart]:
+    """Draw the references of series of one kind, by the deviation that is usual among them."""
+    alike = spread_of([_drawn(past.values, Chart(bounds)) for past in known])
+    return [_drawn(past.values, Chart(bounds, alike)) for past in known]
 
 
 def _drawn(values: Iterable[tuple[float, bool]], chart: Chart) -> Chart:
@@ -238,13 +295,18 @@ def _common_shift(known: Sequence[_Past], charts: Sequence[Chart]) -> float:
     It takes three nodes, as one node's own fault moves all of its GPUs; or new software.
     """
     is_fleet = len({past.series.node for past in known}) >= _FLEET_NODES
-    if len(known) < _ALIKE or not (is_fleet or known[0].is_other):
+    both = [(past, chart.mean) for past, chart in zip(known, charts, strict=True) if chart.mean]
+    if len(both) < _ALIKE or not (is_fleet or known[0].is_other):
         return 0.0
-    both = zip(known, charts, strict=True)
-    shift = statistics.median([past.newest / chart.mean - 1 for past, chart in both])
-    spread = max(FLOOR, statistics.median([chart.spread() or 0.0 for chart in charts]))
-    is_clear = abs(shift) > _SHIFT_Z * _OF_MEDIAN * spread / math.sqrt(len(known))
-    return shift if is_clear and abs(shift) > _LEAST_SHIFT else 0.0
+    shift = statistics.median([past.newest / mean - 1 for past, mean in both])
+    least = max(_LEAST_SHIFT, _SHIFT_Z * _OF_MEDIAN * _spread(charts) / math.sqrt(len(known)))
+    # Of all that there was, nothing is left that each could be judged by.
+    return shift if abs(shift) > least and shift > -1 else 0.0
+
+
+def _spread(charts: Sequence[Chart]) -> float:
+    """Give the usual relative deviation of series of one kind."""
+    return max(FLOOR, statistics.median([chart.spread() or 0.0 for chart in charts]))
 
 
 def _judged(
@@ -277,7 +339,7 @@ def _of_subject(judged: Sequence[_Judged], bounds: Limits) -> Regression | None:
     """Judge all rates of one GPU as one series: their mean in parts of their references."""
     values = _parts_of_runs(judged)
     chart = _drawn(values, Chart(bounds, floor=_FLOOR_TOGETHER))
-    reading = chart.read(statistics.fmean([_part(each, each.newest) for each in judged]))
+    reading = chart.read(statistics.fmean([_part(each.mean, each.newest) for each in judged]))
     found = _regression(reading, bounds, FAIL_LOSS) if reading else None
     return replace(found, cause="gpu-rates") if found else None
 
@@ -287,7 +349,7 @@ def _parts_of_runs(judged: Sequence[_Judged]) -> list[tuple[float, bool]]:
     runs: dict[str, list[tuple[float, float, bool]]] = {}
     for each in judged:
         for point in each.past.points:
-            part = _part(each, each.past.sign * point.value)
+            part = _part(each.mean, each.past.sign * point.value)
             runs.setdefault(point.run, []).append((point.time, part, point.standing == SOUND))
     whole = sorted(runs.values(), key=min)
     return [
@@ -297,9 +359,9 @@ def _parts_of_runs(judged: Sequence[_Judged]) -> list[tuple[float, bool]]:
     ]
 
 
-def _part(judged: _Judged, value: float) -> float:
-    """Give a value as a part of its reference, more being better."""
-    return 1 + (value - judged.mean) / abs(judged.mean or 1.0)
+def _part(mean: float, value: float) -> float:
+    """Give a value as a part of its reference's mean, more being better."""
+    return 1 + (value - mean) / abs(mean or 1.0)
 
 
 def _regression(reading: Reading, bounds: Limits, fail_loss: float) -> Regression | None:

@@ -1,16 +1,20 @@
 """What is wrong with single numbers, and what that makes of the tests that have them. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rv.accept.results import Status, TestResult, worst
+from rv.accept.measurements import bare_uuid, device_of, node_of
+from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
 from rv.payloads.contract.codes import CONTENTION, FREE, OF_SPEED
 
 _BAD: Final = (Status.FAIL, Status.ERROR)
 _ABOUT_ITSELF: Final = ("regression", "peer_outlier", "peers_disagree")
 """Remarks that make a value no reference for later ones, though they may only warn."""
+
+Gpu = tuple[str, str]
+"""A GPU as `gpu_key` names it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,20 +56,62 @@ def softened(remark: Remark) -> Remark:
     return replace(remark, status=Status.WARN, reason=reason, is_of_place=True)
 
 
-def explained(tests: Sequence[TestResult]) -> list[TestResult]:
-    """Give tests, those of speed on a GPU that others use with that as class and action.
+def gpu_key(node: str, device: str, uuid: str) -> Gpu:
+    """Name a GPU by its UUID, as each payload numbers its own; else by its node and number."""
+    return ("", bare_uuid(uuid)) if uuid else (node, device)
 
-    One without a device is of all of them, as in `contract.schema`, which a payload has of this.
+
+def shared_gpus(results: Sequence[RunResult]) -> frozenset[Gpu]:
+    """Give the GPUs that somebody else used beside a run, whichever payload saw it.
+
+    What was slow between nodes beside others' traffic is told without a device, and says nothing of
+    other results.
     """
-    shared = {(t.host, t.device) for t in tests if t.fault_class == CONTENTION}
-    return [
+    return frozenset(
+        _gpu_of(test, result)
+        for result in results
+        for test in _beside_others(result)
+        if test.device
+    )
+
+
+def is_of_shared(result: RunResult, shared: Collection[Gpu]) -> bool:
+    """Whether what is told without a device is of a shared GPU: it is of all of its result's."""
+    nodes = {node_of(test, result) for test in result.tests}
+    own = {gpu_key(each.host or result.hostname, "", each.uuid) for each in result.devices}
+    is_near = any(gpu in own if not gpu[0] else gpu[0] in nodes for gpu in shared)
+    return is_near or any(True for _ in _beside_others(result))
+
+
+def explained(results: Sequence[RunResult]) -> list[RunResult]:
+    """Give a run's results, tests of speed on a GPU that others use with that as class and action.
+
+    It need not be the same payload that saw them there.
+    """
+    shared = shared_gpus(results)
+    return [_explained(result, shared) for result in results]
+
+
+def _explained(result: RunResult, shared: Collection[Gpu]) -> RunResult:
+    is_near = is_of_shared(result, shared)
+    tests = tuple(
         replace(test, fault=CONTENTION, action=FREE)
-        if test.code in OF_SPEED
-        and shared
-        and (not test.device or (test.host, test.device) in shared)
+        if test.code in OF_SPEED and (_gpu_of(test, result) in shared if test.device else is_near)
         else test
-        for test in tests
-    ]
+        for test in result.tests
+    )
+    return replace(result, tests=tests)
+
+
+def _beside_others(result: RunResult) -> Iterator[TestResult]:
+    for test in result.tests:
+        if test.status in (Status.WARN, Status.FAIL) and test.fault_class == CONTENTION:
+            yield test
+
+
+def _gpu_of(test: TestResult, result: RunResult) -> Gpu:
+    device = device_of(test, result)
+    return gpu_key(node_of(test, result), test.device, device.uuid if device else "")
 
 
 def worsened(test: TestResult, remarks: Sequence[Remark]) -> TestResult:

@@ -226,17 +226,42 @@ def shortfall(result: RunResult, planned: Collection[str], gpus: int, world: int
 
     `gpus` is how many it should list, 0 where that is unknown; `world` its ranks, or 0.
     """
+    if result.status is Status.SKIP:  # for want of a program or of a data set, not of its GPUs
+        return list(_missing_gpus(result, gpus))
     if result.status not in (Status.PASS, Status.WARN):
         return []
     codes = {test.code for test in result.tests}
     missing = _wrong_exit(result)
     if world and result.world_size != world:
         missing.append(f"{result.world_size} ranks, {world} were planned")
-    if len(result.devices) < gpus and "fake_gpu" not in codes:
-        missing.append(f"{len(result.devices)} GPUs, {gpus} were planned")
+    missing += _missing_gpus(result, gpus)
     if "no_torch" not in codes:
         missing += [f"no test {name}{where}" for name, where in _untested(result, planned)]
     return [*missing, *_unmeasured(result)]
+
+
+def shared_gpus(results: Sequence[RunResult], gpus: int) -> list[str]:
+    """Say that all ranks of a payload, each with its own result, have fewer GPUs than planned."""
+    have_passed = {result.status for result in results} <= {Status.PASS, Status.WARN}
+    are_all = len(results) == max(result.world_size for result in results)
+    uuids = _whole_gpus(results)
+    if not (have_passed and are_all and uuids) or len(uuids) >= gpus:
+        return []
+    return [f"its ranks have {len(uuids)} GPUs, {gpus} were planned"]
+
+
+def _whole_gpus(results: Sequence[RunResult]) -> set[str]:
+    """Give the UUIDs of all GPUs that are no MIG slices; none where that of one is not known."""
+    devices = itertools.chain.from_iterable(result.devices for result in results)
+    uuids = {bare_uuid(device.uuid) for device in devices if not device.mig}
+    return set() if "" in uuids else uuids
+
+
+def _missing_gpus(result: RunResult, gpus: int) -> Iterator[str]:
+    """Say that a result lists fewer GPUs than it should; a sandbox has none."""
+    is_sandbox = any(test.code == "fake_gpu" for test in result.tests)
+    if len(result.devices) < gpus and not is_sandbox:
+        yield f"{len(result.devices)} GPUs, {gpus} were planned"
 
 
 def _unmeasured(result: RunResult) -> Iterator[str]:

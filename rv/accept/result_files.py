@@ -9,6 +9,7 @@ import ast
 import dataclasses
 import errno
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -155,13 +156,22 @@ def _load(text: str | bytes, source: str) -> Mapping[str, Any]:
     if len(text) > MAX_BYTES:
         raise ResultError(printable(f"{source}: {len(text):,} bytes are too many for a result"))
     try:
-        document = json.loads(text)
+        document = json.loads(text, object_pairs_hook=_named_once)
     except (ValueError, RecursionError) as error:
         why = str(error).partition("\n")[0]
-        raise ResultError(printable(f"{source}: cut short or not JSON: {why:.200}")) from None
+        raise ResultError(printable(f"{source}: not whole, sound JSON: {why:.200}")) from None
     if not isinstance(document, dict):
         raise ResultError(printable(f"{source}: an object was expected"))
     return document
+
+
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs. Raises `ValueError` for a name that stands there twice."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"{twice} stands there twice")
+    return values
 
 
 def _run(document: Mapping[str, Any], source: str, *, is_legacy: bool) -> RunResult:

@@ -8,7 +8,7 @@ from typing import Final
 
 from rv import avoided_nodes
 from rv.accept.bad_nodes import bad_nodes, cleared, is_of_hardware, still_accused
-from rv.accept.baselines import baselines_for
+from rv.accept.baselines import Baselines, baselines_for
 from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
 from rv.accept.judge import Judge, Others, Past
@@ -21,6 +21,7 @@ from rv.accept.measurements import (
     measurements,
     node_of,
 )
+from rv.accept.remarks import Gpu, gpu_key, is_of_shared, shared_gpus
 from rv.accept.results import RunResult, Status
 from rv.accept.store import Run, RunRecord, find_run, load, records, save
 from rv.accept.trends import Comparison, compare
@@ -29,7 +30,6 @@ from rv.dataclass import dataclass
 from rv.errors import RvError
 from rv.models.race import Race, RaceStatus
 from rv.payloads.contract.catalogue import PAYLOADS, PayloadSpec
-from rv.payloads.contract.codes import CONTENTION
 from rv.race.output import log_sizes
 from rv.slurm.hostlist import expand
 from rv.workflow.cluster import Cluster
@@ -50,31 +50,66 @@ class Conclusion:
 def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -> Conclusion:
     """Judge a run, add it to the history, and write down which nodes to avoid from now on.
 
-    What was judged bad is kept too, and marked: it is no reference for later runs.
-    Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
+    What was judged bad is kept too, and marked: it is no reference for later runs. Where the
+    history cannot be used, the run is judged without it, and no node is good again for it.
+    Raises `RvError(CONFIG)` for a file of baselines that is broken.
     """
-    run = judged(fetched)
-    repairs = avoided_nodes.repairs(run.record.cluster, now_s)
-    history().add(remembered(run, repairs))
-    accused = bad_nodes(run.results, run.record.race_id, now_s, avoid_days, repairs)
-    bad = tuple(entry for entry in accused if not _has_passed_since(entry, run.record.cluster))
-    before = avoided_nodes.load(run.record.cluster, now_s)
-    good = cleared(run.results) - still_accused(before, run.results)
-    recovered = [entry.node for entry in before if entry.node in good]
+    cluster = fetched.record.cluster
+    repairs = avoided_nodes.repairs(cluster, now_s)
+    run, lost = _remembering(fetched, repairs)
+    bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days, repairs, run.jobs)
+    recovered: tuple[AvoidedNode, ...] = ()
+    if not lost:
+        bad, recovered = _without_passed(bad, cluster), _recovered(run, now_s)
     if bad or recovered:
-        avoided_nodes.update(run.record.cluster, bad, good, now_s)
-    notes = [f"{entry.node} {entry.reason}" for entry in bad]
-    notes += [f"{node} is good again, and no longer avoided" for node in recovered]
+        avoided_nodes.update(cluster, bad, recovered, now_s)
+    notes = [lost] if lost else []
+    notes += [f"{entry.node} {entry.reason}" for entry in bad]
+    notes += [f"{entry.node} is good again, and no longer avoided" for entry in recovered]
     return Conclusion(run=run, avoided=bad, notes=tuple(notes))
 
 
-def _has_passed_since(entry: AvoidedNode, cluster: str) -> bool:
-    """Whether a newer run that is kept here answers all that a node is accused of."""
-    for record in records():
-        is_newer = record.cluster == cluster and record.began_at > entry.since
-        if is_newer and entry.node in record.nodes:
-            results = judged(load(record.race_id)).results
-            if entry.node in cleared(results) - still_accused([entry], results):
+def _recovered(run: Run, now_s: float) -> tuple[AvoidedNode, ...]:
+    """Give the avoided nodes that a judged run found good again."""
+    before = avoided_nodes.load(run.record.cluster, now_s)
+    good = cleared(run.results) - still_accused(before, run.results, run.jobs)
+    return tuple(entry for entry in before if entry.node in good)
+
+
+def _remembering(fetched: Run, repairs: Mapping[str, float]) -> tuple[Run, str]:
+    """Judge a run and add it to the history; where that cannot be used, judge it all the same.
+
+    Gives what is to be said of that too, "" for nothing.
+    """
+    baselines, kept = baselines_for(fetched.record.cluster), history()
+    name = fetched.record.race_id
+    kind = "sweep" if name.startswith("sweep-") else "run"
+    again = f"rv accept {kind} --resume {name}, once that is mended, judges it again"
+    try:
+        run = _judged_by(fetched, baselines, kept)
+    except RvError as error:
+        run = _judged_by(fetched, baselines, None)
+        return run, f"judged without the history, and not added to it: {error.message}; {again}"
+    try:
+        kept.add(remembered(run, repairs))
+    except RvError as error:
+        return run, f"not added to the history: {error.message}; {again}"
+    return run, ""
+
+
+def _without_passed(bad: Sequence[AvoidedNode], cluster: str) -> tuple[AvoidedNode, ...]:
+    """Leave out the nodes of which a newer run that is kept here answers all."""
+    kept = records() if bad else ()
+    return tuple(entry for entry in bad if not _has_passed_since(entry, cluster, kept))
+
+
+def _has_passed_since(entry: AvoidedNode, cluster: str, kept: Sequence[RunRecord]) -> bool:
+    """Whether a newer run of those kept here answers all that a node is accused of."""
+    for record in kept:
+        is_newer = record.times.submitted_at >= (entry.over_at or entry.since)
+        if is_newer and record.cluster == cluster and entry.node in record.nodes:
+            run = judged(load(record.race_id))
+            if entry.node in cleared(run.results) - still_accused([entry], run.results, run.jobs):
                 return True
     return False
 
@@ -146,17 +181,25 @@ def judged(run: Run) -> Run:
 
     Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
     """
+    return _judged_by(run, baselines_for(run.record.cluster), history())
+
+
+def _judged_by(run: Run, baselines: Baselines, kept: History | None) -> Run:
     record = run.record
-    kept = history()
     judge = Judge(
-        baselines=baselines_for(record.cluster),
-        past=earlier(kept, record.race_id),
-        others=others(kept, record.race_id),
+        baselines=baselines,
+        past=earlier(kept, record.race_id) if kept else _nothing,
+        others=others(kept, record.race_id) if kept else _nothing,
         run=record.race_id,
         cluster=record.cluster,
         time_s=record.began_at,
     )
     return replace(run, results=judge.judge(run.results))
+
+
+def _nothing(_: Measurement) -> Sequence[Measurement]:
+    """No other run is known."""
+    return ()
 
 
 def measured_of(run: Run) -> Sequence[Measurement]:
@@ -179,7 +222,7 @@ def remembered(run: Run, repairs: Mapping[str, float] | None = None) -> Sequence
     order is left out.
     """
     record = run.record
-    shared, bad = _shared_devices(run.results), _faulty_devices(run.results)
+    shared, bad = shared_gpus(run.results), _faulty_devices(run.results)
     time_s = record.began_at
     every = [
         replace(measured, standing=_standing(measured, result, shared, bad))
@@ -201,36 +244,16 @@ def _retired(measured: Measurement, repairs: Mapping[str, float]) -> Measurement
 def _standing(
     measured: Measurement,
     result: RunResult,
-    shared: Collection[tuple[str, str]],
+    shared: Collection[Gpu],
     bad: Collection[tuple[str, str]],
 ) -> str:
     """Say what a number counts for in later runs, by what became of its device in the run."""
     device, whole_node = (measured.node, measured.device), (measured.node, "")
-    if device in shared or (not measured.device and _is_of_shared(result, shared)):
+    gpu = gpu_key(measured.node, measured.device, measured.gpu_uuid)
+    if gpu in shared or (not measured.device and is_of_shared(result, shared)):
         return CONTENDED
     is_bad = device in bad or whole_node in bad
     return FAULTY if is_bad and measured.standing == SOUND else measured.standing
-
-
-def _is_of_shared(result: RunResult, shared: Collection[tuple[str, str]]) -> bool:
-    """Whether a number without a device is of a shared GPU: it is of all of its result's ranks.
-
-    What was slow between nodes beside others' traffic is told without a device, and says nothing of
-    other results.
-    """
-    nodes = {node_of(test, result) for test in result.tests}
-    is_near = any(device and node in nodes for node, device in shared)
-    return is_near or bool(_shared_devices([result]))
-
-
-def _shared_devices(results: Sequence[RunResult]) -> set[tuple[str, str]]:
-    """Give the devices, by node, that somebody else used beside the run."""
-    return {
-        (node_of(test, result), test.device)
-        for result in results
-        for test in result.tests
-        if test.status in (Status.WARN, Status.FAIL) and test.fault_class == CONTENTION
-    }
 
 
 def _faulty_devices(results: Sequence[RunResult]) -> set[tuple[str, str]]:

@@ -6,19 +6,20 @@ a sweep, which is one run of many races, a file named by its id.
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from rv.accept.bad_nodes import Jobs, JobTimes
 from rv.accept.collect import Origin, collect, without_twins
+from rv.accept.foreign_results import foreign_results
 from rv.accept.kept_files import without_damaged, write_all
 from rv.accept.pairs import judged_pairs, names_of
-from rv.accept.result_checks import shortfall, with_flaws
-from rv.accept.result_files import MAX_BYTES, read_file, read_folder, read_tree
-from rv.accept.results import ResultError, RunResult, Status, TestResult
+from rv.accept.result_files import MAX_BYTES, read_tree
+from rv.accept.results import RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
@@ -38,6 +39,7 @@ class RunRecord(Origin):
 
     `race_id` names the run. Times are seconds since the epoch. `cluster` is the cluster's key, as
     races have it, `asked` the GPUs ("4 x a100"), `gpu` the model that the strategy promised.
+    `over_at` is when the job's results were first fetched, 0 in records of an older rv.
     """
 
     race_id: str
@@ -49,28 +51,33 @@ class RunRecord(Origin):
     payloads: tuple[str, ...] = ()
     submitted_at: float = 0.0
     fetched_at: float = 0.0
+    over_at: float = 0.0
 
     @property
     def began_at(self) -> float:
-        """When the job began. Its node's clock says it, between two times of this machine's clock.
-
-        So one job is never before another that had ended when it was submitted.
-        """
-        latest = min(self.started_at, self.fetched_at or self.started_at)
+        """When the job began: its node's clock says it, between two times of this machine's."""
+        latest = min(self.started_at, self.times.over_at or self.started_at)
         return max(self.submitted_at, latest)
+
+    @property
+    def times(self) -> JobTimes:
+        """The times of the job that this machine's clock has."""
+        return JobTimes(submitted_at=self.submitted_at, over_at=self.over_at or self.fetched_at)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
     """A run with everything that was to report. `faults` names files that could not be read.
 
-    `logs` has the end of what was printed on each node, printable lines, by the node's name.
+    `logs` has the end of what was printed on each node, printable lines, by the node's name, `jobs`
+    the times of each job, by its id.
     """
 
     record: RunRecord
     results: tuple[RunResult, ...]
     faults: tuple[str, ...] = ()
     logs: Mapping[str, str] = field(default_factory=dict)
+    jobs: Jobs = field(default_factory=dict)
 
 
 class Stage(StrEnum):
@@ -138,13 +145,24 @@ def save(
     whole, so that two that keep the same run harm nothing. Raises `RvError(STAGE)` where this
     machine's disk does not take them.
     """
-    folder = acceptance_dir() / "runs" / record.race_id
+    folder = _folder(record.race_id)
+    record = replace(record, over_at=_first_fetched(record, folder))
     sound = without_damaged(folder / RESULTS, files)
     fresh = {f"{RESULTS}/{name}": data for name, data in sound.items()}
     fresh |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
     again = f"mend that, then rv accept run --resume {record.race_id}"
     write_all(folder, {**fresh, RECORD: json.dumps(plain(record), indent=1).encode()}, again)
     return _kept(folder)
+
+
+def _first_fetched(record: RunRecord, folder: Path) -> float:
+    """Say when the job of a record was first known to be over, by the record that is kept of it."""
+    over_at = record.fetched_at
+    for kept in _readable([folder / RECORD], RunRecord):
+        # One that was requeued since has started again.
+        if (kept.job_id, kept.restart) == (record.job_id, record.restart):
+            over_at = min(over_at, kept.times.over_at or over_at)
+    return over_at
 
 
 def _results(files: Mapping[str, bytes], record: RunRecord) -> tuple[RunResult, ...]:
@@ -175,15 +193,13 @@ def find_run(name: str) -> Run:
     Where the latest run was one of a sweep's, `last` is the whole sweep.
     Raises `RvError(USAGE)` for what is none of these.
     """
-    if sweep := _sweep_named(name):
-        return results_of(sweep)
-    return load(name)
+    race = _latest() if name == "last" else ""
+    sweep = sweeps_by_race().get(race) if race else _sweep_named(name)
+    return results_of(sweep) if sweep else load(race or name)
 
 
 def _sweep_named(name: str) -> Sweep | None:
-    """Find a sweep by its id, the beginning of one, its file, or `last`; None where it is a run."""
-    if name == "last":
-        return _sweep_of_latest()
+    """Find a sweep by its id, the beginning of one, or its file; None where it is a run."""
     path = Path(name)
     if path.name.startswith("sweep-") and path.is_file():
         return _read(path, Sweep)
@@ -194,15 +210,6 @@ def _sweep_named(name: str) -> Sweep | None:
         problem = "fits several sweeps" if paths else "is no sweep here"
         raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint="rv accept sweep begins one")
     return _read(paths[0], Sweep)
-
-
-def _sweep_of_latest() -> Sweep | None:
-    """Give the latest sweep where the latest run is one of its races."""
-    folders, paths = _folders(), _sweep_files("")
-    if not folders or not paths:
-        return None
-    sweep = _read(paths[0], Sweep)
-    return sweep if folders[0].name in {node.race for node in sweep.nodes} else None
 
 
 def load(name: str) -> Run:
@@ -216,22 +223,29 @@ def load(name: str) -> Run:
         return _kept(path)
     if path.exists():
         return _foreign(path)
-    return _kept(_newest_readable() if name == "last" else _folder_of(name))
+    return _kept(_folder_of(_latest() if name == "last" else name))
 
 
-def _newest_readable() -> Path:
-    """Find the newest run whose record can be read, else the newest."""
-    folders = _folders()
-    if not folders:
+def _latest() -> str:
+    """Name the latest run of those whose record can be read, else any."""
+    kept = [record.race_id for record in records()] or [folder.name for folder in _folders()]
+    if not kept:
         raise _no_run("last", "is no run here")
-    return next(filter(_is_readable, folders), folders[0])
+    return kept[0]
+
+
+def _folder(race: str) -> Path:
+    return acceptance_dir() / "runs" / race
 
 
 def _folder_of(name: str) -> Path:
+    """Find a run by its race's id, or the beginning of one: only then all that are kept matter."""
+    if Path(name).name == name and (_folder(name) / RECORD).is_file():
+        return _folder(name)
     folders = [folder for folder in _folders() if folder.name.startswith(name)]
     if not folders:
         raise _no_run(name, "is no run here, nor a file")
-    if len(folders) > 1 and name != folders[0].name:
+    if len(folders) > 1:
         raise _no_run(name, "fits several runs")
     return folders[0]
 
@@ -247,40 +261,43 @@ def load_sweep(name: str, cluster: str) -> Sweep:
 
     Raises `RvError(USAGE)` for none, `RvError(CONFIG)` for a file that is broken.
     """
-    for path in _sweep_files("" if name == "last" else name):
-        sweep = _read(path, Sweep)
-        if sweep.cluster == cluster:
-            return sweep
+    paths = _sweep_files("" if name == "last" else name)
+    mine = (sweep for sweep in _sweeps(paths) if sweep.cluster == cluster)
+    if found := next(mine, None):
+        return found
+    for path in paths:
+        _read(path, Sweep)  # says what is broken
     hint = "rv accept sweep begins one"
     raise RvError(ErrorKind.USAGE, f"no sweep {name!r} of this cluster", hint=hint)
 
 
 def sweeps_by_race() -> dict[str, Sweep]:
     """Find the sweep that each race was of, of all that are kept here and can be read."""
-    found: dict[str, Sweep] = {}
-    for path in _sweep_files(""):
-        with suppress(RvError):
-            sweep = _read(path, Sweep)
-            found = {node.race: sweep for node in sweep.nodes if node.race} | found
-    return found
+    oldest_first = reversed(_sweeps(_sweep_files("")))
+    return {node.race: sweep for sweep in oldest_first for node in sweep.nodes if node.race}
+
+
+def _sweeps(paths: Sequence[Path]) -> list[Sweep]:
+    """Read the sweeps that can be read, that begun last first."""
+    return sorted(_readable(paths, Sweep), key=lambda sweep: -sweep.begun_at)
 
 
 def records() -> tuple[RunRecord, ...]:
-    """List the runs kept here, the newest first; one that cannot be read is left out."""
-    readable = []
-    for folder in _folders():
-        with suppress(RvError):
-            readable.append(_read(folder / RECORD, RunRecord))
-    return tuple(readable)
+    """List the runs kept here, that begun last first; one that cannot be read is left out."""
+    readable = _readable((folder / RECORD for folder in _folders()), RunRecord)
+    return tuple(sorted(readable, key=lambda record: -record.submitted_at))
 
 
 def _folders() -> list[Path]:
-    """List the folders of the runs kept here, the newest first."""
+    """List the folders of the runs kept here, that written last first."""
     return [path.parent for path in _newest_first(f"runs/*/{RECORD}")]
 
 
 def _sweep_files(beginning: str) -> list[Path]:
-    """List the files of the sweeps whose id begins so, the newest first."""
+    """List the sweeps of an id, else those whose id begins so, that written last first."""
+    whole = acceptance_dir() / "sweeps" / f"{beginning}.json"
+    if Path(beginning).name == beginning and whole.is_file():
+        return [whole]
     return [path for path in _newest_first("sweeps/*.json") if path.name.startswith(beginning)]
 
 
@@ -302,12 +319,10 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
         ) from error
 
 
-def _is_readable(folder: Path) -> bool:
-    try:
-        _read(folder / RECORD, RunRecord)
-    except RvError:
-        return False
-    return True
+def _readable(paths: Iterable[Path], kind: type[Kept]) -> Iterator[Kept]:
+    for path in paths:
+        with suppress(RvError):
+            yield _read(path, kind)
 
 
 def _kept(folder: Path) -> Run:
@@ -318,29 +333,15 @@ def _kept(folder: Path) -> Run:
         results=_results(tree.files, record),
         faults=tuple(tree.unread.values()),
         logs=_by_node(record, logs.files),
+        jobs={str(record.job_id): record.times},
     )
 
 
 def _foreign(path: Path) -> Run:
-    if path.is_dir():
-        results, faults = read_folder(path)
-    else:
-        try:
-            results, faults = (read_file(path),), ()
-        except ResultError as error:
-            raise RvError(ErrorKind.USAGE, str(error)) from error
-    if not results:
-        raise RvError(ErrorKind.USAGE, f"{path} holds no result", hint="; ".join(faults[:3]))
+    results, faults = foreign_results(path)
     payloads = tuple(dict.fromkeys(result.test_type for result in results))
     record = RunRecord(race_id=path.name, cluster="", label=str(path), payloads=payloads)
-    return Run(record=record, results=without_twins(tuple(map(_whole, results))), faults=faults)
-
-
-def _whole(result: RunResult) -> RunResult:
-    """Make an ERROR of a PASS without what each has; what was planned is not known."""
-    if result.is_legacy:
-        return result
-    return with_flaws(result, shortfall(result, (), 0, 0))
+    return Run(record=record, results=results, faults=faults)
 
 
 def results_of(sweep: Sweep, label: str = "") -> Run:
@@ -365,9 +366,14 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
         submitted_at=sweep.begun_at,
         nodes=tuple(names),
     )
-    logs = {node: log for run in runs.values() for node, log in run.logs.items()}
+    logs = _merged(run.logs for run in runs.values())
     faults = tuple(itertools.chain.from_iterable(run.faults for run in runs.values()))
-    return Run(record=record, results=every, faults=faults, logs=logs)
+    jobs = _merged(run.jobs for run in runs.values())
+    return Run(record=record, results=every, faults=faults, logs=logs, jobs=jobs)
+
+
+def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return dict(itertools.chain.from_iterable(part.items() for part in parts))
 
 
 def _run_of(node: NodeState) -> Run:

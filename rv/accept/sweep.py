@@ -12,11 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from rv.accept.kept_files import held
 from rv.accept.pairs import names_of, schedule
-from rv.accept.payload_command import Profile, command
+from rv.accept.payload_command import (
+    Profile,
+    command,
+    refuse_faults_of_pairs,
+    require_nodes_of_faults,
+)
 from rv.accept.run import Conclusion, conclude, fetch
-from rv.accept.store import NodeState, Stage, Sweep, results_of, save_sweep
+from rv.accept.store import NodeState, Stage, Sweep, load_sweep, results_of, save_sweep
 from rv.avoided_nodes import DAYS
+from rv.bundle import acceptance_dir
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.race import RaceStatus, StateFiles
@@ -59,12 +66,16 @@ class SweepOptions:
 def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
     """Choose the nodes of a new sweep and keep its state.
 
-    Raises `RvError(USAGE)` for a name that is no node, `RvError(INFEASIBLE)` where none is left.
-    Of pairs, see `pairs.schedule`.
+    Raises `RvError(USAGE)` for a name that is no node, or a fault that no job would show;
+    `RvError(INFEASIBLE)` where none is left. Of pairs, see `pairs.schedule`.
     """
     members = {partition.name: partition.nodes for partition in snapshot.partitions}
     partitions = {name: members.get(name, ()) for name in options.partitions}
     nodes = choose_nodes(snapshot.nodes, options.nodes, partitions, options.states)
+    if options.by_pairs:
+        require_nodes_of_faults(options.faults, [node.name for node in nodes])
+    else:
+        refuse_faults_of_pairs(options.faults)
     sweep = Sweep(
         sweep_id=f"sweep-{secrets.token_hex(4)}",
         cluster=cluster.key,
@@ -122,7 +133,15 @@ class Sweeper:
         return conclude(run, time.time(), self.options.avoid_days)
 
     def run(self, sweep: Sweep) -> Sweep:
-        """Sweep until every node is over or left out."""
+        """Sweep until every node is over or left out.
+
+        Raises `RvError(USAGE)` where another process runs this sweep.
+        """
+        lock = acceptance_dir() / "sweeps" / f"{sweep.sweep_id}.lock"
+        with held(lock, f"sweep {sweep.sweep_id}"):
+            return self._run(load_sweep(sweep.sweep_id, sweep.cluster))
+
+    def _run(self, sweep: Sweep) -> Sweep:
         sweep = self._observe(self._submit(self._recover_unsent(sweep)))
         pause_s = _FIRST_PAUSE_S
         while not sweep.is_over:
@@ -227,6 +246,8 @@ class Sweeper:
             changed = self._state_now(node, races.get(node.race))
             if changed is not node:
                 sweep = _keep(sweep, changed)
+                left = len(sweep.at(Stage.SENT)) + len(sweep.at(Stage.WAITING))
+                self.say(f"{node.node}: {changed.stage}; {left} of {len(sweep.nodes)} to go")
         return sweep
 
     def _state_now(self, node: NodeState, status: RaceStatus | None) -> NodeState:

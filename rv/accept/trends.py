@@ -2,11 +2,12 @@
 
 import itertools
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
-from rv.accept.measurements import CONTENDED, Measurement, Point
+from rv.accept.measurements import CONTENDED, Measurement, Point, device_of, node_of
 from rv.accept.regressions import Regression, same_software, series_of, together
-from rv.accept.results import RunResult, Status, worst
+from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
 from rv.payloads.contract.stats import loss, mad
 
@@ -28,13 +29,22 @@ class Trend:
     same software.
     """
 
-    last: Measurement
-    values: tuple[float, ...]
+    points: Sequence[Measurement]
     median: float
     spread: float
     loss: float
     regression: Regression | None
     changes: tuple[ChangePoint, ...]
+
+    @property
+    def last(self) -> Measurement:
+        """The newest of them."""
+        return self.points[-1]
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Their values."""
+        return tuple(point.value for point in self.points)
 
 
 def change_points(points: Sequence[Point]) -> tuple[ChangePoint, ...]:
@@ -67,8 +77,7 @@ def _trend(group: Sequence[Measurement], regression: Regression | None) -> Trend
     before = [each.value for each in alike] or [last.value]
     median = statistics.median(before)
     return Trend(
-        last=last,
-        values=tuple(m.value for m in group),
+        points=group,
         median=median,
         spread=mad(before, median),
         loss=loss(last.value, median, last.direction),
@@ -86,16 +95,27 @@ class Change:
     loss: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """A test whose verdict differs; None where one run does not have it."""
+    """A test whose verdict differs; None where one run does not have it.
+
+    `gpu` is the GPU's UUID, "" for a test of no single one. `node` and `device` are where the
+    second run had it, else the first.
+    """
 
     payload: str
     node: str
     test: str
     device: str
-    before: Status | None
-    after: Status | None
+    gpu: str
+    before: Status | None = None
+    after: Status | None = None
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tests of two runs share: the GPU, by its UUID, else the node's device."""
+        where = (self.gpu,) if self.gpu else (self.node, self.device)
+        return (self.payload, self.test, *where)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,11 +138,9 @@ def compare(
     second = {measured.identity: measured for measured in after}
     both = [identity for identity in first if identity in second]
     changes = [_change(first[identity], second[identity]) for identity in both]
-    was, now = _verdicts(results[0]), _verdicts(results[1])
-    tests = [test for test in was | now if was.get(test) is not now.get(test)]
     return Comparison(
         changes=tuple(sorted(changes, key=lambda change: -change.loss)),
-        turns=tuple(Turn(*test, was.get(test), now.get(test)) for test in tests),
+        turns=tuple(turn for turn in _turns(*results) if turn.before is not turn.after),
         only_before=len(first) - len(both),
         only_after=len(second) - len(both),
     )
@@ -133,11 +151,33 @@ def _change(before: Measurement, after: Measurement) -> Change:
     return Change(before=before, after=after, loss=lost)
 
 
-def _verdicts(results: Sequence[RunResult]) -> dict[tuple[str, str, str, str], Status]:
-    """Give the worst status of each test: one of several processes or steps may have failed."""
-    found: dict[tuple[str, str, str, str], Status] = {}
+def _turns(before: Sequence[RunResult], after: Sequence[RunResult]) -> list[Turn]:
+    """Give each test of either run once, with its worst status there: several processes or steps
+    may have it, of which one failed."""
+    turns: dict[tuple[str, ...], Turn] = {}
+    for test, result in _tests(before):
+        new = _turn(test, result)
+        was = turns.get(new.key, new).before
+        turns[new.key] = replace(new, before=worst([test.status, was or test.status]))
+    for test, result in _tests(after):
+        new = _turn(test, result)
+        known = turns.get(new.key, new)
+        now = worst([test.status, known.after or test.status])
+        turns[new.key] = replace(new, before=known.before, after=now)
+    return list(turns.values())
+
+
+def _tests(results: Sequence[RunResult]) -> Iterator[tuple[TestResult, RunResult]]:
     for result in results:
-        for test in result.tests:
-            key = (result.test_type, test.host or result.hostname, test.name, test.device)
-            found[key] = worst([test.status, found.get(key, test.status)])
-    return found
+        yield from ((test, result) for test in result.tests)
+
+
+def _turn(test: TestResult, result: RunResult) -> Turn:
+    device = device_of(test, result)
+    return Turn(
+        payload=result.test_type,
+        node=node_of(test, result),
+        test=test.name,
+        device=test.device,
+        gpu=device.uuid if device else "",
+    )

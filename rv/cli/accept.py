@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
 import typer
 
-from rv.accept.payload_command import Profile, chosen, require_faults
+from rv.accept.payload_command import Profile, chosen, refuse_faults_of_pairs, require_faults
 from rv.avoided_nodes import DAYS
 from rv.cli import caller, drain, report
 from rv.cli.defaults import with_request_options
@@ -92,8 +92,10 @@ def run(
         _conclude(_awaited(resume, options), options, strict=strict, skip=skip_exit_code)
     which = chosen(payloads or (), profile, _bundled())
     faults = require_faults(inject or (), which)
+    refuse_faults_of_pairs(faults)
     options = replace(options, time=options.time or WALLTIMES[profile])
     tests = command(which, profile, faults, ["--verbose"] if verbose else [], dcgm)
+    _require_baselines()
     if dry_run:
         show_plan(options, tests)
         return
@@ -250,6 +252,7 @@ def _sweep(
         raise RvError(
             ErrorKind.USAGE, "nothing can be submitted to a snapshot", hint="leave --snapshot out"
         )
+    _require_baselines()
     here = caller.current_caller(options.cluster)
     snapshot = here.cluster.take_snapshot()
     if resume:
@@ -316,8 +319,13 @@ def avoid(
 
     here = caller.current_caller(cluster)
     key = here.cluster.key
+    avoided_nodes.require_readable(key)
     if forget:
-        avoided_nodes.forget(key, expand(forget), here.now_s)
+        names = expand(forget)
+        strangers = sorted(set(names) - set(avoided_nodes.reasons(key, here.now_s)))
+        avoided_nodes.forget(key, names, here.now_s)
+        if strangers:
+            console.notice(f"not avoided before: {', '.join(strangers)}")
     entries = avoided_nodes.load(key, here.now_s)
     if json:
         console.emit_json(avoided_document(entries))
@@ -347,8 +355,20 @@ def repaired(
     if json:
         console.emit_json({"nodes": list(names), "values": values, "avoided": was_avoided})
         return
+    if not (values or was_avoided):
+        console.notice(f"nothing bad was known of {', '.join(names)}: are these their names?")
     again = f"; no longer avoided: {', '.join(was_avoided)}" if was_avoided else ""
     console.answer(f"{values} values of {', '.join(names)} no longer count{again}")
+
+
+def _require_baselines() -> None:
+    """Refuse a file of references that is broken, before a job runs that nobody could judge then.
+
+    Raises `RvError(CONFIG)`.
+    """
+    from rv.accept.baselines import baselines_for
+
+    baselines_for("")
 
 
 def _bundled() -> frozenset[str]:

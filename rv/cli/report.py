@@ -120,7 +120,7 @@ def export_run(
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write; - for stdout.")
     ] = "-",
 ) -> None:
-    """Write a judged run as JUnit XML or CSV, or its measurements as JSON lines."""
+    """Write a judged run as JUnit XML or as CSV parted by |, or its measurements as JSON lines."""
     from rv.accept.export import as_csv, as_jsonl, as_junit
     from rv.accept.run import judged, measured_of
     from rv.accept.store import find_run

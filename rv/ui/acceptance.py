@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 from rv.accept.pairs import KIND
-from rv.accept.results import RunResult, Status, TestResult, verdict
+from rv.accept.results import RunResult, Status, TestResult, verdict, worst
 from rv.accept.store import Run
 from rv.avoided_nodes import AvoidedNode
 from rv.models.quantities import short_duration
@@ -163,7 +163,10 @@ def _by_node(run: Run) -> dict[str, list[RunResult]]:
 
 def _node_row(node: str, results: Sequence[RunResult], names: Sequence[str]) -> tuple[str, ...]:
     status = verdict(results)
-    of_payload = {result.test_type: str(result.status) for result in results}
+    of_payload: dict[str, Status] = {}
+    for result in results:
+        name = result.test_type
+        of_payload[name] = worst([result.status, of_payload.get(name, result.status)])
     why = next((r.reason for r in results if r.status is status and r.reason), "-")
     return (node, status, *(of_payload.get(name, "-") for name in names), why)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from rv.accept.baselines import Baseline
 from rv.accept.measurements import Measurement
 from rv.accept.store import RunRecord
-from rv.accept.trends import Comparison, Trend
+from rv.accept.trends import Comparison, Trend, Turn
 from rv.models.plain import plain
 from rv.ui.tables import Part, Table
 
@@ -103,6 +103,10 @@ def runs_document(records: Sequence[RunRecord]) -> dict[str, Any]:
     return {"runs": [plain(record) for record in records]}
 
 
+def _turned(turn: Turn) -> tuple[str, str]:
+    return (turn.before or "-", turn.after or "-")
+
+
 def comparison_text(comparison: Comparison) -> list[Part]:
     """Show numbers in both runs, the worst change first, and the verdicts that changed."""
     head = ("GPU", "MEASURED", "BEFORE", "AFTER", "CHANGE")
@@ -119,7 +123,7 @@ def comparison_text(comparison: Comparison) -> list[Part]:
     parts: list[Part] = [Table(head=head, rows=rows)] if rows else ["nothing was measured in both"]
     if comparison.turns:
         verdicts = [
-            (f"{t.payload} {t.test} {t.device}".strip(), t.node, t.before or "-", t.after or "-")
+            (" ".join((t.payload, t.test, t.gpu or t.device)).strip(), t.node, *_turned(t))
             for t in comparison.turns
         ]
         parts.append(Table(head=("VERDICT", "NODE", "BEFORE", "AFTER"), rows=verdicts))

@@ -80,7 +80,7 @@ class RequestOptions:
         Option(
             "--time",
             metavar="TIME",
-            help="Walltime, such as 90m, 2h, 1d12h or 2:59:00; 2:59:00 unless given.",
+            help="Walltime, such as 90m, 2h, 1d12h; 2:59:00 unless given (accept: its profile's).",
         ),
     ] = ""
     work: Annotated[

@@ -1,11 +1,13 @@
 """Files that are replaced whole."""
 
 import os
+import resource
+import signal
 import stat
 
 import pytest
 
-from rv.files import write_atomically
+from rv.files import write_atomically, write_own
 
 
 def test_contents_are_replaced_and_nothing_else_is_left(tmp_path):
@@ -55,3 +57,35 @@ def test_what_cannot_be_written_leaves_the_old_file_and_no_other(tmp_path, monke
     with pytest.raises(OSError, match="folder"):
         write_atomically(tmp_path / "folder", "x")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_a_full_disk_leaves_the_old_answer(tmp_path):
+    """Half a file of golden values would stop every run after it."""
+    path = tmp_path / "golden.yaml"
+    write_own(path, "old\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, before[1]))
+    try:
+        with pytest.raises(OSError, match="large"):
+            write_own(path, "new\n" * 1000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert path.read_text() == "old\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["golden.yaml"]
+
+
+def test_an_answer_keeps_its_mode_and_goes_through_no_link(tmp_path):
+    """A user's report that is private stays so."""
+    path, link, pipe = (tmp_path / name for name in ("report.html", "link", "pipe"))
+    path.write_text("old")
+    path.chmod(0o600)
+    link.symlink_to(path)
+    os.mkfifo(pipe)
+    write_own(path, "new")
+    for other in (link, pipe):
+        with pytest.raises(PermissionError, match="no file of yours"):
+            write_own(other, "newer")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

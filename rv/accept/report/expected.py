@@ -35,7 +35,12 @@ def compared(runs: Sequence[RunResult]) -> list[Compared]:
     peers: dict[tuple[str, ...], list[float]] = {}
     for each in every:
         peers.setdefault(_alike(each.measured), []).append(each.measured.value)
-    return [_beside(each, peers[_alike(each.measured)]) for each in every]
+    medians = {
+        alike: (statistics.median(values), f"median of {len(values)}")
+        for alike, values in peers.items()
+        if len(values) >= PEERS
+    }
+    return [_beside(each, medians.get(_alike(each.measured))) for each in every]
 
 
 def _numbers(runs: Sequence[RunResult]) -> Iterator[Compared]:
@@ -51,12 +56,13 @@ def _alike(measured: Measurement) -> tuple[str, ...]:
     return (measured.gpu, *measured.key)
 
 
-def _beside(each: Compared, peers: Sequence[float]) -> Compared:
+def _beside(each: Compared, of_peers: tuple[float, str] | None) -> Compared:
+    """Add the number's reference, else the median of its peers, each with its name."""
     expected, basis = None, ""
     if each.metric.reference:
         expected, basis = each.metric.reference.value, f"{each.metric.reference.kind} reference"
-    elif each.measured.gpu and len(peers) >= PEERS:
-        expected, basis = statistics.median(peers), f"median of {len(peers)}"
+    elif each.measured.gpu and of_peers:
+        expected, basis = of_peers
     return Compared(
         run=each.run,
         test=each.test,

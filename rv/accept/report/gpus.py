@@ -76,9 +76,10 @@ class GpuRow:
 
 
 def gpu_rows(runs: Sequence[RunResult], numbers: Sequence[Compared]) -> list[GpuRow]:
-    """Give each GPU once, whatever name a payload has for it; the worst first.
+    """Give each GPU once, whatever name a payload has for it.
 
-    Of several values of a figure the best counts.
+    The worst verdicts come first, of equal ones those that reached the least. Of several values of
+    a figure the best counts.
     """
     statuses, best = _statuses(runs), _best([*_rates(numbers), *_readings(runs)])
     columns = dict.fromkeys(name for figures in best.values() for name in figures)
@@ -104,10 +105,10 @@ def _best(figures: Iterable[tuple[str, Figure]]) -> Mapping[str, Mapping[str, Fi
     return best
 
 
-def _worst_first(row: GpuRow) -> tuple[int, str, int]:
+def _worst_first(row: GpuRow) -> tuple[int, float, str, int]:
     rank = WORST_FIRST.index(Status(row.status)) if row.status else len(WORST_FIRST)
     is_bad = row.status in (Status.FAIL, Status.ERROR, Status.WARN)
-    return (rank if is_bad else len(WORST_FIRST), row.node, row.device.index)
+    return (rank if is_bad else len(WORST_FIRST), row.share, row.node, row.device.index)
 
 
 def key_of(run: RunResult, device: Device) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from rv.accept.report.expected import Compared
-from rv.accept.report.places import host_of
+from rv.accept.report.places import BETWEEN, host_of
 from rv.accept.results import WORST_FIRST, RunResult, Status, worst
 from rv.dataclass import dataclass
 
@@ -60,9 +60,14 @@ def payloads_of(runs: Sequence[RunResult]) -> list[str]:
 
 
 def heat_rows(runs: Sequence[RunResult], numbers: Sequence[Compared]) -> list[HeatRow]:
-    """Give a row for each node: the worst verdicts first, then those that reached the least."""
+    """Give a row for each node: the worst verdicts first, then those that reached the least.
+
+    What is between nodes, as a sweep over pairs has it, is no node.
+    """
     statuses: dict[str, dict[str, list[Status]]] = {}
     for run in runs:
+        if host_of(run) == BETWEEN:
+            continue
         for node, status in _by_node(run):
             statuses.setdefault(node, {}).setdefault(run.test_type, []).append(status)
     least = _least_shares(numbers)

@@ -3,7 +3,8 @@
 Details of results are untrusted: what is not of the shape that a payload writes is passed over.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -58,6 +59,14 @@ class Page:
         return sorted(findings.values(), key=lambda finding: WORST_FIRST.index(finding[1].status))
 
     @property
+    def cautions(self) -> Sequence[str]:
+        """What a reader has to know before the verdict: that GPUs, or faults, were made up."""
+        is_sandbox = any(test.code == "fake_gpu" for run in self.runs for test in run.tests)
+        faults = dict.fromkeys(itertools.chain.from_iterable(map(_injected, self.runs)))
+        said = ["A sandbox's GPUs are made up: no GPU was tested."] if is_sandbox else []
+        return said + [f"A fault was made on purpose: --inject {fault}." for fault in faults]
+
+    @property
     def payloads(self) -> Sequence[str]:
         """The payloads that ran."""
         return payloads_of(self.runs)
@@ -95,3 +104,10 @@ class Page:
             versions = {str(run.env[name]) for run in self.runs if run.env.get(name)}
             rows[name] = ", ".join(sorted(versions))
         return {name: value for name, value in rows.items() if value}
+
+
+def _injected(run: RunResult) -> Iterator[str]:
+    """Give the faults that a run was told to make."""
+    for flag, fault in itertools.pairwise(run.argv):
+        if flag == "--inject":
+            yield fault

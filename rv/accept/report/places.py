@@ -1,13 +1,18 @@
 """Where a result is from, and figures as text. Pure."""
 
 from collections.abc import Sequence
+from typing import Final
 
+from rv.accept.pairs import KIND
 from rv.accept.results import Metric, RunResult, TestResult
+
+UNKNOWN: Final = "an unknown node"
+BETWEEN: Final = "between nodes"
 
 
 def host_of(run: RunResult) -> str:
-    """Name the node that a run reported from."""
-    return run.hostname or run.nodelist or "an unknown node"
+    """Name the node that a run reported from; that of links, of a sweep over pairs, is none."""
+    return run.hostname or run.nodelist or (BETWEEN if run.test_type == KIND else UNKNOWN)
 
 
 def where(run: RunResult) -> str:

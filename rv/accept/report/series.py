@@ -9,13 +9,21 @@ from datetime import UTC, datetime
 from typing import Final
 
 from rv.accept.charts import LEAST_RUNS
-from rv.accept.measurements import CONTENDED, RETIRED, Measurement, device_of, dtype_of, node_of
-from rv.accept.regressions import Regression, same_software, series_of, together
+from rv.accept.measurements import (
+    CONTENDED,
+    RETIRED,
+    Measurement,
+    bare_uuid,
+    device_of,
+    dtype_of,
+    node_of,
+)
+from rv.accept.regressions import Regression, same_software
 from rv.accept.report.charts import Chart, DotChart, Line, LineChart
 from rv.accept.report.places import where
 from rv.accept.report.timelines import timelines
 from rv.accept.results import WORST_FIRST, Metric, RunResult, Status, TestResult
-from rv.accept.trends import change_points
+from rv.accept.trends import Trend, trends
 from rv.accept.untrusted import list_of, number_of, object_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
@@ -102,46 +110,62 @@ def _of_devices(runs: Sequence[RunResult], name: str) -> Iterator[tuple[TestResu
                 yield test, metric, f"{node_of(test, run)}:{device.index}"
 
 
-def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> Sequence[Chart]:
-    """What was measured before on these GPUs; first what has become slower."""
-    here = {device.uuid for run in runs for device in run.devices} - {""}
-    groups: dict[tuple[str, ...], list[Measurement]] = {}
-    for measured in kept:
-        if measured.gpu_uuid in here:
-            groups.setdefault((*measured.subject, *measured.key), []).append(measured)
-    histories = [_history(group) for group in groups.values() if len(group) >= _LEAST_POINTS]
-    histories.sort(key=lambda chart: not chart.bad)
-    return histories[:_MAX_HISTORIES]
+def _histories(runs: Sequence[RunResult], kept: Sequence[Measurement]) -> list[Chart]:
+    """What was measured before on these GPUs; first what has become slower.
+
+    All are judged together, as in a run: of many numbers some vary far without a fault.
+    """
+    here = {bare_uuid(device.uuid) for run in runs for device in run.devices} - {""}
+    own = [measured for measured in kept if bare_uuid(measured.gpu_uuid) in here]
+    found = [trend for trend in trends(own) if len(trend.points) >= _LEAST_POINTS]
+    found.sort(key=lambda trend: not _is_slower(trend.regression))
+    return [_history(trend) for trend in found[:_MAX_HISTORIES]]
 
 
-def _history(group: Sequence[Measurement]) -> LineChart:
-    last, first_s = group[-1], group[0].time
-    (slower,) = together([series_of(group, last)]) if last.has_own_level else [None]
+def _is_slower(regression: Regression | None) -> bool:
+    """Whether the GPU itself is slower, and not all of its model."""
+    return regression is not None and regression.cause != "fleet"
+
+
+def _history(trend: Trend) -> LineChart:
+    last, first_s, slower = trend.last, trend.points[0].time, trend.regression
 
     def days(time_s: float) -> float:
         return (time_s - first_s) / _DAY_S
 
     return LineChart(
         title=f"{last.test} {last.metric} of {last.gpu_uuid}",
-        caption=f"{last.node} {last.device}: {_outcome(group, slower)}, {len(group)} runs",
+        caption=f"{last.node} {last.device}: {_outcome(trend)}, {len(trend.points)} runs",
         x=f"days since {datetime.fromtimestamp(first_s, UTC):%Y-%m-%d}",
         y=last.unit,
-        lines=[Line(name="", x=[days(p.time) for p in group], y=[p.value for p in group])],
+        lines=[Line(name="", x=[days(p.time) for p in trend.points], y=trend.values)],
         reference=slower.median if slower else None,
-        marks=[(days(change.time), change.after) for change in change_points(group)],
-        bad=[(days(last.time), last.value)] if slower else [],
+        marks=[(days(change.time), change.after) for change in trend.changes],
+        bad=[(days(last.time), last.value)] if _is_slower(slower) else [],
     )
 
 
-def _outcome(group: Sequence[Measurement], slower: Regression | None) -> str:
+def _outcome(trend: Trend) -> str:
     """Say what the history shows of its newest value."""
-    last = group[-1]
-    if slower:
-        return f"{slower.loss:.1%} worse than its sound runs"
+    if trend.regression:
+        return _said(trend.regression)
+    last = trend.last
     if not last.has_own_level:
         return "not judged: it varies without a fault of the GPU"
     if last.standing == CONTENDED:
         return "measured beside others: not judged"
     if last.standing == RETIRED:
         return "measured before a repair: not judged"
-    return "steady" if len(same_software(group)) > LEAST_RUNS else "too few runs to judge"
+    return "steady" if len(same_software(trend.points)) > LEAST_RUNS else "too few runs to judge"
+
+
+def _said(regression: Regression) -> str:
+    """Say how much was lost, and of what."""
+    lost = f"{regression.loss:.1%} worse than"
+    if regression.cause == "fleet":
+        return f"all of its model are {lost} before, not this one by itself"
+    if regression.cause == "gpu-rates":
+        return f"the rates of the GPU together are {lost} in its sound runs"
+    if regression.cause == "software":
+        return f"{lost} in its sound runs, since its software changed"
+    return f"{lost} its sound runs"

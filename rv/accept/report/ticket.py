@@ -1,14 +1,15 @@
 """What failed on each node, as the text of a ticket for those who can repair it. Pure."""
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rv.accept.measurements import device_of
+from rv.accept.pairs import KIND
 from rv.accept.report.expected import Compared, compared
 from rv.accept.report.gpus import GpuRow, gpu_rows, key_of
 from rv.accept.report.heat import SILENT
 from rv.accept.report.places import host_of, number
+from rv.accept.report.reproduction import ask_driver, by_itself, reports_of, with_rv
 from rv.accept.results import WORST_FIRST, RunResult, Status, TestResult
 from rv.accept.store import Run
 from rv.dataclass import dataclass
@@ -16,8 +17,6 @@ from rv.dataclass import dataclass
 _FAILED: Final = (Status.FAIL, Status.ERROR)
 _SHOWN: Final = (*_FAILED, Status.WARN)
 _MOST_LINES: Final = 20
-_OWN_FLAGS: Final = frozenset({"--no-reference"})
-"""Flags that are of rv's own making: its judging is not part of what is reproduced."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,12 +32,17 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ticket:
-    """One node: what failed there, the worst first, how to see it again, and what was logged."""
+    """What failed on one node, the worst first, how to see it again, and what was logged.
 
-    node: str
+    `place` is the node; or between nodes what the sweep over pairs blames, such as `a1 and a4`.
+    `reports` are the results that can be had again, by their payloads.
+    """
+
+    place: str
     run: str
     cluster: str
     items: Sequence[Item]
+    reports: Mapping[str, RunResult]
     commands: Sequence[str]
     log: Sequence[str]
 
@@ -61,9 +65,9 @@ class Ticket:
         return any("--inject" in item.run.argv for item in self.items)
 
     @property
-    def is_of_payloads(self) -> bool:
-        """Whether a payload reported, and can be run again."""
-        return any(item.run.test_type != SILENT for item in self.items)
+    def is_of_node(self) -> bool:
+        """Whether it is of one node, and not of what is between some."""
+        return bool(self.items[0].test.host or self.items[0].run.test_type != KIND)
 
     @property
     def jobs(self) -> Sequence[str]:
@@ -72,16 +76,26 @@ class Ticket:
 
 
 def tickets(run: Run) -> list[Ticket]:
-    """Give a ticket for each node of a judged run on which something failed, or none reported."""
-    nodes: dict[str, list[Item]] = {}
+    """Give a ticket for each node of a judged run on which something failed, or none reported.
+
+    Of what is slow between nodes, and no node's own fault, each has its own.
+    """
+    places: dict[str, list[Item]] = {}
     for item in _items(run):
-        nodes.setdefault(item.test.host or host_of(item.run), []).append(item)
+        places.setdefault(_place(item), []).append(item)
     found = []
-    for node, items in nodes.items():
+    for place, items in places.items():
         items.sort(key=lambda item: WORST_FIRST.index(item.test.status))
         if items[0].test.status in _FAILED:
-            found.append(_ticket(run, node, items))
+            found.append(_ticket(run, place, items))
     return sorted(found, key=lambda each: WORST_FIRST.index(each.items[0].test.status))
+
+
+def _place(item: Item) -> str:
+    """Name the node; where pairs are judged and none is at fault, what the reason begins with."""
+    if item.run.test_type == KIND and not item.test.host:
+        return item.test.reason.partition(": ")[0]
+    return item.test.host or host_of(item.run)
 
 
 def _items(run: Run) -> Iterator[Item]:
@@ -120,40 +134,33 @@ def _worst_number(numbers: Sequence[Compared]) -> tuple[str, str]:
     return value, f"{number(least.expected)} ({least.basis})"
 
 
-def _ticket(run: Run, node: str, items: Sequence[Item]) -> Ticket:
-    payloads = list(
-        dict.fromkeys(each.run.test_type for each in items if each.run.test_type != SILENT)
-    )
-    log = run.logs.get(node, "")
-    lines = [line for payload in payloads for line in log_of(log, payload)]
+def _ticket(run: Run, place: str, items: Sequence[Item]) -> Ticket:
+    reports = reports_of(run, place, [item.run for item in items])
+    log = run.logs.get(place, "")
     return Ticket(
-        node=node,
+        place=place,
         run=run.record.race_id,
         cluster=run.record.label or run.record.cluster,
         items=items,
-        commands=list(_commands(run, node, items, payloads)),
-        log=lines,
+        reports=reports,
+        commands=list(filter(None, _commands(run, place, items, reports))),
+        log=[line for payload in _payloads(items) for line in log_of(log, payload)],
     )
 
 
-def _commands(run: Run, node: str, items: Sequence[Item], payloads: Sequence[str]) -> Iterator[str]:
+def _payloads(items: Sequence[Item]) -> list[str]:
+    """Name the payloads that reported what a ticket tells of."""
+    return [name for name in dict.fromkeys(each.run.test_type for each in items) if name != SILENT]
+
+
+def _commands(
+    run: Run, place: str, items: Sequence[Item], reports: Mapping[str, RunResult]
+) -> Iterator[str]:
     """Write how to see it again, with rv and without, and how to ask the driver."""
-    profile = ["--profile", run.record.profile] if run.record.profile else []
-    yield shlex.join(["rv", "accept", "sweep", *payloads, *profile, "--nodes", node, "--no-avoid"])
-    runs = {item.run.test_type: item.run for item in reversed(items)}
-    yield from (shlex.join(_by_itself(node, runs[payload])) for payload in payloads)
+    yield with_rv(run, place, _payloads(items))
+    yield from (by_itself(place, report) for report in reports.values())
     for uuid in dict.fromkeys(item.gpu.uuid for item in items if item.gpu):
-        yield shlex.join(["srun", "-N1", "-n1", "-w", node, "nvidia-smi", "-q", "-i", uuid])
-
-
-def _by_itself(node: str, result: RunResult) -> list[str]:
-    """Give the words that run a payload as it ran, without rv."""
-    gpus = [f"--gpus-per-node={len(result.devices)}"] if result.devices else []
-    is_of_ranks = result.world_size > 1 and result.nnodes == 1
-    start = ["torchrun", f"--nproc-per-node={result.world_size}"] if is_of_ranks else ["python3"]
-    argv = [word for word in result.argv if word not in _OWN_FLAGS]
-    slurm = ["srun", "-N1", "-n1", "-w", node, "--exclusive", *gpus]
-    return [*slurm, *start, f"{result.test_type}.py", *argv]
+        yield ask_driver(place, uuid)
 
 
 def log_of(log: str, payload: str) -> list[str]:

@@ -28,7 +28,17 @@ HTML: Final = "report.html"
 MARKDOWN: Final = "report.md"
 _SEEN: Final = {"most": 40, "most_gpus": 16, "most_runs": 12}
 """Nodes, GPUs and runs that are seen at once; the others are folded."""
-_MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#])")
+_MARKUP: Final = re.compile(r"([\\`*_{}\[\]|#~])")
+_LINKED: Final = re.compile(
+    r"""@(?=\w)|:(?=//)|\bwww(?=\.)|\b(?:mailto|xmpp)(?=:)|[#!$&](?=\d)|[~%](?=[\w"])""",
+    re.IGNORECASE,
+)
+"""What makes links of words in GitHub and GitLab: people, addresses, issues, labels and the like.
+
+They look for these in the rendered text, where a backslash or an entity is gone.
+"""
+_BREAK: Final = "\u200b"
+"""A space without width: it parts what would be a link, and nobody sees it."""
 
 
 def report_on(
@@ -136,6 +146,7 @@ def _environment() -> "Environment":
 
 
 def _cell(text: object) -> str:
-    """Text that stays in its cell, and means nothing to Markdown."""
-    line = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
-    return _MARKUP.sub(r"\\\1", line)
+    """Text that stays in its cell, and means nothing to Markdown and those who render it."""
+    line = _LINKED.sub(rf"\g<0>{_BREAK}", " ".join(str(text).split()))
+    safe = _MARKUP.sub(r"\\\1", line.replace("&", "&amp;").replace("<", "&lt;"))
+    return safe.replace(_BREAK, "&#8203;")

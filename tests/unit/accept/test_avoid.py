@@ -1,10 +1,12 @@
 """Nodes that failed acceptance are remembered, and the planner leaves them out with the reason."""
 
 import json
+import multiprocessing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import filelock
 import pytest
 
 from rv import avoided_nodes
@@ -12,6 +14,7 @@ from rv.accept.bad_nodes import admin_text, bad_nodes, cleared, still_accused
 from rv.accept.results import RunResult, Status
 from rv.avoided_nodes import DAY_S, AvoidedNode
 from rv.bundle import acceptance_file
+from rv.errors import RvError
 from rv.models.request import Request
 from rv.models.site import Site
 from rv.planner import plan
@@ -88,7 +91,7 @@ def test_another_nodes_fault_is_remembered_for_that_node() -> None:
 
 def test_a_bad_node_is_remembered_for_its_days_and_no_longer() -> None:
     """By this machine's clock."""
-    avoided_nodes.update("c", bad(), frozenset(), NOW)
+    avoided_nodes.update("c", bad(), (), NOW)
 
     assert [entry.node for entry in avoided_nodes.load("c", NOW + 6.9 * DAY_S)] == ["n1"]
     assert avoided_nodes.load("c", NOW + 7.1 * DAY_S) == ()
@@ -97,7 +100,7 @@ def test_a_bad_node_is_remembered_for_its_days_and_no_longer() -> None:
 
 def test_a_clock_that_is_ahead_avoids_nothing_for_ever() -> None:
     """An entry of the year 2100 is dropped within the most days that there can be."""
-    avoided_nodes.update("c", bad(now=NOW + 70 * 365 * DAY_S), frozenset(), NOW)
+    avoided_nodes.update("c", bad(now=NOW + 70 * 365 * DAY_S), (), NOW)
 
     (entry,) = avoided_nodes.load("c", NOW)
 
@@ -110,17 +113,19 @@ def test_a_clock_that_is_ahead_avoids_nothing_for_ever() -> None:
 def test_a_node_that_passes_again_is_forgotten() -> None:
     """And the others are kept."""
     entries = bad()
-    avoided_nodes.update("c", [*entries, replace(entries[0], node="n2")], frozenset(), NOW)
+    avoided_nodes.update("c", [*entries, replace(entries[0], node="n2")], (), NOW)
     passed = run_of([outcome("cuda:0", metric(1))], [gpu(0)])
 
-    avoided_nodes.update("c", [], cleared([passed]), NOW + 1)
+    known = avoided_nodes.load("c", NOW + 1)
+    good = [entry for entry in known if entry.node in cleared([passed])]
+    avoided_nodes.update("c", [], good, NOW + 1)
 
     assert [entry.node for entry in avoided_nodes.load("c", NOW + 2)] == ["n2"]
 
 
 def test_only_the_payload_that_failed_clears_a_node() -> None:
     """Storage that is fast says nothing of a GPU that computes wrong."""
-    passed = replace(failed(), tests=(), status=Status.PASS, began=NOW + 1)
+    passed = over(0)
     storage = replace(passed, test_type="storage_net")
     assert still_accused(bad(), [storage]) == {"n1"}
     assert still_accused(bad(), [storage, replace(passed, status=Status.SKIP)]) == {"n1"}
@@ -181,11 +186,74 @@ def test_a_broken_memory_avoids_nothing(text: str) -> None:
     assert avoided_nodes.repairs("c", NOW) == {}
 
 
+@pytest.mark.parametrize("text", ["", "{bad", "[]"])
+def test_a_broken_memory_is_told_where_it_is_asked_for_and_never_written_over(text: str) -> None:
+    """It may have been cut short by a full disk, and says which nodes are bad."""
+    path = acceptance_file("avoid", "c", ".json")
+    avoided_nodes.require_readable("c")
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(RvError, match="cannot be read: no node is avoided"):
+        avoided_nodes.require_readable("c")
+
+    avoided_nodes.update("c", bad(), (), NOW)
+
+    avoided_nodes.require_readable("c")
+    assert [entry.node for entry in avoided_nodes.load("c", NOW)] == [each.node for each in bad()]
+    assert path.with_suffix(".broken").read_text() == text
+
+
 def test_the_key_of_a_cluster_is_no_path(data: Path) -> None:
     """Whatever a cluster is called, its file lies in the folder."""
-    avoided_nodes.update("../../x/\x1b[31m", bad(), frozenset(), NOW)
+    avoided_nodes.update("../../x/\x1b[31m", bad(), (), NOW)
 
     assert [path.parent.name for path in data.rglob("*.json")] == ["avoid"]
+
+
+def _write_many(name: str, count: int) -> None:
+    for number in range(count):
+        (entry,) = bad()
+        avoided_nodes.update("c", [replace(entry, node=f"{name}{number}")], (), NOW)
+
+
+def test_processes_that_write_at_once_lose_nothing_of_each_other() -> None:
+    """Runs that end together, and somebody who says that a node was repaired."""
+    avoided_nodes.update("c", bad(), (), NOW)
+    context = multiprocessing.get_context("fork")
+    writers = [context.Process(target=_write_many, args=(name, 30)) for name in ("a", "b")]
+    for writer in writers:
+        writer.start()
+    avoided_nodes.forget("c", ["n1"], NOW)
+    for writer in writers:
+        writer.join()
+
+    names = {f"{name}{number}" for name in ("a", "b") for number in range(30)}
+    assert {entry.node for entry in avoided_nodes.load("c", NOW)} == names
+    assert avoided_nodes.repairs("c", NOW) == {"n1": NOW}
+
+
+def test_what_changed_while_a_run_was_judged_is_not_undone() -> None:
+    """A node that failed again stays avoided; what was repaired since is not avoided anew."""
+    avoided_nodes.update("c", bad(), (), NOW)
+    known = avoided_nodes.load("c", NOW)
+    again = replace(bad()[0], since=NOW - 5, run="r2", evidence=("membw x wrong_result: 3",))
+    avoided_nodes.update("c", [again], (), NOW)
+
+    avoided_nodes.update("c", (), known, NOW)
+    assert [entry.node for entry in avoided_nodes.load("c", NOW)] == ["n1"]
+    avoided_nodes.forget("c", ["n1"], NOW)
+    avoided_nodes.update("c", bad(), (), NOW + 1)
+    assert avoided_nodes.load("c", NOW + 1) == ()
+
+
+def test_a_file_that_stays_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who only reads it, as each launch does, does not wait."""
+    avoided_nodes.update("c", bad(), (), NOW)
+    monkeypatch.setattr(avoided_nodes, "_LOCK_S", 0.0)
+    with filelock.FileLock(acceptance_file("avoid", "c", ".lock")):
+        with pytest.raises(RvError, match="another rv has their file open"):
+            avoided_nodes.forget("c", ["n1"], NOW)
+        assert len(avoided_nodes.load("c", NOW)) == 1
 
 
 SITE = Site(avoided={"gpu-a40-n1": "failed acceptance (wrong_result)", "elsewhere": "x"})
@@ -253,11 +321,11 @@ def test_a_fault_made_on_purpose_is_avoided_and_accuses_nobody() -> None:
     assert "made on purpose (--inject, run r1): nothing is to be repaired" in text
     assert "bad node(s)" not in text
     assert "--exclude" not in text
-    avoided_nodes.update("c", made, frozenset(), NOW)
+    avoided_nodes.update("c", made, (), NOW)
     assert avoided_nodes.load("c", NOW) == made
 
-    avoided_nodes.update("c", bad(), frozenset(), NOW)
-    avoided_nodes.update("c", [replace(made[0], node="n2")], frozenset(), NOW)
+    avoided_nodes.update("c", bad(), (), NOW)
+    avoided_nodes.update("c", [replace(made[0], node="n2")], (), NOW)
     both = {each.node: each for each in avoided_nodes.load("c", NOW)}
     assert "on purpose" not in both["n1"].reason
     text = admin_text([*both.values()], "campus")
@@ -269,7 +337,7 @@ def test_a_fault_made_on_purpose_is_avoided_and_accuses_nobody() -> None:
 
 def test_the_memory_is_plain_json() -> None:
     """For other programs."""
-    avoided_nodes.update("c", bad(), frozenset(), NOW)
+    avoided_nodes.update("c", bad(), (), NOW)
 
     document = json.loads(acceptance_file("avoid", "c", ".json").read_text())
     assert document["nodes"][0]["node"] == "n1"

@@ -13,7 +13,15 @@ import pytest
 
 from rv import bundle
 from rv.accept.collect import Origin, collect, result_patterns
-from rv.accept.payload_command import Profile, chosen, command, find, require_faults
+from rv.accept.payload_command import (
+    Profile,
+    chosen,
+    command,
+    find,
+    refuse_faults_of_pairs,
+    require_faults,
+    require_nodes_of_faults,
+)
 from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
 from rv.accept.store import Run, RunRecord
 from rv.errors import RvError
@@ -92,16 +100,26 @@ def test_a_race_that_never_started_is_said_once() -> None:
     """Every payload lacks a result for the same reason, which more time would not mend."""
     ended = "the race DECLINED: every node failed the node check: a1: GPU 1 is in use"
     names = ("check", "membw")
-    record = RunRecord(race_id="c73v5y6k", cluster="lab", payloads=names, ended=ended)
+    record = RunRecord(
+        race_id="c73v5y6k", cluster="lab", payloads=names, ended=ended, state="DECLINED"
+    )
 
     run = Run(record=record, results=collect({}, names, record))
 
     assert {found.code for found in run.results} == {"not_started"}
     assert run_text(run) == [
         f"nothing was tested: {ended}",
-        CODES["not_started"].action,
+        "tell the administrators what the reason says of their node, or free the GPU",
         "acceptance of c73v5y6k: ERROR (2 ERROR)",
     ]
+    assert {test.fault_class for found in run.results for test in found.tests} == {"UNKNOWN"}
+
+
+def test_a_race_that_found_no_node_in_time_is_no_nodes_fault() -> None:
+    """More time, or other nodes, would mend it."""
+    record = RunRecord(race_id="c73v5y6k", cluster="lab", ended="the race CANCELLED: gave up")
+    (missing,) = collect({}, ["check"], record)
+    assert missing.tests[0].advice == CODES["not_started"].action
 
 
 STALE = [
@@ -422,6 +440,18 @@ def test_a_fault_goes_to_the_payloads_that_can_make_it() -> None:
     with pytest.raises(RvError, match="check, membw can make no fault 'corrupt-file'") as caught:
         require_faults(["corrupt-file"], payloads)
     assert "bitflip" in caught.value.hint
+
+
+def test_a_fault_between_nodes_is_asked_for_where_pairs_of_nodes_are_compared() -> None:
+    """A run of one pair would end in PASS; so would a sweep that has no node of that name."""
+    link = "slow-link:one=a1,other=a9"
+    with pytest.raises(RvError, match="no other pair of nodes") as caught:
+        refuse_faults_of_pairs(["bitflip", link])
+    assert caught.value.hint == f"rv accept sweep --pairs --inject {link}"
+    with pytest.raises(RvError, match="a9 is none of the nodes of this sweep") as caught:
+        require_nodes_of_faults([link], ["a2", "a1"])
+    assert caught.value.hint == "they are a1, a2"
+    require_nodes_of_faults([link, "slow:host=zz"], ["a1", "a9"])
 
 
 def test_dcgms_diagnosis_goes_to_check_alone_with_its_time() -> None:

@@ -1,7 +1,9 @@
 """Runs of one node, one after the other: what each says of those before it, and what no longer."""
 
 import json
-from collections.abc import Collection
+import sqlite3
+from collections.abc import Callable, Collection
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,13 +13,15 @@ import pytest
 from typer.testing import CliRunner
 
 from rv import avoided_nodes
+from rv.accept import run as run_module
 from rv.accept import sweep as sweeps
 from rv.accept.history import history
 from rv.accept.measurements import FAULTY, RETIRED, SOUND
-from rv.accept.results import Status
+from rv.accept.results import Status, exit_code
 from rv.accept.run import Conclusion, compare_runs, conclude
-from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep, results_of, save
+from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep, records, results_of, save
 from rv.avoided_nodes import AvoidedNode
+from rv.bundle import acceptance_dir
 from rv.cli import accept
 from rv.workflow import environments
 
@@ -41,11 +45,13 @@ def ran(
     rate: float = 700.0,
     stamp: float = 0.0,
     started: float = 0.0,
+    submitted: float = 0.0,
     quick: bool = False,
 ) -> Run:
     """Keep a run of one payload on n1; `wrong` are the GPUs that computed wrongly.
 
-    It began an hour after it was submitted. The node's clock said `stamp` and `started`.
+    It began half a minute after it was submitted, unless told, and was over a minute later. The
+    node's clock said `stamp` and `started`.
     """
     when = datetime.fromtimestamp(stamp or began, tz=UTC)
     bad = {"status": "FAIL", "code": "wrong_result", "reason": "3 wrong elements"}
@@ -65,7 +71,7 @@ def ran(
     }
     record = RunRecord(
         race_id=race, cluster="c", payloads=(payload,), job_id=7, nodes=("n1",),
-        submitted_at=began - HOUR_S, started_at=started or began, fetched_at=began + 60,
+        submitted_at=submitted or began - 30, started_at=started or began, fetched_at=began + 60,
     )  # fmt: skip
     files = {
         f"{payload}/node0/{payload}_result.json": json.dumps(document).encode(),
@@ -142,7 +148,7 @@ def test_evidence_is_cut_and_no_payload_forgotten() -> None:
     """Whoever accuses a node has to clear it."""
     said = (*(f"check test{i} wrong_result: x" for i in range(30)), "membw copy wrong_result: x")
     entry = AvoidedNode(node="n1", since=NOW, until=NOW + 9 * HOUR_S, run="r", evidence=said)
-    avoided_nodes.update("c", [entry], frozenset(), NOW)
+    avoided_nodes.update("c", [entry], (), NOW)
 
     (kept,) = avoided()
     assert len(kept.evidence) == 20
@@ -189,7 +195,7 @@ def test_a_repair_is_not_forgotten_by_what_is_written_after_it() -> None:
     concluded("r1", NOW + 100, wrong=[1])
 
     assert avoided_nodes.repairs("c", NOW + 200) == {"n1": NOW, "n2": NOW + 160}
-    avoided_nodes.update("c", (), frozenset({"n1"}), NOW + 300)
+    avoided_nodes.update("c", (), avoided(NOW + 300), NOW + 300)
     assert avoided_nodes.repairs("c", NOW + 300)["n1"] == NOW
 
 
@@ -211,6 +217,97 @@ def test_a_nodes_wrong_clock_does_not_hide_its_history(stamp: float, started: fl
     kept = history().all(gpu="GPU-0")
     assert [each.run for each in kept] == [f"r{n}" for n in range(8)]
     assert [each.standing for each in kept] == [SOUND] * 6 + [FAULTY] * 2
+
+
+def test_a_clock_that_is_behind_drops_no_failure() -> None:
+    """A was submitted first and began last; its node says that it began before B, which passed."""
+    passed = ran("B", NOW + 65, submitted=NOW + 60, started=NOW - 235)
+    failed = ran("A", NOW + 270, wrong=[1], submitted=NOW, started=NOW - 30)
+
+    conclude(passed, NOW + 130)
+    conclude(failed, NOW + 340)
+    assert [entry.node for entry in avoided()] == ["n1"]
+    conclude(passed, NOW + 350)
+    assert [entry.node for entry in avoided()] == ["n1"]
+    concluded("C", NOW + 400)
+    assert avoided() == []
+
+
+def test_an_old_failure_that_is_judged_again_avoids_no_node_that_has_passed_since() -> None:
+    """Its results were fetched anew; when they were first is known."""
+    concluded("r1", NOW, wrong=[1])
+    concluded("r2", NOW + 200)
+    assert avoided() == []
+
+    again = ran("r1", NOW, wrong=[1])
+    later = save(replace(again.record, fetched_at=NOW + 900), {})
+    assert later.record.times.over_at == NOW + 60
+    assert conclude(later, NOW + 900).avoided == ()
+    assert avoided() == []
+
+
+def test_a_job_that_was_requeued_has_failed_anew() -> None:
+    concluded("r1", NOW, wrong=[1])
+    concluded("r2", NOW + 200)
+
+    once = ran("r1", NOW, wrong=[1]).record
+    restarted = save(replace(once, restart=1, fetched_at=NOW + 900), {})
+    assert restarted.record.times.over_at == NOW + 900
+
+
+def make_unreadable() -> None:
+    path = acceptance_dir() / "history.sqlite"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"no database " * 99)
+
+
+def make_full() -> None:
+    """It can be read, and takes nothing more."""
+    history().add(())
+    full = "BEFORE INSERT ON measurements BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+    with closing(sqlite3.connect(acceptance_dir() / "history.sqlite")) as database:
+        database.execute(f"CREATE TRIGGER full {full}")
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        (make_unreadable, "judged without the history, and not added to it: "),
+        (make_full, "not added to the history: "),
+    ],
+)
+def test_without_the_history_a_run_is_judged_all_the_same(
+    broken: Callable[[], None], said: str
+) -> None:
+    """Its nodes are avoided, and none is good again: one that is slower shows nowhere else."""
+    broken()
+    told = concluded("r1", NOW, wrong=[1])
+
+    assert exit_code(told.run.results, strict=False, skip=0) == 1
+    assert [entry.node for entry in avoided()] == ["n1"]
+    assert told.notes[0].startswith(said)
+    assert "rv accept run --resume r1, once that is mended" in told.notes[0]
+    assert told.notes[1].startswith("n1 failed acceptance")
+    assert exit_code(concluded("r2", NOW + 200).run.results, strict=False, skip=0) == 0
+    assert [entry.node for entry in avoided()] == ["n1"]
+    (acceptance_dir() / "history.sqlite").unlink()
+    concluded("r3", NOW + 400)
+    assert avoided() == []
+
+
+def test_the_kept_runs_are_read_once_for_all_nodes_that_are_bad(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There may be thousands of them."""
+    run = ran("r1", NOW, wrong=[1])
+    bad = [replace(each, hostname=f"n{n}") for each in run.results for n in range(5)]
+    tests = [tuple(replace(test, host="") for test in each.tests) for each in bad]
+    bad = [replace(each, tests=own) for each, own in zip(bad, tests, strict=True)]
+    read: list[int] = []
+    monkeypatch.setattr(run_module, "records", lambda: (read.append(1), records())[1])
+
+    assert len(conclude(replace(run, results=tuple(bad)), NOW + 60).avoided) == 5
+    assert len(read) == 1
 
 
 def test_runs_are_compared_by_their_verdicts_as_judged() -> None:

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
+from rv.accept.bad_nodes import bad_nodes
+from rv.accept.baselines import Baselines
 from rv.accept.history import History
+from rv.accept.judge import Judge
 from rv.accept.measurements import CONTENDED, FAULTY, SOUND, Measurement
 from rv.accept.report.series import charts
-from rv.accept.results import RunResult, Status
+from rv.accept.results import RunResult, Status, TestResult
 from rv.accept.run import remembered
 from rv.accept.store import Run, RunRecord
 from rv.accept.trends import trends
 from rv.payloads.contract.codes import CONTENTION
-from tests.unit.accept.made_results import metric, outcome
+from tests.unit.accept.made_results import gpu, metric, outcome, run_of
 from tests.unit.accept.test_regressions import judged, of_run
 
 BUSY = outcome(
@@ -124,3 +127,72 @@ def test_a_newest_value_that_is_contended_is_not_flagged(tmp_path: Path) -> None
     assert "measured beside others: not judged" in chart.caption
     after: Measurement = replace(every[-1], time=every[-1].time + 60, standing=SOUND, value=700.0)
     assert trends([*every, after])[0].median == 700.0
+
+
+def judged_as_one(*results: RunResult) -> dict[tuple[str, str], str]:
+    """Judge a run of several payloads; give the class of each test that is too slow."""
+    found = Judge(baselines=Baselines(values=(), models={}), past=lambda _: ()).judge(results)
+    assert [each.test_type for each in found] == [each.test_type for each in results]
+    return {
+        (each.test_type, test.device): test.fault_class
+        for each in found
+        for test in each.tests
+        if test.code in ("below_floor", "slow_link")
+    }
+
+
+def slow(device: str, host: str = "n1", code: str = "below_floor") -> TestResult:
+    said = {"status": Status.FAIL, "code": code, "reason": "half", "host": host}
+    return outcome(device, metric(350.0), **said)
+
+
+CHECKED = run_of([replace(BUSY, device="cuda:2")], [gpu(2), gpu(3)], status=Status.FAIL)
+
+
+def test_who_is_on_a_gpu_explains_what_another_payload_measured_there() -> None:
+    """On that GPU alone, which the other payload may number otherwise, and on no other node."""
+    devices = [gpu(0, uuid="GPU-2"), gpu(2, uuid="GPU-9")]
+    membw = run_of([slow("cuda:0"), slow("cuda:2")], devices, test_type="membw")
+    there = [gpu(2, uuid="GPU-n2-2")]
+    train = run_of([slow("cuda:2", "n2")], there, test_type="train", hostname="n2")
+
+    assert judged_as_one(membw, CHECKED, train) == {
+        ("membw", "cuda:0"): CONTENTION,
+        ("membw", "cuda:2"): "HARDWARE",
+        ("train", "cuda:2"): "HARDWARE",
+    }
+
+
+def test_without_a_uuid_the_gpu_is_that_of_the_node_and_number() -> None:
+    nameless = [gpu(index, uuid="") for index in (2, 3)]
+    membw = run_of([slow("cuda:2"), slow("cuda:3")], nameless, test_type="membw")
+    other = replace(membw, tests=(slow("cuda:2", "n2"),), hostname="n2", test_type="train")
+
+    assert judged_as_one(replace(CHECKED, devices=tuple(nameless)), membw, other) == {
+        ("membw", "cuda:2"): CONTENTION,
+        ("membw", "cuda:3"): "HARDWARE",
+        ("train", "cuda:2"): "HARDWARE",
+    }
+
+
+def test_links_of_gpus_are_explained_by_a_look_at_one_of_them_in_another_payload() -> None:
+    """What is told without a device is of all GPUs of its result; others' are of no other result."""
+    links = run_of([slow("", code="slow_link")], [gpu(2), gpu(3)], test_type="membw")
+    apart = replace(links, devices=(gpu(0), gpu(1)), test_type="stress")
+    unsteady = outcome("", name="steady", status=Status.WARN, code="contended", reason="0.8")
+
+    assert judged_as_one(CHECKED, links, apart) == {
+        ("membw", ""): CONTENTION,
+        ("stress", ""): "HARDWARE",
+    }
+    noisy = run_of([unsteady], [gpu(2), gpu(3)], test_type="allreduce")
+    assert judged_as_one(noisy, links) == {("membw", ""): "HARDWARE"}
+
+
+def test_no_node_is_avoided_for_a_gpu_that_somebody_else_used() -> None:
+    membw = run_of([slow("cuda:2")], [gpu(2)], test_type="membw", status=Status.FAIL)
+    found = Judge(baselines=Baselines(values=(), models={}), past=lambda _: ()).judge(
+        [CHECKED, membw]
+    )
+
+    assert bad_nodes(found, "r1", 0.0, 7) == ()

@@ -12,7 +12,7 @@ import pytest
 from rv import avoided_nodes
 from rv.accept import failures
 from rv.accept.failures import newest_failure
-from rv.accept.store import NodeState, RunRecord, Stage, Sweep, save, save_sweep
+from rv.accept.store import NodeState, RunRecord, Stage, Sweep, find_run, records, save, save_sweep
 from rv.avoided_nodes import AvoidedNode
 from rv.errors import RvError
 from rv.workflow.drain import drain_line, node_to_drain
@@ -75,9 +75,18 @@ def check_file(node: str, *, is_faulty: bool) -> bytes:
     return json.dumps(document).encode()
 
 
-def keep(race: str, nodes: tuple[str, ...], age_s: float, data: Path, faulty: str = "") -> None:
-    """Keep a run of check whose nodes passed, but for one."""
-    record = RunRecord(race_id=race, cluster="c", nodes=nodes, payloads=("check",), job_id=7)
+def keep(
+    race: str,
+    nodes: tuple[str, ...],
+    age_s: float,
+    data: Path,
+    faulty: str = "",
+    begun: float = 0.0,
+) -> None:
+    """Keep a run of check whose nodes passed, but for one; its file is of some seconds ago."""
+    record = RunRecord(
+        race_id=race, cluster="c", nodes=nodes, payloads=("check",), job_id=7, submitted_at=begun
+    )
     files = {}
     for number, node in enumerate(nodes):
         made = check_file(node, is_faulty=node == faulty)
@@ -102,6 +111,19 @@ def test_the_newest_failure_is_named_and_what_speaks_against_it(data: Path) -> N
     assert newest_failure("n1", "c", NOW).notes == ("n1 passed since, in run fine0000",)
 
 
+def test_the_newest_run_is_the_one_that_was_begun_last(data: Path) -> None:
+    """Not that whose files were written last: an old one may be judged again."""
+    keep("oldest00", ("n1",), 10, data, faulty="n1", begun=NOW - 900)
+    keep("newer000", ("n1",), 300, data, faulty="n1", begun=NOW - 400)
+    keep("sound000", ("n1",), 200, data, begun=NOW - 300)
+
+    failure = newest_failure("n1", "c", NOW)
+    assert failure.run == "newer000"
+    assert failure.notes == ("n1 passed since, in run sound000",)
+    assert [record.race_id for record in records()] == ["sound000", "newer000", "oldest00"]
+    assert find_run("last").record.race_id == "sound000"
+
+
 def test_another_payloads_pass_says_nothing_of_a_failure(data: Path) -> None:
     """It was not asked again."""
     keep("faulty00", ("n1",), 300, data, faulty="n1")
@@ -115,6 +137,18 @@ def test_another_payloads_pass_says_nothing_of_a_failure(data: Path) -> None:
     assert newest_failure("n1", "c", NOW).notes == ()
 
 
+def test_a_run_without_the_test_that_failed_is_no_pass_since(data: Path) -> None:
+    """`check --dcgm 3` failed, and a plain `check` passed."""
+    keep("faulty00", ("n1",), 300, data, faulty="n1")
+    kept = next((data / "runs" / "faulty00").rglob("check_result.json"))
+    kept.write_bytes(kept.read_bytes().replace(b"matmul.bf16", b"dcgm"))
+    keep("fine0000", ("n1",), 10, data)
+
+    failure = newest_failure("n1", "c", NOW)
+    assert failure.reason.startswith("rv faulty00: check dcgm wrong_result")
+    assert failure.notes == ()
+
+
 def test_a_sweeps_run_is_judged_with_the_whole_sweep(data: Path) -> None:
     keep("swept000", ("n1",), 10, data, faulty="n1")
     nodes = (NodeState(node="n1", stage=Stage.OVER, race="swept000"),)
@@ -126,7 +160,7 @@ def test_a_sweeps_run_is_judged_with_the_whole_sweep(data: Path) -> None:
 
 def test_an_avoided_node_has_its_reason_and_a_sound_one_none() -> None:
     bad = AvoidedNode(node="n1", since=NOW, until=NOW + 9, run="r1", evidence=("check x: 3 wrong",))
-    avoided_nodes.update("c", (bad,), frozenset(), NOW)
+    avoided_nodes.update("c", (bad,), (), NOW)
     assert newest_failure("n1", "c", NOW).reason == "rv r1: check x: 3 wrong"
     with pytest.raises(RvError, match="nothing that is kept here failed on n2"):
         newest_failure("n2", "c", NOW)

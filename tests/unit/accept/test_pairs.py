@@ -152,6 +152,16 @@ def test_a_slow_link_and_a_slow_pair_are_nobodys_node() -> None:
         assert bad_nodes(tuple(found.values()), "r", 0.0, 7) == ()
 
 
+def test_nobody_says_that_a_node_is_sound_of_which_one_pair_alone_was_measured() -> None:
+    """It may be the node as well as the link."""
+    every = {names: each for names, each in rates(a2_a4=0.5).items() if names != ("a1", "a2")}
+    few = {names: each for names, each in every.items() if names != ("a2", "a3")}
+    for measured, advice in ((every, "the nodes are sound"), (few, "sweep pairs with more nodes")):
+        _, path = judged(measured)[""].tests
+        assert path.name == "pairs.pair"
+        assert advice in path.advice
+
+
 def test_on_cpus_nothing_is_judged_unless_a_fault_is_injected() -> None:
     """With a wider bound there, for the noise."""
     assert {each.status for each in judged(rates(a3=0.1), backend="gloo").values()} == {"PASS"}

@@ -3,8 +3,10 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from rv.accept.pairs import KIND
 from rv.accept.report.page import Page
 from rv.accept.report.places import place_of
+from rv.accept.report.write import as_html, as_markdown
 from rv.accept.results import Device, Metric, Reference, RunResult, Status, TestResult
 from rv.payloads.contract import codes
 
@@ -76,6 +78,20 @@ def test_a_figure_stands_beside_its_reference_or_the_median_of_three_peers() -> 
     shares = [gpu.figures[0].share for gpu in page(*own).gpus]
     assert shares == [0.5, 1.0, 2.0]
     assert [gpu.figures[0].share for gpu in page(*own[:2]).gpus] == [None, None]
+
+
+def test_gpus_of_one_verdict_are_sorted_by_what_they_reached() -> None:
+    """Those behind the first ones are folded, and none of them is worse."""
+    rates = {"n1": 100.0, "n2": 101.0, "n3": 96.0, "n4": 100.5}
+    runs = [
+        replace(run(Status.PASS, matmul("cuda:0", rate), host=node), devices=(at,))
+        for node, rate in rates.items()
+        for at in (replace(H200, uuid=node),)
+    ]
+    warned = run(Status.WARN, matmul("cuda:0", 102.0, Status.WARN), host="n5")
+    runs.append(replace(warned, devices=(replace(H200, uuid="n5"),)))
+    made = page(*runs)
+    assert [gpu.node for gpu in made.gpus] == ["n5", "n3", "n1", "n4", "n2"]
 
 
 def test_a_gpu_is_one_row_whatever_a_payload_calls_it_and_its_serial_is_kept() -> None:
@@ -156,3 +172,28 @@ def test_of_nothing_the_verdict_is_error() -> None:
 
 def test_it_says_what_was_measured_with_what() -> None:
     assert page(run(Status.PASS)).environment == {"GPUs": "2 x NVIDIA H200", "torch": "2.13.0"}
+
+
+def test_made_up_gpus_and_faults_are_told_before_the_verdict_is_believed() -> None:
+    """A green page of a sandbox vouches for no GPU."""
+    fake = TestResult(name="device", status=Status.SKIP, code="fake_gpu")
+    asked = replace(run(Status.FAIL), argv=("--quick", "--inject", "ecc", "--timeout", "50"))
+    made = page(run(Status.PASS, fake), asked, asked)
+    assert made.cautions == [
+        "A sandbox's GPUs are made up: no GPU was tested.",
+        "A fault was made on purpose: --inject ecc.",
+    ]
+    assert all(caution in as_html(made).replace("&#39;", "'") for caution in made.cautions)
+    assert all(f"**{caution}**" in as_markdown(made) for caution in made.cautions)
+    assert not page(run(Status.PASS)).cautions
+
+
+def test_what_is_between_nodes_is_no_node() -> None:
+    """It has its finding, and no row in the map of nodes."""
+    slow = TestResult(name="pairs.pair", status=Status.FAIL, code="slow_path", reason="a1 and a2")
+    sound = replace(run(Status.PASS, payload=KIND), hostname="a1")
+    made = page(sound, replace(run(Status.FAIL, slow, payload=KIND), hostname=""))
+    assert nodes(made) == {"a1": ["PASS"]}
+    ((result, test),) = made.findings
+    assert (place_of(result, test), test.code) == ("between nodes", "slow_path")
+    assert made.verdict == "FAIL"

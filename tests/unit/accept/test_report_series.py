@@ -1,5 +1,7 @@
 """Which charts results give."""
 
+import itertools
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -81,6 +83,35 @@ def test_a_gpu_that_became_slower_is_ringed_with_the_median_it_had() -> None:
     assert chart.bad == [(9.0, 600)]
     assert chart.reference == pytest.approx(781, abs=1)
     assert "worse than its sound runs" in chart.caption
+
+
+def fleet(noise: float, common: float = 0.0) -> tuple[list[RunResult], list[Measurement]]:
+    """Twenty runs of 96 GPUs on twelve nodes, the last slower by `common`."""
+    source, kept = random.Random(1), []
+    for day, gpu in itertools.product(range(20), range(96)):
+        value = 700 * (1 + source.gauss(0, noise)) * (1 - common * (day == 19))
+        one = measured(day * 86400.0, value, gpu=f"GPU-{gpu}")
+        kept.append(replace(one, node=f"n{gpu // 8}", device=f"cuda:{gpu % 8}"))
+    devices = tuple(Device(index=gpu % 8, uuid=f"GPU-{gpu}") for gpu in range(96))
+    return [result(devices=devices)], kept
+
+
+def test_charts_ring_what_the_trends_flag_and_no_more() -> None:
+    """Of 96 sound GPUs whose rates vary, some are far from their mean each time."""
+    runs, kept = fleet(noise=0.025)
+
+    assert not any(row.status for row in trend_rows(runs, kept))
+    assert [chart.bad for chart in charts(runs, kept) if isinstance(chart, LineChart)] == [[]] * 6
+
+
+def test_what_all_gpus_lost_together_is_told_of_none_by_itself() -> None:
+    found = charts(*fleet(noise=0.01, common=0.08))
+
+    assert len(found) == 6
+    for chart in found:
+        assert isinstance(chart, LineChart)
+        assert chart.bad == []
+        assert "all of its model are" in chart.caption
 
 
 def test_what_no_run_is_judged_by_is_ringed_in_no_chart() -> None:

@@ -183,6 +183,44 @@ def ranks_apart(*, twice: bool) -> Callable[[Files], None]:
     return damage
 
 
+def beside(what: str) -> Callable[[Files], None]:
+    """The ranks' own files, of which one fails or is none, beside what rank 0 merged before."""
+
+    def damage(files: Files) -> None:
+        merged = copy.deepcopy(files[REDUCE])
+        ranks_apart(twice=False)(files)
+        files[REDUCE] = merged
+        name = "allreduce/allreduce_result.ranks/rank-00001.json"
+        if what == "garbage":
+            files[name] = what
+        else:
+            files[name]["tests"][0] |= {"status": what, "reason": "wrong"}
+
+    return damage
+
+
+def said_twice(file: str) -> Callable[[Files], None]:
+    """A failed test behind whose verdict another stands: JSON's readers take the last of two."""
+
+    def damage(files: Files) -> None:
+        text = json.dumps(files[file])
+        files[file] = text.replace('"status": "PASS"', '"status": "FAIL", "status": "PASS"', 1)
+
+    return damage
+
+
+def skipped(file: str, code: str) -> Callable[[Files], None]:
+    """A payload that says that it had nothing to test, though it had GPUs."""
+
+    def damage(files: Files) -> None:
+        at = files[file]
+        at["devices"] = []
+        at["tests"] = [{"name": "device", "status": "SKIP", "code": code, "rank": 0}]
+        at["summary"] |= {"passed": 0, "skipped": 1, "status": "SKIP", "exit_code": 77}
+
+    return damage
+
+
 DELETED = object()
 NAN, INF = float("nan"), float("inf")
 FIRST_METRIC = "tests/0/metrics/0"
@@ -231,6 +269,22 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
         "1 GPUs, 2 were planned",
     ),
     "no GPU": (place(CHECK, "devices", []), "0 GPUs, 2 were planned"),
+    "no GPU of ranks": (place(REDUCE, "devices", []), "0 GPUs, 4 were planned"),
+    "a GPU that two ranks share": (place(REDUCE, "devices/3", DELETED), "3 GPUs, 4 were planned"),
+    "a GPU that two ranks with their own files share": (
+        several(place(REDUCE, "devices/3", DELETED), ranks_apart(twice=False)),
+        "its ranks have 3 GPUs, 4 were planned",
+    ),
+    "ranks on CPUs with their own files": (
+        several(place(REDUCE, "devices", []), ranks_apart(twice=False)),
+        "0 GPUs, 1 were planned",
+    ),
+    "skipped, for want of a GPU": (skipped(CHECK, "no_gpu"), "0 GPUs, 2 were planned"),
+    "ranks skipped, for want of a GPU": (
+        skipped(REDUCE, "no_gpu"),
+        "it found no GPU, 4 were planned",
+    ),
+    "skipped without its GPUs": (skipped(CHECK, "not_asked"), "0 GPUs, 2 were planned"),
     "a rank less": (
         several(
             drop(REDUCE, lambda rank: rank["rank"] != 3, "ranks"),
@@ -253,6 +307,11 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
         "no test allreduce.all_reduce of rank 2",
     ),
     "a rank's file twice": (ranks_apart(twice=True), "is of rank 2"),
+    "a rank's file that is none, beside the merged": (
+        beside("garbage"),
+        "rank-00001.json says ERROR: allreduce/allreduce_result.ranks/rank-00001.json: not whole",
+    ),
+    "a rank that failed, and nobody heard": (beside("FAIL"), "rank-00001.json says FAIL: wrong"),
     "a world of a thousand million": (
         place(REDUCE, "test_info/world/size", 10**9),
         "token differs",
@@ -262,6 +321,11 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     "one UUID on two nodes": (place(OTHER, "devices/0/uuid", "GPU-a1-0"), "on a1 and on a2"),
     "one UUID in other letters": (
         place(CHECK, "devices/1/uuid", "GPU-A1-0"),
+        "have the UUID",
+    ),
+    "one UUID with spaces": (place(CHECK, "devices/1/uuid", " GPU-a1-0 "), "have the UUID"),
+    "one UUID with its kind in other letters": (
+        place(CHECK, "devices/1/uuid", "gpu-a1-0"),
         "have the UUID",
     ),
     "one UUID without its kind": (place(CHECK, "devices/1/uuid", "a1-0"), "have the UUID"),
@@ -335,6 +399,7 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     "a summary that failed": (place(CHECK, "summary/status", "FAIL"), ""),
     "an unknown verdict": (place(CHECK, "tests/0/status", "FINE"), "no verdict"),
     "no tests": (drop(CHECK, lambda _: False), "has no tests"),
+    "two verdicts of one test": (said_twice(CHECK), "status stands there twice"),
 }
 
 
@@ -343,14 +408,21 @@ def reasons(results: tuple[RunResult, ...]) -> str:
 
 
 def test_whole_results_pass() -> None:
-    """So do ranks' own files where rank 0 merged nothing, and a clock that is minutes off."""
-    files, apart = whole_run(), whole_run()
+    """So do ranks' own files where rank 0 merged nothing, and a clock that is minutes off.
+
+    And the file of a rank that the job had at its first start, when it was larger.
+    """
+    files, apart, left = whole_run(), whole_run(), whole_run()
     ranks_apart(twice=False)(apart)
+    failed = copy.deepcopy(files[REDUCE])
+    failed["test_info"] |= {"rank": 7, "slurm": {"job_id": "6", "restart_count": None}}
+    failed["tests"][0]["status"] = "FAIL"
+    left["allreduce/allreduce_result.ranks/rank-00007.json"] = failed
     early = whole_run()
     for name in (CHECK, OTHER, REDUCE):
         place(name, "test_info/timestamp", "2027-01-15T07:20:00Z")(early)
 
-    for each in (files, apart, early):
+    for each in (files, apart, left, early):
         assert {r.status for r in collected(each)} == {Status.PASS}, reasons(collected(each))
 
 
@@ -402,6 +474,7 @@ def test_a_payload_that_was_skipped_is_no_damage_and_no_pass() -> None:
         tests = [skipped, *([{**a_test("wear", 0, "cuda:0", "a1"), **other}] if other else [])]
         one = document("moe", "a1", tests, 1)
         one["ranks"] = [{"rank": 0, "host": "a1", "token": "moe-a1"}]
+        one["devices"] = [{"index": 0, "name": "NVIDIA H200", "uuid": "GPU-a1-0"}]
         counts = {"passed": 0, "skipped": 1, "warned": 0, "exit_code": 0}
         counts |= {"passed": 1} if other.get("status") == "PASS" else {}
         counts |= {"warned": 1} if other.get("status") == "WARN" else {}

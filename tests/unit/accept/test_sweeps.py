@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from rv.accept.kept_files import held
 from rv.accept.results import Status
 from rv.accept.store import (
     NodeState,
@@ -23,7 +24,7 @@ from rv.accept.store import (
     save,
     save_sweep,
 )
-from rv.accept.sweep import choose_nodes, is_mig, next_nodes
+from rv.accept.sweep import Sweeper, choose_nodes, is_mig, next_nodes
 from rv.bundle import acceptance_dir
 from rv.errors import RvError
 from rv.models.snapshot import GpuGroup, Node
@@ -106,6 +107,22 @@ def test_a_sweep_is_found_again_as_it_was() -> None:
     assert load_sweep("last", "c") in (first, second)
     with pytest.raises(RvError, match="no sweep 'last'"):
         load_sweep("last", "another")
+
+
+def test_a_sweep_is_run_by_one_process_alone() -> None:
+    """Two would write over each other which job each node has."""
+    sweep = swept(Stage.OVER, Stage.LEFT_OUT)
+    save_sweep(sweep)
+    sweeper = object.__new__(Sweeper)  # nothing is left of it to run on any cluster
+    folder = acceptance_dir() / "sweeps"
+
+    with (
+        held(folder / f"{sweep.sweep_id}.lock", "it"),
+        pytest.raises(RvError, match="another rv runs sweep") as refused,
+    ):
+        sweeper.run(sweep)
+
+    assert "--resume" in refused.value.hint
 
 
 def test_a_broken_sweep_is_named() -> None:

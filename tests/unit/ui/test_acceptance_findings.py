@@ -2,7 +2,7 @@
 
 from rv.accept.results import RunResult, Status, TestResult
 from rv.accept.store import Run, RunRecord
-from rv.ui.acceptance import run_text
+from rv.ui.acceptance import run_text, sweep_text
 from rv.ui.tables import Table
 
 
@@ -45,3 +45,16 @@ def test_two_ranks_of_a_payload_are_one_payload() -> None:
     results = [found("check", wear("cuda:0", "1 CRC error in 9 s")) for _ in range(2)]
 
     assert findings(*results) == [["WARN check wear", "a1 cuda:0", "link_crc"]]
+
+
+def test_a_node_shows_the_worst_of_several_results_of_a_payload() -> None:
+    """One for each rank, say, of which the last passed."""
+    ranks = [
+        RunResult(test_type="train", status=status, hostname="n1", rank=rank, world_size=3)
+        for rank, status in enumerate((Status.PASS, Status.FAIL, Status.PASS))
+    ]
+    record = RunRecord(race_id="sweep-1", cluster="c", nodes=("n1",))
+    table = sweep_text(Run(record=record, results=tuple(ranks)))[0]
+
+    assert isinstance(table, Table)
+    assert [row[:3] for row in table.rows] == [("n1", "FAIL", "FAIL")]
