@@ -86,7 +86,9 @@ def _translate(failure: Exception, arguments: Sequence[str]) -> RvError:
     show = getattr(failure, "format_message", None)
     if show is not None:
         named = next((word for word in arguments if word in COMMANDS), "COMMAND")
-        return RvError(ErrorKind.USAGE, str(show()), hint=f"rv {named} --help")
+        path = getattr(getattr(failure, "ctx", None), "command_path", "")
+        of = path if path.startswith(f"rv {named} ") else f"rv {named}"
+        return RvError(ErrorKind.USAGE, str(show()), hint=f"{of} --help")
     import traceback
 
     if os.environ.get("RV_DEBUG"):

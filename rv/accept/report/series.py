@@ -6,7 +6,7 @@ Details of results are untrusted: what is not of the shape that a payload writes
 import itertools
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from rv.accept.charts import LEAST_RUNS
 from rv.accept.measurements import (
@@ -24,7 +24,7 @@ from rv.accept.report.places import where
 from rv.accept.report.timelines import timelines
 from rv.accept.results import WORST_FIRST, Metric, RunResult, Status, TestResult
 from rv.accept.trends import Trend, trends
-from rv.accept.untrusted import list_of, number_of, object_of
+from rv.accept.untrusted import list_of, number_of, object_of, text_of
 
 _RATES: Final = {"tflops": "TFLOPS of each GPU", "stream_copy": "Memory bandwidth of each GPU"}
 _MAX_HISTORIES: Final = 6
@@ -45,39 +45,49 @@ def _collectives(runs: Sequence[RunResult]) -> Iterator[Chart]:
 
 
 def _bandwidth_charts(runs: Sequence[RunResult]) -> Iterator[Chart]:
+    """Several ranks alone: a bus bandwidth of one is 0 by its formula."""
     for run in runs:
-        lines, bad = list[Line](), list[tuple[float, float]]()
-        for test in run.tests:
-            points, wrong = _bandwidths(test)
-            bad += wrong
-            if points:
-                sizes, speeds = zip(*points, strict=True)
-                lines.append(Line(name=test.name.rpartition(".")[2], x=sizes, y=speeds))
-        if lines:
-            place = where(run) if run.nnodes == 1 else f"{run.nnodes} nodes"
-            yield LineChart(
-                title="Bus bandwidth over size",
-                caption=f"{run.world_size} ranks on {place}, {run.backend}",
-                x="bytes",
-                is_log=True,
-                y="GB/s",
-                lines=lines,
-                bad=bad,
-                reference=_highest_bandwidth_reference(run),
-            )
+        bandwidths = [each for test in run.tests for each in _bandwidths(test)]
+        if not bandwidths or run.world_size == 1:
+            continue
+        yield LineChart(
+            title="Bus bandwidth over size",
+            caption=f"{run.world_size} ranks on {where(run)}, {run.backend}",
+            x="bytes",
+            is_log=True,
+            y="GB/s",
+            lines=_lines(bandwidths),
+            bad=[(each.size, each.speed) for each in bandwidths if each.is_wrong],
+            reference=_highest_bandwidth_reference(run),
+        )
 
 
-def _bandwidths(test: TestResult) -> tuple[list[tuple[float, float]], list[tuple[float, float]]]:
-    """Give a sweep's sizes with their bandwidths, and those of them whose results were wrong."""
-    points, wrong = [], []
+class _Bandwidth(NamedTuple):
+    """The bus bandwidth, GB/s, of a collective at a size in bytes."""
+
+    collective: str
+    size: float
+    speed: float
+    is_wrong: bool
+
+
+def _bandwidths(test: TestResult) -> Iterator[_Bandwidth]:
+    """Give what a sweep over sizes reached; one of several types names each by type as well."""
     for row in map(object_of, list_of(test.details.get("rows"))):
         size, speed = number_of(row.get("bytes")), number_of(row.get("busbw"))
-        if size is None or speed is None:
-            continue
-        points.append((size, speed))
-        if number_of(row.get("wrong")):
-            wrong.append((size, speed))
-    return points, wrong
+        if size is not None and speed is not None:
+            operation, dtype = text_of(row.get("operation")), text_of(row.get("dtype"))
+            name = f"{operation} {dtype}" if operation and dtype else test.name.rpartition(".")[2]
+            yield _Bandwidth(name, size, speed, bool(number_of(row.get("wrong"))))
+
+
+def _lines(bandwidths: Sequence[_Bandwidth]) -> list[Line]:
+    lines = []
+    for name in dict.fromkeys(each.collective for each in bandwidths):
+        own = [each for each in bandwidths if each.collective == name]
+        x, y = [each.size for each in own], [each.speed for each in own]
+        lines.append(Line(name=name, x=x, y=y))
+    return lines
 
 
 def _highest_bandwidth_reference(run: RunResult) -> float | None:

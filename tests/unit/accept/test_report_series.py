@@ -34,6 +34,24 @@ def only(runs: list[RunResult], kept: list[Measurement] | None = None) -> Any:
     return chart
 
 
+def test_each_collective_of_each_type_is_a_line_of_its_own() -> None:
+    """And one rank has no bus bandwidth."""
+    rows = [
+        {"dtype": dtype, "operation": name, "bytes": size, "busbw": 1.0}
+        for dtype in ("fp16", "bf16")
+        for name in ("all_reduce", "reduce_scatter")
+        for size in (2**10, 2**14)
+    ]
+    run = result(passed("allreduce.half_precision", details={"rows": rows}))
+    (chart,) = charts([replace(run, world_size=2, hosts=("a1", "a2"), nnodes=2)], [])
+    assert [line.name for line in chart.lines] == [
+        "all_reduce fp16", "reduce_scatter fp16", "all_reduce bf16", "reduce_scatter bf16",
+    ]  # fmt: skip
+    assert all(line.x == [2**10, 2**14] for line in chart.lines)
+    assert chart.caption.startswith("2 ranks on a1, a2")
+    assert charts([replace(run, world_size=1)], []) == []
+
+
 def test_a_sweep_of_sizes_is_a_line_with_its_reference_and_wrong_results_ringed() -> None:
     rows = [
         {"bytes": 8, "busbw": 0.1, "wrong": 0},
@@ -48,7 +66,7 @@ def test_a_sweep_of_sizes_is_a_line_with_its_reference_and_wrong_results_ringed(
     assert chart.reference == 363
     assert chart.bad == [(2**20, 51.5)]
     assert [(line.name, line.x, line.y) for line in chart.lines] == [
-        ("all_reduce", (8, 2**20), (0.1, 51.5))
+        ("all_reduce", [8, 2**20], [0.1, 51.5])
     ]
 
 
