@@ -34,11 +34,13 @@ class FailedTest:
     """What has to pass before its node is good again, on the GPUs of these UUIDs.
 
     `test` is "" where that is the whole payload: where it is not known, or a pass never names it.
+    `is_of_speed` says that it was slow, and not wrong.
     """
 
     payload: str
     test: str = ""
     uuids: tuple[str, ...] = ()
+    is_of_speed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,24 +138,19 @@ def forget(cluster: str, nodes: Iterable[str], now_s: float) -> None:
 def _locked(cluster: str) -> Iterator[None]:
     """Be the only one that changes a cluster's file; who reads needs no lock.
 
-    Raises `RvError(STAGE)` where there can be no lock file, or another process keeps it.
+    Raises `RvError(STAGE)` where its folder cannot be made, or another process keeps it.
     """
-    import filelock  # who plans only reads
+    from rv.files import locked  # who plans only reads
 
     path = acceptance_file("avoid", cluster, ".lock")
-    lock = filelock.FileLock(path, timeout=_LOCK_S, mode=0o600)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except filelock.Timeout as error:
+        with locked(path, _LOCK_S):
+            yield
+    except TimeoutError as error:
         problem = "cannot remember bad nodes: another rv has their file open"
         raise RvError(ErrorKind.STAGE, f"{problem}, on {path}", hint="again") from error
     except OSError as error:
         raise _not_kept(error, path) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _not_kept(error: OSError, path: Path) -> RvError:
@@ -241,6 +238,7 @@ def _read_failed(item: Any) -> FailedTest:
         payload=printable(item["payload"]),
         test=printable(item["test"]),
         uuids=_texts(item["uuids"]),
+        is_of_speed=item.get("is_of_speed") is True,
     )
 
 

@@ -7,6 +7,8 @@ import errno
 import itertools
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -51,6 +53,29 @@ def write_own(path: Path, text: str) -> None:
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         raise PermissionError(errno.EPERM, "it is no file of yours", str(path))
     write_atomically(path, text, mode=stat.S_IMODE(status.st_mode))
+
+
+@contextmanager
+def locked(path: Path, timeout_s: float) -> Iterator[None]:
+    """Hold a lock file, its folder made; a file system without locks is used without one.
+
+    Raises `TimeoutError` where another process holds it for longer than `timeout_s` seconds, and
+    `OSError` where the folder cannot be made.
+    """
+    import filelock  # most who read files lock none
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path, timeout=timeout_s, mode=0o600, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except TimeoutError:
+        raise
+    except OSError:
+        pass  # what is written under it is replaced whole, and says itself where that cannot be
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def read_regular(path: Path, limit: int) -> bytes:

@@ -11,7 +11,8 @@ from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
 from rv.accept.results import RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, ON_PURPOSE, AvoidedNode, FailedTest
 from rv.dataclass import dataclass
-from rv.payloads.contract.codes import EXCLUDE, HARDWARE
+from rv.payloads.contract.codes import EXCLUDE, HARDWARE, OF_SPEED
+from rv.payloads.contract.rates import RATE_UNITS
 from rv.payloads.contract.schema import SURROUNDINGS
 
 _ONLY_IN_FAILURES: Final = (
@@ -24,22 +25,13 @@ _ONLY_IN_FAILURES: Final = (
 )
 """Tests, beside one of the payload's own name, that a result has where they fail and never where
 they pass: they say in what part of the payload a program or the driver gave up."""
+_OF_ALL_GPUS: Final = ("matmul.peers", "membw.peers_alike", "stress.peers", "inference.peers")
+"""Tests that name the GPUs that are slower than the others; where some are, no other is named."""
 _NOT_LOOKED: Final = (
     "telemetry_unreadable",
     "nvml_unavailable",
     "dcgm_unavailable",
-    "dcgm_absent",
-    "tool_absent",
-    "no_torch",
-    "no_gpu",
-    "fake_gpu",
-    "unsupported",
-    "not_asked",
-    "not_run",
-    "could_not_run",
     "underloaded",
-    "interrupted",
-    "preempted",
 )
 """What a test warns of that could not look at what it is to look at."""
 
@@ -124,6 +116,7 @@ def to_pass(test: TestResult, result: RunResult) -> FailedTest:
         payload=result.test_type,
         test=_base(test) if is_told else "",
         uuids=tuple(_suspects(test, result)),
+        is_of_speed=test.code in OF_SPEED,
     )
 
 
@@ -216,31 +209,44 @@ def _tried(failed: FailedTest, result: RunResult, node: str) -> set[str] | None:
     """Give the GPUs of a node on which a result says that what failed is fine; None for nothing."""
     if not failed.test:
         return None if _was_skipped(result) else _gpus_of("", result, node)
-    named = [t for t in result.tests if _base(t) == failed.test and node_of(t, result) == node]
-    looked, blind = list(filter(_has_looked, named)), list(filter(_is_blind, named))
+    looked, blind = _looked_and_blind(failed, result, node)
     if not looked or not all(test.device for test in blind):
         return None
-    return _gpus_of_all(looked, result, node) - _gpus_of_all(blind, result, node)
+    return _seen_by(looked, result, node) - _seen_by(blind, result, node)
 
 
-def _gpus_of_all(tests: Sequence[TestResult], result: RunResult, node: str) -> set[str]:
-    return set[str]().union(*(_gpus_of(test.device, result, node) for test in tests))
+def _looked_and_blind(
+    failed: FailedTest, result: RunResult, node: str
+) -> tuple[list[TestResult], list[TestResult]]:
+    """Give a node's tests of the name that failed: those that passed, and those without a look."""
+    looked, blind = list[TestResult](), list[TestResult]()
+    for test in result.tests:
+        if _base(test) != failed.test or node_of(test, result) != node:
+            continue
+        if _is_blind(test, failed):
+            blind.append(test)
+        elif test.status in (Status.PASS, Status.WARN):
+            looked.append(test)
+    return looked, blind
 
 
-def _has_looked(test: TestResult) -> bool:
-    """Whether a test looked at its GPU, and found nothing to fail for.
+def _seen_by(tests: Sequence[TestResult], result: RunResult, node: str) -> set[str]:
+    """Give the GPUs of some tests; one that holds GPUs against each other is of them all."""
+    devices = ["" if test.name in _OF_ALL_GPUS else test.device for test in tests]
+    return set[str]().union(*(_gpus_of(device, result, node) for device in devices))
 
-    A rate that is not to be judged, as the GPU waited for its process, is the host's.
+
+def _is_blind(test: TestResult, failed: FailedTest) -> bool:
+    """Whether a test warns that it could not look: it takes from what others of its name saw.
+
+    A rate that is not to be judged, as the GPU waited for its process, says nothing of its speed.
     """
     if test.status is not Status.WARN:
-        return test.status is Status.PASS
-    is_unjudged = test.metrics and not any(metric.direction for metric in test.metrics)
-    return test.code not in _NOT_LOOKED and not (test.code == "jitter" and is_unjudged)
-
-
-def _is_blind(test: TestResult) -> bool:
-    """Whether a test warns that it could not look: it takes from what others of its name saw."""
-    return test.status is Status.WARN and not _has_looked(test)
+        return False
+    rates = [metric for metric in test.metrics if metric.unit in RATE_UNITS]
+    is_unjudged = bool(rates) and not any(metric.direction for metric in rates)
+    is_unfed = test.code == "jitter" and failed.is_of_speed and is_unjudged
+    return test.code in _NOT_LOOKED or is_unfed
 
 
 def _gpus_of(device: str, result: RunResult, node: str) -> set[str]:

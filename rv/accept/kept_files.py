@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rv.accept.result_files import MAX_BYTES
 from rv.errors import ErrorKind, RvError
-from rv.files import read_regular, write_atomically
+from rv.files import locked, read_regular, write_atomically
 
 
 def write_all(folder: Path, files: Mapping[str, bytes], hint: str = "") -> None:
@@ -26,24 +26,15 @@ def write_all(folder: Path, files: Mapping[str, bytes], hint: str = "") -> None:
 def held(path: Path, what: str) -> Iterator[None]:
     """Hold a lock file while `what`, a sweep, is run: two that ran it would lose jobs of it.
 
-    Raises `RvError(USAGE)` where another holds it, `RvError(STAGE)` where the file cannot be made.
+    Raises `RvError(USAGE)` where another process holds it.
     """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path, timeout=0, mode=0o600)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout as error:
-        hint = "wait for it, or end it, and then --resume"
-        raise RvError(ErrorKind.USAGE, f"another rv runs {what}", hint=hint) from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise RvError(ErrorKind.STAGE, f"cannot lock {what}: {why}, on {path}") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked(path, 0))
+        except TimeoutError as error:
+            hint = "wait for it, or end it, and then --resume"
+            raise RvError(ErrorKind.USAGE, f"another rv runs {what}", hint=hint) from error
         yield
-    finally:
-        lock.release()
 
 
 def without_damaged(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:

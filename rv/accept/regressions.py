@@ -42,6 +42,8 @@ _FLEET_NODES: Final = 3
 _LEAST_SHIFT: Final = 0.02
 _SHIFT_Z: Final = 4.0
 _FALL_Z: Final = 3.0
+_RECENT: Final = 3
+"""Runs in which a fall counts: as many as a node needs at its old level to be good again."""
 _OF_MEDIAN: Final = math.sqrt(math.pi / 2)
 """The standard deviation of the median of n normal values is this times theirs, over sqrt(n)."""
 _AT_LEVEL: Final = -2.0
@@ -247,14 +249,16 @@ def _own_runs(past: _Past) -> tuple[str, ...]:
 
 
 def _has_fallen(parts: Sequence[Sequence[float]], spread: float) -> bool:
-    """Whether what most series had in a run is clearly less than in one before, and that is most of
-    what they lack of the reference: the rest is the software's."""
+    """Whether what most series had in a recent run is clearly less than in one before, and that is
+    most of what they lack of the reference: the rest is the software's.
+
+    Not in any run: a single low one is over when it is over.
+    """
     levels = [statistics.median(run) for run in zip(*parts, strict=True)]
     least = max(_LEAST_SHIFT, _FALL_Z * _OF_MEDIAN * spread * math.sqrt(2 / len(parts)))
     best = itertools.accumulate(levels, max)
-    return any(
-        most - level > max(least, (1 - level) / 2) for most, level in zip(best, levels, strict=True)
-    )
+    recent = list(zip(best, levels, strict=True))[-_RECENT:]
+    return any(most - level > max(least, (1 - level) / 2) for most, level in recent)
 
 
 def _as_before(past: _Past) -> _Past:

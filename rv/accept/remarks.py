@@ -13,6 +13,9 @@ _BAD: Final = (Status.FAIL, Status.ERROR)
 _ABOUT_ITSELF: Final = ("regression", "peer_outlier", "peers_disagree")
 """Remarks that make a value no reference for later ones, though they may only warn."""
 
+_SEEN: Final = ("gpu_busy", "memory_held")
+"""Codes of who saw another user; `contended` only tells a rate that somebody may take a part of."""
+
 Gpu = tuple[str, str]
 """A GPU as `gpu_key` names it."""
 
@@ -61,18 +64,23 @@ def gpu_key(node: str, device: str, uuid: str) -> Gpu:
     return ("", bare_uuid(uuid)) if uuid else (node, device)
 
 
-def shared_gpus(results: Sequence[RunResult]) -> frozenset[Gpu]:
-    """Give the GPUs that somebody else used beside a run, whichever payload saw it.
-
-    What was slow between nodes beside others' traffic is told without a device, and says nothing of
-    other results.
-    """
+def seen_shared(results: Sequence[RunResult]) -> frozenset[Gpu]:
+    """Give the GPUs on which any payload of a run saw another user."""
     return frozenset(
         _gpu_of(test, result)
         for result in results
         for test in _beside_others(result)
-        if test.device
+        if test.device and test.code in _SEEN
     )
+
+
+def shared_gpus(result: RunResult, seen: Collection[Gpu]) -> frozenset[Gpu]:
+    """Give the GPUs that somebody else used beside a result, as it says, or as was seen in its run.
+
+    What was slow between nodes beside others' traffic is told without a device.
+    """
+    own = {_gpu_of(test, result) for test in _beside_others(result) if test.device}
+    return frozenset(own.union(seen))
 
 
 def is_of_shared(result: RunResult, shared: Collection[Gpu]) -> bool:
@@ -88,8 +96,8 @@ def explained(results: Sequence[RunResult]) -> list[RunResult]:
 
     It need not be the same payload that saw them there.
     """
-    shared = shared_gpus(results)
-    return [_explained(result, shared) for result in results]
+    seen = seen_shared(results)
+    return [_explained(result, shared_gpus(result, seen)) for result in results]
 
 
 def _explained(result: RunResult, shared: Collection[Gpu]) -> RunResult:

@@ -21,7 +21,7 @@ from rv.accept.measurements import (
     measurements,
     node_of,
 )
-from rv.accept.remarks import Gpu, gpu_key, is_of_shared, shared_gpus
+from rv.accept.remarks import Gpu, gpu_key, is_of_shared, seen_shared, shared_gpus
 from rv.accept.results import RunResult, Status
 from rv.accept.store import Run, RunRecord, find_run, load, records, save
 from rv.accept.trends import Comparison, compare
@@ -61,9 +61,12 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     recovered: tuple[AvoidedNode, ...] = ()
     if not lost:
         bad, recovered = _without_passed(bad, cluster), _recovered(run, now_s)
-    if bad or recovered:
-        avoided_nodes.update(cluster, bad, recovered, now_s)
     notes = [lost] if lost else []
+    try:
+        if bad or recovered:
+            avoided_nodes.update(cluster, bad, recovered, now_s)
+    except RvError as error:  # a verdict is worth more
+        return Conclusion(run=run, avoided=bad, notes=(*notes, error.message))
     notes += [f"{entry.node} {entry.reason}" for entry in bad]
     notes += [f"{entry.node} is good again, and no longer avoided" for entry in recovered]
     return Conclusion(run=run, avoided=bad, notes=tuple(notes))
@@ -222,15 +225,17 @@ def remembered(run: Run, repairs: Mapping[str, float] | None = None) -> Sequence
     order is left out.
     """
     record = run.record
-    shared, bad = shared_gpus(run.results), _faulty_devices(run.results)
+    seen, bad = seen_shared(run.results), _faulty_devices(run.results)
     time_s = record.began_at
-    every = [
-        replace(measured, standing=_standing(measured, result, shared, bad))
-        for result in run.results
-        if "--inject" not in result.argv
-        for measured in measurements(result, record.race_id, record.cluster, time_s)
-    ]
-    return [_retired(measured, repairs or {}) for measured in every]
+    kept = list[Measurement]()
+    for result in run.results:
+        if "--inject" in result.argv:
+            continue
+        shared = shared_gpus(result, seen)
+        for measured in measurements(result, record.race_id, record.cluster, time_s):
+            standing = _standing(measured, result, shared, bad)
+            kept.append(_retired(replace(measured, standing=standing), repairs or {}))
+    return kept
 
 
 def _retired(measured: Measurement, repairs: Mapping[str, float]) -> Measurement:

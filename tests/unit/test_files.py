@@ -1,5 +1,7 @@
 """Files that are replaced whole."""
 
+import errno
+import fcntl
 import os
 import resource
 import signal
@@ -7,7 +9,7 @@ import stat
 
 import pytest
 
-from rv.files import write_atomically, write_own
+from rv.files import locked, write_atomically, write_own
 
 
 def test_contents_are_replaced_and_nothing_else_is_left(tmp_path):
@@ -89,3 +91,25 @@ def test_an_answer_keeps_its_mode_and_goes_through_no_link(tmp_path):
             write_own(other, "newer")
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_one_process_at_a_time_holds_a_lock(tmp_path):
+    """Another one is told so, and does not wait for ever."""
+    path = tmp_path / "folder" / "c.lock"
+    with locked(path, 1), pytest.raises(TimeoutError), locked(path, 0):
+        pass
+    with locked(path, 0):
+        assert path.exists()
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_used_without(tmp_path, monkeypatch, code):
+    """As NFS without its lock service, and Lustre unless it is mounted with flock."""
+
+    def refused(descriptor: int, operation: int) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refused)
+    with locked(tmp_path / "c.lock", 1):
+        done = True
+    assert done

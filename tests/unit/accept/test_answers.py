@@ -119,6 +119,27 @@ def test_a_rate_of_a_gpu_that_waited_answers_no_slow_one() -> None:
     assert not still_accused(before, [replace(both, tests=(PRODUCTS[0], shaky))])
 
 
+def test_a_rate_of_a_gpu_that_waited_answers_one_that_was_wrong() -> None:
+    """Its products were compared all the same; and a ratio beside the rate is no rate."""
+    before = accused(fails("matmul.fp32"))
+    rate, ratio = metric(9, direction=""), metric(0.5, name="bare_ratio", unit="ratio")
+    waited = replace(warns("matmul.fp32", "cuda:1", "jitter"), metrics=(rate, ratio))
+    assert is_answered(before, later(waited))
+
+    slow = accused(replace(fails("matmul.fp64", code="below_floor"), metrics=(metric(9),)))
+    fed = replace(waited, name="matmul.fp64")
+    assert not is_answered(slow, later(waited, fed))
+    assert is_answered(slow, later(waited, replace(fed, metrics=(metric(700), ratio))))
+
+
+def test_gpus_that_are_held_against_each_other_answer_for_all_of_them() -> None:
+    """Only those that are slow have a test of their own, and one that warns is not the failed."""
+    before = accused(fails("matmul.peers", code="peer_outlier"))
+
+    assert is_answered(before, later(warns("matmul.peers", "cuda:0", "peer_outlier")))
+    assert not is_answered(before, later())
+
+
 @pytest.mark.parametrize("name", ["check", "ranks"])
 def test_a_test_that_is_told_only_when_it_fails_is_answered_by_the_payload(name: str) -> None:
     """A CUDA error outside of any test, or when the ranks met: a pass never names it."""

@@ -341,3 +341,14 @@ def test_a_sweep_whose_payloads_were_all_skipped_ends_with_the_code_asked_for(
     for asked, code in (([], 0), (["--skip-exit-code", "77"], 77)):
         done = CliRunner().invoke(accept.app, ["sweep", "check", *asked])
         assert done.exit_code == code, done.output
+
+
+def test_a_file_of_bad_nodes_that_cannot_be_written_hides_no_verdict() -> None:
+    """As on a full disk, or where the folder is another user's."""
+    acceptance_dir().mkdir(parents=True)
+    (acceptance_dir() / "avoid").write_text("no folder")
+
+    told = concluded("r1", NOW, wrong=[1])
+
+    assert exit_code(told.run.results, strict=False, skip=0) == 1
+    assert told.notes[-1].startswith("cannot remember bad nodes: ")

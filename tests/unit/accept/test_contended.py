@@ -196,3 +196,15 @@ def test_no_node_is_avoided_for_a_gpu_that_somebody_else_used() -> None:
     )
 
     assert bad_nodes(found, "r1", 0.0, 7) == ()
+
+
+def test_a_gpu_that_is_only_unsteady_excuses_no_other_payload() -> None:
+    """A rate that something else may take a part of, or that falls by itself: nobody was seen."""
+    unsteady = replace(BUSY, name="matmul.bf16", status=Status.WARN, code="contended")
+    checked = run_of([unsteady], [gpu(0)], status=Status.WARN)
+    burned = run_of([slow("cuda:0")], [gpu(0)], test_type="stress", status=Status.FAIL)
+
+    assert judged_as_one(checked, burned) == {("stress", "cuda:0"): "HARDWARE"}
+    assert judged_as_one(replace(checked, tests=(unsteady, slow("cuda:0")))) == {
+        ("check", "cuda:0"): CONTENTION
+    }

@@ -127,6 +127,24 @@ def test_a_node_at_its_old_level_again_heals_as_with_the_same_software() -> None
     assert found == said(levels, per_node=8, software=lambda *_: "580")
 
 
+@pytest.mark.parametrize("dipped", [1, 2, 3, 4])
+def test_one_low_run_after_a_driver_that_costs_a_little_is_over_when_it_is_over(
+    dipped: int,
+) -> None:
+    """The driver costs 3 %, one GPU of a node had one bad run with it, and is sound ever after."""
+
+    def level(run: int) -> float:
+        return 700 if run < CHANGED else 679
+
+    def dip(run: int) -> float:
+        return 630 if run == CHANGED + dipped else level(run)
+
+    found = said([level] * 3 + [dip] + [level] * 4, per_node=8, noise=0.003, runs=24)
+
+    assert found[dipped][3].startswith("gpu WARN")
+    assert {each for run in found[-8:] for each in run} == {""}
+
+
 def test_what_the_software_itself_costs_is_not_the_gpus() -> None:
     """The driver costs 12 %, and from its third run on 4 % are lost besides: nothing is proven."""
 
