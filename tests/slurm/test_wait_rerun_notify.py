@@ -108,10 +108,14 @@ def test_notices_come_once_from_the_winner_and_never_from_losers(
 
 
 def test_a_stop_is_told_too(rv: Rv, eventually: Eventually) -> None:
-    """The job ends by Slurm's TERM, and has time to say so."""
-    told = rv.home / "told"
-    race = launched(rv, "--notify", f'end=echo "$RV_EVENT $RV_STATE" >> {told}', "sleep 600")
-    eventually(lambda: rv.states()[race]["state"] == "RUNNING")
+    """The job ends by Slurm's TERM, and has time to say so.
+
+    A race is RUNNING from its claim on; one stopped before its command begins tells nothing.
+    """
+    told, begun = rv.home / "told", rv.home / "begun"
+    told_to = f'end=echo "$RV_EVENT $RV_STATE" >> {told}'
+    race = launched(rv, "--notify", told_to, f"touch {begun}; sleep 600")
+    eventually(begun.exists)
     assert rv("stop", race).returncode == 0
     eventually(lambda: lines(told) == ["fail CANCELLED"])
 
