@@ -8,9 +8,8 @@ from types import MappingProxyType
 from typing import Final
 
 from rv.accept.measurements import FAULTY, bare_uuid, device_of, node_of
-from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.results import Jobs, JobTimes, RunResult, Status, TestResult
 from rv.avoided_nodes import DAY_S, MOST_DAYS, ON_PURPOSE, AvoidedNode, FailedTest
-from rv.dataclass import dataclass
 from rv.payloads.contract.codes import EXCLUDE, HARDWARE, OF_SPEED
 from rv.payloads.contract.rates import RATE_UNITS
 from rv.payloads.contract.schema import SURROUNDINGS
@@ -36,19 +35,6 @@ _NOT_LOOKED: Final = (
 """What a test warns of that could not look at what it is to look at."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobTimes:
-    """When a job was submitted, and when it was known to be over; 0 where that is not known.
-
-    This machine's clock says it. When a job began its node says, whose clock may be wrong.
-    """
-
-    submitted_at: float = 0.0
-    over_at: float = 0.0
-
-
-Jobs = Mapping[str, JobTimes]
-"""The jobs of a run by their ids."""
 _UNKNOWN: Final[Jobs] = MappingProxyType({})
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rv.accept.measurements import bare_uuid
-from rv.accept.result_checks import refusal, shared_gpus, shortfall, with_flaws
+from rv.accept.result_checks import lacking_gpus, refusal, shortfall, with_flaws
 from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
@@ -149,8 +149,8 @@ class _Collector:
             yield from self._of_ranks([with_flaws(merged, list(self._unheard(merged, ranks)))])
         elif ranks:
             results = [self._whole(self._placed(self._read(name))) for name in ranks]
-            shared = shared_gpus(results, self.origin.gpus) if self.planned else []
-            yield from self._of_ranks([with_flaws(result, shared) for result in results])
+            lacking = lacking_gpus(results, self.origin.gpus) if self.planned else []
+            yield from self._of_ranks([with_flaws(result, lacking) for result in results])
             yield from self._missing_ranks(results)
         else:
             for index in range(len(self.nodes)):

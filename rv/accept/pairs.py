@@ -225,8 +225,8 @@ def _paths(kind: _Kind, leaves: Mapping[str, str]) -> Iterator[TestResult]:
     for slow in found.pairs:
         said = _said(" and ".join(slow.ends), slow)
         pair = _test(Status.FAIL, "slow_path", said, "", "pairs.pair")
-        sound = {name for each in kind.pairs for name in each[:2] if each[:2] != slow.ends}
-        yield pair if set(slow.ends) <= sound else replace(pair, action=_NODE_OR_LINK)
+        elsewhere = {name for each in kind.pairs for name in each[:2] if each[:2] != slow.ends}
+        yield pair if set(slow.ends) <= elsewhere else replace(pair, action=_NODE_OR_LINK)
 
 
 def _open(kind: _Kind) -> Iterator[TestResult]:

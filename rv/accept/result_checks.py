@@ -240,7 +240,7 @@ def shortfall(result: RunResult, planned: Collection[str], gpus: int, world: int
     return [*missing, *_unmeasured(result)]
 
 
-def shared_gpus(results: Sequence[RunResult], gpus: int) -> list[str]:
+def lacking_gpus(results: Sequence[RunResult], gpus: int) -> list[str]:
     """Say that all ranks of a payload, each with its own result, have fewer GPUs than planned."""
     have_passed = {result.status for result in results} <= {Status.PASS, Status.WARN}
     are_all = len(results) == max(result.world_size for result in results)

@@ -156,21 +156,21 @@ def _load(text: str | bytes, source: str) -> Mapping[str, Any]:
     if len(text) > MAX_BYTES:
         raise ResultError(printable(f"{source}: {len(text):,} bytes are too many for a result"))
     try:
-        document = json.loads(text, object_pairs_hook=_named_once)
+        document = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
         why = str(error).partition("\n")[0]
-        raise ResultError(printable(f"{source}: not whole, sound JSON: {why:.200}")) from None
+        raise ResultError(printable(f"{source}: truncated or invalid JSON: {why:.200}")) from None
     if not isinstance(document, dict):
         raise ResultError(printable(f"{source}: an object was expected"))
     return document
 
 
-def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its pairs. Raises `ValueError` for a name that stands there twice."""
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its pairs. Raises `ValueError` for a duplicate key."""
     values = dict(pairs)
     if len(values) < len(pairs):
         twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise ValueError(f"{twice} stands there twice")
+        raise ValueError(f"duplicate key {twice}")
     return values
 
 

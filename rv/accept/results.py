@@ -189,6 +189,21 @@ class RunResult:
         return sorted(tests, key=lambda test: test.code == "interrupted")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JobTimes:
+    """When a job was submitted, and when it was known to be over; 0 where that is not known.
+
+    This machine's clock says it. When a job began its node says, whose clock may be wrong.
+    """
+
+    submitted_at: float = 0.0
+    over_at: float = 0.0
+
+
+Jobs = Mapping[str, JobTimes]
+"""The jobs of a run by their ids."""
+
+
 def worst(statuses: Collection[Status]) -> Status:
     """Return the verdict that wins; ERROR where there is none, as nothing was tested."""
     return Status(verdicts.worst(statuses))

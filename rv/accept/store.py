@@ -13,13 +13,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rv.accept.bad_nodes import Jobs, JobTimes
 from rv.accept.collect import Origin, collect, without_twins
 from rv.accept.foreign_results import foreign_results
 from rv.accept.kept_files import without_damaged, write_all
 from rv.accept.pairs import judged_pairs, names_of
 from rv.accept.result_files import MAX_BYTES, read_tree
-from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.results import Jobs, JobTimes, RunResult, Status, TestResult
 from rv.bundle import acceptance_dir
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError

@@ -309,7 +309,7 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     "a rank's file twice": (ranks_apart(twice=True), "is of rank 2"),
     "a rank's file that is none, beside the merged": (
         beside("garbage"),
-        "rank-00001.json says ERROR: allreduce/allreduce_result.ranks/rank-00001.json: not whole",
+        "rank-00001.json says ERROR: allreduce/allreduce_result.ranks/rank-00001.json: truncated",
     ),
     "a rank that failed, and nobody heard": (beside("FAIL"), "rank-00001.json says FAIL: wrong"),
     "a world of a thousand million": (
@@ -399,7 +399,7 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     "a summary that failed": (place(CHECK, "summary/status", "FAIL"), ""),
     "an unknown verdict": (place(CHECK, "tests/0/status", "FINE"), "no verdict"),
     "no tests": (drop(CHECK, lambda _: False), "has no tests"),
-    "two verdicts of one test": (said_twice(CHECK), "status stands there twice"),
+    "two verdicts of one test": (said_twice(CHECK), "duplicate key status"),
 }
 
 
