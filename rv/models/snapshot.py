@@ -225,6 +225,11 @@ class Snapshot:
     accounts: tuple[Account, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
+    @property
+    def hides_jobs(self) -> bool:
+        """Whether other users' jobs are kept from this user (PrivateData)."""
+        return "jobs" in self.config.private_data and self.user != "root"
+
 
 def write_snapshot(snapshot: Snapshot) -> str:
     """Write a snapshot as one JSON object; equal snapshots give equal text."""

@@ -92,12 +92,8 @@ def first_window(capacities: Iterable[FreeCapacity], demand: NodeDemand) -> tupl
     return (Window(fitting.start_s, FOREVER),) if fitting else ()
 
 
-def free_capacities(
-    node: Node, occupancies: Sequence[Occupancy], tally: "Tally"
-) -> Iterator[FreeCapacity]:
+def free_capacities(occupancies: Sequence[Occupancy], tally: "Tally") -> Iterator[FreeCapacity]:
     """Yield what is free in each time in which the node can be shared at all, in order."""
-    if _is_planned_unseen(node, occupancies):
-        return
     since_s = 0.0
     for moment_s, change, occupancy in _changes(occupancies, tally):
         if moment_s > since_s:
@@ -123,11 +119,6 @@ def _changes(occupancies: Sequence[Occupancy], tally: "Tally") -> list[_Change]:
     ]
     changes.sort(key=itemgetter(0))
     return changes
-
-
-def _is_planned_unseen(node: Node, occupancies: Sequence[Occupancy]) -> bool:
-    """Whether Slurm plans a job there that this user may not see."""
-    return "PLANNED" in node.states and all(one.running or one.whole for one in occupancies)
 
 
 class Tally:

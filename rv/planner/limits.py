@@ -327,8 +327,7 @@ def lineage(account: str, parents: Mapping[str, str]) -> tuple[str, ...]:
 
 def hidden_jobs_notes(snapshot: Snapshot) -> tuple[str, ...]:
     """Say what PrivateData keeps from this user, where it does."""
-    hidden = "jobs" in snapshot.config.private_data and snapshot.user != "root"
-    if not hidden or any(job.user != snapshot.user for job in snapshot.jobs):
+    if not snapshot.hides_jobs or any(job.user != snapshot.user for job in snapshot.jobs):
         return ()
     return ("other people's jobs are hidden here (PrivateData): who waits ahead is not known",)
 

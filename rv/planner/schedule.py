@@ -8,6 +8,7 @@ Slurm does not plan is never guessed.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -192,6 +193,7 @@ class NodeSchedule:
                 nodes, start_s = job.planned_nodes, max(0.0, self._from_now(job.start))
                 self._add(nodes, _share_of(job, len(nodes), start_s, end_s, running=False))
                 self.planned.update(nodes)
+        self._maybe_planned = _maybe_planned(snapshot)
         self._promised = set(self.planned)
         """Nodes on which anything is to begin: a planned job, or a reservation."""
         for reservation in snapshot.reservations:
@@ -230,8 +232,30 @@ class NodeSchedule:
     def _free_capacities(
         self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int
     ) -> Iterator[FreeCapacity]:
-        tally = Tally(node, gpu_type, total_gpus, free_gpus)
-        return free_capacities(node, self._occupancies.get(node.name, ()), tally)
+        occupancies = self._occupancies.get(node.name, ())
+        has_known_plan = any(not (one.running or one.whole) for one in occupancies)
+        if node.name in self._maybe_planned and not has_known_plan:
+            return iter(())  # for a job that is not seen, at a time that is not known
+        return free_capacities(occupancies, Tally(node, gpu_type, total_gpus, free_gpus))
+
+
+def _maybe_planned(snapshot: Snapshot) -> frozenset[str]:
+    """Return the PLANNED nodes on which a job may be planned that the queue does not show there.
+
+    Slurm leaves a node PLANNED until its next backfill pass, also where the job has started since
+    or is gone; so the state says something only where a job may be meant: a hidden one, one without
+    a plan (Slurm forgets a start while it plans anew), an array (its record has one task's plan).
+    """
+    marked = frozenset(node.name for node in snapshot.nodes if "PLANNED" in node.states)
+    if not marked or snapshot.hides_jobs:
+        return marked
+    partitions: set[str] = set()
+    for job in snapshot.jobs:
+        is_known = job.planned_nodes and job.start is not None and job.job_id.isdecimal()
+        if job.state.is_pending and not is_known:
+            partitions.update(job.partition.split(","))
+    waited_for = (one.nodes for one in snapshot.partitions if one.name in partitions)
+    return marked.intersection(chain.from_iterable(waited_for))
 
 
 def _share_of(

@@ -150,7 +150,7 @@ def _notes(race: Race, snapshot: Snapshot, *, is_known: bool) -> tuple[str, ...]
     notes = []
     if not is_known:
         notes.append("The queue could not be read: places in line are not known.")
-    elif "jobs" in snapshot.config.private_data and snapshot.user != "root":
+    elif snapshot.hides_jobs:
         notes.append("This cluster hides other users' jobs (PrivateData): places count yours only.")
     if race.request is None:
         notes.append("An older rv did not write the request down: no change can be tried.")

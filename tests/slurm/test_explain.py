@@ -1,6 +1,7 @@
 """`rv explain` says what Slurm itself says, and the change that it names starts at once."""
 
 import json
+import time
 from datetime import datetime
 
 import pytest
@@ -40,9 +41,10 @@ def explained(rv, eventually):
 
 
 def fill(rv, eventually, *gpus):
-    """Fill so many GPUs of the nodes v1 and v2: a snapshot of two seconds ago will do for rv."""
+    """Fill so many GPUs of the nodes v1 and v2, and let the snapshot of before grow too old."""
     jobs = [rv.fill(f"v{node}", count, "-t", "60") for node, count in enumerate(gpus, 1) if count]
     eventually(lambda: {rv.job_state(job) for job in jobs} == {"RUNNING"})
+    time.sleep(2)  # so old may the snapshot be that rv explains by
 
 
 def wait_for(rv, *options):
@@ -106,6 +108,33 @@ def test_other_gpus_and_fewer_of_them(rv, explained, eventually):
     wait_for(rv, "--gpu", "2", "-p", "gpu")
     told = explained("Resources")
     assert {c["options"] for c in told["changes"]} == {"-p other", "--gpu 1"}
+
+
+def test_free_gpus_beside_a_job_that_was_planned_there_and_runs(
+    fresh_sandbox, tmp_path, eventually
+):
+    """Slurm leaves its nodes PLANNED until the next pass; what is free of them starts at once."""
+    shape = profile(
+        [group("v", "v100", nodes=2)], {"gpu": ["v"]}, scheduler={**PASSES, "bf_interval": 20}
+    )
+    rv = Rv(box=fresh_sandbox(shape), home=tmp_path)
+    filler = rv.fill("v1", 4, "-t", "60")
+    eventually(lambda: rv.job_state(filler) == "RUNNING")
+    wide = rv.slurm(
+        "sbatch", "--parsable", "-N2", "-t", "60", "--mem=100", "--gres=gpu:2", "-o", "/dev/null",
+        "--wrap", "exec sleep 3600",
+    ).strip()  # fmt: skip
+
+    def is_marked():
+        return "PLANNED" in rv.slurm("scontrol", "show", "node", "v2")
+
+    eventually(is_marked, timeout=60)
+    rv.slurm("scancel", filler)
+    eventually(lambda: rv.job_state(wide) == "RUNNING")
+    told = rv("up", "--dry-run", "--json", "--gpu", "2", "-x", "v1", "--run", "true")
+    assert is_marked(), "a backfill pass came in between"
+    best = json.loads(told.stdout)["strategies"][0]
+    assert best["estimate"]["source"] == "idle"
 
 
 def test_a_limit_of_a_qos(rv, explained, eventually):

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rv.models.job import JobState
-from rv.models.snapshot import QueuedJob, Reservation
+from rv.models.snapshot import ClusterConfig, QueuedJob, Reservation
 from rv.planner.capacity import FOREVER, NodeDemand, Window
 from rv.planner.schedule import NodeSchedule
-from tests.unit.planner.clusters import NOON, nodes, snapshot
+from tests.unit.planner.clusters import NOON, nodes, partition, snapshot
 
 LAST = 12
 """Nothing changes after this second."""
@@ -58,16 +58,30 @@ reservations = st.builds(
 )
 
 
+unplanned = st.builds(
+    QueuedJob,
+    job_id=st.sampled_from(["2", "3_[1-4]"]),
+    user=st.just("other"),
+    partition=st.sampled_from(["gpu", "else", "else,gpu"]),
+    state=st.just(JobState.PENDING),
+    planned_nodes=st.sampled_from([(), ("n2",)]),
+    start=st.none() | st.just(at(1)),
+)
+"""Jobs that wait and have no plan on n1 that could be seen."""
+
+
 @st.composite
 def clusters(draw):
     """Two nodes of which some is in use, not always by jobs that can be seen."""
     states = draw(st.sampled_from([("MIXED",), ("ALLOCATED",), ("MIXED", "PLANNED"), ("IDLE",)]))
     found = nodes("n", 2, cpus=4, states=states)
     used = {"cpus_used": draw(small), "memory_mib": 4, "memory_used_mib": draw(small)}
+    private = draw(st.sampled_from([(), ("jobs",)]))
     return replace(
-        snapshot(),
+        snapshot((partition("gpu", found), found), (partition("else", ()), ())),
+        config=ClusterConfig(private_data=frozenset(private)),
         nodes=tuple(replace(node, **used) for node in found),
-        jobs=tuple(draw(st.lists(queued(), max_size=6))),
+        jobs=tuple(draw(st.lists(queued() | unplanned, max_size=6))),
         reservations=tuple(draw(st.lists(reservations, max_size=1))),
     )
 
@@ -86,6 +100,13 @@ def end_of(job):
 def part(amount, job):
     """What a job has on each of its nodes, rounded up."""
     return -(-amount // len(job.nodes or job.planned_nodes))
+
+
+def may_be_planned(cluster):
+    """Whether a job may be planned on n1 of which the queue does not show it."""
+    waits = [job for job in cluster.jobs if job.state.is_pending and "gpu" in job.partition]
+    plain = [job for job in waits if job.planned_nodes and job.start and "_" not in job.job_id]
+    return "jobs" in cluster.config.private_data or plain != waits
 
 
 def fits(cluster, demand, total, free, second):
@@ -108,7 +129,7 @@ def fits(cluster, demand, total, free, second):
         planned = sum(part(getattr(job, name), job) for job in here)
         return min(whole - used + back, whole) - planned >= asked
 
-    if closed or ("PLANNED" in node.states and not plans):
+    if closed or ("PLANNED" in node.states and not plans and may_be_planned(cluster)):
         return False
     if "ALLOCATED" in node.states and not ended:
         return False

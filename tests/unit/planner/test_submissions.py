@@ -13,6 +13,7 @@ from rv.models.request import Fanout, Request
 from rv.models.snapshot import (
     Account,
     Association,
+    ClusterConfig,
     Limits,
     Qos,
     QueuedJob,
@@ -54,7 +55,7 @@ def source(**node):
         ({"states": ("MIXED",), "used": 5}, Source.IDLE),
         ({"states": ("MIXED",), "used": 6}, Source.UNKNOWN),
         ({"states": ("ALLOCATED",)}, Source.UNKNOWN),
-        ({"states": ("IDLE", "PLANNED")}, Source.UNKNOWN),
+        ({"states": ("IDLE", "PLANNED")}, Source.IDLE),
         ({"states": ("IDLE", "COMPLETING")}, Source.UNKNOWN),
         ({"states": ("MIXED",), "cpus_used": 120}, Source.UNKNOWN),
     ],
@@ -62,6 +63,31 @@ def source(**node):
 def test_idle_is_what_is_free_now(node, expected):
     """GPUs, CPUs and the node's own state; everything else is unknown, never a number."""
     assert source(**node) is expected
+
+
+@pytest.mark.parametrize(
+    ("jobs", "private", "expected"),
+    [
+        ([{"state": JobState.RUNNING, "nodes": ("n1",), "gpus": 2}], (), Source.IDLE),
+        ([{"partition": "else"}], (), Source.IDLE),
+        ([{"planned_nodes": ("n2",), "start": NOON}], (), Source.IDLE),
+        ([{"planned_nodes": ("n2",), "start": NOON, "job_id": "1_[2-5]"}], (), Source.UNKNOWN),
+        ([{}], (), Source.UNKNOWN),
+        ([], ("jobs",), Source.UNKNOWN),
+    ],
+    ids=["started", "elsewhere", "planned elsewhere", "array", "not planned yet", "hidden"],
+)
+def test_planned_is_left_from_an_older_pass_unless_a_job_may_be_meant(jobs, private, expected):
+    """Slurm clears the state of a node at its next backfill pass, not when the job starts."""
+    waits = {"job_id": "1", "user": "other", "partition": "gpu", "state": JobState.PENDING}
+    members = nodes("n", 1, gres={"a40": 8}, states=("MIXED", "PLANNED"))
+    cluster = snapshot(
+        (partition("gpu", members), members),
+        jobs=tuple(QueuedJob(**(waits | job)) for job in jobs),
+        config=ClusterConfig(private_data=frozenset(private)),
+    )
+    (strategy,) = planned(Request(gpus=3), cluster).strategies
+    assert strategy.estimate.source is expected
 
 
 def test_memory_in_use_counts():
