@@ -233,8 +233,8 @@ class NodeSchedule:
         self, node: Node, gpu_type: str, total_gpus: int, free_gpus: int
     ) -> Iterator[FreeCapacity]:
         occupancies = self._occupancies.get(node.name, ())
-        has_known_plan = any(not (one.running or one.whole) for one in occupancies)
-        if node.name in self._maybe_planned and not has_known_plan:
+        has_plan = any(not (one.running or one.whole) for one in occupancies)
+        if node.name in self._maybe_planned and not has_plan:
             return iter(())  # for a job that is not seen, at a time that is not known
         return free_capacities(occupancies, Tally(node, gpu_type, total_gpus, free_gpus))
 
@@ -251,11 +251,14 @@ def _maybe_planned(snapshot: Snapshot) -> frozenset[str]:
         return marked
     partitions: set[str] = set()
     for job in snapshot.jobs:
-        is_known = job.planned_nodes and job.start is not None and job.job_id.isdecimal()
-        if job.state.is_pending and not is_known:
+        if job.state.is_pending and not _has_known_plan(job):
             partitions.update(job.partition.split(","))
     waited_for = (one.nodes for one in snapshot.partitions if one.name in partitions)
     return marked.intersection(chain.from_iterable(waited_for))
+
+
+def _has_known_plan(job: QueuedJob) -> bool:
+    return bool(job.planned_nodes) and job.start is not None and job.job_id.isdecimal()
 
 
 def _share_of(

@@ -309,7 +309,9 @@ for rv_scratch in "$SCRATCH" "/scratch/$SLURM_JOB_USER"; do
   export TRITON_CACHE_DIR="${TRITON_CACHE_DIR:-$rv_cache/triton}" UV_CACHE_DIR="${UV_CACHE_DIR:-$rv_cache/uv}" PIP_CACHE_DIR="${PIP_CACHE_DIR:-$rv_cache/pip}" WANDB_CACHE_DIR="${WANDB_CACHE_DIR:-$rv_cache/wandb}"
   break
 done
-MASTER_PORT=$((15000 + (SLURM_JOB_ID * 7 + ${SLURM_RESTART_COUNT:-0}) % 16000))
+rv_cluster=$(printf '%s\n' "$SLURM_CLUSTER_NAME $SLURM_CONF" | cksum)
+rv_cluster=${rv_cluster%% *}
+MASTER_PORT=$((15000 + ((SLURM_JOB_ID + ${rv_cluster:-0}) * 7 + ${SLURM_RESTART_COUNT:-0}) % 16000))
 while (: <"/dev/tcp/127.0.0.1/$MASTER_PORT") 2>/dev/null; do MASTER_PORT=$((MASTER_PORT + 1)); done
 export MASTER_PORT PET_MASTER_PORT=$MASTER_PORT NNODES=2 PET_NNODES=2 PET_NPROC_PER_NODE=2
 RV_PYTHON=$(command -v python || command -v python3 || echo python3)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -446,3 +447,20 @@ def test_a_node_that_failed_a_larger_layout_is_left_to_a_later_segment(
     assert mark.relative_to(tmp_path) == Path(left)
     if last:
         assert mark.read_text().splitlines() == ["a100n2", "7"]
+
+
+def test_jobs_have_ports_of_their_own() -> None:
+    """Seven apart in a cluster, elsewhere in another on the same machine: no job can probe them."""
+
+    def port(job_id: int, cluster: str, conf: str = "/etc/slurm/slurm.conf") -> int:
+        golden = (TEMPLATES.parent / "tests" / "golden" / "multi_node.sh").read_text("utf-8")
+        lines = re.search(r"^rv_cluster=.*?^MASTER_PORT=.*?$", golden, re.DOTALL | re.MULTILINE)
+        assert lines
+        env = {"SLURM_JOB_ID": str(job_id), "SLURM_CLUSTER_NAME": cluster, "SLURM_CONF": conf}
+        script = f"set -u\n{lines[0]}\necho $MASTER_PORT"
+        return int(subprocess.check_output(["bash", "-c", script], env={"PATH": "/usr/bin", **env}))
+
+    ports = [port(job_id, "one") for job_id in range(1, 9)]
+    assert all(15000 <= each < 31000 for each in ports)
+    assert {(other - one) % 16000 for one, other in pairwise(ports)} == {7}
+    assert len({port(1, "one"), port(1, "two"), port(1, "one", "/home/ann/slurm.conf")}) == 3
