@@ -4,13 +4,17 @@
 this machine and is replaced whole, by one process at a time; it also has when nodes were said to be
 repaired. Times are seconds since the epoch by this machine's clock; no entry counts for longer than
 `MOST_DAYS` from now, whatever a clock that was ahead wrote.
+
+A file that has anything that rv does not write cannot be read: what is sound in it still counts,
+and the next write keeps it beside the new one, as `.broken`. Fields that an older rv did not write
+may be absent, and those that only a newer one knows are no fault.
 """
 
 import json
-import math
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -25,6 +29,7 @@ MOST_DAYS: Final = 90
 DAY_S: Final = 86400.0
 _MOST_EVIDENCE: Final = 20
 _LOCK_S: Final = 20.0
+_MOST_TOLD: Final = 3
 ON_PURPOSE: Final = " (made on purpose: --inject)"
 """How evidence ends that was found in a run with an injected fault."""
 
@@ -86,22 +91,24 @@ def reasons(cluster: str, now_s: float) -> Mapping[str, str]:
     return {entry.node: entry.reason for entry in load(cluster, now_s)}
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Memory:
+    """What is sound in a file, and what is wrong in it."""
+
+    entries: Sequence[AvoidedNode] = ()
+    repaired: Mapping[str, float] = field(default_factory=dict)
+    problems: Sequence[str] = ()
+
+
 def load(cluster: str, now_s: float) -> tuple[AvoidedNode, ...]:
-    """Read the nodes of a cluster that are avoided now; a file that cannot be read avoids none."""
-    items = _document(cluster).get("nodes")
-    entries = [_read_entry(item, now_s) for item in (items if isinstance(items, list) else [])]
-    return tuple(entry for entry in entries if entry and entry.until > now_s)
+    """Read the nodes of a cluster that are avoided now; entries that cannot be read avoid none."""
+    entries = (_as_of(entry, now_s) for entry in _read(cluster).entries)
+    return tuple(entry for entry in entries if entry.until > now_s)
 
 
 def repairs(cluster: str, now_s: float) -> Mapping[str, float]:
     """Say when nodes were last said to be good: what failed before that tells nothing of them."""
-    found = _document(cluster).get("repaired")
-    times = found.items() if isinstance(found, dict) else ()
-    return {
-        printable(node): min(time, now_s)
-        for node, time in times
-        if isinstance(time, float) and math.isfinite(time)
-    }
+    return {node: min(time, now_s) for node, time in _read(cluster).repaired.items()}
 
 
 def update(
@@ -184,19 +191,14 @@ def _cut(evidence: Iterable[str]) -> tuple[str, ...]:
 
 
 def require_readable(cluster: str) -> None:
-    """Raise `RvError(CONFIG)` for a file that is not as rv writes it, whose nodes nobody avoids."""
-    path = acceptance_file("avoid", cluster, ".json")
-    if path.exists() and not _document(cluster):
-        problem = f"{path} cannot be read: no node is avoided for what it said"
+    """Raise `RvError(CONFIG)` for a file that is not as rv writes it, and say what is wrong."""
+    problems = _read(cluster).problems
+    if problems:
+        path = acceptance_file("avoid", cluster, ".json")
+        more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
+        what = f"{'; '.join(problems[:_MOST_TOLD])}{more}"
+        problem = f"{path} cannot be read: no node is avoided for what is wrong in it: {what}"
         raise RvError(ErrorKind.CONFIG, problem, hint="mend it, or move it away")
-
-
-def _document(cluster: str) -> Mapping[str, Any]:
-    try:
-        document = json.loads(acceptance_file("avoid", cluster, ".json").read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return document if isinstance(document, dict) else {}
 
 
 def _write(cluster: str, entries: Iterable[AvoidedNode], repaired: Mapping[str, float]) -> None:
@@ -205,48 +207,136 @@ def _write(cluster: str, entries: Iterable[AvoidedNode], repaired: Mapping[str, 
     document = {"nodes": list(map(asdict, entries)), "repaired": repaired}
     path = acceptance_file("avoid", cluster, ".json")
     try:
-        if path.exists() and not _document(cluster):
-            path.rename(path.with_suffix(".broken"))  # it may be mended: nothing of it is lost
+        if _read(cluster).problems:
+            _keep_broken(path)
         write_atomically(path, json.dumps(document, indent=1))
     except OSError as error:
         raise _not_kept(error, path) from error
 
 
-def _read_entry(item: Any, now_s: float) -> AvoidedNode | None:
-    """Read one entry of the file; None for what is none."""
+def _keep_broken(path: Path) -> None:
+    """Keep a file that may be mended: nothing of it is lost.
+
+    It is copied, so that what is sound in it still counts where the new file cannot be written.
+    """
+    from rv.files import write_atomically  # who plans only reads
+
+    broken = path.with_suffix(".broken")
     try:
-        until = float(item["until"])
-        entry = AvoidedNode(
-            node=printable(item["node"]),
-            since=_past(item.get("since", 0.0), now_s),
-            until=min(until, now_s + MOST_DAYS * DAY_S),
-            run=printable(item.get("run", "")),
-            evidence=_texts(item.get("evidence", ())),
-            uuids=_texts(item.get("uuids", ())),
-            failed=tuple(map(_read_failed, item.get("failed", ()))),
-            over_at=_past(item.get("over_at", 0.0), now_s),
-            was_quick=item.get("was_quick") is True,
-            is_injected=item.get("is_injected") is True,
-        )
-    except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
-        return None
-    return entry if entry.node and math.isfinite(entry.until) else None
+        write_atomically(broken, path.read_bytes())
+    except (PermissionError, IsADirectoryError):
+        path.rename(broken)  # nothing of it counts: nobody can read it
 
 
-def _read_failed(item: Any) -> FailedTest:
-    return FailedTest(
-        payload=printable(item["payload"]),
-        test=printable(item["test"]),
-        uuids=_texts(item["uuids"]),
-        is_of_speed=item.get("is_of_speed") is True,
+def _read(cluster: str) -> _Memory:
+    try:
+        document = json.loads(acceptance_file("avoid", cluster, ".json").read_text("utf-8"))
+    except FileNotFoundError:
+        return _Memory()
+    except OSError as error:
+        return _Memory(problems=(error.strerror or str(error),))
+    except (ValueError, RecursionError) as error:
+        return _Memory(problems=(f"it is no JSON: {error}",))
+    if not isinstance(document, dict):
+        return _Memory(problems=("it is no object",))
+    entries, wrong_entries = _read_entries(document.get("nodes") if document else [])
+    repaired, wrong_repairs = _read_repairs(document.get("repaired", {}))
+    return _Memory(entries=entries, repaired=repaired, problems=(*wrong_entries, *wrong_repairs))
+
+
+def _read_entries(items: Any) -> tuple[list[AvoidedNode], list[str]]:
+    """Read the entries that are sound, and say what is wrong in the others."""
+    if not isinstance(items, list):
+        return [], ["nodes is no list"]
+    entries, problems = list[AvoidedNode](), list[str]()
+    for number, item in enumerate(items):
+        try:
+            entries.append(_read_entry(item))
+        except ValueError as error:
+            problems.append(f"nodes[{number}]: {error}")
+    return entries, problems
+
+
+def _read_repairs(times: Any) -> tuple[dict[str, float], list[str]]:
+    """Read the times of repairs that are sound, and say what is wrong in the others."""
+    if not isinstance(times, dict):
+        return {}, ["repaired is no object"]
+    repaired, problems = dict[str, float](), list[str]()
+    for node, time in times.items():
+        try:
+            repaired[printable(node)] = _time(time, printable(node))
+        except ValueError as error:
+            problems.append(f"repaired: {error}")
+    return repaired, problems
+
+
+def _read_entry(item: Any) -> AvoidedNode:
+    """Read one entry of the file; raises `ValueError` for what rv does not write."""
+    if not isinstance(item, dict):
+        raise ValueError("it is no object")
+    node = _text(item.get("node"), "node")
+    if not node:
+        raise ValueError("node is empty")
+    failed = _list(item.get("failed", []), "failed")
+    return AvoidedNode(
+        node=node,
+        since=_time(item.get("since", 0.0), "since"),
+        until=_time(item.get("until"), "until"),
+        run=_text(item.get("run", ""), "run"),
+        evidence=_texts(item.get("evidence", []), "evidence"),
+        uuids=_texts(item.get("uuids", []), "uuids"),
+        failed=tuple(_read_failed(each) for each in failed),
+        over_at=_time(item.get("over_at", 0.0), "over_at"),
+        was_quick=_flag(item.get("was_quick", False), "was_quick"),
+        is_injected=_flag(item.get("is_injected", False), "is_injected"),
     )
 
 
-def _texts(items: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(map(printable, items))
+def _read_failed(item: Any) -> FailedTest:
+    if not isinstance(item, dict):
+        raise ValueError("one of failed is no object")
+    return FailedTest(
+        payload=_text(item.get("payload"), "payload of failed"),
+        test=_text(item.get("test"), "test of failed"),
+        uuids=_texts(item.get("uuids"), "uuids of failed"),
+        is_of_speed=_flag(item.get("is_of_speed", False), "is_of_speed of failed"),
+    )
 
 
-def _past(time: Any, now_s: float) -> float:
-    """Read a time that is over: a clock that was ahead does not count."""
-    seconds = float(time)
-    return min(max(seconds, 0.0), now_s) if math.isfinite(seconds) else 0.0
+def _time(value: Any, name: str) -> float:
+    """Read a time, which other programs write as a whole number too."""
+    if type(value) in {int, float} and abs(value) <= sys.float_info.max:  # so NaN is none
+        return float(value)
+    raise ValueError(f"{name} is no time")
+
+
+def _text(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return printable(value)
+    raise ValueError(f"{name} is no text")
+
+
+def _flag(value: Any, name: str) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise ValueError(f"{name} is neither true nor false")
+
+
+def _list(value: Any, name: str) -> list[Any]:
+    if isinstance(value, list):
+        return value
+    raise ValueError(f"{name} is no list")
+
+
+def _texts(value: Any, name: str) -> tuple[str, ...]:
+    return tuple(_text(each, f"one of {name}") for each in _list(value, name))
+
+
+def _as_of(entry: AvoidedNode, now_s: float) -> AvoidedNode:
+    """Count no time that a clock wrote that was ahead."""
+    return replace(
+        entry,
+        since=min(max(entry.since, 0.0), now_s),
+        until=min(entry.until, now_s + MOST_DAYS * DAY_S),
+        over_at=min(max(entry.over_at, 0.0), now_s),
+    )

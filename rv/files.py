@@ -10,6 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_atomically(
@@ -78,15 +79,21 @@ def locked(path: Path, timeout_s: float) -> Iterator[None]:
         lock.release()
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file to read, without waiting. Raises `OSError`, also for a FIFO or device."""
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    return file
+
+
 def read_regular(path: Path, limit: int) -> bytes:
     """Read a regular file of at most `limit` bytes, without waiting for anything.
 
     Raises `OSError`, also for a larger file, a FIFO or a device.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+    with open_regular(path) as file:
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"more than {limit:,} bytes are too many", str(path))

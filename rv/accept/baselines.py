@@ -13,17 +13,21 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import Field
 
 from rv import bundle
+from rv.accept.baselines_file import layer_document
 from rv.accept.measurements import HOST_COPIES, LANES_LOST, SOUND, Measurement, size_of
 from rv.accept.results import Device, Reference
-from rv.config.documents import Document, read_document
-from rv.config.schema import Number, Schema, Text, Whole, validate
+from rv.config.documents import Document
+from rv.config.documents import Path as Place
+from rv.config.schema import Number, Schema, Text, Whole, must_be, validate
 from rv.dataclass import dataclass
+from rv.models.spelling import suggestion
 from rv.payloads.contract import references
+from rv.payloads.contract.catalogue import PAYLOADS
 from rv.payloads.contract.rates import (
     REFERENCE_FAIL,
     REFERENCE_WARN,
@@ -32,6 +36,7 @@ from rv.payloads.contract.rates import (
     model_of,
     share_of_slice,
     sizes_of,
+    words,
 )
 
 FILE: Final = "baselines.yaml"
@@ -79,8 +84,16 @@ class _Of(Schema):
     dtype: Text = ""
 
 
+_Rate = Annotated[
+    Number,
+    Field(gt=0),
+    must_be("a number greater than 0", "where you know none, leave the GPU out"),
+]
+"""What everything measured is held against: nothing would be slower than 0."""
+
+
 class _Value(Schema):
-    value: Number
+    value: _Rate
     source: Text = ""
 
 
@@ -197,8 +210,8 @@ def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baseli
     builtin = Document(name="rv's own references", data=references.document(), node=None)
     layers: list[tuple[Path, str]] = [(folder / FILE, USER), (site, SITE)]
     layers += [(path, GOLDEN) for path in golden]
-    read = [read_layer(read_document(f), kind) for f, kind in layers if f.is_file()]
-    read.append(read_layer(builtin, BUILTIN))
+    documents = [(layer_document(path), kind) for path, kind in layers] + [(builtin, BUILTIN)]
+    read = [read_layer(document, kind) for document, kind in documents if document is not None]
     values = tuple(value for layer, _ in read for value in layer)
     models = {value.gpu: Model() for value in values}
     for _, layer_models in reversed(read):
@@ -209,12 +222,51 @@ def load(folder: Path, golden: Sequence[Path], site: Path = SITE_FILE) -> Baseli
 def read_layer(document: Document, kind: str) -> tuple[list[Baseline], dict[str, Model]]:
     """Read one file's values and models. Raises `RvError(CONFIG)` for what is wrong in it."""
     file = validate(document, _File)
+    _check_method(document, file.method_version)
     values = []
-    for group in file.references.values():
+    for name, group in file.references.items():
+        if kind != GOLDEN:  # those are of whatever was measured here, by other suites too
+            _check_payload(document, ("references", name, "of", "payload"), group.of.payload)
         of = {**group.of.model_dump(), "kind": kind, "method_version": file.method_version}
-        for gpu, entry in group.values.items():
+        for gpu, entry in _by_model(document, ("references", name, "values"), group.values).items():
             values.append(Baseline(gpu=gpu, value=entry.value, source=entry.source, **of))
-    return values, file.gpus
+    return values, _by_model(document, ("gpus",), file.gpus)
+
+
+def _check_method(document: Document, method: int) -> None:
+    """Refuse values of a method that nothing here measures by: they would never hold."""
+    if method > references.METHOD_VERSION:
+        message = f"method_version {method}: this rv knows those up to {references.METHOD_VERSION}"
+        hint = "a newer rv wrote the file: update this one, or move the file away"
+        document.fail(("method_version",), message, hint=hint)
+
+
+def _check_payload(document: Document, place: Place, payload: str) -> None:
+    """Refuse values of a payload that there is not: they would never hold."""
+    names = tuple(spec.name for spec in PAYLOADS)
+    if payload not in names:
+        hint = suggestion(payload, names, f"one of: {', '.join(names)}")
+        document.fail(place, f"unknown payload {payload!r}", hint=hint)
+
+
+_Entry = TypeVar("_Entry")
+
+
+def _by_model(document: Document, place: Place, entries: Mapping[str, _Entry]) -> dict[str, _Entry]:
+    """Give a file's entries by model: `H200` is `h200`, and no model may stand there twice."""
+    found: dict[str, _Entry] = {}
+    for name, entry in entries.items():
+        model = _model_name(name)
+        if model in found:
+            message = f"{name!r} is the model {model}, which stands here twice"
+            document.fail((*place, name), message, hint="remove one of them")
+        found[model] = entry
+    return found
+
+
+def _model_name(name: str) -> str:
+    """Write a model's name in one way, by the words that `rates.model_of` reads it by."""
+    return "-".join(words(name).split()) or name.lower()
 
 
 def _reference(baseline: Baseline, model: Model, device: Device | None) -> Reference:
@@ -291,7 +343,10 @@ def _is_representative(measured: Measurement, known: Baselines) -> bool:
     """Whether a value is a sound one of whole GPUs on one node, and not of a quick run."""
     is_whole = measured.is_of_gpus and not measured.is_mig and measured.standing == SOUND
     is_usual = bool(measured.gpu_uuid) or known.is_mesh(measured.gpu)
-    return is_whole and is_usual and measured.nodes == 1 and not measured.quick
+    # A newer rv may write the history too; what this one makes, it must be able to read.
+    is_readable = measured.value > 0 and measured.method_version <= references.METHOD_VERSION
+    is_full = measured.nodes == 1 and not measured.quick
+    return is_whole and is_usual and is_readable and is_full
 
 
 def _alike(
@@ -300,7 +355,7 @@ def _alike(
     """Group what was measured alike on GPUs of one model."""
     groups: dict[tuple[str, ...], list[Measurement]] = {}
     for each in measured:
-        gpu = known.model_of(each.gpu) or "-".join(each.gpu.lower().split())
+        gpu = known.model_of(each.gpu) or _model_name(each.gpu)
         groups.setdefault((gpu, *each.key), []).append(each)
     return ((key[0], groups[key]) for key in sorted(groups))
 

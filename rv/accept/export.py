@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from rv.accept.measurements import Measurement, device_of
 from rv.accept.results import Metric, RunResult, Status, TestResult
-from rv.accept.store import Run
+from rv.accept.runs import Run
 
 if TYPE_CHECKING:
     from junitparser import TestCase, TestSuite

@@ -8,7 +8,8 @@ from rv.accept.bad_nodes import has_passed, is_of_hardware, to_pass
 from rv.accept.measurements import device_of
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.run import judged
-from rv.accept.store import Run, load, records, results_of, sweeps_by_race
+from rv.accept.runs import Run
+from rv.accept.store import load_kept, records, results_of, sweeps_by_race
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
@@ -64,7 +65,7 @@ def _judged_runs(node: str, cluster: str) -> Iterator[Run]:
         name = sweep.sweep_id if sweep else race
         if name not in seen:
             seen.add(name)
-            yield judged(results_of(sweep) if sweep else load(race))
+            yield judged(results_of(sweep) if sweep else load_kept(race))
 
 
 def _passed(node: str, results: Sequence[RunResult]) -> Sequence[RunResult]:

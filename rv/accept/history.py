@@ -31,6 +31,13 @@ _ADDED: Final = {"standing": SOUND, "members": ""}
 _INDEXES: Final = {"by_gpu": "gpu_uuid, time", "by_node": "node, payload, time"}
 """What is looked up: a GPU, and what the GPUs of a node do together, which has no UUID."""
 _VERSION: Final = 3
+_KINDS: Final[Mapping[Any, str]] = {float: "real", int: "integer"}
+_ODD: Final = [
+    *(f"typeof({name}) != '{_KINDS.get(kind, 'text')}'" for name, kind in _COLUMNS.items()),
+    *("abs(value) > 1e100", "abs(time) > 1e100"),
+]
+_ODD_ROW: Final = f"CASE WHEN {' OR '.join(_ODD)} THEN rowid ELSE 0 END AS odd_row"
+"""The number of a row that rv did not write: SQLite keeps a text also in a column of numbers."""
 _BUSY_S: Final = 30.0
 _LAST: Final = "\U0010ffff"
 """What is sorted behind whatever a name goes on with."""
@@ -92,8 +99,11 @@ class History:
         }
         conditions = {clause: value for clause, value in conditions.items() if value}
         where = " AND ".join(["TRUE", *conditions])
-        query = f"SELECT {', '.join(_COLUMNS)} FROM measurements WHERE {where} ORDER BY time, run"  # noqa: S608 - names only
-        rows = map(dict, self._rows(query, [*conditions.values()]))
+        columns = ", ".join([*_COLUMNS, _ODD_ROW])
+        query = f"SELECT {columns} FROM measurements WHERE {where} ORDER BY time, run"  # noqa: S608 - names only
+        rows = [dict(row) for row in self._rows(query, [*conditions.values()])]
+        if odd := max((row.pop("odd_row") for row in rows), default=0):
+            raise _failure(self._path, sqlite3.DataError(f"its row {odd} is damaged"))
         return tuple(Measurement(**{**row, "quick": row["quick"] == "1"}) for row in rows)
 
     def _rows(self, query: str, values: Sequence[str]) -> list[sqlite3.Row]:
@@ -143,6 +153,8 @@ def _failure(path: Path, error: Exception) -> RvError:
         what, hint = f"is busy: {error}", "another rv reads or writes it: run the command again"
     elif isinstance(error, sqlite3.NotSupportedError):
         hint = "update this rv, or set XDG_DATA_HOME to a folder of its own"
+    elif isinstance(error, sqlite3.DataError) or "decode" in str(error):
+        hint = "restore it from a copy, delete such rows, or move it away to begin a new one"
     elif code in _BROKEN:
         hint = "move it away to begin a new one"
     else:

@@ -38,25 +38,26 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 
 def without_damaged(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Leave out what is no JSON, where what is kept of it in the folder is."""
+    """Leave out what is empty, or no JSON, where what is kept of it in the folder is not so."""
     return {
         name: data for name, data in files.items() if not _is_damaged_since(folder / name, data)
     }
 
 
 def _is_damaged_since(kept: Path, data: bytes) -> bool:
-    """Whether a file is no JSON, where what is kept of it is."""
-    if kept.suffix != ".json" or _is_json(data):
+    """Whether a file says nothing, where what is kept of it does."""
+    says_something = _is_json if kept.suffix == ".json" else bytes.strip
+    if says_something(data):
         return False
     try:
-        return _is_json(read_regular(kept, MAX_BYTES))
+        return bool(says_something(read_regular(kept, MAX_BYTES)))
     except (OSError, ValueError):
         return False
 
 
 def _is_json(data: bytes) -> bool:
+    """Whether it is JSON with anything in it."""
     try:
-        json.loads(data)
+        return bool(json.loads(data))
     except (ValueError, RecursionError):
         return False
-    return True

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,7 +23,8 @@ from rv.accept.measurements import (
 )
 from rv.accept.remarks import Gpu, gpu_key, is_of_shared, seen_shared, shared_gpus
 from rv.accept.results import RunResult, Status
-from rv.accept.store import Run, RunRecord, find_run, load, records, save
+from rv.accept.runs import Run, RunRecord
+from rv.accept.store import find_run, load_kept, records, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.dataclass import dataclass
@@ -58,18 +59,27 @@ def conclude(fetched: Run, now_s: float, avoid_days: int = avoided_nodes.DAYS) -
     repairs = avoided_nodes.repairs(cluster, now_s)
     run, lost = _remembering(fetched, repairs)
     bad = bad_nodes(run.results, run.record.race_id, now_s, avoid_days, repairs, run.jobs)
-    recovered: tuple[AvoidedNode, ...] = ()
-    if not lost:
-        bad, recovered = _without_passed(bad, cluster), _recovered(run, now_s)
+    bad = _without_passed(bad, cluster, now_s, _judged_alone if lost else judged)
+    recovered = () if lost else _recovered(run, now_s)
     notes = [lost] if lost else []
+    notes += _written_down(run.record, bad, recovered, now_s)
+    avoided = tuple(entry for entry in bad if entry.until > now_s)
+    return Conclusion(run=run, avoided=avoided, notes=tuple(notes))
+
+
+def _written_down(
+    record: RunRecord, bad: Sequence[AvoidedNode], recovered: Sequence[AvoidedNode], now_s: float
+) -> list[str]:
+    """Write down which nodes are bad, and which good again; give what is to be said of it."""
+    if not (bad or recovered):
+        return []
     try:
-        if bad or recovered:
-            avoided_nodes.update(cluster, bad, recovered, now_s)
+        avoided_nodes.update(record.cluster, bad, recovered, now_s)
     except RvError as error:  # a verdict is worth more
-        return Conclusion(run=run, avoided=bad, notes=(*notes, error.message))
-    notes += [f"{entry.node} {entry.reason}" for entry in bad]
-    notes += [f"{entry.node} is good again, and no longer avoided" for entry in recovered]
-    return Conclusion(run=run, avoided=bad, notes=tuple(notes))
+        names = ", ".join(entry.node for entry in (*bad, *recovered))
+        return [f"{error.message}; nothing is remembered of {names}: {_how_again(record)}"]
+    told = [f"{entry.node} {entry.reason}" for entry in bad if entry.until > now_s]
+    return told + [f"{entry.node} is good again, and no longer avoided" for entry in recovered]
 
 
 def _recovered(run: Run, now_s: float) -> tuple[AvoidedNode, ...]:
@@ -85,9 +95,7 @@ def _remembering(fetched: Run, repairs: Mapping[str, float]) -> tuple[Run, str]:
     Gives what is to be said of that too, "" for nothing.
     """
     baselines, kept = baselines_for(fetched.record.cluster), history()
-    name = fetched.record.race_id
-    kind = "sweep" if name.startswith("sweep-") else "run"
-    again = f"rv accept {kind} --resume {name}, once that is mended, judges it again"
+    again = _how_again(fetched.record)
     try:
         run = _judged_by(fetched, baselines, kept)
     except RvError as error:
@@ -100,18 +108,32 @@ def _remembering(fetched: Run, repairs: Mapping[str, float]) -> tuple[Run, str]:
     return run, ""
 
 
-def _without_passed(bad: Sequence[AvoidedNode], cluster: str) -> tuple[AvoidedNode, ...]:
-    """Leave out the nodes of which a newer run that is kept here answers all."""
-    kept = records() if bad else ()
-    return tuple(entry for entry in bad if not _has_passed_since(entry, cluster, kept))
+def _how_again(record: RunRecord) -> str:
+    """Say how a run that could not be judged or remembered as it should is judged again."""
+    kind = "sweep" if record.race_id.startswith("sweep-") else "run"
+    command = f"rv accept {kind} --resume {record.race_id}"
+    return f"{command}, once that is mended, judges it again"
 
 
-def _has_passed_since(entry: AvoidedNode, cluster: str, kept: Sequence[RunRecord]) -> bool:
+def _without_passed(
+    bad: Sequence[AvoidedNode], cluster: str, now_s: float, judge: Callable[[Run], Run]
+) -> tuple[AvoidedNode, ...]:
+    """Leave out the nodes of which a newer run that is kept here answers all.
+
+    One of the future was kept when a clock was ahead, or this one is behind: it answers nothing.
+    """
+    kept = [r for r in records() if r.cluster == cluster and r.submitted_at <= now_s] if bad else ()
+    return tuple(entry for entry in bad if not _has_passed_since(entry, kept, judge))
+
+
+def _has_passed_since(
+    entry: AvoidedNode, kept: Sequence[RunRecord], judge: Callable[[Run], Run]
+) -> bool:
     """Whether a newer run of those kept here answers all that a node is accused of."""
     for record in kept:
-        is_newer = record.times.submitted_at >= (entry.over_at or entry.since)
-        if is_newer and record.cluster == cluster and entry.node in record.nodes:
-            run = judged(load(record.race_id))
+        is_newer = record.submitted_at >= (entry.over_at or entry.since)
+        if is_newer and entry.node in record.nodes:
+            run = judge(load_kept(record.race_id))
             if entry.node in cleared(run.results) - still_accused([entry], run.results, run.jobs):
                 return True
     return False
@@ -185,6 +207,11 @@ def judged(run: Run) -> Run:
     Raises `RvError(CONFIG)` for a file of baselines or a history that is broken.
     """
     return _judged_by(run, baselines_for(run.record.cluster), history())
+
+
+def _judged_alone(run: Run) -> Run:
+    """Judge a run without the history."""
+    return _judged_by(run, baselines_for(run.record.cluster), None)
 
 
 def _judged_by(run: Run, baselines: Baselines, kept: History | None) -> Run:

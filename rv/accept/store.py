@@ -8,19 +8,18 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from rv.accept.collect import Origin, collect, without_twins
+from rv.accept.collect import collect, without_twins
 from rv.accept.foreign_results import foreign_results
 from rv.accept.kept_files import without_damaged, write_all
 from rv.accept.pairs import judged_pairs, names_of
 from rv.accept.result_files import MAX_BYTES, read_tree
-from rv.accept.results import Jobs, JobTimes, RunResult, Status, TestResult
+from rv.accept.results import RunResult, Status, TestResult
+from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
 from rv.bundle import acceptance_dir
-from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.files import read_regular
 from rv.models.plain import build, plain
@@ -30,109 +29,6 @@ RECORD: Final = "run.json"
 RESULTS: Final = "results"
 LOGS: Final = "logs"
 """What each node's command printed last: `nodeN.out`, N as in the record's nodes."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunRecord(Origin):
-    """What a run was of: the race, and the job that won it.
-
-    `race_id` names the run. Times are seconds since the epoch. `cluster` is the cluster's key, as
-    races have it, `asked` the GPUs ("4 x a100"), `gpu` the model that the strategy promised.
-    `over_at` is when the job's results were first fetched, 0 in records of an older rv.
-    """
-
-    race_id: str
-    cluster: str
-    label: str = ""
-    profile: str = ""
-    asked: str = ""
-    gpu: str = ""
-    payloads: tuple[str, ...] = ()
-    submitted_at: float = 0.0
-    fetched_at: float = 0.0
-    over_at: float = 0.0
-
-    @property
-    def began_at(self) -> float:
-        """When the job began: its node's clock says it, between two times of this machine's."""
-        latest = min(self.started_at, self.times.over_at or self.started_at)
-        return max(self.submitted_at, latest)
-
-    @property
-    def times(self) -> JobTimes:
-        """The times of the job that this machine's clock has."""
-        return JobTimes(submitted_at=self.submitted_at, over_at=self.over_at or self.fetched_at)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Run:
-    """A run with everything that was to report. `faults` names files that could not be read.
-
-    `logs` has the end of what was printed on each node, printable lines, by the node's name, `jobs`
-    the times of each job, by its id.
-    """
-
-    record: RunRecord
-    results: tuple[RunResult, ...]
-    faults: tuple[str, ...] = ()
-    logs: Mapping[str, str] = field(default_factory=dict)
-    jobs: Jobs = field(default_factory=dict)
-
-
-class Stage(StrEnum):
-    """How far a node is: to be submitted, in the queue, over, or not to be had at all."""
-
-    WAITING = "waiting"
-    SENT = "sent"
-    OVER = "over"
-    LEFT_OUT = "left out"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NodeState:
-    """One node of a sweep, or a pair ("a1,a2"): its race, where one was begun, and why it has none.
-
-    `leaves` are the switches that its nodes are on, "" for one that nobody knows.
-    """
-
-    node: str
-    stage: Stage = Stage.WAITING
-    race: str = ""
-    why: str = ""
-    leaves: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sweep:
-    """A sweep as its file has it. `begun_at` is seconds since the epoch."""
-
-    sweep_id: str
-    cluster: str
-    profile: str
-    payloads: tuple[str, ...]
-    begun_at: float
-    nodes: tuple[NodeState, ...] = ()
-    is_of_pairs: bool = False
-
-    @property
-    def leaves(self) -> dict[str, str]:
-        """The switch of each node that has one."""
-        ends = (zip(names_of(state.node), state.leaves, strict=False) for state in self.nodes)
-        return {name: leaf for each in ends for name, leaf in each if leaf}
-
-    def at(self, stage: Stage) -> tuple[NodeState, ...]:
-        """The nodes that are so far."""
-        return tuple(node for node in self.nodes if node.stage is stage)
-
-    def with_node(self, changed: NodeState) -> "Sweep":
-        """The sweep with one node's new state."""
-        nodes = {node.node: node for node in self.nodes} | {changed.node: changed}
-        return replace(self, nodes=tuple(nodes.values()))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left to do."""
-        return not self.at(Stage.WAITING) and not self.at(Stage.SENT)
 
 
 def save(
@@ -149,7 +45,7 @@ def save(
     sound = without_damaged(folder / RESULTS, files)
     fresh = {f"{RESULTS}/{name}": data for name, data in sound.items()}
     fresh |= {f"{LOGS}/{name}": data for name, data in (logs or {}).items()}
-    again = f"mend that, then rv accept run --resume {record.race_id}"
+    again = f"mend that, then rv accept run --resume {record.race_id}, or that of its sweep"
     write_all(folder, {**fresh, RECORD: json.dumps(plain(record), indent=1).encode()}, again)
     return _kept(folder)
 
@@ -199,12 +95,13 @@ def find_run(name: str) -> Run:
 
 def _sweep_named(name: str) -> Sweep | None:
     """Find a sweep by its id, the beginning of one, or its file; None where it is a run."""
-    path = Path(name)
+    path, paths = Path(name), _sweep_files(name) if name.startswith("sweep-") else []
+    if [kept.stem for kept in paths] == [name]:
+        return _read(paths[0], Sweep)
     if path.name.startswith("sweep-") and path.is_file():
         return _read(path, Sweep)
     if not name.startswith("sweep-") or path.exists():
         return None
-    paths = _sweep_files(name)
     if len(paths) != 1:
         problem = "fits several sweeps" if paths else "is no sweep here"
         raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint="rv accept sweep begins one")
@@ -214,15 +111,18 @@ def _sweep_named(name: str) -> Sweep | None:
 def load(name: str) -> Run:
     """Find a run by its race's id, the beginning of one, `last`, or the path of a folder or file.
 
-    A folder or file that rv did not keep is read as results of any known format.
+    A run that is kept counts before a folder of its name that happens to lie here. A folder or file
+    that rv did not keep is read as results of any known format.
     Raises `RvError(USAGE)` for what is none of these, or holds no result.
     """
+    if _is_kept(name):
+        return load_kept(name)
     path = Path(name)
     if (path / RECORD).is_file():
         return _kept(path)
     if path.exists():
         return _foreign(path)
-    return _kept(_folder_of(_latest() if name == "last" else name))
+    return load_kept(_latest()) if name == "last" else _kept(_folder_of(name))
 
 
 def _latest() -> str:
@@ -233,14 +133,23 @@ def _latest() -> str:
     return kept[0]
 
 
+def load_kept(race: str) -> Run:
+    """Give what is kept of a race, whatever else has its name. Raises `RvError(USAGE)` for none."""
+    if not _is_kept(race):
+        raise _no_run(race, "is no run here")
+    return _kept(_folder(race))
+
+
+def _is_kept(race: str) -> bool:
+    return Path(race).name == race and (_folder(race) / RECORD).is_file()
+
+
 def _folder(race: str) -> Path:
     return acceptance_dir() / "runs" / race
 
 
 def _folder_of(name: str) -> Path:
-    """Find a run by its race's id, or the beginning of one: only then all that are kept matter."""
-    if Path(name).name == name and (_folder(name) / RECORD).is_file():
-        return _folder(name)
+    """Find a run by the beginning of its race's id."""
     folders = [folder for folder in _folders() if folder.name.startswith(name)]
     if not folders:
         raise _no_run(name, "is no run here, nor a file")
@@ -260,10 +169,14 @@ def load_sweep(name: str, cluster: str) -> Sweep:
 
     Raises `RvError(USAGE)` for none, `RvError(CONFIG)` for a file that is broken.
     """
+    if not name:
+        raise RvError(ErrorKind.USAGE, "no sweep was named", hint="--resume last is the latest")
     paths = _sweep_files("" if name == "last" else name)
-    mine = (sweep for sweep in _sweeps(paths) if sweep.cluster == cluster)
-    if found := next(mine, None):
-        return found
+    mine = [sweep for sweep in _sweeps(paths) if sweep.cluster == cluster]
+    if len(mine) > 1 and name != "last":
+        raise RvError(ErrorKind.USAGE, f"{name!r} fits several sweeps", hint="write more of its id")
+    if mine:
+        return mine[0]
     for path in paths:
         _read(path, Sweep)  # says what is broken
     hint = "rv accept sweep begins one"
@@ -312,10 +225,10 @@ def _read(path: Path, kind: type[Kept]) -> Kept:
         return build(kind, json.loads(read_regular(path, MAX_BYTES)))
     except (OSError, ValueError, TypeError, RecursionError) as error:
         hint = f"remove it, and rv accept run --resume {path.parent.name} fetches it again"
-        is_run = kind is RunRecord
-        raise RvError(
-            ErrorKind.CONFIG, f"{path} cannot be read: {error}", hint=hint if is_run else ""
-        ) from error
+        if kind is Sweep:
+            hint = "remove it; rv accept sweep begins one"
+        problem = f"{path} cannot be read: {error}"
+        raise RvError(ErrorKind.CONFIG, problem, hint=hint) from error
 
 
 def _readable(paths: Iterable[Path], kind: type[Kept]) -> Iterator[Kept]:
@@ -380,7 +293,7 @@ def _run_of(node: NodeState) -> Run:
     why = node.why
     if node.race and node.stage is Stage.OVER:
         try:
-            run = load(node.race)
+            run = load_kept(node.race)
         except RvError as error:
             why = error.message
         else:

@@ -21,7 +21,8 @@ from rv.accept.payload_command import (
     require_nodes_of_faults,
 )
 from rv.accept.run import Conclusion, conclude, fetch
-from rv.accept.store import NodeState, Stage, Sweep, load_sweep, results_of, save_sweep
+from rv.accept.runs import NodeState, Stage, Sweep
+from rv.accept.store import load_sweep, records, results_of, save_sweep
 from rv.avoided_nodes import DAYS
 from rv.bundle import acceptance_dir
 from rv.dataclass import dataclass
@@ -109,6 +110,15 @@ def as_begun(options: SweepOptions, sweep: Sweep) -> SweepOptions:
     return replace(options, profile=profile, payloads=payloads, by_pairs=sweep.is_of_pairs)
 
 
+def _with_lost(sweep: Sweep) -> Sweep:
+    """Have the results fetched again of nodes whose run can no longer be read here."""
+    kept = {record.race_id for record in records()}
+    for node in sweep.at(Stage.OVER):
+        if node.race not in kept:
+            sweep = sweep.with_node(replace(node, stage=Stage.SENT))
+    return sweep
+
+
 @dataclass(frozen=True, kw_only=True)
 class Sweeper:
     """Runs the jobs of a sweep.
@@ -142,7 +152,8 @@ class Sweeper:
             return self._run(load_sweep(sweep.sweep_id, sweep.cluster))
 
     def _run(self, sweep: Sweep) -> Sweep:
-        sweep = self._observe(self._submit(self._recover_unsent(sweep)))
+        sweep = _with_lost(self._recover_unsent(sweep))
+        sweep = self._observe(self._submit(sweep))
         pause_s = _FIRST_PAUSE_S
         while not sweep.is_over:
             time.sleep(pause_s)

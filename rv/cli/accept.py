@@ -1,5 +1,6 @@
 """`rv accept`: test what a cluster gives, through the launcher that its users use."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
 
@@ -11,6 +12,7 @@ from rv.cli import caller, drain, report
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
 from rv.cli.parameters import ClusterOption, JsonOption, Line
+from rv.cli.read_nodes import node_names
 from rv.cli.typer_commands import group_app
 from rv.dataclass import dataclass
 from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
@@ -120,6 +122,20 @@ def _refuse_with_resume(line: Line) -> None:
         raise RvError(ErrorKind.USAGE, problem, hint=hint)
 
 
+def _refuse_mixed(line: Line, payloads: Sequence[str]) -> None:
+    """Raise `RvError(USAGE)` for what a sweep that was begun, or one of pairs, does not take."""
+    from rv.accept.pairs import PAYLOAD
+
+    given = sorted(line.typed & {"payloads", "profile", "nodes", "state", "pairs"})
+    if given and "resume" in line.typed:
+        problem = f"--resume goes on with a sweep as it was begun: {', '.join(given)} cannot change"
+        hint = "leave that out; without --resume it begins a sweep"
+        raise RvError(ErrorKind.USAGE, problem, hint=hint)
+    if "pairs" in line.typed and payloads:
+        problem = f"a sweep over pairs runs {PAYLOAD} alone"
+        raise RvError(ErrorKind.USAGE, problem, hint=f"leave out {', '.join(payloads)}")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _EndedRun:
     """A race that ran payloads, and is over."""
@@ -180,6 +196,7 @@ def _conclude(ended: _EndedRun, options: RequestOptions, *, strict: bool, skip: 
 @with_request_options
 def sweep(
     *,
+    line: Line,
     options: RequestOptions,
     payloads: Annotated[
         list[str] | None, typer.Argument(metavar="PAYLOAD", help="Only these; all unless given.")
@@ -198,8 +215,8 @@ def sweep(
         int, typer.Option(min=0, metavar="N", help="Leave nodes that fail out for so long.")
     ] = DAYS,
     resume: Annotated[
-        str, typer.Option(metavar="SWEEP", help="Go on with a sweep: its id, or last.")
-    ] = "",
+        str | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: its id, or last.")
+    ] = None,
     pairs: Annotated[
         bool,
         typer.Option("--pairs", help="All-reduce on all pairs of the nodes: which link is slow?"),
@@ -212,9 +229,7 @@ def sweep(
     from rv.accept.pairs import PAYLOAD
     from rv.accept.sweep import SweepOptions
 
-    if pairs and payloads:
-        problem = f"a sweep over pairs runs {PAYLOAD} alone"
-        raise RvError(ErrorKind.USAGE, problem, hint=f"leave out {', '.join(payloads)}")
+    _refuse_mixed(line, payloads or ())
     which = chosen([PAYLOAD] if pairs else payloads or (), profile, _bundled())
     sweep_options = SweepOptions(
         payloads=which,
@@ -236,7 +251,7 @@ app.command("sweep")(sweep)
 def _sweep(
     options: RequestOptions,
     sweep_options: "SweepOptions",
-    resume: str,
+    resume: str | None,
     *,
     strict: bool,
     skip: int,
@@ -255,7 +270,7 @@ def _sweep(
     _require_baselines()
     here = caller.current_caller(options.cluster)
     snapshot = here.cluster.take_snapshot()
-    if resume:
+    if resume is not None:
         begun = load_sweep(resume, here.cluster.key)
         sweep_options = as_begun(sweep_options, begun)
     else:
@@ -321,7 +336,7 @@ def avoid(
     key = here.cluster.key
     avoided_nodes.require_readable(key)
     if forget:
-        names = expand(forget)
+        names = node_names(forget)
         strangers = sorted(set(names) - set(avoided_nodes.reasons(key, here.now_s)))
         avoided_nodes.forget(key, names, here.now_s)
         if strangers:
@@ -348,7 +363,7 @@ def repaired(
     from rv.accept.history import history
 
     here = caller.current_caller(cluster)
-    names = expand(nodes)
+    names = node_names(nodes)
     values = history().repaired(here.cluster.key, names, anew=anew)
     was_avoided = sorted(set(names) & set(avoided_nodes.reasons(here.cluster.key, here.now_s)))
     avoided_nodes.forget(here.cluster.key, names, here.now_s)

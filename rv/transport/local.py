@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
 
 from rv.errors import ErrorKind, RvError
-from rv.files import write_atomically
+from rv.files import open_regular, write_atomically
 from rv.transport import FINISH_S, TIMED_OUT, FinishError, ScriptResult
 from rv.transport.own_folder import is_own
 from rv.transport.private_directories import (
@@ -113,7 +113,7 @@ class LocalTransport:
     def read(self, path: str, *, offset: int = 0, limit: int = -1) -> bytes | None:
         """Open and read: on NFS an open fetches what other nodes wrote, a stat may not."""
         try:
-            with Path(path).open("rb") as file:
+            with open_regular(Path(path)) as file:
                 file.seek(offset)
                 return file.read(limit)
         except OSError:

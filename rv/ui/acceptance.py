@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rv.accept.pairs import KIND
 from rv.accept.results import RunResult, Status, TestResult, verdict, worst
-from rv.accept.store import Run
+from rv.accept.runs import Run
 from rv.avoided_nodes import AvoidedNode
 from rv.models.quantities import short_duration
 from rv.payloads.contract.catalogue import PayloadSpec

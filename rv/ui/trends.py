@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rv.accept.baselines import Baseline
 from rv.accept.measurements import Measurement
-from rv.accept.store import RunRecord
+from rv.accept.runs import RunRecord
 from rv.accept.trends import Comparison, Trend, Turn
 from rv.models.plain import plain
 from rv.ui.tables import Part, Table

@@ -227,23 +227,29 @@ def test_what_is_judged_again_takes_nothing_away(rv: Rv) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (("--resume", ""), "name is empty"),
-        (("--resume", "last", "--gpu", "8"), "every option but --cluster, --json and --strict"),
-        (("--resume", "last", "--dcgm", "3"), "every option but --cluster, --json and --strict"),
-        (("--resume", "last", "--profile", "smoke"), "every option but --cluster"),
-        (("check", "--resume", "last"), "leave out payloads"),
+        (("run", "--resume", ""), "name is empty"),
+        (("run", "--resume", "last", "--gpu", "8"), "option but --cluster, --json and --strict"),
+        (("run", "--resume", "last", "--dcgm", "3"), "option but --cluster, --json and --strict"),
+        (("run", "--resume", "last", "--profile", "smoke"), "every option but --cluster"),
+        (("run", "check", "--resume", "last"), "leave out payloads"),
+        (("sweep", "--resume", ""), "no sweep was named"),
+        (("sweep", "check", "--resume", "last"), "payloads cannot change"),
+        (("sweep", "--resume", "last", "--nodes", "a1"), "nodes cannot change"),
     ],
 )
 def test_resume_begins_nothing(rv: Rv, words: tuple[str, ...], reason: str) -> None:
     """A variable that is empty in a script takes no GPU, and nothing that is typed is ignored."""
-    done = rv("accept", "run", *words)
+    done = rv("accept", *words)
     assert done.returncode == 2, done.stdout + done.stderr
     assert reason in done.stderr
     assert rv.files() == []
 
 
 def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
-    """The client is killed with one node's job in the queue; --resume ends with both nodes."""
+    """The client is killed with one node's job in the queue; --resume ends with both nodes.
+
+    What was lost here since is fetched again.
+    """
     state = rv.home / "data" / "rv" / "accept" / "sweeps"
     busy = rv.fill("v2", 4)
     words = ("accept", "sweep", "check", "--nodes", "v2,a2", "--max-jobs", "1", "--json")
@@ -261,6 +267,8 @@ def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
 
     assert nodes(swept) == {"v2": "PASS", "a2": "PASS"}
     assert len(rv.files()) == 2
+    shutil.rmtree(state.parent / "runs" / rv.last().race_id)
+    assert nodes(answer(rv, "sweep", "--resume", "last", code=0)) == {"v2": "PASS", "a2": "PASS"}
     one = rv("accept", "run", "--resume", rv.last().race_id)
     assert (one.returncode, "rv accept sweep --resume sweep-" in one.stderr) == (2, True)
 

@@ -121,6 +121,16 @@ def test_files_are_read_by_patterns(transport: Transport, tmp_path: Path) -> Non
     assert transport.read_tree(str(tmp_path / "none"), ["claim"]) == {}
 
 
+def test_what_is_no_file_is_not_read(transport: Transport, tmp_path: Path) -> None:
+    """A command leaves what it likes in its folder of results: nobody waits for it, or forever."""
+    os.mkfifo(tmp_path / "pipe.json")
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    (tmp_path / "linked.json").symlink_to("sound.json")
+    (tmp_path / "sound.json").write_bytes(b"{}")
+    found = transport.read_tree(str(tmp_path), ["*.json"])
+    assert found == {"linked.json": b"{}", "sound.json": b"{}"}
+
+
 def test_names_and_own_directories(transport: Transport, tmp_path: Path) -> None:
     """Hidden ones, links and those that others may write are no directories of one's own."""
     for name in ("one", ".two", "open", ODD):

@@ -414,6 +414,7 @@ BY_FILE: Final = frozenset(
         "rv.accept.result_files:read_file",
         "rv.accept.result_files:read_folder",
         "rv.accept.result_files:read_tree",
+        "rv.accept.store:load_kept",
         "rv.accept.store:load_sweep",
         "rv.workflow.option_defaults:read_config",
         "rv.cli.run:read_line",

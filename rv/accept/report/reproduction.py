@@ -9,7 +9,7 @@ from rv.accept.pairs import KIND
 from rv.accept.report.heat import SILENT
 from rv.accept.report.places import UNKNOWN
 from rv.accept.results import RunResult
-from rv.accept.store import Run
+from rv.accept.runs import Run
 
 _OWN_FLAGS: Final = frozenset({"--no-reference"})
 """Flags that are of rv's own making: its judging is not part of what is reproduced."""

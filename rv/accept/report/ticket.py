@@ -11,7 +11,7 @@ from rv.accept.report.heat import SILENT
 from rv.accept.report.places import host_of, number
 from rv.accept.report.reproduction import ask_driver, by_itself, reports_of, with_rv
 from rv.accept.results import WORST_FIRST, RunResult, Status, TestResult
-from rv.accept.store import Run
+from rv.accept.runs import Run
 from rv.dataclass import dataclass
 
 _FAILED: Final = (Status.FAIL, Status.ERROR)

@@ -15,7 +15,8 @@ from rv.accept.report.series import charts
 from rv.accept.report.ticket import Ticket, tickets
 from rv.accept.report.trend_rows import trend_rows
 from rv.accept.run import judged
-from rv.accept.store import RunRecord, find_run
+from rv.accept.runs import RunRecord
+from rv.accept.store import find_run
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
 from rv.slurm.printable import printable

@@ -1,5 +1,6 @@
 """Nodes that failed acceptance are remembered, and the planner leaves them out with the reason."""
 
+import errno
 import json
 import multiprocessing
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 import filelock
 import pytest
 
-from rv import avoided_nodes
+from rv import avoided_nodes, files
 from rv.accept.bad_nodes import admin_text, bad_nodes, cleared, still_accused
 from rv.accept.results import RunResult, Status
 from rv.avoided_nodes import DAY_S, AvoidedNode
@@ -193,7 +194,7 @@ def test_a_broken_memory_is_told_where_it_is_asked_for_and_never_written_over(te
     avoided_nodes.require_readable("c")
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    with pytest.raises(RvError, match="cannot be read: no node is avoided"):
+    with pytest.raises(RvError, match=r"cannot be read: no node is avoided.*: it is no "):
         avoided_nodes.require_readable("c")
 
     avoided_nodes.update("c", bad(), (), NOW)
@@ -201,6 +202,165 @@ def test_a_broken_memory_is_told_where_it_is_asked_for_and_never_written_over(te
     avoided_nodes.require_readable("c")
     assert [entry.node for entry in avoided_nodes.load("c", NOW)] == [each.node for each in bad()]
     assert path.with_suffix(".broken").read_text() == text
+
+
+SOUND = {"node": "n1", "until": NOW + DAY_S}
+ODD_ENTRIES = [
+    (7, "it is no object"),
+    ({"until": NOW + DAY_S}, "node is no text"),
+    ({**SOUND, "node": "\x1b[31m"}, "node is empty"),
+    ({"node": "n2"}, "until is no time"),
+    ({**SOUND, "until": "2026-12-30"}, "until is no time"),
+    ({**SOUND, "until": True}, "until is no time"),
+    ({**SOUND, "until": float("nan")}, "until is no time"),
+    ({**SOUND, "until": 10**400}, "until is no time"),
+    ({**SOUND, "since": "yesterday"}, "since is no time"),
+    ({**SOUND, "over_at": None}, "over_at is no time"),
+    ({**SOUND, "run": 3}, "run is no text"),
+    ({**SOUND, "evidence": "membw"}, "evidence is no list"),
+    ({**SOUND, "uuids": [1]}, "one of uuids is no text"),
+    ({**SOUND, "was_quick": "yes"}, "was_quick is neither true nor false"),
+    ({**SOUND, "failed": None}, "failed is no list"),
+    ({**SOUND, "failed": [3]}, "one of failed is no object"),
+    ({**SOUND, "failed": [{"payload": "p", "test": ""}]}, "uuids of failed is no list"),
+]
+
+
+def write_file(document: Any) -> Path:
+    """Put a file of bad nodes where rv keeps it."""
+    path = acceptance_file("avoid", "c", ".json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def assert_told_and_kept(path: Path, what: str) -> None:
+    """Who asks for the file hears what is wrong in it, and the next write loses nothing of it."""
+    text = path.read_text()
+    with pytest.raises(RvError) as raised:
+        avoided_nodes.require_readable("c")
+    assert f"{path} cannot be read: " in raised.value.message
+    assert raised.value.message.endswith(f": {what}")
+
+    avoided_nodes.update("c", [replace(bad()[0], node="new")], (), NOW)
+
+    avoided_nodes.require_readable("c")
+    assert path.with_suffix(".broken").read_text() == text
+
+
+@pytest.mark.parametrize(("odd", "what"), ODD_ENTRIES)
+def test_an_odd_entry_makes_a_file_broken_and_the_sound_ones_count(odd: Any, what: str) -> None:
+    """A slip of the hand in one entry: it is not lost, and the others are avoided as before."""
+    path = write_file({"nodes": [{**SOUND, "node": "n0"}, odd], "repaired": {"n3": NOW - 5}})
+    assert set(avoided_nodes.reasons("c", NOW)) == {"n0"}
+
+    assert_told_and_kept(path, f"nodes[1]: {what}")
+
+    assert set(avoided_nodes.reasons("c", NOW)) == {"n0", "new"}
+    assert avoided_nodes.repairs("c", NOW) == {"n3": NOW - 5}
+
+
+@pytest.mark.parametrize(
+    ("document", "what"),
+    [
+        ({"nodes": {"n1": SOUND}}, "nodes is no list"),
+        ({"nodes": None}, "nodes is no list"),
+        ({"repaired": {}}, "nodes is no list"),
+        ({"nodes": [], "repaired": None}, "repaired is no object"),
+    ],
+)
+def test_a_file_without_its_list_of_nodes_is_broken(document: Any, what: str) -> None:
+    """So is one without its object of repairs."""
+    assert_told_and_kept(write_file(document), what)
+
+
+def test_of_many_faults_the_first_are_told() -> None:
+    """In one line that can be read."""
+    first = "; ".join(f"nodes[{number}]: it is no object" for number in range(3))
+
+    assert_told_and_kept(write_file({"nodes": [1] * 5}), f"{first}; and 2 more")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["today", None, True, [], float("nan"), float("inf"), pytest.param(10**400, id="huge")],
+)
+def test_an_odd_time_of_a_repair_makes_a_file_broken(odd: Any) -> None:
+    """The other repairs count, and so do the nodes."""
+    path = write_file({"nodes": [SOUND], "repaired": {"a1": NOW - 5, "a2": odd}})
+
+    assert set(avoided_nodes.reasons("c", NOW)) == {"n1"}
+    assert avoided_nodes.repairs("c", NOW) == {"a1": NOW - 5}
+    assert_told_and_kept(path, "repaired: a2 is no time")
+
+
+def test_a_time_that_is_a_whole_number_counts() -> None:
+    """As other programs and hands write it."""
+    entry = {"node": "n1", "since": int(NOW) - 9, "until": int(NOW) + 9, "over_at": int(NOW)}
+    path = write_file({"nodes": [entry], "repaired": {"n2": int(NOW) - 7}})
+
+    avoided_nodes.require_readable("c")
+    assert avoided_nodes.repairs("c", NOW) == {"n2": NOW - 7}
+    avoided_nodes.update("c", [replace(bad()[0], node="n2", since=NOW - 8)], (), NOW)
+    (kept,) = avoided_nodes.load("c", NOW)
+    assert (kept.node, kept.since, kept.until) == ("n1", NOW - 9, NOW + 9)
+    assert not path.with_suffix(".broken").exists()
+
+
+@pytest.mark.parametrize(
+    ("document", "names"),
+    [
+        ({}, set()),
+        ({"nodes": []}, set()),
+        ({"nodes": [SOUND]}, {"n1"}),
+        ({"nodes": [{**SOUND, "since": 1, "run": "r", "evidence": [], "uuids": []}]}, {"n1"}),
+        ({"nodes": [{**SOUND, "newer": {"x": 1}}], "repaired": {}, "schema": 2}, {"n1"}),
+        (
+            {"nodes": [{**SOUND, "failed": [{"payload": "p", "test": "", "uuids": [], "x": 1}]}]},
+            {"n1"},
+        ),
+    ],
+)
+def test_a_file_without_nodes_or_of_another_rv_can_be_read(document: Any, names: set[str]) -> None:
+    """An older one wrote fewer fields, a newer one writes more: none of them is broken."""
+    path = write_file(document)
+
+    avoided_nodes.require_readable("c")
+    assert set(avoided_nodes.reasons("c", NOW)) == names
+    avoided_nodes.update("c", (), (), NOW)
+    assert not path.with_suffix(".broken").exists()
+
+
+def test_a_broken_file_still_counts_where_the_new_one_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a full disk: what is sound in it is avoided all the same."""
+    path = write_file({"nodes": [SOUND, 7]})
+    write = files.write_atomically
+
+    def on_a_full_disk(to: Path, contents: Any) -> None:
+        if to == path:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(to, contents)
+
+    monkeypatch.setattr(files, "write_atomically", on_a_full_disk)
+    with pytest.raises(RvError, match="cannot remember bad nodes: No space left"):
+        avoided_nodes.forget("c", ["n9"], NOW)
+
+    assert set(avoided_nodes.reasons("c", NOW)) == {"n1"}
+
+
+def test_what_is_no_file_is_moved_away() -> None:
+    """Nobody can read it: it is told, and keeps no failure from being remembered."""
+    path = acceptance_file("avoid", "c", ".json")
+    path.mkdir(parents=True)
+    with pytest.raises(RvError, match=r"cannot be read: .*: Is a directory"):
+        avoided_nodes.require_readable("c")
+
+    avoided_nodes.update("c", bad(), (), NOW)
+
+    assert set(avoided_nodes.reasons("c", NOW)) == {"n1"}
+    assert path.with_suffix(".broken").is_dir()
 
 
 def test_the_key_of_a_cluster_is_no_path(data: Path) -> None:

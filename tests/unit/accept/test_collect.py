@@ -23,7 +23,7 @@ from rv.accept.payload_command import (
     require_nodes_of_faults,
 )
 from rv.accept.results import RunResult, Status, TestResult, exit_code, verdict
-from rv.accept.store import Run, RunRecord
+from rv.accept.runs import Run, RunRecord
 from rv.errors import RvError
 from rv.payloads._acceptance import node as node_program
 from rv.payloads.contract.catalogue import NODE, PAYLOADS, PayloadSpec, Step

@@ -19,7 +19,8 @@ from rv.accept.history import history
 from rv.accept.measurements import FAULTY, RETIRED, SOUND
 from rv.accept.results import Status, exit_code
 from rv.accept.run import Conclusion, compare_runs, conclude
-from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep, records, results_of, save
+from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
+from rv.accept.store import records, results_of, save
 from rv.avoided_nodes import AvoidedNode
 from rv.bundle import acceptance_dir
 from rv.cli import accept
@@ -246,6 +247,41 @@ def test_an_old_failure_that_is_judged_again_avoids_no_node_that_has_passed_sinc
     assert avoided() == []
 
 
+@pytest.mark.parametrize(
+    ("passed_at", "failed_at"), [(NOW, NOW - 24 * HOUR_S), (NOW + 24 * HOUR_S, NOW)]
+)
+def test_a_pass_of_the_future_answers_no_failure(passed_at: float, failed_at: float) -> None:
+    """This machine's clock was ahead when the node passed, or is behind when it fails."""
+    concluded("r1", passed_at)
+    assert [entry.node for entry in concluded("r2", failed_at, wrong=[1]).avoided] == ["n1"]
+
+
+def test_a_pass_answers_an_old_failure_also_where_the_history_cannot_be_read() -> None:
+    """Kept runs say it."""
+    concluded("r1", NOW, wrong=[1])
+    concluded("r2", NOW + 200)
+    make_unreadable()
+    assert conclude(ran("r1", NOW, wrong=[1]), NOW + 900).avoided == ()
+    assert avoided() == []
+
+
+@pytest.mark.parametrize(
+    "odd", ["value = 'abc'", "time = 'yesterday'", "value = 9e999", "value = 1e308"]
+)
+def test_a_damaged_row_of_the_history_costs_no_verdict(odd: str) -> None:
+    """SQLite takes a text for a number too: the history is then as one that cannot be read."""
+    for number in range(6):
+        concluded(f"r{number}", NOW + 200 * number)
+    with closing(sqlite3.connect(acceptance_dir() / "history.sqlite")) as database:
+        database.execute(f"UPDATE measurements SET {odd} WHERE rowid = 3")
+        database.commit()
+
+    told = concluded("bad", NOW + 2000, wrong=[1])
+    assert exit_code(told.run.results, strict=False, skip=0) == 1
+    assert [entry.node for entry in avoided()] == ["n1"]
+    assert "its row 3 is damaged" in told.notes[0]
+
+
 def test_a_job_that_was_requeued_has_failed_anew() -> None:
     concluded("r1", NOW, wrong=[1])
     concluded("r2", NOW + 200)
@@ -293,6 +329,12 @@ def test_without_the_history_a_run_is_judged_all_the_same(
     (acceptance_dir() / "history.sqlite").unlink()
     concluded("r3", NOW + 400)
     assert avoided() == []
+
+
+def test_who_avoids_nothing_is_told_of_nothing_that_is_avoided() -> None:
+    """`--avoid-days 0`."""
+    told = conclude(ran("r1", NOW, wrong=[1]), NOW + 60, avoid_days=0)
+    assert (told.avoided, told.notes, avoided()) == ((), (), [])
 
 
 def test_the_kept_runs_are_read_once_for_all_nodes_that_are_bad(
@@ -352,3 +394,4 @@ def test_a_file_of_bad_nodes_that_cannot_be_written_hides_no_verdict() -> None:
 
     assert exit_code(told.run.results, strict=False, skip=0) == 1
     assert told.notes[-1].startswith("cannot remember bad nodes: ")
+    assert "nothing is remembered of n1: rv accept run --resume r1, once that is" in told.notes[-1]

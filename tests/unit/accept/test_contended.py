@@ -14,7 +14,7 @@ from rv.accept.measurements import CONTENDED, FAULTY, SOUND, Measurement
 from rv.accept.report.series import charts
 from rv.accept.results import RunResult, Status, TestResult
 from rv.accept.run import remembered
-from rv.accept.store import Run, RunRecord
+from rv.accept.runs import Run, RunRecord
 from rv.accept.trends import trends
 from rv.payloads.contract.codes import CONTENTION
 from tests.unit.accept.made_results import gpu, metric, outcome, run_of

@@ -12,7 +12,8 @@ import pytest
 from rv import avoided_nodes
 from rv.accept import failures
 from rv.accept.failures import newest_failure
-from rv.accept.store import NodeState, RunRecord, Stage, Sweep, find_run, records, save, save_sweep
+from rv.accept.runs import NodeState, RunRecord, Stage, Sweep
+from rv.accept.store import find_run, records, save, save_sweep
 from rv.avoided_nodes import AvoidedNode
 from rv.errors import RvError
 from rv.workflow.drain import drain_line, node_to_drain

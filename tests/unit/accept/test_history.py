@@ -21,7 +21,7 @@ from rv.accept.measurements import Measurement, Point, measurements
 from rv.accept.regressions import Regression, Series, together
 from rv.accept.results import RunResult, Status
 from rv.accept.run import earlier, measured_of
-from rv.accept.store import Run, RunRecord
+from rv.accept.runs import Run, RunRecord
 from rv.accept.trends import change_points, compare, trends
 from rv.errors import RvError
 from rv.ui.tables import Table

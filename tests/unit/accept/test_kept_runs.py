@@ -8,11 +8,8 @@ import pytest
 
 from rv.accept import store
 from rv.accept.results import Status
+from rv.accept.runs import NodeState, RunRecord, Stage, Sweep
 from rv.accept.store import (
-    NodeState,
-    RunRecord,
-    Stage,
-    Sweep,
     find_run,
     load,
     load_sweep,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rv.accept import pairs
 from rv.accept.bad_nodes import bad_nodes
 from rv.accept.results import Device, Metric, RunResult, Status, TestResult
-from rv.accept.store import NodeState, Run, RunRecord, Stage, Sweep
+from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
 from rv.accept.sweep import next_nodes
 from rv.errors import RvError
 from rv.models.snapshot import GpuGroup, Node

@@ -17,7 +17,7 @@ from rv.accept.regressions import Regression, Series, standing, together
 from rv.accept.report.series import charts
 from rv.accept.results import RunResult, Status
 from rv.accept.run import earlier, others, remembered
-from rv.accept.store import Run, RunRecord
+from rv.accept.runs import Run, RunRecord
 from rv.accept.trends import trends
 from tests.bench import roc
 from tests.unit.accept.made_results import of_rates

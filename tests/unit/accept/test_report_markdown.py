@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from rv.accept.report.ticket import tickets
 from rv.accept.report.write import as_markdown, ticket_markdown
 from rv.accept.results import RunResult, Status, TestResult
-from rv.accept.store import Run, RunRecord
+from rv.accept.runs import Run, RunRecord
 from tests.unit.accept.made_pages import page
 
 LINKED = re.compile(

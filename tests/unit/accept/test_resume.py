@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rv.accept.payload_command import Profile, chosen, command, read_typed
-from rv.accept.store import Sweep
+from rv.accept.runs import Sweep
 from rv.accept.sweep import SweepOptions, as_begun
 from rv.errors import RvError
 from rv.payloads.contract.catalogue import PAYLOADS

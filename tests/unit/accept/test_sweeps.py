@@ -12,18 +12,8 @@ import pytest
 
 from rv.accept.kept_files import held
 from rv.accept.results import Status
-from rv.accept.store import (
-    NodeState,
-    RunRecord,
-    Stage,
-    Sweep,
-    find_run,
-    load,
-    load_sweep,
-    records,
-    save,
-    save_sweep,
-)
+from rv.accept.runs import NodeState, RunRecord, Stage, Sweep
+from rv.accept.store import find_run, load, load_sweep, records, results_of, save, save_sweep
 from rv.accept.sweep import Sweeper, choose_nodes, is_mig, next_nodes
 from rv.bundle import acceptance_dir
 from rv.errors import RvError
@@ -179,6 +169,46 @@ def test_a_file_that_was_damaged_since_replaces_no_sound_one() -> None:
 
     assert [result.status for result in save(RECORD, cut).results] == [Status.PASS]
     assert [result.status for result in load("abc").results] == [Status.PASS]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("check/node0.exit", b""), ("check/node0/check_result.json", b"{}")]
+)
+def test_a_file_that_was_emptied_since_replaces_no_sound_one(name: str, data: bytes) -> None:
+    """A full disk leaves such ones."""
+    save(RECORD, files())
+    assert [result.status for result in save(RECORD, {**files(), name: data}).results] == [
+        Status.PASS
+    ]
+
+
+def test_what_lies_in_the_current_folder_is_not_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person may stand where races have their folders, or beside somebody's results."""
+    save(RECORD, files("FAIL"))
+    sweep = swept(Stage.OVER)
+    sweep = replace(sweep, nodes=(replace(sweep.nodes[0], race=RECORD.race_id),))
+    save_sweep(sweep)
+    for name in (RECORD.race_id, sweep.sweep_id):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "check_result.json").write_bytes(
+            files()["check/node0/check_result.json"]
+        )
+    monkeypatch.chdir(tmp_path)
+
+    found = [load(RECORD.race_id), results_of(sweep), find_run(sweep.sweep_id), find_run("last")]
+    assert [[result.status for result in run.results] for run in found] == [[Status.FAIL]] * 4
+
+
+def test_the_beginning_of_several_sweeps_is_refused() -> None:
+    """An id is written whole, or so much of it that one alone is meant."""
+    for name in ("sweep-1a", "sweep-1b"):
+        save_sweep(replace(swept(Stage.OVER), sweep_id=name))
+    assert load_sweep("sweep-1b", "c").sweep_id == "sweep-1b"
+    for name, problem in (("sweep-1", "fits several sweeps"), ("", "no sweep was named")):
+        with pytest.raises(RvError, match=problem):
+            load_sweep(name, "c")
 
 
 def test_a_record_that_is_damaged_hides_no_other_run() -> None:

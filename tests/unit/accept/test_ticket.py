@@ -10,7 +10,7 @@ from rv.accept.pairs import judged_pairs
 from rv.accept.report.ticket import log_of, tickets
 from rv.accept.report.write import ticket_markdown
 from rv.accept.results import Device, Metric, Reference, RunResult, Status
-from rv.accept.store import Run, RunRecord
+from rv.accept.runs import Run, RunRecord
 from tests.unit.accept.made_pages import HOSTILE
 from tests.unit.accept.made_results import metric, outcome, run_of
 

@@ -1,7 +1,7 @@
 """What a run of acceptance found, as a person reads it."""
 
 from rv.accept.results import RunResult, Status, TestResult
-from rv.accept.store import Run, RunRecord
+from rv.accept.runs import Run, RunRecord
 from rv.ui.acceptance import run_text, sweep_text
 from rv.ui.tables import Table
 
