@@ -31,9 +31,8 @@ _ADDED: Final = {"standing": SOUND, "members": ""}
 _INDEXES: Final = {"by_gpu": "gpu_uuid, time", "by_node": "node, payload, time"}
 """What is looked up: a GPU, and what the GPUs of a node do together, which has no UUID."""
 _VERSION: Final = 3
-_KINDS: Final[Mapping[Any, str]] = {float: "real", int: "integer"}
 _ODD: Final = [
-    *(f"typeof({name}) != '{_KINDS.get(kind, 'text')}'" for name, kind in _COLUMNS.items()),
+    *(f"typeof({n}) != '{_TYPES.get(kind, 'TEXT').lower()}'" for n, kind in _COLUMNS.items()),
     *("abs(value) > 1e100", "abs(time) > 1e100"),
 ]
 _ODD_ROW: Final = f"CASE WHEN {' OR '.join(_ODD)} THEN rowid ELSE 0 END AS odd_row"
@@ -153,7 +152,7 @@ def _failure(path: Path, error: Exception) -> RvError:
         what, hint = f"is busy: {error}", "another rv reads or writes it: run the command again"
     elif isinstance(error, sqlite3.NotSupportedError):
         hint = "update this rv, or set XDG_DATA_HOME to a folder of its own"
-    elif isinstance(error, sqlite3.DataError) or "decode" in str(error):
+    elif isinstance(error, sqlite3.Error) and not code:  # SQLite read it: what it says is wrong
         hint = "restore it from a copy, delete such rows, or move it away to begin a new one"
     elif code in _BROKEN:
         hint = "move it away to begin a new one"
