@@ -20,7 +20,7 @@ from rv.accept.results import ResultError, RunResult, Status, TestResult, worst
 from rv.dataclass import dataclass
 from rv.models.race import RaceState
 from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
-from rv.payloads.contract.codes import CAUSED_BY_A_KILL, UNKNOWN
+from rv.payloads.contract.codes import CAUSED_BY_A_KILL, CONFIG, UNKNOWN
 from rv.slurm.printable import printable
 
 _CLOCK: Final = timedelta(minutes=15)
@@ -28,6 +28,7 @@ _CLOCK: Final = timedelta(minutes=15)
 _RANK_FILE: Final = re.compile(r"[^/]*\.ranks/rank-(\d{5,9})\.json", re.ASCII)
 _NAMED_RANK: Final = re.compile(r"\brank (\d{1,6}) on\b", re.ASCII)
 _OF_DECLINED: Final = "tell the administrators what the reason says of their node, or free the GPU"
+_MORE_TIME: Final = "give the job more time with --time"
 _SKIPPED: Final = 77
 _KILLED: Final = 137
 _EXITS: Final = {
@@ -36,6 +37,14 @@ _EXITS: Final = {
     124: ("timeout", "it did not end in its time"),
     _KILLED: ("killed", "it was killed (SIGKILL), as the kernel does where memory runs out"),
 }
+_CUT_OFF: Final[Mapping[str, str]] = {
+    RaceState.CANCELLED: "interrupted",
+    RaceState.TIMEOUT: "timeout",
+    RaceState.DEADLINE: "timeout",
+    RaceState.PREEMPTED: "preempted",
+    RaceState.LOST: "no_result",
+}
+_ENDED_BY_SIGTERM: Final = re.compile(r"\bcode -15\b")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,9 +77,9 @@ class Origin:
         return self.state == RaceState.DECLINED
 
     @property
-    def was_cancelled(self) -> bool:
-        """Whether a person or the site ended the job."""
-        return self.state == RaceState.CANCELLED
+    def cut_off(self) -> str:
+        """The code of what the job's end cut off, "" where the job ended by itself."""
+        return _CUT_OFF.get(self.state, "")
 
 
 def result_patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
@@ -129,7 +138,7 @@ class _Collector:
 
     def results(self) -> Iterator[RunResult]:
         """Give the results; where a payload was killed that, in place of what it caused."""
-        found = list(self._results())
+        found = [_without_its_end(result, self.origin) for result in self._results()]
         killed = [index for index in range(len(self.nodes)) if self._exit(index) == _KILLED]
         if killed:
             found = list(filter(None, map(_without_what_a_kill_caused, found)))
@@ -211,8 +220,8 @@ class _Collector:
     def _end_of(self, exit_code: int | None) -> tuple[str, str]:
         """Name how a payload ended that had said its verdict."""
         if exit_code is None:
-            if self.origin.was_cancelled:
-                return "interrupted", self.origin.ended
+            if self.origin.cut_off:
+                return self.origin.cut_off, self.origin.ended
             return "crashed", "wrote no exit code"
         return _EXITS.get(exit_code, ("crashed", f"ended with exit code {exit_code}"))
 
@@ -299,8 +308,12 @@ class _Collector:
 
     def _missing(self, node: str, exit_code: int | None, *, begun: bool) -> RunResult:
         code, why = "no_result", self.origin.ended or "the node wrote no exit code either"
-        if begun and exit_code is not None:
-            code, why = _EXITS.get(exit_code, (code, f"exit code {exit_code}"))
+        if begun and exit_code in _EXITS:
+            code, why = _EXITS[exit_code]
+        elif begun and self.origin.cut_off:
+            code = self.origin.cut_off
+        elif begun and exit_code is not None:
+            why = f"exit code {exit_code}"
         elif self.origin.has_completed:
             code, why = "results_lost", "there is none, though the job ran to its end"
         elif not begun:
@@ -309,9 +322,9 @@ class _Collector:
 
     def _not_begun(self, node: str) -> RunResult:
         """Say how the job ended before the payload's turn."""
-        code = "not_run" if self.origin.job_id else "not_started"
-        if self.origin.job_id and self.origin.was_cancelled:
-            code = "interrupted"
+        code = self.origin.cut_off or "not_run"
+        if not self.origin.job_id:
+            code = "not_started"
         why = f"not begun, {self.origin.ended or 'the job ended before'}"
         missing = self._error(node, code, f"no result reported: {why}")
         if not self.origin.was_declined:
@@ -338,6 +351,32 @@ def _without_what_a_kill_caused(result: RunResult) -> RunResult | None:
     if len(tests) == len(result.tests):
         return result
     return replace(result, tests=tests, status=worst([t.status for t in tests])) if tests else None
+
+
+def _without_its_end(result: RunResult, origin: Origin) -> RunResult:
+    """Let nothing count against a node that the end of its job caused.
+
+    Slurm's SIGTERM reaches a payload's workers too, and one may be found ended before the payload
+    hears of it. How the job ended is the reason why a test was interrupted.
+    """
+    if not origin.cut_off:
+        return result
+    tests = tuple(_cut_off(test, origin) for test in result.tests)
+    if tests == result.tests:
+        return result
+    return replace(result, tests=tests, status=worst([test.status for test in tests]))
+
+
+def _cut_off(test: TestResult, origin: Origin) -> TestResult:
+    is_ended = test.code == "worker_failed" and _ENDED_BY_SIGTERM.search(test.reason)
+    is_told = test.code == origin.cut_off and origin.ended in test.reason
+    if not (is_ended or is_told or test.code == "interrupted"):
+        return test
+    reason = test.reason if is_told else f"{test.reason}: {origin.ended}"
+    cut_off = replace(test, status=Status.ERROR, code=origin.cut_off, reason=reason)
+    if origin.cut_off == "timeout":
+        return replace(cut_off, fault=CONFIG, action=_MORE_TIME)
+    return replace(cut_off, fault="", action="")
 
 
 def _blamed(test: TestResult) -> int:

@@ -190,7 +190,13 @@ def test_a_killed_rank_is_told_and_not_what_it_led_to(
     [
         ("CANCELLED: stopped by you", node(0, result(), None), ["interrupted"]),
         ("CANCELLED: stopped by you", {}, ["interrupted"]),
-        ("TIMEOUT: Slurm says TIMEOUT", {}, ["not_run"]),
+        ("CANCELLED: stopped by you", node(0, None, None), ["interrupted"]),
+        ("CANCELLED: stopped by you", node(0, None, 143), ["interrupted"]),
+        ("CANCELLED: stopped by you", node(0, None, 137), ["killed"]),
+        ("TIMEOUT: Slurm says TIMEOUT", {}, ["timeout"]),
+        ("TIMEOUT: Slurm says TIMEOUT", node(0, result(), None), ["timeout"]),
+        ("PREEMPTED: Slurm says PREEMPTED", {}, ["preempted"]),
+        ("LOST: Slurm says NODE_FAIL", node(0, None, None), ["no_result"]),
         ("COMPLETED", {}, ["results_lost"]),
         ("COMPLETED", node(0, None, None), ["results_lost"]),
         ("COMPLETED", node(0, result(), None), ["crashed"]),
@@ -206,6 +212,38 @@ def test_how_the_job_ended_says_why_a_result_is_not_there(
     origin = replace(ORIGIN, nodes=("a1",), state=state, ended=f"the race {ended}")
 
     assert [code for _, status, code in told(files, origin) if status == "ERROR"] == found
+
+
+CUT_OFF = [("CANCELLED", "interrupted", 99), ("TIMEOUT", "timeout", 124), ("LOST", "no_result", 99)]
+
+
+@pytest.mark.parametrize(("state", "code", "exits"), CUT_OFF)
+def test_what_the_end_of_the_job_ended_is_no_fault_of_the_hardware(
+    state: str, code: str, exits: int
+) -> None:
+    """Slurm's SIGTERM reaches a payload's workers too: one was found ended, and a node avoided."""
+    worker = {"name": "torch", "status": "FAIL", "code": "worker_failed"}
+    worker["reason"] = "cpu:0: its burn ended by itself with code -15 after 0 products"
+    cut = {"name": "check", "status": "ERROR", "code": "interrupted", "reason": "interrupted"}
+    document = json.loads(result("FAIL")) | {"tests": [worker, cut]}
+    files = node(0, json.dumps(document).encode(), 1)
+    origin = replace(ORIGIN, nodes=("a1",), state=state, ended=f"the race {state}: seen")
+
+    results = collect(files, ["check"], origin)
+    assert [(t.status, t.code) for r in results for t in r.tests] == [(Status.ERROR, code)] * 2
+    assert all(test.fault_class != "HARDWARE" for test in results[0].tests)
+    assert "the race" in results[0].reason
+    assert exit_code(results, strict=False, skip=0) == exits
+
+
+def test_a_worker_that_died_of_itself_is_told_though_the_job_was_cancelled_later() -> None:
+    worker = {"name": "torch", "status": "FAIL", "code": "worker_failed"}
+    worker["reason"] = "cpu:0: its burn ended by itself with code -11 after 0 products"
+    document = json.loads(result("FAIL")) | {"tests": [worker]}
+    files = node(0, json.dumps(document).encode(), 1)
+    origin = replace(ORIGIN, nodes=("a1",), state="CANCELLED", ended="the race CANCELLED: seen")
+
+    assert told(files, origin) == [("a1", "FAIL", "worker_failed")]
 
 
 def ranks(*present: int, size: int = 4) -> dict[str, bytes]:
