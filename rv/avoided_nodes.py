@@ -28,6 +28,7 @@ DAYS: Final = 7
 MOST_DAYS: Final = 90
 DAY_S: Final = 86400.0
 _MOST_EVIDENCE: Final = 20
+_MOST_BYTES: Final = 64 * 1024**2
 _LOCK_S: Final = 20.0
 _MOST_TOLD: Final = 3
 ON_PURPOSE: Final = " (made on purpose: --inject)"
@@ -229,10 +230,13 @@ def _keep_broken(path: Path) -> None:
 
 
 def _read(cluster: str) -> _Memory:
+    path = acceptance_file("avoid", cluster, ".json")
     try:
-        document = json.loads(acceptance_file("avoid", cluster, ".json").read_text("utf-8"))
-    except FileNotFoundError:
-        return _Memory()
+        if not path.exists():
+            return _Memory(problems=("it is a link to nothing",) if path.is_symlink() else ())
+        from rv.files import read_regular  # most who plan have no such file
+
+        document = json.loads(read_regular(path, _MOST_BYTES).decode("utf-8"))
     except OSError as error:
         return _Memory(problems=(error.strerror or str(error),))
     except (ValueError, RecursionError) as error:

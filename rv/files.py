@@ -100,6 +100,14 @@ def read_regular(path: Path, limit: int) -> bytes:
     return data
 
 
+def modified_at(path: Path) -> float:
+    """Return when a file was last written, in seconds since the epoch; 0 where nothing says."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def files_below(folder: Path, most: int) -> tuple[list[Path], dict[Path, str]]:
     """Name the files below a folder, sorted; links to folders are not followed.
 

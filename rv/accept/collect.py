@@ -14,13 +14,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rv.accept.measurements import bare_uuid
+from rv.accept.origin import Origin, without_its_end, without_what_a_kill_caused
 from rv.accept.result_checks import lacking_gpus, refusal, shortfall, with_flaws
 from rv.accept.result_files import parse
-from rv.accept.results import ResultError, RunResult, Status, TestResult, worst
-from rv.dataclass import dataclass
-from rv.models.race import RaceState
+from rv.accept.results import ResultError, RunResult, Status, TestResult
 from rv.payloads.contract.catalogue import EVERY_GPU, NODE, PAYLOADS
-from rv.payloads.contract.codes import CAUSED_BY_A_KILL, CONFIG, UNKNOWN
+from rv.payloads.contract.codes import UNKNOWN
 from rv.slurm.printable import printable
 
 _CLOCK: Final = timedelta(minutes=15)
@@ -28,7 +27,6 @@ _CLOCK: Final = timedelta(minutes=15)
 _RANK_FILE: Final = re.compile(r"[^/]*\.ranks/rank-(\d{5,9})\.json", re.ASCII)
 _NAMED_RANK: Final = re.compile(r"\brank (\d{1,6}) on\b", re.ASCII)
 _OF_DECLINED: Final = "tell the administrators what the reason says of their node, or free the GPU"
-_MORE_TIME: Final = "give the job more time with --time"
 _SKIPPED: Final = 77
 _KILLED: Final = 137
 _EXITS: Final = {
@@ -37,49 +35,6 @@ _EXITS: Final = {
     124: ("timeout", "it did not end in its time"),
     _KILLED: ("killed", "it was killed (SIGKILL), as the kernel does where memory runs out"),
 }
-_CUT_OFF: Final[Mapping[str, str]] = {
-    RaceState.CANCELLED: "interrupted",
-    RaceState.TIMEOUT: "timeout",
-    RaceState.DEADLINE: "timeout",
-    RaceState.PREEMPTED: "preempted",
-    RaceState.LOST: "no_result",
-}
-_ENDED_BY_SIGTERM: Final = re.compile(r"\bcode -15\b")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Origin:
-    """The job whose results count; `started_at` is when its command began.
-
-    `ended` is how the race ended, in a sentence, for what was never begun, and `state` its state,
-    "" in records of an older rv. `gpus` are those of the
-    whole job, 0 for none. `planned` are the tests that its results have to have, each as
-    "payload test"; both are empty in records of an older rv.
-    """
-
-    job_id: int = 0
-    restart: int = 0
-    nodes: tuple[str, ...] = ()
-    started_at: float = 0.0
-    ended: str = ""
-    state: str = ""
-    gpus: int = 0
-    planned: tuple[str, ...] = ()
-
-    @property
-    def has_completed(self) -> bool:
-        """Whether the job's command, which runs every payload, ran to its end."""
-        return self.state == RaceState.COMPLETED
-
-    @property
-    def was_declined(self) -> bool:
-        """Whether every node failed the check that goes before the command."""
-        return self.state == RaceState.DECLINED
-
-    @property
-    def cut_off(self) -> str:
-        """The code of what the job's end cut off, "" where the job ended by itself."""
-        return _CUT_OFF.get(self.state, "")
 
 
 def result_patterns(payloads: Sequence[str], nodes: int) -> tuple[str, ...]:
@@ -138,10 +93,10 @@ class _Collector:
 
     def results(self) -> Iterator[RunResult]:
         """Give the results; where a payload was killed that, in place of what it caused."""
-        found = [_without_its_end(result, self.origin) for result in self._results()]
+        found = [without_its_end(result, self.origin) for result in self._results()]
         killed = [index for index in range(len(self.nodes)) if self._exit(index) == _KILLED]
         if killed:
-            found = list(filter(None, map(_without_what_a_kill_caused, found)))
+            found = list(filter(None, map(without_what_a_kill_caused, found)))
         yield from found
         code, why = _EXITS[_KILLED]
         told = {result.hostname for result in found if result.code == code}
@@ -256,8 +211,10 @@ class _Collector:
         return lines[0], lines[1] if len(lines) > 1 else ""
 
     def _exit(self, index: int) -> int | None:
+        """The exit code that a node noted; none of a kill that belonged to the end of the job."""
         text = self.files.get(f"node{index}.exit", b"").strip()
-        return int(text) if text.isdigit() and len(text) < 4 else None
+        code = int(text) if text.isdigit() and len(text) < 4 else None
+        return None if code == _KILLED and self.origin.cut_off else code
 
     def _read(self, name: str, node: str = "") -> RunResult:
         try:
@@ -343,40 +300,6 @@ class _Collector:
             tests=(test,),
             source=self.payload,
         )
-
-
-def _without_what_a_kill_caused(result: RunResult) -> RunResult | None:
-    """Leave out what the SIGKILL of a rank caused on others; None where nothing else is left."""
-    tests = tuple(test for test in result.tests if test.code not in CAUSED_BY_A_KILL)
-    if len(tests) == len(result.tests):
-        return result
-    return replace(result, tests=tests, status=worst([t.status for t in tests])) if tests else None
-
-
-def _without_its_end(result: RunResult, origin: Origin) -> RunResult:
-    """Let nothing count against a node that the end of its job caused.
-
-    Slurm's SIGTERM reaches a payload's workers too, and one may be found ended before the payload
-    hears of it. How the job ended is the reason why a test was interrupted.
-    """
-    if not origin.cut_off:
-        return result
-    tests = tuple(_cut_off(test, origin) for test in result.tests)
-    if tests == result.tests:
-        return result
-    return replace(result, tests=tests, status=worst([test.status for test in tests]))
-
-
-def _cut_off(test: TestResult, origin: Origin) -> TestResult:
-    is_ended = test.code == "worker_failed" and _ENDED_BY_SIGTERM.search(test.reason)
-    is_told = test.code == origin.cut_off and origin.ended in test.reason
-    if not (is_ended or is_told or test.code == "interrupted"):
-        return test
-    reason = test.reason if is_told else f"{test.reason}: {origin.ended}"
-    cut_off = replace(test, status=Status.ERROR, code=origin.cut_off, reason=reason)
-    if origin.cut_off == "timeout":
-        return replace(cut_off, fault=CONFIG, action=_MORE_TIME)
-    return replace(cut_off, fault="", action="")
 
 
 def _blamed(test: TestResult) -> int:

@@ -10,7 +10,7 @@ import dataclasses
 import errno
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -54,13 +54,22 @@ def parse(text: str | bytes, source: str = "result") -> RunResult:
     """Read one result; `source` names it in errors. Raises `ResultError`."""
     document = _load(text, source)
     if document.get("schema") == SCHEMA:
-        return with_flaws(_run(document, source, is_legacy=False), flaws(document))
+        result = _run(document, source, is_legacy=False)
+        return with_flaws(result, [*flaws(document), *_unexplained(result)])
     is_newer = text_of(document.get("schema")).startswith(_FAMILY)
     older = None if is_newer else as_current(document, source.rpartition("/")[2])
     if older is None:
         raise ResultError(printable(f"{source}: not a result of {SCHEMA}, nor an older one"))
     wrong = not_finite(document, texts=False)
     return with_flaws(_run(older, source, is_legacy=True), [wrong] if wrong else [])
+
+
+def _unexplained(result: RunResult) -> Iterator[str]:
+    """Say that no test is as bad as the summary: what failed would be in no list of failures."""
+    said = {test.status for test in result.tests}
+    is_bad = result.status in (Status.FAIL, Status.ERROR)
+    if said and is_bad and not said & {Status.FAIL, Status.ERROR}:
+        yield f"its summary says {result.status}, its tests {worst(list(said))}"
 
 
 def read_file(path: Path) -> RunResult:

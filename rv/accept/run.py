@@ -94,8 +94,13 @@ def _remembering(fetched: Run, repairs: Mapping[str, float]) -> tuple[Run, str]:
 
     Gives what is to be said of that too, "" for nothing.
     """
-    baselines, kept = baselines_for(fetched.record.cluster), history()
-    again = _how_again(fetched.record)
+    again, kept = _how_again(fetched.record), history()
+    try:
+        baselines = baselines_for(fetched.record.cluster)
+    except RvError as error:
+        raise RvError(
+            error.kind, error.message, hint=f"{error.hint or 'mend it'}; {again}"
+        ) from error
     try:
         run = _judged_by(fetched, baselines, kept)
     except RvError as error:

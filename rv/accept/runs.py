@@ -4,10 +4,12 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from enum import StrEnum
 
-from rv.accept.collect import Origin
+from rv.accept.origin import Origin
 from rv.accept.pairs import names_of
 from rv.accept.results import Jobs, JobTimes, RunResult
+from rv.avoided_nodes import DAYS
 from rv.dataclass import dataclass
+from rv.models.request import Request
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +84,11 @@ class NodeState:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sweep:
-    """A sweep as its file has it. `begun_at` is seconds since the epoch."""
+    """A sweep as its file has it. `begun_at` is seconds since the epoch.
+
+    `base` is the request that each node's job is made of and `environment` the job's variables,
+    both as the sweep was begun with; in files of an older rv there is neither.
+    """
 
     sweep_id: str
     cluster: str
@@ -91,6 +97,18 @@ class Sweep:
     begun_at: float
     nodes: tuple[NodeState, ...] = ()
     is_of_pairs: bool = False
+    faults: tuple[str, ...] = ()
+    max_jobs: int = 200
+    avoid_days: int = DAYS
+    base: Request | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for a pair that is not of two nodes, or a node that is a pair."""
+        ends = 2 if self.is_of_pairs else 1
+        for state in self.nodes:
+            if len(names_of(state.node)) != ends:
+                raise ValueError(f"{state.node!r:.80} is no {'pair' if ends > 1 else 'node'}")
 
     @property
     def leaves(self) -> dict[str, str]:

@@ -21,12 +21,13 @@ from rv.accept.results import RunResult, Status, TestResult
 from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
 from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
-from rv.files import read_regular
+from rv.files import modified_at, read_regular
 from rv.models.plain import build, plain
 from rv.slurm.printable import printable
 
 RECORD: Final = "run.json"
 RESULTS: Final = "results"
+_NOT_WHOLE: Final = ("result_unreadable", "results_lost", "no_result", "not_run")
 LOGS: Final = "logs"
 """What each node's command printed last: `nodeN.out`, N as in the record's nodes."""
 
@@ -85,12 +86,11 @@ def save_sweep(sweep: Sweep) -> None:
 def find_run(name: str) -> Run:
     """Find a run by its race, `last`, or the path of results; a sweep by its id or its file.
 
-    Where the latest run was one of a sweep's, `last` is the whole sweep.
     Raises `RvError(USAGE)` for what is none of these.
     """
-    race = _latest() if name == "last" else ""
-    sweep = sweeps_by_race().get(race) if race else _sweep_named(name)
-    return results_of(sweep) if sweep else load(race or name)
+    name = _latest() if name == "last" else name
+    sweep = _sweep_named(name)
+    return results_of(sweep) if sweep else load(name)
 
 
 def _sweep_named(name: str) -> Sweep | None:
@@ -109,39 +109,55 @@ def _sweep_named(name: str) -> Sweep | None:
 
 
 def load(name: str) -> Run:
-    """Find a run by its race's id, the beginning of one, `last`, or the path of a folder or file.
+    """Find a run by its race's id, the beginning of one, or the path of a folder or file.
 
     A run that is kept counts before a folder of its name that happens to lie here. A folder or file
     that rv did not keep is read as results of any known format.
     Raises `RvError(USAGE)` for what is none of these, or holds no result.
     """
-    if _is_kept(name):
+    if not name:  # a path of that name would be the current folder
+        raise _no_run(name, "is no run")
+    if is_kept(name):
         return load_kept(name)
     path = Path(name)
     if (path / RECORD).is_file():
         return _kept(path)
     if path.exists():
         return _foreign(path)
-    return load_kept(_latest()) if name == "last" else _kept(_folder_of(name))
+    return _kept(_folder_of(name))
 
 
 def _latest() -> str:
-    """Name the latest run of those whose record can be read, else any."""
-    kept = [record.race_id for record in records()] or [folder.name for folder in _folders()]
-    if not kept:
+    """Name the run or sweep that was begun last, of those that can be read, else any run."""
+    sweeps = _sweeps(_sweep_files(""))
+    of_sweeps = {node.race for sweep in sweeps for node in sweep.nodes}
+    begun = {sweep.sweep_id: sweep.begun_at for sweep in sweeps}
+    begun |= {r.race_id: r.submitted_at for r in records() if r.race_id not in of_sweeps}
+    unread = [folder.name for folder in _folders()]
+    if not (begun or unread):
         raise _no_run("last", "is no run here")
-    return kept[0]
+    return max(begun, key=lambda name: begun[name]) if begun else unread[0]
 
 
 def load_kept(race: str) -> Run:
     """Give what is kept of a race, whatever else has its name. Raises `RvError(USAGE)` for none."""
-    if not _is_kept(race):
+    if not is_kept(race):
         raise _no_run(race, "is no run here")
     return _kept(_folder(race))
 
 
-def _is_kept(race: str) -> bool:
+def is_kept(race: str) -> bool:
+    """Whether anything is kept of a race here, be it damaged."""
     return Path(race).name == race and (_folder(race) / RECORD).is_file()
+
+
+def is_whole(race: str) -> bool:
+    """Whether what is kept of a race can be read, and has all that its job left."""
+    try:
+        run = load_kept(race)
+    except RvError:
+        return False
+    return not any(test.code in _NOT_WHOLE for result in run.results for test in result.tests)
 
 
 def _folder(race: str) -> Path:
@@ -214,7 +230,8 @@ def _sweep_files(beginning: str) -> list[Path]:
 
 
 def _newest_first(pattern: str) -> list[Path]:
-    return sorted(acceptance_dir().glob(pattern), key=lambda path: -path.stat().st_mtime)
+    # A link to nothing cannot be read, and is old; so is a file that was removed this moment.
+    return sorted(acceptance_dir().glob(pattern), key=lambda path: -modified_at(path))
 
 
 Kept = TypeVar("Kept", RunRecord, Sweep)
@@ -299,7 +316,7 @@ def _run_of(node: NodeState) -> Run:
         else:
             if run.results:
                 return run
-    reason = f"no result reported: {why or 'its job ended without one'}"
+    reason = f"no result reported: {printable(why) or 'its job ended without one'}"
     test = TestResult(
         name="sweep", status=Status.ERROR, code="no_result", reason=reason, host=node.node
     )

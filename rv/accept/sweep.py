@@ -22,7 +22,7 @@ from rv.accept.payload_command import (
 )
 from rv.accept.run import Conclusion, conclude, fetch
 from rv.accept.runs import NodeState, Stage, Sweep
-from rv.accept.store import load_sweep, records, results_of, save_sweep
+from rv.accept.store import is_kept, is_whole, load_sweep, results_of, save_sweep
 from rv.avoided_nodes import DAYS
 from rv.bundle import acceptance_dir
 from rv.dataclass import dataclass
@@ -48,6 +48,7 @@ _LONGEST_PAUSE_S: Final = 20.0
 class SweepOptions:
     """What to run on which nodes; `max_jobs` are in the queue at once.
 
+    `base` is the request that each node's is made of, and `environment` the variables of its job.
     `nodes`, `partitions` and `states` choose nodes, none of them all that have GPUs. A node that
     fails is avoided for `avoid_days`. `faults` are injected into every payload. `by_pairs`: all
     pairs of the nodes in place of each.
@@ -55,6 +56,8 @@ class SweepOptions:
 
     payloads: Sequence[PayloadSpec]
     profile: Profile
+    base: Request
+    environment: Mapping[str, str]
     nodes: Sequence[str] = ()
     partitions: Sequence[str] = ()
     states: Sequence[str] = ()
@@ -67,11 +70,10 @@ class SweepOptions:
 def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
     """Choose the nodes of a new sweep and keep its state.
 
-    Raises `RvError(USAGE)` for a name that is no node, or a fault that no job would show;
+    Raises `RvError(USAGE)` for a name that is no node or partition, or a fault that no job shows;
     `RvError(INFEASIBLE)` where none is left. Of pairs, see `pairs.schedule`.
     """
-    members = {partition.name: partition.nodes for partition in snapshot.partitions}
-    partitions = {name: members.get(name, ()) for name in options.partitions}
+    partitions = _members(snapshot, options.partitions)
     nodes = choose_nodes(snapshot.nodes, options.nodes, partitions, options.states)
     if options.by_pairs:
         require_nodes_of_faults(options.faults, [node.name for node in nodes])
@@ -85,9 +87,24 @@ def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
         begun_at=time.time(),
         nodes=tuple(_states(nodes, options, cluster)),
         is_of_pairs=options.by_pairs,
+        faults=tuple(options.faults),
+        max_jobs=options.max_jobs,
+        avoid_days=options.avoid_days,
+        base=options.base,
+        environment=tuple(options.environment.items()),
     )
     save_sweep(sweep)
     return sweep
+
+
+def _members(snapshot: Snapshot, names: Iterable[str]) -> dict[str, Sequence[str]]:
+    """Give the nodes of each partition. Raises `RvError(USAGE)` for a name that is none."""
+    members = {partition.name: partition.nodes for partition in snapshot.partitions}
+    for name in names:
+        if name not in members:
+            hint = f"one of: {', '.join(members)}"
+            raise RvError(ErrorKind.USAGE, f"there is no partition {name!r}", hint=hint)
+    return {name: members[name] for name in names}
 
 
 def _states(nodes: Sequence[Node], options: SweepOptions, cluster: Cluster) -> Iterator[NodeState]:
@@ -103,36 +120,43 @@ def _states(nodes: Sequence[Node], options: SweepOptions, cluster: Cluster) -> I
         yield NodeState(node=",".join(pair), leaves=tuple(leaves.get(end, "") for end in pair))
 
 
-def as_begun(options: SweepOptions, sweep: Sweep) -> SweepOptions:
-    """Give the options of a sweep that goes on: it runs on the other nodes what it began with."""
-    payloads = [payload for payload in PAYLOADS if payload.name in sweep.payloads]
-    profile = Profile(sweep.profile)
-    return replace(options, profile=profile, payloads=payloads, by_pairs=sweep.is_of_pairs)
+def as_begun(sweep: Sweep) -> SweepOptions:
+    """Give the options of a sweep that goes on: the other nodes are run as the first ones were.
+
+    Raises `RvError(USAGE)` for a sweep of an older rv, which did not keep them.
+    """
+    if sweep.base is None or sweep.profile not in tuple(Profile):
+        problem = f"{sweep.sweep_id} was begun by another rv, which did not keep its options"
+        hint = "rv accept sweep begins one; rv accept export shows what this one has"
+        raise RvError(ErrorKind.USAGE, problem, hint=hint)
+    return SweepOptions(
+        payloads=[payload for payload in PAYLOADS if payload.name in sweep.payloads],
+        profile=Profile(sweep.profile),
+        base=sweep.base,
+        environment=dict(sweep.environment),
+        max_jobs=sweep.max_jobs,
+        avoid_days=sweep.avoid_days,
+        faults=sweep.faults,
+        by_pairs=sweep.is_of_pairs,
+    )
 
 
 def _with_lost(sweep: Sweep) -> Sweep:
-    """Have the results fetched again of nodes whose run can no longer be read here."""
-    kept = {record.race_id for record in records()}
+    """Have the results fetched again of nodes whose run, or any file of it, cannot be read here."""
     for node in sweep.at(Stage.OVER):
-        if node.race not in kept:
+        if not is_whole(node.race):
             sweep = sweep.with_node(replace(node, stage=Stage.SENT))
     return sweep
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sweeper:
-    """Runs the jobs of a sweep.
-
-    `base` is the request that each node's is made of, `sink` hears of submissions, and `say` of
-    nodes that are left out.
-    """
+    """Runs the jobs of a sweep: `sink` hears of submissions, `say` of nodes that are left out."""
 
     options: SweepOptions
-    base: Request
     cluster: Cluster
     snapshot: Snapshot
     workdir: str
-    environment: Mapping[str, str]
     site: Site
     sink: Sink
     say: Callable[[str], None]
@@ -204,13 +228,14 @@ class Sweeper:
     def _prepare(self, node: str) -> Launch:
         """Plan one node's job on the sweep's own snapshot: one probe is enough for all."""
         cluster = replace(self.cluster, answer=lambda: self.snapshot)
-        request = self._request(node)
-        return prepare(request, cluster, self.workdir, self.environment, time.time(), self.site)
+        request, environment = self._request(node), self.options.environment
+        return prepare(request, cluster, self.workdir, environment, time.time(), self.site)
 
     def _request(self, name: str) -> Request:
         """Ask for the whole of one node, or two, as soon as it can be had; of MIG for one slice."""
         nodes, is_mig = self._nodes(name)
-        gpus, sbatch = self.base.gpus, [*self.base.sbatch, ("nodelist", name)]
+        base = self.options.base
+        gpus, sbatch = base.gpus, [*base.sbatch, ("nodelist", name)]
         if is_mig:
             gpus = 1
         elif nodes:
@@ -223,11 +248,11 @@ class Sweeper:
             pins = Pins(nodes=len(names), processes_per_node=gpus // len(names))
             tests = replace(tests, pins=pins)
         return replace(
-            self.base,
+            base,
             gpus=gpus,
             mig=is_mig,
             only_nodes=names,
-            node_limit=NodeLimit.MULTI if len(names) > 1 else self.base.node_limit,
+            node_limit=NodeLimit.MULTI if len(names) > 1 else base.node_limit,
             max_submissions=1,
             command=tests,
             sbatch=tuple(sbatch),
@@ -263,12 +288,13 @@ class Sweeper:
 
     def _state_now(self, node: NodeState, status: RaceStatus | None) -> NodeState:
         if status is None:
-            return replace(node, stage=Stage.LEFT_OUT, why="its race directory was deleted")
+            stage = Stage.OVER if is_kept(node.race) else Stage.LEFT_OUT
+            return replace(node, stage=stage, why="its race directory was deleted")
         if status.state.is_over:
             fetch(status, self._payloads(node.node), self.options.profile, self.cluster)
             return replace(node, stage=Stage.OVER, why=status.why)
         waited_s = time.time() - status.race.submitted_at
-        patience = self.base.wait_timeout
+        patience = self.options.base.wait_timeout
         if patience and not status.claim and waited_s > patience.total_seconds():
             stop_races([status.race], self.cluster)
             why = f"did not start: {status.why or 'no reason is known'}"

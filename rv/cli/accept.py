@@ -1,5 +1,6 @@
 """`rv accept`: test what a cluster gives, through the launcher that its users use."""
 
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final, NoReturn
@@ -8,25 +9,28 @@ import typer
 
 from rv.accept.payload_command import Profile, chosen, refuse_faults_of_pairs, require_faults
 from rv.avoided_nodes import DAYS
-from rv.cli import caller, drain, report
+from rv.cli import bad_nodes, caller, drain, report
 from rv.cli.defaults import with_request_options
 from rv.cli.dry_run import show_plan
-from rv.cli.parameters import ClusterOption, JsonOption, Line
+from rv.cli.parameters import JsonOption, Line
 from rv.cli.read_nodes import node_names
 from rv.cli.typer_commands import group_app
 from rv.dataclass import dataclass
-from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
+from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError, hint_if_unwritable
 from rv.payloads.contract.catalogue import PAYLOADS, WALLTIMES, PayloadSpec
-from rv.slurm.hostlist import expand
 from rv.ui import console
 from rv.workflow.cluster import Early
+from rv.workflow.environments import job_environment, with_environment
 from rv.workflow.options import RequestOptions
-from rv.workflow.read_options import build_request
+from rv.workflow.read_options import build_request, patience_s
 
 if TYPE_CHECKING:
     from rv.accept.run import Conclusion
-    from rv.accept.sweep import SweepOptions
+    from rv.accept.runs import Sweep
+    from rv.accept.sweep import Sweeper, SweepOptions
     from rv.cli.launching import Raced
+    from rv.models.request import Request
+    from rv.models.snapshot import Snapshot
 
 _HOW_TO_JUDGE: Final = (
     "rv accept run --resume {race} waits for it and judges it, rv stop {race} ends it"
@@ -43,6 +47,12 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="A warning is a fai
 InjectOption = Annotated[
     list[str] | None,
     typer.Option("--inject", metavar="FAULT", help="Make a fault, to see the payloads find it."),
+]
+JobsOption = Annotated[
+    int, typer.Option(min=1, max=256, metavar="N", help="Jobs in the queue at once.")
+]
+DaysOption = Annotated[
+    int, typer.Option(min=0, metavar="N", help="Leave nodes that fail out for so long.")
 ]
 SkipOption = Annotated[
     int, typer.Option("--skip-exit-code", metavar="0|77", help="The code where all was skipped.")
@@ -97,12 +107,15 @@ def run(
     refuse_faults_of_pairs(faults)
     options = replace(options, time=options.time or WALLTIMES[profile])
     tests = command(which, profile, faults, ["--verbose"] if verbose else [], dcgm)
-    _require_baselines()
+    _require_baselines("")
     if dry_run:
         show_plan(options, tests)
         return
     from rv.cli import launching
 
+    here = caller.current_caller(options.cluster, patience_s(options), Early.PLAN)
+    _require_baselines(here.cluster.key)
+    caller.keep_located(options.cluster, here.cluster)
     raced = launching.race(
         options, tests, detach=detach, stops_unclaimed=True, how_to_follow=_HOW_TO_JUDGE
     )
@@ -126,7 +139,7 @@ def _refuse_mixed(line: Line, payloads: Sequence[str]) -> None:
     """Raise `RvError(USAGE)` for what a sweep that was begun, or one of pairs, does not take."""
     from rv.accept.pairs import PAYLOAD
 
-    given = sorted(line.typed & {"payloads", "profile", "nodes", "state", "pairs"})
+    given = sorted(line.typed - {"resume", "cluster", "json", "strict", "skip_exit_code"})
     if given and "resume" in line.typed:
         problem = f"--resume goes on with a sweep as it was begun: {', '.join(given)} cannot change"
         hint = "leave that out; without --resume it begins a sweep"
@@ -186,10 +199,11 @@ def _conclude(ended: _EndedRun, options: RequestOptions, *, strict: bool, skip: 
         console.say(f"not judged: rv accept run --resume {status.race.race_id} does it")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     _say_all(conclusion.notes)
-    if options.json:
-        console.emit_json(run_document(conclusion.run))
-    else:
-        console.answer(*run_text(conclusion.run))
+    with hint_if_unwritable(f"rv accept run --resume {status.race.race_id} says it again"):
+        if options.json:
+            console.emit_json(run_document(conclusion.run))
+        else:
+            console.answer(*run_text(conclusion.run))
     raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=skip))
 
 
@@ -208,12 +222,8 @@ def sweep(
     state: Annotated[
         str, typer.Option(metavar="STATE,…", help="Only nodes in such a state: idle, mixed.")
     ] = "",
-    max_jobs: Annotated[
-        int, typer.Option(min=1, max=256, metavar="N", help="Jobs in the queue at once.")
-    ] = 200,
-    avoid_days: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Leave nodes that fail out for so long.")
-    ] = DAYS,
+    max_jobs: JobsOption = 200,
+    avoid_days: DaysOption = DAYS,
     resume: Annotated[
         str | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: its id, or last.")
     ] = None,
@@ -230,73 +240,110 @@ def sweep(
     from rv.accept.sweep import SweepOptions
 
     _refuse_mixed(line, payloads or ())
+    if resume is not None:
+        _resume(resume, options, strict=strict, skip=skip_exit_code)
     which = chosen([PAYLOAD] if pairs else payloads or (), profile, _bundled())
+    here = _sweeping(options)
     sweep_options = SweepOptions(
         payloads=which,
         profile=profile,
-        nodes=expand(nodes),
-        partitions=[name for name in options.partition.split(",") if name],
-        states=[name for name in state.split(",") if name],
+        base=_base(options, profile, here),
+        environment=job_environment(options, here.environ),
+        nodes=node_names(nodes) if nodes else (),
+        partitions=_words(options.partition),
+        states=_words(state),
         max_jobs=max_jobs,
         avoid_days=avoid_days,
         faults=require_faults(inject or (), which),
         by_pairs=pairs,
     )
-    _sweep(options, sweep_options, resume, strict=strict, skip=skip_exit_code)
+    _begin(sweep_options, here, options, strict=strict, skip=skip_exit_code)
 
 
 app.command("sweep")(sweep)
 
 
-def _sweep(
-    options: RequestOptions,
-    sweep_options: "SweepOptions",
-    resume: str | None,
-    *,
-    strict: bool,
-    skip: int,
-) -> None:
-    """Begin or resume a sweep, run it to its end, show a row a node, and exit."""
-    from rv.accept.results import exit_code
-    from rv.accept.store import load_sweep
-    from rv.accept.sweep import Sweeper, as_begun, begin
-    from rv.ui.progress import Progress
-    from rv.workflow.environments import job_environment, with_environment
+def _begin(
+    how: "SweepOptions", here: caller.Caller, options: RequestOptions, *, strict: bool, skip: int
+) -> NoReturn:
+    """Begin a sweep, run it to its end, and exit."""
+    from rv.accept.sweep import begin
 
+    snapshot = here.cluster.take_snapshot()
+    begun = begin(how, here.cluster, snapshot)
+    sweeper = _sweeper(how, here, snapshot, options)
+    _sweep(sweeper, begun, json=options.json, strict=strict, skip=skip)
+
+
+def _resume(name: str, options: RequestOptions, *, strict: bool, skip: int) -> NoReturn:
+    """Go on with a sweep as it was begun, and exit."""
+    from rv.accept.store import load_sweep
+    from rv.accept.sweep import as_begun
+
+    here = _sweeping(options)
+    begun = load_sweep(name, here.cluster.key)
+    sweeper = _sweeper(as_begun(begun), here, here.cluster.take_snapshot(), options)
+    _sweep(sweeper, begun, json=options.json, strict=strict, skip=skip)
+
+
+def _base(options: RequestOptions, profile: Profile, here: caller.Caller) -> "Request":
+    """Return what each node's job is asked for with."""
+    options = replace(options, time=options.time or WALLTIMES[profile])
+    base = build_request(options, None)
+    return with_environment(base, here.cluster, here.workdir, console.notice)
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _sweeping(options: RequestOptions) -> caller.Caller:
+    """Find the cluster to sweep. Raises `RvError` where nobody could judge what it answers."""
     if options.snapshot:
         raise RvError(
             ErrorKind.USAGE, "nothing can be submitted to a snapshot", hint="leave --snapshot out"
         )
-    _require_baselines()
     here = caller.current_caller(options.cluster)
-    snapshot = here.cluster.take_snapshot()
-    if resume is not None:
-        begun = load_sweep(resume, here.cluster.key)
-        sweep_options = as_begun(sweep_options, begun)
-    else:
-        begun = begin(sweep_options, here.cluster, snapshot)
-    time = options.time or WALLTIMES[sweep_options.profile]
-    what = "pairs of nodes" if begun.is_of_pairs else "nodes"
-    console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} {what} on {here.cluster.label}")
-    base = build_request(replace(options, time=time), None)
-    sweeper = Sweeper(
-        options=sweep_options,
-        base=with_environment(base, here.cluster, here.workdir, console.notice),
+    _require_baselines(here.cluster.key)
+    return here
+
+
+def _sweeper(
+    how: "SweepOptions", here: caller.Caller, snapshot: "Snapshot", options: RequestOptions
+) -> "Sweeper":
+    from rv.accept.sweep import Sweeper
+    from rv.ui.progress import Progress
+
+    return Sweeper(
+        options=how,
         cluster=here.cluster,
         snapshot=snapshot,
         workdir=here.workdir,
-        environment=job_environment(options, here.environ),
         site=options.config.site,
         sink=Progress(json_only=options.json),
         say=console.say,
     )
-    try:
-        conclusion = sweeper.conclude(begun)
-    except KeyboardInterrupt:
-        console.say(f"detached: rv accept sweep --resume {begun.sweep_id} goes on")
-        raise typer.Exit(EXIT_INTERRUPTED) from None
-    _say_all(conclusion.notes)
-    _show_sweep(conclusion, here.cluster.label, json=options.json)
+
+
+def _sweep(sweeper: "Sweeper", begun: "Sweep", *, json: bool, strict: bool, skip: int) -> NoReturn:
+    """Run a sweep to its end, show a row a node, and exit."""
+    from rv.accept.results import exit_code
+    from rv.workflow.interactive_shell import HungUp, hang_up_raised
+
+    label = sweeper.cluster.label
+    what = "pairs of nodes" if begun.is_of_pairs else "nodes"
+    console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} {what} on {label}")
+    goes_on = f"rv accept sweep --resume {begun.sweep_id} goes on"
+    with hint_if_unwritable(goes_on):
+        try:
+            with hang_up_raised():
+                conclusion = sweeper.conclude(begun)
+        except (KeyboardInterrupt, HungUp) as end:
+            console.say(f"detached: {goes_on}")
+            signal_number = end.signal_number if isinstance(end, HungUp) else signal.SIGINT
+            raise typer.Exit(128 + signal_number) from None
+        _say_all(conclusion.notes)
+        _show_sweep(conclusion, label, json=json)
     raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=skip))
 
 
@@ -318,72 +365,14 @@ def _say_all(notes: "tuple[str, ...]") -> None:
         console.say(note)
 
 
-@app.command()
-def avoid(
-    *,
-    forget: Annotated[
-        str, typer.Option("--forget", metavar="NODES", help="Send jobs to these nodes again.")
-    ] = "",
-    cluster: ClusterOption = "",
-    json: JsonOption = False,
-) -> None:
-    """Show the nodes that plans leave out because they failed, as a text for the admins."""
-    from rv import avoided_nodes
-    from rv.accept.bad_nodes import admin_text
-    from rv.ui.acceptance import avoided_document
-
-    here = caller.current_caller(cluster)
-    key = here.cluster.key
-    avoided_nodes.require_readable(key)
-    if forget:
-        names = node_names(forget)
-        strangers = sorted(set(names) - set(avoided_nodes.reasons(key, here.now_s)))
-        avoided_nodes.forget(key, names, here.now_s)
-        if strangers:
-            console.notice(f"not avoided before: {', '.join(strangers)}")
-    entries = avoided_nodes.load(key, here.now_s)
-    if json:
-        console.emit_json(avoided_document(entries))
-    else:
-        console.answer(admin_text(entries, here.cluster.label))
-
-
-@app.command()
-def repaired(
-    nodes: Annotated[str, typer.Argument(metavar="NODES", help="What was repaired: a1,b[2-4].")],
-    *,
-    anew: Annotated[
-        bool, typer.Option("--anew", help="Their speed is another now: forget the usual one too.")
-    ] = False,
-    cluster: ClusterOption = "",
-    json: JsonOption = False,
-) -> None:
-    """Say that nodes were repaired: what was judged bad there no longer counts."""
-    from rv import avoided_nodes
-    from rv.accept.history import history
-
-    here = caller.current_caller(cluster)
-    names = node_names(nodes)
-    values = history().repaired(here.cluster.key, names, anew=anew)
-    was_avoided = sorted(set(names) & set(avoided_nodes.reasons(here.cluster.key, here.now_s)))
-    avoided_nodes.forget(here.cluster.key, names, here.now_s)
-    if json:
-        console.emit_json({"nodes": list(names), "values": values, "avoided": was_avoided})
-        return
-    if not (values or was_avoided):
-        console.notice(f"nothing bad was known of {', '.join(names)}: are these their names?")
-    again = f"; no longer avoided: {', '.join(was_avoided)}" if was_avoided else ""
-    console.answer(f"{values} values of {', '.join(names)} no longer count{again}")
-
-
-def _require_baselines() -> None:
+def _require_baselines(cluster: str) -> None:
     """Refuse a file of references that is broken, before a job runs that nobody could judge then.
 
-    Raises `RvError(CONFIG)`.
+    Without a cluster its golden values are not read. Raises `RvError(CONFIG)`.
     """
     from rv.accept.baselines import baselines_for
 
-    baselines_for("")
+    baselines_for(cluster)
 
 
 def _bundled() -> frozenset[str]:
@@ -392,5 +381,6 @@ def _bundled() -> frozenset[str]:
     return frozenset(name.removesuffix(".py") for name in bundle.payload_names())
 
 
+bad_nodes.register(app)
 report.register(app)
 drain.register(app)

@@ -4,11 +4,12 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 from rv.cli.parameters import CommandApp
 from rv.cli.plain_line import plain_call
-from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, ErrorKind, RvError
+from rv.errors import EXIT_DONE, EXIT_INTERRUPTED, ErrorKind, RvError, UnwritableError
 from rv.ui import console
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
@@ -77,7 +78,8 @@ def _answer(arguments: list[str]) -> int:
 
 def _fail(failure: RvError, arguments: list[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    (console.error_json if "--json" in own else console.error)(failure)
+    with suppress(UnwritableError):  # the code still tells of the failure
+        (console.error_json if "--json" in own else console.error)(failure)
     return failure.exit_code
 
 

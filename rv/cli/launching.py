@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rv.cli.caller import Caller, current_caller, now_s, with_rates
 from rv.cli.say_request import asks_all, say_request
 from rv.dataclass import dataclass
-from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError
+from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError, hint_if_unwritable
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command, Request
@@ -60,7 +60,9 @@ def end(raced: "Raced", *, json: bool) -> NoReturn:
     """Exit with the job's own code, once the race is described and others' losses are recovered."""
     cluster = raced.caller.cluster
     if json:
-        console.emit_json(race_document(raced.status))
+        race_id = raced.status.race.race_id
+        with hint_if_unwritable(f"race {race_id} is over: rv ps --json tells how it ended"):
+            console.emit_json(race_document(raced.status))
     recover_races(cluster, now_s())
     sys.exit(exit_code(raced.status, cluster.transport))
 
@@ -196,7 +198,8 @@ def leave(race_dir: str, caller: Caller, code: int, *, json: bool) -> NoReturn:
     """Exit before a race's end; a program is told how it stands, where anything was submitted."""
     if json and (race := load_race(race_dir, caller.cluster.transport)):
         status, _ = look_at(race, caller.cluster, now_s())
-        console.emit_json(race_document(status))
+        with hint_if_unwritable(f"race {race.race_id} was submitted: rv ps --json tells of it"):
+            console.emit_json(race_document(status))
     sys.exit(code)
 
 
@@ -305,8 +308,10 @@ def check_shell(options: RequestOptions, command: Command | None) -> None:
 
 
 def say_detached(race: Race, *, json: bool, how_to_follow: str = HOW_TO_FOLLOW) -> None:
-    if json:
-        console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))
-    else:
-        console.answer(race.race_id)
-    console.say(how_to_follow.format(race=race.race_id))
+    how = how_to_follow.format(race=race.race_id)
+    with hint_if_unwritable(f"race {race.race_id} goes on: {how}"):
+        if json:
+            console.emit_json(race_document(RaceStatus(race=race, state=RaceState.PENDING)))
+        else:
+            console.answer(race.race_id)
+    console.say(how)

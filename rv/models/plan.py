@@ -162,11 +162,14 @@ class Exclusion:
     """Something that cannot serve the request, and the sentence that says why.
 
     `by_limit`: the reason is a limit of the site (QOS, account, partition), not its machines.
+    `is_aside`: it is about one avoided node, or about nodes that the request does not name, and so
+    does not say by itself why nothing can serve the request.
     """
 
     what: str
     reason: str
     by_limit: bool = False
+    is_aside: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

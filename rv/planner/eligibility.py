@@ -150,7 +150,7 @@ def failing_nodes(request: Request, snapshot: Snapshot, site: Site) -> list[Excl
     decided = {*request.exclude_nodes, *request.only_nodes}
     present = {node.name for node in snapshot.nodes} - decided
     names = sorted(present & site.avoided.keys())
-    return [Exclusion(what=name, reason=site.avoided[name]) for name in names]
+    return [Exclusion(what=name, reason=site.avoided[name], is_aside=True) for name in names]
 
 
 def is_settled(node: Node) -> bool:

@@ -19,7 +19,13 @@ from rv.planner.layouts import Layout, layout_rules, layouts
 from rv.planner.limits import Infeasible, Sources, has_room, hidden_jobs_notes
 from rv.planner.merge import Merger
 from rv.planner.quantiles import StartSpreads
-from rv.planner.selection import check_names, chosen_partitions, select_pools
+from rv.planner.selection import (
+    asked_by_name,
+    check_names,
+    chosen_partitions,
+    none_asked,
+    select_pools,
+)
 from rv.planner.strategies import LayoutStrategies, StrategyFactory, within_max_cost
 from rv.planner.submissions import compile_jobs, rank, within_max_fanout
 
@@ -28,7 +34,6 @@ if TYPE_CHECKING:
     from rv.planner.throughput import RunTimes
 
 _NO_SITE: Final = Site()
-_REASONS_SHOWN: Final = 3
 
 
 def plan(
@@ -201,9 +206,11 @@ class _Search:
             returning=returning_nodes(self._snapshot),
         )
         if not request.gpus:
-            return self._constrained(cpu_pools(partitions, nodes, eligible))
+            asked, others = asked_by_name(cpu_pools(partitions, nodes, eligible), request)
+            self.excluded.extend(none_asked(others))
+            return self._constrained(asked)
         distinct, ambiguous = gpu_pools(partitions, nodes, catalogue, eligible)
-        for pool in ambiguous:
+        for pool in asked_by_name(ambiguous, request)[0]:
             reason = "no feature tells its GPUs from the MIG slices beside them"
             self._exclude(pool.label, Infeasible(reason))
         with_gpus = {pool.partition.name for pool in (*distinct, *ambiguous)}
@@ -316,33 +323,21 @@ def require_feasible(plan: Plan, request: Request) -> None:
     """
     if plan.submissions:
         return
-    if plan.strategies:
-        reason = plan.job_notes[-1] if plan.job_notes else "no job may be submitted"
-        raise RvError(
-            ErrorKind.LIMIT,
-            f"nothing can be submitted now: {reason}",
-            hint="wait until some of your jobs have ended, or stop them",
-        )
     require_strategies(plan, request)
+    reason = plan.job_notes[-1] if plan.job_notes else "no job may be submitted"
+    raise RvError(
+        ErrorKind.LIMIT,
+        f"nothing can be submitted now: {reason}",
+        hint="wait until some of your jobs have ended, or stop them",
+    )
 
 
 def require_strategies(plan: Plan, request: Request) -> None:
     """Raise the same where the plan has no strategy at all, whether or not it may be sent now."""
-    if plan.strategies:
-        return
-    exclusions = _most_useful_first(plan.excluded)
-    if not exclusions:
-        nothing = "nodes" if not request.gpus else "GPUs"
-        hint = "--gpu 0 --cpus 8 asks for a job without any" if request.gpus else ""
-        raise RvError(ErrorKind.INFEASIBLE, f"this cluster has no {nothing} to offer", hint=hint)
-    first, *others = exclusions
-    shown = [f"--gpu {plan.possible_gpus} would be possible"] if plan.possible_gpus else []
-    shown += [_sentence(exclusion) for exclusion in others[: _REASONS_SHOWN - len(shown)]]
-    raise RvError(
-        ErrorKind.LIMIT if first.by_limit else ErrorKind.INFEASIBLE,
-        f"nothing here can serve {_asked(request)}: {_sentence(first)}",
-        hint="; ".join(shown) or "rv status shows what there is",
-    )
+    if not plan.strategies:
+        from rv.planner.infeasible import why_none  # such a plan alone needs it
+
+        raise why_none(plan, request)
 
 
 def _possible_gpus(asked: int, search: _Search, catalogue: Catalogue, pools: Sequence[Pool]) -> int:
@@ -373,24 +368,3 @@ def _by_size(pools: Iterable[Pool]) -> list[tuple[int, Pool]]:
     """Return each pool with the GPUs that its nodes have, free or not, the largest first."""
     sized = [(sum(slot.total for slot in pool.slots), pool) for pool in pools]
     return sorted(sized, key=lambda one: -one[0])
-
-
-def _most_useful_first(excluded: Iterable[Exclusion]) -> list[Exclusion]:
-    """Order by use to the reader, one of each reason: limits, which can be asked around, first."""
-    by_reason: dict[str, Exclusion] = {}
-    for exclusion in excluded:
-        by_reason.setdefault(exclusion.reason, exclusion)
-    return sorted(by_reason.values(), key=lambda one: (not one.by_limit, "--mig" in one.reason))
-
-
-def _sentence(exclusion: Exclusion) -> str:
-    return f"{exclusion.what}: {exclusion.reason}"
-
-
-def _asked(request: Request) -> str:
-    if not request.gpus:
-        return "a job without GPUs"
-    if request.mig:
-        return "a MIG slice"
-    kind = f" {' or '.join(request.types)}" if request.types else ""
-    return f"{request.gpus}{kind} {'GPU' if request.gpus == 1 else 'GPUs'}"

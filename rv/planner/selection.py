@@ -91,13 +91,36 @@ def select_pools(
     """
     types = _gpu_types(pools, request, catalogue)
     _check_slices(pools, request, types)
-    slice_pools = [pool for pool in pools if pool.mig]
-    gpus = [pool for pool in pools if not pool.mig and types.includes(pool)]
+    asked, others = asked_by_name(pools, request)
+    slice_pools = [pool for pool in asked if pool.mig]
+    gpus = [pool for pool in asked if not pool.mig and types.includes(pool)]
     whole, too_small = _with_memory(gpus, request)
     slices, unused = _smallest_slices(list(filter(types.includes, slice_pools)), request, types)
     if not request.types and not types.any_slice:
         unused += _excluded(slice_pools, "MIG slices are used only with --mig")
-    return (*whole, *slices), (*too_small, *unused)
+    meant = filter(types.includes, others)
+    return (*whole, *slices), (*none_asked(meant), *too_small, *unused)
+
+
+def asked_by_name(pools: Iterable[Pool], request: Request) -> tuple[list[Pool], list[Pool]]:
+    """Return the pools with a node that the request names, all where it names none; and the others.
+
+    What else there is against the others is no answer to the request.
+    """
+    names = frozenset(request.only_nodes)
+    asked: list[Pool] = []
+    others: list[Pool] = []
+    for pool in pools:
+        is_asked = not names or any(slot.node.name in names for slot in pool.slots)
+        (asked if is_asked else others).append(pool)
+    return asked, others
+
+
+def none_asked(pools: Iterable[Pool]) -> Iterator[Exclusion]:
+    """Say of pools that the request names none of their nodes."""
+    for pool in pools:
+        reason = "it has none of the nodes asked for"
+        yield Exclusion(what=pool.label, reason=reason, is_aside=True)
 
 
 def _excluded(pools: Iterable[Pool], reason: str) -> Iterator[Exclusion]:

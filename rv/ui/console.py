@@ -8,10 +8,11 @@ import select
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-from rv.errors import ErrorKind, RvError
+from rv.errors import RvError, UnwritableError
 from rv.slurm.printable import printable
 from rv.ui.tables import GAP, Part, Table, column_widths, narrowed, text_width
 
@@ -32,6 +33,9 @@ _PLAIN_FORMS: Final = str.maketrans({"█": "#", "░": "-", "·": ".", "…": "
 
 _WITHOUT_READER: Final[list[Any]] = []
 """The streams whose reader is gone."""
+
+_UNWRITABLE: Final[list[Any]] = []
+"""The streams that failed in another way, of which an error has told."""
 
 
 def say(text: str) -> None:
@@ -234,8 +238,13 @@ def error(failure: RvError) -> None:
 
 
 def error_json(failure: RvError) -> None:
-    """Show a failure as JSON, for programs."""
-    emit_json({"error": {"kind": failure.kind, "message": failure.message, "hint": failure.hint}})
+    """Show a failure as JSON, for programs; on stderr, as text, where stdout cannot be written."""
+    error_document = {"kind": failure.kind, "message": failure.message, "hint": failure.hint}
+    if sys.stdout not in _UNWRITABLE:
+        with suppress(UnwritableError):
+            emit_json({"error": error_document})
+            return
+    error(failure)
 
 
 def raw(data: bytes, *, is_error: bool) -> None:
@@ -263,17 +272,14 @@ def _write(stream: Any, text: str) -> None:
 def _detach(stream: Any, failure: OSError) -> None:
     """The rest of our output goes nowhere, without a traceback at exit.
 
-    Its reader may be gone: that of a pipe, or a terminal that was closed. Raises `RvError(STAGE)`
+    Its reader may be gone: that of a pipe, or a terminal that was closed. Raises `UnwritableError`
     for any other failure, such as a full disk.
     """
     is_terminal = stat.S_ISCHR(os.fstat(stream.fileno()).st_mode)
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if failure.errno != errno.EPIPE and not (failure.errno == errno.EIO and is_terminal):
-        raise RvError(
-            ErrorKind.STAGE,
-            f"the output could not be written: {failure.strerror}",
-            hint="see where it is sent to, then type it again",
-        ) from failure
+        _UNWRITABLE.append(stream)
+        raise UnwritableError(failure.strerror or str(failure)) from failure
     _WITHOUT_READER.append(stream)
 
 

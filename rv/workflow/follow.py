@@ -5,12 +5,12 @@ What happens is told to a `Reporter`; only `rv.ui` writes it.
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from rv.dataclass import dataclass
-from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, RvError
+from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, RvError, UnwritableError
 from rv.models.quantities import short_duration
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.site import Site
@@ -67,7 +67,8 @@ class Follower:
     def run(self, launch: Launch) -> RaceStatus:
         """Start a race and follow it to its end; race again, up to `--retry` times, as nodes fail.
 
-        Raises `NotFollowed` where the user did not wait for the end.
+        Raises `NotFollowed` where the user did not wait for the end, and `UnwritableError` where
+        the output cannot be written: its hint says how to go on with a race that was submitted.
         """
         status = self._run_once(launch)
         turns = launch.request.retry if launch.request.command else 0
@@ -80,18 +81,39 @@ class Follower:
         return status
 
     def _run_once(self, launch: Launch) -> RaceStatus:
-        if launch.request.command is None:
-            status = self._open_shell(launch)
-        elif self.jupyter:
-            status = self._watch_jupyter(launch, self.jupyter)
-        else:
-            status = self._watch_command(launch)
-        keep_past(self.cluster.cache, [status])
-        self.reporter.finish(status)
+        with self._output_may_fail(launch):
+            if launch.request.command is None:
+                status = self._open_shell(launch)
+            elif self.jupyter:
+                status = self._watch_jupyter(launch, self.jupyter)
+            else:
+                status = self._watch_command(launch)
+            keep_past(self.cluster.cache, [status])
+            self.reporter.finish(status)
         return status
 
+    @contextmanager
+    def _output_may_fail(self, launch: Launch) -> Iterator[None]:
+        """Have the error say how to go on with the race: the command again would be another race.
+
+        That of a shell ends with its client.
+        """
+        try:
+            yield
+        except UnwritableError as failure:
+            transport = self.cluster.transport
+            race = load_race(launch.script.race_dir, transport) if launch.request.command else None
+            if race:
+                # The output of a short command is often read when it is over.
+                is_over = load_state_files(race, transport).ended is not None
+                how = self.how_to_follow.format(race=race.race_id)
+                stands = "was submitted" if is_over else "goes on"
+                failure.hint = f"race {race.race_id} {stands}: {how}"
+            raise
+
     def _watch_command(self, launch: Launch) -> RaceStatus:
-        with self._user_may_end(launch):
+        # The handlers are those of before once one has come: a second signal ends rv at once.
+        with self._user_may_end(launch), hang_up_raised():
             race = start(launch, self.cluster, self.reporter, detached=False)
             return watch(race, launch, self.cluster, self.reporter, until_claim=False)
 
@@ -111,7 +133,7 @@ class Follower:
 
     @contextmanager
     def _user_may_end(self, launch: Launch) -> Iterator[None]:
-        """Turn Ctrl-C and `--wait-timeout` into what they mean for the race, and an exit code."""
+        """Turn Ctrl-C, signals and `--wait-timeout` into what they mean for the race; and exit."""
         directory = launch.script.race_dir
         try:
             yield
@@ -132,16 +154,21 @@ class Follower:
 
     def interrupted(self, launch: Launch) -> None:
         """Stop the race, or send all its strategies and leave it to Slurm."""
-        transport = self.cluster.transport
-        race = load_race(launch.script.race_dir, transport)
+        race = self._submitted(launch)
         if race is None:
-            self.reporter.say("stopped: nothing was submitted")
             return
-        is_claimed = load_state_files(race, transport).claim is not None
+        is_claimed = load_state_files(race, self.cluster.transport).claim is not None
         if self.jupyter or (self.stops_unclaimed and not is_claimed):
             self._stop(launch, "stopped")
             return
         self._detach(race, launch)
+
+    def _submitted(self, launch: Launch) -> Race | None:
+        """Return the race; None, and say so, where nothing was submitted."""
+        race = load_race(launch.script.race_dir, self.cluster.transport)
+        if race is None:
+            self.reporter.say("stopped: nothing was submitted")
+        return race
 
     def _detach(self, race: Race | None, launch: Launch) -> None:
         """Send the strategies that were not sent yet, and leave the race to Slurm."""
@@ -152,7 +179,14 @@ class Follower:
         self.reporter.say(f"detached: {self.how_to_follow.format(race=race.race_id)}")
 
     def _hung_up(self, launch: Launch) -> None:
-        """Stop the race of a shell; one with a winner was released, and ends by itself."""
+        """Leave a command's race to Slurm, and stop that of a shell.
+
+        A shell's race with a winner was released, and ends by itself.
+        """
+        if launch.request.command and not self.jupyter:
+            with suppress(RvError):  # rv ends by the signal, whether or not it can say so
+                self._detach(self._submitted(launch), launch)
+            return
         race = load_race(launch.script.race_dir, self.cluster.transport)
         is_claimed = race and load_state_files(race, self.cluster.transport).claim
         if self.jupyter or not is_claimed:

@@ -2,6 +2,7 @@
 
 import json
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -285,6 +286,41 @@ def test_interrupt_at_any_moment_leaves_nothing_behind_or_one_start(
     world.wait_for_the_end_of_jobs()
     won = [race for race in world.ps() if race["winner"]]
     assert world.starts() == len(won)
+
+
+# Other ends of a client
+
+
+@pytest.mark.parametrize("claimed", [True, False], ids=["running", "waiting"])
+def test_a_client_that_is_told_to_end_says_how_to_go_on(world: World, *, claimed: bool) -> None:
+    """SIGTERM of `rv run`, as by a supervisor: exit 143, and the race goes on by itself."""
+    release = world.fill() if not claimed else lambda: None
+    client = world.start("run", enough(world, "true"))
+    client.prints("one") if claimed else client.says("waiting")
+    client.process.terminate()
+    assert client.wait() == 143
+    (directory,) = world.races()
+    assert client.err.splitlines()[-1].startswith(f"detached: rv logs -f {directory.name} ")
+    release()
+    (world.path / "enough").touch()
+    assert world.settled("COMPLETED")["exit_code"] == 0
+    assert world.starts() == 1
+    world.wait_for_the_end_of_jobs()
+
+
+def test_a_client_whose_output_cannot_be_written_says_how_to_go_on(world: World) -> None:
+    """Who typed it again would have two races."""
+    command = [sys.executable, "-m", "rv", "run", enough(world, "true")]
+    client = world.start_program("bash", "-c", 'exec "$@" >/dev/full', "bash", *command)
+    assert client.wait() == 125
+    (directory,) = world.races()
+    error, hint = client.err.splitlines()[-2:]
+    assert error == "error[stage]: the output could not be written: No space left on device"
+    assert hint.startswith(f"  hint: race {directory.name} goes on: rv logs -f {directory.name} ")
+    (world.path / "enough").touch()
+    assert world.settled("COMPLETED")["exit_code"] == 0
+    assert world.starts() == 1
+    world.wait_for_the_end_of_jobs()
 
 
 # Waiting, and not waiting

@@ -1,14 +1,19 @@
 """`rv accept` on a real Slurm: runs and sweeps as a user starts them, and what they leave behind."""
 
 import json
+import re
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rv import sandbox
+from rv.accept.baselines import golden_file
 from rv.errors import RvError
 from rv.render.quote import Quoted
 from rv.transport.local import LocalTransport
@@ -224,6 +229,63 @@ def test_what_is_judged_again_takes_nothing_away(rv: Rv) -> None:
     assert nodes(answer(rv, "run", "--resume", passed, code=0)) == {"a1": "PASS"}
 
 
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_sweep_whose_client_is_ended_says_how_it_goes_on(
+    rv: Rv, eventually: Any, signal_number: signal.Signals
+) -> None:
+    with rv.launch("accept", "sweep", "stress", "--nodes", "v1") as process:
+        eventually(lambda: rv.files() and rv.last().submitted)
+        process.send_signal(signal_number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + signal_number
+    assert re.search("detached: rv accept sweep --resume sweep-[0-9a-f]{8} goes on", said)
+    assert rv("stop", "--all").returncode == 0
+
+
+def test_a_verdict_that_cannot_be_written_is_not_to_be_measured_again(rv: Rv) -> None:
+    """Whoever typed it again would have a second job."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*rv.prefix, sys.executable, "-m", "rv", "accept", "run", "check", "--json"],
+            cwd=rv.home, env=rv.client_environment(None), stdout=full,
+            stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+    race = rv.last().race_id
+    assert (done.returncode, f"rv accept run --resume {race}" in done.stderr) == (125, True)
+    assert answer(rv, "run", "--resume", race, code=0)["run"] == race
+    assert len(rv.files()) == 1
+
+
+def test_broken_golden_values_are_told_before_anything_is_submitted(
+    rv: Rv, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody could judge what the job finds: there would be no verdict, and no avoided node."""
+    assert rv("run", "true").returncode == 0
+    monkeypatch.setenv("XDG_DATA_HOME", str(rv.home / "data"))
+    path = golden_file(rv.last().record["cluster"])
+    path.parent.mkdir(parents=True)
+    path.write_text("references: [")
+
+    for words in (("run", "check"), ("sweep", "check", "--nodes", "a1")):
+        done = rv("accept", *words)
+        assert (done.returncode, str(path) in done.stderr) == (125, True), done.stderr
+    assert len(rv.files()) == 1
+
+
+def test_a_run_and_a_sweep_that_were_stopped_accuse_no_node(rv: Rv, eventually: Any) -> None:
+    """Nothing of them is a failure: whoever stopped them knows why there is no result."""
+    for words in (("run", "stress"), ("sweep", "stress", "--nodes", "a1,v1")):
+        with rv.launch("accept", *words, "--json") as process:
+            eventually(lambda: rv.files() and rv.states()[rv.last().race_id]["state"] == "RUNNING")
+            assert rv("stop", "--all").returncode == 0
+            told = json.loads(process.communicate(timeout=90)[0])
+        assert process.returncode == 99
+        assert set(nodes(told).values()) == {"ERROR"}
+        tests = [test for each in told["results"] for test in each["tests"]]
+        assert {test["code"] for test in tests if test["status"] != "PASS"} == {"interrupted"}
+    assert answer(rv, "avoid", code=0)["avoided"] == []
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -235,6 +297,9 @@ def test_what_is_judged_again_takes_nothing_away(rv: Rv) -> None:
         (("sweep", "--resume", ""), "no sweep was named"),
         (("sweep", "check", "--resume", "last"), "payloads cannot change"),
         (("sweep", "--resume", "last", "--nodes", "a1"), "nodes cannot change"),
+        (("sweep", "--resume", "last", "--time", "7m"), "time cannot change"),
+        (("sweep", "--nodes", ","), "is no name of a node"),
+        (("sweep", "-p", "nosuch"), "there is no partition 'nosuch'"),
     ],
 )
 def test_resume_begins_nothing(rv: Rv, words: tuple[str, ...], reason: str) -> None:
@@ -253,6 +318,7 @@ def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
     state = rv.home / "data" / "rv" / "accept" / "sweeps"
     busy = rv.fill("v2", 4)
     words = ("accept", "sweep", "check", "--nodes", "v2,a2", "--max-jobs", "1", "--json")
+    words += ("--time", "7m", "--setup", "echo as begun $OF_SWEEP", "--env", "OF_SWEEP=1")
     with rv.launch(*words) as process:
         try:
             eventually(
@@ -266,7 +332,14 @@ def test_a_sweep_goes_on_where_it_was_cut_off(rv: Rv, eventually: Any) -> None:
     swept = answer(rv, "sweep", "--resume", "last", code=0)
 
     assert nodes(swept) == {"v2": "PASS", "a2": "PASS"}
-    assert len(rv.files()) == 2
+    assert [race.record["request"]["setup"] for race in rv.files()] == [
+        ["echo as begun $OF_SWEEP"]
+    ] * 2
+    assert [race.record["request"]["walltime"] for race in rv.files()] == [420.0] * 2
+    assert "as begun 1\n" in (rv.last().directory / "output" / "node0.out").read_text()
+    result = next((state.parent / "runs" / rv.last().race_id).rglob("check_result.json"))
+    result.write_text("")
+    assert nodes(answer(rv, "sweep", "--resume", "last", code=0)) == {"v2": "PASS", "a2": "PASS"}
     shutil.rmtree(state.parent / "runs" / rv.last().race_id)
     assert nodes(answer(rv, "sweep", "--resume", "last", code=0)) == {"v2": "PASS", "a2": "PASS"}
     one = rv("accept", "run", "--resume", rv.last().race_id)

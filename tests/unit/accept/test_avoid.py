@@ -3,6 +3,7 @@
 import errno
 import json
 import multiprocessing
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -501,3 +502,17 @@ def test_the_memory_is_plain_json() -> None:
 
     document = json.loads(acceptance_file("avoid", "c", ".json").read_text())
     assert document["nodes"][0]["node"] == "n1"
+
+
+def test_a_pipe_or_a_link_to_nothing_in_the_files_place_is_told_and_not_waited_for() -> None:
+    """Every plan reads the file: it would wait for ever for whoever writes into the pipe."""
+    path = acceptance_file("avoid", "c", ".json")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(path)
+    with pytest.raises(RvError, match="no regular file"):
+        avoided_nodes.require_readable("c")
+
+    path.unlink()
+    path.symlink_to("/nowhere")
+    with pytest.raises(RvError, match="a link to nothing"):
+        avoided_nodes.require_readable("c")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from rv import bundle
-from rv.accept.collect import Origin, collect, result_patterns
+from rv.accept.collect import collect, result_patterns
+from rv.accept.origin import Origin
 from rv.accept.payload_command import (
     Profile,
     chosen,
@@ -192,7 +193,8 @@ def test_a_killed_rank_is_told_and_not_what_it_led_to(
         ("CANCELLED: stopped by you", {}, ["interrupted"]),
         ("CANCELLED: stopped by you", node(0, None, None), ["interrupted"]),
         ("CANCELLED: stopped by you", node(0, None, 143), ["interrupted"]),
-        ("CANCELLED: stopped by you", node(0, None, 137), ["killed"]),
+        ("CANCELLED: stopped by you", node(0, None, 137), ["interrupted"]),
+        ("CANCELLED: stopped by you", node(0, result(), 137), ["interrupted"]),
         ("TIMEOUT: Slurm says TIMEOUT", {}, ["timeout"]),
         ("TIMEOUT: Slurm says TIMEOUT", node(0, result(), None), ["timeout"]),
         ("PREEMPTED: Slurm says PREEMPTED", {}, ["preempted"]),

@@ -23,8 +23,8 @@ from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
 from rv.accept.store import records, results_of, save
 from rv.avoided_nodes import AvoidedNode
 from rv.bundle import acceptance_dir
-from rv.cli import accept
-from rv.workflow import environments
+from rv.cli import accept, bad_nodes
+from rv.errors import RvError
 
 NOW = 1_800_000_000.0
 HOUR_S = 3600.0
@@ -177,9 +177,9 @@ def test_the_failure_of_a_job_before_the_repair_is_the_past(
     monkeypatch.setattr(accept.caller, "current_caller", lambda _: here)
     ran("old", NOW - 24 * HOUR_S, wrong=[1])
     if how == "repaired":
-        accept.repaired("n1")
+        bad_nodes.repaired("n1")
     else:
-        accept.avoid(forget="n1")
+        bad_nodes.avoid(forget="n1")
 
     assert conclude(of_sweep("old"), NOW + 300).avoided == ()
     assert avoided() == []
@@ -375,8 +375,8 @@ def test_a_sweep_whose_payloads_were_all_skipped_ends_with_the_code_asked_for(
     begun = Sweep(sweep_id="sweep-1", cluster="c", profile="smoke", payloads=(), begun_at=NOW)
     monkeypatch.setattr(accept.caller, "current_caller", lambda _: here)
     monkeypatch.setattr(accept, "build_request", lambda *_: None)
-    monkeypatch.setattr(environments, "with_environment", lambda *_: None)
-    monkeypatch.setattr(environments, "job_environment", lambda *_: {})
+    monkeypatch.setattr(accept, "with_environment", lambda *_: None)
+    monkeypatch.setattr(accept, "job_environment", lambda *_: {})
     monkeypatch.setattr(sweeps, "begin", lambda *_: begun)
     monkeypatch.setattr(sweeps.Sweeper, "conclude", lambda *_: ended)
 
@@ -395,3 +395,16 @@ def test_a_file_of_bad_nodes_that_cannot_be_written_hides_no_verdict() -> None:
     assert exit_code(told.run.results, strict=False, skip=0) == 1
     assert told.notes[-1].startswith("cannot remember bad nodes: ")
     assert "nothing is remembered of n1: rv accept run --resume r1, once that is" in told.notes[-1]
+
+
+def test_references_that_break_while_the_job_runs_are_told_with_how_to_judge_it_later(
+    tmp_path: Path,
+) -> None:
+    """The results are kept: nobody has to measure again."""
+    folder = tmp_path / "rv"
+    folder.mkdir(exist_ok=True)
+    (folder / "baselines.yaml").write_text("references: [")
+
+    with pytest.raises(RvError, match=r"baselines\.yaml") as refused:
+        conclude(ran("race0001", NOW), NOW)
+    assert "rv accept run --resume race0001, once that is mended" in refused.value.hint

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rv.accept.bad_nodes import bad_nodes
-from rv.accept.collect import Origin, collect
+from rv.accept.collect import collect
+from rv.accept.origin import Origin
 from rv.accept.result_files import parse
 from rv.accept.results import RunResult, Status
 from rv.payloads.contract.catalogue import PAYLOADS
@@ -396,7 +397,7 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
         place(CHECK, "tests/0/status", "FAIL"),
         "",
     ),
-    "a summary that failed": (place(CHECK, "summary/status", "FAIL"), ""),
+    "a summary that failed": (place(CHECK, "summary/status", "FAIL"), "says FAIL, its tests PASS"),
     "an unknown verdict": (place(CHECK, "tests/0/status", "FINE"), "no verdict"),
     "no tests": (drop(CHECK, lambda _: False), "has no tests"),
     "two verdicts of one test": (said_twice(CHECK), "duplicate key status"),

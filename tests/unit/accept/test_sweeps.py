@@ -1,22 +1,34 @@
 """Sweeps and kept runs: which nodes, whose turn, what is on disk, and what is found again."""
 
 import json
-import os
-import time
+import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rv.accept.kept_files import held
+from rv.accept.payload_command import Profile
 from rv.accept.results import Status
-from rv.accept.runs import NodeState, RunRecord, Stage, Sweep
-from rv.accept.store import find_run, load, load_sweep, records, results_of, save, save_sweep
-from rv.accept.sweep import Sweeper, choose_nodes, is_mig, next_nodes
+from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
+from rv.accept.store import (
+    find_run,
+    is_whole,
+    load,
+    load_sweep,
+    records,
+    results_of,
+    save,
+    save_sweep,
+)
+from rv.accept.sweep import Sweeper, SweepOptions, begin, choose_nodes, is_mig, next_nodes
 from rv.bundle import acceptance_dir
-from rv.errors import RvError
+from rv.errors import ErrorKind, RvError
+from rv.models.request import Request
 from rv.models.snapshot import GpuGroup, Node
 
 
@@ -143,7 +155,8 @@ def test_a_run_is_kept_and_found_by_id_path_and_as_the_last() -> None:
     """As it was fetched."""
     made = save(RECORD, files())
 
-    for word in ("abc12345", "abc", "last", str(acceptance_dir() / "runs" / "abc12345")):
+    assert find_run("last") == load("abc12345")
+    for word in ("abc12345", "abc", str(acceptance_dir() / "runs" / "abc12345")):
         assert load(word) == made
     assert [record.race_id for record in records()] == ["abc12345"]
     with pytest.raises(RvError, match="is no run here"):
@@ -218,7 +231,7 @@ def test_a_record_that_is_damaged_hides_no_other_run() -> None:
     kept = acceptance_dir() / "runs" / "later000" / "run.json"
     kept.write_text(kept.read_text()[:100])
 
-    assert load("last").record.race_id == "abc12345"
+    assert find_run("last").record.race_id == "abc12345"
     with pytest.raises(RvError, match="cannot be read") as raised:
         load("later000")
     assert "rv accept run --resume later000 fetches it again" in raised.value.hint
@@ -308,10 +321,44 @@ def test_the_last_run_is_the_sweep_that_it_was_of() -> None:
     save_sweep(replace(swept(), nodes=(NodeState(node="n1", stage=O, race="abc12345"),)))
     assert find_run("last").record.race_id == "sweep-1"
 
-    save(replace(RECORD, race_id="later000"), files())
-    newer = acceptance_dir() / "runs" / "later000" / "run.json"
-    os.utime(newer, (time.time() + 60, time.time() + 60))
+    save(replace(RECORD, race_id="later000", submitted_at=RECORD.submitted_at + 60), files())
     assert find_run("last").record.race_id == "later000"
+
+
+def test_the_last_run_is_a_sweep_that_could_send_nothing() -> None:
+    """An older run, with its PASS, is not what whoever just ran a sweep asks for."""
+    save(RECORD, files())
+    nothing = (NodeState(node="n1", stage=Stage.LEFT_OUT, why="the node is down"),)
+    save_sweep(replace(swept(), nodes=nothing, begun_at=RECORD.submitted_at + 60))
+
+    found = find_run("last")
+    assert found.record.race_id == "sweep-1"
+    assert [result.status for result in found.results] == [Status.ERROR]
+
+
+def test_a_sweep_that_was_begun_before_a_run_and_ended_after_it_is_not_the_last() -> None:
+    save(RECORD, files())
+    save(replace(RECORD, race_id="ofsweep0", submitted_at=RECORD.submitted_at + 60), files())
+    begun = replace(swept(), begun_at=RECORD.submitted_at - 60)
+    save_sweep(replace(begun, nodes=(NodeState(node="n1", stage=O, race="ofsweep0"),)))
+
+    assert find_run("last").record.race_id == RECORD.race_id
+
+
+def test_a_link_to_nothing_among_the_sweeps_is_passed_over() -> None:
+    save(RECORD, files())
+    (acceptance_dir() / "sweeps").mkdir()
+    (acceptance_dir() / "sweeps" / "sweep-dead.json").symlink_to("/nowhere")
+
+    assert find_run("last").record.race_id == RECORD.race_id
+
+
+@pytest.mark.parametrize("find", [find_run, load])
+def test_no_name_is_no_run(find: Callable[[str], Run]) -> None:
+    """An empty variable of a script would be the current folder, with everything below it."""
+    with pytest.raises(RvError, match="'' is no run") as refused:
+        find("")
+    assert refused.value.kind is ErrorKind.USAGE
 
 
 def test_the_ends_of_logs_are_kept_by_node_and_cannot_move_a_cursor() -> None:
@@ -326,3 +373,35 @@ def test_the_ends_of_logs_are_kept_by_node_and_cannot_move_a_cursor() -> None:
     assert load("abc12345").logs == made.logs
     save(RECORD, files(), {"node0.out": b"later"})
     assert load("abc12345").logs == {"n1": "later"}
+
+
+def test_a_sweep_of_pairs_whose_nodes_are_none_cannot_be_read() -> None:
+    save_sweep(swept(W))
+    path = acceptance_dir() / "sweeps" / "sweep-1.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"is_of_pairs": True}))
+
+    with pytest.raises(RvError, match="'n0' is no pair"):
+        load_sweep("sweep-1", "c")
+
+
+def test_nodes_of_a_partition_that_there_is_not_are_no_nodes_that_are_left_out() -> None:
+    options = SweepOptions(
+        payloads=(), profile=Profile.SMOKE, base=Request(), environment={}, partitions=["gpus"]
+    )
+    snapshot = SimpleNamespace(partitions=[SimpleNamespace(name="gpu", nodes=("a1",))], nodes=NODES)
+
+    with pytest.raises(RvError, match="no partition 'gpus'") as refused:
+        begin(options, None, snapshot)  # type: ignore[arg-type]
+    assert refused.value.hint == "one of: gpu"
+
+
+def test_results_that_are_damaged_here_are_not_whole() -> None:
+    """A sweep that goes on fetches them again."""
+    save(RECORD, files())
+    assert is_whole(RECORD.race_id)
+
+    results = acceptance_dir() / "runs" / RECORD.race_id / "results"
+    next(results.rglob("check_result.json")).write_text("")
+    assert not is_whole(RECORD.race_id)
+    shutil.rmtree(results)
+    assert not is_whole(RECORD.race_id)

@@ -4,8 +4,10 @@ The race directories are real, and so is all that rv makes of them; Slurm's answ
 """
 
 import json
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -18,7 +20,7 @@ import typer
 from rv.cli import launching, logs, rerun
 from rv.cli.caller import Caller
 from rv.cli.sweep import Following
-from rv.errors import ErrorKind, RvError
+from rv.errors import ErrorKind, RvError, UnwritableError
 from rv.models.race import Race
 from rv.models.request import Request
 from rv.models.site import Site
@@ -217,6 +219,161 @@ def test_a_race_that_is_left_is_described(
     document = told(capsys)
     assert (document["race"], document["state"]) == (race.race_id, "PENDING")
     assert ("stopped" in str(document["why"])) == (why is WaitTimedOut)
+
+
+def launched(here: Here, command: str | None = "true", **request: timedelta | int) -> object:
+    """A launch whose race is there."""
+    race = here.race(**request)
+    return SimpleNamespace(
+        plan=SimpleNamespace(notes=(), job_notes=()),
+        request=Request(command=command, **request),
+        script=SimpleNamespace(race_id=race.race_id, race_dir=race.directory),
+    )
+
+
+def followed(here: Here, made: object, how_to_follow: str = "rv logs -f {race}") -> object:
+    """Follow it, as rv run does."""
+    how = launching.Following(
+        json=False, detach=False, stops_unclaimed=True, how_to_follow=how_to_follow
+    )
+    return launching.follow(made, here.caller, Site(), how)
+
+
+def full_disk(*_: object, **__: object) -> None:
+    raise UnwritableError("No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("ends", "hint"),
+    [
+        (False, f"race {RACE.race_id} goes on: rv accept run --resume {RACE.race_id}"),
+        (True, f"race {RACE.race_id} was submitted: rv accept run --resume {RACE.race_id}"),
+    ],
+    ids=["while it runs", "when it is over"],
+)
+def test_output_that_cannot_be_written_leaves_a_race_that_can_be_gone_on_with(
+    here: Here, monkeypatch: pytest.MonkeyPatch, hint: str, *, ends: bool
+) -> None:
+    """Who typed it again would have two."""
+    made = launched(here)
+    here.run()
+    if ends:
+        here.end(0)
+    monkeypatch.setattr("rv.workflow.follow.start", full_disk)
+    with pytest.raises(UnwritableError) as told:
+        followed(here, made, "rv accept run --resume {race}")
+    assert (told.value.hint, told.value.exit_code) == (hint, 125)
+
+
+def test_so_does_output_that_is_written_at_its_end(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such as a last line without its end, of one of several nodes."""
+    made = launched(here)
+    here.end(0)
+    monkeypatch.setattr("rv.workflow.follow.start", lambda *_, **__: None)
+    monkeypatch.setattr("rv.workflow.follow.watch", lambda *_, **__: None)
+    monkeypatch.setattr("rv.workflow.follow.keep_past", lambda *_: None)
+    monkeypatch.setattr("rv.ui.progress.Progress.finish", full_disk)
+    with pytest.raises(UnwritableError) as told:
+        followed(here, made)
+    assert told.value.hint.startswith(f"race {RACE.race_id} was submitted: ")
+
+
+@pytest.mark.parametrize("command", [None, "true"], ids=["a shell", "not submitted"])
+def test_where_no_race_is_left_the_command_is_typed_again(
+    here: Here, monkeypatch: pytest.MonkeyPatch, command: str | None
+) -> None:
+    made = launched(here, command)
+    if command:
+        (here.squeue.root / RACE.race_id / "race.json").unlink()
+    monkeypatch.setattr("rv.workflow.follow.start", full_disk)
+    with pytest.raises(UnwritableError, match="No space left") as told:
+        followed(here, made)
+    assert told.value.hint == "see where it is sent to, then type it again"
+
+
+@pytest.mark.parametrize("json", [False, True], ids=["text", "json"])
+def test_an_id_that_cannot_be_written_is_in_the_hint(
+    here: Here, monkeypatch: pytest.MonkeyPatch, *, json: bool
+) -> None:
+    for name in ("answer", "emit_json"):
+        monkeypatch.setattr(console, name, full_disk)
+    with pytest.raises(UnwritableError) as told:
+        launching.say_detached(here.race(), json=json)
+    assert told.value.hint.startswith(f"race {RACE.race_id} goes on: rv logs -f {RACE.race_id} ")
+
+
+def test_a_race_that_cannot_be_described_at_its_end_is_named(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "emit_json", full_disk)
+    monkeypatch.setattr(launching, "race_document", lambda _: {})
+    raced = launching.Raced(status=SimpleNamespace(race=here.race()), caller=here.caller)
+    with pytest.raises(UnwritableError) as ended:
+        launching.end(raced, json=True)
+    assert RACE.race_id in ended.value.hint
+    with pytest.raises(UnwritableError) as left:
+        launching.leave(raced.status.race.directory, here.caller, 130, json=True)
+    assert RACE.race_id in left.value.hint
+
+
+@pytest.fixture
+def unhandled() -> Iterator[object]:
+    """What handles signals where nothing of rv's does: not the end of all tests."""
+
+    def fail(number: int, _: object) -> None:
+        raise AssertionError(f"signal {number} is not handled")
+
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    before = [(number, signal.signal(number, fail)) for number in numbers]
+    yield fail
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("claimed", [True, False], ids=["running", "waiting"])
+def test_a_signal_leaves_the_race_of_a_command(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    unhandled: object, number: int, *, claimed: bool,
+) -> None:  # fmt: skip
+    """It says how to go on, as Ctrl-C does; it cancels nothing, whatever Ctrl-C would."""
+    made = launched(here)
+    if claimed:
+        here.run()
+    sent: list[object] = []
+    monkeypatch.setattr("rv.workflow.follow.start", lambda *_, **__: os.kill(os.getpid(), number))
+    monkeypatch.setattr("rv.workflow.follow.send_rest", lambda *call: sent.append(call))
+    assert code_of(lambda: followed(here, made)) == 128 + number
+    assert capsys.readouterr().err == f"detached: rv logs -f {RACE.race_id}\n"
+    assert not (here.squeue.root / RACE.race_id / "stop").exists()
+    assert bool(sent) is not claimed  # no client is there to send the later waves
+    assert signal.getsignal(number) is unhandled  # a second one ends rv
+
+
+@pytest.mark.usefixtures("unhandled")
+def test_a_signal_before_anything_is_submitted(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = launched(here)
+    (here.squeue.root / RACE.race_id / "race.json").unlink()
+    end = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+    monkeypatch.setattr("rv.workflow.follow.start", end)
+    assert code_of(lambda: followed(here, made)) == 143
+    assert capsys.readouterr().err == "stopped: nothing was submitted\n"
+
+
+@pytest.mark.usefixtures("unhandled")
+def test_a_signal_ends_rv_also_where_that_cannot_be_said(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = launched(here)
+    here.run()
+    end = lambda *_, **__: os.kill(os.getpid(), signal.SIGTERM)  # noqa: E731
+    monkeypatch.setattr("rv.workflow.follow.start", end)
+    monkeypatch.setattr("rv.ui.progress.Progress.say", full_disk)
+    assert code_of(lambda: followed(here, made)) == 143
 
 
 def launch_sweep(here: Here, monkeypatch: pytest.MonkeyPatch, retry: int = 0) -> int:

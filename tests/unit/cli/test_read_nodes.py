@@ -20,7 +20,7 @@ def test_a_list_as_slurm_writes_it_is_read(typed: str, names: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(
-    "typed", ["", ",", "a[1-", "a]", "a 1", "a1;b2", "-a1", "a1,../b", "a1\x1b[m"]
+    "typed", ["", ",", "a[1-", "a]", "a 1", "a1;b2", "-a1", "a1,../b", "a[1-200000]", "a1\x1b[m"]
 )
 def test_what_names_no_node_is_refused(typed: str) -> None:
     with pytest.raises(RvError) as refused:
