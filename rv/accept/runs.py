@@ -86,8 +86,8 @@ class NodeState:
 class Sweep:
     """A sweep as its file has it. `begun_at` is seconds since the epoch.
 
-    `base` is the request that each node's job is made of and `environment` the job's variables,
-    both as the sweep was begun with; in files of an older rv there is neither.
+    `base` is the request that each node's job is made of, `environment` its variables and `workdir`
+    its folder, as the sweep was begun with; in files of an older rv there is none of them.
     """
 
     sweep_id: str
@@ -102,6 +102,7 @@ class Sweep:
     avoid_days: int = DAYS
     base: Request | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    workdir: str = ""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a pair that is not of two nodes, or a node that is a pair."""

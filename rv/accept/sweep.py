@@ -48,7 +48,8 @@ _LONGEST_PAUSE_S: Final = 20.0
 class SweepOptions:
     """What to run on which nodes; `max_jobs` are in the queue at once.
 
-    `base` is the request that each node's is made of, and `environment` the variables of its job.
+    `base` is the request that each node's is made of, `environment` are the variables of its job,
+    and `workdir` is the folder that it runs in.
     `nodes`, `partitions` and `states` choose nodes, none of them all that have GPUs. A node that
     fails is avoided for `avoid_days`. `faults` are injected into every payload. `by_pairs`: all
     pairs of the nodes in place of each.
@@ -58,6 +59,7 @@ class SweepOptions:
     profile: Profile
     base: Request
     environment: Mapping[str, str]
+    workdir: str
     nodes: Sequence[str] = ()
     partitions: Sequence[str] = ()
     states: Sequence[str] = ()
@@ -92,6 +94,7 @@ def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
         avoid_days=options.avoid_days,
         base=options.base,
         environment=tuple(options.environment.items()),
+        workdir=options.workdir,
     )
     save_sweep(sweep)
     return sweep
@@ -134,6 +137,7 @@ def as_begun(sweep: Sweep) -> SweepOptions:
         profile=Profile(sweep.profile),
         base=sweep.base,
         environment=dict(sweep.environment),
+        workdir=sweep.workdir,
         max_jobs=sweep.max_jobs,
         avoid_days=sweep.avoid_days,
         faults=sweep.faults,
@@ -156,7 +160,6 @@ class Sweeper:
     options: SweepOptions
     cluster: Cluster
     snapshot: Snapshot
-    workdir: str
     site: Site
     sink: Sink
     say: Callable[[str], None]
@@ -228,8 +231,8 @@ class Sweeper:
     def _prepare(self, node: str) -> Launch:
         """Plan one node's job on the sweep's own snapshot: one probe is enough for all."""
         cluster = replace(self.cluster, answer=lambda: self.snapshot)
-        request, environment = self._request(node), self.options.environment
-        return prepare(request, cluster, self.workdir, environment, time.time(), self.site)
+        request, how = self._request(node), self.options
+        return prepare(request, cluster, how.workdir, how.environment, time.time(), self.site)
 
     def _request(self, name: str) -> Request:
         """Ask for the whole of one node, or two, as soon as it can be had; of MIG for one slice."""

@@ -22,7 +22,7 @@ from rv.ui import console
 from rv.workflow.cluster import Early
 from rv.workflow.environments import job_environment, with_environment
 from rv.workflow.options import RequestOptions
-from rv.workflow.read_options import build_request, patience_s
+from rv.workflow.read_options import build_request
 
 if TYPE_CHECKING:
     from rv.accept.run import Conclusion
@@ -39,6 +39,9 @@ _HOW_TO_JUDGE: Final = (
 app = group_app("Acceptance: test GPUs and nodes, judge and keep the results.")
 
 ProfileOption = Annotated[Profile, typer.Option("--profile", help="How thorough.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="All ranks speak, and errors have a traceback.")
+]
 DcgmOption = Annotated[
     int,
     typer.Option("--dcgm", min=0, max=3, metavar="1|2|3", help="Run dcgmi diag -r N before check."),
@@ -47,6 +50,15 @@ StrictOption = Annotated[bool, typer.Option("--strict", help="A warning is a fai
 InjectOption = Annotated[
     list[str] | None,
     typer.Option("--inject", metavar="FAULT", help="Make a fault, to see the payloads find it."),
+]
+NodesOption = Annotated[
+    str, typer.Option("--nodes", metavar="NODES", help="Only these: a1,b[2-4].")
+]
+StateOption = Annotated[
+    str, typer.Option(metavar="STATE,…", help="Only nodes in such a state: idle, mixed.")
+]
+PairsOption = Annotated[
+    bool, typer.Option("--pairs", help="All-reduce on all pairs of the nodes: which link is slow?")
 ]
 JobsOption = Annotated[
     int, typer.Option(min=1, max=256, metavar="N", help="Jobs in the queue at once.")
@@ -81,9 +93,7 @@ def run(
     ] = None,
     profile: ProfileOption = Profile.SMOKE,
     inject: InjectOption = None,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", help="All ranks speak, and errors have a traceback.")
-    ] = False,
+    verbose: VerboseOption = False,
     dcgm: DcgmOption = 0,
     strict: StrictOption = False,
     skip_exit_code: SkipOption = 0,
@@ -113,11 +123,13 @@ def run(
         return
     from rv.cli import launching
 
-    here = caller.current_caller(options.cluster, patience_s(options), Early.PLAN)
-    _require_baselines(here.cluster.key)
-    caller.keep_located(options.cluster, here.cluster)
     raced = launching.race(
-        options, tests, detach=detach, stops_unclaimed=True, how_to_follow=_HOW_TO_JUDGE
+        options,
+        tests,
+        detach=detach,
+        stops_unclaimed=True,
+        how_to_follow=_HOW_TO_JUDGE,
+        require=_require_baselines,
     )
     if raced:
         ended = _EndedRun(raced=raced, profile=profile, payloads=which)
@@ -216,21 +228,14 @@ def sweep(
         list[str] | None, typer.Argument(metavar="PAYLOAD", help="Only these; all unless given.")
     ] = None,
     profile: ProfileOption = Profile.SMOKE,
-    nodes: Annotated[
-        str, typer.Option("--nodes", metavar="NODES", help="Only these: a1,b[2-4].")
-    ] = "",
-    state: Annotated[
-        str, typer.Option(metavar="STATE,…", help="Only nodes in such a state: idle, mixed.")
-    ] = "",
+    nodes: NodesOption = "",
+    state: StateOption = "",
     max_jobs: JobsOption = 200,
     avoid_days: DaysOption = DAYS,
     resume: Annotated[
         str | None, typer.Option(metavar="SWEEP", help="Go on with a sweep: its id, or last.")
     ] = None,
-    pairs: Annotated[
-        bool,
-        typer.Option("--pairs", help="All-reduce on all pairs of the nodes: which link is slow?"),
-    ] = False,
+    pairs: PairsOption = False,
     inject: InjectOption = None,
     strict: StrictOption = False,
     skip_exit_code: SkipOption = 0,
@@ -243,18 +248,21 @@ def sweep(
     if resume is not None:
         _resume(resume, options, strict=strict, skip=skip_exit_code)
     which = chosen([PAYLOAD] if pairs else payloads or (), profile, _bundled())
+    faults = require_faults(inject or (), which)
+    names = node_names(nodes) if nodes else ()
     here = _sweeping(options)
     sweep_options = SweepOptions(
         payloads=which,
         profile=profile,
         base=_base(options, profile, here),
         environment=job_environment(options, here.environ),
-        nodes=node_names(nodes) if nodes else (),
+        workdir=here.workdir,
+        nodes=names,
         partitions=_words(options.partition),
         states=_words(state),
         max_jobs=max_jobs,
         avoid_days=avoid_days,
-        faults=require_faults(inject or (), which),
+        faults=faults,
         by_pairs=pairs,
     )
     _begin(sweep_options, here, options, strict=strict, skip=skip_exit_code)
@@ -318,7 +326,6 @@ def _sweeper(
         options=how,
         cluster=here.cluster,
         snapshot=snapshot,
-        workdir=here.workdir,
         site=options.config.site,
         sink=Progress(json_only=options.json),
         say=console.say,

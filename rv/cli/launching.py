@@ -1,7 +1,7 @@
 """What `up`, `run` and `accept run` share: launch, follow to the end, and exit with a code."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -83,10 +83,16 @@ def race(
     stops_unclaimed: bool,
     jupyter: "Jupyter | None" = None,
     how_to_follow: str = HOW_TO_FOLLOW,
+    require: Callable[[str], None] | None = None,
 ) -> Raced | None:
-    """Race and follow to the end; None where it was only sent. Exits where it was interrupted."""
+    """Race and follow to the end; None where it was only sent. Exits where it was interrupted.
+
+    `require` is called with the cluster's key, and raises `RvError` where nothing is to be sent.
+    """
     gathered = gather(options, command, detach=detach, jupyter=jupyter)
     caller, request = gathered.caller, gathered.request
+    if require:
+        require(caller.cluster.key)
     site = with_rates(options.config.site, request, caller.cluster.key)
     import jinja2  # noqa: F401 - for the scripts, while the cluster still answers
 

@@ -29,6 +29,7 @@ BEGUN = Sweep(
     is_of_pairs=True,
     base=Request(account="lab", setup=("module load x",), walltime=timedelta(minutes=7)),
     environment=(("A", "1"),),
+    workdir="/work",
 )
 
 
@@ -47,6 +48,7 @@ def test_a_resumed_sweep_goes_on_with_all_options_that_it_was_begun_with(
         profile=Profile.ACCEPT,
         base=Request(account="lab", setup=("module load x",), walltime=timedelta(minutes=7)),
         environment={"A": "1"},
+        workdir="/work",
         max_jobs=3,
         avoid_days=1,
         faults=("wrong-product",),

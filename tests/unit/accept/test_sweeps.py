@@ -386,7 +386,12 @@ def test_a_sweep_of_pairs_whose_nodes_are_none_cannot_be_read() -> None:
 
 def test_nodes_of_a_partition_that_there_is_not_are_no_nodes_that_are_left_out() -> None:
     options = SweepOptions(
-        payloads=(), profile=Profile.SMOKE, base=Request(), environment={}, partitions=["gpus"]
+        payloads=(),
+        profile=Profile.SMOKE,
+        base=Request(),
+        environment={},
+        workdir="",
+        partitions=["gpus"],
     )
     snapshot = SimpleNamespace(partitions=[SimpleNamespace(name="gpu", nodes=("a1",))], nodes=NODES)
 
