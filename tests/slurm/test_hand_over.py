@@ -72,6 +72,15 @@ def time_is_up(chain: Chain, segment: int, eventually: Eventually) -> str:
     return sent.read_text().strip()
 
 
+def reach_limit(chain: Chain, job: str) -> None:
+    """Have Slurm end a job at its limit when it next looks, every 30 s.
+
+    Its end is now, and no moment later: Slurm could look before it, warn the job, and let it hand
+    over for 30 s.
+    """
+    chain.rv.slurm("scontrol", "update", f"jobid={job}", "endtime=now")
+
+
 def test_three_clients_send_one_next_segment(chain: Chain, eventually: Eventually) -> None:
     """After a preemption that cancels; and the chain goes on to its end."""
     first = job_of(chain)
@@ -162,7 +171,7 @@ def test_a_segment_that_slurm_ends_at_its_limit_is_gone_on_with(
     """It has noted its checkpoint and does not stop: Slurm's TIMEOUT is an end of this segment."""
     first, states = job_of(chain), set[str]()
     following = time_is_up(chain, 1, eventually)
-    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now+2")
+    reach_limit(chain, first)
 
     def is_ended(job: str, state: str) -> bool:
         states.add(chain.state()["state"])
@@ -181,7 +190,7 @@ def test_a_segment_that_slurm_ends_at_its_limit_is_gone_on_with(
 def test_a_client_goes_on_after_slurms_timeout(chain: Chain, eventually: Eventually) -> None:
     """The partition took no job from the node: the next rv command sends the segment."""
     first, states = job_of(chain), set[str]()
-    chain.rv.slurm("scontrol", "update", f"jobid={first}", "endtime=now+2")
+    reach_limit(chain, first)
     chain.rv.slurm("scontrol", "update", "partitionname=cheap", "allocnodes=none")
     try:
         eventually(lambda: chain.rv.job_state(first) == "TIMEOUT", timeout=60)
