@@ -101,15 +101,23 @@ class Follower:
         try:
             yield
         except UnwritableError as failure:
-            transport = self.cluster.transport
-            race = load_race(launch.script.race_dir, transport) if launch.request.command else None
-            if race:
-                # The output of a short command is often read when it is over.
-                is_over = load_state_files(race, transport).ended is not None
-                how = self.how_to_follow.format(race=race.race_id)
-                stands = "was submitted" if is_over else "goes on"
-                failure.hint = f"race {race.race_id} {stands}: {how}"
+            if launch.request.command:
+                failure.hint = self._how_it_goes_on(launch) or failure.hint
             raise
+
+    def _how_it_goes_on(self, launch: Launch) -> str:
+        """Say how to go on with a race, "" where nothing was submitted."""
+        race_id, transport = launch.script.race_id, self.cluster.transport
+        how = self.how_to_follow.format(race=race_id)
+        try:
+            race = load_race(launch.script.race_dir, transport)
+            if race is None:
+                return ""
+            # The output of a short command is often read when it is over.
+            is_over = load_state_files(race, transport).ended is not None
+        except RvError:  # the cluster does not answer
+            return f"race {race_id} may have been submitted: {how}"
+        return f"race {race_id} {'was submitted' if is_over else 'goes on'}: {how}"
 
     def _watch_command(self, launch: Launch) -> RaceStatus:
         # The handlers are those of before once one has come: a second signal ends rv at once.

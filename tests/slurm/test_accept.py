@@ -1,5 +1,6 @@
 """`rv accept` on a real Slurm: runs and sweeps as a user starts them, and what they leave behind."""
 
+import functools
 import json
 import re
 import shlex
@@ -274,15 +275,20 @@ def test_broken_golden_values_are_told_before_anything_is_submitted(
 
 def test_a_run_and_a_sweep_that_were_stopped_accuse_no_node(rv: Rv, eventually: Any) -> None:
     """Nothing of them is a failure: whoever stopped them knows why there is no result."""
-    for words in (("run", "stress"), ("sweep", "stress", "--nodes", "a1,v1")):
-        with rv.launch("accept", *words, "--json") as process:
-            eventually(lambda: rv.files() and rv.states()[rv.last().race_id]["state"] == "RUNNING")
+
+    def are_running(jobs: int) -> bool:
+        return [race["state"] for race in rv.states().values()].count("RUNNING") == jobs
+
+    for words, jobs in ((("run", "stress"), 1), (("sweep", "stress", "--nodes", "a1,v1"), 2)):
+        with rv.launch("accept", *words, "--profile", "accept", "--json") as process:
+            eventually(functools.partial(are_running, jobs), timeout=60)
             assert rv("stop", "--all").returncode == 0
             told = json.loads(process.communicate(timeout=90)[0])
         assert process.returncode == 99
         assert set(nodes(told).values()) == {"ERROR"}
         tests = [test for each in told["results"] for test in each["tests"]]
-        assert {test["code"] for test in tests if test["status"] != "PASS"} == {"interrupted"}
+        assert "FAIL" not in {test["status"] for test in tests}
+        assert {test["code"] for test in tests if test["status"] == "ERROR"} == {"interrupted"}
     assert answer(rv, "avoid", code=0)["avoided"] == []
 
 

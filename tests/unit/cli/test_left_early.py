@@ -280,6 +280,22 @@ def test_so_does_output_that_is_written_at_its_end(
     assert told.value.hint.startswith(f"race {RACE.race_id} was submitted: ")
 
 
+def test_output_that_cannot_be_written_is_told_though_the_cluster_is_silent(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows then whether the race was submitted."""
+
+    def silent(*_: object) -> None:
+        raise RvError(ErrorKind.UNREACHABLE, "no answer")
+
+    made = launched(here)
+    monkeypatch.setattr("rv.workflow.follow.start", full_disk)
+    monkeypatch.setattr("rv.workflow.follow.load_race", silent)
+    with pytest.raises(UnwritableError) as told:
+        followed(here, made)
+    assert told.value.hint.startswith(f"race {RACE.race_id} may have been submitted: rv logs -f")
+
+
 @pytest.mark.parametrize("command", [None, "true"], ids=["a shell", "not submitted"])
 def test_where_no_race_is_left_the_command_is_typed_again(
     here: Here, monkeypatch: pytest.MonkeyPatch, command: str | None
