@@ -92,15 +92,37 @@ def is_of_shared(result: RunResult, shared: Collection[Gpu]) -> bool:
 
 
 def explained(results: Sequence[RunResult]) -> list[RunResult]:
-    """Give a run's results, tests of speed on a GPU that others use with that as class and action.
+    """Give a run's results, tests of speed with what explains them as class and action.
 
-    It need not be the same payload that saw them there.
+    That is who else uses the GPU, which another payload may have seen there, or the transport that
+    NCCL took.
     """
     seen = seen_shared(results)
-    return [_explained(result, shared_gpus(result, seen)) for result in results]
+    shared = [_beside_shared(result, shared_gpus(result, seen)) for result in results]
+    return [_over_wrong_transport(result) for result in shared]
 
 
-def _explained(result: RunResult, shared: Collection[Gpu]) -> RunResult:
+def _over_wrong_transport(result: RunResult) -> RunResult:
+    """Tell a wrong transport before the collectives that are slow over it, which it explains."""
+    causes = [test for test in result.tests if _is_wrong_transport(test)]
+    if not causes:
+        return result
+    fault, action = causes[0].fault_class, causes[0].advice
+    others = [
+        replace(test, fault=fault, action=action)
+        if test.code == "slow_fabric" and test.fault_class != CONTENTION
+        else test
+        for test in result.tests
+        if not _is_wrong_transport(test)
+    ]
+    return replace(result, tests=(*causes, *others))
+
+
+def _is_wrong_transport(test: TestResult) -> bool:
+    return test.code == "wrong_transport" and test.status is Status.FAIL
+
+
+def _beside_shared(result: RunResult, shared: Collection[Gpu]) -> RunResult:
     is_near = is_of_shared(result, shared)
     tests = tuple(
         replace(test, fault=CONTENTION, action=FREE)
