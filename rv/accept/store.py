@@ -128,15 +128,23 @@ def load(name: str) -> Run:
 
 
 def _latest() -> str:
-    """Name the run or sweep that was begun last, of those that can be read, else any run."""
-    sweeps = _sweeps(_sweep_files(""))
-    of_sweeps = {node.race for sweep in sweeps for node in sweep.nodes}
-    begun = {sweep.sweep_id: sweep.begun_at for sweep in sweeps}
-    begun |= {r.race_id: r.submitted_at for r in records() if r.race_id not in of_sweeps}
-    unread = [folder.name for folder in _folders()]
-    if not (begun or unread):
+    """Name the run or sweep that was begun last.
+
+    One that cannot be read counts by when its file was written: it could be the last, and an older
+    one in its place would be taken for it.
+    """
+    paths = _sweep_files("")
+    sweeps, kept = _sweeps(paths), records()
+    begun = {path.stem: modified_at(path) for path in paths if path.is_file()}
+    begun |= {folder.name: modified_at(folder / RECORD) for folder in _folders()}
+    begun |= {sweep.sweep_id: sweep.begun_at for sweep in sweeps}
+    begun |= {record.race_id: record.submitted_at for record in kept}
+    for sweep in sweeps:
+        for node in sweep.nodes:
+            begun.pop(node.race, None)
+    if not begun:
         raise _no_run("last", "is no run here")
-    return max(begun, key=lambda name: begun[name]) if begun else unread[0]
+    return max(begun, key=lambda name: begun[name])
 
 
 def load_kept(race: str) -> Run:

@@ -66,8 +66,22 @@ JobsOption = Annotated[
 DaysOption = Annotated[
     int, typer.Option(min=0, metavar="N", help="Leave nodes that fail out for so long.")
 ]
+
+
+def _skip_code(text: str | int) -> int:
+    if str(text) not in ("0", "77"):
+        raise typer.BadParameter(f"{text!r} is neither 0 nor 77")
+    return int(text)
+
+
 SkipOption = Annotated[
-    int, typer.Option("--skip-exit-code", metavar="0|77", help="The code where all was skipped.")
+    int,
+    typer.Option(
+        "--skip-exit-code",
+        metavar="0|77",
+        parser=_skip_code,
+        help="The code where all was skipped.",
+    ),
 ]
 
 

@@ -147,8 +147,25 @@ def _write_examples(context: Any, formatter: Any) -> None:
             formatter.write_dl(examples, col_max=_EXAMPLE_COLUMN)
 
 
+def _with_our_printer(option: Any) -> Any:
+    """Let `--help` be answered as all else is: also where the output cannot be written."""
+    if option is not None:
+        option.callback = _show_help
+    return option
+
+
+def _show_help(context: Any, _option: Any, wanted: bool) -> None:  # noqa: FBT001 - typer's form
+    if wanted:
+        console.answer(context.get_help())
+        raise typer.Exit
+
+
 class HelpCommand(TyperCommand):
     """A command whose help has groups and examples."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return `--help`."""
+        return _with_our_printer(super().get_help_option(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options: of many the first, and how to see the others."""
@@ -161,6 +178,10 @@ class HelpCommand(TyperCommand):
 
 class HelpGroup(TyperGroup):
     """A command with commands of its own, whose summaries are shown whole, and examples."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return `--help`."""
+        return _with_our_printer(super().get_help_option(ctx))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, and the commands in their sections."""

@@ -166,7 +166,7 @@ def show_history(
     if json:
         console.emit_json(trends_document(shown))
     else:
-        console.answer(*trends_text(shown))
+        console.answer(*trends_text(shown, gpu))
 
 
 @baseline.command("show")

@@ -19,10 +19,14 @@ _CAUSES: Final = {
 }
 
 
-def trends_text(trends: Sequence[Trend]) -> list[Part]:
-    """Show a line for each number of each GPU, flagged where it fell; changes of software below."""
+def trends_text(trends: Sequence[Trend], gpu: str = "") -> list[Part]:
+    """Show a line for each number of each GPU, flagged where it fell; changes of software below.
+
+    `gpu` is the only one that was asked for.
+    """
     if not trends:
-        return ["no history: rv accept run and rv accept sweep write it"]
+        of = f" of a GPU {gpu}" if gpu else ""
+        return [f"no history{of}: rv accept run and rv accept sweep write it"]
     head = ("GPU", "NODE", "MEASURED", "RUNS", "MEDIAN", "LATEST", "CHANGE", "FLAG")
     table = Table(head=head, rows=[_trend_row(trend) for trend in trends])
     notes = dict.fromkeys(

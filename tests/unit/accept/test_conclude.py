@@ -385,6 +385,15 @@ def test_a_sweep_whose_payloads_were_all_skipped_ends_with_the_code_asked_for(
         assert done.exit_code == code, done.output
 
 
+@pytest.mark.parametrize("command", ["run", "sweep"])
+@pytest.mark.parametrize("code", ["1", "5", "-1", "x", "077", ""])
+def test_no_other_code_can_be_asked_for(command: str, code: str) -> None:
+    """With 1 a run in which nothing was tested would look like one that failed."""
+    done = CliRunner().invoke(accept.app, [command, f"--skip-exit-code={code}", "check"])
+    assert done.exit_code == 2
+    assert f"{code!r} is neither 0 nor 77" in done.output
+
+
 def test_a_file_of_bad_nodes_that_cannot_be_written_hides_no_verdict() -> None:
     """As on a full disk, or where the folder is another user's."""
     acceptance_dir().mkdir(parents=True)

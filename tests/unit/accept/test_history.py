@@ -308,6 +308,14 @@ def test_a_history_flags_nothing_that_a_run_is_not_judged_by(
     assert trend.loss > 0.2
 
 
+def test_no_history_is_said_of_the_gpu_that_was_asked_for() -> None:
+    """Without its name a mistyped one would say that nothing at all is kept."""
+    assert trends_text([], "GPU-9") == [
+        "no history of a GPU GPU-9: rv accept run and rv accept sweep write it"
+    ]
+    assert trends_text([]) == ["no history: rv accept run and rv accept sweep write it"]
+
+
 def test_two_pairs_of_gpus_of_a_node_are_told_apart() -> None:
     """By the beginnings of their UUIDs; the answer as JSON has them whole."""
     members = ("0000aaaa-1 1111bbbb-2", "0000aaaa-1 2222cccc-3")

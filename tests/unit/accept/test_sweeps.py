@@ -1,6 +1,7 @@
 """Sweeps and kept runs: which nodes, whose turn, what is on disk, and what is found again."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -224,17 +225,35 @@ def test_the_beginning_of_several_sweeps_is_refused() -> None:
             load_sweep(name, "c")
 
 
+def damage(path: Path, written_at: float) -> None:
+    """Cut a kept file off, as if it had been written then."""
+    path.write_text(path.read_text()[:100])
+    os.utime(path, (written_at, written_at))
+
+
 def test_a_record_that_is_damaged_hides_no_other_run() -> None:
-    """The last run is the last that can be read; by its name it says how to mend it."""
+    """By its name it says how to mend it; an older one in its place would be taken for the last."""
     save(RECORD, files())
     save(replace(RECORD, race_id="later000"), files())
     kept = acceptance_dir() / "runs" / "later000" / "run.json"
-    kept.write_text(kept.read_text()[:100])
+    damage(kept, RECORD.submitted_at + 60)
 
+    assert find_run("abc12345").record.race_id == "abc12345"
+    for name in ("last", "later000"):
+        with pytest.raises(RvError, match="cannot be read") as raised:
+            find_run(name)
+        assert "rv accept run --resume later000 fetches it again" in raised.value.hint
+    damage(kept, RECORD.submitted_at - 60)
     assert find_run("last").record.race_id == "abc12345"
-    with pytest.raises(RvError, match="cannot be read") as raised:
-        load("later000")
-    assert "rv accept run --resume later000 fetches it again" in raised.value.hint
+
+
+def test_a_sweep_that_is_damaged_is_not_passed_over_as_the_last() -> None:
+    save(RECORD, files())
+    save_sweep(swept())
+    damage(acceptance_dir() / "sweeps" / "sweep-1.json", RECORD.submitted_at + 60)
+
+    with pytest.raises(RvError, match=r"sweep-1\.json cannot be read"):
+        find_run("last")
 
 
 def test_two_that_keep_one_run_at_once_harm_nothing() -> None:
