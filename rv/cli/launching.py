@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rv.cli.caller import Caller, current_caller, now_s, with_rates
 from rv.cli.say_request import asks_all, say_request
 from rv.dataclass import dataclass
-from rv.errors import EXIT_INTERRUPTED, ErrorKind, RvError, hint_if_unwritable
+from rv.errors import ErrorKind, RvError, hint_if_unwritable
 from rv.models.code import Code
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Command, Request
@@ -22,6 +22,7 @@ from rv.ui.progress import Progress
 from rv.ui.race_views import race_document, seconds_text
 from rv.workflow.cluster import Early
 from rv.workflow.environments import job_environment, umask, with_environment
+from rv.workflow.interactive_shell import HungUp, hang_up_raised
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.options import RequestOptions
 from rv.workflow.races import exit_code, look_at, recover_races
@@ -191,13 +192,14 @@ def start_detached(
 ) -> Race:
     """Start a race that nobody watches; Slurm itself holds the later waves back.
 
-    Exits where Ctrl-C stopped it.
+    Exits where Ctrl-C or a signal stopped it.
     """
     try:
-        return start(made, caller.cluster, progress, detached=True)
-    except KeyboardInterrupt:
-        _follower(caller, site, how, progress).interrupted(made)
-        leave(made.script.race_dir, caller, EXIT_INTERRUPTED, json=how.json)
+        with hang_up_raised():
+            return start(made, caller.cluster, progress, detached=True)
+    except (KeyboardInterrupt, HungUp) as end:
+        code = _follower(caller, site, how, progress).left(made, end)
+        leave(made.script.race_dir, caller, code, json=how.json)
 
 
 def leave(race_dir: str, caller: Caller, code: int, *, json: bool) -> NoReturn:

@@ -153,14 +153,18 @@ class Follower:
             self._detach(load_race(directory, self.cluster.transport), launch)
             # The command has not run: no success.
             raise NotFollowed(EXIT_INTERRUPTED, directory) from None
-        except KeyboardInterrupt:
-            self.interrupted(launch)
-            raise NotFollowed(EXIT_INTERRUPTED, directory) from None
-        except HungUp as hung_up:
-            self._hung_up(launch)
-            raise NotFollowed(128 + hung_up.signal_number, directory) from None
+        except (KeyboardInterrupt, HungUp) as end:
+            raise NotFollowed(self.left(launch, end), directory) from None
 
-    def interrupted(self, launch: Launch) -> None:
+    def left(self, launch: Launch, end: KeyboardInterrupt | HungUp) -> int:
+        """Do what Ctrl-C or a signal means for the race, and return rv's exit code."""
+        if isinstance(end, HungUp):
+            self._hung_up(launch)
+            return 128 + end.signal_number
+        self._interrupted(launch)
+        return EXIT_INTERRUPTED
+
+    def _interrupted(self, launch: Launch) -> None:
         """Stop the race, or send all its strategies and leave it to Slurm."""
         race = self._submitted(launch)
         if race is None:

@@ -308,6 +308,23 @@ def test_a_client_that_is_told_to_end_says_how_to_go_on(world: World, *, claimed
     world.wait_for_the_end_of_jobs()
 
 
+def test_a_detached_start_that_is_told_to_end_loses_no_race(world: World) -> None:
+    """SIGTERM of `rv run -d` when the job is in the queue, and sbatch has not said so yet."""
+    world.ok("up", "--dry-run")
+    world.wrap("sbatch", 'out=$("$real" "$@"); at; echo "$out"')
+    client = world.start("run", "-d", enough(world, "true"))
+    world.reached("sbatch")
+    client.process.terminate()
+    world.go("sbatch")
+    assert client.wait() == 143
+    (directory,) = world.races()
+    assert client.err.splitlines()[-1].startswith(f"detached: rv logs -f {directory.name} ")
+    (world.path / "enough").touch()
+    assert world.settled("COMPLETED")["exit_code"] == 0
+    assert world.starts() == 1
+    world.wait_for_the_end_of_jobs()
+
+
 def test_a_client_whose_output_cannot_be_written_says_how_to_go_on(world: World) -> None:
     """Who typed it again would have two races."""
     command = [sys.executable, "-m", "rv", "run", enough(world, "true")]

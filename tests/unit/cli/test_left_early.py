@@ -231,10 +231,12 @@ def launched(here: Here, command: str | None = "true", **request: timedelta | in
     )
 
 
-def followed(here: Here, made: object, how_to_follow: str = "rv logs -f {race}") -> object:
+def followed(
+    here: Here, made: object, how_to_follow: str = "rv logs -f {race}", *, detach: bool = False
+) -> object:
     """Follow it, as rv run does."""
     how = launching.Following(
-        json=False, detach=False, stops_unclaimed=True, how_to_follow=how_to_follow
+        json=False, detach=detach, stops_unclaimed=True, how_to_follow=how_to_follow
     )
     return launching.follow(made, here.caller, Site(), how)
 
@@ -365,6 +367,22 @@ def test_a_signal_leaves_the_race_of_a_command(
     assert capsys.readouterr().err == f"detached: rv logs -f {RACE.race_id}\n"
     assert not (here.squeue.root / RACE.race_id / "stop").exists()
     assert bool(sent) is not claimed  # no client is there to send the later waves
+    assert signal.getsignal(number) is unhandled  # a second one ends rv
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_while_a_race_is_only_sent_leaves_it_too(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    unhandled: object, number: int,
+) -> None:  # fmt: skip
+    """As `rv run -d` does by itself: what was not sent yet is, and it says how to go on."""
+    made = launched(here)
+    sent: list[object] = []
+    monkeypatch.setattr(launching, "start", lambda *_, **__: os.kill(os.getpid(), number))
+    monkeypatch.setattr("rv.workflow.follow.send_rest", lambda *call: sent.append(call))
+    assert code_of(lambda: followed(here, made, detach=True)) == 128 + number
+    assert capsys.readouterr().err == f"detached: rv logs -f {RACE.race_id}\n"
+    assert sent
     assert signal.getsignal(number) is unhandled  # a second one ends rv
 
 
