@@ -23,7 +23,7 @@ from rv.cli.accept_options import (
     StrictOption,
     VerboseOption,
 )
-from rv.cli.defaults import with_request_options
+from rv.cli.defaults import with_request_options, with_request_options_but
 from rv.cli.dry_run import show_plan
 from rv.cli.parameters import JsonOption, Line
 from rv.cli.read_nodes import node_names
@@ -200,7 +200,12 @@ def _conclude(ended: _EndedRun, options: RequestOptions, *, strict: bool, skip: 
     raise typer.Exit(exit_code(conclusion.run.results, strict=strict, skip=skip))
 
 
-@with_request_options
+# Each node, or pair of nodes, has one job, whose shape the sweep chooses.
+@with_request_options_but(
+    "gpu", "mig", "single_node", "multi_node", "layouts", "fanout", "max_submissions",
+    "widen_after", "retry", "work", "checkpoint", "checkpoint_buffer", "checkpoint_signal",
+    "switch", "send", "no_sync",
+)  # fmt: skip
 def sweep(
     *,
     line: Line,

@@ -1,7 +1,7 @@
 """The options that commands share, with the files' defaults under what was typed."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Annotated, Any, get_origin, get_type_hints
 
@@ -15,10 +15,23 @@ def with_request_options(command: Callable[..., None]) -> Callable[..., None]:
 
     Those that were not typed have their defaults from the configuration files.
     """
+    return _with_options(command, _shared_parameters())
+
+
+def with_request_options_but(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the shared options without some that it has no use for, by field."""
+    shared = _shared_parameters()
+    for name in names:
+        del shared[name]
+    return lambda command: _with_options(command, shared)
+
+
+def _with_options(
+    command: Callable[..., None], shared: Mapping[str, inspect.Parameter]
+) -> Callable[..., None]:
     own = dict(inspect.signature(command).parameters)
     del own["options"]
     wants_line = own.pop("line", None) is not None
-    shared = _shared_parameters()
 
     def wrapped(*, line: Line, **values: Any) -> None:
         options = RequestOptions(**{name: values.pop(name) for name in shared})

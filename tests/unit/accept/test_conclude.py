@@ -385,6 +385,16 @@ def test_a_sweep_whose_payloads_were_all_skipped_ends_with_the_code_asked_for(
         assert done.exit_code == code, done.output
 
 
+@pytest.mark.parametrize(
+    "option", ["--gpu=4", "--mig", "--fanout=each", "--checkpoint", "--retry=2"]
+)
+def test_a_sweep_has_no_option_that_it_would_ignore(option: str) -> None:
+    """Each node has one job, of all its GPUs: who asks for four would believe to get them."""
+    done = CliRunner().invoke(accept.app, ["sweep", option])
+    assert done.exit_code == 2
+    assert f"No such option: {option.partition('=')[0]}" in done.output
+
+
 @pytest.mark.parametrize("command", ["run", "sweep"])
 @pytest.mark.parametrize("code", ["1", "5", "-1", "x", "077", ""])
 def test_no_other_code_can_be_asked_for(command: str, code: str) -> None:
