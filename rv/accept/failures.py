@@ -5,11 +5,12 @@ from typing import Final
 
 from rv import avoided_nodes
 from rv.accept.bad_nodes import has_passed, is_of_hardware, to_pass
+from rv.accept.kept_records import damaged, records, sweeps_by_race
 from rv.accept.measurements import device_of
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.run import judged
 from rv.accept.runs import Run
-from rv.accept.store import load_kept, records, results_of, sweeps_by_race
+from rv.accept.store import load_kept, results_of
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 
@@ -46,9 +47,11 @@ def newest_failure(node: str, cluster: str, now_s: float) -> Failure:
             notes = (_INJECTED,) if entry.is_injected else ()
             reason = f"rv {entry.run}: {what}"
             return Failure(node=node, run=entry.run, reason=reason, notes=notes)
+    problems = damaged()
+    unread = f"; but {problems[0]}" if problems else ""
     raise RvError(
         ErrorKind.USAGE,
-        f"nothing that is kept here failed on {node}",
+        f"nothing that is kept here failed on {node}{unread}",
         hint=f"rv accept sweep --nodes {node} tests it",
     )
 

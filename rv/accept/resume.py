@@ -1,7 +1,7 @@
 """Find an acceptance run that was begun, by a client that is gone say, and what it runs."""
 
+from rv.accept.kept_records import sweeps_by_race
 from rv.accept.payload_command import Profile, read_typed
-from rv.accept.store import sweeps_by_race
 from rv.dataclass import dataclass
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race

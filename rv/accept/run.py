@@ -12,6 +12,7 @@ from rv.accept.baselines import Baselines, baselines_for
 from rv.accept.collect import result_patterns
 from rv.accept.history import History, history
 from rv.accept.judge import Judge, Others, Past
+from rv.accept.kept_records import records
 from rv.accept.measurements import (
     CONTENDED,
     FAULTY,
@@ -24,7 +25,7 @@ from rv.accept.measurements import (
 from rv.accept.remarks import Gpu, gpu_key, is_of_shared, seen_shared, shared_gpus
 from rv.accept.results import RunResult, Status
 from rv.accept.runs import Run, RunRecord
-from rv.accept.store import find_run, load_kept, records, save
+from rv.accept.store import find_run, load_kept, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.dataclass import dataclass

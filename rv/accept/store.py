@@ -6,26 +6,36 @@ a sweep, which is one run of many races, a file named by its id.
 
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from rv.accept.collect import collect, without_twins
 from rv.accept.foreign_results import foreign_results
 from rv.accept.kept_files import without_damaged, write_all
+from rv.accept.kept_records import (
+    RECORD,
+    is_there,
+    last_begun,
+    last_sweep,
+    no_run,
+    read_record,
+    readable,
+    run_folder,
+    run_folders,
+    sweep_files,
+    sweeps_in,
+)
 from rv.accept.pairs import judged_pairs, names_of
-from rv.accept.result_files import MAX_BYTES, read_tree
+from rv.accept.result_files import read_tree
 from rv.accept.results import RunResult, Status, TestResult
 from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
 from rv.bundle import acceptance_dir
 from rv.errors import ErrorKind, RvError
-from rv.files import modified_at, read_regular
-from rv.models.plain import build, plain
+from rv.models.plain import plain
 from rv.slurm.printable import printable
 
-RECORD: Final = "run.json"
 RESULTS: Final = "results"
 _NOT_WHOLE: Final = ("result_unreadable", "results_lost", "no_result", "not_run")
 LOGS: Final = "logs"
@@ -41,7 +51,7 @@ def save(
     whole, so that two that keep the same run harm nothing. Raises `RvError(STAGE)` where this
     machine's disk does not take them.
     """
-    folder = _folder(record.race_id)
+    folder = run_folder(record.race_id)
     record = replace(record, over_at=_first_fetched(record, folder))
     sound = without_damaged(folder / RESULTS, files)
     fresh = {f"{RESULTS}/{name}": data for name, data in sound.items()}
@@ -54,7 +64,7 @@ def save(
 def _first_fetched(record: RunRecord, folder: Path) -> float:
     """Say when the job of a record was first known to be over, by the record that is kept of it."""
     over_at = record.fetched_at
-    for kept in _readable([folder / RECORD], RunRecord):
+    for kept in readable([folder / RECORD], RunRecord):
         # One that was requeued since has started again.
         if (kept.job_id, kept.restart) == (record.job_id, record.restart):
             over_at = min(over_at, kept.times.over_at or over_at)
@@ -88,24 +98,24 @@ def find_run(name: str) -> Run:
 
     Raises `RvError(USAGE)` for what is none of these.
     """
-    name = _latest() if name == "last" else name
+    name = last_begun() if name == "last" else name
     sweep = _sweep_named(name)
     return results_of(sweep) if sweep else load(name)
 
 
 def _sweep_named(name: str) -> Sweep | None:
     """Find a sweep by its id, the beginning of one, or its file; None where it is a run."""
-    path, paths = Path(name), _sweep_files(name) if name.startswith("sweep-") else []
+    path, paths = Path(name), sweep_files(name) if name.startswith("sweep-") else []
     if [kept.stem for kept in paths] == [name]:
-        return _read(paths[0], Sweep)
+        return read_record(paths[0], Sweep)
     if path.name.startswith("sweep-") and path.is_file():
-        return _read(path, Sweep)
+        return read_record(path, Sweep)
     if not name.startswith("sweep-") or path.exists():
         return None
     if len(paths) != 1:
         problem = "fits several sweeps" if paths else "is no sweep here"
         raise RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint="rv accept sweep begins one")
-    return _read(paths[0], Sweep)
+    return read_record(paths[0], Sweep)
 
 
 def load(name: str) -> Run:
@@ -116,7 +126,7 @@ def load(name: str) -> Run:
     Raises `RvError(USAGE)` for what is none of these, or holds no result.
     """
     if not name:  # a path of that name would be the current folder
-        raise _no_run(name, "is no run")
+        raise no_run(name, "is no run")
     if is_kept(name):
         return load_kept(name)
     path = Path(name)
@@ -127,36 +137,16 @@ def load(name: str) -> Run:
     return _kept(_folder_of(name))
 
 
-def _latest() -> str:
-    """Name the run or sweep that was begun last.
-
-    One that cannot be read counts by when its file was written: it could be the last, and an older
-    one in its place would be taken for it.
-    """
-    paths = _sweep_files("")
-    sweeps, kept = _sweeps(paths), records()
-    begun = {path.stem: modified_at(path) for path in paths if path.is_file()}
-    begun |= {folder.name: modified_at(folder / RECORD) for folder in _folders()}
-    begun |= {sweep.sweep_id: sweep.begun_at for sweep in sweeps}
-    begun |= {record.race_id: record.submitted_at for record in kept}
-    for sweep in sweeps:
-        for node in sweep.nodes:
-            begun.pop(node.race, None)
-    if not begun:
-        raise _no_run("last", "is no run here")
-    return max(begun, key=lambda name: begun[name])
-
-
 def load_kept(race: str) -> Run:
     """Give what is kept of a race, whatever else has its name. Raises `RvError(USAGE)` for none."""
     if not is_kept(race):
-        raise _no_run(race, "is no run here")
-    return _kept(_folder(race))
+        raise no_run(race, "is no run here")
+    return _kept(run_folder(race))
 
 
 def is_kept(race: str) -> bool:
-    """Whether anything is kept of a race here, be it damaged."""
-    return Path(race).name == race and (_folder(race) / RECORD).is_file()
+    """Whether anything is kept of a race here, be it damaged, or only that it was begun."""
+    return Path(race).name == race and race not in ("", "..") and is_there(run_folder(race))
 
 
 def is_whole(race: str) -> bool:
@@ -168,24 +158,14 @@ def is_whole(race: str) -> bool:
     return not any(test.code in _NOT_WHOLE for result in run.results for test in result.tests)
 
 
-def _folder(race: str) -> Path:
-    return acceptance_dir() / "runs" / race
-
-
 def _folder_of(name: str) -> Path:
     """Find a run by the beginning of its race's id."""
-    folders = [folder for folder in _folders() if folder.name.startswith(name)]
+    folders = [folder for folder in run_folders() if folder.name.startswith(name)]
     if not folders:
-        raise _no_run(name, "is no run here, nor a file")
+        raise no_run(name, "is no run here, nor a file")
     if len(folders) > 1:
-        raise _no_run(name, "fits several runs")
+        raise no_run(name, "fits several runs")
     return folders[0]
-
-
-def _no_run(name: str, problem: str) -> RvError:
-    lists = "rv accept history --runs lists them"
-    hint = f"{lists}; rv accept run --resume RACE judges one whose client ended first"
-    return RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint=hint)
 
 
 def load_sweep(name: str, cluster: str) -> Sweep:
@@ -195,75 +175,24 @@ def load_sweep(name: str, cluster: str) -> Sweep:
     """
     if not name:
         raise RvError(ErrorKind.USAGE, "no sweep was named", hint="--resume last is the latest")
-    paths = _sweep_files("" if name == "last" else name)
-    mine = [sweep for sweep in _sweeps(paths) if sweep.cluster == cluster]
-    if len(mine) > 1 and name != "last":
+    paths = last_sweep(cluster) if name == "last" else sweep_files(name)
+    mine = [sweep for sweep in sweeps_in(paths) if sweep.cluster == cluster]
+    if len(mine) > 1:
         raise RvError(ErrorKind.USAGE, f"{name!r} fits several sweeps", hint="write more of its id")
     if mine:
         return mine[0]
     for path in paths:
-        _read(path, Sweep)  # says what is broken
+        read_record(path, Sweep)  # says what is broken
     hint = "rv accept sweep begins one"
     raise RvError(ErrorKind.USAGE, f"no sweep {name!r} of this cluster", hint=hint)
 
 
-def sweeps_by_race() -> dict[str, Sweep]:
-    """Find the sweep that each race was of, of all that are kept here and can be read."""
-    oldest_first = reversed(_sweeps(_sweep_files("")))
-    return {node.race: sweep for sweep in oldest_first for node in sweep.nodes if node.race}
-
-
-def _sweeps(paths: Sequence[Path]) -> list[Sweep]:
-    """Read the sweeps that can be read, that begun last first."""
-    return sorted(_readable(paths, Sweep), key=lambda sweep: -sweep.begun_at)
-
-
-def records() -> tuple[RunRecord, ...]:
-    """List the runs kept here, that begun last first; one that cannot be read is left out."""
-    readable = _readable((folder / RECORD for folder in _folders()), RunRecord)
-    return tuple(sorted(readable, key=lambda record: -record.submitted_at))
-
-
-def _folders() -> list[Path]:
-    """List the folders of the runs kept here, that written last first."""
-    return [path.parent for path in _newest_first(f"runs/*/{RECORD}")]
-
-
-def _sweep_files(beginning: str) -> list[Path]:
-    """List the sweeps of an id, else those whose id begins so, that written last first."""
-    whole = acceptance_dir() / "sweeps" / f"{beginning}.json"
-    if Path(beginning).name == beginning and whole.is_file():
-        return [whole]
-    return [path for path in _newest_first("sweeps/*.json") if path.name.startswith(beginning)]
-
-
-def _newest_first(pattern: str) -> list[Path]:
-    # A link to nothing cannot be read, and is old; so is a file that was removed this moment.
-    return sorted(acceptance_dir().glob(pattern), key=lambda path: -modified_at(path))
-
-
-Kept = TypeVar("Kept", RunRecord, Sweep)
-
-
-def _read(path: Path, kind: type[Kept]) -> Kept:
-    try:
-        return build(kind, json.loads(read_regular(path, MAX_BYTES)))
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        hint = f"remove it, and rv accept run --resume {path.parent.name} fetches it again"
-        if kind is Sweep:
-            hint = "remove it; rv accept sweep begins one"
-        problem = f"{path} cannot be read: {error}"
-        raise RvError(ErrorKind.CONFIG, problem, hint=hint) from error
-
-
-def _readable(paths: Iterable[Path], kind: type[Kept]) -> Iterator[Kept]:
-    for path in paths:
-        with suppress(RvError):
-            yield _read(path, kind)
-
-
 def _kept(folder: Path) -> Run:
-    record = _read(folder / RECORD, RunRecord)
+    if not is_there(folder / RECORD):
+        problem = f"run {folder.name} was begun here, and has no verdict yet"
+        hint = f"rv accept run --resume {folder.name} judges it"
+        raise RvError(ErrorKind.USAGE, problem, hint=hint)
+    record = read_record(folder / RECORD, RunRecord)
     tree, logs = read_tree(folder / RESULTS), read_tree(folder / LOGS, ".out")
     return Run(
         record=record,
@@ -322,8 +251,12 @@ def _run_of(node: NodeState) -> Run:
         except RvError as error:
             why = error.message
         else:
-            if run.results:
-                return run
+            nodes = run.record.nodes
+            if not nodes or set(names_of(node.node)) <= set(nodes):
+                if run.results:
+                    return run
+            else:
+                why = f"run {node.race} was on {', '.join(nodes)}"
     reason = f"no result reported: {printable(why) or 'its job ended without one'}"
     test = TestResult(
         name="sweep", status=Status.ERROR, code="no_result", reason=reason, host=node.node

@@ -102,6 +102,7 @@ def run(
     if dry_run:
         show_plan(options, tests)
         return
+    from rv.accept.kept_records import note_begun
     from rv.cli import launching
 
     raced = launching.race(
@@ -111,6 +112,7 @@ def run(
         stops_unclaimed=True,
         how_to_follow=_HOW_TO_JUDGE,
         require=_require_baselines,
+        note_begun=note_begun,
     )
     if raced:
         ended = _EndedRun(raced=raced, profile=profile, payloads=which)

@@ -85,10 +85,12 @@ def race(
     jupyter: "Jupyter | None" = None,
     how_to_follow: str = HOW_TO_FOLLOW,
     require: Callable[[str], None] | None = None,
+    note_begun: Callable[[str], None] | None = None,
 ) -> Raced | None:
     """Race and follow to the end; None where it was only sent. Exits where it was interrupted.
 
-    `require` is called with the cluster's key, and raises `RvError` where nothing is to be sent.
+    `require` is called with the cluster's key, and raises `RvError` where nothing is to be sent;
+    `note_begun` with the race's id, before it is sent.
     """
     gathered = gather(options, command, detach=detach, jupyter=jupyter)
     caller, request = gathered.caller, gathered.request
@@ -107,6 +109,8 @@ def race(
         code=gathered.code,
         resumes=resumed(request, caller),
     )
+    if note_begun:
+        note_begun(made.script.race_id)
     how = Following(
         json=options.json,
         detach=detach,

@@ -150,12 +150,14 @@ def show_history(
     """Show how each GPU's numbers changed, the worst first."""
     from rv.accept.export import as_jsonl
     from rv.accept.history import history
-    from rv.accept.store import records
+    from rv.accept.kept_records import damaged, records
     from rv.accept.trends import trends
     from rv.ui.trends import runs_document, runs_text, trends_document, trends_text
 
     if runs:
         kept = records()
+        for problem in damaged():
+            console.notice(problem)
         console.emit_json(runs_document(kept)) if json else console.answer(*runs_text(kept))
         return
     measured = history().all(gpu=gpu)

@@ -107,7 +107,7 @@ def _whole(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    return _bounded(float(_typed(int, value)) if isinstance(value, int) else _typed(float, value))
+    return float(_bounded(_typed(int, value) if isinstance(value, int) else _typed(float, value)))
 
 
 def _bounded(value: float) -> float:
@@ -125,7 +125,7 @@ def _moment(value: str) -> datetime:
 
 
 def _span(value: float) -> timedelta:
-    span = timedelta(seconds=value)
+    span = timedelta(seconds=_number(value))
     if not timedelta(0) <= span <= _LONGEST:
         raise ValueError(f"{value!r:.40} is no duration")
     return span

@@ -251,10 +251,10 @@ def _find(word: str, races: Sequence[Race], transport: Transport) -> Race:
 
 
 def _by_name(word: str, races: Sequence[Race]) -> Race | None:
-    for race in races:
-        if word in (race.race_id, race.name, *race.job_names):
-            return race
-    return None
+    """Find a race by its id, else the newest of that name: a name may be another race's id."""
+    own = (race for race in races if word == race.race_id)
+    named = (race for race in races if word in (race.name, *race.job_names))
+    return next(own, None) or next(named, None)
 
 
 def _by_job(word: str, races: Sequence[Race], transport: Transport) -> Race | None:

@@ -16,11 +16,12 @@ from rv import avoided_nodes
 from rv.accept import run as run_module
 from rv.accept import sweep as sweeps
 from rv.accept.history import history
+from rv.accept.kept_records import records
 from rv.accept.measurements import FAULTY, RETIRED, SOUND
 from rv.accept.results import Status, exit_code
 from rv.accept.run import Conclusion, compare_runs, conclude
 from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
-from rv.accept.store import records, results_of, save
+from rv.accept.store import results_of, save
 from rv.avoided_nodes import AvoidedNode
 from rv.bundle import acceptance_dir
 from rv.cli import accept, bad_nodes

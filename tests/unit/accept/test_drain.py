@@ -12,14 +12,15 @@ import pytest
 from rv import avoided_nodes
 from rv.accept import failures
 from rv.accept.failures import newest_failure
+from rv.accept.kept_records import records
 from rv.accept.runs import NodeState, RunRecord, Stage, Sweep
-from rv.accept.store import find_run, records, save, save_sweep
+from rv.accept.store import find_run, save, save_sweep
 from rv.avoided_nodes import AvoidedNode
 from rv.errors import RvError
 from rv.workflow.drain import drain_line, node_to_drain
 from tests.unit.planner.clusters import campus
 
-NOW = 1_800_000_000.0
+NOW = 1_700_000_000.0
 
 
 @pytest.fixture(autouse=True)

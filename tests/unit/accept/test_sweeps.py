@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from rv.accept.kept_files import held
+from rv.accept.kept_records import records
 from rv.accept.payload_command import Profile
 from rv.accept.results import Status
 from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
@@ -21,7 +22,6 @@ from rv.accept.store import (
     is_whole,
     load,
     load_sweep,
-    records,
     results_of,
     save,
     save_sweep,
@@ -202,7 +202,7 @@ def test_what_lies_in_the_current_folder_is_not_what_is_kept(
     """A person may stand where races have their folders, or beside somebody's results."""
     save(RECORD, files("FAIL"))
     sweep = swept(Stage.OVER)
-    sweep = replace(sweep, nodes=(replace(sweep.nodes[0], race=RECORD.race_id),))
+    sweep = replace(sweep, nodes=(NodeState(node="n1", stage=Stage.OVER, race=RECORD.race_id),))
     save_sweep(sweep)
     for name in (RECORD.race_id, sweep.sweep_id):
         (tmp_path / name).mkdir()
