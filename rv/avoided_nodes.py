@@ -191,15 +191,27 @@ def _cut(evidence: Iterable[str]) -> tuple[str, ...]:
     return tuple(line for line in lines if line in kept)
 
 
+def problem_of(cluster: str) -> str:
+    """Say what is wrong in a file that is not as rv writes it; "" for a sound one, or none."""
+    problems = _read(cluster).problems
+    if not problems:
+        return ""
+    path = acceptance_file("avoid", cluster, ".json")
+    more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
+    what = f"{'; '.join(problems[:_MOST_TOLD])}{more}"
+    return f"{path} cannot be read: no node is avoided for what is wrong in it: {what}"
+
+
 def require_readable(cluster: str) -> None:
     """Raise `RvError(CONFIG)` for a file that is not as rv writes it, and say what is wrong."""
-    problems = _read(cluster).problems
-    if problems:
-        path = acceptance_file("avoid", cluster, ".json")
-        more = f"; and {len(problems) - _MOST_TOLD} more" if len(problems) > _MOST_TOLD else ""
-        what = f"{'; '.join(problems[:_MOST_TOLD])}{more}"
-        problem = f"{path} cannot be read: no node is avoided for what is wrong in it: {what}"
+    if problem := problem_of(cluster):
         raise RvError(ErrorKind.CONFIG, problem, hint="mend it, or move it away")
+
+
+def broken_copy(cluster: str) -> Path | None:
+    """Give the file that could not be read when it was replaced, where there is one."""
+    path = acceptance_file("avoid", cluster, ".json").with_suffix(".broken")
+    return path if path.exists() else None
 
 
 def _write(cluster: str, entries: Iterable[AvoidedNode], repaired: Mapping[str, float]) -> None:

@@ -223,6 +223,8 @@ class _Collector:
             return self._error(node, "result_unreadable", str(error))
         tokens, rank = self._tokens(result, name), _RANK_FILE.fullmatch(name)
         code, why = refusal(result, self.payload, node, tokens)
+        if self.planned and not code:  # of a job of this rv, or one as new
+            code, why = _not_as_new(result, tokens)
         if rank and result.rank != int(rank[1]):
             code, why = "result_foreign", f"is of rank {result.rank}"
         if stale := _stale(result, self.origin, is_told=all(tokens)):
@@ -300,6 +302,15 @@ class _Collector:
             tests=(test,),
             source=self.payload,
         )
+
+
+def _not_as_new(result: RunResult, tokens: Sequence[str]) -> tuple[str, str]:
+    """Say what a job whose tests are known did not write so, with its code; "" for nothing."""
+    if result.is_legacy:
+        return "result_invalid", "is of an older format than its job writes"
+    if not all(tokens):
+        return "result_foreign", "has no token that its node noted: the note of it is damaged"
+    return "", ""
 
 
 def _blamed(test: TestResult) -> int:

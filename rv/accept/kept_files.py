@@ -1,11 +1,11 @@
 """The files of runs and sweeps on this machine: written whole, and not over sounder ones."""
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from rv.accept.result_files import MAX_BYTES
+from rv.accept.result_files import MAX_BYTES, parse
+from rv.accept.results import ResultError
 from rv.errors import ErrorKind, RvError
 from rv.files import locked, read_regular, write_atomically
 
@@ -38,7 +38,7 @@ def held(path: Path, what: str) -> Iterator[None]:
 
 
 def without_damaged(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Leave out what is empty, or no JSON, where what is kept of it in the folder is not so."""
+    """Leave out what is empty, or no result, where what is kept of it in the folder is not so."""
     return {
         name: data for name, data in files.items() if not _is_damaged_since(folder / name, data)
     }
@@ -46,7 +46,7 @@ def without_damaged(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes
 
 def _is_damaged_since(kept: Path, data: bytes) -> bool:
     """Whether a file says nothing, where what is kept of it does."""
-    says_something = _is_json if kept.suffix == ".json" else bytes.strip
+    says_something = _is_result if kept.suffix == ".json" else bytes.strip
     if says_something(data):
         return False
     try:
@@ -55,9 +55,9 @@ def _is_damaged_since(kept: Path, data: bytes) -> bool:
         return False
 
 
-def _is_json(data: bytes) -> bool:
-    """Whether it is JSON with anything in it."""
+def _is_result(data: bytes) -> bool:
+    """Whether it can be read as a result, be it one that is refused for what it says."""
     try:
-        return bool(json.loads(data))
-    except (ValueError, RecursionError):
+        return bool(parse(data))
+    except ResultError:
         return False

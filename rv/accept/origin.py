@@ -19,6 +19,8 @@ _CUT_OFF: Final[Mapping[str, str]] = {
     RaceState.LOST: "no_result",
 }
 _ENDED_BY_SIGTERM: Final = re.compile(r"\bcode -15\b")
+_ENDED_BY_SIGKILL: Final = re.compile(r"\bby itself with code -9\b")
+_KILLED: Final = "killed (SIGKILL), as the kernel does where memory runs out"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,17 +67,25 @@ def without_what_a_kill_caused(result: RunResult) -> RunResult | None:
 
 
 def without_its_end(result: RunResult, origin: Origin) -> RunResult:
-    """Let nothing count against a node that the end of its job caused.
+    """Let nothing count against a node that the end of its job caused, or the kernel.
 
     Slurm's SIGTERM reaches a payload's workers too, and one may be found ended before the payload
     hears of it. How the job ended is the reason why a test was interrupted.
     """
-    if not origin.cut_off:
-        return result
-    tests = tuple(_cut_off(test, origin) for test in result.tests)
+    tests = tuple(map(_killed, result.tests))
+    if origin.cut_off:
+        tests = tuple(_cut_off(test, origin) for test in tests)
     if tests == result.tests:
         return result
     return replace(result, tests=tests, status=worst([test.status for test in tests]))
+
+
+def _killed(test: TestResult) -> TestResult:
+    """Tell of a worker that was killed: no GPU and no driver sends SIGKILL."""
+    if test.code != "worker_failed" or not _ENDED_BY_SIGKILL.search(test.reason):
+        return test
+    reason = f"{test.reason}: {_KILLED}"
+    return replace(test, status=Status.ERROR, code="killed", reason=reason, fault="", action="")
 
 
 def _cut_off(test: TestResult, origin: Origin) -> TestResult:

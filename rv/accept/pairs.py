@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from rv.accept.payload_command import PAIR_FAULTS
 from rv.accept.results import RunResult, Status, TestResult, worst
 from rv.accept.untrusted import list_of, object_of, whole_of
 from rv.dataclass import dataclass
@@ -76,7 +77,19 @@ def judged_pairs(results: Results, leaves: Mapping[str, str]) -> tuple[RunResult
     found = [*_of_nodes(results, judged), _of_links(judged, leaves)]
     # So that whoever reads of a planted fault sees that it was one.
     planted = _planted(results)
+    if any(word.startswith(PAIR_FAULTS) for word in planted):
+        found = _with_effect(found)
     return tuple(replace(e, argv=planted, began=_began(results, e.hostname)) for e in found)
+
+
+def _with_effect(found: list[RunResult]) -> list[RunResult]:
+    """Add an ERROR where nothing is slow, though a host or a link was slowed down on purpose."""
+    if any(test.status is Status.FAIL for each in found for test in each.tests):
+        return found
+    *nodes, links = found
+    reason = "nothing found the fault that was made: it takes three nodes that all meet"
+    test = _test(Status.ERROR, "no_effect", reason, "", "pairs.fault")
+    return [*nodes, replace(links, status=Status.ERROR, tests=(*links.tests, test))]
 
 
 def _began(results: Results, node: str) -> float:

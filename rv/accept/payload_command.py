@@ -25,7 +25,9 @@ from rv.workflow.command_line import require_fault
 
 _OWN_END_S: Final = 10
 _ACCEPTANCE: Final = "acceptance"
-_OF_PAIRS: Final = ("slow-host", "slow-link")
+PAIR_FAULTS: Final = ("slow-host", "slow-link")
+"""Faults of `--inject` that only the other pairs show."""
+
 _NODES_OF_PAIRS: Final = ("host", "one", "other")
 _SHOWN: Final = 8
 _HEAD: Final = '"$RV_PYTHON" "$RV_PAYLOADS/_acceptance/node.py"'
@@ -80,7 +82,7 @@ def require_faults(faults: Sequence[str], payloads: Sequence[PayloadSpec]) -> tu
 def refuse_faults_of_pairs(faults: Sequence[str]) -> None:
     """Refuse faults that show only where pairs of nodes are compared. Raises `RvError(USAGE)`."""
     for fault in faults:
-        if fault.partition(":")[0] in _OF_PAIRS:
+        if fault.partition(":")[0] in PAIR_FAULTS:
             problem = f"--inject {fault}: one run has no other pair of nodes to compare with"
             hint = f"rv accept sweep --pairs --inject {shlex.quote(fault)}"
             raise RvError(ErrorKind.USAGE, problem, hint=hint)
@@ -92,7 +94,7 @@ def require_nodes_of_faults(faults: Sequence[str], nodes: Collection[str]) -> No
         name, _, where = fault.partition(":")
         pairs = (pair.partition("=") for pair in where.split(","))
         named = [value for key, _, value in pairs if key in _NODES_OF_PAIRS]
-        strangers = [node for node in named if node not in nodes] if name in _OF_PAIRS else []
+        strangers = [node for node in named if node not in nodes] if name in PAIR_FAULTS else []
         if strangers:
             problem = f"--inject {fault}: {strangers[0]} is none of the nodes of this sweep"
             hint = f"they are {', '.join(sorted(nodes)[:_SHOWN])}"

@@ -29,7 +29,7 @@ from rv.accept.store import find_run, load_kept, save
 from rv.accept.trends import Comparison, compare
 from rv.avoided_nodes import AvoidedNode
 from rv.dataclass import dataclass
-from rv.errors import RvError
+from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceStatus
 from rv.payloads.contract.catalogue import PAYLOADS, PayloadSpec
 from rv.race.output import log_sizes
@@ -74,12 +74,14 @@ def _written_down(
     """Write down which nodes are bad, and which good again; give what is to be said of it."""
     if not (bad or recovered):
         return []
+    problem = avoided_nodes.problem_of(record.cluster)
+    damaged = [f"{problem}; it is kept as .broken, and replaced"] if problem else []
     try:
         avoided_nodes.update(record.cluster, bad, recovered, now_s)
     except RvError as error:  # a verdict is worth more
         names = ", ".join(entry.node for entry in (*bad, *recovered))
         return [f"{error.message}; nothing is remembered of {names}: {_how_again(record)}"]
-    told = [f"{entry.node} {entry.reason}" for entry in bad if entry.until > now_s]
+    told = damaged + [f"{entry.node} {entry.reason}" for entry in bad if entry.until > now_s]
     return told + [f"{entry.node} is good again, and no longer avoided" for entry in recovered]
 
 
@@ -311,10 +313,23 @@ def compare_runs(before: str, after: str) -> Comparison:
     """Compare two runs, each named as `find_run` takes it: their numbers, and their verdicts.
 
     Numbers count where the payload did not fail, verdicts as the run was judged.
+    Raises `RvError(USAGE)` for runs of two clusters.
     """
     first, second = find_run(before), find_run(after)
+    require_one_cluster([first, second])
     results = (judged(first).results, judged(second).results)
     return compare(measured_of(first), measured_of(second), results)
+
+
+def require_one_cluster(runs: Sequence[Run]) -> None:
+    """Raise `RvError(USAGE)` for runs of several clusters: nodes of one name are not the same."""
+    clusters = {run.record.cluster: run for run in runs if run.record.cluster}
+    if len(clusters) > 1:
+        named = (
+            f"{run.record.race_id} of {run.record.label or key}" for key, run in clusters.items()
+        )
+        problem = f"these are runs of several clusters: {', '.join(named)}"
+        raise RvError(ErrorKind.USAGE, problem, hint="name runs of one cluster at a time")
 
 
 def others(kept: History, run: str) -> Others:

@@ -105,11 +105,21 @@ class Sweep:
     workdir: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a pair that is not of two nodes, or a node that is a pair."""
-        ends = 2 if self.is_of_pairs else 1
+        """Raise `ValueError` for a pair that is not of two nodes, or a node that is a pair.
+
+        A node that is left out of the pairs, as no other is like it, has a state of its own.
+        """
         for state in self.nodes:
-            if len(names_of(state.node)) != ends:
-                raise ValueError(f"{state.node!r:.80} is no {'pair' if ends > 1 else 'node'}")
+            is_alone = not self.is_of_pairs or state.stage is Stage.LEFT_OUT
+            ends = len(names_of(state.node))
+            if not ((ends == 1 and is_alone) or (ends == 2 and self.is_of_pairs)):
+                kind = "pair" if self.is_of_pairs else "node"
+                raise ValueError(f"{state.node!r:.80} is no {kind}")
+
+    @property
+    def jobs(self) -> int:
+        """How many nodes or pairs are to have a job."""
+        return sum(len(names_of(state.node)) == 1 + self.is_of_pairs for state in self.nodes)
 
     @property
     def leaves(self) -> dict[str, str]:

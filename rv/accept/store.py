@@ -6,7 +6,7 @@ a sweep, which is one run of many races, a file named by its id.
 
 import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -221,8 +221,7 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
     )
     names = dict.fromkeys(name for node in sweep.nodes for name in names_of(node.node))
     if sweep.is_of_pairs:
-        pairs = {(one, other): runs[f"{one},{other}"].results for one, other in map(names_of, runs)}
-        every = (*every, *judged_pairs(pairs, sweep.leaves))
+        every = (*every, *judged_pairs(_of_pairs(runs), sweep.leaves))
     record = RunRecord(
         race_id=sweep.sweep_id,
         cluster=sweep.cluster,
@@ -238,25 +237,37 @@ def results_of(sweep: Sweep, label: str = "") -> Run:
     return Run(record=record, results=every, faults=faults, logs=logs, jobs=jobs)
 
 
+def _of_pairs(runs: Mapping[str, Run]) -> dict[tuple[str, str], Sequence[RunResult]]:
+    """Give the results of each pair; a node that has none was left out."""
+    pairs = [names_of(name) for name in runs if "," in name]
+    return {(one, other): runs[f"{one},{other}"].results for one, other in pairs}
+
+
 def _merged(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return dict(itertools.chain.from_iterable(part.items() for part in parts))
 
 
 def _run_of(node: NodeState) -> Run:
     """Give what a node of a sweep reported; a run of one ERROR where that is nothing."""
-    why = node.why
-    if node.race and node.stage is Stage.OVER:
-        try:
-            run = load_kept(node.race)
-        except RvError as error:
-            why = error.message
-        else:
-            nodes = run.record.nodes
-            if not nodes or set(names_of(node.node)) <= set(nodes):
-                if run.results:
-                    return run
-            else:
-                why = f"run {node.race} was on {', '.join(nodes)}"
+    try:
+        run = _reported(node) if node.race and node.stage is Stage.OVER else None
+        why = node.why
+    except RvError as error:
+        run, why = None, error.message
+    return run if run and run.results else _silent(node, why)
+
+
+def _reported(node: NodeState) -> Run:
+    """Give the run of a node that is over. Raises `RvError` where it is lost, or another node's."""
+    run = load_kept(node.race)
+    nodes = run.record.nodes
+    if nodes and not set(names_of(node.node)) <= set(nodes):
+        problem = f"run {node.race} was on {', '.join(nodes)}"
+        raise RvError(ErrorKind.CONFIG, problem, hint="rv accept sweep begins another")
+    return run
+
+
+def _silent(node: NodeState, why: str) -> Run:
     reason = f"no result reported: {printable(why) or 'its job ended without one'}"
     test = TestResult(
         name="sweep", status=Status.ERROR, code="no_result", reason=reason, host=node.node

@@ -69,6 +69,9 @@ class SweepOptions:
     by_pairs: bool = False
 
 
+_UNLIKE: Final = "not run: no other of these nodes has as many GPUs of the same model"
+
+
 def begin(options: SweepOptions, cluster: Cluster, snapshot: Snapshot) -> Sweep:
     """Choose the nodes of a new sweep and keep its state.
 
@@ -121,6 +124,10 @@ def _states(nodes: Sequence[Node], options: SweepOptions, cluster: Cluster) -> I
     )
     for pair in pairs:
         yield NodeState(node=",".join(pair), leaves=tuple(leaves.get(end, "") for end in pair))
+    paired = set(itertools.chain.from_iterable(pairs))
+    for name in options.nodes:  # who named it would take its silence for a pass
+        if name not in paired:
+            yield NodeState(node=name, stage=Stage.LEFT_OUT, why=_UNLIKE)
 
 
 def as_begun(sweep: Sweep) -> SweepOptions:
@@ -286,7 +293,7 @@ class Sweeper:
             if changed is not node:
                 sweep = _keep(sweep, changed)
                 left = len(sweep.at(Stage.SENT)) + len(sweep.at(Stage.WAITING))
-                self.say(f"{node.node}: {changed.stage}; {left} of {len(sweep.nodes)} to go")
+                self.say(f"{node.node}: {changed.stage}; {left} of {sweep.jobs} to go")
         return sweep
 
     def _state_now(self, node: NodeState, status: RaceStatus | None) -> NodeState:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from rv.accept.runs import Sweep
     from rv.accept.sweep import Sweeper, SweepOptions
     from rv.cli.launching import Raced
-    from rv.models.request import Request
+    from rv.models.request import Command, Request
     from rv.models.snapshot import Snapshot
 
 _HOW_TO_JUDGE: Final = (
@@ -102,10 +102,20 @@ def run(
     if dry_run:
         show_plan(options, tests)
         return
+    raced = _race(options, tests, detach=detach)
+    if raced:
+        ended = _EndedRun(raced=raced, profile=profile, payloads=which)
+        _conclude(ended, options, strict=strict, skip=skip_exit_code)
+
+
+app.command("run")(run)
+
+
+def _race(options: RequestOptions, tests: "Command", *, detach: bool) -> "Raced | None":
     from rv.accept.kept_records import note_begun
     from rv.cli import launching
 
-    raced = launching.race(
+    return launching.race(
         options,
         tests,
         detach=detach,
@@ -114,12 +124,6 @@ def run(
         require=_require_baselines,
         note_begun=note_begun,
     )
-    if raced:
-        ended = _EndedRun(raced=raced, profile=profile, payloads=which)
-        _conclude(ended, options, strict=strict, skip=skip_exit_code)
-
-
-app.command("run")(run)
 
 
 def _refuse_with_resume(line: Line) -> None:
@@ -327,7 +331,7 @@ def _sweep(sweeper: "Sweeper", begun: "Sweep", *, json: bool, strict: bool, skip
 
     label = sweeper.cluster.label
     what = "pairs of nodes" if begun.is_of_pairs else "nodes"
-    console.say(f"sweep {begun.sweep_id} of {len(begun.nodes)} {what} on {label}")
+    console.say(f"sweep {begun.sweep_id} of {begun.jobs} {what} on {label}")
     goes_on = f"rv accept sweep --resume {begun.sweep_id} goes on"
     with hint_if_unwritable(goes_on):
         try:

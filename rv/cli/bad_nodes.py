@@ -33,6 +33,8 @@ def avoid(
         if strangers:
             console.notice(f"not avoided before: {', '.join(strangers)}")
     entries = avoided_nodes.load(key, here.now_s)
+    if broken := avoided_nodes.broken_copy(key):
+        console.notice(f"{broken} could not be read when it was replaced: mend it, or remove it")
     if json:
         console.emit_json(avoided_document(entries))
     else:
@@ -54,6 +56,7 @@ def repaired(
 
     here = caller.current_caller(cluster)
     names = node_names(nodes)
+    avoided_nodes.require_readable(here.cluster.key)
     values = history().repaired(here.cluster.key, names, anew=anew)
     was_avoided = sorted(set(names) & set(avoided_nodes.reasons(here.cluster.key, here.now_s)))
     avoided_nodes.forget(here.cluster.key, names, here.now_s)

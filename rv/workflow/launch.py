@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rv import bundle
-from rv.avoided_nodes import reasons
+from rv.avoided_nodes import problem_of, reasons
 from rv.config.gpu_models import load_catalogue
 from rv.config.strategy_families import load_families
 from rv.dataclass import dataclass
@@ -120,8 +120,17 @@ def plan_request(
     Where nothing can be submitted now, the cluster is asked again unless the answer is just of now:
     another process may have had it half a minute ago.
     """
-    if not request.no_avoid:
-        site = avoiding(site, cluster.key, time.time())
+    if request.no_avoid:
+        return _planned(request, cluster, site)
+    snapshot, planned = _planned(request, cluster, avoiding(site, cluster.key, time.time()))
+    if problem := problem_of(cluster.key):
+        planned = replace(planned, notes=(*planned.notes, problem))
+    return snapshot, planned
+
+
+def _planned(
+    request: Request, cluster: "Cluster | SavedCluster", site: Site
+) -> tuple[Snapshot, Plan]:
     answer = _asked(cluster)
     user_config = bundle.user_config_dir()
     catalogue = load_catalogue(user_config, site.aliases)

@@ -14,8 +14,8 @@ from rv.accept.report.places import figures_of, number, place_of, where
 from rv.accept.report.series import charts
 from rv.accept.report.ticket import Ticket, tickets
 from rv.accept.report.trend_rows import trend_rows
-from rv.accept.run import judged
-from rv.accept.runs import RunRecord
+from rv.accept.run import judged, require_one_cluster
+from rv.accept.runs import Run, RunRecord
 from rv.accept.store import find_run
 from rv.errors import ErrorKind, RvError
 from rv.files import write_atomically
@@ -49,7 +49,7 @@ def report_on(
 
     Raises `RvError(USAGE)` for what is no run, `RvError(STAGE)` where it cannot be written.
     """
-    kept = [judged(find_run(name)) for name in runs]
+    kept = _judged_runs(runs)
     results = [result for run in kept for result in run.results]
     labels = dict.fromkeys(run.record.label or run.record.race_id for run in kept)
     measured = history().all()
@@ -62,6 +62,12 @@ def report_on(
         trends=trend_rows(results, measured),
     )
     return page.verdict, write(page, folder), [fault for run in kept for fault in run.faults]
+
+
+def _judged_runs(names: Sequence[str]) -> list[Run]:
+    found = [find_run(name) for name in names]
+    require_one_cluster(found)
+    return [judged(run) for run in found]
 
 
 def ticket_text(runs: Sequence[str]) -> str:

@@ -248,6 +248,20 @@ def test_a_worker_that_died_of_itself_is_told_though_the_job_was_cancelled_later
     assert told(files, origin) == [("a1", "FAIL", "worker_failed")]
 
 
+def test_a_worker_that_was_killed_is_no_fault_of_the_hardware() -> None:
+    """The kernel kills the largest where memory runs out: the node was avoided for a week."""
+    worker = {"name": "torch", "status": "FAIL", "code": "worker_failed"}
+    worker["reason"] = "cpu:0: its burn ended by itself with code -9 after 3 products"
+    document = json.loads(result("FAIL")) | {"tests": [worker]}
+    for state in ("FAILED", "CANCELLED"):
+        origin = replace(ORIGIN, nodes=("a1",), state=state)
+        (found,) = collect(node(0, json.dumps(document).encode(), 1), ["check"], origin)
+        (test,) = found.tests
+        assert (found.status, test.code, test.fault_class) == (Status.ERROR, "killed", "CONFIG")
+        assert "as the kernel does where memory runs out" in test.reason
+        assert "memory" in test.advice
+
+
 def ranks(*present: int, size: int = 4) -> dict[str, bytes]:
     files = {
         f"check/check_result.ranks/rank-{rank:05}.json": result(rank=rank, world={"size": size})

@@ -18,12 +18,13 @@ from rv.accept import sweep as sweeps
 from rv.accept.history import history
 from rv.accept.kept_records import records
 from rv.accept.measurements import FAULTY, RETIRED, SOUND
+from rv.accept.report.write import report_on
 from rv.accept.results import Status, exit_code
 from rv.accept.run import Conclusion, compare_runs, conclude
 from rv.accept.runs import NodeState, Run, RunRecord, Stage, Sweep
 from rv.accept.store import results_of, save
 from rv.avoided_nodes import AvoidedNode
-from rv.bundle import acceptance_dir
+from rv.bundle import acceptance_dir, acceptance_file
 from rv.cli import accept, bad_nodes
 from rv.errors import RvError
 
@@ -428,3 +429,38 @@ def test_references_that_break_while_the_job_runs_are_told_with_how_to_judge_it_
     with pytest.raises(RvError, match=r"baselines\.yaml") as refused:
         conclude(ran("race0001", NOW), NOW)
     assert "rv accept run --resume race0001, once that is mended" in refused.value.hint
+
+
+def test_a_damaged_file_of_avoided_nodes_is_told_where_it_is_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its nodes are tried again from then on, and nobody else would say why."""
+    path = acceptance_file("avoid", "c", ".json")
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    here = SimpleNamespace(cluster=SimpleNamespace(key="c", label="c"), now_s=NOW)
+    monkeypatch.setattr("rv.cli.bad_nodes.caller.current_caller", lambda _: here)
+    done = CliRunner().invoke(accept.app, ["repaired", "n1"])
+    assert "cannot be read: no node is avoided" in str(done.exception)
+
+    told = concluded("r1", NOW, wrong=[1])
+    assert f"{path} cannot be read" in told.notes[0]
+    assert told.notes[0].endswith("it is kept as .broken, and replaced")
+    shown = CliRunner().invoke(accept.app, ["avoid"]).stderr
+    assert f"{path.with_suffix('.broken')} could not be read when it was replaced" in shown
+    assert concluded("r2", NOW + 200, wrong=[1]).notes[0].startswith("n1 ")
+
+
+def test_runs_of_two_clusters_are_no_runs_of_one() -> None:
+    """A sound node of one would be shown with the failure of its namesake in the other."""
+    ran("r1", NOW)
+    ran("r2", NOW + 60, wrong=[1])
+    path = acceptance_dir() / "runs" / "r2" / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"cluster": "d"}))
+
+    for call in (
+        lambda: compare_runs("r1", "r2"),
+        lambda: report_on(["r1", "r2"], acceptance_dir(), "", datetime.now(UTC)),
+    ):
+        with pytest.raises(RvError, match="of several clusters: r1 of c, r2 of d"):
+            call()

@@ -170,6 +170,17 @@ def test_on_cpus_nothing_is_judged_unless_a_fault_is_injected() -> None:
     assert judged(rates(a3=0.5), **injected)["a3"].status is Status.PASS
 
 
+@pytest.mark.parametrize("fault", ["slow-host:host=a3", "slow-link:one=a1,other=a3"])
+def test_a_fault_between_nodes_that_nothing_found_is_no_pass(fault: str) -> None:
+    """As of every other fault: two nodes that meet no third show nothing."""
+    planted = {"backend": "gloo", "argv": ("--inject", fault)}
+    for few in ({("a1", "a3"): 4.0}, rates()):
+        found = judged(few, **planted)
+        assert (found[""].status, found[""].code) == ("ERROR", "no_effect")
+    assert "no_effect" not in {test.code for test in judged(rates(a3=0.1), **planted)[""].tests}
+    assert judged(rates(), backend="gloo", argv=("--inject", "bitflip"))[""].status is Status.PASS
+
+
 def test_a_node_of_which_no_pair_was_measured_is_an_error() -> None:
     """The others are judged by what there is."""
     unmeasured: dict[tuple[str, str], float | None] = {

@@ -336,6 +336,21 @@ DAMAGES: dict[str, tuple[Callable[[Files], None], str]] = {
     ),
     "one index twice": (place(CHECK, "devices/1/index", 0), "have the index 0"),
     "one UUID on two hosts": (place(REDUCE, "devices/3/uuid", "GPU-a1-0"), "have the UUID"),
+    # of another job, or damaged so that nobody can tell
+    "an empty note of its beginning": (
+        lambda files: files.update({"check/node0.begun": ""}),
+        "has no token that its node noted",
+    ),
+    "a note without the token": (
+        lambda files: files.update({"check/node0.begun": "a1\n"}),
+        "has no token that its node noted",
+    ),
+    "a rank's node without its note": (
+        lambda files: files.update({"allreduce/node1.begun": ""}),
+        "has no token that its node noted",
+    ),
+    "another schema": (place(CHECK, "schema", "x"), "older format than its job writes"),
+    "no schema": (place(CHECK, "schema", DELETED), "older format than its job writes"),
     # no end
     "no exit file": (lambda files: files.pop("check/node0.exit"), "wrote no exit code"),
     "empty exit file": (lambda files: files.update({"check/node0.exit": ""}), "no exit code"),

@@ -403,6 +403,29 @@ def test_a_sweep_of_pairs_whose_nodes_are_none_cannot_be_read() -> None:
         load_sweep("sweep-1", "c")
 
 
+def test_a_node_that_was_named_and_has_no_partner_is_no_pass() -> None:
+    """Who named it would take the silence for one; of all nodes, some may be alone."""
+    four, eight = [node("a1"), node("a2")], node("b1", gpus=8)
+    snapshot = SimpleNamespace(partitions=[], nodes=[*four, eight])
+    answer = SimpleNamespace(stdout="")
+    transport = SimpleNamespace(run=lambda *_, **__: answer)
+    cluster = SimpleNamespace(key="c", transport=transport)
+    options = SweepOptions(
+        payloads=(), profile=Profile.SMOKE, base=Request(), environment={}, workdir="/",
+        nodes=["a1", "b1", "a2"], by_pairs=True,
+    )  # fmt: skip
+
+    sweep = begin(options, cluster, snapshot)  # type: ignore[arg-type]
+    assert [(n.node, n.stage) for n in sweep.nodes] == [("a1,a2", W), ("b1", Stage.LEFT_OUT)]
+    assert load_sweep(sweep.sweep_id, "c") == sweep
+    assert sweep.jobs == 1
+    found = {each.hostname: each for each in results_of(sweep).results}
+    assert found["b1"].status is Status.ERROR
+    assert "no other of these nodes has as many GPUs of the same model" in found["b1"].reason
+    every = begin(replace(options, nodes=()), cluster, snapshot)  # type: ignore[arg-type]
+    assert [n.node for n in every.nodes] == ["a1,a2"]
+
+
 def test_nodes_of_a_partition_that_there_is_not_are_no_nodes_that_are_left_out() -> None:
     options = SweepOptions(
         payloads=(),
@@ -417,6 +440,20 @@ def test_nodes_of_a_partition_that_there_is_not_are_no_nodes_that_are_left_out()
     with pytest.raises(RvError, match="no partition 'gpus'") as refused:
         begin(options, None, snapshot)  # type: ignore[arg-type]
     assert refused.value.hint == "one of: gpu"
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"{}", b'{"a": 1}', b"[1]", b'{"schema": "rv.accept/1"}']
+)
+def test_a_result_that_was_damaged_on_the_cluster_replaces_no_sound_one(data: bytes) -> None:
+    """It is the evidence; one that can be read does, whatever it says."""
+    name = "check/node0/check_result.json"
+    save(RECORD, files())
+    save(RECORD, files() | {name: data})
+    is_result = b"schema" in data
+    assert (load(RECORD.race_id).results[0].status is Status.PASS) is not is_result
+    save(RECORD, files("FAIL"))
+    assert load(RECORD.race_id).results[0].status is Status.FAIL
 
 
 def test_results_that_are_damaged_here_are_not_whole() -> None:
