@@ -35,9 +35,12 @@ _UNCONFIRMED: Final = re.compile(
     r"|longer than data received|unexpected message|insane message",
     re.IGNORECASE,
 )
+_USAGE: Final = 'Try "sbatch --help" for more information'
 _TEXT_BYTES: Final = 16_384  # read of what sbatch prints on stderr
 _TIMED_OUT: Final = 124
 _SIGNALLED: Final = 128
+_BY_SBATCH: Final = 255
+"""How sbatch ends where it does not take an option's value; so does ssh that lost a connection."""
 _COMPLAINT: Final = re.compile(r"sbatch: (?:error|fatal): ")
 _FAILED: Final = "Batch job submission failed: "
 # A turn is a line in a pipe: `wait -n` would pass over what ended before it was called. Where no
@@ -322,7 +325,8 @@ def _outcome_of_failure(code: str, message: str) -> SubmitOutcome:
     or a plugin before them may be about anything. So may what was cut off.
     """
     number = int(code) if code.isdigit() else 0
-    if number in (0, _TIMED_OUT) or number >= _SIGNALLED or not message.strip():
+    is_answered = number < _SIGNALLED or (number == _BY_SBATCH and _is_of_sbatch(message))
+    if number in (0, _TIMED_OUT) or not is_answered or not message.strip():
         return SubmitOutcome.UNKNOWN
     is_cut_off = len(message.encode()) >= _TEXT_BYTES
     own_messages = message.partition(_FAILED)[2] or message
@@ -330,10 +334,15 @@ def _outcome_of_failure(code: str, message: str) -> SubmitOutcome:
     return SubmitOutcome.UNKNOWN if is_unconfirmed else SubmitOutcome.REFUSED
 
 
+def _is_of_sbatch(message: str) -> bool:
+    return _USAGE in message or _COMPLAINT.search(message) is not None
+
+
 def _slurm_message(text: str) -> str:
     """Return all that sbatch complains of, and what a site's plugin says, without its prefixes."""
     banner, *complaints = _COMPLAINT.split(text)
-    parts = [part.strip().removeprefix(_FAILED) for part in complaints or [banner]]
+    own = [banner.partition(_USAGE)[0].strip().removeprefix("sbatch: ")]
+    parts = [part.strip().removeprefix(_FAILED) for part in complaints or own]
     return last_line(": ".join(part for part in parts if part))
 
 

@@ -314,6 +314,21 @@ def test_where_all_parts_are_refused_too_the_race_is(rv: Rv) -> None:
     assert not rv.queue()
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("x=y", "unrecognized option '--x=y'"), ("begin=foo", "Invalid --begin specification")],
+)
+def test_an_option_that_sbatch_does_not_take_is_refused_at_once(
+    rv: Rv, option: str, said: str
+) -> None:
+    """It ends with 255, as what has lost its connection does: the job was looked for in vain."""
+    done = rv("run", "--sbatch", option, "true")
+    assert done.returncode == 125
+    assert f"error[refused]: Slurm refused every job: {said}\n" in done.stderr
+    assert "unconfirmed" not in done.stderr
+    assert rv.state()["state"] == "REFUSED"
+
+
 def waited(race: RaceFiles) -> float:
     """Seconds from the submission to the claim."""
     return float(race.claim["started"]) - race.record["submitted_at"]

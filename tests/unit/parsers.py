@@ -411,6 +411,7 @@ PARSERS: Final = (
 
 BY_FILE: Final = frozenset(
     {
+        "rv.accept.kept_records:read_record",
         "rv.accept.result_files:read_file",
         "rv.accept.result_files:read_folder",
         "rv.accept.result_files:read_tree",

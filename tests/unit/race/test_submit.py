@@ -161,6 +161,8 @@ def send_one(race: Race, sbatch: str) -> SubmitOutcome:
 FAILED = "sbatch: error: Batch job submission failed: "
 TIMED_OUT = f"{FAILED}Socket timed out on send/recv operation"
 NOT_ALLOWED = f"{FAILED}Job violates accounting/QOS policy"
+UNKNOWN_OPTION = """sbatch: unrecognized option '--x=y'
+Try "sbatch --help" for more information"""
 FOOTER = "\\nWrite to the help desk." * 40
 
 
@@ -178,6 +180,9 @@ FOOTER = "\\nWrite to the help desk." * 40
         f"echo '{FAILED}Insane message length' >&2; exit 1",
         f"echo '{FAILED}Slurm backup controller in standby mode' >&2; exit 1",
         f"echo '{FAILED}Rate limit exceeded, please retry later' >&2; exit 1",
+        "echo 'login: Permission denied (publickey).' >&2; exit 255",  # of ssh
+        f"printf '{NOT_ALLOWED}\\nConnection to login closed.\\n' >&2; exit 255",
+        f"echo '{NOT_ALLOWED}' >&2; exit 137",
     ],
 )
 def test_what_slurm_may_have_taken_is_no_refusal(race: Race, sbatch: str) -> None:
@@ -190,6 +195,9 @@ def test_what_slurm_may_have_taken_is_no_refusal(race: Race, sbatch: str) -> Non
         f"echo '{NOT_ALLOWED}' >&2; exit 1",
         f"printf '{NOT_ALLOWED}{FOOTER}' >&2; exit 1",
         f"printf 'cannot connect to the motd\\n{NOT_ALLOWED}\\r\\n' >&2; exit 1",
+        # An option of the user's own that sbatch does not take: it asks nobody.
+        f"cat <<'EOF' >&2; exit 255\n{UNKNOWN_OPTION}\nEOF\n",
+        "echo 'sbatch: error: Invalid --begin specification' >&2; exit 255",
     ],
 )
 def test_what_slurm_refused_is_not_sent_again(race: Race, sbatch: str) -> None:
