@@ -39,7 +39,8 @@ class Progress:
             elif result.outcome is SubmitOutcome.UNSENT:
                 console.notice(f"job {result.number} was not sent: {result.text}")
             elif result.outcome is SubmitOutcome.UNKNOWN:
-                console.notice(f"job {result.number} is unconfirmed: {result.text}; see rv ps")
+                # It is sent again, and may be heard of no sooner.
+                self._once(f"job {result.number} is unconfirmed: {result.text}; see rv ps")
 
     def status(self, status: RaceStatus) -> None:
         """Say what is new: rejected nodes, the winner, the reason for waiting."""

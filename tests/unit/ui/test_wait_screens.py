@@ -150,6 +150,19 @@ def test_a_style_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b[1m" in drawn(monkeypatch, "checking its node").text(styles=True)
 
 
+def test_a_job_that_nobody_hears_of_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is sent again each few seconds: a log of a minute had the line 60 times."""
+    lost = SubmitResult(number=1, outcome=SubmitOutcome.UNKNOWN, text="no answer from sbatch")
+    plain = progress()
+    for _ in range(3):
+        plain.submitted([lost])
+    plain.submitted([replace(lost, text="Unable to contact slurm controller")])
+    assert capsys.readouterr().err.splitlines() == [
+        "job 1 is unconfirmed: no answer from sbatch; see rv ps",
+        "job 1 is unconfirmed: Unable to contact slurm controller; see rv ps",
+    ]
+
+
 def test_without_a_terminal_the_same_is_said_in_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sentence once, and no table."""
     screen = Screen(monkeypatch, 100)
