@@ -187,7 +187,9 @@ def test_a_run_whose_client_is_killed_is_judged_by_another(rv: Rv, eventually: A
         finally:
             process.kill()
     race = rv.last().race_id
-    assert f"{race!r} is no run here" in rv("accept", "report", race).stderr
+    for name in (race, "last"):
+        said = rv("accept", "report", name).stderr
+        assert f"run {race} was begun here, and has no verdict yet" in said
 
     judged = answer(rv, "run", "--resume", "last", code=0)
     assert judged["run"] == race
