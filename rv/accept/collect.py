@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from rv.accept.measurements import bare_uuid
-from rv.accept.origin import Origin, without_its_end, without_what_a_kill_caused
+from rv.accept.origin import SIGKILLED, Origin, without_its_end, without_what_a_kill_caused
 from rv.accept.result_checks import lacking_gpus, refusal, shortfall, with_flaws
 from rv.accept.result_files import parse
 from rv.accept.results import ResultError, RunResult, Status, TestResult
@@ -33,7 +33,7 @@ _EXITS: Final = {
     2: ("usage", "the payload did not take its arguments"),
     75: ("preempted", "it was preempted and asks to be run again"),
     124: ("timeout", "it did not end in its time"),
-    _KILLED: ("killed", "it was killed (SIGKILL), as the kernel does where memory runs out"),
+    _KILLED: ("killed", f"it was {SIGKILLED}"),
 }
 
 

@@ -46,18 +46,22 @@ def without_damaged(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes
 
 def _is_damaged_since(kept: Path, data: bytes) -> bool:
     """Whether a file says nothing, where what is kept of it does."""
-    says_something = _is_result if kept.suffix == ".json" else bytes.strip
-    if says_something(data):
+    if _says_something(kept.name, data):
         return False
     try:
-        return bool(says_something(read_regular(kept, MAX_BYTES)))
-    except (OSError, ValueError):
+        return _says_something(kept.name, read_regular(kept, MAX_BYTES))
+    except OSError:
         return False
 
 
-def _is_result(data: bytes) -> bool:
-    """Whether it can be read as a result, be it one that is refused for what it says."""
+def _says_something(name: str, data: bytes) -> bool:
+    """Whether it can be read as a result, be it one that is refused; of a note whether it has any.
+
+    Results of older formats are known by their names too.
+    """
+    if not name.endswith(".json"):
+        return bool(data.strip())
     try:
-        return bool(parse(data))
+        return bool(parse(data, name))
     except ResultError:
         return False

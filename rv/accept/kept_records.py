@@ -39,11 +39,8 @@ def last_begun() -> str:
     """
     paths = sweep_files("")
     sweeps = sweeps_in(paths)
-    begun = {path.stem: modified_at(path) for path in paths if path.is_file()}
-    begun |= {folder.name: modified_at(folder) for folder in run_folders()}
-    begun |= {folder.name: modified_at(folder / RECORD) for folder in _folders()}
+    begun = _runs_begun() | {path.stem: modified_at(path) for path in paths if path.is_file()}
     begun |= {sweep.sweep_id: sweep.begun_at for sweep in sweeps}
-    begun |= {record.race_id: record.submitted_at for record in records()}
     for sweep in sweeps:
         for node in sweep.nodes:
             begun.pop(node.race, None)
@@ -52,11 +49,19 @@ def last_begun() -> str:
     return _newest(begun)
 
 
+def _runs_begun() -> dict[str, float]:
+    """Say when each run was begun, those of sweeps too."""
+    folders = run_folders()
+    begun = {each.name: modified_at(each / RECORD) or modified_at(each) for each in folders}
+    kept = readable((folder / RECORD for folder in folders), RunRecord)
+    return begun | {record.race_id: record.submitted_at for record in kept}
+
+
 def _newest(begun: Mapping[str, float]) -> str:
     """Name what was begun last. Raises `RvError(USAGE)` where a clock was wrong, and none is."""
     name = max(begun, key=lambda name: begun[name])
     if begun[name] > time.time() + _CLOCK_S:
-        problem = f"{name} was begun later than now, by this machine's clock: none is the last"
+        problem = f"{name} was begun in the future, by this machine's clock: the last is not known"
         raise RvError(ErrorKind.USAGE, problem, hint="name the run, not last")
     return name
 
@@ -124,6 +129,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def run_folder(race: str) -> Path:
+    """Name the folder of a race's run, whether or not it is there."""
     return acceptance_dir() / "runs" / race
 
 
@@ -150,6 +156,7 @@ def is_there(path: Path) -> bool:
 
 
 def read_record(path: Path, kind: type[Kept]) -> Kept:
+    """Read a run's record or a sweep. Raises `RvError(CONFIG)` for a file that is damaged."""
     try:
         return build(kind, json.loads(read_regular(path, MAX_BYTES)))
     except (OSError, ValueError, TypeError, RecursionError) as error:
@@ -165,12 +172,14 @@ def _unreadable(path: Path, error: Exception, hint: str) -> RvError:
 
 
 def readable(paths: Iterable[Path], kind: type[Kept]) -> Iterator[Kept]:
+    """Read the records that can be read, and leave out the others."""
     for path in paths:
         with suppress(RvError):
             yield read_record(path, kind)
 
 
 def no_run(name: str, problem: str) -> RvError:
+    """Make the error for a name that is no run, with what to type next."""
     lists = "rv accept history --runs lists them"
     hint = f"{lists}; rv accept run --resume RACE judges one whose client ended first"
     return RvError(ErrorKind.USAGE, f"{name!r} {problem}", hint=hint)

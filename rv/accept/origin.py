@@ -20,7 +20,7 @@ _CUT_OFF: Final[Mapping[str, str]] = {
 }
 _ENDED_BY_SIGTERM: Final = re.compile(r"\bcode -15\b")
 _ENDED_BY_SIGKILL: Final = re.compile(r"\bby itself with code -9\b")
-_KILLED: Final = "killed (SIGKILL), as the kernel does where memory runs out"
+SIGKILLED: Final = "killed (SIGKILL), as the kernel does where memory runs out"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,7 +84,7 @@ def _killed(test: TestResult) -> TestResult:
     """Tell of a worker that was killed: no GPU and no driver sends SIGKILL."""
     if test.code != "worker_failed" or not _ENDED_BY_SIGKILL.search(test.reason):
         return test
-    reason = f"{test.reason}: {_KILLED}"
+    reason = f"{test.reason}: {SIGKILLED}"
     return replace(test, status=Status.ERROR, code="killed", reason=reason, fault="", action="")
 
 

@@ -119,7 +119,8 @@ class Sweep:
     @property
     def jobs(self) -> int:
         """How many nodes or pairs are to have a job."""
-        return sum(len(names_of(state.node)) == 1 + self.is_of_pairs for state in self.nodes)
+        ends = 2 if self.is_of_pairs else 1
+        return sum(len(names_of(state.node)) == ends for state in self.nodes)
 
     @property
     def leaves(self) -> dict[str, str]:

@@ -190,7 +190,8 @@ def load_sweep(name: str, cluster: str) -> Sweep:
 def _kept(folder: Path) -> Run:
     if not is_there(folder / RECORD):
         problem = f"run {folder.name} was begun here, and has no verdict yet"
-        hint = f"rv accept run --resume {folder.name} judges it"
+        judges = f"rv accept run --resume {folder.name} judges it"
+        hint = f"{judges}; where nothing of it was submitted, name another run"
         raise RvError(ErrorKind.USAGE, problem, hint=hint)
     record = read_record(folder / RECORD, RunRecord)
     tree, logs = read_tree(folder / RESULTS), read_tree(folder / LOGS, ".out")

@@ -22,7 +22,6 @@ from rv.ui.progress import Progress
 from rv.ui.race_views import race_document, seconds_text
 from rv.workflow.cluster import Early
 from rv.workflow.environments import job_environment, umask, with_environment
-from rv.workflow.interactive_shell import HungUp, hang_up_raised
 from rv.workflow.launch import Launch, prepare
 from rv.workflow.options import RequestOptions
 from rv.workflow.races import exit_code, look_at, recover_races
@@ -198,6 +197,8 @@ def start_detached(
 
     Exits where Ctrl-C or a signal stopped it.
     """
+    from rv.workflow.interactive_shell import HungUp, hang_up_raised
+
     try:
         with hang_up_raised():
             return start(made, caller.cluster, progress, detached=True)

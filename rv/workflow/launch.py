@@ -117,8 +117,6 @@ def plan_request(
     """Take a snapshot and plan; the planner's own data is read while the cluster answers.
 
     Nodes that acceptance found bad on this cluster are avoided, unless the request says otherwise.
-    Where nothing can be submitted now, the cluster is asked again unless the answer is just of now:
-    another process may have had it half a minute ago.
     """
     if request.no_avoid:
         return _planned(request, cluster, site)
@@ -131,6 +129,11 @@ def plan_request(
 def _planned(
     request: Request, cluster: "Cluster | SavedCluster", site: Site
 ) -> tuple[Snapshot, Plan]:
+    """Plan on a snapshot.
+
+    Where nothing can be submitted now, the cluster is asked again unless the answer is just of now:
+    another process may have had it half a minute ago.
+    """
     answer = _asked(cluster)
     user_config = bundle.user_config_dir()
     catalogue = load_catalogue(user_config, site.aliases)

@@ -151,7 +151,7 @@ def test_a_style_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_that_nobody_hears_of_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is sent again each few seconds: a log of a minute had the line 60 times."""
+    """It is sent again and again, and each attempt wrote the line."""
     lost = SubmitResult(number=1, outcome=SubmitOutcome.UNKNOWN, text="no answer from sbatch")
     plain = progress()
     for _ in range(3):
