@@ -26,7 +26,7 @@ OUT_OF_TIME: Final = "TIME"
 """The signal in the exit file of a chain whose time, segments or patience are used up."""
 
 STOPPED: Final = "STOP"
-"""The signal in the exit file of a job that saw a stop after its claim, and started nothing."""
+"""The signal in the exit file of a job that saw a stop before its command, or its next segment."""
 
 AGAIN: Final = "a job that left a rejected node waits to be submitted again"
 PREEMPTED: Final = "it was preempted, and its next segment is to be sent"
@@ -229,7 +229,8 @@ SECTIONS: Final = (
              _S.ENDED, "its jobs have vanished and none started the command: cause unknown"),
     )),
     Section("The winner left an exit file", (_CLAIM, _EXIT), lambda f: f.has_exit_file, (
-        Rule("stopped before its command", (), "The winner saw the stop and started nothing.",
+        Rule("stopped before more began", (),
+             "The winner saw the stop, and did not start its command, or its next segment.",
              lambda f: f.exit_file.signal == STOPPED,
              _S.CANCELLED, "stopped by you", exit_file_code),
         Rule("requeued under its command", (_QUEUE, _SACCT),

@@ -544,6 +544,9 @@ rv_decide() {
   rv_next=crashed
   if [ -e stop ]; then
     rv_next=stopped
+    if [ "$request" = again ] || { [ "$request" != "done" ] && [ -n "$rv_deadline" ]; }; then
+      rv_cause=${rv_cause:-STOP}
+    fi
   elif [ "$request" = "done" ]; then
     rv_next="done"
   elif [ -n "$rv_cause" ] && rv_was_scancelled; then

@@ -76,6 +76,22 @@ TWINS = """
     """
 
 
+STOPPED_AS_IT_SAVED = """
+    import os
+    from pathlib import Path
+
+    here = Path(os.environ["RV_CHECKPOINT_DIR"])
+    with open("starts", "a") as log:
+        log.write(os.environ["RV_SEGMENT"] + "\\n")
+    if (here / "work").exists():
+        (here / ".rv-next").write_text("done")
+    else:
+        (here / "work").touch()
+        (here / ".rv-next").write_text("again")
+        (here.parent / "stop").write_text("stopped by rv\\n")
+    """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chain:
     """One launched chain: `rv` as it was called, its folder, and its race."""
@@ -351,6 +367,19 @@ def test_stop_ends_a_chain_whole(chains: dict[str, Chain], eventually: Eventuall
     steps = chain.lines("steps")
     eventually(lambda: not mine(chain))
     assert chain.lines("steps") == steps
+
+
+def test_one_that_was_stopped_as_it_saved_goes_on_when_raced_again(
+    start: Callable[..., Chain], eventually: Eventually
+) -> None:
+    """Its segment ended with code 0 before Slurm's SIGTERM came; its command has not ended."""
+    chain = start("saved", STOPPED_AS_IT_SAVED, "python3 work.py", "-p", "one")
+    said = finished(chain, eventually, 60)
+    assert (said["state"], said["why"]) == ("CANCELLED", "stopped by you")
+    again = chain.rv("rerun", chain.race.race_id)
+    assert again.returncode == 0, again.stderr
+    assert "goes on from race" in again.stderr
+    assert chain.lines("starts") == ["1", "1"]
 
 
 def test_a_torchrun_of_three_segments_runs_every_step_once(

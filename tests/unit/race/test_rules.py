@@ -79,7 +79,7 @@ CASES: dict[str, Case] = {
     "ended by Slurm before the start": (RACE, SENT, slurm(record("TIMEOUT"), record("TIMEOUT", 2)), S.TIMEOUT, "no job started the command"),
     "ended before the start": (RACE, SENT, slurm(record("NODE_FAIL", nodes="a1"), record("FAILED", 2)), S.FAILED, "every job ended without starting the command (NODE_FAIL on a1)"),
     "vanished before the start": (RACE, sent(absent_since=((1, T0), (2, T0))), slurm(now_s=T0 + 29), S.ENDED, "its jobs have vanished and none started the command: cause unknown"),
-    "stopped before its command": (RACE, won(ended=ended(143, "STOP"), stopped=True), slurm(record("COMPLETED")), S.CANCELLED, "stopped by you"),
+    "stopped before more began": (RACE, won(ended=ended(143, "STOP"), stopped=True), slurm(record("COMPLETED")), S.CANCELLED, "stopped by you"),
     "requeued under its command": (RACE, TERM, slurm(record("PENDING", restarts=1)), S.LOST, "Slurm requeued job 11 after its claim on a1"),
     "succeeded, node out of touch": (RACE, won(ended=ended(), lost="restarted"), slurm(), S.COMPLETED, "the node was out of touch meanwhile: restarted"),
     "succeeded": (RACE, won(ended=ended()), slurm(), S.COMPLETED, ""),
