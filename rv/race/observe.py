@@ -1,13 +1,16 @@
 """Look at races: their state files, the queue, and single questions about jobs that left it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from rv.dataclass import dataclass
+from rv.errors import RvError
 from rv.models.gpu_use import gpu_use
 from rv.models.job import JobRecord
 from rv.models.race import NEXT, Race, RaceStatus, StateFiles
+from rv.race.checkpoints import last_checkpoint
 from rv.race.directory import load_all_state_files, load_state_files, write_state_file
 from rv.race.first_seen import note_absent, note_unclaimed, note_unended, note_unsent
 from rv.race.gpu_use import load_gpu_sums
@@ -15,7 +18,6 @@ from rv.race.sources import Sources, confirmation_limit_s, forgotten, is_active
 from rv.race.status import is_known, resolve, unaccounted
 from rv.race.sweep import ends_of, silent_workers
 from rv.race.task_runs import ABSENT, ENDED, worker_job
-from rv.render.quote import shell
 from rv.slurm.sacct import is_behind, parse_sacct, sacct_script
 from rv.slurm.script import new_sentinel
 from rv.transport import Transport
@@ -182,13 +184,9 @@ def _vanished(
 
 
 def _saved_at(race: Race, transport: Transport) -> float | None:
-    """Return when the latest checkpoint was written, seconds since the epoch."""
-    find = "find -L checkpoints -type f ! -name '.rv-*' -printf '%T@\\n' | sort -n | tail -n 1"
-    text = transport.run(f"cd {shell(race.directory)} && {find}", timeout_s=30).stdout.strip()
-    try:
-        return float(text) if text else None
-    except ValueError:
-        return None
+    with suppress(RvError):
+        return last_checkpoint(race, transport)
+    return None
 
 
 def _of_race(race: Race, records: Iterable[JobRecord]) -> tuple[JobRecord, ...]:

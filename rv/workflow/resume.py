@@ -1,8 +1,11 @@
 """A chain that ended before its command did goes on: its checkpoints are a new race's first."""
 
+from dataclasses import replace
+
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Request
+from rv.race.checkpoints import last_checkpoint
 from rv.race.directory import load_races
 from rv.workflow.cluster import Cluster
 from rv.workflow.races import look_at, stop_races
@@ -14,7 +17,7 @@ def chain_to_resume(
     """Return the chain that a new one goes on from: the latest of its name, or `earlier`.
 
     None where there is none, and where its command succeeded. Raises `RvError(USAGE)` where it is
-    not over, and `RvError(UNREACHABLE)` where nobody can say.
+    not over, and `RvError(UNREACHABLE)` where nobody can say that, or whether it left a checkpoint.
     """
     if not request.checkpoint:
         return None
@@ -27,7 +30,14 @@ def chain_to_resume(
     if status.state is RaceState.LOST:
         # Its node may only be out of touch: what runs there ends when it sees the stop.
         stop_races([status.race], cluster)
-    return status
+    return _with_last_checkpoint(status, cluster)
+
+
+def _with_last_checkpoint(status: RaceStatus, cluster: Cluster) -> RaceStatus:
+    """Ask again where none is known: whoever looked before may have had no answer."""
+    if status.saved_at is not None:
+        return status
+    return replace(status, saved_at=last_checkpoint(status.race, cluster.transport))
 
 
 def _latest_of_name(name: str, cluster: Cluster) -> Race | None:

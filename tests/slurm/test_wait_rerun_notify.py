@@ -217,7 +217,10 @@ def test_a_chain_goes_on_by_its_name_and_never_beside_itself(
     assert beside.returncode == 2
     assert f"the chain {first} of the name x is not over" in beside.stderr
     assert rv("stop", first).returncode == 0
-    eventually(lambda: rv.states()[first]["state"] == "CANCELLED")
+    verdict = rv.last().directory / "verdict.json"
+    eventually(lambda: rv.states()[first]["state"] == "CANCELLED" and verdict.exists())
+    # By a client that got no answer of the disk.
+    verdict.write_text(json.dumps(json.loads(verdict.read_text()) | {"saved_at": None}))
     second = rv(*up)
     assert second.returncode == 5, second.stderr
     assert f"goes on from race {first} (CANCELLED)" in second.stderr
