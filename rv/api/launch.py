@@ -179,7 +179,7 @@ def _resumed(request: Request, cluster: Cluster) -> RaceRecord | None:
         return None
     from rv.workflow.resume import chain_to_resume
 
-    status = chain_to_resume(request, cluster, time.time())
+    status = chain_to_resume(request, cluster, time.time(), LOG.info)
     if status is None or status.saved_at is None:
         return None
     LOG.info("goes on from the checkpoints of race %s", status.race.race_id)

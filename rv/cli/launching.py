@@ -235,7 +235,7 @@ def resumed(request: Request, caller: Caller, earlier: Race | None = None) -> Ra
         return None
     from rv.workflow.resume import chain_to_resume
 
-    status = chain_to_resume(request, caller.cluster, caller.now_s, earlier)
+    status = chain_to_resume(request, caller.cluster, caller.now_s, console.notice, earlier)
     if status is None:
         return None
     what = f"race {status.race.race_id} ({status.state})"

@@ -8,6 +8,10 @@ from rv.transport import Transport, require_end
 
 _LAST = """
 cd {} || exit
+if [ -L checkpoints ] && [ ! -d checkpoints ]; then
+  echo "they are in $(readlink checkpoints), which is not there" >&2
+  exit 1
+fi
 [ -d checkpoints ] || exit 0
 set -o pipefail
 find -L checkpoints -type f ! -name '.rv-*' -printf '%T@\\n' | sort -n | tail -n 1

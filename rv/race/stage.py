@@ -22,8 +22,25 @@ from rv.transport import FinishError, Transport
 _NO_LINKS: Final = 47
 _LINK_TEST: Final = f"ln -T nonce .link && rm .link || exit {_NO_LINKS}\n"
 _NO_CHECKPOINTS: Final = 48
+_GOES_ON_ELSEWHERE: Final = 50
+# Of clients at once one goes on: whoever links the next name. One whose race is over, or that died
+# while it staged, is followed in turn.
 # Linked, not moved: where staging fails, what it made is deleted. A link leads to a larger disk.
 _TAKE_UP: Final = """
+echo "$RV_NAME" >.goes-on && key=first
+until ln -T .goes-on {0}/.then."$key" 2>/dev/null; do
+  next=''
+  read -r next <{0}/.then."$key"
+  [ "$next" != "$RV_NAME" ] || break
+  [ -n "$next" ] || {{ echo {0} cannot be written >&2; exit {1}; }}
+  if compgen -G "../.$next.*" >/dev/null ||
+    {{ [ -d "../$next" ] && [ ! -e "../$next/ended" ] && [ ! -e "../$next/stop" ] &&
+      [ ! -e "../$next/verdict.json" ]; }}; then
+    echo "$next" >&2
+    exit {2}
+  fi
+  key=$next
+done
 if [ -L {0}/checkpoints ]; then
   rmdir checkpoints && cp -P {0}/checkpoints checkpoints || exit {1}
 else
@@ -94,10 +111,14 @@ def stage(
 def _finish(script: ScriptContext, context: LaunchContext) -> str:
     """Return the script that finishes a race directory: links are tried, what it needs copied."""
     earlier = context.resumes
-    taken = _TAKE_UP.format(shell(earlier.directory), _NO_CHECKPOINTS) if earlier else ""
+    taken = _take_up(shell(earlier.directory)) if earlier else ""
     if script.sweep and context.retry_of:
         taken = _TAKE_OVER.format(shell(context.retry_of), _RUN_AGAIN)
     return _LINK_TEST + taken + _copy_code(context.code) + _LEAVE_MARKER
+
+
+def _take_up(earlier: str) -> str:
+    return _TAKE_UP.format(earlier, _NO_CHECKPOINTS, _GOES_ON_ELSEWHERE)
 
 
 def _copy_code(code: Code | None) -> str:
@@ -114,6 +135,13 @@ def _unfinished(failure: FinishError, race_dir: str) -> RvError:
             ErrorKind.STAGE,
             f"the checkpoints of the earlier race cannot be taken up: {last_line(failure.text)}",
             hint="another --name begins anew",
+        )
+    if failure.code == _GOES_ON_ELSEWHERE:
+        following = last_line(failure.text)
+        return RvError(
+            ErrorKind.USAGE,
+            f"race {following} goes on from that chain already",
+            hint=f"rv logs -f {following} follows it, and rv rerun {following} goes on after it",
         )
     if failure.code == _RUN_AGAIN:
         following = last_line(failure.text)

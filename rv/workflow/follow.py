@@ -13,6 +13,7 @@ from rv.dataclass import dataclass
 from rv.errors import EXIT_GAVE_UP, EXIT_INTERRUPTED, RvError, UnwritableError
 from rv.models.quantities import short_duration
 from rv.models.race import Race, RaceState, RaceStatus
+from rv.models.request import Request
 from rv.models.site import Site
 from rv.race.directory import load_race, load_state_files
 from rv.race.sources import NODE_FAILURES
@@ -235,6 +236,7 @@ class Follower:
                 self.site,
                 retry_of=status.race.race_id,
                 code=launch.context.code,
+                resumes=self._resumed(launch.request, status),
                 files=launch.context.files,
             )
         except RvError as error:
@@ -244,6 +246,14 @@ class Follower:
         turns = f"{turn} of {launch.request.retry}"
         self.reporter.say(f"racing again ({turns}){without}: race {again.script.race_id}")
         return again
+
+    def _resumed(self, request: Request, status: RaceStatus) -> Race | None:
+        """Return the chain whose checkpoints the next race begins with; None for most."""
+        from rv.workflow.resume import chain_to_resume
+
+        earlier = status.race if status.race.chain else None
+        chain = chain_to_resume(request, self.cluster, time.time(), self.reporter.say, earlier)
+        return None if chain is None or chain.saved_at is None else chain.race
 
 
 def may_retry(status: RaceStatus) -> bool:

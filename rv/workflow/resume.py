@@ -1,48 +1,87 @@
 """A chain that ended before its command did goes on: its checkpoints are a new race's first."""
 
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from rv.errors import ErrorKind, RvError
 from rv.models.race import Race, RaceState, RaceStatus
 from rv.models.request import Request
 from rv.race.checkpoints import last_checkpoint
-from rv.race.directory import load_races
+from rv.race.directory import load_all_state_files, load_races, load_state_files
 from rv.workflow.cluster import Cluster
 from rv.workflow.races import look_at, stop_races
 
+_NO_END_S: Final = 45.0
+"""How long a node out of touch has: it looks for a stop every 10 s, and kills at the 4th."""
+
 
 def chain_to_resume(
-    request: Request, cluster: Cluster, now_s: float, earlier: Race | None = None
+    request: Request,
+    cluster: Cluster,
+    now_s: float,
+    say: Callable[[str], None],
+    earlier: Race | None = None,
 ) -> RaceStatus | None:
     """Return the chain that a new one goes on from: the latest of its name, or `earlier`.
 
-    None where there is none, and where its command succeeded. Raises `RvError(USAGE)` where it is
-    not over, and `RvError(UNREACHABLE)` where nobody can say that, or whether it left a checkpoint.
+    Waits, and says so, where its command may still run on a node that is out of touch. None where
+    there is none, and where its command succeeded. Raises `RvError(USAGE)` where it, or another of
+    its name or that went on from it, is not over, and `RvError(UNREACHABLE)` where nobody can say
+    that, or whether it left a checkpoint.
     """
-    if not request.checkpoint:
+    if not request.checkpoint or not (request.name or earlier):
         return None
-    named = _latest_of_name(request.name, cluster) if request.name else None
-    found = {race.race_id: race for race in (named, earlier) if race}
-    states = [_look(race, cluster, now_s) for race in found.values()]
-    status = states[-1] if states else None
-    if status is None or status.state is RaceState.COMPLETED:
+    family = _family(request.name, earlier, cluster)
+    _require_over(family, cluster, now_s)
+    latest = earlier or (family[0] if family else None)
+    if latest is None:
         return None
-    if status.state is RaceState.LOST:
-        # Its node may only be out of touch: what runs there ends when it sees the stop.
-        stop_races([status.race], cluster)
-    return _with_last_checkpoint(status, cluster)
-
-
-def _with_last_checkpoint(status: RaceStatus, cluster: Cluster) -> RaceStatus:
-    """Ask again where none is known: whoever looked before may have had no answer."""
-    if status.saved_at is not None:
-        return status
+    status = _look(latest, cluster, now_s)
+    if status.state is RaceState.COMPLETED:
+        return None
+    if _may_still_run(status):
+        _await_end(status.race, cluster, say)
     return replace(status, saved_at=last_checkpoint(status.race, cluster.transport))
 
 
-def _latest_of_name(name: str, cluster: Cluster) -> Race | None:
+def _family(name: str, earlier: Race | None, cluster: Cluster) -> tuple[Race, ...]:
+    """Return the chains of a name, `earlier`, and those that went on from any, newest first."""
     races = load_races(cluster.race_root, cluster.key, cluster.transport)
-    return next((race for race in races if race.chain and race.name == name), None)
+    family: dict[str, Race] = {earlier.race_id: earlier} if earlier else {}
+    for race in reversed(races):  # the oldest first: who goes on from a race comes after it
+        if race.chain and ((name and race.name == name) or race.resumes in family):
+            family[race.race_id] = race
+    return tuple(race for race in races if race.race_id in family)
+
+
+def _require_over(family: Sequence[Race], cluster: Cluster, now_s: float) -> None:
+    """Raise `RvError` for one that is not over: they write the same files, by hard links."""
+    files = load_all_state_files(family, cluster.transport)
+    for race in family:
+        if files[race.race_id].ended is None:
+            _look(race, cluster, now_s)
+
+
+def _may_still_run(status: RaceStatus) -> bool:
+    """Whether its node may only be out of touch: lost, or stopped with no end on record."""
+    if status.state is RaceState.LOST:
+        return True
+    return status.state is RaceState.CANCELLED and bool(status.claim) and status.ended_at is None
+
+
+def _await_end(race: Race, cluster: Cluster, say: Callable[[str], None]) -> None:
+    """Let what may run on a node that is out of touch see the stop, save, and write its end."""
+    stop_races([race], cluster)
+    if load_state_files(race, cluster.transport).ended:
+        return
+    say(f"race {race.race_id} wrote no end: its node has {_NO_END_S:.0f} s to stop what it may run")
+    deadline = time.monotonic() + _NO_END_S
+    while time.monotonic() < deadline:
+        time.sleep(1.0)
+        if load_state_files(race, cluster.transport).ended:
+            return
 
 
 def _look(race: Race, cluster: Cluster, now_s: float) -> RaceStatus:

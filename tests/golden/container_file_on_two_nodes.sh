@@ -243,6 +243,9 @@ trap 'rv_signalled=${rv_signalled:-$SECONDS}' USR1
 cd "$RV_RACE_DIR" || rv_leave_node "$SLURMD_NODENAME: no race directory" "$SLURMD_NODENAME"
 [ -O . ] || { rv_say "$RV_RACE_DIR is another user's"; exit 1; }
 [ ! -e stop ] && [ ! -e ended ] || exit 0
+if [ -L checkpoints ] && [ ! -d checkpoints ]; then
+  rv_leave_node "$SLURMD_NODENAME: checkpoints leads to a folder that is not there" "$SLURMD_NODENAME"
+fi
 rv_last=0
 for rv_file in segments/*; do
   rv_number=${rv_file#segments/}
@@ -558,10 +561,18 @@ rv_decide() {
   if rv_is_fresh "$rv_checkpoints" "claims/$RV_ME"; then fresh=yes; fi
   rv_elapsed
   [ -f "$rv_checkpoints/.rv-next" ] && read -r request 2>/dev/null <"$rv_checkpoints/.rv-next"
+  request=${request%$'\r'}
+  request=${request,,}
+  case $request in
+    '' | again | "done") ;;
+    *) rv_say ".rv-next says neither again nor done: it does not count" && request='' ;;
+  esac
   rv_next=crashed
-  if [ -e stop ]; then
+  if [ "$request" = "done" ] && [ "$rv_code" -eq 0 ]; then
+    rv_next="done" rv_cause=''
+  elif [ -e stop ]; then
     rv_next=stopped
-    if [ "$request" = again ] || { [ "$request" != "done" ] && [ -n "$rv_deadline" ]; }; then
+    if [ "$request" = again ] || { [ -z "$request" ] && [ -n "$rv_deadline" ]; }; then
       rv_cause=${rv_cause:-STOP}
     fi
   elif [ "$request" = "done" ]; then

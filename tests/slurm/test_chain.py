@@ -92,6 +92,21 @@ STOPPED_AS_IT_SAVED = """
     """
 
 
+DONE_AT_THE_TERM = """
+    import os, signal, sys, time
+    from pathlib import Path
+
+    def end(*_):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Path(os.environ["RV_CHECKPOINT_DIR"], ".rv-next").write_text("Done\\r\\n")
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, end)
+    open("starts", "a").write("started\\n")
+    time.sleep(3600)
+    """
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chain:
     """One launched chain: `rv` as it was called, its folder, and its race."""
@@ -380,6 +395,22 @@ def test_one_that_was_stopped_as_it_saved_goes_on_when_raced_again(
     assert again.returncode == 0, again.stderr
     assert "goes on from race" in again.stderr
     assert chain.lines("starts") == ["1", "1"]
+
+
+@pytest.mark.parametrize("how", ["stop", "scancel"])
+def test_one_that_says_done_as_it_is_ended_is_done(
+    start: Callable[..., Chain], eventually: Eventually, how: str
+) -> None:
+    """Its work was done when the SIGTERM came, or then: it is not to be done again."""
+    chain = start(f"done-{how}", DONE_AT_THE_TERM, "python3 work.py", "-p", "one")
+    eventually(lambda: chain.lines("starts"), timeout=60)
+    if how == "stop":
+        assert chain.rv("stop", chain.race.race_id).returncode == 0
+    else:
+        chain.rv.slurm("scancel", chain.race.claim["owner"].partition(".")[0])
+    said = finished(chain, eventually, 60)
+    assert (said["state"], said["exit_code"]) == ("COMPLETED", 0)
+    assert chain.ends() == ["done"]
 
 
 def test_a_torchrun_of_three_segments_runs_every_step_once(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from rv import sandbox
+from rv.payloads.contract.schema import RUNS
 from tests.slurm.launching import Rv
 
 SHORT = "--device cpu --epochs 1 --steps 10 --timeout 120"
@@ -51,13 +52,18 @@ def test_a_skip_is_done_and_everything_else_is_what_it_is(rv: Rv, command: str, 
 
 FAILS = "python check.py --device cpu --quick --dtypes fp32 --inject wrong-product"
 PASSES = "python check.py --device cpu --quick --dtypes fp32"
+HAS_BEGUN = f'until compgen -G "$RV_OUTPUT_DIR/{RUNS}/*.json"; do sleep 0.1; done'
 
 
 @pytest.mark.parametrize(
     ("command", "code", "said"),
     [
         ("python check.py --no-such-flag | tee log", 99, "left no result (the command"),
-        ("python check.py --device cpu & sleep 4; kill -9 $!; wait | cat", 99, "left no result"),
+        (
+            f"python check.py --device cpu & {HAS_BEGUN}; kill -9 $!; wait | cat",
+            99,
+            "left no result",
+        ),
         (f"{FAILS}; {PASSES}", 1, "FAIL: check on a1: cpu fp32: 1 wrong elements"),
         ("python check.py --help | tail -n 1", 0, ""),
     ],
@@ -70,6 +76,27 @@ def test_no_run_of_a_payload_is_missed_or_hidden(
 
     assert done.returncode == code, done.stdout + done.stderr + rv.last().logs()
     assert said in done.stderr
+
+
+def test_a_chain_and_a_sweep_have_the_verdict_of_their_payloads(rv: Rv) -> None:
+    """Whatever a pipe says; a skip is done, and what one task found is not another's."""
+    some = ("--gpu", "0", "--time", "5m")
+    failed = rv("run", "--checkpoint", *some, f"{FAILS} | tee log")
+    assert (failed.returncode, rv.state()["state"]) == (1, "FAILED"), failed.stderr
+    assert "FAIL: check on a1: cpu fp32: 1 wrong elements" in failed.stderr
+    skipped = rv("run", "--checkpoint", *some, "check.py")
+    assert (skipped.returncode, rv.state()["state"]) == (0, "COMPLETED"), skipped.stderr
+    passed = rv("run", "--checkpoint", *some, f"{PASSES} | tee log")
+    assert (passed.returncode, rv.state()["state"]) == (0, "COMPLETED"), passed.stderr
+
+    line = f"{PASSES} $([ {{}} = 0 ] || echo --inject wrong-product) | tee log.{{}}"
+    swept = rv("sweep", "--array", "0-1", *some, line)
+    assert swept.returncode == 1, swept.stderr
+    assert "1/2 done, 1 failed" in swept.stderr
+    results = {task: result(rv, f"{task}/check_result.json")["summary"] for task in "01"}
+    assert [results[task]["status"] for task in "01"] == ["PASS", "FAIL"]
+    skips = rv("sweep", "--array", "0-1", *some, "check.py")
+    assert skips.returncode == 0, skips.stderr
 
 
 def test_a_bad_node_is_not_hidden_by_another(rv: Rv) -> None:

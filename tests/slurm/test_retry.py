@@ -62,6 +62,49 @@ def test_a_lost_race_is_raced_again_on_other_nodes(rv: Rv, eventually: Eventuall
     eventually(lambda: not rv.queue(), timeout=60)
 
 
+CHAIN = """
+import os, signal, sys, time
+from pathlib import Path
+
+kept = Path(os.environ["RV_CHECKPOINT_DIR"], "kept")
+
+
+def end(*_):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    time.sleep(4)
+    kept.with_name("new").write_text("the last")
+    kept.with_name("new").rename(kept)
+    sys.exit(1)
+
+
+if kept.exists():
+    print("from", kept.read_text())
+else:
+    signal.signal(signal.SIGTERM, end)
+    kept.write_text("the first")
+    time.sleep(3600)
+"""
+
+
+def test_a_lost_chain_that_is_raced_again_goes_on(rv: Rv, eventually: Eventually) -> None:
+    """What it saves when it sees the stop, on a node out of touch, is what the next begins with."""
+    (rv.home / "chain.py").write_text(CHAIN)
+    words = ("run", "--gpu", "4", "--checkpoint", "--time", "20m", "--retry", "1")
+    with rv.launch(*words, "python chain.py") as client:
+        eventually(lambda: list(rv.home.glob("races/*/checkpoints/kept")), timeout=90)
+        race = rv.last()
+        job_id = race.claim["owner"].partition(".")[0]
+        eventually(lambda: rv.job_state(job_id) == "RUNNING")
+        rv.slurm("scontrol", "update", f"jobid={job_id}", "requeue=0")
+        lose(rv, race.claim["nodes"])
+        out, err = client.communicate(timeout=240)
+    assert client.returncode == 0, err
+    assert f"race {race.race_id} LOST" in err
+    assert "from the last" in out
+    assert "wrote no end: its node has 45 s to stop what it may run" in err
+    assert rv.state()["resumes"] == race.race_id
+
+
 def test_without_another_node_the_loss_is_the_end(rv: Rv, eventually: Eventually) -> None:
     """It says what is in the way, and the code is that of the race that ran."""
     command = f"{rv.count_starts}; exec sleep 3600"

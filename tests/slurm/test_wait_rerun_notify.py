@@ -5,6 +5,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -235,6 +236,33 @@ def test_a_chain_goes_on_by_its_name_and_never_beside_itself(
     eventually(lambda: lines(rv.home / "steps") == ["0", "1", "1", "0"])
     assert lines(told) == ["start", "fail"]
     assert rv("stop", "x").returncode == 0
+
+
+def test_of_clients_at_once_one_goes_on_from_a_chain(rv: Rv, eventually: Eventually) -> None:
+    """By its name or by `rv rerun`; the others say which race does, and start nothing."""
+    (rv.home / "count.py").write_text(COUNT.replace("if step == 0", "if True"))
+    (rv.home / "mended").touch()
+    first = launched(rv, "--checkpoint", "--name", "z", "python count.py")
+    eventually(lambda: lines(rv.home / "steps") == ["0"])
+    assert rv("stop", first).returncode == 0
+    eventually(lambda: rv.states()[first]["state"] == "CANCELLED")
+    up = ("run", "-d", "--checkpoint", "--time", "10m", "--name", "z", "python count.py")
+    with ThreadPoolExecutor(4) as pool:
+        done = list(pool.map(lambda _: rv(*up), range(4)))
+    assert sorted(each.returncode for each in done) == [0, 2, 2, 2], [d.stderr for d in done]
+    (second,) = [each.stdout.strip() for each in done if not each.returncode]
+    for each in done:
+        assert not each.returncode or second in each.stderr
+    eventually(lambda: lines(rv.home / "steps") == ["0", "1"])
+    again = rv("rerun", first, "-d")
+    assert again.returncode == 2
+    assert f"the chain {second} of the name z is not over" in again.stderr
+    assert rv("stop", second).returncode == 0
+    eventually(lambda: rv.states()[second]["state"] == "CANCELLED")
+    third = rv("rerun", first, "-d")
+    assert third.returncode == 0, third.stderr
+    eventually(lambda: lines(rv.home / "steps") == ["0", "1", "2"])
+    assert rv("stop", third.stdout.strip()).returncode == 0
 
 
 def test_a_lost_chain_that_may_still_run_is_told_to_stop(rv: Rv, eventually: Eventually) -> None:

@@ -39,6 +39,9 @@ def test_the_latest_counts(chain: Race) -> None:
     folder.rename(folder.with_name("large"))
     folder.symlink_to("large")
     assert last_checkpoint(chain, transport) == 2000.5
+    (folder.with_name("large")).rename(folder.with_name("away"))
+    with pytest.raises(RvError, match="they are in large, which is not there"):
+        last_checkpoint(chain, transport)
     folder.unlink()
     assert last_checkpoint(chain, transport) is None
 
