@@ -34,10 +34,10 @@ def chain_to_resume(
     if not request.checkpoint or not (request.name or earlier):
         return None
     family = _family(request.name, earlier, cluster)
-    _require_over(family, cluster, now_s)
     latest = earlier or (family[0] if family else None)
     if latest is None:
         return None
+    _require_others_over(family, latest, cluster, now_s)
     status = _look(latest, cluster, now_s)
     if status.state is RaceState.COMPLETED:
         return None
@@ -56,10 +56,13 @@ def _family(name: str, earlier: Race | None, cluster: Cluster) -> tuple[Race, ..
     return tuple(race for race in races if race.race_id in family)
 
 
-def _require_over(family: Sequence[Race], cluster: Cluster, now_s: float) -> None:
-    """Raise `RvError` for one that is not over: they write the same files, by hard links."""
-    files = load_all_state_files(family, cluster.transport)
-    for race in family:
+def _require_others_over(
+    family: Sequence[Race], latest: Race, cluster: Cluster, now_s: float
+) -> None:
+    """Raise `RvError` for another that is not over: they write the same files, by hard links."""
+    others = [race for race in family if race.race_id != latest.race_id]
+    files = load_all_state_files(others, cluster.transport)
+    for race in others:
         if files[race.race_id].ended is None:
             _look(race, cluster, now_s)
 
